@@ -1,0 +1,42 @@
+# Two commands, from nothing: `make demo` and `make test`. Each creates .venv if it is missing or out of date.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help demo test lint types imports pytest bench format clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+
+$(READY): pyproject.toml constraints.txt scripts/setup.sh
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh
+
+demo: $(READY) ## sample heat fields without and with laws; writes build/demo/
+	@$(BIN)/snapfm demo --out build/demo
+
+test: $(READY) ## lint, types, import contract, tests
+	@$(MAKE) --no-print-directory lint types imports pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+imports: $(READY)
+	$(BIN)/lint-imports
+
+pytest: $(READY)
+	$(BIN)/pytest -q
+
+bench: $(READY) ## run the micro benchmarks; appends to benchmarks/records/
+	$(BIN)/python -m benchmarks
+
+format: $(READY) ## format the sources
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove what the commands made, the environment included
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

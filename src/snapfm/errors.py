@@ -1,0 +1,102 @@
+"""Exceptions, the status of a projected sample with its advice, and the door to optional packages.
+
+The lowest layer: everything may import it, it imports nothing of snapfm. A caller's mistake is an exception in
+three parts (what was expected, what came, what to do); numerical trouble is a Status, one per sample.
+"""
+
+from __future__ import annotations
+
+import importlib
+from enum import IntEnum
+from types import ModuleType
+
+
+class SnapfmError(Exception):
+    """Root of all exceptions of snapfm."""
+
+
+class ShapeError(SnapfmError, ValueError):
+    """A tensor has the wrong shape."""
+
+
+class DtypeError(SnapfmError, TypeError):
+    """A tensor has a dtype that cannot be used here."""
+
+
+class ParamsError(SnapfmError, ValueError):
+    """The params do not match the example given at construction."""
+
+
+class LawError(SnapfmError, ValueError):
+    """A law cannot be used as written."""
+
+
+class UnsupportedLaw(SnapfmError, NotImplementedError):
+    """A law is well formed, but no projector handles it yet."""
+
+
+class UnknownName(SnapfmError, KeyError):
+    """A problem, model or preset of that name does not exist."""
+
+    def __str__(self) -> str:
+        # KeyError shows the repr of its argument, which hides line breaks and adds quotes.
+        return str(self.args[0]) if self.args else ""
+
+
+class CheckpointError(SnapfmError, ValueError):
+    """A checkpoint is missing, damaged, or belongs to something else."""
+
+
+class MissingDependency(SnapfmError, ImportError):
+    """An optional package is needed and not installed."""
+
+
+class ProjectionFailed(SnapfmError, RuntimeError):
+    """Some samples of a batch could not be projected; the message says which, by which law, and what to try."""
+
+
+class StructureWarning(UserWarning):
+    """Something costs speed, never correctness: for example an operator without a sparsity rule."""
+
+
+class Status(IntEnum):
+    """What became of one sample. Every value but CONVERGED is a failure with a name and advice."""
+
+    CONVERGED = 0
+    INFEASIBLE = 1
+    STALLED = 2
+    ITERATION_LIMIT = 3
+    NONFINITE = 4
+
+    @property
+    def advice(self) -> str:
+        """Say what the status means and what to try, likeliest cause first."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.CONVERGED: "the field obeys its laws and is the nearest one that does, to the tolerance asked for",
+    Status.INFEASIBLE: (
+        "no nearby field obeys all laws; look for laws that contradict each other (two different totals, an initial "
+        "condition that breaks a balance), then for params that belong to another sample"
+    ),
+    Status.STALLED: (
+        "no further progress was possible above the tolerance; try a larger tolerance, then laws scaled to order one"
+    ),
+    Status.ITERATION_LIMIT: "the iteration limit was reached; try a larger limit, then a start nearer to the laws",
+    Status.NONFINITE: (
+        "the input field, its params or a law's residual holds NaN or infinity; check the network's output and the "
+        "law's domain (square roots, logarithms, divisions)"
+    ),
+}
+
+
+def require(package: str, purpose: str, extra: str) -> ModuleType:
+    """Import an optional package, or say which extra brings it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as cause:
+        root = package.partition(".")[0]
+        raise MissingDependency(
+            f"{root} is needed for {purpose}; it is not installed. Install it with: pip install 'snapfm[{extra}]'"
+        ) from cause
