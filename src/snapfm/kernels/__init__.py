@@ -1,0 +1,1 @@
+"""Compiled cores: numpy in, numpy out, no torch, nothing allocated in a hot loop."""

@@ -1,0 +1,89 @@
+"""Partial distance-2 coloring: group columns (or rows) of a sparse matrix that share no row (or column).
+
+Numpy in, numpy out; the caller passes a matrix both by rows and by columns. Greedy over a given order, first color that
+fits; `conflicts` is the slow obvious check that every coloring has to pass.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+from scipy.sparse import csr_array
+
+Index = npt.NDArray[np.int64]
+
+
+def color_columns(indptr: Index, indices: Index, columns: int) -> tuple[Index, int]:
+    """Color the columns of a CSR pattern so that columns of one color share no row; give colors and their number.
+
+    Columns without entries get color -1: no pass has to serve them. Three orders are tried and the fewest colors win;
+    a row with k entries needs k colors, so the search stops at that bound.
+    """
+    matrix = csr_array((np.ones(len(indices), bool), indices, indptr), shape=(len(indptr) - 1, columns))
+    by_column = matrix.tocsc()
+    column_ptr, column_rows = by_column.indptr.astype(np.int64), by_column.indices.astype(np.int64)
+    bound = int(np.diff(indptr).max(initial=0))
+    occupied = np.flatnonzero(np.diff(column_ptr))
+    if bound == len(occupied):  # one row holds every column: each needs its own color, and the search would be quadratic
+        colors = np.full(columns, -1, np.int64)
+        colors[occupied] = np.arange(bound)
+        return colors, bound
+    best: tuple[Index, int] | None = None
+    for order in _orders(indptr, column_ptr, column_rows):
+        colors = np.full(columns, -1, np.int64)
+        count = int(_greedy(indptr, indices, column_ptr, column_rows, order, colors))
+        if best is None or count < best[1]:
+            best = (colors, count)
+        if count <= bound:
+            break
+    assert best is not None
+    return best
+
+
+def conflicts(indptr: Index, indices: Index, colors: Index) -> int:
+    """Count entries that share row and color with an earlier one, or have no color: zero for a valid coloring."""
+    return int(_conflicts(indptr, indices, colors))
+
+
+def _orders(indptr: Index, column_ptr: Index, column_rows: Index):  # type: ignore[no-untyped-def]
+    """Yield visiting orders from cheap to dear: as they come, widest conflicts first, and their reverse."""
+    occupied = np.flatnonzero(np.diff(column_ptr))
+    yield occupied
+    weight = np.concatenate([[0], np.cumsum(np.diff(indptr)[column_rows])])
+    degree = (weight[column_ptr[1:]] - weight[column_ptr[:-1]])[occupied]
+    yield occupied[np.argsort(-degree, kind="stable")]
+    yield occupied[::-1]
+
+
+@njit(cache=True)
+def _greedy(indptr, indices, column_ptr, column_rows, order, colors):  # written: colors
+    used = np.full(len(colors) + 1, -1, np.int64)  # used[c] == j: color c is taken by a neighbour of column j
+    count = 0
+    for j in order:
+        for p in range(column_ptr[j], column_ptr[j + 1]):
+            row = column_rows[p]
+            for q in range(indptr[row], indptr[row + 1]):
+                c = colors[indices[q]]
+                if c >= 0:
+                    used[c] = j
+        c = 0
+        while used[c] == j:
+            c += 1
+        colors[j] = c
+        count = max(count, c + 1)
+    return count
+
+
+@njit(cache=True)
+def _conflicts(indptr, indices, colors):  # written: nothing
+    seen = np.full(colors.max() + 1 if len(colors) else 0, -1, np.int64)
+    bad = 0
+    for row in range(len(indptr) - 1):
+        for p in range(indptr[row], indptr[row + 1]):
+            c = colors[indices[p]]
+            if c < 0 or seen[c] == row:
+                bad += 1
+            else:
+                seen[c] = row
+    return bad

@@ -1,0 +1,113 @@
+"""Walk a law's graph once, tracking which unknowns every element reads and where it bends.
+
+Consumes the graph of `trace` and one example field with params; gives the Dependence of the residual and the events.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from snapfm.errors import StructureWarning
+from snapfm.laws import Params
+from snapfm.structure.dependence import Dependence, Events
+from snapfm.structure.rules import Call, Operand, dense, rule_for
+from snapfm.structure.sets import Sets
+
+
+# Operators that read the shape of their first operand and none of its values.
+_SHAPE_ONLY = {
+    "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
+    "new_empty_strided",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What one walk found: the residual's dependence, the events met, the operators that had no rule."""
+
+    residual: Dependence
+    events: Events
+    unruled: tuple[str, ...]
+
+
+def propagate(graph: GraphModule, u: Tensor, params: Params, name: str) -> Walk:
+    """Track the field through the graph. Operators without a rule are named once in a StructureWarning."""
+    events, unruled, width = Events(), [], u.numel()
+    env: dict[Node, Any] = {}
+    inputs = iter([u, *torch.utils._pytree.tree_leaves(dict(params))])
+    result: Any = None
+    last_use = _last_uses(graph)
+    for node in graph.graph.nodes:
+        if node.op == "placeholder":
+            value = next(inputs)
+            is_field = value is u
+            track = Dependence(Sets.identity(width), Sets.empty(width)) if is_field else None
+            env[node] = Operand(value, track, known=False)
+        elif node.op == "get_attr":
+            env[node] = Operand(getattr(graph, node.target), None, known=True)
+        elif node.op == "output":
+            result = env[node.args[0][0] if isinstance(node.args[0], (tuple, list)) else node.args[0]]
+        else:
+            env[node] = _step(node, env, events, width, unruled)
+        for spent in last_use.get(node, ()):
+            del env[spent]
+    if unruled:
+        warnings.warn(
+            f"law '{name}': no sparsity rule for {', '.join(unruled)}; treated as dense on what it reads. The result is "
+            "right but slower; give Equality(..., pattern=(rows, columns)) where you know it.",
+            StructureWarning,
+            stacklevel=2,
+        )
+    track = result.track if result.track is not None else Dependence.none(result.value.numel(), width)
+    return Walk(track, events, tuple(unruled))
+
+
+def _step(node: Node, env: dict[Node, Any], events: Events, width: int, unruled: list[str]) -> Any:
+    args = torch.fx.node.map_arg(node.args, env.__getitem__)
+    kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
+    if node.target is operator.getitem:
+        return args[0][args[1]]
+    leaves = [leaf for leaf in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Operand)]
+    plain_args, plain_kwargs = torch.utils._pytree.tree_map(
+        lambda leaf: leaf.value if isinstance(leaf, Operand) else leaf, (args, kwargs)
+    )
+    value = node.target(*plain_args, **plain_kwargs)
+    if node.target.overloadpacket.__name__ in _SHAPE_ONLY:
+        return Operand(value, None, known=True)
+    known = all(leaf.known for leaf in leaves)
+    if not any(leaf.track is not None for leaf in leaves):
+        return _operands(value, None, known)
+    found = rule_for(node.target)
+    if found is None and str(node.target) not in unruled:
+        unruled.append(str(node.target))
+    call = Call(node.target, tuple(args), dict(kwargs), value, events, width)
+    return _operands(value, (found or dense)(call), False)
+
+
+def _operands(value: Any, track: Any, known: bool) -> Any:
+    if isinstance(value, (tuple, list)):
+        tracks = track if isinstance(track, tuple) else (track,) * len(value)
+        return tuple(_operands(part, one, known) for part, one in zip(value, tracks))
+    if track is not None and not track.first.nnz and not track.second.nnz:
+        # The field does not enter after all (its shape was read, a known zero met it); params still may.
+        track = None
+    return Operand(value, track, known) if isinstance(value, Tensor) else value
+
+
+def _last_uses(graph: GraphModule) -> dict[Node, list[Node]]:
+    """Say after which node each value is no longer needed: at 10⁶ unknowns the walk must not keep them all."""
+    last: dict[Node, Node] = {}
+    for node in graph.graph.nodes:
+        for used in node.all_input_nodes:
+            last[used] = node
+    spent: dict[Node, list[Node]] = {}
+    for used, node in last.items():
+        spent.setdefault(node, []).append(used)
+    return spent

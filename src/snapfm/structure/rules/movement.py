@@ -1,0 +1,142 @@
+"""Rules for operators that only move, copy or drop elements: views, slices, indexing, padding, joining, writing.
+
+One rule serves them all: number the elements of every operand, run the operator itself on the numbers, and read off
+where each element of the result came from. Constants are numbered zero, so what they write depends on nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from snapfm.errors import LawError
+from snapfm.structure.dependence import KINK, PARAMETRIC, Dependence, combined
+from snapfm.structure.rules.registry import Call, Operand, Tracked, dense, flat, positions, rule
+from snapfm.structure.sets import stacked
+
+_FILL = {"constant_pad_nd": 2}  # operators with a fill value, and where it stands: a fill depends on nothing
+
+
+@rule(
+    "alias", "cat", "clone", "contiguous", "constant_pad_nd", "copy", "detach", "diag_embed", "diagonal",
+    "diagonal_scatter", "expand", "flip", "lift_fresh_copy", "movedim", "narrow", "permute", "reflection_pad1d",
+    "reflection_pad2d", "reflection_pad3d", "repeat", "replication_pad1d", "replication_pad2d", "replication_pad3d",
+    "reshape", "roll", "rot90", "select", "select_scatter", "slice", "slice_scatter", "split", "split_with_sizes",
+    "squeeze", "stack", "t", "transpose", "tril", "triu", "unbind", "unfold", "unsqueeze", "view", "diag",
+    "repeat_interleave", "im2col", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
+)  # fmt: skip
+def move(call: Call) -> Tracked:
+    """Run the operator on element numbers; each element of the result is a copy of one element, or a constant."""
+    if call.target is torch.ops.aten.view.dtype:  # reinterprets bits
+        return dense(call)
+    return _moved(call, call.args, call.kwargs)
+
+
+@rule(
+    "index", "index_select", "gather", "take", "masked_fill", "scatter", "index_fill", "index_copy", "masked_scatter",
+    "take_along_dim", "_unsafe_index",
+)  # fmt: skip
+def move_by_index(call: Call) -> Tracked:
+    """Move by index tensors; indices that are not the same at every call may fetch any element."""
+    where = [leaf for leaf in _leaves(call) if not leaf.value.dtype.is_floating_point and not leaf.value.is_complex()]
+    if "reduce" in call.kwargs or call.target in (torch.ops.aten.scatter.reduce, torch.ops.aten.scatter.value_reduce):
+        return dense(call)
+    if all(leaf.known for leaf in where):
+        return _moved(call, call.args, call.kwargs)
+    if call.target.overloadpacket is torch.ops.aten.index and any(leaf.value.dtype == torch.bool for leaf in where):
+        raise LawError(
+            "u[mask] expects a mask that is the same at every call; this one is computed from the field or the params, so "
+            "the number of rows would change. Use torch.where(mask, u, 0.0), which keeps the shape."
+        )
+    return _anywhere(call)
+
+
+@rule("index_put", "scatter_add", "index_add", "scatter_reduce", "slice_inverse")
+def accumulate(call: Call) -> Tracked:
+    """Write or add by index: with known indices the written elements join those that were there."""
+    if call.target.overloadpacket is torch.ops.aten.index_put:
+        base, indices, source = call.args[:3]
+        adds = bool(call.args[3]) if len(call.args) > 3 else bool(call.kwargs.get("accumulate", False))
+        if not all(index is None or index.known for index in indices):
+            return _anywhere(call)
+        raw = [None if index is None else index.value for index in indices]
+        numbers = positions(base.value.shape)
+        target = flat(numbers[tuple(slice(None) if index is None else index for index in raw)])
+        shape = numbers[tuple(slice(None) if index is None else index for index in raw)].shape
+        origin = flat(positions(source.value.shape).expand(shape))
+    elif call.target.overloadpacket is torch.ops.aten.index_add:
+        base, axis, index, source = call.args[:4]
+        adds = True
+        if not index.known:
+            return _anywhere(call)
+        target = flat(positions(base.value.shape).index_select(axis, index.value))
+        origin = flat(positions(source.value.shape).expand_as(positions(base.value.shape).index_select(axis, index.value)))
+    elif call.target.overloadpacket is torch.ops.aten.scatter_add:
+        base, axis, index, source = call.args[:4]
+        adds = True
+        if not index.known:
+            return _anywhere(call)
+        target = flat(positions(base.value.shape).gather(axis, index.value))
+        corner = tuple(slice(0, extent) for extent in index.value.shape)
+        origin = flat(positions(source.value.shape)[corner])
+    else:
+        return _anywhere(call)
+    kept = call.track(base)
+    written = call.track(source).group(target, origin, kept.size)
+    if not adds:
+        untouched = np.ones(kept.size, bool)
+        untouched[target] = False
+        kept = Dependence(kept.first.keep(untouched), kept.second.keep(untouched))
+    return combined([kept, written])
+
+
+def _moved(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tracked:
+    sources: list[Dependence] = []
+    count = 1  # number 0 stands for "a constant"
+
+    def number(leaf: Any) -> Any:
+        nonlocal count
+        if not isinstance(leaf, Operand):
+            return leaf
+        floating = leaf.value.dtype.is_floating_point or leaf.value.is_complex()
+        if leaf.track is None:
+            return torch.zeros(leaf.value.shape, dtype=torch.float64) if floating else leaf.value
+        first, count = count, count + leaf.value.numel()
+        sources.append(leaf.track)
+        return positions(leaf.value.shape, first)
+
+    name = call.target.overloadpacket.__name__
+    plain = list(args)
+    if name in _FILL and len(plain) > _FILL[name]:
+        plain[_FILL[name]] = 0.0
+    numbered_args = torch.utils._pytree.tree_map(number, tuple(plain))
+    numbered_kwargs = {key: torch.utils._pytree.tree_map(number, value) for key, value in kwargs.items()}
+    if name in ("masked_fill", "index_fill", "scatter") and not isinstance(numbered_args[-1], Tensor):
+        numbered_args = (*numbered_args[:-1], 0.0)
+    result = call.target(*numbered_args, **numbered_kwargs)
+
+    pool = Dependence(stacked([s.first for s in sources]), stacked([s.second for s in sources]))
+    if isinstance(result, Tensor):
+        return pool.gather(flat(result) - 1)
+    return tuple(pool.gather(flat(part) - 1) for part in result)
+
+
+def _anywhere(call: Call) -> Dependence:
+    """Let every element of the result be any element that is read, chosen by values."""
+    tracks = [leaf.track for leaf in _leaves(call) if leaf.track is not None]
+    whole = combined([t.group(np.zeros(t.size, np.int64), np.arange(t.size), 1) for t in tracks])
+    whole = whole.marked(PARAMETRIC)
+    chosen_by_field = any(
+        leaf.track is not None and not leaf.value.dtype.is_floating_point and not leaf.value.is_complex()
+        for leaf in _leaves(call)
+    )
+    if chosen_by_field:
+        whole = whole.marked(KINK)
+    return whole.gather(np.zeros(call.value.numel(), np.int64))
+
+
+def _leaves(call: Call) -> list[Operand]:
+    return [leaf for leaf in torch.utils._pytree.tree_leaves((call.args, call.kwargs)) if isinstance(leaf, Operand)]

@@ -1,0 +1,120 @@
+"""Trace a law, as the user wrote it, to a graph of functional aten operators.
+
+Consumes a law and example inputs; gives an fx graph without in-place writes or views, which everything later reads
+(patterns) or runs (residuals, derivatives): in-place code, which `vmap` refuses, is harmless in this form. A law whose
+value cannot be replayed from its graph is refused here. May import laws and errors only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from snapfm.errors import LawError
+from snapfm.laws import Equality, Inequality, Params
+
+_PROBE_SEED = 20240229  # any fixed seed: the probe must only differ from the field that was traced
+
+Function = Callable[[Tensor, Params], Tensor]
+
+
+def trace(law: Equality | Inequality, u: Tensor, params: Params) -> GraphModule:
+    """Give the graph of `law.residual`, flattened to (m,); float64 example inputs, one sample.
+
+    Raises LawError for control flow on values, results that are not real tensors, and laws that leave torch.
+    """
+    with torch.no_grad():
+        traced = _record(law, _flattened(law), u, params)
+        # Some composite operators write in place below the level at which a first pass could remove it, so the
+        # removal is a second pass over the recorded graph.
+        graph = _record(law, torch.func.functionalize(traced, remove="mutations_and_views"), u, params)
+        _restore_views(graph)
+        _check_replay(law, graph, u, params)
+    return graph
+
+
+def _flattened(law: Equality | Inequality) -> Function:
+    def residual(u: Tensor, params: Params) -> Tensor:
+        value = law.residual(u, params)
+        if not isinstance(value, Tensor):
+            raise LawError(
+                f"law '{law.name}' expects a tensor from its function; got {type(value).__name__}. Return the residual "
+                "as one tensor (torch.stack or torch.cat join several)."
+            )
+        if not value.dtype.is_floating_point:
+            raise LawError(
+                f"law '{law.name}' expects a real floating-point residual; got {value.dtype}. Return numbers that vanish "
+                "when the law holds; split complex ones with torch.view_as_real."
+            )
+        return value.reshape(-1)
+
+    return residual
+
+
+def _record(law: Equality | Inequality, function: Function, u: Tensor, params: Params) -> GraphModule:
+    try:
+        return make_fx(function, tracing_mode="real")(u, dict(params))
+    except LawError:
+        raise
+    except Exception as cause:
+        reason = str(cause)
+        if "tracing tensor" in reason or "data-dependent" in reason:
+            raise LawError(
+                f"law '{law.name}' expects the same operators for every field; it reads a value out of a tensor (if, "
+                "float(), .item(), .tolist()). Use torch.where for a choice, and keep params as tensors."
+            ) from cause
+        if isinstance(cause, KeyError):
+            raise LawError(
+                f"law '{law.name}' reads params[{cause.args[0]!r}]; given are {sorted(params)}. Pass it in "
+                "Projector(..., params={...})."
+            ) from cause
+        first = reason.strip().splitlines()[0] if reason.strip() else type(cause).__name__
+        raise LawError(
+            f"law '{law.name}' expects to run on one field of shape {tuple(u.shape)}; it raised {type(cause).__name__}: "
+            f"{first}. Try it by hand: law.residual(torch.zeros{tuple(u.shape)}, params)."
+        ) from cause
+
+
+def _restore_views(graph: GraphModule) -> None:
+    """Turn the copies that functionalization made of views back into views: nothing writes to them any more."""
+    for node in graph.graph.nodes:
+        if not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        name = node.target._schema.name.removeprefix("aten::")
+        if name == "copy":  # has no derivative; it is the source, spread and cast to what it overwrites
+            _replace_copy(graph, node)
+            continue
+        if name in ("view_copy", "_unsafe_view") and node.target._overloadname == "default":
+            node.target = torch.ops.aten.reshape.default  # a batch axis may make the strides unfit for a view
+        elif name.endswith("_copy") and not name.startswith(("_", "lift")):
+            packet = getattr(torch.ops.aten, name.removesuffix("_copy"))
+            node.target = getattr(packet, node.target._overloadname)
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+
+
+def _replace_copy(graph: GraphModule, node: Node) -> None:
+    written, source = node.meta["val"], node.args[1]
+    with graph.graph.inserting_before(node):
+        if source.meta["val"].dtype != written.dtype:
+            source = graph.graph.call_function(torch.ops.aten._to_copy.default, (source,), {"dtype": written.dtype})
+        spread = graph.graph.call_function(torch.ops.aten.expand.default, (source, list(written.shape)))
+    node.replace_all_uses_with(spread)
+    graph.graph.erase_node(node)
+
+
+def _check_replay(law: Equality | Inequality, graph: GraphModule, u: Tensor, params: Params) -> None:
+    """Refuse a law whose graph, at another field, does not give the law's own value there."""
+    generator = torch.Generator().manual_seed(_PROBE_SEED)
+    probe = u + torch.rand(u.shape, generator=generator, dtype=u.dtype)
+    expected, replayed = law.residual(probe, params).reshape(-1), graph(probe, dict(params))
+    scale = float(expected.abs().nan_to_num().max()) if expected.numel() else 0.0
+    if not torch.allclose(expected, replayed, rtol=1e-9, atol=1e-9 * scale, equal_nan=True):
+        raise LawError(
+            f"law '{law.name}' expects a pure torch function of (u, params); its traced graph gives other values than the "
+            "function itself. It leaves torch (numpy, u.data), draws random numbers or keeps state: rewrite it in torch."
+        )
