@@ -1,38 +1,19 @@
-"""Evidence: everything the page shows, as plain numpy and numbers, and how it is collected.
+"""Evidence: everything the pictures and the page show, as plain numpy and the record.
 
-One model and one noise, sampled twice: free (no laws) and lawful (every step projected). It uses the public API
-only, as a user would, and leaves the verdict to judge.py. Imports nothing that draws.
+Imports the record only: whoever draws needs neither torch nor a model.
 """
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from typing import TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-import snapfm
-from snapfm.demo.judge import residuals
-from snapfm.demo.record import LawFigures, Record, Seconds, Violation
-from snapfm.errors import Status
-from snapfm.flow import shipped
-from snapfm.grid import Axis
-from snapfm.laws import Law, Params
-
-PROBLEM = "heat-ic-mass"
-MODEL = "heat-small"
-TOLERANCE = 1e-10  # of the float64 work inside; far below what float32 fields can hold
-
-_PACKAGES = ("snapfm", "torch", "numpy")
+from snapfm.demo.record import Record
 
 Array: TypeAlias = NDArray[np.float64]
-Progress: TypeAlias = Callable[[str, int, int], None]  # progress("free" or "lawful", done, total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,103 +29,3 @@ class Evidence:
     free_mass: Array  # (b, nt)
     lawful_mass: Array  # (b, nt)
     target_mass: Array  # (b,)
-
-
-def collect(count: int = 16, steps: int = 100, seed: int = 0, progress: Progress | None = None) -> Evidence:
-    """Sample the shipped heat model without and with laws from the same noise, and judge both.
-
-    Raises ProjectionFailed if any sample misses its laws: a demonstration never shows a failed sample as a good one.
-    """
-    problem = snapfm.problem(PROBLEM)
-    velocity = shipped(MODEL)
-    params = problem.params(count, _generator(seed))
-    project = snapfm.Projector(problem.laws, shape=problem.grid.shape, params=params, tolerance=TOLERANCE)
-
-    free = snapfm.sample(
-        velocity, None, count=count, steps=steps, generator=_generator(seed), progress=_stage(progress, "free")
-    )
-    lawful = snapfm.sample(
-        velocity,
-        project,
-        params=params,
-        count=count,
-        steps=steps,
-        generator=_generator(seed),
-        dtype=torch.float32,
-        progress=_stage(progress, "lawful"),
-    )
-    lawful.projection.raise_for_status()
-    # A whole second run in float64 would double the waiting and change nothing but the last projection's rounding,
-    # so that one is repeated alone, on the same fields.
-    lawful64 = project(lawful.u.double(), params)
-    lawful64.raise_for_status()
-
-    x, t = problem.grid.axis("x"), problem.grid.axis("t")
-    u0 = params["u0"]
-    record = Record(
-        problem=problem.name,
-        model=MODEL,
-        weights=_weights(velocity),
-        shape=tuple(problem.grid.shape),
-        count=count,
-        steps=steps,
-        seed=seed,
-        tolerance=TOLERANCE,
-        laws=tuple(_figures(law, free.u, lawful.u, lawful64.u, params) for law in problem.laws),
-        statuses=tuple(Status(int(status)).name for status in lawful.projection.status),
-        stationarity=float(lawful.projection.stationarity.max()),
-        free_seconds=_seconds(free.seconds),
-        lawful_seconds=_seconds(lawful.seconds),
-        threads=torch.get_num_threads(),
-        versions={"python": platform.python_version()} | {name: metadata.version(name) for name in _PACKAGES},
-    )
-    return Evidence(
-        record=record,
-        x=_array(x.points()),
-        t=_array(t.points()),
-        free=_array(free.u),
-        lawful=_array(lawful.u),
-        initial=_array(u0),
-        free_mass=_array(_mass(x, free.u)),
-        lawful_mass=_array(_mass(x, lawful.u)),
-        target_mass=_array(_mass(x, u0[:, :, None])[:, 0]),
-    )
-
-
-def _generator(seed: int) -> torch.Generator:
-    # A fresh one per use: equal seeds then mean equal noise, whatever was drawn before.
-    return torch.Generator().manual_seed(seed)
-
-
-def _stage(progress: Progress | None, stage: str) -> Callable[[int, int], None] | None:
-    if progress is None:
-        return None
-    return lambda done, total: progress(stage, done, total)
-
-
-def _figures(law: Law, free: Tensor, lawful: Tensor, lawful64: Tensor, params: Params) -> LawFigures:
-    before, after, after64 = (residuals(law, u, params) for u in (free, lawful, lawful64))
-    return LawFigures(law.name, before.shape[1], _violation(before), _violation(after), _violation(after64))
-
-
-def _violation(rows: Tensor) -> Violation:
-    worst = rows.amax(dim=1)  # one figure per sample
-    return Violation(largest=float(worst.max()), typical=float(worst.median()))
-
-
-def _mass(x: Axis, u: Tensor) -> Tensor:
-    """Sum over space as the mass law does: without dx, the repeated end point of a periodic axis left out."""
-    weights = x.weights("left" if x.periodic else "full") / x.spacing
-    return torch.einsum("x,bxt->bt", weights, u.double())
-
-
-def _seconds(seconds: Mapping[str, float]) -> Seconds:
-    return Seconds(velocity=seconds["velocity"], projection=seconds.get("projection", 0.0))
-
-
-def _weights(velocity: nn.Module) -> int:
-    return sum(weight.numel() for weight in velocity.parameters())
-
-
-def _array(tensor: Tensor) -> Array:
-    return tensor.detach().double().cpu().numpy()

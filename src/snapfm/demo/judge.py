@@ -5,8 +5,6 @@ It never asks a projector, so no method marks its own work. Imports laws and err
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 

@@ -85,6 +85,7 @@ class Spectral(nn.Module):
         mixed = mixed + self.get_buffer("zero_mode") * self.bias.flatten()
         return mixed.permute(1, 2, 0).unflatten(2, modes.shape[2:])
 
+
 def quicken(fno: nn.Module, shape: Sequence[int]) -> None:
     """Replace the 1×1 and spectral convolutions of a neuralop FNO in place; its weights are shared, not copied."""
     for parent in list(fno.modules()):

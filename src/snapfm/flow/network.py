@@ -70,6 +70,7 @@ class FNOVelocity(nn.Module):
         ones = torch.ones(settings.shape)
         channels = torch.stack([*torch.meshgrid(*axes, indexing="ij"), ones])
         self.register_buffer("coordinates", channels.flatten(1), persistent=False)
+        self.register_state_dict_post_hook(_drop_metadata)
 
     def forward(self, u: Tensor, tau: float | Tensor) -> Tensor:
         """Predict the velocity of fields u (b, *shape) at flow time tau, a number or one per sample (b,).
@@ -128,6 +129,11 @@ class FNOVelocity(nn.Module):
                 "Give one flow time per sample."
             )
         return times.expand(len(u))
+
+
+def _drop_metadata(module: nn.Module, state: dict[str, Any], prefix: str, local: Any) -> None:
+    """Take out the entry neuralop adds to every state_dict: it is no tensor, and torch's own loader refuses it."""
+    state.pop("_metadata", None)
 
 
 def _fno(settings: NetworkSettings, seed: int) -> Any:

@@ -37,7 +37,7 @@ class Walk:
     unruled: tuple[str, ...]
 
 
-def propagate(graph: GraphModule, u: Tensor, params: Params, name: str) -> Walk:
+def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: bool = False) -> Walk:
     """Track the field through the graph. Operators without a rule are named once in a StructureWarning."""
     events, unruled, width = Events(), [], u.numel()
     env: dict[Node, Any] = {}
@@ -58,7 +58,7 @@ def propagate(graph: GraphModule, u: Tensor, params: Params, name: str) -> Walk:
             env[node] = _step(node, env, events, width, unruled)
         for spent in last_use.get(node, ()):
             del env[spent]
-    if unruled:
+    if unruled and not quiet:
         warnings.warn(
             f"law '{name}': no sparsity rule for {', '.join(unruled)}; treated as dense on what it reads. The result is "
             "right but slower; give Equality(..., pattern=(rows, columns)) where you know it.",

@@ -1,0 +1,13 @@
+"""Flow models that obey physical laws: exact, certified, batched projection for PyTorch."""
+
+from snapfm.errors import Status
+from snapfm.laws import Bounds, Equality, Inequality
+from snapfm.problems import problem
+from snapfm.project import Projection, Projector
+from snapfm.sample import Samples, sample
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bounds", "Equality", "Inequality", "Projection", "Projector", "Samples", "Status", "problem", "sample",
+]  # fmt: skip

@@ -1,0 +1,128 @@
+"""Checkpoints of a velocity network: a folder with weights.safetensors, model.json and record.json.
+
+Loading trusts nothing: files, format version, checksum, settings and every weight are checked, and whatever is wrong is
+said in three parts. May import errors and grid; knows no problem.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from snapfm.errors import CheckpointError, SnapfmError
+from snapfm.flow.network import FNOVelocity, NetworkSettings
+from snapfm.flow.storage import pack_json, pack_tensors, read_bytes, read_json, restore, unpack_tensors, write_folder
+from snapfm.grid import Axis, Grid
+
+FORMAT = "snapfm-velocity"
+VERSION = 1
+WEIGHTS, MODEL, RECORD = "weights.safetensors", "model.json", "record.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A network with what it was trained for: the grid of its fields, the equation, the preset and the record."""
+
+    network: FNOVelocity
+    grid: Grid
+    equation: str
+    preset: str
+    record: Mapping[str, Any]
+
+
+def save_checkpoint(folder: str | Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint as a folder that appears whole or not at all, replacing one that is there."""
+    weights = pack_tensors(checkpoint.network.state_dict())
+    model = {
+        "format": FORMAT,
+        "version": VERSION,
+        "equation": checkpoint.equation,
+        "preset": checkpoint.preset,
+        "network": asdict(checkpoint.network.settings),
+        "axes": [asdict(axis) for axis in checkpoint.grid.axes],
+        "weights": {"file": WEIGHTS, "sha256": hashlib.sha256(weights).hexdigest()},
+        "record": RECORD,
+    }
+    contents = {WEIGHTS: weights, MODEL: pack_json(model), RECORD: pack_json(checkpoint.record)}
+    write_folder(Path(folder), contents)
+
+
+def load_checkpoint(folder: str | Path) -> Checkpoint:
+    """Read and check a checkpoint; its network comes on the CPU, in evaluation mode."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise CheckpointError(
+            f"load_checkpoint(folder) expects a folder with {MODEL} and {WEIGHTS}; {folder} does not exist. "
+            "Check the path, or make one with `snapfm train`."
+        )
+    model = read_json(folder / MODEL)
+    _check_version(folder / MODEL, model)
+    settings, grid = _settings(folder / MODEL, model)
+    content = read_bytes(folder / WEIGHTS)
+    tensors = unpack_tensors(folder / WEIGHTS, content)
+    network = FNOVelocity(settings)
+    _load_weights(folder, network, tensors)
+    # After the fit: weights of another network deserve the message that says so.
+    found = hashlib.sha256(content).hexdigest()
+    wanted = model["weights"]["sha256"]
+    if found != wanted:
+        raise CheckpointError(
+            f"{folder / WEIGHTS} is expected to have the SHA-256 {wanted[:12]}… that {MODEL} names; got {found[:12]}…. "
+            "The file changed after it was written: copy the whole folder again, or train again."
+        )
+    return Checkpoint(network.eval(), grid, model["equation"], model["preset"], read_json(folder / RECORD))
+
+
+def _check_version(file: Path, model: Mapping[str, Any]) -> None:
+    found = (model.get("format"), model.get("version"))
+    if found != (FORMAT, VERSION):
+        raise CheckpointError(
+            f"{file} is expected to have format '{FORMAT}', version {VERSION}; got format {found[0]!r}, version "
+            f"{found[1]!r}. Load it with the snapfm that wrote it, or train again with this one."
+        )
+
+
+def _settings(file: Path, model: Mapping[str, Any]) -> tuple[NetworkSettings, Grid]:
+    """Rebuild the frozen values from JSON, which knows lists but no tuples."""
+    try:
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in model["network"].items()}
+        settings = NetworkSettings(**values)
+        grid = Grid(tuple(Axis(**axis) for axis in model["axes"]))
+        texts = (model["equation"], model["preset"], model["weights"]["sha256"])
+        if settings.shape != grid.shape or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"axes of shape {grid.shape} for a network of shape {settings.shape}")
+    except (SnapfmError, KeyError, TypeError, ValueError, AttributeError) as cause:
+        keys = ", ".join(field.name for field in fields(NetworkSettings))
+        raise CheckpointError(
+            f"{file} is expected to hold network ({keys}), axes, equation, preset and weights; got {cause!r}. "
+            "Restore the file as snapfm wrote it."
+        ) from cause
+    return settings, grid
+
+
+def _load_weights(folder: Path, network: FNOVelocity, tensors: Mapping[str, Tensor]) -> None:
+    """Fill the network, or say which weights do not fit."""
+    expected = network.state_dict()
+    weights, misfits = {}, [f"{name} (unknown)" for name in sorted(tensors.keys() - expected.keys())]
+    for name, like in expected.items():
+        values = restore(tensors[name], like) if name in tensors else None
+        if values is None:
+            misfits.append(f"{name} ({_describe(tensors[name]) if name in tensors else 'missing'})")
+        else:
+            weights[name] = values
+    if misfits:
+        shown = ", ".join(misfits[:3]) + (f" and {len(misfits) - 3} more" if len(misfits) > 3 else "")
+        raise CheckpointError(
+            f"{folder / WEIGHTS} is expected to hold the {len(expected)} weights of the network in {MODEL}; these do not "
+            f"fit: {shown}. Use the {WEIGHTS} that was saved with this {MODEL}."
+        )
+    network.load_state_dict(weights)
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)}, {str(tensor.dtype).removeprefix('torch.')}"

@@ -1,0 +1,126 @@
+"""Folders of tensors and JSON that appear whole or not at all; safetensors, never pickle.
+
+A folder is written beside its place under a hidden name, pushed to disk, and renamed. A process killed at any moment
+leaves the old folder, the new folder, or a hidden leftover that the next write removes. Imports errors only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from snapfm.errors import CheckpointError, require
+
+
+def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files into a new folder, replacing one that is there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial, old = folder.with_name(f".{folder.name}.partial"), folder.with_name(f".{folder.name}.old")
+    for leftover in (partial, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    partial.mkdir()
+    for name, content in contents.items():
+        with open(partial / name, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    _sync(partial)
+    # A folder cannot be replaced in one system call, so there is an instant without one; never one half written.
+    if folder.exists():
+        os.rename(folder, old)
+    os.rename(partial, folder)
+    _sync(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def write_file(file: Path, content: bytes) -> None:
+    """Write one file, replacing one that is there, in one step."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f".{file.name}.partial")
+    with open(partial, "wb") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(partial, file)
+    _sync(file.parent)
+
+
+def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+    """Encode tensors as safetensors; complex ones as pairs of real numbers, which every version of it can hold."""
+    safetensors = require("safetensors.torch", "checkpoints", "flow")
+    packed: bytes = safetensors.save({name: _real(tensor) for name, tensor in tensors.items()})
+    return packed
+
+
+def unpack_tensors(file: Path, content: bytes) -> dict[str, Tensor]:
+    """Decode safetensors; complex tensors come back as pairs, see `restore`."""
+    safetensors = require("safetensors", "checkpoints", "flow")
+    loader = require("safetensors.torch", "checkpoints", "flow")
+    try:
+        tensors: dict[str, Tensor] = loader.load(content)
+    except safetensors.SafetensorError as damage:
+        raise CheckpointError(
+            f"{file} is expected to hold safetensors; reading it gave '{damage}'. The file is damaged: copy it again, or "
+            "train again."
+        ) from damage
+    return tensors
+
+
+def restore(values: Tensor, like: Tensor) -> Tensor | None:
+    """Give stored values the form of a parameter, or None if they are not of its shape and dtype."""
+    if like.is_complex() and values.shape == (*like.shape, 2) and values.dtype == like.real.dtype:
+        return torch.view_as_complex(values)
+    if values.shape == like.shape and values.dtype == like.dtype:
+        return values
+    return None
+
+
+def pack_json(document: Mapping[str, Any]) -> bytes:
+    """Encode a document as readable JSON; NaN has no place in it."""
+    return (json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Read a JSON document that must be an object."""
+    try:
+        document = json.loads(read_bytes(file))
+    except ValueError as damage:
+        raise CheckpointError(
+            f"{file} is expected to hold JSON; reading it gave '{damage}'. The file is damaged: copy it again, or train "
+            "again."
+        ) from damage
+    if not isinstance(document, dict):
+        raise CheckpointError(
+            f"{file} is expected to hold a JSON object; got {type(document).__name__}. Point to a file snapfm wrote."
+        )
+    return document
+
+
+def read_bytes(file: Path) -> bytes:
+    """Read a file that must be there."""
+    if not file.is_file():
+        raise CheckpointError(
+            f"{file.parent} is expected to hold {file.name}; it is missing. Copy the whole folder again, or train again."
+        )
+    return file.read_bytes()
+
+
+def _real(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach().cpu()
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous()
+
+
+def _sync(folder: Path) -> None:
+    """Push a folder's entries to disk, so that a rename survives a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

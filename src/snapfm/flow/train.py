@@ -1,0 +1,249 @@
+"""Training a velocity network with flow matching: Adam, a moving average of the weights, and resuming to the bit.
+
+Step i draws its batch, noise and flow times from (seed, i) alone, so a run that was killed and resumed gives the
+weights of one that was not, on the same machine with the same number of threads. Knows tensors of fields, not where
+they come from: must not import problems.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from snapfm.errors import DtypeError, ShapeError, SnapfmError
+from snapfm.flow.path import fade, loss
+from snapfm.flow.state import State, load_state, save_state
+from snapfm.flow.storage import pack_json, write_file
+from snapfm.seeds import stream
+
+Progress: TypeAlias = Callable[[int, float], None]
+
+RECORD = "record.json"
+_BETAS = (0.9, 0.99)  # a shorter memory than Adam's 0.999 suits runs of a few thousand steps
+_LARGEST_GRADIENT = 1.0  # gradients are scaled down to this norm: flow times near 1 give rare large ones
+_CURVE_POINTS = 200  # of the loss curve in the record; each is the mean over its stretch of steps
+
+
+class TrainingError(SnapfmError, ValueError):
+    """Training settings cannot work, or training ran away."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How to train: Adam, a linear warm-up over `warmup` steps, then a cosine down to zero at the last step.
+
+    `ema` is the decay of the moving average that is kept; a state to resume from is saved every `save_every` steps.
+    """
+
+    steps: int = 4000
+    batch: int = 16
+    learning_rate: float = 2e-3
+    warmup: int = 100
+    seed: int = 0
+    ema: float = 0.999
+    save_every: int = 200
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.batch, self.save_every) < 1 or self.warmup < 0 or self.learning_rate <= 0:
+            raise TrainingError(
+                "TrainingSettings expects steps, batch and save_every >= 1, warmup >= 0 and learning_rate > 0; "
+                f"got {self}. Correct the number that is too small."
+            )
+        if not 0 <= self.ema < 1:
+            raise TrainingError(f"TrainingSettings(ema) expects a decay in [0, 1); got {self.ema}. Try 0.999.")
+
+    def rate(self, step: int) -> float:
+        """Give the learning rate of step 0 .. steps − 1."""
+        rise = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        return self.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+
+
+@dataclass(frozen=True)
+class Training:
+    """A finished run: the network, now holding the averaged weights, and the record of how it was made."""
+
+    network: nn.Module
+    record: Mapping[str, Any]
+
+
+def train(
+    network: nn.Module,
+    data: Tensor,
+    settings: TrainingSettings,
+    out_dir: str | Path,
+    progress: Progress | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> Training:
+    """Train `network` (modified) on fields `data` (count, *shape), saving states and the record in `out_dir`.
+
+    A run already in `out_dir` is resumed; one with other settings, network or data is refused. `progress` is told the
+    number of steps done and the last loss. `about` goes into the record as it is: what the data are, the command.
+    """
+    _check_data(data)
+    out_dir = Path(out_dir)
+    parameters = dict(network.named_parameters())
+    identity = _identity(network, data, settings)
+    optimizer = torch.optim.Adam(parameters.values(), betas=_BETAS)
+    average = {name: value.detach().clone() for name, value in parameters.items()}
+    losses: list[float] = []
+    seconds = 0.0
+    state = load_state(out_dir, identity, {name: value.detach() for name, value in parameters.items()})
+    if state is not None:
+        _put_back(state, parameters, average, optimizer)
+        losses, seconds = state.losses.tolist(), state.seconds
+    network.train()
+    start = time.perf_counter() - seconds
+    for step in range(len(losses), settings.steps):
+        losses.append(_step(network, data, settings, step, optimizer, parameters, average))
+        done = step + 1
+        if done % settings.save_every == 0 or done == settings.steps:
+            seconds = time.perf_counter() - start
+            save_state(out_dir, _state(done, seconds, losses, parameters, average, optimizer), identity)
+        if progress is not None:
+            progress(done, losses[-1])
+    with torch.no_grad():
+        for name, value in parameters.items():
+            value.copy_(average[name])
+    record = _record(identity, settings, losses, seconds, about or {})
+    write_file(out_dir / RECORD, pack_json(record))
+    return Training(network.eval(), record)
+
+
+def _step(
+    network: nn.Module,
+    data: Tensor,
+    settings: TrainingSettings,
+    step: int,
+    optimizer: torch.optim.Adam,
+    parameters: Mapping[str, nn.Parameter],
+    average: Mapping[str, Tensor],
+) -> float:
+    """Take one Adam step on the flow-matching loss and move the average; modified: parameters, average, optimizer."""
+    random = stream(settings.seed, step)
+    device = next(iter(parameters.values())).device
+    index = torch.randint(len(data), (settings.batch,), generator=random)
+    noise = torch.randn((settings.batch, *data.shape[1:]), generator=random, dtype=data.dtype).to(device)
+    tau = torch.rand(settings.batch, generator=random, dtype=data.dtype).to(device)
+    for group in optimizer.param_groups:
+        group["lr"] = settings.rate(step)
+    optimizer.zero_grad()
+    error = loss(network, noise, data[index].to(device), tau, weight=fade)
+    if not bool(error.isfinite()):
+        raise TrainingError(
+            f"train() expects a finite loss at every step; got {float(error)} at step {step}. Check the data for NaN, "
+            f"then try a smaller learning rate than {settings.learning_rate:g}."
+        )
+    error.backward()  # type: ignore[no-untyped-call]
+    nn.utils.clip_grad_norm_(parameters.values(), _LARGEST_GRADIENT)
+    optimizer.step()
+    # A young average would remember the random start for 1 / (1 − ema) steps; this lets it forget faster.
+    decay = min(settings.ema, (1 + step) / (10 + step))
+    with torch.no_grad():
+        for name, value in parameters.items():
+            average[name].lerp_(value, 1 - decay)
+    return float(error)
+
+
+def _put_back(
+    state: State, parameters: Mapping[str, nn.Parameter], average: Mapping[str, Tensor], optimizer: torch.optim.Adam
+) -> None:
+    """Copy a saved state into the parameters, the average and Adam's moments (all modified)."""
+    with torch.no_grad():
+        for name, value in parameters.items():
+            value.copy_(state.weights[name])
+            average[name].copy_(state.average[name])
+            optimizer.state[value] = {
+                "step": torch.tensor(float(state.step)),
+                "exp_avg": state.momentum[name].to(value.device),
+                "exp_avg_sq": state.scale[name].to(value.device),
+            }
+
+
+def _state(
+    step: int,
+    seconds: float,
+    losses: list[float],
+    parameters: Mapping[str, nn.Parameter],
+    average: Mapping[str, Tensor],
+    optimizer: torch.optim.Adam,
+) -> State:
+    return State(
+        step=step,
+        seconds=seconds,
+        losses=torch.tensor(losses, dtype=torch.float64),
+        weights=parameters,
+        average=average,
+        momentum={name: optimizer.state[value]["exp_avg"] for name, value in parameters.items()},
+        scale={name: optimizer.state[value]["exp_avg_sq"] for name, value in parameters.items()},
+    )
+
+
+def _check_data(data: Tensor) -> None:
+    if data.ndim < 2 or len(data) == 0:
+        raise ShapeError(
+            f"train(data) expects fields of shape (count, *shape) with count >= 1; got {tuple(data.shape)}. "
+            "Stack the fields along a first axis."
+        )
+    if not data.is_floating_point():
+        raise DtypeError(f"train(data) expects floating fields; got {data.dtype}. Convert with data.float().")
+
+
+def _identity(network: nn.Module, data: Tensor, settings: TrainingSettings) -> dict[str, dict[str, Any]]:
+    """Describe what a run is, to tell it from another; how often it saves does not change its weights."""
+    parameters = dict(network.named_parameters())
+    shapes = {name: (tuple(value.shape), value.dtype) for name, value in parameters.items()}
+    values = data.detach().cpu().contiguous().view(torch.uint8).numpy()
+    return {
+        "settings": {name: value for name, value in asdict(settings).items() if name != "save_every"},
+        "network": {
+            "kind": repr(getattr(network, "settings", type(network).__name__)),
+            "parameters": sum(value.numel() * (2 if value.is_complex() else 1) for value in parameters.values()),
+            "shapes": hashlib.sha256(repr(shapes).encode()).hexdigest(),
+        },
+        "data": {
+            "shape": list(data.shape),
+            "dtype": str(data.dtype).removeprefix("torch."),
+            "sha256": hashlib.sha256(values).hexdigest(),
+        },
+    }
+
+
+def _record(
+    identity: Mapping[str, Any],
+    settings: TrainingSettings,
+    losses: list[float],
+    seconds: float,
+    about: Mapping[str, Any],
+) -> dict[str, Any]:
+    stretch = math.ceil(len(losses) / _CURVE_POINTS)
+    curve = [
+        {"step": min(start + stretch, len(losses)), "loss": math.fsum(part) / len(part)}
+        for start in range(0, len(losses), stretch)
+        if (part := losses[start : start + stretch])
+    ]
+    return {
+        **about,
+        "settings": asdict(settings),
+        "parameters": identity["network"]["parameters"],
+        "data": identity["data"],
+        "steps": len(losses),
+        "seconds": round(seconds, 1),
+        "loss_curve": curve,
+        "machine": {
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "processor": platform.machine(),
+        },
+    }

@@ -1,0 +1,168 @@
+"""Affine laws, closed form: u = û − Aᵀ(AAᵀ)⁻¹(Aû − b), one factorisation for all samples and steps (math.md, eq. affine).
+
+Rows that pin one unknown set it directly and leave the system; redundant rows are dropped and judged with the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csc_array, csr_array
+from scipy.sparse.linalg import SuperLU, splu
+from torch import Tensor
+
+from snapfm.kernels.sparse import multiply, nearness, step_back
+from snapfm.laws import Params
+from snapfm.structure import Structure
+
+Values = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+# One solve is exact up to the condition of AAᵀ; each further one squares the error away. More never helped.
+_SOLVES = 3
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A batch as a method leaves it, for the judge: float64, (b, n) and (b, m)."""
+
+    u: Tensor
+    multipliers: Tensor
+    iterations: Tensor
+    residual: Tensor  # at u, every row
+    stationarity: Tensor
+    distance: Tensor
+
+
+class Affine:
+    """The prepared closed form: factors and index arrays of one Structure whose rows are all affine and constant."""
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        found = structure.presolve
+        self.fixed, self.pins, self.kept = found.fixed, found.pins, found.kept
+        matrix = structure.pattern.csr(structure.constants)
+        self.pin_values = matrix[self.pins, self.fixed] if len(self.pins) else np.zeros(0)
+        free = np.ones(structure.unknowns, bool)
+        free[self.fixed] = False
+        kept = csr_array(matrix[self.kept])
+        self.kept_on_fixed = csr_array(kept[:, self.fixed])
+        self.kept_on_free = csr_array(kept @ _diagonal(free))
+        self.kept_on_free.eliminate_zeros()
+        self.solver = Gram(self.kept_on_free)
+        # Aᵀ of the rows in use, by unknown: pins and kept rows keep their place in the stack of all rows.
+        used = np.zeros(structure.rows, bool)
+        used[self.pins] = used[self.kept] = True
+        by_column = csc_array(_diagonal(used) @ matrix)
+        by_column.eliminate_zeros()
+        self.columns = by_column.indptr.astype(np.int64)
+        self.column_rows, self.column_values = by_column.indices.astype(np.int64), by_column.data
+        self.matrix = csr_array(matrix)
+
+    @property
+    def fill(self) -> int:
+        """Non-zeros of the factor of AAᵀ."""
+        return self.solver.fill
+
+    def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
+        """Project a float64 batch (b, *shape); repeat the step for samples whose rounding exceeds the tolerance."""
+        count = len(start)
+        field = start.reshape(count, -1)
+        total = np.zeros((count, self.structure.rows))
+        residual = self.structure.residual(start, params)
+        iterations = torch.zeros(count, dtype=torch.int64)
+        live = torch.ones(count, dtype=torch.bool)
+        u = field
+        for _ in range(_SOLVES):
+            step = self.multipliers(residual[live].numpy()) if not bool(live.all()) else self.multipliers(residual.numpy())
+            total[live.numpy()] += step
+            iterations += live
+            u = torch.from_numpy(self._stepped(field.numpy(), total))
+            residual = self.structure.residual(u.reshape(start.shape), params)
+            used = residual[:, self._used()]
+            live = used.abs().amax(dim=1).nan_to_num(nan=0.0) > tolerance if used.shape[1] else torch.zeros_like(live)
+            if not bool(live.any()):
+                break
+        gap, distance = np.empty(count), np.empty(count)
+        nearness(self.columns, self.column_rows, self.column_values, field.numpy(), total, u.numpy(), gap, distance)
+        return Solution(
+            u, torch.from_numpy(total), iterations, residual, torch.from_numpy(gap), torch.from_numpy(distance)
+        )
+
+    def multipliers(self, residual: Values) -> Values:
+        """Solve for λ (b, m) such that û − Aᵀλ has residual zero, given the residual of û."""
+        out = np.zeros_like(residual)
+        shift = residual[:, self.pins] / self.pin_values  # how far each fixed unknown moves
+        reduced = residual[:, self.kept]
+        if self.kept_on_fixed.nnz:
+            moved = np.empty_like(reduced)
+            multiply(*_arrays(self.kept_on_fixed), shift, moved)
+            reduced = reduced - moved
+        weights = self.solver.solve(reduced)
+        out[:, self.kept] = weights
+        # A fixed unknown moves by `shift` in all: what the kept rows already contribute comes off its own row's share.
+        if self.kept_on_fixed.nnz:
+            pulled = np.empty((len(residual), len(self.fixed)))
+            multiply(*_arrays(self._fixed_by_kept()), np.ascontiguousarray(weights), pulled)
+            shift = shift - pulled
+        out[:, self.pins] = shift / self.pin_values
+        return out
+
+    def adjoint(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Solve the optimality system's transpose: w = gradient − Aᵀν with A w = 0."""
+        flat = np.ascontiguousarray(gradient.reshape(len(gradient), -1).numpy())
+        image = np.empty((len(flat), self.structure.rows))
+        multiply(*_arrays(self.matrix), flat, image)
+        weight = self.multipliers(image)
+        return torch.from_numpy(self._stepped(flat, weight)), torch.from_numpy(weight)
+
+    def _stepped(self, field: Values, weight: Values) -> Values:
+        out = np.empty_like(field)
+        step_back(self.columns, self.column_rows, self.column_values, field, weight, out)
+        return out
+
+    def _used(self) -> Tensor:
+        return torch.from_numpy(np.concatenate([self.pins, self.kept]))
+
+    def _fixed_by_kept(self) -> csr_array:
+        return csr_array(self.kept_on_fixed.T)
+
+
+class Gram:
+    """The factor of AAᵀ for one sparse A; a diagonal one, such as totals over disjoint slices give, is only divided by."""
+
+    def __init__(self, matrix: csr_array) -> None:
+        gram = csc_array(matrix @ matrix.T)
+        self.size = gram.shape[0]
+        self.diagonal: Values | None = None
+        self.factor: SuperLU | None = None
+        if gram.nnz == np.count_nonzero(gram.diagonal()):
+            self.diagonal = gram.diagonal()
+        else:
+            self.factor = splu(gram, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+
+    @property
+    def fill(self) -> int:
+        """Non-zeros of the factor."""
+        return self.size if self.factor is None else int(self.factor.L.nnz)
+
+    def solve(self, right: Values) -> Values:
+        """Solve for every sample (b, m) alone: a solve of many columns at once may round differently than of one."""
+        if self.factor is None:
+            return right / self.diagonal
+        out = np.empty_like(right)
+        for i, row in enumerate(right):
+            out[i] = self.factor.solve(row) if np.isfinite(row).all() else np.nan
+        return out
+
+
+def _diagonal(mask: npt.NDArray[np.bool_]) -> csr_array:
+    place = np.flatnonzero(mask)
+    return csr_array((np.ones(len(place)), (place, place)), shape=(len(mask), len(mask)))
+
+
+def _arrays(matrix: csr_array) -> tuple[Index, Index, Values]:
+    return matrix.indptr, matrix.indices, matrix.data

@@ -1,0 +1,64 @@
+"""Projection: what became of every sample of a batch, with its certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from snapfm.errors import ProjectionFailed, Status
+
+OnFailure = Literal["raise", "keep"]
+
+_LISTED = 8  # failed samples named in a message; the rest are counted
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The nearest lawful fields and, per sample, the evidence.
+
+    The certificate is of the float64 answer; `u` is that answer in the dtype of the input, so in float32 the rounding of
+    the output comes on top.
+    """
+
+    u: Tensor  # (b, *shape), dtype and device of the input, differentiable
+    status: Tensor  # (b,) int8 of Status
+    violation: Tensor  # (b,) largest |h|, max(g, 0), bound excess, in the law's own units
+    stationarity: Tensor  # (b,) ‖u − û + Jᵀλ‖∞ with right-signed λ
+    iterations: Tensor  # (b,) int64
+    distance: Tensor  # (b,) ‖u − û‖₂
+    multipliers: dict[str, Tensor]  # law name to λ (b, rows)
+    by_law: dict[str, Tensor]  # law name to violation (b,)
+    tolerance: float
+
+    @property
+    def converged(self) -> Tensor:
+        """Which samples obey their laws and are nearest, to the tolerance: (b,) bool."""
+        return self.status == Status.CONVERGED
+
+    def raise_for_status(self) -> Projection:
+        """Raise ProjectionFailed unless every sample converged; give the projection back for chaining."""
+        if bool(self.converged.all()):
+            return self
+        raise ProjectionFailed(self._complaint())
+
+    def _complaint(self) -> str:
+        failed = torch.nonzero(~self.converged).flatten().tolist()
+        lines = [f"expected {len(self.status)} converged samples; {len(failed)} failed:"]
+        for sample in failed[:_LISTED]:
+            status = Status(int(self.status[sample]))
+            lines.append(f"  sample {sample}: {status.name}, {self._worst(sample)}; {status.advice}.")
+        if len(failed) > _LISTED:
+            lines.append(f"  … and {len(failed) - _LISTED} more")
+        lines.append("Use on_failure='keep' (or result.converged) to go on with the samples that did converge.")
+        return "\n".join(lines)
+
+    def _worst(self, sample: int) -> str:
+        """Name the law that is broken most."""
+        sizes = {name: float(value[sample]) for name, value in self.by_law.items()}
+        if not sizes:
+            return "no law"
+        name = max(sizes, key=lambda key: sizes[key] if sizes[key] == sizes[key] else float("inf"))
+        return f"law '{name}' is off by {sizes[name]:.1e} (tolerance {self.tolerance:.0e})"

@@ -1,0 +1,105 @@
+"""The door of the projector: every mistake of a caller is caught here, in three parts, before any work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from snapfm.errors import DtypeError, LawError, ParamsError, ShapeError
+from snapfm.laws import Bounds, Equality, Inequality, Law, Params
+
+
+def check_laws(laws: Sequence[Law]) -> tuple[Law, ...]:
+    """Accept a list of laws with distinct names."""
+    if isinstance(laws, (Equality, Inequality, Bounds)):
+        raise LawError(f"Projector(laws=…) expects a list of laws; got one {type(laws).__name__}. Write laws=[law].")
+    names = [getattr(law, "name", None) for law in laws]
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        raise LawError(
+            f"Projector(laws=…) expects distinct names, which results are reported by; got {twice} more than once. "
+            "Rename one of them."
+        )
+    return tuple(laws)
+
+
+def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """Accept the shape of one field."""
+    if not all(isinstance(extent, int) and extent >= 0 for extent in shape):
+        raise ShapeError(
+            f"Projector(shape=…) expects the whole-number extents of ONE field, such as (100, 100); got {tuple(shape)}. "
+            "Leave the batch axis out."
+        )
+    return tuple(shape)
+
+
+def check_example(params: Params | None) -> dict[str, Tensor]:
+    """Accept example params: tensors with a leading batch axis."""
+    for name, value in (params or {}).items():
+        if not isinstance(value, Tensor):
+            raise ParamsError(
+                f"params['{name}'] expects a tensor with a leading batch axis; got {type(value).__name__}. Convert it: "
+                "torch.as_tensor(value)[None]."
+            )
+        if value.dim() == 0 or len(value) == 0:
+            raise ParamsError(
+                f"params['{name}'] expects a leading batch axis of at least 1; got shape {tuple(value.shape)}. Add it with "
+                "value[None]."
+            )
+    return dict(params or {})
+
+
+def check_field(u_hat: Tensor, shape: tuple[int, ...]) -> None:
+    """Accept a floating-point batch (b, *shape)."""
+    if not isinstance(u_hat, Tensor):
+        raise DtypeError(
+            f"project(u_hat=…) expects a torch tensor; got {type(u_hat).__name__}. Convert it with torch.as_tensor."
+        )
+    if u_hat.dtype not in (torch.float32, torch.float64):
+        raise DtypeError(
+            f"project(u_hat=…) expects float32 or float64; got {u_hat.dtype}. Convert it with u_hat.float() or .double()."
+        )
+    if tuple(u_hat.shape[1:]) != shape or u_hat.dim() != len(shape) + 1:
+        wanted = ", ".join(["b", *map(str, shape)])
+        count = 1
+        for extent in shape:
+            count *= extent
+        if tuple(u_hat.shape) == shape:
+            cure = "Add the batch axis: u_hat[None]."
+        elif count and u_hat.numel() % count == 0:
+            cure = f"Reshape with u_hat.view({', '.join(['-1', *map(str, shape)])})."
+        else:
+            cure = "Build the Projector with the shape of these fields."
+        raise ShapeError(f"project(u_hat=…) expects ({wanted}); got {tuple(u_hat.shape)}. {cure}")
+
+
+def check_params(params: Params | None, example: Params, batch: int) -> dict[str, Tensor]:
+    """Accept params that match the example: same names, same shapes, leading axis b or 1."""
+    given = dict(params or {})
+    if set(given) != set(example):
+        missing, extra = sorted(set(example) - set(given)), sorted(set(given) - set(example))
+        told = [f"missing {missing}"] * bool(missing) + [f"unknown {extra}"] * bool(extra)
+        raise ParamsError(
+            f"project(…, params=…) expects the names {sorted(example)}; got {sorted(given)} ({', '.join(told)}). Pass the "
+            "same names as at construction."
+        )
+    for name, value in given.items():
+        model = example[name]
+        if not isinstance(value, Tensor):
+            raise ParamsError(
+                f"params['{name}'] expects a tensor; got {type(value).__name__}. Convert it with torch.as_tensor(value)."
+            )
+        if value.shape[1:] != model.shape[1:] or value.dim() != model.dim() or len(value) not in (1, batch):
+            wanted = ", ".join([f"{batch} or 1", *map(str, model.shape[1:])])
+            raise ParamsError(
+                f"params['{name}'] expects shape ({wanted}) for {batch} samples; got {tuple(value.shape)}. Its leading axis is "
+                "the batch; the rest is as in the example given at construction."
+            )
+        if value.is_floating_point() != model.is_floating_point():
+            raise ParamsError(
+                f"params['{name}'] expects the kind of dtype of its example, {model.dtype}; got {value.dtype}. Cast it with "
+                f"value.to({model.dtype})."
+            )
+    return given

@@ -1,0 +1,127 @@
+"""LawPlan: everything about one law that does not depend on values. Built once, frozen, then only evaluated.
+
+Joins trace, propagation, curvature and coloring. `Structure` stacks the plans of all laws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+
+from snapfm.errors import UnsupportedLaw
+from snapfm.kernels.coloring import color_columns
+from snapfm.laws import Equality, Inequality, Params
+from snapfm.structure.color import Passes, plan_passes
+from snapfm.structure.curvature import Curvature, RowKind, curvature
+from snapfm.structure.derivatives import hessian_values, jacobian_values, residuals
+from snapfm.structure.pattern import Pattern
+from snapfm.structure.propagate import propagate
+from snapfm.structure.trace import trace
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LawPlan:
+    """One law's graph, pattern, row kinds and passes; `constants` holds the values of rows whose slopes never change."""
+
+    name: str
+    kind: Literal["equality", "inequality"]
+    graph: GraphModule
+    pattern: Pattern
+    curvature: Curvature
+    fixed_passes: tuple[Passes, ...]
+    varying_passes: tuple[Passes, ...]
+    hessian_passes: Passes | None
+    constants: Values
+    unruled: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the law."""
+        return self.pattern.rows
+
+    def count(self, *kinds: RowKind) -> int:
+        """Count the rows of the given kinds."""
+        return int(np.isin(self.curvature.kinds, kinds).sum())
+
+    def residual(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate on a batch: (b, *shape) to (b, m)."""
+        return residuals(self.graph, u, params)
+
+    def jacobian(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate the Jacobian's values on a batch: (b, nnz); constant rows are copied, not computed."""
+        out = torch.from_numpy(self.constants).to(u.device).expand(len(u), -1).clone()
+        for passes in self.varying_passes:
+            jacobian_values(self.graph, passes, u, params, out)
+        return out
+
+    def hessian(self, u: Tensor, params: Params, weight: Tensor) -> Tensor:
+        """Evaluate Σλ∇²h on the pattern `curvature.pattern`: (b, nnz of it), with weight λ (b, m)."""
+        if self.hessian_passes is None:
+            raise UnsupportedLaw(
+                f"law '{self.name}' expects a curvature that couples few unknowns; it couples too many pairs to write out. "
+                "Introduce the coupled total as an unknown of its own, or square it outside the law."
+            )
+        out = u.new_zeros(len(u), self.hessian_passes.pattern.nnz)
+        hessian_values(self.graph, self.hessian_passes, u, params, weight, out)
+        return out
+
+
+def plan_law(law: Equality | Inequality, u: Tensor, params: Params) -> LawPlan:
+    """Analyse a law at an example field and params of ONE sample, float64."""
+    graph = trace(law, u, params)
+    walk = propagate(graph, u, params, law.name, quiet=law.pattern is not None)
+    rows, unknowns = walk.residual.size, u.numel()
+    if law.pattern is None:
+        pattern = Pattern.from_sets(walk.residual.first, unknowns)
+    else:
+        pattern = Pattern.from_coordinates(*law.pattern, (rows, unknowns))
+    bent = curvature(walk, unknowns)
+    forward = _has_forward(graph, u, params)
+    steady = np.flatnonzero(bent.kinds == RowKind.AFFINE)
+    varying = np.flatnonzero(bent.kinds != RowKind.AFFINE)
+    fixed_passes = plan_passes(pattern, steady, forward)
+    return LawPlan(
+        name=law.name,
+        kind="equality" if isinstance(law, Equality) else "inequality",
+        graph=graph,
+        pattern=pattern,
+        curvature=bent,
+        fixed_passes=fixed_passes,
+        varying_passes=plan_passes(pattern, varying, forward),
+        hessian_passes=_hessian_passes(bent.pattern),
+        constants=_constants(graph, pattern, fixed_passes, u, params),
+        unruled=walk.unruled,
+    )
+
+
+def _constants(graph: GraphModule, pattern: Pattern, passes: tuple[Passes, ...], u: Tensor, params: Params) -> Values:
+    """Compute, once, the values of the rows whose slopes never change; zero stands in for all others."""
+    out = u.new_zeros(1, pattern.nnz)
+    batch = {name: value[None] for name, value in params.items()}
+    for one in passes:
+        jacobian_values(graph, one, u[None], batch, out)
+    return out[0].numpy()
+
+
+def _hessian_passes(pattern: Pattern | None) -> Passes | None:
+    if pattern is None:
+        return None
+    colors, count = color_columns(pattern.indptr, pattern.indices, pattern.columns)
+    return Passes(np.arange(pattern.rows), pattern, np.arange(pattern.nnz), "columns", colors, count)
+
+
+def _has_forward(graph: GraphModule, u: Tensor, params: Params) -> bool:
+    """Try one JVP: an operator without a forward derivative raises, and then only VJPs are planned."""
+    try:
+        torch.func.jvp(lambda x: graph(x, dict(params)), (u,), (torch.ones_like(u),))
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
