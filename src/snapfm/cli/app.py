@@ -8,6 +8,8 @@ import typer
 from rich.console import Console
 
 from snapfm.cli.demo import demo
+from snapfm.cli.inspect import inspect
+from snapfm.cli.problems import problems
 from snapfm.cli.train import train
 from snapfm.errors import SnapfmError
 
@@ -20,6 +22,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(problems)
+app.command()(inspect)
 app.command()(demo)
 app.command()(train)
 

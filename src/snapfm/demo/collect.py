@@ -41,11 +41,19 @@ def collect(count: int = 16, steps: int = 100, seed: int = 0, progress: Progress
     params = problem.params(count, _generator(seed))
     project = snapfm.Projector(problem.laws, shape=problem.grid.shape, params=params, tolerance=TOLERANCE)
 
-    # One step that is not timed: whatever the first call of a network costs would otherwise count against the free run.
-    snapfm.sample(velocity, None, count=count, steps=1, generator=_generator(seed))
-    free = snapfm.sample(
-        velocity, None, count=count, steps=steps, generator=_generator(seed), progress=_stage(progress, "free")
-    )
+    def plain(steps: int, progress: Progress | None) -> snapfm.Samples:
+        return snapfm.sample(
+            velocity,
+            None,
+            count=count,
+            steps=steps,
+            generator=_generator(seed),
+            shape=problem.grid.shape,
+            progress=_stage(progress, "free"),
+        )
+
+    plain(1, None)  # not timed: what the first call of a network costs would otherwise count against the free run
+    free = plain(steps, progress)
     lawful = snapfm.sample(
         velocity,
         project,

@@ -90,7 +90,9 @@ def _check_version(file: Path, model: Mapping[str, Any]) -> None:
 def _settings(file: Path, model: Mapping[str, Any]) -> tuple[NetworkSettings, Grid]:
     """Rebuild the frozen values from JSON, which knows lists but no tuples."""
     try:
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in model["network"].items()}
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in model["network"].items()
+        }
         settings = NetworkSettings(**values)
         grid = Grid(tuple(Axis(**axis) for axis in model["axes"]))
         texts = (model["equation"], model["preset"], model["weights"]["sha256"])
@@ -118,8 +120,8 @@ def _load_weights(folder: Path, network: FNOVelocity, tensors: Mapping[str, Tens
     if misfits:
         shown = ", ".join(misfits[:3]) + (f" and {len(misfits) - 3} more" if len(misfits) > 3 else "")
         raise CheckpointError(
-            f"{folder / WEIGHTS} is expected to hold the {len(expected)} weights of the network in {MODEL}; these do not "
-            f"fit: {shown}. Use the {WEIGHTS} that was saved with this {MODEL}."
+            f"{folder / WEIGHTS} is expected to hold the {len(expected)} weights of the network in {MODEL}; these do "
+            f"not fit: {shown}. Use the {WEIGHTS} that was saved with this {MODEL}."
         )
     network.load_state_dict(weights)
 

@@ -62,7 +62,7 @@ class Spectral(nn.Module):
 
     def forward(self, x: Tensor, output_shape: object = None) -> Tensor:
         """Transform to the kept modes, mix channels per mode, transform back: (b, c, *shape) in and out."""
-        modes = torch.view_as_complex((x @ self.get_buffer("real_forward")).unflatten(-1, (-1, 2)))
+        modes = torch.view_as_complex((x @ self.get_buffer("real_forward")).view(*x.shape[:-1], -1, 2))
         for axis in range(len(self.modes) - 1):
             modes = _along(axis, modes, self.get_buffer(f"forward_{axis}"))
         modes = self._mix(modes)
@@ -83,7 +83,8 @@ class Spectral(nn.Module):
         mixed = torch.complex(mixed[..., :out], mixed[..., out:])
         # A constant over the grid is mode zero: adding the bias here spares a pass over the full grid.
         mixed = mixed + self.get_buffer("zero_mode") * self.bias.flatten()
-        return mixed.permute(1, 2, 0).unflatten(2, modes.shape[2:])
+        answer: Tensor = mixed.permute(1, 2, 0).reshape(len(modes), out, *modes.shape[2:])
+        return answer
 
 
 def quicken(fno: nn.Module, shape: Sequence[int]) -> None:
@@ -136,5 +137,5 @@ def _waves(size: int, frequencies: Tensor) -> Tensor:
 def _zero_mode(modes: Sequence[int]) -> Tensor:
     """Mark mode zero among the flattened modes: (modes, 1, 1). It is in the middle of every axis but the last."""
     mark = torch.zeros(*modes)
-    mark[tuple(m // 2 for m in modes[:-1]) + (0,)] = 1.0
+    mark[(*(m // 2 for m in modes[:-1]), 0)] = 1.0
     return mark.view(-1, 1, 1)

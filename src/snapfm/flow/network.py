@@ -70,7 +70,7 @@ class FNOVelocity(nn.Module):
         ones = torch.ones(settings.shape)
         channels = torch.stack([*torch.meshgrid(*axes, indexing="ij"), ones])
         self.register_buffer("coordinates", channels.flatten(1), persistent=False)
-        self.register_state_dict_post_hook(_drop_metadata)
+        self.register_state_dict_post_hook(_drop_metadata)  # type: ignore[no-untyped-call]
 
     def forward(self, u: Tensor, tau: float | Tensor) -> Tensor:
         """Predict the velocity of fields u (b, *shape) at flow time tau, a number or one per sample (b,).
@@ -82,7 +82,7 @@ class FNOVelocity(nn.Module):
         hidden = self._lift(x, times)
         for layer in range(self.settings.layers):
             hidden = self.fno.fno_blocks(hidden, layer)
-        answer = self.fno.projection(hidden)[:, 0]
+        answer: Tensor = self.fno.projection(hidden)[:, 0]
         if self.settings.predicts == "data":
             gap = (1 - times).clamp(min=_LAST_GAP)
             answer = (answer - x) / gap.view(-1, *[1] * (x.ndim - 1))
@@ -109,7 +109,7 @@ class FNOVelocity(nn.Module):
         inputs = torch.cat([x.flatten(1)[:, None], self.coordinates.expand(len(x), -1, -1)], dim=1)
         hidden = torch.bmm(torch.cat([local, bias[:, :, None]], dim=2), inputs)
         lifted: Tensor = second(F.gelu(hidden))
-        return lifted.unflatten(2, self.settings.shape)
+        return lifted.view(len(x), -1, *self.settings.shape)
 
     def _check(self, u: Tensor, tau: float | Tensor) -> Tensor:
         """Refuse fields of another shape; return tau as (b,)."""

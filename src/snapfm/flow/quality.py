@@ -20,7 +20,8 @@ def integrate(velocity: Callable[[Tensor, float], Tensor], noise: Tensor, steps:
     """Carry noise (b, *shape) to τ = 1 along the velocity with uniform Euler steps, without laws."""
     fields = []
     with torch.inference_mode():
-        for u in noise.split(_CHUNK):
+        for start in range(0, len(noise), _CHUNK):
+            u = noise[start : start + _CHUNK]
             for step in range(steps):
                 u = u + velocity(u, step / steps) / steps
             fields.append(u)

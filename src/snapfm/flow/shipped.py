@@ -20,8 +20,8 @@ def shipped(name: str) -> FNOVelocity:
     """Load a shipped velocity network; its record.json says how it was trained and how good its samples are."""
     if name not in shipped_names():
         raise UnknownName(
-            f"shipped(name) expects one of {shipped_names()}; got {name!r}. Train another with `snapfm train`, and load "
-            "it with load_checkpoint(folder)."
+            f"shipped(name) expects one of {shipped_names()}; got {name!r}. Train another with `snapfm train`, and "
+            "load it with load_checkpoint(folder)."
         )
     with as_file(_FOLDER / name) as folder:
         return load_checkpoint(folder).network

@@ -85,8 +85,8 @@ def load_state(out_dir: Path, identity: Mapping[str, Any], parameters: Mapping[s
             value = None if stored is None else restore(stored, like)
             if value is None:
                 raise CheckpointError(
-                    f"{folder / _TENSORS} is expected to hold {group}/{name} of shape {tuple(like.shape)}; it does not. "
-                    "The state is damaged: give train(out_dir) an empty folder."
+                    f"{folder / _TENSORS} is expected to hold {group}/{name} of shape {tuple(like.shape)}; it does "
+                    "not. The state is damaged: give train(out_dir) an empty folder."
                 )
             groups[group][name] = value
     return State(step=step, seconds=run["seconds"], losses=tensors["losses"], **groups)

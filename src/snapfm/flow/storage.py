@@ -67,8 +67,8 @@ def unpack_tensors(file: Path, content: bytes) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = loader.load(content)
     except safetensors.SafetensorError as damage:
         raise CheckpointError(
-            f"{file} is expected to hold safetensors; reading it gave '{damage}'. The file is damaged: copy it again, or "
-            "train again."
+            f"{file} is expected to hold safetensors; reading it gave '{damage}'. The file is damaged: copy it again, "
+            "or train again."
         ) from damage
     return tensors
 
@@ -89,12 +89,13 @@ def pack_json(document: Mapping[str, Any]) -> bytes:
 
 def read_json(file: Path) -> dict[str, Any]:
     """Read a JSON document that must be an object."""
+    content = read_bytes(file)
     try:
-        document = json.loads(read_bytes(file))
+        document = json.loads(content)
     except ValueError as damage:
         raise CheckpointError(
-            f"{file} is expected to hold JSON; reading it gave '{damage}'. The file is damaged: copy it again, or train "
-            "again."
+            f"{file} is expected to hold JSON; reading it gave '{damage}'. The file is damaged: copy it again, or "
+            "train again."
         ) from damage
     if not isinstance(document, dict):
         raise CheckpointError(
@@ -107,7 +108,8 @@ def read_bytes(file: Path) -> bytes:
     """Read a file that must be there."""
     if not file.is_file():
         raise CheckpointError(
-            f"{file.parent} is expected to hold {file.name}; it is missing. Copy the whole folder again, or train again."
+            f"{file.parent} is expected to hold {file.name}; it is missing. Copy the whole folder again, or train "
+            "again."
         )
     return file.read_bytes()
 

@@ -213,7 +213,7 @@ def _identity(network: nn.Module, data: Tensor, settings: TrainingSettings) -> d
         "data": {
             "shape": list(data.shape),
             "dtype": str(data.dtype).removeprefix("torch."),
-            "sha256": hashlib.sha256(values).hexdigest(),
+            "sha256": hashlib.sha256(values.data).hexdigest(),
         },
     }
 

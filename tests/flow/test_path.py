@@ -1,0 +1,49 @@
+import pytest
+import torch
+
+from snapfm.flow.path import FADE, fade, interpolate, loss, target
+
+NOISE = torch.tensor([[[1.0, -2.0, 0.5]], [[4.0, 0.0, -1.0]]], dtype=torch.float64)
+DATA = torch.tensor([[[3.0, 2.0, 0.5]], [[0.0, 8.0, 1.0]]], dtype=torch.float64)
+
+
+def test_path_runs_from_noise_to_data_with_a_time_per_sample() -> None:
+    path = interpolate(NOISE, DATA, torch.tensor([0.5, 0.25], dtype=torch.float64))
+    assert path.tolist() == [[[2.0, 0.0, 0.5]], [[3.0, 2.0, -0.5]]]
+    assert torch.equal(interpolate(NOISE, DATA, torch.zeros(2, dtype=torch.float64)), NOISE)
+    assert torch.equal(interpolate(NOISE, DATA, torch.ones(2, dtype=torch.float64)), DATA)
+
+
+def test_target_is_the_slope_of_the_path() -> None:
+    assert target(NOISE, DATA).tolist() == [[[2.0, 4.0, 0.0]], [[-4.0, 8.0, 2.0]]]
+
+
+def test_loss_is_the_mean_square_of_what_the_velocity_misses() -> None:
+    tau = torch.tensor([0.5, 0.25], dtype=torch.float64)
+    assert float(loss(lambda u, tau: DATA - NOISE, NOISE, DATA, tau)) == 0.0
+    # Velocity zero misses the whole target: squares 4 + 16 + 0 and 16 + 64 + 4 over six points.
+    assert float(loss(lambda u, tau: torch.zeros_like(u), NOISE, DATA, tau)) == pytest.approx(104 / 6)
+
+
+def test_loss_weighs_samples_by_their_flow_time() -> None:
+    tau = torch.tensor([0.5, 1.0], dtype=torch.float64)
+    # The second sample is at τ = 1, where `fade` counts nothing: 20 / 3 remains, halved by the mean over samples.
+    assert float(loss(lambda u, tau: torch.zeros_like(u), NOISE, DATA, tau, fade)) == pytest.approx(20 / 6)
+
+
+def test_loss_hands_the_velocity_the_point_on_the_path_and_its_time() -> None:
+    tau = torch.tensor([0.5, 0.25], dtype=torch.float64)
+    seen = []
+
+    def velocity(u: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
+        seen.append((u, times))
+        return u
+
+    loss(velocity, NOISE, DATA, tau)
+    assert torch.equal(seen[0][0], interpolate(NOISE, DATA, tau))
+    assert torch.equal(seen[0][1], tau)
+
+
+def test_fade_leaves_early_times_alone_and_ends_at_zero() -> None:
+    weights = fade(torch.tensor([0.0, 0.5, 1 - FADE, 1 - FADE / 2, 1.0], dtype=torch.float64))
+    assert weights.tolist() == pytest.approx([1.0, 1.0, 1.0, 0.25, 0.0])

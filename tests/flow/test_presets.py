@@ -1,0 +1,25 @@
+import pytest
+
+from snapfm.errors import ShapeError, UnknownName
+from snapfm.flow import PRESETS, preset
+
+
+def test_paper_preset_is_that_of_the_paper() -> None:
+    settings = preset("paper", (101, 101))
+    assert (settings.modes, settings.width, settings.layers) == ((32, 32), 64, 4)
+    assert (settings.lifting, settings.projection, settings.embedding) == (256, 256, 32)
+    assert settings.predicts == "velocity"
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_modes_never_exceed_the_grid(name: str) -> None:
+    settings = preset(name, (7, 100))
+    assert settings.modes[0] == 7
+    assert len(preset(name, [16, 16, 50]).modes) == 3
+
+
+def test_unknown_presets_and_shapes_are_refused() -> None:
+    with pytest.raises(UnknownName, match=r"expects one of \['paper', 'small'\]; got 'huge'\. Choose"):
+        preset("huge", (4, 4))
+    with pytest.raises(ShapeError, match=r"expects a shape of 2 or 3 axes; got \(4,\)\. Give NetworkSettings"):
+        preset("small", (4,))

@@ -1,0 +1,248 @@
+import json
+import math
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from snapfm.errors import CheckpointError, DtypeError, ShapeError
+from snapfm.flow import FNOVelocity, NetworkSettings, TrainingSettings, train
+from snapfm.flow.state import saved_step
+from snapfm.flow.train import TrainingError
+
+SETTINGS = TrainingSettings(steps=11, batch=3, learning_rate=1e-2, warmup=2, seed=5, ema=0.9, save_every=4)
+
+# The run of `network` and `fields` in conftest.py, told to die without warning after 6 steps.
+KILLED = """
+import os, signal, sys, torch
+from snapfm.flow import FNOVelocity, NetworkSettings, TrainingSettings, train
+
+torch.set_num_threads(1)
+network = FNOVelocity({network}, seed=3)
+fields = torch.randn(12, 6, 8, generator=torch.Generator().manual_seed(1))
+
+def die(done, loss):
+    if done == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+train(network, fields, {training}, sys.argv[1], progress=die)
+"""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Bits are promised for a given number of threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def weights(network: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in network.named_parameters()}
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_after(steps: int):
+    def progress(done: int, loss: float) -> None:
+        if done == steps:
+            raise Stopped
+
+    return progress
+
+
+def fresh(network: FNOVelocity) -> FNOVelocity:
+    return FNOVelocity(network.settings, seed=3)
+
+
+def test_training_lowers_the_loss(network: FNOVelocity, fields: torch.Tensor, tmp_path: Path) -> None:
+    one_field = fields[:1]
+    training = train(network, one_field, replace(SETTINGS, steps=60, batch=8), tmp_path)
+    curve = [point["loss"] for point in training.record["loss_curve"]]
+    assert sum(curve[-10:]) < 0.5 * sum(curve[:10])
+    assert training.network is network
+    assert not network.training
+
+
+def test_the_same_seed_gives_the_same_bits(network: FNOVelocity, fields: torch.Tensor, tmp_path: Path) -> None:
+    twin, other = fresh(network), fresh(network)
+    a = weights(train(network, fields, SETTINGS, tmp_path / "a").network)
+    b = weights(train(twin, fields, SETTINGS, tmp_path / "b").network)
+    c = weights(train(other, fields, replace(SETTINGS, seed=6), tmp_path / "c").network)
+    assert same(a, b)
+    assert not same(a, c)
+
+
+def test_a_run_killed_by_sigkill_resumes_to_the_same_bits(
+    network: FNOVelocity, fields: torch.Tensor, tmp_path: Path
+) -> None:
+    script = KILLED.format(network=repr(network.settings), training=repr(SETTINGS))
+    run = subprocess.run([sys.executable, "-c", script, str(tmp_path / "killed")], capture_output=True, timeout=120)
+    assert run.returncode == -signal.SIGKILL, run.stderr
+    assert saved_step(tmp_path / "killed") == 4
+    assert not (tmp_path / "killed" / "record.json").exists()
+
+    resumed, whole, steps = fresh(network), fresh(network), []
+    after = train(resumed, fields, SETTINGS, tmp_path / "killed", progress=lambda done, loss: steps.append(done))
+    before = train(whole, fields, SETTINGS, tmp_path / "whole")
+    assert steps == list(range(5, 12))
+    assert same(weights(resumed), weights(whole))
+    assert after.record["loss_curve"] == before.record["loss_curve"]
+
+
+def test_stopping_at_every_step_changes_nothing(network: FNOVelocity, fields: torch.Tensor, tmp_path: Path) -> None:
+    often = replace(SETTINGS, steps=5, save_every=1)
+    for done in range(1, 5):
+        with pytest.raises(Stopped):
+            train(fresh(network), fields, often, tmp_path / "pieces", progress=stop_after(done))
+        assert saved_step(tmp_path / "pieces") == done
+    pieces, whole = fresh(network), fresh(network)
+    train(pieces, fields, often, tmp_path / "pieces")
+    train(whole, fields, replace(often, save_every=100), tmp_path / "whole")
+    assert same(weights(pieces), weights(whole))
+
+
+def test_a_finished_run_is_not_trained_again(network: FNOVelocity, fields: torch.Tensor, tmp_path: Path) -> None:
+    first = train(network, fields, SETTINGS, tmp_path)
+    again, steps = fresh(network), []
+    second = train(again, fields, SETTINGS, tmp_path, progress=lambda done, loss: steps.append(done))
+    assert steps == []
+    assert same(weights(again), weights(network))
+    assert second.record == first.record
+
+
+def test_only_the_newest_state_is_kept_and_leftovers_are_ignored(
+    network: FNOVelocity, fields: torch.Tensor, tmp_path: Path
+) -> None:
+    leftover = tmp_path / ".state-00000004.partial"
+    leftover.mkdir()
+    (leftover / "state.json").write_text("{")
+    train(network, fields, SETTINGS, tmp_path)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["record.json", "state-00000011"]
+
+
+def test_what_is_kept_is_the_moving_average(network: FNOVelocity, fields: torch.Tensor, tmp_path: Path) -> None:
+    start = weights(network)
+    settings = replace(SETTINGS, steps=1)
+    averaged, last = fresh(network), fresh(network)
+    train(averaged, fields, settings, tmp_path / "averaged")
+    train(last, fields, replace(settings, ema=0.0), tmp_path / "last")
+    # One step has decay 1/10: a tenth of the start, nine tenths of the weights after the step.
+    for name, value in weights(averaged).items():
+        torch.testing.assert_close(value, 0.1 * start[name] + 0.9 * weights(last)[name])
+
+
+def test_the_record_says_how_the_weights_were_made(network: FNOVelocity, fields: torch.Tensor, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, steps=450, batch=1, save_every=450)
+    record = train(network, fields, settings, tmp_path, about={"command": "snapfm train tiny"}).record
+    assert json.loads((tmp_path / "record.json").read_text()) == record
+    assert record["command"] == "snapfm train tiny"
+    assert record["settings"]["steps"] == record["steps"] == 450
+    assert record["data"]["shape"] == [12, 6, 8]
+    assert record["data"]["dtype"] == "float32"
+    assert [point["step"] for point in record["loss_curve"]] == list(range(3, 451, 3))
+    assert record["seconds"] > 0
+    assert record["machine"]["torch"] == torch.__version__
+    reals = sum(p.numel() * (2 if p.is_complex() else 1) for p in network.parameters())
+    assert record["parameters"] == reals
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"learning_rate": 0.5},
+            r"hold a run with settings learning_rate=0\.5; got one with learning_rate=0\.01\. Use",
+        ),
+        ({"steps": 12, "seed": 1}, r"settings steps=12, seed=1; got one with steps=11, seed=5\. Use the same settings"),
+    ],
+)
+def test_changed_settings_are_refused(
+    network: FNOVelocity, fields: torch.Tensor, tmp_path: Path, change: dict[str, float], message: str
+) -> None:
+    with pytest.raises(Stopped):
+        train(network, fields, SETTINGS, tmp_path, progress=stop_after(5))
+    with pytest.raises(CheckpointError, match=message):
+        train(fresh(network), fields, replace(SETTINGS, **change), tmp_path)
+
+
+def test_changed_data_or_network_are_refused(network: FNOVelocity, fields: torch.Tensor, tmp_path: Path) -> None:
+    train(network, fields, SETTINGS, tmp_path)
+    with pytest.raises(
+        CheckpointError, match=r"run with data sha256='\w+'; got one with sha256='\w+'\. Use the same data"
+    ):
+        train(fresh(network), fields + 1, SETTINGS, tmp_path)
+    other = FNOVelocity(replace(network.settings, predicts="velocity"))
+    with pytest.raises(CheckpointError, match=r"network kind=.*predicts='velocity'.*got one with .*predicts='data'"):
+        train(other, fields, SETTINGS, tmp_path)
+
+
+def test_a_damaged_state_is_refused(network: FNOVelocity, fields: torch.Tensor, tmp_path: Path) -> None:
+    train(network, fields, SETTINGS, tmp_path)
+    run = tmp_path / "state-00000011" / "state.json"
+    good = run.read_text()
+    run.write_text(good.replace('"version": 1', '"version": 0'))
+    with pytest.raises(CheckpointError, match=r"a training state of version 1; got 0\. Give train\(out_dir\) an empty"):
+        train(fresh(network), fields, SETTINGS, tmp_path)
+    run.write_text(good)
+    tensors = tmp_path / "state-00000011" / "state.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[:50])
+    with pytest.raises(CheckpointError, match=r"expected to hold safetensors; reading it gave .*The file is damaged"):
+        train(fresh(network), fields, SETTINGS, tmp_path)
+
+
+def test_a_runaway_loss_stops_training(network: FNOVelocity, fields: torch.Tensor, tmp_path: Path) -> None:
+    fields[:] = float("nan")
+    with pytest.raises(TrainingError, match=r"expects a finite loss at every step; got nan at step 0\. Check the data"):
+        train(network, fields, SETTINGS, tmp_path)
+    assert saved_step(tmp_path) is None
+
+
+def test_wrong_data_are_refused(network: FNOVelocity, tmp_path: Path) -> None:
+    with pytest.raises(ShapeError, match=r"expects fields of shape \(count, \*shape\).*got \(5,\)\. Stack"):
+        train(network, torch.zeros(5), SETTINGS, tmp_path)
+    with pytest.raises(DtypeError, match=r"expects floating fields; got torch\.int64\. Convert"):
+        train(network, torch.zeros(5, 6, 8, dtype=torch.int64), SETTINGS, tmp_path)
+
+
+def test_impossible_settings_are_refused() -> None:
+    with pytest.raises(TrainingError, match=r"expects steps, batch and save_every >= 1.*got .*steps=0.*Correct"):
+        TrainingSettings(steps=0)
+    with pytest.raises(TrainingError, match=r"expects a decay in \[0, 1\); got 1\.0\. Try 0\.999"):
+        TrainingSettings(ema=1.0)
+
+
+def test_the_learning_rate_warms_up_and_falls_like_a_cosine() -> None:
+    settings = TrainingSettings(steps=100, warmup=10, learning_rate=1.0)
+    rates = [settings.rate(step) for step in range(100)]
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[9] == pytest.approx(0.5 * (1 + math.cos(math.pi * 0.09)))
+    assert rates[50] == pytest.approx(0.5)
+    assert rates[99] < 1e-3
+    assert TrainingSettings(warmup=0, learning_rate=1.0).rate(0) == 1.0
+
+
+def test_any_module_with_the_calling_contract_can_be_trained(fields: torch.Tensor, tmp_path: Path) -> None:
+    class Scale(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gain = torch.nn.Parameter(torch.zeros(()))
+
+        def forward(self, u: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
+            return self.gain * u
+
+    training = train(Scale(), fields, SETTINGS, tmp_path)
+    assert training.record["parameters"] == 1
+    assert not isinstance(training.network, FNOVelocity | NetworkSettings)
