@@ -45,7 +45,7 @@ class TrainingSettings:
     `ema` is the decay of the moving average that is kept; a state to resume from is saved every `save_every` steps.
     """
 
-    steps: int = 4000
+    steps: int = 3000
     batch: int = 16
     learning_rate: float = 2e-3
     warmup: int = 100
@@ -140,7 +140,7 @@ def _step(
     error = loss(network, noise, data[index].to(device), tau, weight=fade)
     if not bool(error.isfinite()):
         raise TrainingError(
-            f"train() expects a finite loss at every step; got {float(error)} at step {step}. Check the data for NaN, "
+            f"train() expects a finite loss at every step; got {error.item()} at step {step}. Check the data for NaN, "
             f"then try a smaller learning rate than {settings.learning_rate:g}."
         )
     error.backward()  # type: ignore[no-untyped-call]
@@ -151,7 +151,7 @@ def _step(
     with torch.no_grad():
         for name, value in parameters.items():
             average[name].lerp_(value, 1 - decay)
-    return float(error)
+    return error.item()
 
 
 def _put_back(

@@ -18,11 +18,15 @@ from snapfm.seeds import base_seed
 
 Draw = Callable[[int, int, int], dict[str, Tensor]]
 Simulate = Callable[[int, int, int], Tensor]
+DrawTruth = Callable[[int, int, int], tuple[Tensor, dict[str, Tensor]]]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One benchmark problem. `draw_params` and `draw_fields` take (seed, start, count)."""
+    """One benchmark problem. `draw_params`, `draw_fields` and `draw_truth` take (seed, start, count).
+
+    Sample i depends on (seed, i) alone, and `draw_truth` gives the params that `draw_params` gives for the same seed.
+    """
 
     name: str
     summary: str
@@ -31,6 +35,7 @@ class Problem:
     laws: tuple[Law, ...]
     draw_params: Draw
     draw_fields: Simulate
+    draw_truth: DrawTruth
 
     def params(self, count: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         """Draw the laws' params for `count` samples, float64, leading axis `count`."""
@@ -40,8 +45,18 @@ class Problem:
         """Draw `count` ground-truth fields of the training distribution: (count, *shape), float64."""
         return self.draw_fields(base_seed(generator), 0, _positive(count))
 
+    def truth(self, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+        """Simulate `count` ground-truth fields under the conditions asked at inference, with the params that state them.
+
+        What the params leave open (a diffusivity, a boundary value) follows the training distribution: the fields a
+        constrained sampler should give. One generator state gives the same params here and in `params`.
+        """
+        return self.draw_truth(base_seed(generator), 0, _positive(count))
+
 
 def _positive(count: int) -> int:
     if not isinstance(count, int) or count < 1:
-        raise ShapeError(f"problem.params/simulate(count) expects a whole number >= 1; got {count!r}. Ask for at least one.")
+        raise ShapeError(
+            f"problem.params/simulate/truth(count) expects a whole number >= 1; got {count!r}. Ask for at least one."
+        )
     return count

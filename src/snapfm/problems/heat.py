@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from snapfm.grid import Axis, Grid
+from snapfm.laws import Law
+from snapfm.laws.energy import energy_balance, energy_decay
 from snapfm.laws.initial import initial
 from snapfm.laws.mass import mass
+from snapfm.laws.pde import crank_nicolson, forward_euler, heat_kernel
+from snapfm.laws.periodic import periodic
 from snapfm.problems.base import Problem
+from snapfm.problems.draws import uniform, uniform_or
+from snapfm.problems.variants import Discretization, choose, law_grid
 from snapfm.seeds import draw
 
 DIFFUSIVITY = (1.0, 5.0)  # α ~ U(1, 5)
 PHASE = (0.0, math.pi)  # φ ~ U(0, π)
 INFERENCE_PHASE = math.pi / 4  # the initial condition asked of every sample at inference: sin(x + π/4)
+RELEASE_DIFFUSIVITY = 0.01  # κ of the release's PDE rows; the data have α in [1, 5], which those rows contradict
 
 
 def heat_grid(nx: int = 100, nt: int = 100) -> Grid:
@@ -34,32 +42,98 @@ def exact(grid: Grid, diffusivity: Tensor, phase: Tensor) -> Tensor:
 def heat_ic_mass(nx: int = 100, nt: int = 100, phase: float | None = INFERENCE_PHASE) -> Problem:
     """Initial condition and conserved mass; `phase=None` draws the initial phase per sample instead of fixing it."""
     grid = heat_grid(nx, nt)
-    x = grid.axis("x").points()
-
-    def draw_params(seed: int, start: int, count: int) -> dict[str, Tensor]:
-        if phase is None:
-            phases = draw(seed, start, count, lambda stream: _uniform(stream, PHASE))
-        else:
-            phases = torch.full((count,), phase, dtype=torch.float64)
-        return {"u0": torch.sin(x + phases[:, None])}
-
-    def draw_fields(seed: int, start: int, count: int) -> Tensor:
-        drawn = draw(
-            seed, start, count, lambda stream: torch.stack([_uniform(stream, DIFFUSIVITY), _uniform(stream, PHASE)])
-        )
-        return exact(grid, drawn[:, 0], drawn[:, 1])
-
-    return Problem(
-        name="heat-ic-mass",
-        summary="initial condition and conserved mass, all affine",
-        equation="heat",
-        grid=grid,
-        laws=(initial(), mass(grid)),
-        draw_params=draw_params,
-        draw_fields=draw_fields,
+    return _problem(
+        "heat-ic-mass", "initial condition and conserved mass, all affine", grid, (initial(), mass(grid)), phase
     )
 
 
-def _uniform(stream: torch.Generator, limits: tuple[float, float]) -> Tensor:
-    low, high = limits
-    return low + (high - low) * torch.rand((), generator=stream, dtype=torch.float64)
+def heat_ic_mass_pde_energy(
+    nx: int = 100,
+    nt: int = 100,
+    phase: float | None = INFERENCE_PHASE,
+    *,
+    diffusivity: float = RELEASE_DIFFUSIVITY,
+    pde_steps: int | None = 5,
+    energy: Literal["decay", "equality"] = "decay",
+    discretization: Discretization = "grid",
+) -> Problem:
+    """Add forward-Euler rows of the first steps and the energy to initial condition and mass, as the release does.
+
+    `energy="decay"` is the release's inequality, "equality" the paper's balance; mass counts the repeated point, as in
+    the release. True solutions contradict the PDE rows (κ is not their α) and this mass: see heat_ic_mass_implicit.
+    """
+    grid = heat_grid(nx, nt)
+    builder = "heat_ic_mass_pde_energy"
+    spacing = law_grid(f"{builder}(discretization)", grid, discretization)
+    energies = {"decay": energy_decay(spacing), "equality": energy_balance(spacing, diffusivity)}
+    laws = (
+        initial(),
+        mass(spacing, repeated=True, weighted=True),
+        forward_euler(spacing, diffusivity, pde_steps),
+        choose(f"{builder}(energy)", energy, energies),
+    )
+    summary = "initial condition, mass, forward-Euler rows and energy, as released"
+    return _problem("heat-ic-mass-pde-energy", summary, grid, laws, phase)
+
+
+def heat_ic_mass_implicit(
+    nx: int = 100,
+    nt: int = 100,
+    phase: float | None = INFERENCE_PHASE,
+    *,
+    pde_steps: int | None = 5,
+    scheme: Literal["crank-nicolson", "kernel"] = "crank-nicolson",
+) -> Problem:
+    """Add to initial condition and mass the closure of the axis and PDE rows with each sample's own α, as physics has it.
+
+    `scheme="crank-nicolson"` is local and right to second order; "kernel" is exact and reads whole slices.
+    """
+    grid = heat_grid(nx, nt)
+    schemes = {"crank-nicolson": crank_nicolson(grid, pde_steps), "kernel": heat_kernel(grid, pde_steps)}
+    laws = (initial(), mass(grid), periodic(), choose("heat_ic_mass_implicit(scheme)", scheme, schemes))
+    summary = "initial condition, mass, closure and implicit PDE rows with per-sample diffusivity"
+    return _problem("heat-ic-mass-implicit", summary, grid, laws, phase, with_diffusivity=True)
+
+
+def _problem(
+    name: str,
+    summary: str,
+    grid: Grid,
+    laws: tuple[Law, ...],
+    phase: float | None,
+    with_diffusivity: bool = False,
+) -> Problem:
+    x = grid.axis("x").points()
+
+    def conditions(seed: int, start: int, count: int) -> Tensor:
+        def one(stream: torch.Generator) -> Tensor:
+            angle = uniform_or(stream, PHASE, phase)
+            return torch.stack([uniform(stream, DIFFUSIVITY), angle])
+
+        return draw(seed, start, count, one)
+
+    def draw_params(seed: int, start: int, count: int) -> dict[str, Tensor]:
+        alpha, angle = conditions(seed, start, count).unbind(1)
+        params = {"u0": torch.sin(x + angle[:, None])}
+        return {**params, "alpha": alpha} if with_diffusivity else params
+
+    def draw_fields(seed: int, start: int, count: int) -> Tensor:
+        drawn = draw(
+            seed, start, count, lambda stream: torch.stack([uniform(stream, DIFFUSIVITY), uniform(stream, PHASE)])
+        )
+        return exact(grid, drawn[:, 0], drawn[:, 1])
+
+    def draw_truth(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
+        alpha, angle = conditions(seed, start, count).unbind(1)
+        return exact(grid, alpha, angle), draw_params(seed, start, count)
+
+    return Problem(
+        name=name,
+        summary=summary,
+        equation="heat",
+        grid=grid,
+        laws=laws,
+        draw_params=draw_params,
+        draw_fields=draw_fields,
+        draw_truth=draw_truth,
+    )

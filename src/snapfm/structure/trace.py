@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from snapfm.errors import LawError
 from snapfm.laws import Equality, Inequality, Params
+from snapfm.structure.rewrite import SIMPLER, rewrite
 
 _PROBE_SEED = 20240229  # any fixed seed: the probe must only differ from the field that was traced
 
@@ -32,7 +33,8 @@ def trace(law: Equality | Inequality, u: Tensor, params: Params) -> GraphModule:
         # Some composite operators write in place below the level at which a first pass could remove it, so the
         # removal is a second pass over the recorded graph.
         graph = _record(law, torch.func.functionalize(traced, remove="mutations_and_views"), u, params)
-        _restore_views(graph)
+        rewrite(graph)
+        _refuse_writes(law, graph)
         _check_replay(law, graph, u, params)
     return graph
 
@@ -56,8 +58,9 @@ def _flattened(law: Equality | Inequality) -> Function:
 
 
 def _record(law: Equality | Inequality, function: Function, u: Tensor, params: Params) -> GraphModule:
+    copies = {name: value.clone() for name, value in params.items()}  # tracing runs the law, which may write into them
     try:
-        return make_fx(function, tracing_mode="real")(u, dict(params))
+        return make_fx(function, tracing_mode="real", decomposition_table=SIMPLER)(u.clone(), copies)
     except LawError:
         raise
     except Exception as cause:
@@ -79,32 +82,14 @@ def _record(law: Equality | Inequality, function: Function, u: Tensor, params: P
         ) from cause
 
 
-def _restore_views(graph: GraphModule) -> None:
-    """Turn the copies that functionalization made of views back into views: nothing writes to them any more."""
+def _refuse_writes(law: Equality | Inequality, graph: GraphModule) -> None:
+    """Refuse a law that changes its own inputs: a batch evaluated through it would come back changed."""
     for node in graph.graph.nodes:
-        if not isinstance(node.target, torch._ops.OpOverload):
-            continue
-        name = node.target._schema.name.removeprefix("aten::")
-        if name == "copy":  # has no derivative; it is the source, spread and cast to what it overwrites
-            _replace_copy(graph, node)
-            continue
-        if name in ("view_copy", "_unsafe_view") and node.target._overloadname == "default":
-            node.target = torch.ops.aten.reshape.default  # a batch axis may make the strides unfit for a view
-        elif name.endswith("_copy") and not name.startswith(("_", "lift")):
-            packet = getattr(torch.ops.aten, name.removesuffix("_copy"))
-            node.target = getattr(packet, node.target._overloadname)
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-
-
-def _replace_copy(graph: GraphModule, node: Node) -> None:
-    written, source = node.meta["val"], node.args[1]
-    with graph.graph.inserting_before(node):
-        if source.meta["val"].dtype != written.dtype:
-            source = graph.graph.call_function(torch.ops.aten._to_copy.default, (source,), {"dtype": written.dtype})
-        spread = graph.graph.call_function(torch.ops.aten.expand.default, (source, list(written.shape)))
-    node.replace_all_uses_with(spread)
-    graph.graph.erase_node(node)
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            raise LawError(
+                f"law '{law.name}' expects to leave u and params as they are; it writes into one of them. Write into a "
+                "copy: u = u.clone()."
+            )
 
 
 def _check_replay(law: Equality | Inequality, graph: GraphModule, u: Tensor, params: Params) -> None:

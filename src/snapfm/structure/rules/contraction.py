@@ -12,7 +12,7 @@ from snapfm.structure.dependence import PARAMETRIC, Dependence, combined
 from snapfm.structure.rules.registry import Call, Operand, Tracked, dense, flat, positions, rule
 
 
-@rule("mm", "bmm", "mv", "dot", "vdot", "matmul")
+@rule("mm", "bmm", "mv", "dot", "vdot")
 def matrix_product(call: Call) -> Tracked:
     """Multiply two matrices, batches of them, or vectors."""
     return _contract(call, call.args[0], call.args[1])
@@ -26,7 +26,7 @@ def matrix_product_added(call: Call) -> Tracked:
     return combined([call.spread(call.args[0]), _contract(call, call.args[1], call.args[2])])
 
 
-@rule("convolution", "_convolution")
+@rule("convolution")
 def convolution(call: Call) -> Tracked:
     """Convolve with a kernel; one that reads no field is used tap by tap, its known zeros left out.
 

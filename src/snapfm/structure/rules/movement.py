@@ -18,15 +18,15 @@ from snapfm.structure.rules.registry import Call, Operand, Tracked, dense, flat,
 from snapfm.structure.sets import stacked
 
 _FILL = {"constant_pad_nd": 2}  # operators with a fill value, and where it stands: a fill depends on nothing
+_SUMS = ("sum", "mean")  # reductions of scatter_reduce that are linear; the others pick or multiply
 
 
 @rule(
-    "alias", "cat", "clone", "contiguous", "constant_pad_nd", "copy", "detach", "diag_embed", "diagonal",
-    "diagonal_scatter", "expand", "flip", "lift_fresh_copy", "movedim", "narrow", "permute", "reflection_pad1d",
-    "reflection_pad2d", "reflection_pad3d", "repeat", "replication_pad1d", "replication_pad2d", "replication_pad3d",
-    "reshape", "roll", "rot90", "select", "select_scatter", "slice", "slice_scatter", "split", "split_with_sizes",
-    "squeeze", "stack", "t", "transpose", "tril", "triu", "unbind", "unfold", "unsqueeze", "view", "diag",
-    "repeat_interleave", "im2col", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
+    "alias", "cat", "clone", "constant_pad_nd", "detach", "diag_embed", "diagonal", "diagonal_scatter", "expand", "flip",
+    "permute", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "repeat", "replication_pad1d",
+    "replication_pad2d", "replication_pad3d", "reshape", "roll", "rot90", "select", "select_scatter", "slice",
+    "slice_scatter", "split", "split_with_sizes", "squeeze", "stack", "t", "transpose", "tril", "triu", "unbind",
+    "unfold", "unsqueeze", "view", "im2col", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
 )  # fmt: skip
 def move(call: Call) -> Tracked:
     """Run the operator on element numbers; each element of the result is a copy of one element, or a constant."""
@@ -36,8 +36,8 @@ def move(call: Call) -> Tracked:
 
 
 @rule(
-    "index", "index_select", "gather", "take", "masked_fill", "scatter", "index_fill", "index_copy", "masked_scatter",
-    "take_along_dim", "_unsafe_index",
+    "index", "index_select", "gather", "masked_fill", "masked_select", "scatter", "index_fill", "index_copy",
+    "masked_scatter",
 )  # fmt: skip
 def move_by_index(call: Call) -> Tracked:
     """Move by index tensors; indices that are not the same at every call may fetch any element."""
@@ -46,7 +46,8 @@ def move_by_index(call: Call) -> Tracked:
         return dense(call)
     if all(leaf.known for leaf in where):
         return _moved(call, call.args, call.kwargs)
-    if call.target.overloadpacket is torch.ops.aten.index and any(leaf.value.dtype == torch.bool for leaf in where):
+    selects = call.target.overloadpacket in (torch.ops.aten.index, torch.ops.aten.masked_select)
+    if selects and any(leaf.value.dtype == torch.bool for leaf in where):
         raise LawError(
             "u[mask] expects a mask that is the same at every call; this one is computed from the field or the params, so "
             "the number of rows would change. Use torch.where(mask, u, 0.0), which keeps the shape."
@@ -54,43 +55,40 @@ def move_by_index(call: Call) -> Tracked:
     return _anywhere(call)
 
 
-@rule("index_put", "scatter_add", "index_add", "scatter_reduce", "slice_inverse")
+@rule("index_put", "scatter_add", "index_add", "scatter_reduce")
 def accumulate(call: Call) -> Tracked:
     """Write or add by index: with known indices the written elements join those that were there."""
-    if call.target.overloadpacket is torch.ops.aten.index_put:
-        base, indices, source = call.args[:3]
+    name = call.target.overloadpacket.__name__
+    if name == "index_put":
+        base, index, source = call.args[:3]
         adds = bool(call.args[3]) if len(call.args) > 3 else bool(call.kwargs.get("accumulate", False))
-        if not all(index is None or index.known for index in indices):
-            return _anywhere(call)
-        raw = [None if index is None else index.value for index in indices]
-        numbers = positions(base.value.shape)
-        target = flat(numbers[tuple(slice(None) if index is None else index for index in raw)])
-        shape = numbers[tuple(slice(None) if index is None else index for index in raw)].shape
-        origin = flat(positions(source.value.shape).expand(shape))
-    elif call.target.overloadpacket is torch.ops.aten.index_add:
-        base, axis, index, source = call.args[:4]
-        adds = True
-        if not index.known:
-            return _anywhere(call)
-        target = flat(positions(base.value.shape).index_select(axis, index.value))
-        origin = flat(positions(source.value.shape).expand_as(positions(base.value.shape).index_select(axis, index.value)))
-    elif call.target.overloadpacket is torch.ops.aten.scatter_add:
-        base, axis, index, source = call.args[:4]
-        adds = True
-        if not index.known:
-            return _anywhere(call)
-        target = flat(positions(base.value.shape).gather(axis, index.value))
-        corner = tuple(slice(0, extent) for extent in index.value.shape)
-        origin = flat(positions(source.value.shape)[corner])
     else:
-        return _anywhere(call)
-    kept = call.track(base)
+        base, axis, index, source = call.args[:4]
+        adds = bool(call.kwargs.get("include_self", True))
+    how = call.args[4] if name == "scatter_reduce" else "sum"
+    indices = index if name == "index_put" else [index]
+    if not all(one is None or one.known for one in indices):
+        return _anywhere(call) if how in _SUMS else dense(call)
+
+    numbers = positions(base.value.shape)
+    if name == "index_put":
+        hit = numbers[tuple(slice(None) if one is None else one.value for one in indices)]
+    else:
+        hit = numbers.index_select(axis, index.value) if name == "index_add" else numbers.gather(axis, index.value)
+    if name in ("scatter_add", "scatter_reduce"):  # the index may be smaller than what it writes
+        origin = flat(positions(source.value.shape)[tuple(slice(0, extent) for extent in hit.shape)])
+    else:
+        origin = flat(positions(source.value.shape).expand(hit.shape))
+    target, kept = flat(hit), call.track(base)
     written = call.track(source).group(target, origin, kept.size)
+    touched = np.zeros(kept.size, bool)
+    touched[target] = True
     if not adds:
-        untouched = np.ones(kept.size, bool)
-        untouched[target] = False
-        kept = Dependence(kept.first.keep(untouched), kept.second.keep(untouched))
-    return combined([kept, written])
+        kept = Dependence(kept.first.keep(~touched), kept.second.keep(~touched))
+    result = combined([kept, written])
+    if how == "prod":
+        return call.events.curve(result).marked(PARAMETRIC)
+    return result if how in _SUMS else result.marked(KINK).marked(PARAMETRIC)
 
 
 def _moved(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tracked:

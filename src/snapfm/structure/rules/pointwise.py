@@ -16,7 +16,7 @@ from snapfm.structure.rules.registry import Call, Operand, Tracked, rule
 from snapfm.structure.sets import union
 
 
-@rule("add", "sub", "rsub", "neg", "positive", "real", "imag", "conj", "_conj", "_to_copy", "resolve_conj", "resolve_neg")  # fmt: skip
+@rule("add", "sub", "rsub", "neg", "conj_physical", "_conj_physical", "_to_copy")
 def linear(call: Call) -> Tracked:
     """Add operands: nothing bends. A cast to integers rounds, so its slope vanishes."""
     total = combined([call.spread(operand) for operand in _operands(call)])
@@ -31,7 +31,7 @@ def product(call: Call) -> Tracked:
     return _multiply(call, call.args[0], call.args[1])
 
 
-@rule("div", "true_divide")
+@rule("div")
 def quotient(call: Call) -> Tracked:
     """Divide: linear in the numerator, curved in the denominator."""
     over, under = call.args[0], call.args[1]
@@ -63,10 +63,10 @@ def power(call: Call) -> Tracked:
 
 @rule(
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-    "tanh", "asinh", "acosh", "atanh", "sigmoid", "logit", "erf", "erfc", "erfinv", "sqrt", "rsqrt", "reciprocal", "square",
-    "gelu", "silu", "softplus", "log_sigmoid_forward", "mish", "elu", "celu", "selu", "sinc", "lgamma", "digamma",
-    "atan2", "hypot", "logaddexp", "logaddexp2", "xlogy", "addcmul", "addcdiv", "lerp", "polygamma", "i0", "special_i1",
-    "special_erfcx", "special_log_ndtr", "special_ndtri", "special_entr", "huber_loss", "angle", "sgn",
+    "tanh", "asinh", "acosh", "atanh", "sigmoid", "logit", "erf", "erfc", "erfinv", "sqrt", "rsqrt", "reciprocal",
+    "gelu", "silu", "softplus", "log_sigmoid_forward", "mish", "elu", "celu", "sinc", "lgamma", "digamma", "atan2",
+    "hypot", "logaddexp", "logaddexp2", "xlogy", "polygamma", "i0", "special_i1", "special_erfcx", "special_log_ndtr",
+    "special_ndtri", "special_entr", "angle", "sgn",
 )  # fmt: skip
 def curved(call: Call) -> Tracked:
     """Apply a general nonlinear function of all operands at this element."""
@@ -74,6 +74,17 @@ def curved(call: Call) -> Tracked:
     if isinstance(call.value, (tuple, list)):  # log_sigmoid_forward gives a buffer beside the value
         return (call.events.curve(total), None)
     return call.events.curve(total).marked(PARAMETRIC)
+
+
+@rule("mse_loss", "huber_loss", "smooth_l1_loss")
+def loss(call: Call) -> Tracked:
+    """Apply a nonlinear function of the difference at each element, then add them up unless asked not to."""
+    one, other = call.args[0], call.args[1]
+    shape = torch.broadcast_shapes(one.value.shape, other.value.shape)
+    bent = call.events.curve(combined([call.spread_to(one, shape), call.spread_to(other, shape)])).marked(PARAMETRIC)
+    if call.value.shape == shape:
+        return bent
+    return bent.group(np.zeros(bent.size, np.int64), np.arange(bent.size), 1)
 
 
 @rule("abs")
@@ -86,9 +97,8 @@ def magnitude(call: Call) -> Tracked:
 
 
 @rule(
-    "relu", "relu6", "leaky_relu", "hardtanh", "clamp", "clamp_min", "clamp_max", "clip", "maximum", "minimum", "fmax",
-    "fmin", "where", "threshold", "softshrink", "hardshrink", "nan_to_num", "frac", "fmod", "remainder", "copysign",
-    "prelu", "_prelu_kernel",
+    "relu", "leaky_relu", "hardtanh", "clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin", "where",
+    "threshold", "softshrink", "hardshrink", "nan_to_num", "frac", "fmod", "remainder", "copysign",
 )  # fmt: skip
 def kinked(call: Call) -> Tracked:
     """Choose between linear pieces: no curvature, but a slope that changes with the values."""
@@ -99,7 +109,7 @@ def kinked(call: Call) -> Tracked:
         condition = operands[0]
         if condition.track is None:
             return _chosen(call) if condition.known else total.marked(PARAMETRIC)
-    if name in ("fmod", "remainder", "prelu", "_prelu_kernel", "copysign") and sum(map(_reads, operands)) > 1:
+    if name in ("fmod", "remainder", "copysign") and sum(map(_reads, operands)) > 1:
         return call.events.curve(total).marked(PARAMETRIC)
     return total.marked(KINK).marked(PARAMETRIC)
 
@@ -107,7 +117,7 @@ def kinked(call: Call) -> Tracked:
 @rule(
     "eq", "ne", "lt", "le", "gt", "ge", "sign", "floor", "ceil", "round", "trunc", "isnan", "isinf", "isfinite",
     "logical_and", "logical_or", "logical_not", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_not", "bitwise_xor",
-    "signbit", "heaviside", "floor_divide",
+    "signbit",
 )  # fmt: skip
 def flat_steps(call: Call) -> Tracked:
     """Answer with steps: the slope vanishes, the branch taken is remembered."""

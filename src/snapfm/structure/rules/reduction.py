@@ -21,23 +21,23 @@ def total(call: Call) -> Tracked:
     return _along(call, _axes(call, 1))
 
 
-@rule("prod", "linalg_vector_norm", "norm", "var", "std", "logsumexp", "var_mean", "std_mean")
+@rule("prod", "linalg_vector_norm", "var", "std", "logsumexp")
 def curved_total(call: Call) -> Tracked:
     """Combine along axes by a nonlinear function of all of them."""
-    name = call.target.overloadpacket.__name__
-    if name in ("var_mean", "std_mean", "norm"):
-        return dense(call)
-    place = 2 if name == "linalg_vector_norm" else 1
+    place = 2 if call.target.overloadpacket is torch.ops.aten.linalg_vector_norm else 1
     return call.events.curve(_along(call, _axes(call, place)))
 
 
-@rule("amax", "amin", "max", "min", "median", "nanmedian", "mode", "aminmax")
+@rule("var_mean", "std_mean")
+def spread_and_mean(call: Call) -> Tracked:
+    """Give the spread along axes, which bends, and the mean, which does not."""
+    along = _along(call, _axes(call, 1))
+    return (call.events.curve(along), along)
+
+
+@rule("amax", "amin", "max", "min", "median", "nanmedian", "mode")
 def extreme(call: Call) -> Tracked:
-    """Pick one element along an axis (or of two tensors): which one depends on the values."""
-    if len(call.args) > 1 and isinstance(call.args[1], Operand):
-        return combined([call.spread(call.args[0]), call.spread(call.args[1])]).marked(KINK).marked(PARAMETRIC)
-    if call.target.overloadpacket is torch.ops.aten.aminmax:
-        return dense(call)
+    """Pick one element along an axis: which one depends on the values."""
     picked = _along(call, _axes(call, 1)).marked(KINK)
     if isinstance(call.value, (tuple, list)):
         return (picked, picked.flattened())
@@ -50,21 +50,17 @@ def flat_total(call: Call) -> Tracked:
     return _along(call, _axes(call, 1)).flattened()
 
 
-@rule("sort", "topk", "argsort", "kthvalue")
+@rule("sort", "topk", "kthvalue")
 def ordering(call: Call) -> Tracked:
     """Reorder along one axis by value: any element of the line may come out anywhere on it."""
-    name = call.target.overloadpacket.__name__
-    if name in ("topk", "kthvalue"):
-        axis = call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", -1)
-    elif call.target._overloadname == "stable":
-        axis = call.kwargs.get("dim", -1)
+    packet = call.target.overloadpacket
+    place = 1 if packet is torch.ops.aten.sort and call.target._overloadname != "stable" else 2
+    axis = call.args[place] if len(call.args) > place else call.kwargs.get("dim", -1)
+    if packet is torch.ops.aten.kthvalue:  # one of the line is left, and its axis may be gone
+        line = _along(call, [axis]).marked(KINK)
     else:
-        axis = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", -1)
-    values = call.value if isinstance(call.value, (tuple, list)) else (call.value,)
-    line = _line(call, axis, values[0].shape).marked(KINK)
-    if isinstance(call.value, (tuple, list)):
-        return (line, line.flattened())
-    return line.flattened()
+        line = _line(call, axis, call.value[0].shape).marked(KINK)
+    return (line, line.flattened())
 
 
 @rule("cumsum", "logcumsumexp", "cumprod", "cummax", "cummin")
@@ -89,7 +85,7 @@ def scan(call: Call) -> Tracked:
     return result
 
 
-@rule("_softmax", "_log_softmax", "softmax", "log_softmax")
+@rule("_softmax", "_log_softmax")
 def normalized(call: Call) -> Tracked:
     """Mix a whole line into each of its elements, nonlinearly."""
     return call.events.curve(_line(call, call.args[1], call.value.shape))

@@ -49,12 +49,17 @@ class Call:
         return Dependence.none(size, self.width)
 
     def spread(self, operand: Any) -> Dependence:
-        """Broadcast what is tracked of an operand to the shape of the result."""
+        """Broadcast what is tracked of an operand to the shape of the (first) result."""
+        result = self.value[0] if isinstance(self.value, (tuple, list)) else self.value
+        return self.spread_to(operand, result.shape)
+
+    def spread_to(self, operand: Any, wanted: torch.Size) -> Dependence:
+        """Broadcast what is tracked of an operand to a shape."""
         track = self.track(operand)
         shape = operand.value.shape if isinstance(operand, Operand) else torch.Size([])
-        if shape == self.value.shape:
+        if shape == wanted:
             return track
-        return track.gather(flat(positions(shape).expand(self.value.shape)))
+        return track.gather(flat(positions(shape).expand(wanted)))
 
 
 Tracked: TypeAlias = Dependence | tuple[Dependence | None, ...]

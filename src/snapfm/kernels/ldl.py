@@ -1,0 +1,216 @@
+"""Numeric LDLᵀ without pivoting of many matrices on one pattern, eight lanes at once, tiles spread over the cores.
+
+Consumes a Schedule and values (nnz, lanes); writes the factors of every tile and, per lane, what its pivots were like. No
+lane touches another: all arithmetic is lane by lane in an order fixed by the pattern, an incomplete tile is filled up with
+copies of its last lane, and a bad pivot is counted, never raised. May import kernels.packs and kernels.panels only.
+
+Within a panel the diagonal block holds L (unit, scaled) and the rows below hold X = L D, unscaled: an update needs
+X D⁻¹ Xᵀ, a solve needs either, and a dropped pivot (D⁻¹ = 0) leaves finite numbers behind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+from snapfm.kernels.packs import (
+    WIDTH,
+    absolute,
+    add,
+    div,
+    fnma,
+    full,
+    load,
+    load_from,
+    load_some,
+    mul,
+    pick,
+    store,
+)
+
+FACTORED, SINGULAR, NONFINITE = 0, 1, 2  # status of a lane; linear.base gives the names and the advice
+TALLY = 4  # packs a tile needs to count: negative, weak and not finite pivots, and the smallest
+
+_PHANTOM = 1e300  # pivot of a phantom column: finite, never the smallest, and its column is zero anyway
+_LARGEST = np.finfo(np.float64).max
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def factorize(  # type: ignore[no-untyped-def]
+    plan, values, lanes, signs, signed, tiny, repair, factor, inverse, scale, tally, status, negative, weak, smallest
+):  # read: plan, values (nnz * lanes), signs (slots); written: factor, inverse, scale, tally (tiles, ...), rest (lanes)
+    """Factorise every lane. A pivot is weak below tiny * its scale, or (signed) with the wrong sign.
+
+    `repair` is the stand-in for a weak pivot relative to its scale; infinity drops the row and makes the lane SINGULAR.
+    """
+    tiles = (lanes + WIDTH - 1) // WIDTH
+    if tiles == 1:  # one tile needs no threads, and waking them costs more than a small factorisation
+        _tile(plan, values, lanes, 0, signs, signed, tiny, repair, factor[0], inverse[0], scale[0], tally[0])
+    else:
+        for tile in prange(tiles):
+            _tile(
+                plan, values, lanes, tile, signs, signed, tiny, repair,
+                factor[tile], inverse[tile], scale[tile], tally[tile],
+            )  # fmt: skip
+    for lane in range(lanes):
+        seen = tally[lane // WIDTH, lane % WIDTH :: WIDTH]
+        negative[lane], weak[lane], smallest[lane] = int(seen[0]), int(seen[1]), seen[3]
+        if seen[2] > 0.0:
+            status[lane] = NONFINITE
+        elif seen[1] > 0.0 and repair == np.inf:
+            status[lane] = SINGULAR
+        else:
+            status[lane] = FACTORED
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _tile(  # type: ignore[no-untyped-def]
+    plan, values, lanes, tile, signs, signed, tiny, repair, factor, inverse, scale, tally
+):  # read: plan, values, signs; written: factor, inverse, scale, tally
+    start = tile * WIDTH
+    count = min(WIDTH, lanes - start)
+    _assemble(plan, values, lanes, start, count, factor, scale)
+    if signed:
+        _widen_scale(plan, values, lanes, start, count, inverse, scale)
+    tally[: 3 * WIDTH] = 0.0
+    tally[3 * WIDTH :] = np.inf
+    for panel in range(len(plan.base) - 1):
+        _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _take(values, offset, count):  # type: ignore[no-untyped-def]  # written: nothing
+    """Read a tile's lanes of one entry; an incomplete tile repeats its last lane."""
+    return load_from(values, offset) if count == WIDTH else load_some(values, offset, count)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _assemble(plan, values, lanes, start, count, factor, scale):  # type: ignore[no-untyped-def]  # written: factor, scale
+    """Spread the matrix over the zeroed factor; the scale of a pivot begins as the size of its diagonal entry."""
+    factor[:] = 0.0
+    scale[:] = 0.0
+    for k in range(len(plan.phantoms)):
+        store(factor, plan.phantoms[k], full(_PHANTOM))
+    for p in range(len(plan.entries)):
+        entry = _take(values, p * lanes + start, count)
+        store(factor, plan.entries[p], entry)
+        if plan.entry_row[p] == plan.entry_column[p]:
+            store(scale, plan.entry_row[p], absolute(entry))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _widen_scale(plan, values, lanes, start, count, work, scale):  # type: ignore[no-untyped-def]  # written: work, scale
+    """Raise each scale to the largest a_ij² / |a_jj| of its row: what eliminating one neighbour contributes.
+
+    A diagonal of -δ says nothing about the size of its pivot. On a definite matrix this changes nothing, because
+    a_ij² <= a_ii a_jj there.
+    """
+    zero = full(0.0)
+    for j in range(len(scale) // WIDTH):
+        size = load(scale, j)
+        store(work, j, pick(size, zero, zero, div(full(1.0), size)))
+    for p in range(len(plan.entries)):
+        row, column = plan.entry_row[p], plan.entry_column[p]
+        if row != column:
+            entry = _take(values, p * lanes + start, count)
+            square = mul(entry, entry)
+            gain, old = mul(square, load(work, column)), load(scale, row)
+            store(scale, row, pick(old, gain, gain, old))
+            gain, old = mul(square, load(work, row)), load(scale, column)
+            store(scale, column, pick(old, gain, gain, old))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _invert(pivot, slot, signs, tiny, repair, scale, tally):  # type: ignore[no-untyped-def]  # written: tally
+    """Count what the pivot is like and give 1 / pivot, or 1 / its stand-in where it is weak."""
+    zero, one = full(0.0), full(1.0)
+    size, peak, sign = absolute(pivot), load(scale, slot), signs[slot]
+    limit = mul(peak, full(tiny))
+    strength = size if sign == 0.0 else mul(full(sign), pivot)
+    stand_in = full(np.inf)
+    if repair < np.inf:
+        stand_in = mul(full(repair), pick(peak, zero, one, peak))
+        if sign == 0.0:
+            stand_in = pick(zero, pivot, stand_in, mul(full(-1.0), stand_in))
+        else:
+            stand_in = mul(full(sign), stand_in)
+    used = pick(strength, limit, stand_in, pivot)
+    store(tally, 0, add(load(tally, 0), pick(zero, used, zero, one)))
+    store(tally, 1, add(load(tally, 1), pick(strength, limit, one, zero)))
+    store(tally, 2, add(load(tally, 2), pick(size, full(_LARGEST), zero, one)))
+    smallest = load(tally, 3)
+    store(tally, 3, pick(size, smallest, size, smallest))
+    return div(one, used)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):  # type: ignore[no-untyped-def]
+    """Factorise one panel in place and subtract its X D⁻¹ Xᵀ from all later panels. Written: factor, inverse, tally."""
+    b, s = plan.base[panel], 4 * panel
+    # The diagonal block: rows b, b + 4, b + 8, b + 12. xij is unscaled, lij = xij / pivot j.
+    i0 = _invert(load(factor, b), s, signs, tiny, repair, scale, tally)
+    x10 = load(factor, b + 4)
+    l10 = mul(x10, i0)
+    i1 = _invert(fnma(x10, l10, load(factor, b + 5)), s + 1, signs, tiny, repair, scale, tally)
+    x20 = load(factor, b + 8)
+    l20 = mul(x20, i0)
+    x21 = fnma(x20, l10, load(factor, b + 9))
+    l21 = mul(x21, i1)
+    d2 = fnma(x21, l21, fnma(x20, l20, load(factor, b + 10)))
+    i2 = _invert(d2, s + 2, signs, tiny, repair, scale, tally)
+    x30 = load(factor, b + 12)
+    l30 = mul(x30, i0)
+    x31 = fnma(x30, l10, load(factor, b + 13))
+    l31 = mul(x31, i1)
+    x32 = fnma(x31, l21, fnma(x30, l20, load(factor, b + 14)))
+    l32 = mul(x32, i2)
+    d3 = fnma(x32, l32, fnma(x31, l31, fnma(x30, l30, load(factor, b + 15))))
+    i3 = _invert(d3, s + 3, signs, tiny, repair, scale, tally)
+    store(factor, b + 4, l10)
+    store(factor, b + 8, l20)
+    store(factor, b + 9, l21)
+    store(factor, b + 12, l30)
+    store(factor, b + 13, l31)
+    store(factor, b + 14, l32)
+    store(inverse, s, i0)
+    store(inverse, s + 1, i1)
+    store(inverse, s + 2, i2)
+    store(inverse, s + 3, i3)
+
+    rows = plan.row_ptr[panel + 1] - plan.row_ptr[panel]
+    below = b + 16
+    for i in range(rows):
+        x = below + 4 * i
+        x0 = load(factor, x)
+        x1 = fnma(x0, l10, load(factor, x + 1))
+        x2 = fnma(x1, l21, fnma(x0, l20, load(factor, x + 2)))
+        x3 = fnma(x2, l32, fnma(x1, l31, fnma(x0, l30, load(factor, x + 3))))
+        store(factor, x + 1, x1)
+        store(factor, x + 2, x2)
+        store(factor, x + 3, x3)
+
+    for u in range(plan.update_ptr[panel], plan.update_ptr[panel + 1]):
+        # tij = Xi / pivot j for the four columns i of the panel reached: sixteen registers, held over all rows.
+        p, q, r, t = plan.updates[u, 2], plan.updates[u, 3], plan.updates[u, 4], plan.updates[u, 5]
+        t00, t01 = mul(load(factor, p), i0), mul(load(factor, p + 1), i1)
+        t02, t03 = mul(load(factor, p + 2), i2), mul(load(factor, p + 3), i3)
+        t10, t11 = mul(load(factor, q), i0), mul(load(factor, q + 1), i1)
+        t12, t13 = mul(load(factor, q + 2), i2), mul(load(factor, q + 3), i3)
+        t20, t21 = mul(load(factor, r), i0), mul(load(factor, r + 1), i1)
+        t22, t23 = mul(load(factor, r + 2), i2), mul(load(factor, r + 3), i3)
+        t30, t31 = mul(load(factor, t), i0), mul(load(factor, t + 1), i1)
+        t32, t33 = mul(load(factor, t + 2), i2), mul(load(factor, t + 3), i3)
+        first = plan.updates[u, 0]
+        targets = plan.updates[u, 1] - first
+        for i in range(first, rows):
+            # In the rows of the diagonal block reached this also writes above the diagonal, where nothing is ever read.
+            x, y = below + 4 * i, plan.targets[targets + i]
+            x0, x1, x2, x3 = load(factor, x), load(factor, x + 1), load(factor, x + 2), load(factor, x + 3)
+            y0 = fnma(x3, t03, fnma(x2, t02, fnma(x1, t01, fnma(x0, t00, load(factor, y)))))
+            y1 = fnma(x3, t13, fnma(x2, t12, fnma(x1, t11, fnma(x0, t10, load(factor, y + 1)))))
+            y2 = fnma(x3, t23, fnma(x2, t22, fnma(x1, t21, fnma(x0, t20, load(factor, y + 2)))))
+            y3 = fnma(x3, t33, fnma(x2, t32, fnma(x1, t31, fnma(x0, t30, load(factor, y + 3)))))
+            store(factor, y, y0)
+            store(factor, y + 1, y1)
+            store(factor, y + 2, y2)
+            store(factor, y + 3, y3)

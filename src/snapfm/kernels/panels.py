@@ -1,0 +1,210 @@
+"""Panels: columns of the factor in dense groups of four, and the schedule of every update between them.
+
+Four columns by eight lanes keep all operands of an update in registers, whatever the pattern; groups that are not full
+are padded with phantom columns, and a group's rows are the union of its columns' rows. Which neighbours share a group is
+decided by dynamic programming against a cost measured in cycles. Consumes a pattern and an order; gives a Schedule, all that
+kernels.ldl and kernels.substitution need to know. Nothing here looks at values. Imports kernels.symbolic only.
+
+The factor of one tile is a flat array of packs: first four zeros, read in place of absent columns, then panel by panel
+its 4 + rows rows of four packs. Unknowns live in slots: column c of panel k has slot 4k + c.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from snapfm.kernels.symbolic import Index, columns, permuted, postorder, tree
+
+PANEL = 4
+
+# Predicted cycles of one tile: of a panel, of each row below it, of each pair of such rows. Fitted to Burgers flux 5, 10, 40
+# and grid patterns; a factor of two either way changes the time by less than a tenth.
+_PER_PANEL, _PER_ROW, _PER_PAIR = 150.0, 12.0, 2.0
+
+
+class Schedule(NamedTuple):
+    """What to do with the values of one pattern, in which sequence: structure only, shared by all lanes and calls."""
+
+    slot: Index  # (n,) slot of each unknown
+    base: Index  # (panels + 1,) first pack of each panel in the factor
+    row_ptr: Index  # (panels + 1,)
+    rows: Index  # slots of the rows below each panel, ascending
+    update_ptr: Index  # (panels + 1,) updates caused by each panel, one per panel it reaches
+    updates: Index  # (updates, 6): first row it concerns, where its targets begin, packs of the four rows it reads
+    targets: Index  # pack of the row each update adds to, for every row from the first concerned on
+    entries: Index  # (nnz,) pack of each entry of the given matrix
+    entry_row: Index  # (nnz,) slot of its row and
+    entry_column: Index  # of its column
+    phantoms: Index  # packs of the diagonals of phantom columns
+
+    @property
+    def packs(self) -> int:
+        """Length of the factor of one tile."""
+        return int(self.base[-1])
+
+    @property
+    def slots(self) -> int:
+        """Unknowns including phantoms."""
+        return PANEL * (len(self.base) - 1)
+
+
+def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:
+    """Plan the factorisation of a lower triangle (by rows, diagonal included) in the order `perm`."""
+    found = tree(*permuted(indptr, indices, perm)[:2])
+    assert found is not None
+    perm = perm[postorder(found)]
+    lower_ptr, lower, source = permuted(indptr, indices, perm)
+    found = tree(lower_ptr, lower)
+    assert found is not None
+    column_ptr, column_rows = columns(lower_ptr, lower, found)
+    first = _partition(found.parent, column_ptr, column_rows)
+    widths = np.diff(first)
+    panel = np.repeat(np.arange(len(widths)), widths)
+    slot = PANEL * panel + np.arange(len(perm)) - first[panel]
+    row_ptr, rows = _rows(column_ptr, slot[column_rows], first)
+    base = PANEL + PANEL * np.concatenate([[0], np.cumsum(PANEL + np.diff(row_ptr))])
+    update_ptr, updates, targets = _updates(row_ptr, rows, base)
+
+    row, column = np.repeat(slot, np.diff(lower_ptr)), slot[lower]
+    entries, entry_row, entry_column = (np.empty(len(lower), np.int64) for _ in range(3))
+    entry_row[source], entry_column[source] = row, column
+    entries[source] = _locate(row_ptr, rows, base, row, column)
+    absent = np.ones((len(widths), PANEL), bool)
+    absent.ravel()[slot] = False
+    at, lane = np.nonzero(absent)
+    place = np.empty(len(perm), np.int64)
+    place[perm] = slot
+    return Schedule(
+        place, base, row_ptr, rows, update_ptr, updates, targets, entries, entry_row, entry_column,
+        base[at] + (PANEL + 1) * lane,
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _partition(parent, column_ptr, column_rows):  # type: ignore[no-untyped-def]
+    """First column of each panel, and the end: the cheapest cut of the columns into groups of one to four.
+
+    A group may hold any neighbours whose parents outside it are one and the same column p: all their rows then lie in
+    the column of p, so that every entry an update touches exists.
+    """
+    size = len(parent)
+    cost = np.full(size + 1, np.inf)
+    cost[0] = 0.0
+    width = np.zeros(size + 1, np.int64)
+    mark = np.full(size, -1, np.int64)
+    for start in range(size):
+        count = 0
+        for last in range(start, min(start + PANEL, size)):
+            if mark[last] == start:
+                count -= 1
+            mark[last] = start
+            for p in range(column_ptr[last], column_ptr[last + 1]):
+                if mark[column_rows[p]] != start:
+                    mark[column_rows[p]] = start
+                    count += 1
+            outside = -1
+            closed = True
+            for j in range(start, last + 1):
+                if parent[j] > last:
+                    closed = closed and (outside == -1 or outside == parent[j])
+                    outside = parent[j]
+            total = cost[start] + _PER_PANEL + _PER_ROW * count + _PER_PAIR * count * count
+            if closed and total < cost[last + 1]:
+                cost[last + 1] = total
+                width[last + 1] = last + 1 - start
+    panels = 0
+    end = size
+    while end > 0:
+        panels += 1
+        end -= width[end]
+    first = np.empty(panels + 1, np.int64)
+    end = size
+    for k in range(panels, -1, -1):
+        first[k] = end
+        end -= width[end]
+    return first
+
+
+@njit(cache=True, nogil=True)
+def _rows(column_ptr, column_slots, first):  # type: ignore[no-untyped-def]
+    """Slots of the rows below each panel: the union over its columns."""
+    panels = len(first) - 1
+    row_ptr = np.zeros(panels + 1, np.int64)
+    rows = np.empty(len(column_slots), np.int64)
+    mark = np.full(PANEL * panels, -1, np.int64)
+    count = 0
+    for k in range(panels):
+        for p in range(column_ptr[first[k]], column_ptr[first[k + 1]]):
+            slot = column_slots[p]
+            if slot >= PANEL * (k + 1) and mark[slot] != k:
+                mark[slot] = k
+                rows[count] = slot
+                count += 1
+        row_ptr[k + 1] = count
+        rows[row_ptr[k] : count].sort()
+    return row_ptr, rows[:count].copy()
+
+
+@njit(cache=True, nogil=True)
+def _updates(row_ptr, rows, base):  # type: ignore[no-untyped-def]
+    """For every pair of a panel and a later panel it reaches: what is read, and where it is added."""
+    panels = len(row_ptr) - 1
+    update_ptr = np.zeros(panels + 1, np.int64)
+    updates = np.zeros((0, 2 + PANEL), np.int64)
+    targets = np.zeros(0, np.int64)
+    for fill in (False, True):  # count, then fill
+        count = 0
+        length = 0
+        for k in range(panels):
+            begin, end = row_ptr[k], row_ptr[k + 1]
+            while begin < end:
+                reached = rows[begin] // PANEL
+                stop = begin
+                while stop < end and rows[stop] // PANEL == reached:
+                    if fill:
+                        updates[count, 2 + rows[stop] % PANEL] = base[k] + PANEL * (PANEL + stop - row_ptr[k])
+                    stop += 1
+                if fill:
+                    updates[count, 0] = begin - row_ptr[k]
+                    updates[count, 1] = length
+                    _place(row_ptr, rows, base, reached, rows[begin:end], targets[length:])
+                count += 1
+                length += end - begin
+                begin = stop
+            update_ptr[k + 1] = count
+        if not fill:
+            updates = np.zeros((count, 2 + PANEL), np.int64)
+            targets = np.empty(length, np.int64)
+    return update_ptr, updates, targets
+
+
+@njit(cache=True, nogil=True)
+def _place(row_ptr, rows, base, panel, wanted, out):  # type: ignore[no-untyped-def]  # written: out
+    """Packs at which the wanted rows (slots, ascending) of a panel begin."""
+    at = row_ptr[panel]
+    for i in range(len(wanted)):
+        if wanted[i] // PANEL == panel:
+            out[i] = base[panel] + PANEL * (wanted[i] % PANEL)
+        else:
+            while rows[at] != wanted[i]:
+                at += 1
+                assert at < row_ptr[panel + 1]  # a group that was not closed: see _partition
+            out[i] = base[panel] + PANEL * (PANEL + at - row_ptr[panel])
+
+
+@njit(cache=True, nogil=True)
+def _locate(row_ptr, rows, base, row, column):  # type: ignore[no-untyped-def]
+    """Packs of single entries (slots of row and column)."""
+    out = np.empty(len(row), np.int64)
+    for p in range(len(row)):
+        panel = column[p] // PANEL
+        if row[p] // PANEL == panel:
+            line = row[p] % PANEL
+        else:
+            below = rows[row_ptr[panel] : row_ptr[panel + 1]]
+            line = PANEL + np.searchsorted(below, row[p])
+        out[p] = base[panel] + PANEL * line + column[p] % PANEL
+    return out

@@ -1,0 +1,24 @@
+"""The Dirichlet condition: the field is given at an end of the x axis."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from snapfm.laws.base import Equality, Params
+
+Side = Literal["left", "right"]
+
+
+def dirichlet(param: str = "left", side: Side = "left") -> Equality:
+    """Make the field at one end equal params[param] at every time (math.md, eq. dirichlet).
+
+    The param is one number per sample, or one number per time.
+    """
+    end = 0 if side == "left" else -1
+
+    def residual(u: Tensor, params: Params) -> Tensor:
+        return u[end] - params[param]
+
+    return Equality("dirichlet", residual)

@@ -1,0 +1,282 @@
+"""Program: chosen rows of a listing, cut down to what they need, with the paths their derivatives take.
+
+Consumes a Listing (all laws), the rows wanted and the unknowns to differentiate by; gives the arrays that
+kernels.program runs. Everything here is structure: built once, never touched again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csc_array, csr_array
+
+from snapfm.kernels.operations import FLAT, STRAIGHT, Op
+from snapfm.kernels.program import Code, Slopes
+from snapfm.structure.lower import Block, Listing
+from snapfm.structure.pattern import Pattern
+from snapfm.structure.sets import Index, Sets, stacked, union
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Rows over inputs (unknowns of the field, then externals), and derivatives by the unknowns in `by`.
+
+    `pattern` is that of the Jacobian (rows × by) and `constants` its values where they never change; `varying` lists the
+    entries that do, in the order kernels.program writes them. `bends` is the lower triangle of the Hessian's pattern.
+    """
+
+    code: Code
+    slopes: Slopes
+    unknowns: Index  # fields' cells read, in the order of the inputs
+    externals: Index  # cells of params read, likewise
+    by: Index
+    pattern: Pattern
+    constants: Values
+    varying: Index
+    bends: Pattern
+
+    @property
+    def cells(self) -> int:
+        """Number of cells of one sample."""
+        return self.code.first + len(self.code.ops)
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether the Hessian has no entry off its diagonal."""
+        return bool((self.bends.row_of() == self.bends.indices).all())
+
+
+def build_program(listing: Listing, rows: csr_array, by: Index) -> Program:
+    """Cut the listing down to `rows` (over its cells) and plan derivatives by the unknowns `by`."""
+    needed = np.zeros(listing.cells, bool)
+    needed[rows.indices] = True
+    kept: list[tuple[Block, Index]] = []
+    for block in reversed(listing.blocks):
+        element = np.flatnonzero(needed[block.first : block.first + block.size])
+        if len(element):
+            kept.append((block, element))
+            for operand in (block.a, block.b, block.c):
+                if operand is not None:
+                    needed[csr_array(operand[element]).indices] = True
+    kept.reverse()
+    unknowns = np.flatnonzero(needed[: listing.unknowns])
+    computed = [block.first + element for block, element in kept]
+    is_operation = np.zeros(listing.cells, bool)
+    for block in listing.blocks:
+        is_operation[block.first : block.first + block.size] = True
+    externals = np.flatnonzero(needed & ~is_operation)
+    externals = externals[externals > listing.unknowns]
+
+    order = np.concatenate([[listing.one], unknowns, externals, *computed]).astype(np.int64)
+    place = np.full(listing.cells, -1, np.int64)
+    place[order] = np.arange(len(order))
+    first = 1 + len(unknowns) + len(externals)
+    # An operand that does not depend on computed cells keeps its column numbers only through `place`.
+    blocks = [
+        _Elements(block.op, *(_local(operand, element, place, len(order)) for operand in (block.a, block.b, block.c)))
+        for block, element in kept
+    ]
+    local_rows = _local(rows, np.arange(rows.shape[0]), place, len(order))
+    assert local_rows is not None
+    code = _code(blocks, local_rows, first)
+    return _with_slopes(code, blocks, local_rows, unknowns, externals, by)
+
+
+@dataclass(frozen=True)
+class _Elements:
+    """The elements of one block that are needed, over local cells."""
+
+    op: Op
+    a: csr_array | None
+    b: csr_array | None
+    c: csr_array | None
+
+    @property
+    def size(self) -> int:
+        assert self.a is not None
+        return int(self.a.shape[0])
+
+
+def _local(operand: csr_array | None, element: Index, place: Index, cells: int) -> csr_array | None:
+    if operand is None:
+        return None
+    part = csr_array(operand[element])
+    local = csr_array((part.data, place[part.indices], part.indptr), shape=(len(element), cells))
+    local.sort_indices()
+    return local
+
+
+def _code(blocks: list[_Elements], rows: csr_array, first: int) -> Code:
+    ops = [np.full(block.size, int(block.op)) for block in blocks]
+    operands = [_joined([getattr(block, name) for block in blocks], [block.size for block in blocks]) for name in "abc"]
+    return Code(
+        first,
+        np.concatenate([np.zeros(0, np.int64), *ops]).astype(np.int64),
+        *operands[0], *operands[1], *operands[2],
+        rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float64),
+    )  # fmt: skip
+
+
+def _joined(parts: list[csr_array | None], sizes: list[int]) -> tuple[Index, Index, Values]:
+    counts = [np.zeros(size, np.int64) if part is None else np.diff(part.indptr) for part, size in zip(parts, sizes)]
+    cells = [part.indices for part in parts if part is not None]
+    weights = [part.data for part in parts if part is not None]
+    ptr = np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *counts]))]).astype(np.int64)
+    return (
+        ptr,
+        np.concatenate([np.zeros(0, np.int64), *cells]).astype(np.int64),
+        np.concatenate([np.zeros(0), *weights]).astype(np.float64),
+    )
+
+
+def _with_slopes(
+    code: Code, blocks: list[_Elements], rows: csr_array, unknowns: Index, externals: Index, by: Index
+) -> Program:
+    """Follow the unknowns in `by` through the operations: slots, entries, adjoints, bends."""
+    width = len(by)
+    rank = {int(unknown): i for i, unknown in enumerate(by)}
+    column = np.array([rank.get(int(unknown), -1) for unknown in unknowns], np.int64)
+    # Sets over `by` of the inputs: the constant, the unknowns, the externals.
+    present = np.concatenate([[-1], column, np.full(len(externals), -1)]).astype(np.int64)
+    pool = Sets(np.concatenate([[0], np.cumsum(present >= 0)]), present[present >= 0], width)
+    slot_of = np.zeros(pool.nnz, np.int64)  # every input's only slot is the constant 1
+    count = 0
+    paths: list[tuple[Sets, _Paths, _Paths]] = []
+    operands: list[tuple[Sets, Sets]] = []
+    for block in blocks:
+        size = block.size
+        by_a, by_b = _reach(block.a, pool, size), _reach(block.b, pool, size)
+        if block.op in FLAT:
+            by_a = by_b = Sets.empty(size, width)
+        if block.op == Op.POW:
+            by_b = Sets.empty(size, width)
+        out = union([by_a, by_b])
+        paths.append((out, _paths(block.a, pool, slot_of, out, by_a), _paths(block.b, pool, slot_of, out, by_b)))
+        operands.append((by_a, by_b))
+        pool = stacked([pool, out])
+        slot_of = np.concatenate([slot_of, 1 + count + np.arange(out.nnz)])
+        count += out.nnz
+    pattern, constants, varying, entry = _entries(rows, pool, slot_of, width)
+    bends, bend = _bends(blocks, paths, operands, width)
+    back = csc_array(rows)[:, code.first :]
+    flow = Slopes(
+        np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in paths)]))]),
+        *_chain([path for _, path, _ in paths]),
+        *_chain([path for _, _, path in paths]),
+        *entry,
+        back.indptr.astype(np.int64), back.indices.astype(np.int64), back.data.astype(np.float64),
+        *bend,
+    )  # fmt: skip
+    return Program(code, flow, unknowns, externals, by, pattern, constants, varying, bends)
+
+
+_Paths = tuple[Index, Index, Values]  # counts per slot, source slots, weights
+
+
+def _reach(operand: csr_array | None, pool: Sets, size: int) -> Sets:
+    """Unknowns that an operand depends on."""
+    if operand is None:
+        return Sets.empty(size, pool.width)
+    label = np.repeat(np.arange(size), np.diff(operand.indptr))
+    return pool.group(label, operand.indices.astype(np.int64), size)
+
+
+def _paths(operand: csr_array | None, pool: Sets, slot_of: Index, out: Sets, mine: Sets) -> _Paths:
+    """For each slot of the result, the earlier slots its operand's slope is made of."""
+    if operand is None or mine.nnz == 0:
+        return np.zeros(out.nnz, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    label = np.repeat(np.arange(out.size), np.diff(operand.indptr))
+    target, source, weight = _terms(label, operand.indices.astype(np.int64), operand.data, pool, slot_of, out)
+    order = np.argsort(target, kind="stable")
+    return np.bincount(target, minlength=out.nnz), source[order], weight[order]
+
+
+def _terms(
+    label: Index, cell: Index, weight: Values, pool: Sets, slot_of: Index, out: Sets
+) -> tuple[Index, Index, Values]:
+    """Expand Σ weight·cell into (entry of `out`, slot, weight) for every unknown each cell depends on."""
+    picked = pool.gather(cell)
+    repeats = picked.counts
+    where = np.repeat(pool.indptr[cell] - picked.indptr[:-1], repeats) + np.arange(picked.nnz)
+    key = np.repeat(label, repeats) * out.width + picked.indices
+    keys = out.rows() * out.width + out.indices
+    return np.searchsorted(keys, key), slot_of[where], np.repeat(weight, repeats)
+
+
+def _chain(parts: list[_Paths]) -> tuple[Index, Index, Values]:
+    counts = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
+    return (
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.concatenate([np.zeros(0, np.int64), *(part[1] for part in parts)]),
+        np.concatenate([np.zeros(0), *(part[2] for part in parts)]),
+    )
+
+
+def _entries(
+    rows: csr_array, pool: Sets, slot_of: Index, width: int
+) -> tuple[Pattern, Values, Index, tuple[Index, Index, Values]]:
+    label = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    cell = rows.indices.astype(np.int64)
+    reach = pool.group(label, cell, rows.shape[0])
+    target, source, weight = _terms(label, cell, rows.data, pool, slot_of, reach)
+    moves = np.zeros(reach.nnz, bool)
+    moves[target[source > 0]] = True
+    constants = np.zeros(reach.nnz)
+    np.add.at(constants, target[~moves[target]], weight[~moves[target]])
+    varying = np.flatnonzero(moves)
+    live = moves[target]
+    order = np.argsort(target[live], kind="stable")
+    counts = np.bincount(target[live], minlength=reach.nnz)[varying]
+    entry = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), source[live][order], weight[live][order])
+    return Pattern.from_sets(reach, width), constants, varying, entry
+
+
+def _bends(
+    blocks: list[_Elements], paths: list[tuple[Sets, _Paths, _Paths]], operands: list[tuple[Sets, Sets]], width: int
+) -> tuple[Pattern, tuple[Index, Index, Index, Index, Index]]:
+    """List, for each lower entry (i, j) of the Hessian, the operations whose curvature joins i and j."""
+    columns: list[list[Index]] = [[], [], [], [], [], []]  # row, column, operation, kind, left slot, right slot
+    operation = slot = 0
+    for block, (out, _, _), (by_a, by_b) in zip(blocks, paths, operands):
+        if block.op not in STRAIGHT:
+            pairs = [(0, by_a, by_a)]
+            if block.op in (Op.MUL, Op.DIV):
+                pairs = [(1, by_a, by_b), (2, by_b, by_b)] if block.op == Op.DIV else [(1, by_a, by_b)]
+            for kind, left, right in pairs:
+                e, i, j = _cross(left, right)
+                key = out.rows() * out.width + out.indices
+                x = np.searchsorted(key, e * out.width + i) + slot
+                y = np.searchsorted(key, e * out.width + j) + slot
+                # A mixed term adds f_ab (a_i b_j + b_i a_j) at (i, j): each ordered pair of a_i b_j serves the lower entry
+                # it falls on, and one on the diagonal counts twice.
+                keep = np.ones(len(e), bool) if kind == 1 else i >= j
+                found = [np.maximum(i, j), np.minimum(i, j), e + operation, np.full(len(e), kind), x, y]
+                for column, values in zip(columns, found):
+                    column.append(values[keep])
+                if kind == 1:
+                    twice = i == j
+                    for column, values in zip(columns, found):
+                        column.append(values[twice])
+        operation += block.size
+        slot += out.nnz
+    row, column, *rest = (np.concatenate([np.zeros(0, np.int64), *part]) for part in columns)
+    pattern = Pattern.from_coordinates(row, column, (width, width))
+    target = np.searchsorted(pattern.row_of() * width + pattern.indices, row * width + column)
+    order = np.argsort(target, kind="stable")
+    counts = np.bincount(target, minlength=pattern.nnz)
+    ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return pattern, (ptr, *(part[order] for part in rest))  # type: ignore[return-value]
+
+
+def _cross(left: Sets, right: Sets) -> tuple[Index, Index, Index]:
+    """List (element, i, j) for all i in left[e] and j in right[e]."""
+    repeats = np.repeat(right.counts, left.counts)
+    element = np.repeat(left.rows(), repeats)
+    one = np.repeat(left.indices, repeats)
+    ends = np.cumsum(repeats)
+    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - repeats, repeats)
+    return element, one, right.indices[np.repeat(np.repeat(right.indptr[:-1], left.counts), repeats) + within]
