@@ -20,10 +20,10 @@ EPS = np.finfo(np.float64).eps
 Array = np.ndarray
 
 
-def law(matrix: Array, name: str = "rows", shape: tuple[int, ...] | None = None) -> Equality:
+def law(matrix: Array) -> Equality:
     """Write A u = b as a law, dense: every row sums over the whole field."""
     a = torch.from_numpy(np.ascontiguousarray(matrix))
-    return Equality(name, lambda u, p: (a * u.flatten()).sum(1) - p["b"])
+    return Equality("rows", lambda u, p: (a * u.flatten()).sum(1) - p["b"])
 
 
 def sparse_law(matrix: Array) -> Equality:
@@ -171,9 +171,10 @@ def test_redundant_rows_are_dropped_and_change_nothing(cond: float, seed: int):
 
 @pytest.mark.parametrize("cond", [1e4, 1e6, 1e7])
 @pytest.mark.parametrize("repeats", [False, True])
-def test_nearly_dependent_rows_are_as_exact_as_their_residual_allows(cond: float, repeats: bool):
-    matrix = conditioned(9, 23, cond, seed=5)
-    trial = Trial(with_repeats(matrix) if repeats else matrix, rank=9, seed=5)
+@pytest.mark.parametrize("seed", range(3))
+def test_nearly_dependent_rows_are_as_exact_as_their_residual_allows(cond: float, repeats: bool, seed: int):
+    matrix = conditioned(9, 23, cond, seed)
+    trial = Trial(with_repeats(matrix) if repeats else matrix, rank=9, seed=seed)
     assert trial.result.converged.all()
     # u − û lies in the row space, so the error is pinv(A) times the residual that is left: ‖Au − b‖ / σ_min.
     left = np.linalg.norm(trial.u @ trial.matrix.T - trial.b, axis=1).max()

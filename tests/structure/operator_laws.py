@@ -323,8 +323,9 @@ MOVED: dict[str, tuple[Callable[..., Tensor], int]] = {
     "inner": (lambda u: torch.inner(u, MZ.t()), 39),
     "addmm": (lambda u: torch.addmm(_numbers(3, 4), u, MZ), 39),
     "addmm-field": (lambda u: torch.addmm(u[:, :4], C, M * 0) + 0 * u[:, :4], 12),
-    "addmv": (lambda u: torch.addmv(V[:3], u, CZ[1]), None),
-    "baddbmm": (lambda u: torch.baddbmm(C[None], CZ[None, :, :3], u[None]), None),
+    "addmv": (lambda u: torch.addmv(V[:3], u, CZ[1]), 9),
+    "baddbmm": (lambda u: torch.baddbmm(C[None], CZ[None, :, :3], u[None]), 30),
+    "addbmm": (lambda u: torch.addbmm(C, CZ[:, :3].expand(2, 3, 3), u.expand(2, 3, 5)), 30),
     "einsum": (lambda u: torch.einsum("x,xt->t", V[:3], u), 15),
     "einsum-trace": (lambda u: torch.einsum("ii->i", u[:, :3]), 3),
     "tensordot": (lambda u: torch.tensordot(u, MZ, 1), 39),
@@ -341,23 +342,23 @@ MOVED: dict[str, tuple[Callable[..., Tensor], int]] = {
     ),
     "conv3d": (lambda u: F.conv3d(u[None, None, None], _numbers(1, 1, 1, 2, 2)), 32),
     "conv-transpose1d": (lambda u: F.conv_transpose1d(u[:, None], _numbers(1, 1, 3), stride=2), 45),
-    "conv-transpose2d": (lambda u: F.conv_transpose2d(u[None, None], _numbers(1, 1, 2, 2), padding=1), None),
+    "conv-transpose2d": (lambda u: F.conv_transpose2d(u[None, None], _numbers(1, 1, 2, 2), padding=1), 32),
     "interpolate-linear": (
         lambda u: F.interpolate(u[None], size=9, mode="linear", align_corners=True), 39
     ),
-    "interpolate-half": (lambda u: F.interpolate(u[None], scale_factor=2, mode="linear"), None),
+    "interpolate-half": (lambda u: F.interpolate(u[None], scale_factor=2, mode="linear"), 54),
     "interpolate-bilinear": (
         lambda u: F.interpolate(u[None, None], size=(5, 9), mode="bilinear", align_corners=True), 91
     ),
     "interpolate-trilinear": (
         lambda u: F.interpolate(u[None, None, None], size=(2, 5, 9), mode="trilinear", align_corners=True), 182
     ),
-    "interpolate-bicubic": (lambda u: F.interpolate(u[None, None], size=(4, 7), mode="bicubic"), None),
+    "interpolate-bicubic": (lambda u: F.interpolate(u[None, None], size=(4, 7), mode="bicubic"), 190),
     "interpolate-bilinear-aa": (
-        lambda u: F.interpolate(u[None, None], size=(2, 3), mode="bilinear", antialias=True), None
+        lambda u: F.interpolate(u[None, None], size=(2, 3), mode="bilinear", antialias=True), 32
     ),
     "interpolate-bicubic-aa": (
-        lambda u: F.interpolate(u[None, None], size=(2, 3), mode="bicubic", antialias=True), None
+        lambda u: F.interpolate(u[None, None], size=(2, 3), mode="bicubic", antialias=True), 78
     ),
     "interpolate-nearest-1d": (lambda u: F.interpolate(u[None], size=7), 21),
     "interpolate-nearest-2d": (lambda u: F.interpolate(u[None, None], size=(4, 7)), 28),
@@ -407,8 +408,8 @@ OTHERS = [
     Case("norm-frobenius", lambda u: u.norm(), 15, GENERAL),
     Case("var", lambda u: u.var(1), 15, GENERAL),
     Case("std", lambda u: u.std(0), 15, GENERAL),
-    Case("var-mean", lambda u: torch.stack(torch.var_mean(u, 1)), None, GENERAL),
-    Case("std-mean", lambda u: torch.stack(torch.std_mean(u, 1)), None, GENERAL),
+    Case("var-mean", lambda u: torch.stack(torch.var_mean(u, 1)), 30, GENERAL),
+    Case("std-mean", lambda u: torch.stack(torch.std_mean(u, 1)), 30, GENERAL),
     Case("logsumexp", lambda u: u.logsumexp(1), 15, GENERAL),
     Case("softmax", lambda u: u.softmax(1), 75, GENERAL),
     Case("log-softmax", lambda u: u.log_softmax(0), 45, GENERAL),
@@ -424,7 +425,7 @@ OTHERS = [
     Case("median", lambda u: u.median(1).values, 15, SEPARABLE),
     Case("nanmedian", lambda u: u.nanmedian(1).values, 15, SEPARABLE),
     Case("mode", lambda u: u.mode(1).values, 15, SEPARABLE),
-    Case("aminmax", lambda u: torch.stack(torch.aminmax(u, dim=1)), None, GENERAL),
+    Case("aminmax", lambda u: torch.stack(torch.aminmax(u, dim=1)), 30, SEPARABLE),
     Case("sort", lambda u: u.sort(1).values, 75, SEPARABLE),
     Case("sort-stable", lambda u: torch.sort(u, dim=0, stable=True).values, 45, SEPARABLE),
     Case("topk", lambda u: u.topk(2, 1).values, 30, SEPARABLE),
@@ -432,9 +433,10 @@ OTHERS = [
     Case("quantile", lambda u: torch.quantile(u, 0.3, dim=1), None, SEPARABLE),
     Case("gather-by-field", lambda u: u.gather(1, u.argmax(1, keepdim=True)), None, SEPARABLE),
     Case("scatter-reduce", lambda u: u.scatter_reduce(1, GRID_INDEX, 0.5 * u[:, :3], "amax"), 24 - 2, SEPARABLE),
-    Case("huber-mean", lambda u: F.huber_loss(u, C), None, GENERAL),
-    Case("addbmm", lambda u: torch.addbmm(C, CZ[None, :, :3], u[None]), None, GENERAL),
-    Case("scalar-cumsum", lambda u: u.cumsum(0), None, GENERAL, ()),
+    Case("mse", lambda u: F.mse_loss(u, C), 15, SEPARABLE),
+    Case("smooth-l1", lambda u: F.smooth_l1_loss(u, C[:1], reduction="none"), 15, SEPARABLE),
+    Case("huber-mean", lambda u: F.huber_loss(u, C), 15, SEPARABLE),
+    Case("scalar-cumsum", lambda u: u.cumsum(0), None, SEPARABLE, ()),
     Case("scalar-softmax", lambda u: u.softmax(0), 1, SEPARABLE, ()),
     Case("scalar-sort", lambda u: u.sort().values, 1, SEPARABLE, ()),
     Case("scalar-square", lambda u: u * u, 1, SEPARABLE, ()),

@@ -27,6 +27,7 @@ from snapfm.kernels.packs import (
     pick,
     store,
 )
+from snapfm.kernels.panels import PANEL
 
 FACTORED, SINGULAR, NONFINITE = 0, 1, 2  # status of a lane; linear.base gives the names and the advice
 TALLY = 4  # packs a tile needs to count: negative, weak and not finite pivots, and the smallest
@@ -69,12 +70,15 @@ def _tile(  # type: ignore[no-untyped-def]
 ):  # read: plan, values, signs; written: factor, inverse, scale, tally
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
-    _assemble(plan, values, lanes, start, count, factor, scale)
     if signed:
-        _widen_scale(plan, values, lanes, start, count, inverse, scale)
+        _widest_scale(plan, values, lanes, start, count, inverse, scale)
     tally[: 3 * WIDTH] = 0.0
     tally[3 * WIDTH :] = np.inf
-    for panel in range(len(plan.base) - 1):
+    for k in range(PANEL):
+        store(factor, k, full(0.0))
+    for panel in range(len(plan.width)):  # left-looking: a panel is written while it is in the nearest cache, then only read
+        _assemble(plan, panel, values, lanes, start, count, signed, factor, scale)
+        _receive(plan, panel, factor, inverse)
         _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally)
 
 
@@ -85,34 +89,25 @@ def _take(values, offset, count):  # type: ignore[no-untyped-def]  # written: no
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _assemble(plan, values, lanes, start, count, factor, scale):  # type: ignore[no-untyped-def]  # written: factor, scale
-    """Spread the matrix over the zeroed factor; the scale of a pivot begins as the size of its diagonal entry."""
-    factor[:] = 0.0
-    scale[:] = 0.0
-    for k in range(len(plan.phantoms)):
-        store(factor, plan.phantoms[k], full(_PHANTOM))
-    for p in range(len(plan.entries)):
-        entry = _take(values, p * lanes + start, count)
-        store(factor, plan.entries[p], entry)
-        if plan.entry_row[p] == plan.entry_column[p]:
-            store(scale, plan.entry_row[p], absolute(entry))
+def _widest_scale(plan, values, lanes, start, count, work, scale):  # type: ignore[no-untyped-def]  # written: work, scale
+    """Give each pivot the scale max(|a_ii|, a_ij² / |a_jj|), the latter being what eliminating neighbour j contributes.
 
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _widen_scale(plan, values, lanes, start, count, work, scale):  # type: ignore[no-untyped-def]  # written: work, scale
-    """Raise each scale to the largest a_ij² / |a_jj| of its row: what eliminating one neighbour contributes.
-
-    A diagonal of -δ says nothing about the size of its pivot. On a definite matrix this changes nothing, because
+    A diagonal of -δ says nothing about the size of its pivot. On a definite matrix this is a_ii, because
     a_ij² <= a_ii a_jj there.
     """
     zero = full(0.0)
-    for j in range(len(scale) // WIDTH):
-        size = load(scale, j)
-        store(work, j, pick(size, zero, zero, div(full(1.0), size)))
-    for p in range(len(plan.entries)):
+    scale[:] = 0.0
+    work[:] = 0.0
+    for p in range(len(plan.entry_from)):
+        slot = plan.entry_row[p]
+        if slot == plan.entry_column[p]:
+            size = absolute(_take(values, plan.entry_from[p] * lanes + start, count))
+            store(scale, slot, size)
+            store(work, slot, pick(size, zero, zero, div(full(1.0), size)))
+    for p in range(len(plan.entry_from)):
         row, column = plan.entry_row[p], plan.entry_column[p]
         if row != column:
-            entry = _take(values, p * lanes + start, count)
+            entry = _take(values, plan.entry_from[p] * lanes + start, count)
             square = mul(entry, entry)
             gain, old = mul(square, load(work, column)), load(scale, row)
             store(scale, row, pick(old, gain, gain, old))
@@ -120,34 +115,57 @@ def _widen_scale(plan, values, lanes, start, count, work, scale):  # type: ignor
             store(scale, column, pick(old, gain, gain, old))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _invert(pivot, slot, signs, tiny, repair, scale, tally):  # type: ignore[no-untyped-def]  # written: tally
-    """Count what the pivot is like and give 1 / pivot, or 1 / its stand-in where it is weak."""
-    zero, one = full(0.0), full(1.0)
-    size, peak, sign = absolute(pivot), load(scale, slot), signs[slot]
-    limit = mul(peak, full(tiny))
-    strength = size if sign == 0.0 else mul(full(sign), pivot)
-    stand_in = full(np.inf)
-    if repair < np.inf:
-        stand_in = mul(full(repair), pick(peak, zero, one, peak))
-        if sign == 0.0:
-            stand_in = pick(zero, pivot, stand_in, mul(full(-1.0), stand_in))
-        else:
-            stand_in = mul(full(sign), stand_in)
-    used = pick(strength, limit, stand_in, pivot)
-    store(tally, 0, add(load(tally, 0), pick(zero, used, zero, one)))
-    store(tally, 1, add(load(tally, 1), pick(strength, limit, one, zero)))
-    store(tally, 2, add(load(tally, 2), pick(size, full(_LARGEST), zero, one)))
-    smallest = load(tally, 3)
-    store(tally, 3, pick(size, smallest, size, smallest))
-    return div(one, used)
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _assemble(plan, panel, values, lanes, start, count, signed, factor, scale):  # type: ignore[no-untyped-def]
+    """Spread the matrix over the zeroed panel; without signs a pivot's scale is its diagonal. Written: factor, scale."""
+    for k in range(plan.base[panel], plan.base[panel + 1]):
+        store(factor, k, full(0.0))
+    for k in range(plan.width[panel], PANEL):
+        store(factor, plan.base[panel] + (PANEL + 1) * k, full(_PHANTOM))
+        store(scale, PANEL * panel + k, full(0.0))
+    for p in range(plan.entry_ptr[panel], plan.entry_ptr[panel + 1]):
+        entry = _take(values, plan.entry_from[p] * lanes + start, count)
+        store(factor, plan.entry_to[p], entry)
+        if plan.entry_row[p] == plan.entry_column[p] and not signed:
+            store(scale, plan.entry_row[p], absolute(entry))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _receive(plan, panel, factor, inverse):  # type: ignore[no-untyped-def]  # written: factor
+    """Subtract X D⁻¹ Xᵀ of every earlier panel that reaches this one."""
+    for u in range(plan.update_ptr[panel], plan.update_ptr[panel + 1]):
+        x, rows, target, s = plan.updates[u, 0], plan.updates[u, 1], plan.updates[u, 2], plan.updates[u, 3]
+        i0, i1, i2, i3 = load(inverse, s), load(inverse, s + 1), load(inverse, s + 2), load(inverse, s + 3)
+        # tij = Xi / pivot j for the four columns i of this panel: sixteen registers, held over all rows.
+        p, q = plan.updates[u, 4], plan.updates[u, 5]
+        t00, t01 = mul(load(factor, p), i0), mul(load(factor, p + 1), i1)
+        t02, t03 = mul(load(factor, p + 2), i2), mul(load(factor, p + 3), i3)
+        t10, t11 = mul(load(factor, q), i0), mul(load(factor, q + 1), i1)
+        t12, t13 = mul(load(factor, q + 2), i2), mul(load(factor, q + 3), i3)
+        p, q = plan.updates[u, 6], plan.updates[u, 7]
+        t20, t21 = mul(load(factor, p), i0), mul(load(factor, p + 1), i1)
+        t22, t23 = mul(load(factor, p + 2), i2), mul(load(factor, p + 3), i3)
+        t30, t31 = mul(load(factor, q), i0), mul(load(factor, q + 1), i1)
+        t32, t33 = mul(load(factor, q + 2), i2), mul(load(factor, q + 3), i3)
+        for i in range(target, target + rows):
+            # In the rows of the diagonal block this also writes above the diagonal, where nothing is ever read.
+            y = plan.targets[i]
+            x0, x1, x2, x3 = load(factor, x), load(factor, x + 1), load(factor, x + 2), load(factor, x + 3)
+            y0 = fnma(x3, t03, fnma(x2, t02, fnma(x1, t01, fnma(x0, t00, load(factor, y)))))
+            y1 = fnma(x3, t13, fnma(x2, t12, fnma(x1, t11, fnma(x0, t10, load(factor, y + 1)))))
+            y2 = fnma(x3, t23, fnma(x2, t22, fnma(x1, t21, fnma(x0, t20, load(factor, y + 2)))))
+            y3 = fnma(x3, t33, fnma(x2, t32, fnma(x1, t31, fnma(x0, t30, load(factor, y + 3)))))
+            store(factor, y, y0)
+            store(factor, y + 1, y1)
+            store(factor, y + 2, y2)
+            store(factor, y + 3, y3)
+            x += PANEL
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):  # type: ignore[no-untyped-def]
-    """Factorise one panel in place and subtract its X D⁻¹ Xᵀ from all later panels. Written: factor, inverse, tally."""
-    b, s = plan.base[panel], 4 * panel
-    # The diagonal block: rows b, b + 4, b + 8, b + 12. xij is unscaled, lij = xij / pivot j.
+    """Factorise one panel in place. xij is unscaled, lij = xij / pivot j. Written: factor, inverse, tally."""
+    b, s = plan.base[panel], PANEL * panel
     i0 = _invert(load(factor, b), s, signs, tiny, repair, scale, tally)
     x10 = load(factor, b + 4)
     l10 = mul(x10, i0)
@@ -176,11 +194,7 @@ def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):
     store(inverse, s + 1, i1)
     store(inverse, s + 2, i2)
     store(inverse, s + 3, i3)
-
-    rows = plan.row_ptr[panel + 1] - plan.row_ptr[panel]
-    below = b + 16
-    for i in range(rows):
-        x = below + 4 * i
+    for x in range(b + PANEL * PANEL, plan.base[panel + 1], PANEL):
         x0 = load(factor, x)
         x1 = fnma(x0, l10, load(factor, x + 1))
         x2 = fnma(x1, l21, fnma(x0, l20, load(factor, x + 2)))
@@ -189,28 +203,25 @@ def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):
         store(factor, x + 2, x2)
         store(factor, x + 3, x3)
 
-    for u in range(plan.update_ptr[panel], plan.update_ptr[panel + 1]):
-        # tij = Xi / pivot j for the four columns i of the panel reached: sixteen registers, held over all rows.
-        p, q, r, t = plan.updates[u, 2], plan.updates[u, 3], plan.updates[u, 4], plan.updates[u, 5]
-        t00, t01 = mul(load(factor, p), i0), mul(load(factor, p + 1), i1)
-        t02, t03 = mul(load(factor, p + 2), i2), mul(load(factor, p + 3), i3)
-        t10, t11 = mul(load(factor, q), i0), mul(load(factor, q + 1), i1)
-        t12, t13 = mul(load(factor, q + 2), i2), mul(load(factor, q + 3), i3)
-        t20, t21 = mul(load(factor, r), i0), mul(load(factor, r + 1), i1)
-        t22, t23 = mul(load(factor, r + 2), i2), mul(load(factor, r + 3), i3)
-        t30, t31 = mul(load(factor, t), i0), mul(load(factor, t + 1), i1)
-        t32, t33 = mul(load(factor, t + 2), i2), mul(load(factor, t + 3), i3)
-        first = plan.updates[u, 0]
-        targets = plan.updates[u, 1] - first
-        for i in range(first, rows):
-            # In the rows of the diagonal block reached this also writes above the diagonal, where nothing is ever read.
-            x, y = below + 4 * i, plan.targets[targets + i]
-            x0, x1, x2, x3 = load(factor, x), load(factor, x + 1), load(factor, x + 2), load(factor, x + 3)
-            y0 = fnma(x3, t03, fnma(x2, t02, fnma(x1, t01, fnma(x0, t00, load(factor, y)))))
-            y1 = fnma(x3, t13, fnma(x2, t12, fnma(x1, t11, fnma(x0, t10, load(factor, y + 1)))))
-            y2 = fnma(x3, t23, fnma(x2, t22, fnma(x1, t21, fnma(x0, t20, load(factor, y + 2)))))
-            y3 = fnma(x3, t33, fnma(x2, t32, fnma(x1, t31, fnma(x0, t30, load(factor, y + 3)))))
-            store(factor, y, y0)
-            store(factor, y + 1, y1)
-            store(factor, y + 2, y2)
-            store(factor, y + 3, y3)
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _invert(pivot, slot, signs, tiny, repair, scale, tally):  # type: ignore[no-untyped-def]  # written: tally
+    """Count what the pivot is like and give 1 / pivot, or 1 / its stand-in where it is weak."""
+    zero, one = full(0.0), full(1.0)
+    size, peak, sign = absolute(pivot), load(scale, slot), signs[slot]
+    limit = mul(peak, full(tiny))
+    strength = size if sign == 0.0 else mul(full(sign), pivot)
+    stand_in = full(np.inf)
+    if repair < np.inf:
+        stand_in = mul(full(repair), pick(peak, zero, one, peak))
+        if sign == 0.0:
+            stand_in = pick(zero, pivot, stand_in, mul(full(-1.0), stand_in))
+        else:
+            stand_in = mul(full(sign), stand_in)
+    used = pick(strength, limit, stand_in, pivot)
+    store(tally, 0, add(load(tally, 0), pick(zero, used, zero, one)))
+    store(tally, 1, add(load(tally, 1), pick(strength, limit, one, zero)))
+    store(tally, 2, add(load(tally, 2), pick(size, full(_LARGEST), zero, one)))
+    smallest = load(tally, 3)
+    store(tally, 3, pick(size, smallest, size, smallest))
+    return div(one, used)

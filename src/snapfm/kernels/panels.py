@@ -30,15 +30,17 @@ class Schedule(NamedTuple):
 
     slot: Index  # (n,) slot of each unknown
     base: Index  # (panels + 1,) first pack of each panel in the factor
+    width: Index  # (panels,) columns that are no phantoms
     row_ptr: Index  # (panels + 1,)
     rows: Index  # slots of the rows below each panel, ascending
-    update_ptr: Index  # (panels + 1,) updates caused by each panel, one per panel it reaches
-    updates: Index  # (updates, 6): first row it concerns, where its targets begin, packs of the four rows it reads
-    targets: Index  # pack of the row each update adds to, for every row from the first concerned on
-    entries: Index  # (nnz,) pack of each entry of the given matrix
-    entry_row: Index  # (nnz,) slot of its row and
-    entry_column: Index  # of its column
-    phantoms: Index  # packs of the diagonals of phantom columns
+    update_ptr: Index  # (panels + 1,) updates each panel receives, one per earlier panel that reaches it
+    updates: Index  # (updates, 8): see Update
+    targets: Index  # pack of the row that each row of an update is subtracted from
+    entry_ptr: Index  # (panels + 1,) entries of the given matrix, by the panel they fall into:
+    entry_from: Index  # (nnz,) their place among the given values,
+    entry_to: Index  # (nnz,) their pack,
+    entry_row: Index  # (nnz,) slot of their row
+    entry_column: Index  # (nnz,) and of their column
 
     @property
     def packs(self) -> int:
@@ -48,7 +50,20 @@ class Schedule(NamedTuple):
     @property
     def slots(self) -> int:
         """Unknowns including phantoms."""
-        return PANEL * (len(self.base) - 1)
+        return PANEL * len(self.width)
+
+
+class Update(NamedTuple):
+    """The fields of one row of Schedule.updates."""
+
+    source: int  # pack of the first row read, in the earlier panel
+    count: int  # rows from there on
+    target: int  # where its targets begin
+    slot: int  # first slot of the earlier panel
+    column0: int  # packs of the earlier panel's rows that are the columns of this one; 0, a row of zeros, for absent ones
+    column1: int
+    column2: int
+    column3: int
 
 
 def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:
@@ -61,26 +76,30 @@ def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:
     assert found is not None
     column_ptr, column_rows = columns(lower_ptr, lower, found)
     first = _partition(found.parent, column_ptr, column_rows)
-    widths = np.diff(first)
-    panel = np.repeat(np.arange(len(widths)), widths)
+    width = np.diff(first)
+    panel = np.repeat(np.arange(len(width)), width)
     slot = PANEL * panel + np.arange(len(perm)) - first[panel]
     row_ptr, rows = _rows(column_ptr, slot[column_rows], first)
     base = PANEL + PANEL * np.concatenate([[0], np.cumsum(PANEL + np.diff(row_ptr))])
-    update_ptr, updates, targets = _updates(row_ptr, rows, base)
+    update_ptr, updates, targets = _by_target(*_updates(row_ptr, rows, base), len(width))
 
     row, column = np.repeat(slot, np.diff(lower_ptr)), slot[lower]
-    entries, entry_row, entry_column = (np.empty(len(lower), np.int64) for _ in range(3))
-    entry_row[source], entry_column[source] = row, column
-    entries[source] = _locate(row_ptr, rows, base, row, column)
-    absent = np.ones((len(widths), PANEL), bool)
-    absent.ravel()[slot] = False
-    at, lane = np.nonzero(absent)
+    pack = _locate(row_ptr, rows, base, row, column)
+    by_panel = np.argsort(pack, kind="stable")
+    entry_ptr = np.searchsorted(pack[by_panel], base)
     place = np.empty(len(perm), np.int64)
     place[perm] = slot
     return Schedule(
-        place, base, row_ptr, rows, update_ptr, updates, targets, entries, entry_row, entry_column,
-        base[at] + (PANEL + 1) * lane,
+        place, base, width, row_ptr, rows, update_ptr, updates, targets, entry_ptr,
+        source[by_panel], pack[by_panel], row[by_panel], column[by_panel],
     )  # fmt: skip
+
+
+def _by_target(reached: Index, updates: Index, targets: Index, panels: int) -> tuple[Index, Index, Index]:
+    """Sort updates by the panel that receives them."""
+    order = np.argsort(reached, kind="stable")
+    pointers = np.concatenate([[0], np.cumsum(np.bincount(reached, minlength=panels))])
+    return pointers, np.ascontiguousarray(updates[order]), targets
 
 
 @njit(cache=True, nogil=True)
@@ -150,35 +169,37 @@ def _rows(column_ptr, column_slots, first):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _updates(row_ptr, rows, base):  # type: ignore[no-untyped-def]
-    """For every pair of a panel and a later panel it reaches: what is read, and where it is added."""
-    panels = len(row_ptr) - 1
-    update_ptr = np.zeros(panels + 1, np.int64)
-    updates = np.zeros((0, 2 + PANEL), np.int64)
+    """For every pair of a panel and a later panel it reaches: the later one, what is read, where it is subtracted."""
+    reached = np.zeros(0, np.int64)
+    updates = np.zeros((0, 8), np.int64)
     targets = np.zeros(0, np.int64)
     for fill in (False, True):  # count, then fill
         count = 0
         length = 0
-        for k in range(panels):
+        for k in range(len(row_ptr) - 1):
             begin, end = row_ptr[k], row_ptr[k + 1]
             while begin < end:
-                reached = rows[begin] // PANEL
+                later = rows[begin] // PANEL
                 stop = begin
-                while stop < end and rows[stop] // PANEL == reached:
+                while stop < end and rows[stop] // PANEL == later:
                     if fill:
-                        updates[count, 2 + rows[stop] % PANEL] = base[k] + PANEL * (PANEL + stop - row_ptr[k])
+                        updates[count, 4 + rows[stop] % PANEL] = base[k] + PANEL * (PANEL + stop - row_ptr[k])
                     stop += 1
                 if fill:
-                    updates[count, 0] = begin - row_ptr[k]
-                    updates[count, 1] = length
-                    _place(row_ptr, rows, base, reached, rows[begin:end], targets[length:])
+                    reached[count] = later
+                    updates[count, 0] = base[k] + PANEL * (PANEL + begin - row_ptr[k])
+                    updates[count, 1] = end - begin
+                    updates[count, 2] = length
+                    updates[count, 3] = PANEL * k
+                    _place(row_ptr, rows, base, later, rows[begin:end], targets[length:])
                 count += 1
                 length += end - begin
                 begin = stop
-            update_ptr[k + 1] = count
         if not fill:
-            updates = np.zeros((count, 2 + PANEL), np.int64)
+            reached = np.empty(count, np.int64)
+            updates = np.zeros((count, 8), np.int64)
             targets = np.empty(length, np.int64)
-    return update_ptr, updates, targets
+    return reached, updates, targets
 
 
 @njit(cache=True, nogil=True)

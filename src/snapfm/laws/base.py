@@ -66,7 +66,9 @@ class Bounds:
     def __post_init__(self) -> None:
         _check_name(self.name)
         if self.lower is None and self.upper is None:
-            raise LawError("Bounds(lower, upper) expects at least one limit; got none. Give lower=..., upper=... or both.")
+            raise LawError(
+                "Bounds(lower, upper) expects at least one limit; got none. Give lower=..., upper=... or both."
+            )
         if self.lower is not None and self.upper is not None:
             gap = torch.as_tensor(self.upper) - torch.as_tensor(self.lower)
             if not bool((gap >= 0).all()):

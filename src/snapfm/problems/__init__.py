@@ -7,10 +7,22 @@ from typing import Any
 
 from snapfm.errors import UnknownName
 from snapfm.problems.base import Problem
-from snapfm.problems.heat import heat_ic_mass
+from snapfm.problems.burgers import burgers_bc_mass, burgers_ic, burgers_ic_mass, burgers_ic_mass_flux
+from snapfm.problems.heat import heat_ic_mass, heat_ic_mass_implicit, heat_ic_mass_pde_energy
+from snapfm.problems.navier_stokes import navier_stokes_ic_mass, navier_stokes_ic_mass_enstrophy
+from snapfm.problems.reaction_diffusion import reaction_diffusion_ic_mass
 
 _PROBLEMS: dict[str, Callable[..., Problem]] = {
     "heat-ic-mass": heat_ic_mass,
+    "heat-ic-mass-pde-energy": heat_ic_mass_pde_energy,
+    "heat-ic-mass-implicit": heat_ic_mass_implicit,
+    "burgers-bc-mass": burgers_bc_mass,
+    "burgers-ic": burgers_ic,
+    "burgers-ic-mass": burgers_ic_mass,
+    "burgers-ic-mass-flux": burgers_ic_mass_flux,
+    "reaction-diffusion-ic-mass": reaction_diffusion_ic_mass,
+    "navier-stokes-ic-mass": navier_stokes_ic_mass,
+    "navier-stokes-ic-mass-enstrophy": navier_stokes_ic_mass_enstrophy,
 }
 
 

@@ -16,6 +16,7 @@ from snapfm.laws.flux import FluxName, local_flux
 from snapfm.laws.initial import initial
 from snapfm.laws.mass import mass as conserved_mass
 from snapfm.laws.neumann import neumann
+from snapfm.laws.steps import checked_steps
 from snapfm.problems.base import Problem
 from snapfm.problems.draws import uniform, uniform_or
 from snapfm.problems.godunov import FirstSlice, godunov_fields
@@ -87,18 +88,18 @@ def burgers_ic_mass_flux(
     nt: int = 101,
     position: float | None = INFERENCE_POSITION,
     *,
-    flux_steps: int = 5,
+    flux_steps: int | None = 5,
     flux: FluxName = "smoothed",
     mass: Mass = "constant",
 ) -> Problem:
-    """Add local conservation over the first `flux_steps` steps, with the release's smoothed or the exact Godunov flux.
+    """Add local conservation over the first `flux_steps` steps (None: all), with the release's smoothed or the exact Godunov flux.
 
     With `mass="flux"` the mass rows start where the flux rows end: the flux rows of a step sum to its mass row.
     """
     grid = burgers_grid(nx, nt)
-    local = local_flux(grid, flux_steps, flux)
-    laws = (initial(), _mass_law("burgers_ic_mass_flux(mass)", grid, mass, flux_steps), local)
-    summary = f"initial condition, mass and local flux over {flux_steps} steps"
+    steps = checked_steps(grid, flux_steps, "burgers_ic_mass_flux(flux_steps)")
+    laws = (initial(), _mass_law("burgers_ic_mass_flux(mass)", grid, mass, steps), local_flux(grid, steps, flux))
+    summary = f"initial condition, mass and local flux over {steps} steps"
     return _initial_problem("burgers-ic-mass-flux", summary, grid, laws, position)
 
 
@@ -142,7 +143,9 @@ def _problem(
 
     def draw_fields(seed: int, start: int, count: int) -> Tensor:
         return fields(
-            draw(seed, start, count, lambda stream: torch.stack([uniform(stream, POSITION), uniform(stream, LEFT_VALUE)]))
+            draw(
+                seed, start, count, lambda stream: torch.stack([uniform(stream, POSITION), uniform(stream, LEFT_VALUE)])
+            )
         )
 
     def draw_truth(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:

@@ -15,6 +15,7 @@ from snapfm.laws.initial import initial
 from snapfm.laws.mass import mass
 from snapfm.laws.pde import crank_nicolson, forward_euler, heat_kernel
 from snapfm.laws.periodic import periodic
+from snapfm.laws.steps import checked_steps
 from snapfm.problems.base import Problem
 from snapfm.problems.draws import uniform, uniform_or
 from snapfm.problems.variants import Discretization, choose, law_grid
@@ -65,11 +66,12 @@ def heat_ic_mass_pde_energy(
     grid = heat_grid(nx, nt)
     builder = "heat_ic_mass_pde_energy"
     spacing = law_grid(f"{builder}(discretization)", grid, discretization)
+    steps = checked_steps(grid, pde_steps, f"{builder}(pde_steps)")
     energies = {"decay": energy_decay(spacing), "equality": energy_balance(spacing, diffusivity)}
     laws = (
         initial(),
         mass(spacing, repeated=True, weighted=True),
-        forward_euler(spacing, diffusivity, pde_steps),
+        forward_euler(spacing, diffusivity, steps),
         choose(f"{builder}(energy)", energy, energies),
     )
     summary = "initial condition, mass, forward-Euler rows and energy, as released"
@@ -89,7 +91,8 @@ def heat_ic_mass_implicit(
     `scheme="crank-nicolson"` is local and right to second order; "kernel" is exact and reads whole slices.
     """
     grid = heat_grid(nx, nt)
-    schemes = {"crank-nicolson": crank_nicolson(grid, pde_steps), "kernel": heat_kernel(grid, pde_steps)}
+    steps = checked_steps(grid, pde_steps, "heat_ic_mass_implicit(pde_steps)")
+    schemes = {"crank-nicolson": crank_nicolson(grid, steps), "kernel": heat_kernel(grid, steps)}
     laws = (initial(), mass(grid), periodic(), choose("heat_ic_mass_implicit(scheme)", scheme, schemes))
     summary = "initial condition, mass, closure and implicit PDE rows with per-sample diffusivity"
     return _problem("heat-ic-mass-implicit", summary, grid, laws, phase, with_diffusivity=True)

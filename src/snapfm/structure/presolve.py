@@ -69,6 +69,12 @@ def presolve(pattern: Pattern, values: Values, constant: npt.NDArray[np.bool_]) 
     return Presolve(fixed, pins, tuple(redundant), kept, searched)
 
 
+def dependent_rows(matrix: csr_array) -> Index:
+    """Find rows of a constant matrix that earlier rows rebuild, or that are zero."""
+    none = np.zeros(0, np.int64)
+    return np.array([one.row for one in _dependent(matrix, none, none, np.arange(matrix.shape[0]))], np.int64)
+
+
 def _live_counts(pattern: Pattern, values: Values, constant: npt.NDArray[np.bool_]) -> Index:
     """Count the entries of each row that can be non-zero; of constant rows those that are."""
     row = pattern.row_of()

@@ -24,7 +24,7 @@ SIMPLER = get_decompositions(
 
 # Copies of views that are not called after their view, and the plain operator that gives the same values.
 _COPIES = {
-    aten._conj_copy.default: aten.conj_physical.default,
+    aten._conj_copy.default: aten._conj.default,
     aten._neg_view_copy.default: aten.neg.default,
     aten._unsafe_view.default: aten.reshape.default,
     aten.view_copy.default: aten.reshape.default,  # a batch axis may make the strides unfit for a view

@@ -20,9 +20,7 @@ def matrix_product(call: Call) -> Tracked:
 
 @rule("addmm", "baddbmm", "addmv", "addbmm")
 def matrix_product_added(call: Call) -> Tracked:
-    """Multiply and add to a third operand."""
-    if call.target.overloadpacket is torch.ops.aten.addbmm:
-        return dense(call)
+    """Multiply and add to a third operand; addbmm also adds up the batch."""
     return combined([call.spread(call.args[0]), _contract(call, call.args[1], call.args[2])])
 
 
@@ -80,7 +78,7 @@ def _contract(call: Call, one: Operand, other: Operand) -> Dependence:
         b, k, j = (v.repeat_interleave(rows) for v in (b, k, j))
         i = picks
     size = call.value.numel()
-    label = flat(result_numbers[b, i, j])
+    label = flat(result_numbers[b, i, j]) % max(size, 1)  # the remainder matters to addbmm alone
     first, second = flat(left_numbers[b, i, k]), flat(right_numbers[b, k, j])
     a, c = call.track(one), call.track(other)
     if one.track is not None and other.track is not None:

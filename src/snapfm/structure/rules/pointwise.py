@@ -16,7 +16,7 @@ from snapfm.structure.rules.registry import Call, Operand, Tracked, rule
 from snapfm.structure.sets import union
 
 
-@rule("add", "sub", "rsub", "neg", "conj_physical", "_conj_physical", "_to_copy")
+@rule("add", "sub", "rsub", "neg", "_conj", "_conj_physical", "_to_copy")
 def linear(call: Call) -> Tracked:
     """Add operands: nothing bends. A cast to integers rounds, so its slope vanishes."""
     total = combined([call.spread(operand) for operand in _operands(call)])
@@ -115,7 +115,7 @@ def kinked(call: Call) -> Tracked:
 
 
 @rule(
-    "eq", "ne", "lt", "le", "gt", "ge", "sign", "floor", "ceil", "round", "trunc", "isnan", "isinf", "isfinite",
+    "eq", "ne", "lt", "le", "gt", "ge", "sign", "floor", "ceil", "round", "trunc", "isnan", "isinf",
     "logical_and", "logical_or", "logical_not", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_not", "bitwise_xor",
     "signbit",
 )  # fmt: skip

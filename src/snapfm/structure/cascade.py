@@ -1,0 +1,124 @@
+"""Cascading presolve: rows left with one free unknown that enters linearly determine it, and may leave the next row with one.
+
+An initial condition fixes a slice; an explicit time step then fixes most of the next, and so on: those rows become
+substitutions in a fixed order, found once and evaluated per call. Consumes a listing's rows; looks at no values but the
+constant coefficients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csc_array, csr_array
+
+from snapfm.structure.lower import Listing
+from snapfm.structure.sets import Index, Sets, stacked, union
+
+Values = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Level:
+    """Rows that can be evaluated once all earlier levels are: unknown[i] −= row[i] / weight[i]."""
+
+    rows: Index
+    unknowns: Index
+    weights: Values
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """`levels` in order; `implied` rows have no free unknown left and are only checked; `free` marks what remains."""
+
+    levels: tuple[Level, ...]
+    implied: Index
+    free: Mask
+
+    @property
+    def fixed(self) -> int:
+        """Number of unknowns that are determined."""
+        return int((~self.free).sum())
+
+    def pinned_rows(self) -> Index:
+        """Rows used up as substitutions, level by level."""
+        return np.concatenate([np.zeros(0, np.int64), *(level.rows for level in self.levels)])
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Which unknowns each row reads: `all` of them, and those that enter through an operation (`bent`)."""
+
+    all: Sets
+    bent: Sets
+
+
+def reads(listing: Listing, rows: csr_array) -> Reads:
+    """Follow the unknowns through all operations of a listing to the given rows (over its cells)."""
+    n = listing.unknowns
+    direct = Sets.identity(n)
+    pool = stacked([direct, Sets.empty(listing.cells - n, n)])
+    for block in listing.blocks:
+        parts = []
+        for operand in (block.a, block.b, block.c):
+            if operand is not None:
+                label = np.repeat(np.arange(block.size), np.diff(operand.indptr))
+                parts.append(pool.group(label, operand.indices.astype(np.int64), block.size))
+        pool = _placed(pool, block.first, union(parts))
+    label, cell = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), rows.indices.astype(np.int64)
+    through = cell >= n
+    bent = pool.group(label[through], cell[through], rows.shape[0])
+    straight = pool.group(label[~through], cell[~through], rows.shape[0])
+    return Reads(union([bent, straight]), bent)
+
+
+def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
+    """Fix unknowns round by round, using the rows marked `usable` (equalities)."""
+    n = found.all.width
+    by_unknown = csc_array(
+        (np.ones(found.all.nnz, bool), found.all.indices, found.all.indptr), shape=(n, found.all.size)
+    ).tocsr()
+    count = found.all.counts.copy()
+    total = np.bincount(found.all.rows(), weights=found.all.indices, minlength=found.all.size).astype(np.int64)
+    bent_key = found.bent.rows() * n + found.bent.indices
+    free, unused = np.ones(n, bool), np.ones(found.all.size, bool)
+    levels: list[Level] = []
+    ready = np.flatnonzero(usable & (count == 1))
+    while len(ready):
+        unknown = total[ready]  # the sum over a row's free unknowns is its only one
+        weight = np.asarray(rows[ready, unknown]).ravel()
+        key = ready * n + unknown
+        straight = (weight != 0) & ~_contains(bent_key, key)
+        ready, unknown, weight = ready[straight], unknown[straight], weight[straight]
+        unknown, first = np.unique(unknown, return_index=True)
+        ready, weight = ready[first], weight[first]
+        if not len(ready):
+            break
+        levels.append(Level(ready, unknown, weight))
+        free[unknown], unused[ready] = False, False
+        touched = by_unknown[unknown]
+        label = np.repeat(unknown, np.diff(touched.indptr))
+        np.subtract.at(count, touched.indices, 1)
+        np.subtract.at(total, touched.indices, label)
+        ready = np.flatnonzero(usable & unused & (count == 1))
+    implied = np.flatnonzero(unused & (count == 0))
+    return Cascade(tuple(levels), implied, free)
+
+
+def _contains(sorted_keys: Index, wanted: Index) -> Mask:
+    place = np.searchsorted(sorted_keys, wanted)
+    inside = place < len(sorted_keys)
+    out = np.zeros(len(wanted), bool)
+    out[inside] = sorted_keys[place[inside]] == wanted[inside]
+    return out
+
+
+def _placed(pool: Sets, first: int, part: Sets) -> Sets:
+    """Put the sets of one block where its cells are; they were empty until now."""
+    counts = pool.counts
+    counts[first : first + part.size] = part.counts
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    before, after = int(pool.indptr[first]), int(pool.indptr[first + part.size])
+    return Sets(indptr, np.concatenate([pool.indices[:before], part.indices, pool.indices[after:]]), pool.width)

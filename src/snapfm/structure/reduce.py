@@ -1,0 +1,204 @@
+"""Reduction: what is left of a list of laws to be solved, once everything that structure alone decides is taken away.
+
+1. Unknowns that rows determine one after the other are substituted (cascade).
+2. Rows that others imply are dropped, to be judged with the answer.
+3. What remains falls apart into parts that share no unknown. Parts that are affine equalities are solved in closed form.
+4. In the others, unknowns that enter no operation are eliminated through their multipliers: u = û − Aᵀλ holds for them
+   exactly, so they appear only as the constant matrix `gram` = AAᵀ. Parts of one make (the slices of a field) share one
+   System and are solved side by side.
+
+Consumes a listing; gives frozen values. Knows nothing of solvers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.csgraph import connected_components
+
+from snapfm.structure.cascade import Cascade, Reads, cascade, reads
+from snapfm.structure.lower import Listing
+from snapfm.structure.presolve import SEARCH_LIMIT, dependent_rows
+from snapfm.structure.program import Program, build_program
+from snapfm.structure.sets import Index
+
+Mask = npt.NDArray[np.bool_]
+
+# Above this many separate parts they are solved as one: looking at each alone would cost more than it saves.
+_PART_LIMIT = 512
+
+
+@dataclass(frozen=True)
+class System:
+    """Parts of one make. Every array of indices has one line per part; `program` and the matrices are theirs in common.
+
+    `program` gives the rows over the part's inputs, without the eliminated unknowns; their share of the rows is
+    shift − gram·λ, where shift = still·û.
+    """
+
+    program: Program
+    rows: Index  # (parts, m) rows of the stack
+    unknowns: Index  # (parts, v) unknowns that are iterated on
+    inputs: Index  # (parts, …) unknowns the program reads
+    externals: Index  # (parts, …) cells of params the program reads
+    eliminated: Index  # (parts, s) unknowns that follow from the multipliers
+    still: csr_array  # (m, s)
+    gram: csr_array  # (m, m)
+    equality: Mask  # (m,)
+
+    @property
+    def parts(self) -> int:
+        """Number of parts."""
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The rows of all laws, sorted by how they are dealt with."""
+
+    listing: Listing
+    rows: csr_array  # (m, cells)
+    reads: Reads
+    cascade: Cascade
+    marches: tuple[Program, ...]  # one per level of the cascade: its rows, values only
+    dropped: Index  # rows that others imply, once the cascade's unknowns are known
+    affine: Index  # rows solved in closed form
+    systems: tuple[System, ...]
+
+
+def reduce(listing: Listing, equality: Mask, constant: Mask, bounded: Mask) -> Reduction:
+    """Sort all rows of a listing; `constant` marks affine rows, `bounded` the unknowns with limits."""
+    rows = _stacked(listing)
+    found = reads(listing, rows)
+    fixed = cascade(rows, found, equality)
+    marches = tuple(build_program(listing, csr_array(rows[level.rows]), np.zeros(0, np.int64)) for level in fixed.levels)
+    open_rows = np.ones(rows.shape[0], bool)
+    open_rows[fixed.pinned_rows()] = False
+    open_rows[fixed.implied] = False
+    direct = csr_array(csr_array(rows[:, : listing.unknowns]) @ diags_array(fixed.free.astype(float)))
+    direct.eliminate_zeros()
+    dropped = _dropped(direct, np.flatnonzero(open_rows & equality & constant))
+    open_rows[dropped] = False
+
+    bends = _bent(found, open_rows, listing.unknowns) | bounded
+    labels = _parts(found, np.flatnonzero(open_rows), fixed.free, listing.unknowns)
+    nonlinear = np.zeros(labels.max(initial=-1) + 1, bool)
+    row_label = labels[: rows.shape[0]]
+    unknown_label = labels[rows.shape[0] :]
+    touched = np.flatnonzero(fixed.free & bends & (unknown_label >= 0))
+    nonlinear[unknown_label[touched]] = True
+    nonlinear[row_label[open_rows & ~equality]] = True
+    affine = np.flatnonzero(open_rows & ~nonlinear[np.maximum(row_label, 0)])
+    systems = _systems(listing, rows, direct, found, row_label, unknown_label, nonlinear, bends & fixed.free, open_rows, equality)
+    return Reduction(listing, rows, found, fixed, marches, dropped, affine, systems)
+
+
+def _stacked(listing: Listing) -> csr_array:
+    from scipy.sparse import vstack
+
+    parts = [form.widened(listing.cells).matrix for form in listing.rows]
+    if not parts:
+        return csr_array((0, listing.cells))
+    matrix = csr_array(vstack(parts, format="csr"))
+    matrix.eliminate_zeros()  # what cancelled while forms were added
+    matrix.sort_indices()
+    return matrix
+
+
+def _dropped(direct: csr_array, candidates: Index) -> Index:
+    if not len(candidates) or len(candidates) > SEARCH_LIMIT:
+        return np.zeros(0, np.int64)
+    return candidates[dependent_rows(csr_array(direct[candidates]))]
+
+
+def _bent(found: Reads, open_rows: Mask, unknowns: int) -> Mask:
+    """Unknowns that enter an operation of a row that is still open."""
+    bent = np.zeros(unknowns, bool)
+    bent[found.bent.indices[open_rows[found.bent.rows()]]] = True
+    return bent
+
+
+def _parts(found: Reads, open_rows: Index, free: Mask, unknowns: int) -> Index:
+    """Label rows and unknowns by the part they belong to; -1 where they belong to none."""
+    height = found.all.size
+    row, column = found.all.rows(), found.all.indices
+    is_open = np.zeros(height, bool)
+    is_open[open_rows] = True
+    live = is_open[row] & free[column]
+    graph = csr_array(
+        (np.ones(int(live.sum()), bool), (row[live], height + column[live])), shape=(height + unknowns, height + unknowns)
+    )
+    _, labels = connected_components(graph, directed=False)
+    used = np.zeros(height + unknowns, bool)
+    used[open_rows] = True
+    used[height + column[live]] = True
+    labels = np.where(used, labels, -1)
+    _, dense = np.unique(labels[used], return_inverse=True)
+    labels[used] = dense
+    return labels.astype(np.int64)
+
+
+def _systems(
+    listing: Listing, rows: csr_array, direct: csr_array, found: Reads, row_label: Index, unknown_label: Index,
+    nonlinear: Mask, bends: Mask, open_rows: Mask, equality: Mask,
+) -> tuple[System, ...]:  # fmt: skip
+    chosen = np.flatnonzero(nonlinear)
+    if len(chosen) == 0:
+        return ()
+    if len(chosen) > _PART_LIMIT:
+        row_label = np.where(np.isin(row_label, chosen), chosen[0], row_label)
+        unknown_label = np.where(np.isin(unknown_label, chosen), chosen[0], unknown_label)
+        chosen = chosen[:1]
+    made: dict[bytes, list[System]] = {}
+    for part in chosen:
+        mine = np.flatnonzero((row_label == part) & open_rows)
+        unknowns = np.flatnonzero(unknown_label == part)
+        one = _part(listing, rows, direct, mine, unknowns[bends[unknowns]], unknowns[~bends[unknowns]], equality)
+        made.setdefault(_make(one), []).append(one)
+    return tuple(_joined(alike) for alike in made.values())
+
+
+def _part(
+    listing: Listing, rows: csr_array, direct: csr_array, mine: Index, moving: Index, eliminated: Index, equality: Mask
+) -> System:
+    still = csr_array(csr_array(direct[mine])[:, eliminated])
+    own = csr_array(rows[mine])
+    keep = np.ones(listing.cells)
+    keep[eliminated] = 0.0
+    own = csr_array(own @ diags_array(keep))
+    own.eliminate_zeros()
+    program = build_program(listing, own, moving)
+    gram = csr_array(still @ still.T)
+    return System(
+        program, mine[None], moving[None], program.unknowns[None], program.externals[None], eliminated[None], still, gram,
+        equality[mine],
+    )  # fmt: skip
+
+
+def _make(system: System) -> bytes:
+    """Fingerprint everything of a part but which rows and unknowns of the whole it has."""
+    digest = hashlib.sha256()
+    where = np.searchsorted(system.inputs[0], system.unknowns[0])
+    arrays = [*system.program.code[1:], *system.program.slopes, system.program.constants, system.equality, where]
+    for matrix in (system.still, system.gram):
+        arrays += [matrix.indptr, matrix.indices, matrix.data]
+    for array in arrays:
+        digest.update(str(np.shape(array)).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.digest()
+
+
+def _joined(alike: list[System]) -> System:
+    first = alike[0]
+    lines = {
+        name: np.concatenate([getattr(one, name) for one in alike])
+        for name in ("rows", "unknowns", "inputs", "externals", "eliminated")
+    }
+    return System(
+        first.program, lines["rows"], lines["unknowns"], lines["inputs"], lines["externals"], lines["eliminated"],
+        first.still, first.gram, first.equality,
+    )  # fmt: skip

@@ -1,0 +1,351 @@
+"""The door of the projector: every mistake has its exception, its builtin parent, and a message in three parts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from snapfm import Bounds, Equality, Inequality, Projector
+from snapfm.errors import DtypeError, LawError, ParamsError, ShapeError, SnapfmError, UnsupportedLaw
+
+EXAMPLE = {"u0": torch.zeros(1, 3, dtype=torch.float64)}
+
+
+def initial(name: str = "initial") -> Equality:
+    return Equality(name, lambda u, p: u[:, 0] - p["u0"])
+
+
+@pytest.fixture(scope="module")
+def project() -> Projector:
+    return Projector([initial()], shape=(3, 5), params=EXAMPLE)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What the caller does, and the three parts of what the caller is told."""
+
+    name: str
+    act: Callable[[Projector], Any]
+    error: type[SnapfmError]
+    builtin: type[Exception]
+    expected: str
+    came: str
+    cure: str
+
+
+def on_call(*arguments: Any) -> Callable[[Projector], Any]:
+    return lambda project: project(*arguments)
+
+
+def on_build(**arguments: Any) -> Callable[[Projector], Any]:
+    settings = {"laws": [initial()], "shape": (3, 5), "params": EXAMPLE} | arguments
+    return lambda _: Projector(**settings)
+
+
+def on_law(make: Callable[[], Any]) -> Callable[[Projector], Any]:
+    return lambda _: make()
+
+
+U0 = {"u0": torch.zeros(2, 3)}
+FIELD = torch.zeros(2, 3, 5)
+
+FIELDS = [
+    Mistake(
+        "flattened fields", on_call(torch.zeros(2, 15), U0), ShapeError, ValueError,
+        "project(u_hat=…) expects (b, 3, 5)", "got (2, 15)", "Reshape with u_hat.view(-1, 3, 5).",
+    ),
+    Mistake(
+        "no batch axis", on_call(torch.zeros(3, 5), U0), ShapeError, ValueError,
+        "project(u_hat=…) expects (b, 3, 5)", "got (3, 5)", "Add the batch axis: u_hat[None].",
+    ),
+    Mistake(
+        "fields of another size", on_call(torch.zeros(2, 4, 4), U0), ShapeError, ValueError,
+        "project(u_hat=…) expects (b, 3, 5)", "got (2, 4, 4)", "Build the Projector with the shape of these fields.",
+    ),
+    # A view of these would scramble the axes, so it must not be what the message advises.
+    Mistake(
+        "axes in another order", on_call(torch.zeros(2, 5, 3), U0), ShapeError, ValueError,
+        "project(u_hat=…) expects (b, 3, 5)", "got (2, 5, 3)", "u_hat.permute(0, 2, 1)",
+    ),
+    Mistake(
+        "whole numbers", on_call(torch.zeros(2, 3, 5, dtype=torch.int64), U0), DtypeError, TypeError,
+        "project(u_hat=…) expects float32 or float64", "got torch.int64", "u_hat.float() or .double()",
+    ),
+    Mistake(
+        "float16", on_call(torch.zeros(2, 3, 5, dtype=torch.float16), U0), DtypeError, TypeError,
+        "project(u_hat=…) expects float32 or float64", "got torch.float16", "u_hat.float() or .double()",
+    ),
+    Mistake(
+        "complex numbers", on_call(torch.zeros(2, 3, 5, dtype=torch.complex64), U0), DtypeError, TypeError,
+        "project(u_hat=…) expects float32 or float64", "got torch.complex64", "u_hat.float() or .double()",
+    ),
+    Mistake(
+        "a list", on_call([[0.0]], U0), DtypeError, TypeError,
+        "project(u_hat=…) expects a torch tensor", "got list", "torch.as_tensor",
+    ),
+    Mistake(
+        "a numpy array", on_call(FIELD.numpy(), U0), DtypeError, TypeError,
+        "project(u_hat=…) expects a torch tensor", "got ndarray", "torch.as_tensor",
+    ),
+]  # fmt: skip
+
+PARAMS = [
+    Mistake(
+        "no params", on_call(FIELD), ParamsError, ValueError,
+        "expects the names ['u0']", "got [] (missing ['u0'])", "Pass the same names as at construction.",
+    ),
+    Mistake(
+        "a wrong name", on_call(FIELD, {"u_0": U0["u0"]}), ParamsError, ValueError,
+        "expects the names ['u0']", "got ['u_0'] (missing ['u0'], unknown ['u_0'])", "Pass the same names",
+    ),
+    Mistake(
+        "a name too many", on_call(FIELD, U0 | {"dt": torch.zeros(1)}), ParamsError, ValueError,
+        "expects the names ['u0']", "got ['dt', 'u0'] (unknown ['dt'])", "Pass the same names",
+    ),
+    Mistake(
+        "a wrong shape", on_call(FIELD, {"u0": torch.zeros(2, 4)}), ParamsError, ValueError,
+        "params['u0'] expects shape (2 or 1, 3) for 2 samples", "got (2, 4)", "Its leading axis is the batch",
+    ),
+    Mistake(
+        "another batch", on_call(FIELD, {"u0": torch.zeros(3, 3)}), ParamsError, ValueError,
+        "params['u0'] expects shape (2 or 1, 3) for 2 samples", "got (3, 3)", "Its leading axis is the batch",
+    ),
+    Mistake(
+        "params without a batch axis", on_call(FIELD, {"u0": torch.zeros(3)}), ParamsError, ValueError,
+        "params['u0'] expects shape (2 or 1, 3)", "got (3,)", "Its leading axis is the batch",
+    ),
+    Mistake(
+        "a number", on_call(FIELD, {"u0": 1.0}), ParamsError, ValueError,
+        "params['u0'] expects a tensor", "got float", "torch.as_tensor(value)",
+    ),
+    Mistake(
+        "whole numbers for real ones", on_call(FIELD, {"u0": torch.zeros(2, 3, dtype=torch.int64)}), ParamsError, ValueError,
+        "params['u0'] expects the kind of dtype of its example, torch.float64", "got torch.int64", "value.to(torch.float64)",
+    ),
+    Mistake(
+        "a bare tensor", on_call(FIELD, torch.zeros(2, 3)), ParamsError, ValueError,
+        "params=… expects a mapping from names to tensors", "got Tensor", "Write params={'u0': …}",
+    ),
+    Mistake(
+        "example params that are no tensors", on_build(params={"u0": [0.0]}), ParamsError, ValueError,
+        "params['u0'] expects a tensor with a leading batch axis", "got list", "torch.as_tensor(value)[None]",
+    ),
+    Mistake(
+        "an example without a batch axis", on_build(params={"u0": torch.tensor(1.0)}), ParamsError, ValueError,
+        "params['u0'] expects a leading batch axis of at least 1", "got shape ()", "value[None]",
+    ),
+    Mistake(
+        "an empty example", on_build(params={"u0": torch.zeros(0, 3)}), ParamsError, ValueError,
+        "params['u0'] expects a leading batch axis of at least 1", "got shape (0, 3)", "value[None]",
+    ),
+    Mistake(
+        "an example that is no mapping", on_build(params=torch.zeros(1, 3)), ParamsError, ValueError,
+        "params=… expects a mapping from names to tensors", "got Tensor", "Write params={",
+    ),
+]  # fmt: skip
+
+BUILDING = [
+    Mistake(
+        "one law instead of a list", on_build(laws=initial()), LawError, ValueError,
+        "Projector(laws=…) expects a list of laws", "got one Equality", "Write laws=[law].",
+    ),
+    Mistake(
+        "no laws at all", on_build(laws=None), LawError, ValueError,
+        "Projector(laws=…) expects a list of laws", "got NoneType", "laws=[",
+    ),
+    Mistake(
+        "two laws of one name", on_build(laws=[initial("mass"), initial("mass")]), LawError, ValueError,
+        "Projector(laws=…) expects distinct names", "got ['mass'] more than once", "Rename one of them.",
+    ),
+    Mistake(
+        "a function for a law", on_build(laws=[lambda u, p: u]), LawError, ValueError,
+        "laws expects Equality, Inequality and Bounds", "got function", "snapfm.Equality('name', function)",
+    ),
+    Mistake(
+        "two functions for laws", on_build(laws=[lambda u, p: u, lambda u, p: u]), LawError, ValueError,
+        "laws expects Equality, Inequality and Bounds", "got function", "snapfm.Equality('name', function)",
+    ),
+    Mistake(
+        "a fractional shape", on_build(shape=(3.0, 5)), ShapeError, ValueError,
+        "Projector(shape=…) expects the whole-number extents of ONE field", "got (3.0, 5)", "Leave the batch axis out.",
+    ),
+    Mistake(
+        "a negative shape", on_build(shape=(-1, 5)), ShapeError, ValueError,
+        "Projector(shape=…) expects the whole-number extents of ONE field", "got (-1, 5)", "Leave the batch axis out.",
+    ),
+    Mistake(
+        "a number for a shape", on_build(shape=15), ShapeError, ValueError,
+        "Projector(shape=…) expects the whole-number extents of ONE field", "got 15", "Write shape=(15,)",
+    ),
+    Mistake(
+        "tolerance zero", on_build(tolerance=0), SnapfmError, ValueError,
+        "Projector(tolerance=…) expects a positive number", "got 0", "The default is 1e-8",
+    ),
+    Mistake(
+        "tolerance below zero", on_build(tolerance=-1e-8), SnapfmError, ValueError,
+        "Projector(tolerance=…) expects a positive number", "got -1e-08", "The default is 1e-8",
+    ),
+    Mistake(
+        "tolerance not a number", on_build(tolerance=float("nan")), SnapfmError, ValueError,
+        "Projector(tolerance=…) expects a positive number", "got nan", "The default is 1e-8",
+    ),
+    Mistake(
+        "a word for a tolerance", on_build(tolerance="tight"), SnapfmError, ValueError,
+        "Projector(tolerance=…) expects a positive number", "got 'tight'", "The default is 1e-8",
+    ),
+    Mistake(
+        "params the laws read are missing", on_build(params=None), LawError, ValueError,
+        "law 'initial' reads params['u0']", "given are []", "Pass it in Projector(..., params={...}).",
+    ),
+    Mistake(
+        "a law that does not fit the field", on_build(laws=[Equality("edge", lambda u, p: u[7])]), LawError, ValueError,
+        "law 'edge' expects to run on one field of shape (3, 5)", "it raised IndexError", "law.residual(torch.zeros(3, 5)",
+    ),
+    Mistake(
+        "a law that returns a number", on_build(laws=[Equality("total", lambda u, p: 1.0)]), LawError, ValueError,
+        "law 'total' expects a tensor from its function", "got float", "Return the residual as one tensor",
+    ),
+    Mistake(
+        "a law that returns a claim", on_build(laws=[Equality("sign", lambda u, p: u > 0)]), LawError, ValueError,
+        "law 'sign' expects a real floating-point residual", "got torch.bool", "Return numbers that vanish",
+    ),
+    Mistake(
+        "a law that branches", on_build(laws=[Equality("if", lambda u, p: u if u[0, 0] > 0 else -u)]), LawError, ValueError,
+        "law 'if' expects the same operators for every field", "it reads a value out of a tensor", "Use torch.where",
+    ),
+]  # fmt: skip
+
+LAWS = [
+    Mistake(
+        "bounds without limits", on_law(Bounds), LawError, ValueError,
+        "Bounds(lower, upper) expects at least one limit", "got none", "Give lower=..., upper=... or both.",
+    ),
+    Mistake(
+        "bounds that cross", on_law(lambda: Bounds(lower=1.0, upper=0.5)), LawError, ValueError,
+        "Bounds(lower, upper) expects lower <= upper everywhere", "got a gap of -0.5", "Swap the two",
+    ),
+    Mistake(
+        "bounds that cross at one point",
+        on_law(lambda: Bounds(lower=torch.zeros(3), upper=torch.tensor([1.0, -2.0, 0.0]))), LawError, ValueError,
+        "Bounds(lower, upper) expects lower <= upper everywhere", "got a gap of -2", "drop the points that have no room",
+    ),
+    Mistake(
+        "bounds that are not numbers", on_law(lambda: Bounds(lower=0.0, upper=float("nan"))), LawError, ValueError,
+        "Bounds(lower, upper) expects lower <= upper everywhere", "got a gap of nan", "Swap the two",
+    ),
+    Mistake(
+        "an empty name", on_law(lambda: Equality("", lambda u, p: u)), LawError, ValueError,
+        "A law expects a non-empty name", "got ''", "such as 'mass'",
+    ),
+    Mistake(
+        "no name", on_law(lambda: Inequality(None, lambda u, p: u)), LawError, ValueError,  # type: ignore[arg-type]
+        "A law expects a non-empty name", "got None", "such as 'mass'",
+    ),
+    Mistake(
+        "bounds without a name", on_law(lambda: Bounds(lower=0.0, name="")), LawError, ValueError,
+        "A law expects a non-empty name", "got ''", "such as 'mass'",
+    ),
+    Mistake(
+        "a function in the place of the name", on_law(lambda: Equality(lambda u, p: u, "mass")), LawError, ValueError,  # type: ignore[arg-type]
+        "A law expects a non-empty name", "got <function", "such as 'mass'",
+    ),
+    Mistake(
+        "a tensor for a function", on_law(lambda: Equality("mass", torch.zeros(3))), LawError, ValueError,  # type: ignore[arg-type]
+        "Equality('mass', function) expects a callable function(u, params) -> residual", "got Tensor", "lambda u, p: ...",
+    ),
+]  # fmt: skip
+
+
+def check(mistake: Mistake, project: Projector) -> None:
+    with pytest.raises(mistake.error) as caught:
+        mistake.act(project)
+    assert isinstance(caught.value, mistake.builtin)
+    assert isinstance(caught.value, SnapfmError)
+    told = str(caught.value)
+    places = [told.find(words) for words in (mistake.expected, mistake.came, mistake.cure)]
+    assert -1 not in places, told
+    assert places == sorted(places), f"expected, came, to do: not in that order in {told!r}"
+
+
+@pytest.mark.parametrize("mistake", [*FIELDS, *PARAMS, *BUILDING, *LAWS], ids=lambda mistake: mistake.name)
+def test_a_mistake_is_told_in_three_parts(mistake: Mistake, project: Projector):
+    check(mistake, project)
+
+
+@pytest.mark.parametrize("mistake", [*FIELDS, *PARAMS[:9]], ids=lambda mistake: mistake.name)
+def test_judging_fields_has_the_same_door(mistake: Mistake, project: Projector):
+    class Judging:
+        def __call__(self, *arguments: Any) -> Any:
+            return project.check(*arguments)
+
+    with pytest.raises(mistake.error):
+        mistake.act(Judging())  # type: ignore[arg-type]
+
+
+def test_the_shape_message_reads_as_printed_in_the_style_guide(project: Projector):
+    with pytest.raises(ShapeError) as caught:
+        project(torch.zeros(32, 15), U0)
+    assert str(caught.value) == (
+        "project(u_hat=…) expects (b, 3, 5); got (32, 15). Reshape with u_hat.view(-1, 3, 5)."
+    )  # fmt: skip
+
+
+def test_the_advice_for_flattened_fields_works(project: Projector):
+    flat = torch.arange(30, dtype=torch.float64).reshape(2, 15)
+    assert project(flat.view(-1, 3, 5), U0).u.shape == (2, 3, 5)
+
+
+def test_a_refused_call_leaves_the_projector_in_order(project: Projector):
+    before = project(FIELD, U0)
+    with pytest.raises(ShapeError):
+        project(torch.zeros(2, 4, 4), U0)
+    assert torch.equal(project(FIELD, U0).u, before.u)
+
+
+def test_equal_limits_are_bounds():
+    assert Bounds(lower=1.0, upper=1.0).upper == 1.0
+
+
+def test_laws_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        initial().name = "other"  # type: ignore[misc]
+
+
+# What is not there yet. Replace this block when the nonlinear projector arrives: each of these will then be projected.
+
+NOT_YET = [
+    ("square", Equality("energy", lambda u, p: (u**2).sum(0) - 1.0), "affine laws today", "5 of 5 rows of law 'energy'"),
+    ("product", Equality("flux", lambda u, p: u[:, 1] * u[:, 0]), "affine laws today", "3 of 3 rows of law 'flux'"),
+    ("kink", Equality("size", lambda u, p: u.abs().sum() - 1.0), "affine laws today", "1 of 1 rows of law 'size'"),
+    (
+        "one bent row among straight ones",
+        Equality("mixed", lambda u, p: torch.cat([u[:, 0], u[0, 1:2] ** 2])),
+        "affine laws today",
+        "1 of 4 rows of law 'mixed'",
+    ),
+    (
+        "slopes that depend on params",
+        Equality("speed", lambda u, p: p["u0"] * u[:, 0]),
+        "laws whose slopes never change today",
+        "those of law 'speed' depend on params",
+    ),
+    ("inequality", Inequality("decay", lambda u, p: u.sum(0)), "affine Equality laws today", "'decay' is of kind Inequality"),
+    ("bounds", Bounds(lower=0.0), "affine Equality laws today", "law 'bounds' is of kind Bounds"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("law", "supported", "came"), [one[1:] for one in NOT_YET], ids=[one[0] for one in NOT_YET])
+def test_what_is_not_there_yet_says_what_is_supported_today(law: Any, supported: str, came: str):
+    with pytest.raises(UnsupportedLaw) as caught:
+        Projector([initial(), law], shape=(3, 5), params=EXAMPLE)
+    assert isinstance(caught.value, NotImplementedError)
+    assert isinstance(caught.value, SnapfmError)
+    told = str(caught.value)
+    assert told.startswith("Projector handles"), told
+    assert supported in told
+    assert came in told
