@@ -301,7 +301,7 @@ def test_a_part_of_the_batch_has_the_bits_of_the_whole(run: Run):
 
 
 def test_a_long_total_has_the_same_bits_alone_and_in_a_batch():
-    # 200 × 200 values: above the size from which torch sums one number on several threads, but a batch of numbers on one each.
+    # 200 × 200 values: from about 32 000 on torch sums a single total on several threads, but each of a batch on one.
     project = Projector([Equality("total", lambda u, p: u.sum() - 1.0)], shape=(200, 200))
     u_hat = randn(3, 200, 200, seed=5)
     assert_same_bits(project(u_hat[[1]]), take(project(u_hat), [1]))
@@ -485,14 +485,14 @@ def test_a_tolerance_below_rounding_stalls_instead_of_lying():
         result.raise_for_status()
 
 
-@pytest.mark.parametrize("scale", [1.0, 3.0, 1e6])
+@pytest.mark.parametrize("scale", [1.0, 1e6])
 def test_rounding_is_never_called_a_contradiction(scale: float):
-    # The second law repeats the first: no params can contradict, so a miss is rounding and must not read INFEASIBLE.
+    # The second law adds the first one's rows up: no params can contradict, so a miss is rounding, not INFEASIBLE.
     laws = [
-        Equality("total", lambda u, p: u.sum(0) - p["c"] / 3),
-        Equality("again", lambda u, p: scale * u.sum(0) - scale * p["c"] / 3),
+        Equality("columns", lambda u, p: u.sum(0) - p["c"]),
+        Equality("all", lambda u, p: scale * (u.sum() - p["c"].sum())),
     ]
-    tolerance = 4 * EPS * scale  # sums of 40 values of order one round to more than that now and then
+    tolerance = 8 * EPS * scale  # sums of 40 values of order one mostly round to less, the sum of all 200 to more
     project = Projector(laws, shape=(40, 5), params={"c": randn(1, 5)}, tolerance=tolerance)
     result = project(randn(63, 40, 5, seed=8), {"c": randn(63, 5, seed=9)})
     assert bool((result.violation > tolerance).any())

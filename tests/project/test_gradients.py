@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import pytest
 import torch
@@ -12,6 +14,8 @@ from torch import Tensor
 from snapfm import Equality, Projector
 
 EPS = torch.finfo(torch.float64).eps
+STEP = 1e-6  # of gradcheck's differences; their rounding is that of one projection over the step
+DIFFERENCES = {"eps": STEP, "atol": 100 * EPS / STEP, "rtol": STEP, "fast_mode": True}
 SENSORS = torch.randn(3, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
@@ -26,6 +30,7 @@ class Case:
     laws: tuple[Equality, ...]
     params: dict[str, tuple[int, ...]]
 
+    @cached_property
     def project(self) -> Projector:
         return Projector(self.laws, self.shape, self.draw(1))
 
@@ -85,30 +90,32 @@ def dense(case: Case, params: dict[str, Tensor]) -> Tensor:
 def test_gradients_agree_with_differences(case: Case, leading: int):
     u_hat = randn(3, *case.shape, seed=2).requires_grad_()
     values = [value.requires_grad_() for value in case.draw(leading).values()]
-    # Redundant rows: differences move one param alone, which may break the dropped rows; the answer still obeys the kept ones.
-    assert torch.autograd.gradcheck(as_function(case.project(), list(case.params)), (u_hat, *values), atol=1e-7)
+    # Differences move one param alone, which may contradict redundant rows; the answer still obeys the kept ones.
+    assert torch.autograd.gradcheck(as_function(case.project, list(case.params)), (u_hat, *values), **DIFFERENCES)
 
 
 def test_gradients_in_params_alone(case: Case):
     values = [value.requires_grad_() for value in case.draw(2).values()]
-    function = as_function(case.project(), list(case.params))
-    assert torch.autograd.gradcheck(function, (randn(2, *case.shape), *values), atol=1e-7)
+    function = as_function(case.project, list(case.params))
+    assert torch.autograd.gradcheck(function, (randn(2, *case.shape), *values), **DIFFERENCES)
 
 
 def test_the_gradient_in_the_field_is_projected_onto_what_the_laws_leave_free(case: Case):
     u_hat, weight = randn(3, *case.shape, seed=3).requires_grad_(), randn(3, *case.shape, seed=4)
     params = case.draw(3)
-    (case.project()(u_hat, params).u * weight).sum().backward()
+    (case.project(u_hat, params).u * weight).sum().backward()
     for i in range(3):
         matrix = dense(case, {name: value[i] for name, value in params.items()})
         flat = weight[i].flatten()
         expected = flat - torch.linalg.pinv(matrix) @ (matrix @ flat)
-        cond = float(torch.linalg.cond(matrix @ matrix.T, 2)) if len(matrix) == torch.linalg.matrix_rank(matrix) else 100
-        assert float((u_hat.grad[i].flatten() - expected).abs().max()) <= matrix.numel() * EPS * cond
+        singular = torch.linalg.svdvals(matrix)
+        cond = float(singular[0] / singular[int(torch.linalg.matrix_rank(matrix)) - 1])
+        bound = sum(matrix.shape) * EPS * cond**2 * float(flat.abs().max())
+        assert float((u_hat.grad[i].flatten() - expected).abs().max()) <= bound
 
 
 def test_the_gradient_of_shared_params_is_the_sum_over_samples(case: Case):
-    project, u_hat = case.project(), randn(3, *case.shape, seed=5)
+    project, u_hat = case.project, randn(3, *case.shape, seed=5)
     shared = {name: value.requires_grad_() for name, value in case.draw(1).items()}
     each = {name: value.detach().repeat(3, *[1] * (value.dim() - 1)).requires_grad_() for name, value in shared.items()}
     weight = randn(3, *case.shape, seed=6)
@@ -121,7 +128,7 @@ def test_the_gradient_of_shared_params_is_the_sum_over_samples(case: Case):
 
 
 def test_float32_gradients_are_the_float64_ones_rounded(case: Case):
-    project, weight = case.project(), randn(2, *case.shape, seed=7).float()
+    project, weight = case.project, randn(2, *case.shape, seed=7).float()
     single = randn(2, *case.shape, seed=8).float().requires_grad_()
     params = {name: value.float().requires_grad_() for name, value in case.draw(2).items()}
     (project(single, params).u * weight).sum().backward()
@@ -136,13 +143,13 @@ def test_float32_gradients_are_the_float64_ones_rounded(case: Case):
 
 
 def test_the_value_is_the_same_with_and_without_a_graph(case: Case):
-    project, u_hat, params = case.project(), randn(2, *case.shape), case.draw(2)
+    project, u_hat, params = case.project, randn(2, *case.shape), case.draw(2)
     plain = project(u_hat, params).u
     assert torch.equal(project(u_hat.clone().requires_grad_(), params).u.detach(), plain)
 
 
 def test_there_is_no_graph_where_none_is_wanted(case: Case):
-    project, u_hat, params = case.project(), randn(2, *case.shape).requires_grad_(), case.draw(2)
+    project, u_hat, params = case.project, randn(2, *case.shape).requires_grad_(), case.draw(2)
     assert project(u_hat, params).u.requires_grad
     assert not project(u_hat.detach(), params).u.requires_grad
     with torch.no_grad():
@@ -152,7 +159,7 @@ def test_there_is_no_graph_where_none_is_wanted(case: Case):
 
 
 def test_evidence_carries_no_graph():
-    result = CASES[0].project()(randn(2, 4, 3).requires_grad_(), CASES[0].draw(2))
+    result = CASES[0].project(randn(2, 4, 3).requires_grad_(), CASES[0].draw(2))
     evidence = [result.violation, result.stationarity, result.distance, *result.multipliers.values()]
     assert not any(value.requires_grad for value in [*evidence, *result.by_law.values()])
 
@@ -160,7 +167,7 @@ def test_evidence_carries_no_graph():
 @pytest.mark.parametrize("leading", [1, 3])
 def test_a_nonfinite_sample_leaves_the_gradients_of_the_others_alone(leading: int):
     case = CASES[0]
-    project, rest = case.project(), [0, 2]
+    project, rest = case.project, [0, 2]
     u_hat = randn(3, *case.shape, seed=9)
     params = case.draw(leading)
     u_hat[1, 2, 1] = float("nan")
@@ -178,7 +185,7 @@ def test_a_nonfinite_sample_leaves_the_gradients_of_the_others_alone(leading: in
 def test_a_second_derivative_is_refused_rather_than_left_out():
     # A gradient penalty needs ∂/∂û of the gradient. A backward without its own graph would silently drop that term.
     u_hat = randn(2, 4, 3).requires_grad_()
-    loss = (CASES[0].project()(u_hat, CASES[0].draw(2)).u ** 2).sum()
+    loss = (CASES[0].project(u_hat, CASES[0].draw(2)).u ** 2).sum()
     (slope,) = torch.autograd.grad(loss, u_hat, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         (slope**2).sum().backward()
@@ -186,7 +193,7 @@ def test_a_second_derivative_is_refused_rather_than_left_out():
 
 def test_the_answer_may_be_written_to_like_any_other_tensor():
     u_hat = randn(2, 4, 3).requires_grad_()
-    project, params = CASES[0].project(), CASES[0].draw(2)
+    project, params = CASES[0].project, CASES[0].draw(2)
     (expected,) = torch.autograd.grad((project(u_hat, params).u * 2).sum(), u_hat)
     u = project(u_hat, params).u
     u *= 2
@@ -197,19 +204,19 @@ def test_the_answer_may_be_written_to_like_any_other_tensor():
 def test_a_projection_is_a_layer_that_trains():
     # A linear network learns to draw sine waves; the projection in front of the loss keeps every one of them lawful.
     case = CASES[0]
-    project, params = case.project(), case.draw(8)
+    project, params = case.project, case.draw(8)
     torch.manual_seed(0)
     network = torch.nn.Linear(4, 12, dtype=torch.float64)
     target = project(randn(8, 4, 3, seed=12), params).u
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.5)
+    optimizer = torch.optim.SGD(network.parameters(), lr=1.0)
     losses = []
-    for _ in range(40):
+    for _ in range(15):
         optimizer.zero_grad()
         result = project(network(params["u0"]).reshape(8, 4, 3), params)
         loss = ((result.u - target) ** 2).mean()
         loss.backward()
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
         assert result.converged.all()
     assert losses[-1] < 0.5 * losses[0]
-    assert all(later <= earlier for earlier, later in zip(losses, losses[1:]))  # a convex loss and a small step
+    assert all(later <= earlier for earlier, later in itertools.pairwise(losses))  # a convex loss and a small step

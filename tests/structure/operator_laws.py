@@ -91,6 +91,7 @@ LINEAR = {
     "clone": lambda u: u.clone(),
     "contiguous": lambda u: u.t().contiguous(),
     "detach": lambda u: u.detach() + u,
+    "power-spectrum-part": lambda u: (torch.complex(u, C) * torch.complex(C, C).conj()).imag,
     "where-known": lambda u: torch.where(MASK, u, 2 * u),
 }
 
@@ -434,7 +435,7 @@ OTHERS = [
     Case("gather-by-field", lambda u: u.gather(1, u.argmax(1, keepdim=True)), None, SEPARABLE),
     Case("scatter-reduce", lambda u: u.scatter_reduce(1, GRID_INDEX, 0.5 * u[:, :3], "amax"), 24 - 2, SEPARABLE),
     Case("mse", lambda u: F.mse_loss(u, C), 15, SEPARABLE),
-    Case("smooth-l1", lambda u: F.smooth_l1_loss(u, C[:1], reduction="none"), 15, SEPARABLE),
+    Case("smooth-l1", lambda u: F.smooth_l1_loss(u, C, reduction="none"), 15, SEPARABLE),
     Case("huber-mean", lambda u: F.huber_loss(u, C), 15, SEPARABLE),
     Case("scalar-cumsum", lambda u: u.cumsum(0), None, SEPARABLE, ()),
     Case("scalar-softmax", lambda u: u.softmax(0), 1, SEPARABLE, ()),

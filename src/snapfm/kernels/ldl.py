@@ -13,21 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from snapfm.kernels.packs import (
-    WIDTH,
-    absolute,
-    add,
-    div,
-    fnma,
-    full,
-    load,
-    load_from,
-    load_some,
-    mul,
-    pick,
-    store,
-)
-from snapfm.kernels.panels import PANEL
+from snapfm.kernels.packs import WIDTH, absolute, add, div, fnma, full, load, mul, pick, store, take
+from snapfm.kernels.panels import BLOCK, PANEL
 
 FACTORED, SINGULAR, NONFINITE = 0, 1, 2  # status of a lane; linear.base gives the names and the advice
 TALLY = 4  # packs a tile needs to count: negative, weak and not finite pivots, and the smallest
@@ -37,21 +24,27 @@ _LARGEST = np.finfo(np.float64).max
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def factorize(  # type: ignore[no-untyped-def]
-    plan, values, lanes, signs, signed, tiny, repair, factor, inverse, scale, tally, status, negative, weak, smallest
-):  # read: plan, values (nnz * lanes), signs (slots); written: factor, inverse, scale, tally (tiles, ...), rest (lanes)
+def factorize(  # type: ignore[no-untyped-def]  # fmt: skip
+    plan, values, lanes, signs, signed, tiny, repair,
+    factor, inverse, matrix, scale, tally, status, negative, weak, smallest,
+):  # read: the first line, values (nnz * lanes) and signs (slots); written: up to tally (tiles, ...), from status (lanes)
     """Factorise every lane. A pivot is weak below tiny * its scale, or (signed) with the wrong sign.
 
     `repair` is the stand-in for a weak pivot relative to its scale; infinity drops the row and makes the lane SINGULAR.
+    `matrix` keeps the values by tile, for refinement, unless it has no room.
     """
     tiles = (lanes + WIDTH - 1) // WIDTH
     if tiles == 1:  # one tile needs no threads, and waking them costs more than a small factorisation
-        _tile(plan, values, lanes, 0, signs, signed, tiny, repair, factor[0], inverse[0], scale[0], tally[0])
+        _tile(
+            plan, values, lanes, 0, signs, signed, tiny, repair,
+            factor[0], inverse[0], matrix[0], scale[0], tally[0],
+        )  # fmt: skip
     else:
-        for tile in prange(tiles):
+        for k in prange(tiles):
+            tile = np.int64(k)  # prange counts unsigned, which would compile everything below a second time
             _tile(
                 plan, values, lanes, tile, signs, signed, tiny, repair,
-                factor[tile], inverse[tile], scale[tile], tally[tile],
+                factor[tile], inverse[tile], matrix[tile], scale[tile], tally[tile],
             )  # fmt: skip
     for lane in range(lanes):
         seen = tally[lane // WIDTH, lane % WIDTH :: WIDTH]
@@ -66,8 +59,8 @@ def factorize(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _tile(  # type: ignore[no-untyped-def]
-    plan, values, lanes, tile, signs, signed, tiny, repair, factor, inverse, scale, tally
-):  # read: plan, values, signs; written: factor, inverse, scale, tally
+    plan, values, lanes, tile, signs, signed, tiny, repair, factor, inverse, matrix, scale, tally
+):  # read: plan, values, signs; written: factor, inverse, matrix, scale, tally
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
     if signed:
@@ -77,15 +70,15 @@ def _tile(  # type: ignore[no-untyped-def]
     for k in range(PANEL):
         store(factor, k, full(0.0))
     for panel in range(len(plan.width)):  # left-looking: a panel is written while it is in the nearest cache, then only read
-        _assemble(plan, panel, values, lanes, start, count, signed, factor, scale)
-        _receive(plan, panel, factor, inverse)
-        _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _take(values, offset, count):  # type: ignore[no-untyped-def]  # written: nothing
-    """Read a tile's lanes of one entry; an incomplete tile repeats its last lane."""
-    return load_from(values, offset) if count == WIDTH else load_some(values, offset, count)
+        _assemble(plan, panel, values, lanes, start, count, signed, factor, matrix, scale)
+        if plan.head[panel] == BLOCK:
+            _receive(plan, panel, factor, inverse)
+            _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally)
+        else:  # leaves: nothing to subtract, and none reaches another
+            for k in range(PANEL):
+                slot = PANEL * panel + k
+                pivot = load(factor, plan.base[panel] + k)
+                store(inverse, slot, _invert(pivot, slot, signs, tiny, repair, scale, tally))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -101,13 +94,13 @@ def _widest_scale(plan, values, lanes, start, count, work, scale):  # type: igno
     for p in range(len(plan.entry_from)):
         slot = plan.entry_row[p]
         if slot == plan.entry_column[p]:
-            size = absolute(_take(values, plan.entry_from[p] * lanes + start, count))
+            size = absolute(take(values, plan.entry_from[p] * lanes + start, count))
             store(scale, slot, size)
             store(work, slot, pick(size, zero, zero, div(full(1.0), size)))
     for p in range(len(plan.entry_from)):
         row, column = plan.entry_row[p], plan.entry_column[p]
         if row != column:
-            entry = _take(values, plan.entry_from[p] * lanes + start, count)
+            entry = take(values, plan.entry_from[p] * lanes + start, count)
             square = mul(entry, entry)
             gain, old = mul(square, load(work, column)), load(scale, row)
             store(scale, row, pick(old, gain, gain, old))
@@ -116,16 +109,22 @@ def _widest_scale(plan, values, lanes, start, count, work, scale):  # type: igno
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _assemble(plan, panel, values, lanes, start, count, signed, factor, scale):  # type: ignore[no-untyped-def]
-    """Spread the matrix over the zeroed panel; without signs a pivot's scale is its diagonal. Written: factor, scale."""
+def _assemble(plan, panel, values, lanes, start, count, signed, factor, matrix, scale):  # type: ignore[no-untyped-def]
+    """Spread the entries over the zeroed panel; without signs a pivot's scale is its diagonal.
+
+    Written: factor, matrix (if it has room), scale.
+    """
     for k in range(plan.base[panel], plan.base[panel + 1]):
         store(factor, k, full(0.0))
+    step = PANEL + 1 if plan.head[panel] == BLOCK else 1
     for k in range(plan.width[panel], PANEL):
-        store(factor, plan.base[panel] + (PANEL + 1) * k, full(_PHANTOM))
+        store(factor, plan.base[panel] + step * k, full(_PHANTOM))
         store(scale, PANEL * panel + k, full(0.0))
     for p in range(plan.entry_ptr[panel], plan.entry_ptr[panel + 1]):
-        entry = _take(values, plan.entry_from[p] * lanes + start, count)
+        entry = take(values, plan.entry_from[p] * lanes + start, count)
         store(factor, plan.entry_to[p], entry)
+        if len(matrix) > 0:
+            store(matrix, p, entry)
         if plan.entry_row[p] == plan.entry_column[p] and not signed:
             store(scale, plan.entry_row[p], absolute(entry))
 
@@ -194,7 +193,7 @@ def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):
     store(inverse, s + 1, i1)
     store(inverse, s + 2, i2)
     store(inverse, s + 3, i3)
-    for x in range(b + PANEL * PANEL, plan.base[panel + 1], PANEL):
+    for x in range(b + BLOCK, plan.base[panel + 1], PANEL):
         x0 = load(factor, x)
         x1 = fnma(x0, l10, load(factor, x + 1))
         x2 = fnma(x1, l21, fnma(x0, l20, load(factor, x + 2)))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
@@ -64,8 +64,8 @@ def load(_: Any, array: Any, position: Any) -> tuple[Any, _Emit]:
 
 
 @intrinsic
-def load_from(_: Any, array: Any, offset: Any) -> tuple[Any, _Emit]:
-    """Read the WIDTH values of a flat float64 array from element `offset` on. Nothing checks the bounds."""
+def _load_from(_: Any, array: Any, offset: Any) -> tuple[Any, _Emit]:
+    """Read the WIDTH values of a flat float64 array from element `offset` on."""
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         return builder.load(_address(context, builder, signature.args[0], given[0], given[1]), align=_ALIGN)
@@ -74,7 +74,7 @@ def load_from(_: Any, array: Any, offset: Any) -> tuple[Any, _Emit]:
 
 
 @intrinsic
-def load_some(_: Any, array: Any, offset: Any, count: Any) -> tuple[Any, _Emit]:
+def _load_some(_: Any, array: Any, offset: Any, count: Any) -> tuple[Any, _Emit]:
     """Read `count` values from element `offset` on and repeat the last of them in the lanes beyond."""
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -104,14 +104,30 @@ def store(_: Any, array: Any, position: Any, value: Any) -> tuple[Any, _Emit]:
 
 
 @intrinsic
-def store_from(_: Any, array: Any, offset: Any, value: Any) -> tuple[Any, _Emit]:
-    """Write the WIDTH values of a flat float64 array from element `offset` on. Nothing checks the bounds."""
+def _store_from(_: Any, array: Any, offset: Any, value: Any) -> tuple[Any, _Emit]:
+    """Write the WIDTH values of a flat float64 array from element `offset` on."""
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         builder.store(given[2], _address(context, builder, signature.args[0], given[0], given[1]), align=_ALIGN)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, _PACK), emit
+
+
+@intrinsic
+def _store_some(_: Any, array: Any, offset: Any, count: Any, value: Any) -> tuple[Any, _Emit]:
+    """Write the first `count` lanes from element `offset` on."""
+
+    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, given[0]).data
+        for lane in range(WIDTH):
+            own = given[2].type(lane)
+            with builder.if_then(builder.icmp_signed("<", own, given[2])):
+                number = builder.extract_element(given[3], ir.Constant(ir.IntType(32), lane))
+                builder.store(number, builder.gep(data, [builder.add(given[1], own)]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, _PACK), emit
 
 
 @intrinsic
@@ -175,3 +191,18 @@ def pick(_: Any, a: Any, b: Any, yes: Any, no: Any) -> tuple[Any, _Emit]:
         return builder.select(builder.fcmp_ordered("<=", given[0], given[1]), given[2], given[3])
 
     return _PACK(_PACK, _PACK, _PACK, _PACK), emit
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def take(values, offset, count):  # type: ignore[no-untyped-def]  # written: nothing
+    """Read `count` lanes from element `offset` on; an incomplete tile repeats its last lane."""
+    return _load_from(values, offset) if count == WIDTH else _load_some(values, offset, count)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def put(values, offset, count, pack):  # type: ignore[no-untyped-def]  # written: values
+    """Write `count` lanes from element `offset` on."""
+    if count == WIDTH:
+        _store_from(values, offset, pack)
+    else:
+        _store_some(values, offset, count, pack)

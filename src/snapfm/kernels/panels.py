@@ -5,8 +5,9 @@ are padded with phantom columns, and a group's rows are the union of its columns
 decided by dynamic programming against a cost measured in cycles. Consumes a pattern and an order; gives a Schedule, all that
 kernels.ldl and kernels.substitution need to know. Nothing here looks at values. Imports kernels.symbolic only.
 
-The factor of one tile is a flat array of packs: first four zeros, read in place of absent columns, then panel by panel
-its 4 + rows rows of four packs. Unknowns live in slots: column c of panel k has slot 4k + c.
+The factor of one tile is a flat array of packs: first four zeros, read in place of absent columns, then panel by panel its
+head and its rows of four packs. The head is the diagonal block, four rows of four; a panel of leaves, which nothing is
+subtracted from, has four diagonal entries for a head. Unknowns live in slots: column c of panel k has slot 4k + c.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from numba import njit
 from snapfm.kernels.symbolic import Index, columns, permuted, postorder, tree
 
 PANEL = 4
+BLOCK = PANEL * PANEL
 
 # Predicted cycles of one tile: of a panel, of each row below it, of each pair of such rows. Fitted to Burgers flux 5, 10, 40
 # and grid patterns; a factor of two either way changes the time by less than a tenth.
-_PER_PANEL, _PER_ROW, _PER_PAIR = 150.0, 12.0, 2.0
+_PER_PANEL, _PER_LEAVES, _PER_ROW, _PER_PAIR = 150.0, 75.0, 12.0, 2.0
 
 
 class Schedule(NamedTuple):
@@ -30,6 +32,7 @@ class Schedule(NamedTuple):
 
     slot: Index  # (n,) slot of each unknown
     base: Index  # (panels + 1,) first pack of each panel in the factor
+    head: Index  # (panels,) packs before its rows: BLOCK, or PANEL for leaves
     width: Index  # (panels,) columns that are no phantoms
     row_ptr: Index  # (panels + 1,)
     rows: Index  # slots of the rows below each panel, ascending
@@ -75,22 +78,25 @@ def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:
     found = tree(lower_ptr, lower)
     assert found is not None
     column_ptr, column_rows = columns(lower_ptr, lower, found)
-    first = _partition(found.parent, column_ptr, column_rows)
+    leaf = np.ones(len(perm), bool)
+    leaf[found.parent[found.parent >= 0]] = False
+    first = _partition(found.parent, leaf, column_ptr, column_rows)
     width = np.diff(first)
+    head = np.where(np.logical_and.reduceat(leaf, first[:-1]), PANEL, BLOCK)
     panel = np.repeat(np.arange(len(width)), width)
     slot = PANEL * panel + np.arange(len(perm)) - first[panel]
     row_ptr, rows = _rows(column_ptr, slot[column_rows], first)
-    base = PANEL + PANEL * np.concatenate([[0], np.cumsum(PANEL + np.diff(row_ptr))])
-    update_ptr, updates, targets = _by_target(*_updates(row_ptr, rows, base), len(width))
+    base = PANEL + np.concatenate([[0], np.cumsum(head + PANEL * np.diff(row_ptr))])
+    update_ptr, updates, targets = _by_target(*_updates(row_ptr, rows, base, base[:-1] + head), len(width))
 
     row, column = np.repeat(slot, np.diff(lower_ptr)), slot[lower]
-    pack = _locate(row_ptr, rows, base, row, column)
+    pack = _locate(row_ptr, rows, base, head, row, column)
     by_panel = np.argsort(pack, kind="stable")
     entry_ptr = np.searchsorted(pack[by_panel], base)
     place = np.empty(len(perm), np.int64)
     place[perm] = slot
     return Schedule(
-        place, base, width, row_ptr, rows, update_ptr, updates, targets, entry_ptr,
+        place, base, head, width, row_ptr, rows, update_ptr, updates, targets, entry_ptr,
         source[by_panel], pack[by_panel], row[by_panel], column[by_panel],
     )  # fmt: skip
 
@@ -103,7 +109,7 @@ def _by_target(reached: Index, updates: Index, targets: Index, panels: int) -> t
 
 
 @njit(cache=True, nogil=True)
-def _partition(parent, column_ptr, column_rows):  # type: ignore[no-untyped-def]
+def _partition(parent, leaf, column_ptr, column_rows):  # type: ignore[no-untyped-def]
     """First column of each panel, and the end: the cheapest cut of the columns into groups of one to four.
 
     A group may hold any neighbours whose parents outside it are one and the same column p: all their rows then lie in
@@ -116,7 +122,9 @@ def _partition(parent, column_ptr, column_rows):  # type: ignore[no-untyped-def]
     mark = np.full(size, -1, np.int64)
     for start in range(size):
         count = 0
+        leaves = True
         for last in range(start, min(start + PANEL, size)):
+            leaves = leaves and leaf[last]
             if mark[last] == start:
                 count -= 1
             mark[last] = start
@@ -130,7 +138,8 @@ def _partition(parent, column_ptr, column_rows):  # type: ignore[no-untyped-def]
                 if parent[j] > last:
                     closed = closed and (outside == -1 or outside == parent[j])
                     outside = parent[j]
-            total = cost[start] + _PER_PANEL + _PER_ROW * count + _PER_PAIR * count * count
+            fixed = _PER_LEAVES if leaves else _PER_PANEL
+            total = cost[start] + fixed + _PER_ROW * count + _PER_PAIR * count * count
             if closed and total < cost[last + 1]:
                 cost[last + 1] = total
                 width[last + 1] = last + 1 - start
@@ -168,7 +177,7 @@ def _rows(column_ptr, column_slots, first):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _updates(row_ptr, rows, base):  # type: ignore[no-untyped-def]
+def _updates(row_ptr, rows, base, below):  # type: ignore[no-untyped-def]
     """For every pair of a panel and a later panel it reaches: the later one, what is read, where it is subtracted."""
     reached = np.zeros(0, np.int64)
     updates = np.zeros((0, 8), np.int64)
@@ -183,15 +192,15 @@ def _updates(row_ptr, rows, base):  # type: ignore[no-untyped-def]
                 stop = begin
                 while stop < end and rows[stop] // PANEL == later:
                     if fill:
-                        updates[count, 4 + rows[stop] % PANEL] = base[k] + PANEL * (PANEL + stop - row_ptr[k])
+                        updates[count, 4 + rows[stop] % PANEL] = below[k] + PANEL * (stop - row_ptr[k])
                     stop += 1
                 if fill:
                     reached[count] = later
-                    updates[count, 0] = base[k] + PANEL * (PANEL + begin - row_ptr[k])
+                    updates[count, 0] = below[k] + PANEL * (begin - row_ptr[k])
                     updates[count, 1] = end - begin
                     updates[count, 2] = length
                     updates[count, 3] = PANEL * k
-                    _place(row_ptr, rows, base, later, rows[begin:end], targets[length:])
+                    _place(row_ptr, rows, base[later], later, rows[begin:end], targets[length:])
                 count += 1
                 length += end - begin
                 begin = stop
@@ -204,28 +213,29 @@ def _updates(row_ptr, rows, base):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _place(row_ptr, rows, base, panel, wanted, out):  # type: ignore[no-untyped-def]  # written: out
-    """Packs at which the wanted rows (slots, ascending) of a panel begin."""
+    """Packs at which the wanted rows (slots, ascending) of a panel begin; leaves are never asked for."""
     at = row_ptr[panel]
     for i in range(len(wanted)):
         if wanted[i] // PANEL == panel:
-            out[i] = base[panel] + PANEL * (wanted[i] % PANEL)
+            out[i] = base + PANEL * (wanted[i] % PANEL)
         else:
             while rows[at] != wanted[i]:
                 at += 1
                 assert at < row_ptr[panel + 1]  # a group that was not closed: see _partition
-            out[i] = base[panel] + PANEL * (PANEL + at - row_ptr[panel])
+            out[i] = base + BLOCK + PANEL * (at - row_ptr[panel])
 
 
 @njit(cache=True, nogil=True)
-def _locate(row_ptr, rows, base, row, column):  # type: ignore[no-untyped-def]
+def _locate(row_ptr, rows, base, head, row, column):  # type: ignore[no-untyped-def]
     """Packs of single entries (slots of row and column)."""
     out = np.empty(len(row), np.int64)
     for p in range(len(row)):
-        panel = column[p] // PANEL
-        if row[p] // PANEL == panel:
-            line = row[p] % PANEL
-        else:
+        panel, c = column[p] // PANEL, column[p] % PANEL
+        if row[p] // PANEL != panel:
             below = rows[row_ptr[panel] : row_ptr[panel + 1]]
-            line = PANEL + np.searchsorted(below, row[p])
-        out[p] = base[panel] + PANEL * line + column[p] % PANEL
+            out[p] = base[panel] + head[panel] + PANEL * np.searchsorted(below, row[p]) + c
+        elif head[panel] == BLOCK:
+            out[p] = base[panel] + PANEL * (row[p] % PANEL) + c
+        else:
+            out[p] = base[panel] + c
     return out

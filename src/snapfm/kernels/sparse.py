@@ -13,7 +13,8 @@ from numba import njit, prange
 @njit(cache=True, parallel=True, nogil=True)
 def multiply(indptr, indices, values, field, out):  # read: the rest; written: out (b, rows)
     """out = A field, for A in CSR."""
-    for b in prange(field.shape[0]):
+    for number in prange(field.shape[0]):
+        b = np.int64(number)  # prange counts unsigned, which would compile everything below twice
         for r in range(len(indptr) - 1):
             total = 0.0
             for p in range(indptr[r], indptr[r + 1]):
@@ -24,7 +25,8 @@ def multiply(indptr, indices, values, field, out):  # read: the rest; written: o
 @njit(cache=True, parallel=True, nogil=True)
 def step_back(columns, rows, values, field, weight, out):  # read: the rest; written: out (b, n)
     """out = field − Aᵀ weight, for A in CSC (columns, rows, values)."""
-    for b in prange(field.shape[0]):
+    for number in prange(field.shape[0]):
+        b = np.int64(number)  # prange counts unsigned, which would compile everything below twice
         for j in range(len(columns) - 1):
             total = field[b, j]
             for p in range(columns[j], columns[j + 1]):
@@ -35,7 +37,8 @@ def step_back(columns, rows, values, field, weight, out):  # read: the rest; wri
 @njit(cache=True, parallel=True, nogil=True)
 def nearness(columns, rows, values, start, weight, field, gap, distance):  # written: gap (b,), distance (b,)
     """gap = ‖field − start + Aᵀ weight‖∞ and distance = ‖field − start‖₂, NaN if anything is not finite."""
-    for b in prange(field.shape[0]):
+    for number in prange(field.shape[0]):
+        b = np.int64(number)  # prange counts unsigned, which would compile everything below twice
         largest, squares = 0.0, 0.0
         for j in range(len(columns) - 1):
             moved = field[b, j] - start[b, j]

@@ -1,7 +1,7 @@
 """Mass that changes by what flows through the ends or is made inside: balances over one time step each.
 
-Every row joins two neighbouring slices. The cumulative form, one slice with all before it, says the same with a Jacobian
-that is dense in time.
+Every row joins two neighbouring slices. The cumulative form, one slice with all before it, says the same with a
+Jacobian that is dense in time.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ def mass(
     """Keep the sum over space equal to that of params[param] at every later time (math.md, eq. mass).
 
     By default each point counts once, so the repeated end point of a periodic axis is left out, and no spacing enters;
-    `repeated` counts it too, `weighted` multiplies by the spacing of the space axes. `start=0` adds the row of the first
-    slice, which an initial condition already states. `param=None` compares with the field's own first slice.
+    `repeated` counts it too, `weighted` multiplies by the spacing of the space axes. `start=0` adds the row of the
+    first slice, which an initial condition already states. `param=None` compares with the field's own first slice.
     """
     space = grid.axes[:-1]
     points = tuple(slice(None, -1 if axis.periodic and not repeated else None) for axis in space)

@@ -60,7 +60,7 @@ def heat_kernel(grid: Grid, steps: int | None = 5, param: str = "alpha") -> Equa
         waves = base * torch.arange(points // 2 + 1, dtype=u.dtype, device=u.device)
         decay = torch.exp(-params[param] * dt * waves**2)
         spectrum = torch.fft.rfft(u[:-1, :count], dim=0)
-        moved = torch.fft.irfft(decay[:, None] * spectrum, n=points, dim=0)
+        moved: Tensor = torch.fft.irfft(decay[:, None] * spectrum, n=points, dim=0)
         return u[1:-1, 1 : count + 1] - moved[1:]
 
     return Equality("pde", residual)

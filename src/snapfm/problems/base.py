@@ -46,7 +46,7 @@ class Problem:
         return self.draw_fields(base_seed(generator), 0, _positive(count))
 
     def truth(self, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, dict[str, Tensor]]:
-        """Simulate `count` ground-truth fields under the conditions asked at inference, with the params that state them.
+        """Simulate `count` ground-truth fields under the conditions asked at inference, and the params that state them.
 
         What the params leave open (a diffusivity, a boundary value) follows the training distribution: the fields a
         constrained sampler should give. One generator state gives the same params here and in `params`.

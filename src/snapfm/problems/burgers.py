@@ -37,8 +37,8 @@ def burgers_grid(nx: int = 101, nt: int = 101) -> Grid:
 
 
 def step(grid: Grid, position: Tensor) -> Tensor:
-    """Evaluate the smoothed step 1/(1 + exp((x − p)/0.02)) for a batch of positions: (b, nx)."""
-    return torch.sigmoid((position[:, None] - grid.axis("x").points()) / STEP_WIDTH)
+    """Evaluate the smoothed step 1/(1 + exp((x − p)/0.02)) at one position: (nx,)."""
+    return torch.sigmoid((position - grid.axis("x").points()) / STEP_WIDTH)
 
 
 def burgers_bc_mass(nx: int = 101, nt: int = 101, *, mass: Mass = "balance") -> Problem:
@@ -55,15 +55,15 @@ def burgers_bc_mass(nx: int = 101, nt: int = 101, *, mass: Mass = "balance") -> 
     }
     laws = (dirichlet(), neumann(), choose("burgers_bc_mass(mass)", mass, masses)())
 
-    def one(stream: torch.Generator) -> Tensor:
+    def asked(stream: torch.Generator) -> tuple[Tensor, Tensor]:
         left = uniform(stream, LEFT_VALUE)
-        return torch.stack([uniform(stream, POSITION), left])
+        return uniform(stream, POSITION), left
 
-    def params(position: Tensor, left: Tensor) -> dict[str, Tensor]:
+    def params(start: Tensor, left: Tensor) -> dict[str, Tensor]:
         return {"left": left}
 
     summary = "left value, right zero gradient and mass balance"
-    return _problem("burgers-bc-mass", summary, grid, laws, one, params, first="boundary")
+    return _problem("burgers-bc-mass", summary, grid, laws, asked, params, first="boundary")
 
 
 def burgers_ic(nx: int = 101, nt: int = 101, position: float | None = INFERENCE_POSITION) -> Problem:
@@ -92,7 +92,7 @@ def burgers_ic_mass_flux(
     flux: FluxName = "smoothed",
     mass: Mass = "constant",
 ) -> Problem:
-    """Add local conservation over the first `flux_steps` steps (None: all), with the release's smoothed or the exact Godunov flux.
+    """Add local conservation over the first `flux_steps` steps (None: all), smoothed or exactly Godunov's.
 
     With `mass="flux"` the mass rows start where the flux rows end: the flux rows of a step sum to its mass row.
     """
@@ -113,14 +113,18 @@ def _mass_law(argument: str, grid: Grid, mass: Mass, flux_steps: int) -> Equalit
 
 
 def _initial_problem(name: str, summary: str, grid: Grid, laws: tuple[Law, ...], position: float | None) -> Problem:
-    def one(stream: torch.Generator) -> Tensor:
+    def asked(stream: torch.Generator) -> tuple[Tensor, Tensor]:
         place = uniform_or(stream, POSITION, position)
-        return torch.stack([place, uniform(stream, LEFT_VALUE)])
+        return place, uniform(stream, LEFT_VALUE)
 
-    def params(place: Tensor, left: Tensor) -> dict[str, Tensor]:
-        return {"u0": step(grid, place)}
+    def params(start: Tensor, left: Tensor) -> dict[str, Tensor]:
+        return {"u0": start}
 
-    return _problem(name, summary, grid, laws, one, params, first="initial")
+    return _problem(name, summary, grid, laws, asked, params, first="initial")
+
+
+def _training(stream: torch.Generator) -> tuple[Tensor, Tensor]:
+    return uniform(stream, POSITION), uniform(stream, LEFT_VALUE)
 
 
 def _problem(
@@ -128,29 +132,32 @@ def _problem(
     summary: str,
     grid: Grid,
     laws: tuple[Law, ...],
-    one: Callable[[torch.Generator], Tensor],
+    asked: Callable[[torch.Generator], tuple[Tensor, Tensor]],
     params: Callable[[Tensor, Tensor], dict[str, Tensor]],
     first: FirstSlice,
 ) -> Problem:
-    """Join grid, laws and draws; `one` draws (position, left value) under the conditions that `params` state."""
+    """Join grid, laws and draws; `asked` draws (position, left value) under the conditions that `params` state."""
 
-    def fields(drawn: Tensor) -> Tensor:
-        position, left = drawn.unbind(1)
-        return godunov_fields(grid, step(grid, position), left, first)[0]
+    def drawn(
+        seed: int, start: int, count: int, one: Callable[[torch.Generator], tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        # The sigmoid is taken sample by sample: torch rounds it by the place in the batch.
+        def row(stream: torch.Generator) -> Tensor:
+            position, left = one(stream)
+            return torch.cat([step(grid, position), left[None]])
+
+        rows = draw(seed, start, count, row)
+        return rows[:, :-1], rows[:, -1]
 
     def draw_params(seed: int, start: int, count: int) -> dict[str, Tensor]:
-        return params(*draw(seed, start, count, one).unbind(1))
+        return params(*drawn(seed, start, count, asked))
 
     def draw_fields(seed: int, start: int, count: int) -> Tensor:
-        return fields(
-            draw(
-                seed, start, count, lambda stream: torch.stack([uniform(stream, POSITION), uniform(stream, LEFT_VALUE)])
-            )
-        )
+        return godunov_fields(grid, *drawn(seed, start, count, _training), first)[0]
 
     def draw_truth(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
-        drawn = draw(seed, start, count, one)
-        return fields(drawn), params(*drawn.unbind(1))
+        conditions = drawn(seed, start, count, asked)
+        return godunov_fields(grid, *conditions, first)[0], params(*conditions)
 
     return Problem(
         name=name,

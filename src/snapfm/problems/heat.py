@@ -67,7 +67,7 @@ def heat_ic_mass_pde_energy(
     builder = "heat_ic_mass_pde_energy"
     spacing = law_grid(f"{builder}(discretization)", grid, discretization)
     steps = checked_steps(grid, pde_steps, f"{builder}(pde_steps)")
-    energies = {"decay": energy_decay(spacing), "equality": energy_balance(spacing, diffusivity)}
+    energies: dict[str, Law] = {"decay": energy_decay(spacing), "equality": energy_balance(spacing, diffusivity)}
     laws = (
         initial(),
         mass(spacing, repeated=True, weighted=True),
@@ -86,7 +86,7 @@ def heat_ic_mass_implicit(
     pde_steps: int | None = 5,
     scheme: Literal["crank-nicolson", "kernel"] = "crank-nicolson",
 ) -> Problem:
-    """Add to initial condition and mass the closure of the axis and PDE rows with each sample's own α, as physics has it.
+    """Add to initial condition and mass the closure of the axis and PDE rows with each sample's own α.
 
     `scheme="crank-nicolson"` is local and right to second order; "kernel" is exact and reads whole slices.
     """
@@ -108,27 +108,29 @@ def _problem(
 ) -> Problem:
     x = grid.axis("x").points()
 
-    def conditions(seed: int, start: int, count: int) -> Tensor:
-        def one(stream: torch.Generator) -> Tensor:
-            angle = uniform_or(stream, PHASE, phase)
-            return torch.stack([uniform(stream, DIFFUSIVITY), angle])
+    def asked(stream: torch.Generator) -> tuple[Tensor, Tensor]:
+        angle = uniform_or(stream, PHASE, phase)
+        return uniform(stream, DIFFUSIVITY), angle
 
-        return draw(seed, start, count, one)
+    def training(stream: torch.Generator) -> tuple[Tensor, Tensor]:
+        return uniform(stream, DIFFUSIVITY), uniform(stream, PHASE)
+
+    # Sines and exponentials are taken sample by sample: torch may round them by the place in the batch.
+    def field(alpha: Tensor, angle: Tensor) -> Tensor:
+        return exact(grid, alpha[None], angle[None])[0]
 
     def draw_params(seed: int, start: int, count: int) -> dict[str, Tensor]:
-        alpha, angle = conditions(seed, start, count).unbind(1)
-        params = {"u0": torch.sin(x + angle[:, None])}
-        return {**params, "alpha": alpha} if with_diffusivity else params
+        params = {"u0": draw(seed, start, count, lambda stream: torch.sin(x + asked(stream)[1]))}
+        if with_diffusivity:
+            params["alpha"] = draw(seed, start, count, lambda stream: asked(stream)[0])
+        return params
 
     def draw_fields(seed: int, start: int, count: int) -> Tensor:
-        drawn = draw(
-            seed, start, count, lambda stream: torch.stack([uniform(stream, DIFFUSIVITY), uniform(stream, PHASE)])
-        )
-        return exact(grid, drawn[:, 0], drawn[:, 1])
+        return draw(seed, start, count, lambda stream: field(*training(stream)))
 
     def draw_truth(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
-        alpha, angle = conditions(seed, start, count).unbind(1)
-        return exact(grid, alpha, angle), draw_params(seed, start, count)
+        fields = draw(seed, start, count, lambda stream: field(*asked(stream)))
+        return fields, draw_params(seed, start, count)
 
     return Problem(
         name=name,

@@ -20,7 +20,7 @@ RATE = 0.01  # ρ
 DIFFUSIVITY = 0.005  # ν
 LEFT_FLUX = (0.0, 0.05)  # g_L = 0.05 U, into the domain
 RIGHT_FLUX = (-0.05, 0.0)  # g_R = −0.05 U, into the domain too
-SUBSTEPS = 1  # splitting error on the standard grid: see tests/problems/test_reaction_diffusion.py
+SUBSTEPS = 1  # per slice: splitting is off by 5e-7 at most on the standard grid, finite volumes by far more
 
 _WAVES = 3  # wave numbers 1 .. 3, two of which are picked, with repetition
 _PICKS = 2

@@ -1,11 +1,13 @@
 """Simulate u_t = ρu(1 − u) + νu_xx with given boundary fluxes by Strang splitting, a whole batch at once.
 
-Both halves are solved exactly: the logistic reaction point by point, and the diffusion of finite volumes around the grid
-points (half cells at the ends) in its cosine modes. What remains is the splitting, of second order in dt, and the finite
-volumes, of second order in dx. numpy inside, because torch has no cosine transform.
+Both halves are solved exactly: the logistic reaction point by point, and the diffusion of finite volumes around the
+grid points (half cells at the ends) in its cosine modes. What remains is the splitting, of second order in dt, and the
+finite volumes, of second order in dx. numpy inside, because torch has no cosine transform.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +44,7 @@ def strang_fields(
 
 def react(u: Array, rate: float, step: float) -> Array:
     """Solve u' = ρu(1 − u) exactly over one step."""
-    growth = np.exp(rate * step)
+    growth = math.exp(rate * step)
     return u * growth / (1.0 + u * (growth - 1.0))
 
 

@@ -13,7 +13,6 @@ from snapfm.errors import UnknownName
 from snapfm.grid import Axis, Grid
 
 Discretization: TypeAlias = Literal["grid", "release"]
-DISCRETIZATIONS: tuple[Discretization, ...] = ("grid", "release")
 
 _RELEASE_STEPS = 100  # flow steps of the release, whose step it took for dt
 

@@ -5,8 +5,6 @@ Rows that pin one unknown set it directly and leave the system; redundant rows a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -16,6 +14,7 @@ from torch import Tensor
 
 from snapfm.kernels.sparse import multiply, nearness, step_back
 from snapfm.laws import Params
+from snapfm.project.base import Solution
 from snapfm.structure import Structure
 
 Values = npt.NDArray[np.float64]
@@ -23,18 +22,6 @@ Index = npt.NDArray[np.int64]
 
 # One solve is exact up to the condition of AAᵀ; each further one squares the error away. More never helped.
 _SOLVES = 3
-
-
-@dataclass(frozen=True)
-class Solution:
-    """A batch as a method leaves it, for the judge: float64, (b, n) and (b, m)."""
-
-    u: Tensor
-    multipliers: Tensor
-    iterations: Tensor
-    residual: Tensor  # at u, every row
-    stationarity: Tensor
-    distance: Tensor
 
 
 class Affine:

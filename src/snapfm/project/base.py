@@ -16,6 +16,19 @@ _LISTED = 8  # failed samples named in a message; the rest are counted
 
 
 @dataclass(frozen=True)
+class Solution:
+    """A batch as a method leaves it, for the judge: float64, (b, n) and (b, m)."""
+
+    u: Tensor
+    multipliers: Tensor
+    iterations: Tensor
+    residual: Tensor  # at u, every row
+    stationarity: Tensor
+    distance: Tensor
+    status: Tensor | None = None  # what the method itself says; None when it has nothing to add
+
+
+@dataclass(frozen=True)
 class Projection:
     """The nearest lawful fields and, per sample, the evidence.
 

@@ -35,15 +35,14 @@ def jacobian_values(function: Residual, passes: Passes, u: Tensor, params: Param
     column = torch.from_numpy(passes.pattern.indices).to(u.device)
     rows = torch.from_numpy(passes.rows).to(u.device)
     colors = torch.from_numpy(passes.colors).to(u.device)
-    per_sample = passes.count * u[0].numel()
-    step = max(1, _BLOCK // max(1, per_sample))
+    step = max(1, _BLOCK // max(1, passes.count * u.shape[1:].numel()))
     for start in range(0, len(u), step):
         stop = min(len(u), start + step)
         part = {name: value[start:stop] for name, value in params.items()}
         if passes.side == "columns":
             seeds = _seeds(colors, passes.count, u).reshape(passes.count, *u.shape[1:])
             products = _jvps(function, u[start:stop], part, seeds)
-            out[start:stop, entries] = products[:, colors[column], rows[row]]
+            out[start:stop, entries] = products[:, colors[column], rows[row]].to(out.dtype)
         else:
             products = _vjps(function, u[start:stop], part, colors, rows, passes.count)
             out[start:stop, entries] = products[:, colors[row], column]
@@ -64,7 +63,7 @@ def hessian_values(function: Residual, passes: Passes, u: Tensor, params: Params
         _, pull = vjp(slope, field)
         return vmap(lambda seed: pull(seed)[0])(seeds).reshape(passes.count, -1)
 
-    step = max(1, _BLOCK // max(1, passes.count * u[0].numel()))
+    step = max(1, _BLOCK // max(1, passes.count * u.shape[1:].numel()))
     for start in range(0, len(u), step):
         stop = min(len(u), start + step)
         part = {name: value[start:stop] for name, value in params.items()}

@@ -6,30 +6,51 @@ recorded), and what functionalization leaves behind (`rewrite`, run on the recor
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch import Tensor
 from torch._decomp import get_decompositions
 from torch.fx import GraphModule, Node
 
 aten = torch.ops.aten
 
-# Recorded as the operators they consist of, each for one of three reasons: torch 2.13 gives wrong values under nested
-# vmap (_prelu_kernel), has no derivative though the slope is plainly zero (heaviside, floor_divide), or a rule for the
-# whole would be denser than those of its parts.
-SIMPLER = get_decompositions(
-    [
-        aten._prelu_kernel, aten.heaviside, aten.floor_divide, aten.addcdiv, aten.addcmul, aten.addr, aten.aminmax,
-        aten.fill, aten.lerp, aten.linalg_cross, aten.norm, aten.take,
-    ]
-)  # fmt: skip
+
+
+def _complex(real: Tensor, imag: Tensor) -> Tensor:
+    return torch.view_as_complex(torch.stack(torch.broadcast_tensors(real, imag), -1))
+
+
+def _polar(size: Tensor, angle: Tensor) -> Tensor:
+    return _complex(size * torch.cos(angle), size * torch.sin(angle))
+
+
+def _log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
+    return -torch.logaddexp(torch.zeros_like(x), -x), torch.zeros_like(x)  # the second is a buffer for its backward
+
+
+# Recorded as the operators they consist of, each for one of three reasons: torch 2.13 gives wrong derivatives under
+# nested vmap (_prelu_kernel, log_sigmoid), has none (heaviside, floor_divide) or no second one under vmap (complex,
+# polar), or a rule for the whole would be denser than those of its parts.
+SIMPLER: dict[Any, Any] = {
+    aten.complex.default: _complex,
+    aten.log_sigmoid_forward.default: _log_sigmoid,
+    aten.polar.default: _polar,
+    **get_decompositions(
+        [
+            aten._prelu_kernel, aten.addcdiv, aten.addcmul, aten.addr, aten.aminmax, aten.fill, aten.floor_divide,
+            aten.heaviside, aten.lerp, aten.linalg_cross, aten.norm, aten.take,
+        ]
+    ),
+}  # fmt: skip
 
 # Copies of views that are not called after their view, and the plain operator that gives the same values.
 _COPIES = {
-    aten._conj_copy.default: aten._conj.default,
     aten._neg_view_copy.default: aten.neg.default,
     aten._unsafe_view.default: aten.reshape.default,
     aten.view_copy.default: aten.reshape.default,  # a batch axis may make the strides unfit for a view
 }
-_NOT_VIEWS = ("copy", "_to_copy", "index_copy", "lift_fresh_copy")  # end in "copy" without being copies of a view
+_NOT_VIEWS = ("_to_copy", "index_copy", "lift_fresh_copy")  # end in "copy" without being copies of a view
 
 
 def rewrite(graph: GraphModule) -> None:
@@ -38,34 +59,52 @@ def rewrite(graph: GraphModule) -> None:
         if not isinstance(node.target, torch._ops.OpOverload):
             continue
         name = node.target._schema.name.removeprefix("aten::")
-        if name == "copy":  # has no derivative; it is the source, spread and cast to what it overwrites
+        if name == "copy":
             _replace_copy(graph, node)
+        elif name == "_conj_copy":
+            _replace_conjugate(graph, node)
+        elif name == "slice_scatter":
+            _bound_slice(node)
         elif node.target in _COPIES:
             node.target = _COPIES[node.target]
         elif name.endswith("_copy") and name not in _NOT_VIEWS and hasattr(aten, name.removesuffix("_copy")):
             node.target = getattr(getattr(aten, name.removesuffix("_copy")), node.target._overloadname)
-        elif name == "slice_scatter":
-            _bound_slice(node)
     graph.graph.eliminate_dead_code()
     graph.recompile()
 
 
 def _replace_copy(graph: GraphModule, node: Node) -> None:
+    """Spread the source, cast to what it overwrites: a copy has no derivative, its source has."""
     written, source = node.meta["val"], node.args[1]
     assert isinstance(source, Node)
     with graph.graph.inserting_before(node):
         if source.meta["val"].dtype != written.dtype:
             source = graph.graph.call_function(aten._to_copy.default, (source,), {"dtype": written.dtype})
-        spread = graph.graph.call_function(aten.expand.default, (source, list(written.shape)))
-    node.replace_all_uses_with(spread)
+        _replace(graph, node, graph.graph.call_function(aten.expand.default, (source, list(written.shape))))
+
+
+def _replace_conjugate(graph: GraphModule, node: Node) -> None:
+    """Join the real and the negated imaginary part: vmap refuses a lazy conjugate that is split into parts again."""
+    with graph.graph.inserting_before(node):
+        parts = graph.graph.call_function(aten.view_as_real.default, (node.args[0],))
+        real = graph.graph.call_function(aten.select.int, (parts, -1, 0))
+        imaginary = graph.graph.call_function(aten.select.int, (parts, -1, 1))
+        negated = graph.graph.call_function(aten.neg.default, (imaginary,))
+        joined = graph.graph.call_function(aten.stack.default, ([real, negated], -1))
+        _replace(graph, node, graph.graph.call_function(aten.view_as_complex.default, (joined,)))
+
+
+def _replace(graph: GraphModule, node: Node, stand_in: Node) -> None:
+    stand_in.meta["val"] = node.meta["val"]
+    node.replace_all_uses_with(stand_in)
     graph.graph.erase_node(node)
 
 
 def _bound_slice(node: Node) -> None:
-    """Replace an open end, written as the largest integer, by the extent: vmap adds to it and overflows."""
+    """Count both ends of a slice from the front: vmap adds to an open or negative end, and overflows or goes astray."""
     base, source, *place = node.args
-    axis, start, end, step = (*place, *(0, None, None, 1)[len(place) :])
+    axis, start, end, step = [*place, *(0, None, None, 1)[len(place) :]]
     assert isinstance(base, Node)
     assert isinstance(axis, int)
-    extent = base.meta["val"].shape[axis]
-    node.args = (base, source, axis, start, extent if end is None or end > extent else end, step)
+    first, last, _ = slice(start, end).indices(base.meta["val"].shape[axis])  # type: ignore[misc]
+    node.args = (base, source, axis, first, max(first, last), step)

@@ -32,6 +32,7 @@ class Structure:
 
     shape: tuple[int, ...]
     plans: tuple[LawPlan, ...]
+    example: tuple[Tensor, dict[str, Tensor]]  # the float64 sample it was found at: one field, its params
 
     @property
     def unknowns(self) -> int:
@@ -157,7 +158,7 @@ def analyze(laws: Sequence[Law], shape: tuple[int, ...], params: Params | None =
                 "snapfm.Equality('name', function)."
             )
         plans.append(plan_law(law, u, sample))
-    return Structure(tuple(shape), tuple(plans))
+    return Structure(tuple(shape), tuple(plans), (u, sample))
 
 
 def _directional(plan: LawPlan, u: Tensor, params: Params, direction: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from snapfm.structure.rules.registry import Call, Operand, Tracked, dense, flat,
 from snapfm.structure.sets import stacked
 
 _FILL = {"constant_pad_nd": 2}  # operators with a fill value, and where it stands: a fill depends on nothing
-_SUMS = ("sum", "mean")  # reductions of scatter_reduce that are linear; the others pick or multiply
+_SUMS = ("sum", "mean")  # reductions of scatter_reduce that are linear; the others pick
 
 
 @rule(
@@ -66,6 +66,11 @@ def accumulate(call: Call) -> Tracked:
         base, axis, index, source = call.args[:4]
         adds = bool(call.kwargs.get("include_self", True))
     how = call.args[4] if name == "scatter_reduce" else "sum"
+    if how == "prod":
+        raise LawError(
+            "scatter_reduce(reduce=...) expects 'sum', 'mean', 'amax' or 'amin'; got 'prod', whose derivative torch gets wrong "
+            "for batches. Gather the factors and use torch.prod."
+        )
     indices = index if name == "index_put" else [index]
     if not all(one is None or one.known for one in indices):
         return _anywhere(call) if how in _SUMS else dense(call)
@@ -86,8 +91,6 @@ def accumulate(call: Call) -> Tracked:
     if not adds:
         kept = Dependence(kept.first.keep(~touched), kept.second.keep(~touched))
     result = combined([kept, written])
-    if how == "prod":
-        return call.events.curve(result).marked(PARAMETRIC)
     return result if how in _SUMS else result.marked(KINK).marked(PARAMETRIC)
 
 

@@ -16,7 +16,7 @@ from snapfm.structure.rules.registry import Call, Operand, Tracked, rule
 from snapfm.structure.sets import union
 
 
-@rule("add", "sub", "rsub", "neg", "_conj", "_conj_physical", "_to_copy")
+@rule("add", "sub", "rsub", "neg", "_to_copy")
 def linear(call: Call) -> Tracked:
     """Add operands: nothing bends. A cast to integers rounds, so its slope vanishes."""
     total = combined([call.spread(operand) for operand in _operands(call)])
@@ -64,15 +64,13 @@ def power(call: Call) -> Tracked:
 @rule(
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
     "tanh", "asinh", "acosh", "atanh", "sigmoid", "logit", "erf", "erfc", "erfinv", "sqrt", "rsqrt", "reciprocal",
-    "gelu", "silu", "softplus", "log_sigmoid_forward", "mish", "elu", "celu", "sinc", "lgamma", "digamma", "atan2",
+    "gelu", "silu", "softplus", "mish", "elu", "celu", "sinc", "lgamma", "digamma", "atan2",
     "hypot", "logaddexp", "logaddexp2", "xlogy", "polygamma", "i0", "special_i1", "special_erfcx", "special_log_ndtr",
     "special_ndtri", "special_entr", "angle", "sgn",
 )  # fmt: skip
 def curved(call: Call) -> Tracked:
     """Apply a general nonlinear function of all operands at this element."""
     total = combined([call.spread(operand) for operand in _operands(call)])
-    if isinstance(call.value, (tuple, list)):  # log_sigmoid_forward gives a buffer beside the value
-        return (call.events.curve(total), None)
     return call.events.curve(total).marked(PARAMETRIC)
 
 
@@ -133,15 +131,6 @@ def complex_parts(call: Call) -> Tracked:
         size = call.value.numel()
         return track.group(np.repeat(np.arange(size), 2), np.arange(2 * size), size)
     return track.gather(np.repeat(np.arange(track.size), 2))
-
-
-@rule("complex", "polar")
-def complex_join(call: Call) -> Tracked:
-    """Build complex numbers from real parts (linear) or from magnitude and angle (curved)."""
-    total = combined([call.spread(operand) for operand in _operands(call)])
-    if call.target.overloadpacket is torch.ops.aten.complex:
-        return total
-    return call.events.curve(total).marked(PARAMETRIC)
 
 
 def _multiply(call: Call, one: Any, other: Any) -> Dependence:

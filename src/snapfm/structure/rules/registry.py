@@ -49,9 +49,8 @@ class Call:
         return Dependence.none(size, self.width)
 
     def spread(self, operand: Any) -> Dependence:
-        """Broadcast what is tracked of an operand to the shape of the (first) result."""
-        result = self.value[0] if isinstance(self.value, (tuple, list)) else self.value
-        return self.spread_to(operand, result.shape)
+        """Broadcast what is tracked of an operand to the shape of the result."""
+        return self.spread_to(operand, self.value.shape)
 
     def spread_to(self, operand: Any, wanted: torch.Size) -> Dependence:
         """Broadcast what is tracked of an operand to a shape."""

@@ -1,0 +1,128 @@
+"""Solve with the factors of kernels.ldl: forward and backward substitution, and refinement against the kept matrix.
+
+Consumes a Schedule, factors by tile and right-hand sides (n, sides, lanes); writes solutions of the same shape. One factor
+may serve all lanes. No lane touches another. May import kernels.packs and kernels.panels only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+from snapfm.kernels.packs import WIDTH, absolute, add, fma, fnma, full, load, mul, pick, put, store, take
+from snapfm.kernels.panels import BLOCK, PANEL
+
+WORK = 5  # vectors a tile needs to refine: answer, right-hand side, its residual, trial, residual of the trial
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def solve(  # type: ignore[no-untyped-def]
+    plan, factor, inverse, matrix, shared, refinements, rhs, sides, lanes, work, out
+):  # read: up to lanes, rhs (n * sides * lanes); written: work (tiles, 1 or WORK, slots), out (as rhs, may be rhs)
+    """Solve for every side and lane; `shared` uses the first tile's factor for all. A refinement that does not help is undone."""
+    tiles = (lanes + WIDTH - 1) // WIDTH
+    if tiles == 1:
+        _tile(plan, factor[0], inverse[0], matrix[0], refinements, rhs, sides, lanes, 0, work[0], out)
+    else:
+        for k in prange(tiles):
+            tile = np.int64(k)  # prange counts unsigned, which would compile everything below a second time
+            f = np.int64(0) if shared else tile
+            _tile(plan, factor[f], inverse[f], matrix[f], refinements, rhs, sides, lanes, tile, work[tile], out)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _tile(  # type: ignore[no-untyped-def]
+    plan, factor, inverse, matrix, refinements, rhs, sides, lanes, tile, work, out
+):  # read: all but work and out; written: work, out
+    start = tile * WIDTH
+    count = min(WIDTH, lanes - start)
+    x = work[0]
+    for side in range(sides):
+        x[:] = 0.0  # phantoms stay zero
+        for i in range(len(plan.slot)):
+            store(x, plan.slot[i], take(rhs, (i * sides + side) * lanes + start, count))
+        if refinements > 0:
+            work[1, :] = x
+        _substitute(plan, factor, inverse, x)
+        if refinements > 0:
+            _refine(plan, factor, inverse, matrix, refinements, work)
+        for i in range(len(plan.slot)):
+            put(out, (i * sides + side) * lanes + start, count, load(x, plan.slot[i]))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _substitute(plan, factor, inverse, x):  # type: ignore[no-untyped-def]  # written: x
+    """x becomes L⁻ᵀ D⁻¹ L⁻¹ x. The rows below a panel hold X = L D, so D⁻¹ is applied before them going forward."""
+    for panel in range(len(plan.width)):
+        b, s = plan.base[panel], PANEL * panel
+        x0, x1, x2, x3 = load(x, s), load(x, s + 1), load(x, s + 2), load(x, s + 3)
+        if plan.head[panel] == BLOCK:
+            x1 = fnma(x0, load(factor, b + 4), x1)
+            x2 = fnma(x1, load(factor, b + 9), fnma(x0, load(factor, b + 8), x2))
+            x3 = fnma(x1, load(factor, b + 13), fnma(x0, load(factor, b + 12), x3))
+            x3 = fnma(x2, load(factor, b + 14), x3)
+        x0, x1 = mul(x0, load(inverse, s)), mul(x1, load(inverse, s + 1))
+        x2, x3 = mul(x2, load(inverse, s + 2)), mul(x3, load(inverse, s + 3))
+        store(x, s, x0)
+        store(x, s + 1, x1)
+        store(x, s + 2, x2)
+        store(x, s + 3, x3)
+        p = b + plan.head[panel]
+        for r in range(plan.row_ptr[panel], plan.row_ptr[panel + 1]):
+            y = fnma(x1, load(factor, p + 1), fnma(x0, load(factor, p), load(x, plan.rows[r])))
+            store(x, plan.rows[r], fnma(x3, load(factor, p + 3), fnma(x2, load(factor, p + 2), y)))
+            p += PANEL
+    for panel in range(len(plan.width) - 1, -1, -1):
+        b, s = plan.base[panel], PANEL * panel
+        s0, s1, s2, s3 = full(0.0), full(0.0), full(0.0), full(0.0)
+        p = b + plan.head[panel]
+        for r in range(plan.row_ptr[panel], plan.row_ptr[panel + 1]):
+            y = load(x, plan.rows[r])
+            s0, s1 = fma(load(factor, p), y, s0), fma(load(factor, p + 1), y, s1)
+            s2, s3 = fma(load(factor, p + 2), y, s2), fma(load(factor, p + 3), y, s3)
+            p += PANEL
+        x0, x1 = fnma(s0, load(inverse, s), load(x, s)), fnma(s1, load(inverse, s + 1), load(x, s + 1))
+        x2, x3 = fnma(s2, load(inverse, s + 2), load(x, s + 2)), fnma(s3, load(inverse, s + 3), load(x, s + 3))
+        if plan.head[panel] == BLOCK:
+            x2 = fnma(x3, load(factor, b + 14), x2)
+            x1 = fnma(x2, load(factor, b + 9), fnma(x3, load(factor, b + 13), x1))
+            x0 = fnma(x2, load(factor, b + 8), fnma(x3, load(factor, b + 12), x0))
+            x0 = fnma(x1, load(factor, b + 4), x0)
+        store(x, s, x0)
+        store(x, s + 1, x1)
+        store(x, s + 2, x2)
+        store(x, s + 3, x3)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _refine(plan, factor, inverse, matrix, refinements, work):  # type: ignore[no-untyped-def]  # written: work
+    """Add the solution for the residual, `refinements` times; a lane keeps what it had unless its residual shrinks."""
+    x, b, residual, trial, left = work[0], work[1], work[2], work[3], work[4]
+    size = _residual(plan, matrix, b, x, residual)
+    for _ in range(refinements):
+        trial[:] = residual
+        _substitute(plan, factor, inverse, trial)
+        for k in range(len(x) // WIDTH):
+            store(trial, k, add(load(trial, k), load(x, k)))
+        new = _residual(plan, matrix, b, trial, left)
+        for k in range(len(x) // WIDTH):
+            store(x, k, pick(new, size, load(trial, k), load(x, k)))
+            store(residual, k, pick(new, size, load(left, k), load(residual, k)))
+        size = pick(new, size, new, size)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _residual(plan, matrix, b, x, out):  # type: ignore[no-untyped-def]  # written: out
+    """out = b - A x; gives its largest size, infinite where it is not a number."""
+    out[:] = b
+    for p in range(len(plan.entry_row)):
+        row, column, entry = plan.entry_row[p], plan.entry_column[p], load(matrix, p)
+        store(out, row, fnma(entry, load(x, column), load(out, row)))
+        if row != column:
+            store(out, column, fnma(entry, load(x, row), load(out, column)))
+    largest = full(0.0)
+    for k in range(len(x) // WIDTH):
+        size = absolute(load(out, k))
+        size = pick(size, full(np.inf), size, full(np.inf))
+        largest = pick(size, largest, largest, size)
+    return largest

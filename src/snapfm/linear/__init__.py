@@ -1,0 +1,1 @@
+"""HOW a batch of symmetric systems on one pattern is solved."""
