@@ -1,0 +1,24 @@
+"""`python -m benchmarks [CASE …]`: run cases (all by default), print their figures and append a record for each."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+
+from benchmarks.record import append
+
+CASES = ("affine", "jacobian", "scale")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run micro benchmarks and append records to benchmarks/records/.")
+    parser.add_argument("case", nargs="*", help=f"which to run: {', '.join(CASES)} (default: all)")
+    for case in parser.parse_args().case or CASES:
+        print(f"{case} …", flush=True)
+        figures = importlib.import_module(f"benchmarks.{case}").run()
+        print(json.dumps(figures, indent=2, ensure_ascii=False))
+        print(f"recorded in {append(case, figures)}")
+
+
+main()
