@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import snapfm
-from snapfm import Equality, Projector, Status, sample
+from snapfm import Equality, Projection, Projector, Status, sample
 from snapfm.errors import DtypeError, ParamsError, ProjectionFailed, ShapeError, SnapfmError
 
 EPS = torch.finfo(torch.float64).eps
@@ -189,6 +189,29 @@ def test_the_last_projection_is_exact_in_float64(project: Projector, u0: Tensor,
     for i in range(7):
         assert float((out.u[i, :, 0] - u0[i]).abs().max()) <= project.tolerance
         assert float((out.u[i, :, 1:].sum(0) - u0[i].sum()).abs().max()) <= project.tolerance
+
+
+def test_the_last_projection_comes_after_the_last_step(project: Projector, u0: Tensor):
+    class Counting:
+        """A projector that keeps what it was given and what it gave."""
+
+        def __init__(self) -> None:
+            self.shape = project.shape
+            self.given: list[Tensor] = []
+            self.results: list[Projection] = []
+
+        def __call__(self, u_hat: Tensor, params: Any) -> Projection:
+            self.given.append(u_hat)
+            self.results.append(project(u_hat, params))
+            return self.results[-1]
+
+    counting = Counting()
+    out = sample(decay, counting, {"u0": u0}, 7, 3, seeded(12), dtype=torch.float64)  # type: ignore[arg-type]
+    assert len(counting.results) == 4  # three steps, and one at τ = 1
+    assert out.projection is counting.results[-1]
+    noise = still(7, seed=12)
+    landed = noise + (counting.results[-2].u - noise)
+    assert torch.allclose(counting.given[-1], landed, rtol=0.0, atol=4 * EPS * float(noise.abs().max() + 5))
 
 
 def test_float32_fields_break_their_laws_by_rounding_only(project: Projector, u0: Tensor):

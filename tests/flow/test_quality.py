@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from snapfm.errors import ShapeError
 from snapfm.flow.quality import integrate, quality, roughness
 
 
@@ -38,6 +39,11 @@ def test_noise_is_rough_and_straight_lines_are_not() -> None:
     noise = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0))
     assert roughness(line) == 0.0
     assert roughness(line + noise) > 1.0
+
+
+def test_one_sample_has_no_spread() -> None:
+    with pytest.raises(ShapeError, match=r"at least 2 of each.*got 5 true fields and count=1\. Ask for more"):
+        quality(lambda u, tau: -u, torch.zeros(5, 3, 4), torch.zeros(3, 4), count=1)
 
 
 def test_quality_is_the_same_on_every_call() -> None:

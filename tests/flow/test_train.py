@@ -13,6 +13,7 @@ import torch
 from snapfm.errors import CheckpointError, DtypeError, ShapeError
 from snapfm.flow import FNOVelocity, NetworkSettings, TrainingSettings, train
 from snapfm.flow.state import saved_step
+from snapfm.flow.storage import pack_tensors, unpack_tensors
 from snapfm.flow.train import TrainingError
 
 SETTINGS = TrainingSettings(steps=11, batch=3, learning_rate=1e-2, warmup=2, seed=5, ema=0.9, save_every=4)
@@ -69,7 +70,7 @@ def fresh(network: FNOVelocity) -> FNOVelocity:
 
 def test_training_lowers_the_loss(network: FNOVelocity, fields: torch.Tensor, tmp_path: Path) -> None:
     one_field = fields[:1]
-    training = train(network, one_field, replace(SETTINGS, steps=60, batch=8), tmp_path)
+    training = train(network, one_field, replace(SETTINGS, steps=100, batch=8), tmp_path)
     curve = [point["loss"] for point in training.record["loss_curve"]]
     assert sum(curve[-10:]) < 0.5 * sum(curve[:10])
     assert training.network is network
@@ -198,6 +199,13 @@ def test_a_damaged_state_is_refused(network: FNOVelocity, fields: torch.Tensor, 
         train(fresh(network), fields, SETTINGS, tmp_path)
     run.write_text(good)
     tensors = tmp_path / "state-00000011" / "state.safetensors"
+    kept = unpack_tensors(tensors, tensors.read_bytes())
+    del kept["average/fno.lifting.fcs.0.bias"]
+    tensors.write_bytes(pack_tensors(kept))
+    with pytest.raises(
+        CheckpointError, match=r"hold average/fno\.lifting\.fcs\.0\.bias of shape \(6,\); it does not\. The"
+    ):
+        train(fresh(network), fields, SETTINGS, tmp_path)
     tensors.write_bytes(tensors.read_bytes()[:50])
     with pytest.raises(CheckpointError, match=r"expected to hold safetensors; reading it gave .*The file is damaged"):
         train(fresh(network), fields, SETTINGS, tmp_path)

@@ -356,6 +356,47 @@ def test_inputs_are_neither_changed_nor_handed_back(run: Run):
         assert torch.equal(value, run.params[name])
 
 
+def by_torch(value: Tensor, new: Tensor) -> None:
+    value.copy_(new)
+
+
+def by_data(value: Tensor, new: Tensor) -> None:
+    value.data.copy_(new)
+
+
+def by_numpy(value: Tensor, new: Tensor) -> None:
+    value.numpy()[:] = new.numpy()
+
+
+@pytest.mark.parametrize("write", [by_torch, by_data, by_numpy])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("leading", [1, 3])
+def test_params_count_by_value_however_they_were_changed(
+    write: Callable[[Tensor, Tensor], None], dtype: torch.dtype, leading: int
+):
+    # The same tensor with other numbers in it is other params; writes through .data and numpy leave no trace in torch.
+    case = CASES[0]
+    project = Projector(case.laws, shape=case.shape, params=case.draw(1))
+    u_hat, params = randn(3, *case.shape), {"u0": randn(leading, 6, seed=200, dtype=dtype)}
+    for seed in (201, 202):
+        project(u_hat, params)
+        new = randn(leading, 6, seed=seed, dtype=dtype)
+        write(params["u0"], new)
+        result = project(u_hat, params)
+        assert result.converged.all()
+        assert torch.allclose(result.u[:, :, 0], new.double().expand(3, 6), rtol=0.0, atol=project.tolerance)
+        assert torch.allclose(result.u, project(u_hat, {"u0": new}).u, rtol=0.0, atol=project.tolerance)
+
+
+def test_a_shorter_batch_with_the_same_shared_params_is_a_shorter_batch():
+    case = CASES[0]
+    project = Projector(case.laws, shape=case.shape, params=case.draw(1))
+    u_hat, shared = randn(5, *case.shape), case.draw(1)
+    whole = project(u_hat, shared)
+    assert_same_bits(project(u_hat[:2], shared), take(whole, [0, 1]))
+    assert_same_bits(project(u_hat, shared), whole)
+
+
 def test_strided_and_broadcast_inputs_count_by_value(run: Run):
     axes = list(range(run.u_hat.dim()))[::-1]
     strided = run.u_hat.permute(axes).contiguous().permute(axes)

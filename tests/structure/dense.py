@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from snapfm.kernels.coloring import color_columns
+from snapfm.structure import Pattern
 from snapfm.structure.color import Passes, plan_passes
 from snapfm.structure.derivatives import jacobian_values
 from snapfm.structure.plan import LawPlan, _has_forward
@@ -37,7 +38,7 @@ def by_side(plan: LawPlan, u: Tensor, params: Params) -> dict[str, Tensor]:
     """Evaluate the sparse Jacobian once with VJPs alone and, where the law has them, once with JVPs alone."""
     rows, pattern = np.arange(plan.rows), plan.pattern
     sides = {"by rows": plan_passes(pattern, rows, forward=False)}
-    if _has_forward(plan.graph, u[0], {name: value[0] for name, value in params.items()}):
+    if _has_forward(plan.name, plan.graph, u[0], {name: value[0] for name, value in params.items()}):
         coloring = color_columns(pattern.indptr, pattern.indices, pattern.columns)
         sides["by columns"] = (Passes(rows, pattern, np.arange(pattern.nnz), "columns", *coloring),)
     values = {}
@@ -46,3 +47,23 @@ def by_side(plan: LawPlan, u: Tensor, params: Params) -> dict[str, Tensor]:
         for one in passes:
             jacobian_values(plan.graph, one, u, params, values[side])
     return values
+
+
+def assert_agrees(
+    what: str, pattern: Pattern, values: Tensor, truth: Tensor, tolerance: float, noisy: bool = False
+) -> None:
+    """Assert that no non-zero of the truth is missing from the pattern and that the values are its own.
+
+    `noisy` lets entries below the tolerance pass for zeros: a second derivative that cancels leaves its rounding behind.
+    """
+    present = pattern.csr(np.ones(pattern.nnz)).toarray() > 0
+    scale = max(1.0, float(truth.abs().max()) if truth.numel() else 0.0)
+    missing = np.argwhere((truth.abs().numpy() > (tolerance * scale if noisy else 0.0)) & ~present)
+    assert not len(missing), f"{what}: entries {missing.tolist()} are missing from the pattern"
+    assert_close(what, torch.from_numpy(pattern.csr(values.numpy()).toarray()), truth, tolerance * scale)
+
+
+def assert_close(what: str, one: Tensor, other: Tensor, tolerance: float) -> None:
+    """Assert that two matrices differ nowhere by more than the tolerance."""
+    off = float((one - other).abs().max()) if one.numel() else 0.0
+    assert off <= tolerance, f"{what} is off by {off:.1e}"

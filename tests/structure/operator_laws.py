@@ -54,8 +54,8 @@ class Case:
         return self.function(u, params["p"]) if self.with_params else self.function(u)
 
 
-def _written(u: Tensor, write: Callable[[Tensor], Any]) -> Tensor:
-    out = u.clone()
+def _written(start: Tensor, write: Callable[[Tensor], Any]) -> Tensor:
+    out = start.clone()
     write(out)
     return out
 
@@ -81,6 +81,8 @@ LINEAR = {
     "div": lambda u: u / C,
     "true-divide": lambda u: torch.true_divide(u, C),
     "pow-one": lambda u: u**1,
+    "deg2rad": torch.deg2rad,
+    "rad2deg": torch.rad2deg,
     "cast": lambda u: u.float(),
     "cast-back": lambda u: u.float().double() + C,
     "real": lambda u: torch.real(torch.complex(u, C)),
@@ -305,6 +307,8 @@ MOVED: dict[str, tuple[Callable[..., Tensor], int]] = {
     "write-copy": (lambda u: _written(u, lambda out: out[0].copy_(u[1].float())), 15),
     "write-scale": (lambda u: _written(u, lambda out: out[:2].mul_(2.0)), 15),
     "write-into-zeros": (lambda u: _written(torch.zeros_like(u), lambda out: out[1:].copy_(u[:-1])), 10),
+    "write-into-constant": (lambda u: _written(C, lambda out: out[0].copy_(u[1])), 5),
+    "block-diag": (lambda u: torch.block_diag(u, u), 30),
     "diff": (lambda u: u.diff(dim=1), 24),
     "trapezoid": (lambda u: torch.trapezoid(u, dx=0.1, dim=1), 15),
     "cumulative-trapezoid": (lambda u: torch.cumulative_trapezoid(u, dim=1), 42),
@@ -373,11 +377,11 @@ MOVED: dict[str, tuple[Callable[..., Tensor], int]] = {
     "adaptive-avg-pool1d": (lambda u: F.adaptive_avg_pool1d(u, 2), 18),
     "adaptive-avg-pool2d": (lambda u: F.adaptive_avg_pool2d(u[None], (2, 2)), 24),
     "adaptive-avg-pool3d": (lambda u: F.adaptive_avg_pool3d(u[None, None], (1, 2, 2)), 24),
-    "rfft": (lambda u: torch.fft.rfft(u, dim=1).real, 45),
-    "irfft": (lambda u: torch.fft.irfft(torch.complex(u, C), n=6, dim=1), 72),
+    "fft-real-input": (lambda u: torch.fft.rfft(u, dim=1).real, 45),
+    "fft-inverse": (lambda u: torch.fft.irfft(torch.complex(u, C), n=6, dim=1), 72),
     "fft": (lambda u: torch.view_as_real(torch.fft.fft(u, dim=0)), 90),
     "fft2": (lambda u: torch.fft.fft2(u).real, 225),
-    "spectral-derivative": (
+    "fft-derivative": (
         lambda u: torch.fft.irfft(1j * torch.arange(3) * torch.fft.rfft(u, dim=1), n=5, dim=1), 75
     ),
 }  # fmt: skip

@@ -140,7 +140,7 @@ def _plain(family: str, name: str, apply: Apply, fits: Callable[[Chain], bool] =
 
 @st.composite
 def laws(draw: Draw, family: str) -> Chain:
-    """Compose a law whose first step is of the given family and up to three more of any."""
+    """Compose a law whose first step is of the given family and up to four more of any."""
     shape = draw(st.sampled_from(SHAPES))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     low = draw(st.sampled_from([0.2, -1.2]))
@@ -149,7 +149,7 @@ def laws(draw: Draw, family: str) -> Chain:
     chain = Chain(shape, torch.cat([fields, example]), generator, draw)
     chain.values = list(chain.fields.unbind())
     everything = [(name, operator) for table in FAMILIES.values() for name, operator in table.items()]
-    for step in range(draw(st.integers(1, 4))):
+    for step in range(draw(st.integers(1, 5))):
         table = list(FAMILIES[family].items()) if step == 0 else everything
         fitting = [entry for entry in table if entry[1].fits(chain)]
         if fitting:
@@ -261,12 +261,13 @@ for _name, _branch in {
     "nan to num": torch.nan_to_num, "heaviside": lambda x: torch.heaviside(x.detach(), x.new_ones(())) * x,
     "round": lambda x: torch.round(x) * x, "prelu": lambda x: F.prelu(x, x.new_full((1,), 0.3)),
     "huber": lambda x: F.huber_loss(x, torch.zeros_like(x), reduction="none", delta=0.4),
-    "relu6": F.relu6, "copysign": lambda x: torch.copysign(x, x.flip(list(range(x.dim())))),
+    "relu6": F.relu6,
     "float32": lambda x: x.float(), "float32 and back": lambda x: x.float().double(),
     "complex and back": lambda x: torch.complex(x, 2 * x).conj().imag, "polar": lambda x: torch.polar(torch.ones_like(x), x).real,
 }.items():  # fmt: skip
     _plain("branches", _name, lambda x, p, f=_branch: f(x))
 
+_plain("branches", "copysign", lambda x, p: torch.copysign(x, x.flip(list(range(x.dim())))), _away)
 for _name, _pair in {"maximum": torch.maximum, "minimum": torch.minimum, "fmax": torch.fmax}.items():
 
     def _extreme(c: Chain, name: str = _name, apply: Callable[[Tensor, Tensor], Tensor] = _pair) -> bool:
@@ -488,6 +489,31 @@ def _write_zeros(c: Chain) -> bool:
         return out
 
     return c.add("zeros_like(x) filled from neighbours", write)
+
+
+@_operator("writes", "write into a constant", _full)
+def _write_constant(c: Chain) -> bool:
+    constant = c.constant(*c.value.shape)
+
+    def write(x: Tensor, p: Params) -> Tensor:
+        out = constant.to(x.dtype).clone()
+        out[..., -1] = x[..., 0]
+        out *= x
+        return out
+
+    return c.add("constant.clone() with [..., -1] = x[..., 0], then *= x", write)
+
+
+@_operator("writes", "write into a param", _full)
+def _write_param(c: Chain) -> bool:
+    name = c.param(*c.value.shape)
+
+    def write(x: Tensor, p: Params) -> Tensor:
+        out = p[name].to(x.dtype).clone()
+        out[..., 0] = x[..., -1]
+        return out
+
+    return c.add(f"params['{name}'].clone() with [..., 0] = x[..., -1]", write)
 
 
 @_operator("writes", "write in place twice", _full)

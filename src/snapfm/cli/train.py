@@ -17,7 +17,7 @@ def train(
     ],
     preset: Annotated[str, typer.Option(help="Size of the network: small or paper.")] = "small",
     seed: Annotated[int, typer.Option(min=0, help="Seed of data, weights, batches and noise.")] = 0,
-    steps: Annotated[int, typer.Option(min=1, help="Number of training steps.")] = 4000,
+    steps: Annotated[int, typer.Option(min=1, help="Number of training steps.")] = 2000,
     batch: Annotated[int, typer.Option(min=1, help="Fields per step.")] = 16,
     count: Annotated[int, typer.Option(min=1, help="Number of simulated training fields.")] = 10_000,
     learning_rate: Annotated[float, typer.Option(help="Largest learning rate, after the warm-up.")] = 2e-3,

@@ -57,7 +57,11 @@ class NetworkSettings:
 
 
 class FNOVelocity(nn.Module):
-    """A Fourier neural operator with τ and the coordinates as extra inputs; its weights depend on `seed` alone."""
+    """A Fourier neural operator with τ and the coordinates as extra inputs; its first weights depend on `seed` alone.
+
+    A sample's answer does not depend on what its batch-mates hold; another size of batch may change its last bits,
+    because matrix products of another shape add in another order.
+    """
 
     coordinates: Tensor
 
@@ -160,8 +164,9 @@ def _fno(settings: NetworkSettings, seed: int) -> Any:
             out_channels=1,
             hidden_channels=settings.width,
             n_layers=settings.layers,
-            lifting_channel_ratio=settings.lifting / settings.width,
-            projection_channel_ratio=settings.projection / settings.width,
+            # neuralop multiplies these by the width and cuts: the half keeps rounding from losing a channel.
+            lifting_channel_ratio=(settings.lifting + 0.5) / settings.width,
+            projection_channel_ratio=(settings.projection + 0.5) / settings.width,
             positional_embedding=None,
             use_channel_mlp=settings.channel_mlp,
         )

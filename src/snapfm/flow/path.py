@@ -14,8 +14,8 @@ from torch import Tensor
 Velocity: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 # Near data the target noise has to be read off an almost clean field, and its error grows like 1 / (1 − τ). Fading
-# the last fifth of flow time keeps such samples from owning every gradient; with 0.05 gradients were 40 times larger
-# early in training and the samples no better.
+# the last fifth of flow time keeps such samples from owning every gradient; with 0.05 gradients were ten to thirty
+# times larger over the first 500 steps and the samples no better.
 FADE = 0.2
 
 

@@ -10,7 +10,7 @@ from snapfm.errors import ShapeError, UnknownName
 from snapfm.flow.network import NetworkSettings
 
 # Modes per axis, by the number of axes: 1-D + t and 2-D + t. Time is not periodic, so a field jumps between its last
-# and first slice, and the small network spends its modes there: with 12×12 samples were eight times too rough.
+# and first slice, and the small network spends its modes there: with 12×12 samples were eight times rougher.
 _PAPER_MODES = {2: (32, 32), 3: (16, 16, 16)}
 _SMALL_MODES = {2: (8, 24), 3: (6, 6, 16)}
 

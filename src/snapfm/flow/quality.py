@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from snapfm.errors import ShapeError
 from snapfm.seeds import draw
 
 _CHUNK = 16  # fields per network call: larger ones only spill the cache
@@ -36,6 +37,11 @@ def quality(
     Beside them stand the scores of two answers that need no model: `constant`, the training mean every time, and
     `true`, `count` true fields. A perfect model comes out like the latter, since few fields miss the mean too.
     """
+    if count < 2 or len(truth) < 2:
+        raise ShapeError(
+            f"quality(truth, count) expects at least 2 of each, to have a spread; got {len(truth)} true fields and "
+            f"count={count}. Ask for more samples."
+        )
     mean, spread = truth.double().mean(0), truth.double().std(0)
 
     def score(fields: Tensor) -> dict[str, float]:

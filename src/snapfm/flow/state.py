@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from snapfm.errors import CheckpointError
@@ -76,40 +77,34 @@ def load_state(out_dir: Path, identity: Mapping[str, Any], parameters: Mapping[s
             f"{folder} is expected to be a training state of version {VERSION}; got {run.get('version')!r}. "
             "Give train(out_dir) an empty folder."
         )
-    _check_identity(out_dir, run["identity"], identity)
+    _check_identity(out_dir, run.get("identity", {}), identity)
     tensors = unpack_tensors(folder / _TENSORS, read_bytes(folder / _TENSORS))
-    groups: dict[str, dict[str, Tensor]] = {group: {} for group in _GROUPS}
-    for group in _GROUPS:
-        for name, like in parameters.items():
-            stored = tensors.get(f"{group}/{name}")
-            value = None if stored is None else restore(stored, like)
-            if value is None:
-                raise CheckpointError(
-                    f"{folder / _TENSORS} is expected to hold {group}/{name} of shape {tuple(like.shape)}; it does "
-                    "not. The state is damaged: give train(out_dir) an empty folder."
-                )
-            groups[group][name] = value
-    return State(step=step, seconds=run["seconds"], losses=tensors["losses"], **groups)
+
+    def take(name: str, like: Tensor) -> Tensor:
+        value = restore(tensors[name], like) if name in tensors else None
+        if value is None:
+            raise CheckpointError(
+                f"{folder / _TENSORS} is expected to hold {name} of shape {tuple(like.shape)}; it does not. The "
+                "state is damaged: give train(out_dir) an empty folder."
+            )
+        return value
+
+    groups = {group: {name: take(f"{group}/{name}", like) for name, like in parameters.items()} for group in _GROUPS}
+    losses = take("losses", torch.zeros(step, dtype=torch.float64))
+    return State(step=step, seconds=float(run.get("seconds", 0.0)), losses=losses, **groups)
 
 
 def _check_identity(out_dir: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse to go on with a run whose settings, network or data differ, naming what does."""
     for part in wanted:
-        here, there = wanted[part], found.get(part)
+        here, there = wanted[part], found.get(part, {})
         if here != there:
-            ours, theirs = _difference(here, there)
+            keys = [key for key in {**here, **there} if here.get(key) != there.get(key)]
+            ours, theirs = (", ".join(f"{key}={side.get(key)!r}" for key in keys) for side in (here, there))
             raise CheckpointError(
                 f"train(out_dir) expects {out_dir} to be empty or to hold a run with {part} {ours}; got one with "
                 f"{theirs}. Use the same {part} to resume it, or another folder to start afresh."
             )
-
-
-def _difference(here: Any, there: Any) -> tuple[str, str]:
-    """Show two values, or only the entries that differ."""
-    if not (isinstance(here, dict) and isinstance(there, dict)):
-        return repr(here), repr(there)
-    keys = [key for key in {**here, **there} if here.get(key) != there.get(key)]
-    return tuple(", ".join(f"{key}={side.get(key)!r}" for key in keys) for side in (here, there))  # type: ignore[return-value]
 
 
 def _steps(out_dir: Path) -> list[int]:

@@ -7,10 +7,7 @@ they come from: must not import problems.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
-import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -22,6 +19,7 @@ from torch import Tensor, nn
 
 from snapfm.errors import DtypeError, ShapeError, SnapfmError
 from snapfm.flow.path import fade, loss
+from snapfm.flow.record import compose, identify
 from snapfm.flow.state import State, load_state, save_state
 from snapfm.flow.storage import pack_json, write_file
 from snapfm.seeds import stream
@@ -31,7 +29,6 @@ Progress: TypeAlias = Callable[[int, float], None]
 RECORD = "record.json"
 _BETAS = (0.9, 0.99)  # a shorter memory than Adam's 0.999 suits runs of a few thousand steps
 _LARGEST_GRADIENT = 1.0  # gradients are scaled down to this norm: flow times near 1 give rare large ones
-_CURVE_POINTS = 200  # of the loss curve in the record; each is the mean over its stretch of steps
 
 
 class TrainingError(SnapfmError, ValueError):
@@ -45,7 +42,7 @@ class TrainingSettings:
     `ema` is the decay of the moving average that is kept; a state to resume from is saved every `save_every` steps.
     """
 
-    steps: int = 4000
+    steps: int = 2000
     batch: int = 16
     learning_rate: float = 2e-3
     warmup: int = 100
@@ -92,7 +89,7 @@ def train(
     _check_data(data)
     out_dir = Path(out_dir)
     parameters = dict(network.named_parameters())
-    identity = _identity(network, data, settings)
+    identity = identify(network, data, asdict(settings))
     optimizer = torch.optim.Adam(parameters.values(), betas=_BETAS)
     average = {name: value.detach().clone() for name, value in parameters.items()}
     losses: list[float] = []
@@ -114,7 +111,7 @@ def train(
     with torch.no_grad():
         for name, value in parameters.items():
             value.copy_(average[name])
-    record = _record(identity, settings, losses, seconds, about or {})
+    record = compose(identity, asdict(settings), losses, seconds, about or {})
     write_file(out_dir / RECORD, pack_json(record))
     return Training(network.eval(), record)
 
@@ -198,54 +195,3 @@ def _check_data(data: Tensor) -> None:
         )
     if not data.is_floating_point():
         raise DtypeError(f"train(data) expects floating fields; got {data.dtype}. Convert with data.float().")
-
-
-def _identity(network: nn.Module, data: Tensor, settings: TrainingSettings) -> dict[str, dict[str, Any]]:
-    """Describe what a run is, to tell it from another; how often it saves does not change its weights."""
-    parameters = dict(network.named_parameters())
-    shapes = {name: (tuple(value.shape), value.dtype) for name, value in parameters.items()}
-    values = data.detach().cpu().contiguous().view(torch.uint8).numpy()
-    return {
-        "settings": {name: value for name, value in asdict(settings).items() if name != "save_every"},
-        "network": {
-            "kind": repr(getattr(network, "settings", type(network).__name__)),
-            "parameters": sum(value.numel() * (2 if value.is_complex() else 1) for value in parameters.values()),
-            "shapes": hashlib.sha256(repr(shapes).encode()).hexdigest(),
-        },
-        "data": {
-            "shape": list(data.shape),
-            "dtype": str(data.dtype).removeprefix("torch."),
-            "sha256": hashlib.sha256(values.data).hexdigest(),
-        },
-    }
-
-
-def _record(
-    identity: Mapping[str, Any],
-    settings: TrainingSettings,
-    losses: list[float],
-    seconds: float,
-    about: Mapping[str, Any],
-) -> dict[str, Any]:
-    stretch = math.ceil(len(losses) / _CURVE_POINTS)
-    curve = [
-        {"step": min(start + stretch, len(losses)), "loss": math.fsum(part) / len(part)}
-        for start in range(0, len(losses), stretch)
-        if (part := losses[start : start + stretch])
-    ]
-    return {
-        **about,
-        "settings": asdict(settings),
-        "parameters": identity["network"]["parameters"],
-        "data": identity["data"],
-        "steps": len(losses),
-        "seconds": round(seconds, 1),
-        "loss_curve": curve,
-        "machine": {
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "processor": platform.machine(),
-        },
-    }

@@ -37,19 +37,19 @@ def plan(
 ) -> GramPlan:
     """Plan S = J diag(w) Jᵀ for a J with the given rows and `columns` columns.
 
-    `known` holds the entries of J that are the same in every lane and call, NaN elsewhere; `unit` marks the columns whose
-    weight is always 1. Products of known entries in such columns are added up here, once: rows that span a slice, such as
-    total mass, then cost nothing per lane.
+    `known` holds the entries of J that are the same in every lane and call, NaN elsewhere; `unit` marks the columns
+    whose weight is always 1. Products of known entries in such columns are added up here, once: rows that span a slice,
+    such as total mass, then cost next to nothing per lane.
     """
     rows = len(indptr) - 1
     jacobian = csr_array((np.ones(len(indices)), indices, indptr), shape=(rows, columns))
     lower = csr_array(tril(jacobian @ jacobian.T + eye_array(rows)))
     lower.sort_indices()
     places = csc_array(csr_array((np.arange(1, len(indices) + 1), indices, indptr), shape=(rows, columns)))
+    column_ptr, column_rows = places.indptr.astype(np.int64), places.indices.astype(np.int64)
     s_ptr, s_indices = lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
-    pointers, left, right, column = _meet(
-        indptr, indices, places.indptr.astype(np.int64), places.indices.astype(np.int64), places.data - 1, s_ptr, s_indices
-    )
+    meeting = _meet(indptr, indices, column_ptr, column_rows, places.data - 1, s_ptr, s_indices)
+    pointers, left, right, column = meeting
     constant = np.zeros(len(s_indices))
     if known is not None and unit is not None:
         product = np.where(unit[column], known[left] * known[right], np.nan)
@@ -66,15 +66,16 @@ def gram(plan, values, weights, lanes, out):  # type: ignore[no-untyped-def]
     """Fill S. Read: plan, values (nnz(J) * lanes), weights (columns * lanes); written: out (nnz(S) * lanes)."""
     tiles = (lanes + WIDTH - 1) // WIDTH
     if tiles == 1:
-        _tile(plan, values, weights, lanes, 0, out)
+        _tile(plan, values, weights, lanes, tiles - 1, out)
     else:
         for tile in prange(tiles):
-            _tile(plan, values, weights, lanes, np.int64(tile) * WIDTH, out)
+            _tile(plan, values, weights, lanes, np.int64(tile), out)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _tile(plan, values, weights, lanes, start, out):  # type: ignore[no-untyped-def]  # written: out
+def _tile(plan, values, weights, lanes, tile, out):  # type: ignore[no-untyped-def]  # written: out
     """One tile of S. Two sums take turns, because in a long row each addition would otherwise wait for the last."""
+    start = tile * WIDTH
     count = min(WIDTH, lanes - start)
     for s in range(len(plan.constant)):
         even, odd = full(plan.constant[s]), full(0.0)

@@ -1,8 +1,8 @@
 """Numeric LDLᵀ without pivoting of many matrices on one pattern, eight lanes at once, tiles spread over the cores.
 
-Consumes a Schedule and values (nnz, lanes); writes the factors of every tile and, per lane, what its pivots were like. No
-lane touches another: all arithmetic is lane by lane in an order fixed by the pattern, an incomplete tile is filled up with
-copies of its last lane, and a bad pivot is counted, never raised. May import kernels.packs and kernels.panels only.
+Consumes a Schedule and values (nnz, lanes); writes the factors of every tile and, per lane, what its pivots were like.
+No lane touches another: all arithmetic is lane by lane in an order fixed by the pattern, an incomplete tile is filled
+up with copies of its last lane, and a bad pivot is counted, never raised. May import kernels.packs and kernels.panels.
 
 Within a panel the diagonal block holds L (unit, scaled) and the rows below hold X = L D, unscaled: an update needs
 X D⁻¹ Xᵀ, a solve needs either, and a dropped pivot (D⁻¹ = 0) leaves finite numbers behind.
@@ -17,6 +17,7 @@ from snapfm.kernels.packs import WIDTH, absolute, add, div, fnma, full, load, mu
 from snapfm.kernels.panels import BLOCK, PANEL
 
 FACTORED, SINGULAR, NONFINITE = 0, 1, 2  # status of a lane; linear.base gives the names and the advice
+_NEGATIVE, _WEAK, _BROKEN, _SMALLEST = range(4)
 TALLY = 4  # packs a tile needs to count: negative, weak and not finite pivots, and the smallest
 
 _PHANTOM = 1e300  # pivot of a phantom column: finite, never the smallest, and its column is zero anyway
@@ -24,52 +25,72 @@ _LARGEST = np.finfo(np.float64).max
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def factorize(  # type: ignore[no-untyped-def]  # fmt: skip
-    plan, values, lanes, signs, signed, tiny, repair,
-    factor, inverse, matrix, scale, tally, status, negative, weak, smallest,
-):  # read: the first line, values (nnz * lanes) and signs (slots); written: up to tally (tiles, ...), from status (lanes)
+def factorize(  # type: ignore[no-untyped-def]
+    plan,  # read, as are the values (nnz * lanes) and signs (slots)
+    values,
+    lanes,
+    signs,
+    signed,
+    tiny,
+    repair,
+    factor,  # written, down to the tally by tile: (tiles, ...)
+    inverse,
+    matrix,
+    scale,
+    tally,
+    status,  # written, from here on by lane: (lanes,)
+    negative,
+    weak,
+    smallest,
+):
     """Factorise every lane. A pivot is weak below tiny * its scale, or (signed) with the wrong sign.
 
     `repair` is the stand-in for a weak pivot relative to its scale; infinity drops the row and makes the lane SINGULAR.
     `matrix` keeps the values by tile, for refinement, unless it has no room.
     """
     tiles = (lanes + WIDTH - 1) // WIDTH
-    if tiles == 1:  # one tile needs no threads, and waking them costs more than a small factorisation
-        _tile(
-            plan, values, lanes, 0, signs, signed, tiny, repair,
+    # One tile needs no threads, and waking them costs more than a small factorisation. (A literal 0 for its number, or
+    # the unsigned one of prange, would compile everything below a second time.)
+    if tiles == 1:
+        factorize_tile(
+            plan, values, lanes, tiles - 1, signs, signed, tiny, repair,
             factor[0], inverse[0], matrix[0], scale[0], tally[0],
         )  # fmt: skip
     else:
         for k in prange(tiles):
-            tile = np.int64(k)  # prange counts unsigned, which would compile everything below a second time
-            _tile(
+            tile = np.int64(k)
+            factorize_tile(
                 plan, values, lanes, tile, signs, signed, tiny, repair,
                 factor[tile], inverse[tile], matrix[tile], scale[tile], tally[tile],
             )  # fmt: skip
     for lane in range(lanes):
-        seen = tally[lane // WIDTH, lane % WIDTH :: WIDTH]
-        negative[lane], weak[lane], smallest[lane] = int(seen[0]), int(seen[1]), seen[3]
-        if seen[2] > 0.0:
+        seen, at = tally[lane // WIDTH], lane % WIDTH
+        negative[lane], weak[lane] = int(seen[_NEGATIVE * WIDTH + at]), int(seen[_WEAK * WIDTH + at])
+        smallest[lane] = seen[_SMALLEST * WIDTH + at]
+        if seen[_BROKEN * WIDTH + at] > 0.0:
             status[lane] = NONFINITE
-        elif seen[1] > 0.0 and repair == np.inf:
+        elif weak[lane] > 0 and repair == np.inf:
             status[lane] = SINGULAR
         else:
             status[lane] = FACTORED
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _tile(  # type: ignore[no-untyped-def]
+def factorize_tile(  # type: ignore[no-untyped-def]
     plan, values, lanes, tile, signs, signed, tiny, repair, factor, inverse, matrix, scale, tally
-):  # read: plan, values, signs; written: factor, inverse, matrix, scale, tally
+):  # read: plan, values, signs; written: factor, inverse, matrix, scale, tally (TALLY packs)
+    """Factorise one tile of values (nnz * lanes); see factorize."""
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
     if signed:
         _widest_scale(plan, values, lanes, start, count, inverse, scale)
-    tally[: 3 * WIDTH] = 0.0
-    tally[3 * WIDTH :] = np.inf
     for k in range(PANEL):
         store(factor, k, full(0.0))
-    for panel in range(len(plan.width)):  # left-looking: a panel is written while it is in the nearest cache, then only read
+    for k in range(TALLY):
+        store(tally, k, full(np.inf if k == _SMALLEST else 0.0))
+    for panel in range(
+        len(plan.width)
+    ):  # left-looking: a panel is written while it is in the nearest cache, then only read
         _assemble(plan, panel, values, lanes, start, count, signed, factor, matrix, scale)
         if plan.head[panel] == BLOCK:
             _receive(plan, panel, factor, inverse)
@@ -89,8 +110,9 @@ def _widest_scale(plan, values, lanes, start, count, work, scale):  # type: igno
     a_ij² <= a_ii a_jj there.
     """
     zero = full(0.0)
-    scale[:] = 0.0
-    work[:] = 0.0
+    for k in range(len(scale) // WIDTH):
+        store(scale, k, zero)
+        store(work, k, zero)
     for p in range(len(plan.entry_from)):
         slot = plan.entry_row[p]
         if slot == plan.entry_column[p]:
@@ -213,14 +235,15 @@ def _invert(pivot, slot, signs, tiny, repair, scale, tally):  # type: ignore[no-
     stand_in = full(np.inf)
     if repair < np.inf:
         stand_in = mul(full(repair), pick(peak, zero, one, peak))
-        if sign == 0.0:
-            stand_in = pick(zero, pivot, stand_in, mul(full(-1.0), stand_in))
-        else:
-            stand_in = mul(full(sign), stand_in)
+        either = pick(zero, pivot, stand_in, mul(full(-1.0), stand_in))
+        stand_in = either if sign == 0.0 else mul(full(sign), stand_in)
     used = pick(strength, limit, stand_in, pivot)
-    store(tally, 0, add(load(tally, 0), pick(zero, used, zero, one)))
-    store(tally, 1, add(load(tally, 1), pick(strength, limit, one, zero)))
-    store(tally, 2, add(load(tally, 2), pick(size, full(_LARGEST), zero, one)))
-    smallest = load(tally, 3)
-    store(tally, 3, pick(size, smallest, size, smallest))
+    store(tally, _NEGATIVE, add(load(tally, _NEGATIVE), pick(zero, used, zero, one)))
+    store(tally, _WEAK, add(load(tally, _WEAK), pick(strength, limit, one, zero)))
+    store(tally, _BROKEN, add(load(tally, _BROKEN), pick(size, full(_LARGEST), zero, one)))
+    smallest = load(tally, _SMALLEST)
+    store(tally, _SMALLEST, pick(size, smallest, size, smallest))
     return div(one, used)
+
+
+_tile = factorize_tile  # the name under which kernels.newton imports it

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
+from numba import njit
 
-from snapfm.kernels.ldl import _tile as factorize_tile
+from snapfm.kernels.ldl import factorize_tile
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.packs import add, fma, fnma, full, load, mul, store
-from snapfm.kernels.program import tile_bends, tile_slopes, tile_values
-from snapfm.kernels.substitution import _tile as solve_tile
+from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
+from snapfm.kernels.program import Code, tile_bends, tile_partials, tile_slopes, tile_values
+from snapfm.kernels.sections import section
+from snapfm.kernels.substitution import solve_tile
 
 Index = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -30,329 +31,302 @@ _ARMIJO = 1e-4  # share of the predicted decrease that a step has to deliver
 _HALVINGS = 25  # of a step before it counts as failed
 _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8  # of W, after failed steps
 _LEAST_CURVATURE = 1e-2  # stands in for W where the true one has the wrong inertia
+_SMALLEST_CURVATURE = 1e-8  # W nearer to zero than this counts as this
+_CONVEX_TRIALS = 12  # of growing convexity, before a factorisation is taken as it is
 _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
 _PIVOT = 1e-14  # a pivot below this share of its scale is a dependent row
 _VANISHED = 1e-7  # ‖Jᵀh‖ below this share of ‖J‖‖h‖: a stationary point of the violation
-_CONVEX_TRIALS = 12  # of growing convexity, before a factorisation is taken as it is
 _NUDGE = 1e-2  # size of the push away from a point where a broken row has no slope
+_TINY = 1e-30
+
+# Sections of Frame.index: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the
+# Hessian; lower triangle of the matrix and, per entry, what it sums up; which rows must vanish.
+PLACE, ROW_PTR, COLUMN, COLUMN_PTR, COLUMN_ROW, COLUMN_ENTRY, GRAM_PTR, GRAM_COLUMN = range(8)
+BEND_ROW, BEND_COLUMN, ENTRY_ROW, ENTRY_COLUMN, TERM_PTR, TERM_LEFT, TERM_RIGHT, EQUALITY = range(8, 16)
+# Sections of Frame.weight.
+GRAM, ENTRY_CONSTANT = range(2)
+
+# Sections of a tile's memory, in packs: program state, unknowns (V), rows (M), matrix.
+CELLS, ROWS, SLOTS, LEFT, RIGHT, PARTIAL, ADJOINT, BENDS, JACOBIAN, SCALED = range(10)
+X, TARGET, LOWER, UPPER, SLOPE, WEIGHT, INVERSE, STEP, PLAIN_STEP, TO_BOUND, BEFORE = range(10, 21)
+MULTIPLIER, DIRECTION, PLAIN_DIRECTION, SHIFT, RESIDUAL, ACTIVE, IDLE, NORM, BEFORE_MULTIPLIER = range(21, 30)
+MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK, KEPT = range(30, 38)
+SECTIONS = 38
 
 
 class Frame(NamedTuple):
-    """The structure of a system that iterations need; v unknowns, m rows, entries of J by rows."""
+    """The structure of a system that iterations need. `augmented`: the matrix is [[W, Jᵀ], [J, −G]], else JW⁻¹Jᵀ + G."""
 
-    place: Index  # (v,) cell of each unknown among the program's inputs
-    varying: Index  # entries of J that change
-    row_ptr: Index  # (m + 1,) J by rows
-    column: Index
-    column_ptr: Index  # (v + 1,) J by columns
-    column_row: Index
-    column_entry: Index
-    gram_ptr: Index  # (m + 1,) G, symmetric, by rows
-    gram_column: Index
-    gram_value: Values
-    bend_row: Index  # lower triangle of the Hessian
-    bend_column: Index
-    augmented: int  # 0: the matrix is JW⁻¹Jᵀ + G; 1: [[W, Jᵀ], [J, −G]]
-    entry_row: Index  # lower triangle of the matrix
-    entry_column: Index
-    entry_constant: Values  # its constant part
-    term_ptr: Index  # (entries + 1,) Schur: products J[left]·J[right]/W; augmented: J or Hessian entries
-    term_left: Index
-    term_right: Index
-    equality: Index  # (m,) 1 where the row must vanish
+    index: Index
+    index_at: Index
+    weight: Values
+    weight_at: Index
+    augmented: int
     mixed: int  # whether any row is an inequality
     bounded: int  # whether any unknown has limits
 
 
-class Memory(NamedTuple):
-    """The workspace of all tiles; every array is (tiles, packs × LANES)."""
+class Settings(NamedTuple):
+    """When to stop."""
 
-    cells: Values
-    rows: Values
-    slots: Values
-    left: Values
-    right: Values
-    partial: Values
-    adjoint: Values
-    bends: Values
-    jacobian: Values
-    scaled: Values  # J/W by entry
-    x: Values
-    target: Values
-    lower: Values
-    upper: Values
-    slope: Values  # x − x̂ + Jᵀλ
-    weight: Values  # W where diagonal
-    inverse_weight: Values
-    step: Values
-    corrected: Values
-    multiplier: Values
-    direction: Values
-    corrected_direction: Values
-    shift: Values
-    residual: Values
-    active: Values  # 1 where a row takes part
-    held: Values  # 1 where a bound holds an unknown
-    matrix: Values
-    rhs: Values
-    factor: Values
-    pivots: Values
-    kept: Values  # empty: nothing is refined
-    scale: Values
-    tally: Values
-    work: Values
+    tolerance: float  # of the violation
+    gap: float  # of the stationarity
+    limit: int  # iterations
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def solve_tiles(  # type: ignore[no-untyped-def]
-    code, flow, frame, plan, signs, tolerance, gap_tolerance, limit, live, memory, status, iterations
-):  # read: the rest; written: memory, status and iterations (tiles, LANES)
-    """Solve all tiles; `live` (tiles, LANES) marks lanes that hold a sample."""
-    for number in prange(len(status)):
-        tile = np.int64(number)  # prange counts unsigned, which would compile everything below twice
-        _solve(
-            code, flow, frame, plan, signs, tolerance, gap_tolerance, limit, live[tile], memory, tile, status[tile],
-            iterations[tile],
-        )  # fmt: skip
+__all__ = ["Code", "Frame", "Settings", "solve_tiles"]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve(  # type: ignore[no-untyped-def]
-    code, flow, frame, plan, signs, tolerance, gap_tolerance, limit, live, memory, tile, status, iterations
-):
-    m, v = len(frame.row_ptr) - 1, len(frame.place)
-    x, lam = memory.x[tile], memory.multiplier[tile]
+def solve_tiles(code, frame, plan, signs, settings, first, last, live, space, at, status, iterations):  # type: ignore[no-untyped-def]
+    """Solve tiles first .. last − 1; `live` marks lanes that hold a sample. Written: space, status, iterations (tiles, …)."""
+    for tile in range(first, last):
+        _solve(code, frame, plan, signs, settings, live[tile], space[tile], at, status[tile], iterations[tile])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterations):  # type: ignore[no-untyped-def]
     damping, penalty = np.zeros(LANES), np.ones(LANES)
     theta, objective, violation, gap = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    alpha, merit, decrease = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    failures = np.zeros(LANES, np.int64)
+    decrease = np.empty(LANES)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else CONVERGED
         iterations[lane] = 0
-    _place(frame, x, memory.cells[tile])
-    _residual(code, frame, memory, tile)
-    for iteration in range(limit + 1):
-        _derivatives(code, flow, frame, memory, tile)
-        if iteration == 0 and _nudge(frame, memory, tile, tolerance):
-            _place(frame, x, memory.cells[tile])
-            _residual(code, frame, memory, tile)
-            _derivatives(code, flow, frame, memory, tile)
-        _sets(frame, memory, tile)
-        _measure(frame, memory, tile, theta, objective, violation, gap)
+    _residual(code, frame, memory, at)
+    for iteration in range(settings.limit + 1):
+        _derivatives(code, frame, memory, at)
+        if iteration == 0 and _nudge(frame, memory, at, settings.tolerance):
+            _residual(code, frame, memory, at)
+            _derivatives(code, frame, memory, at)
+        _sets(frame, memory, at)
+        _merit(frame, memory, at, theta, objective, violation)
+        _gap(frame, memory, at, gap)
         running = False
         for lane in range(LANES):
             if status[lane] == RUNNING:
                 if not (np.isfinite(violation[lane]) and np.isfinite(gap[lane])):
                     status[lane] = BROKEN
-                elif violation[lane] <= tolerance and gap[lane] <= gap_tolerance:
+                elif violation[lane] <= settings.tolerance and gap[lane] <= settings.gap:
                     status[lane] = CONVERGED
-                elif iteration == limit:
-                    status[lane] = LIMIT
+                elif iteration == settings.limit:
+                    status[lane] = INFEASIBLE if _vanished(frame, memory, at, lane, settings.tolerance) else LIMIT
                 else:
                     running = True
                     iterations[lane] += 1
         if not running:
             break
-        _factorize(frame, plan, signs, memory, tile, damping, status)
-        _direction(frame, plan, memory, tile)
-        _predict(frame, memory, tile, theta, penalty, decrease)
-        accepted = _search(code, frame, plan, memory, tile, status, theta, objective, penalty, decrease, alpha, merit)
+        _factorize(frame, plan, signs, memory, at, damping, status)
+        if frame.augmented == 0:
+            _schur_direction(frame, plan, memory, at)
+        else:
+            _augmented_direction(frame, plan, memory, at)
+        _predict(frame, memory, at, theta, penalty, decrease)
+        accepted = _search(code, frame, plan, memory, at, status, theta, objective, penalty, decrease)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
             if accepted[lane]:
-                failures[lane] = 0
                 damping[lane] = 0.0 if damping[lane] <= _FIRST_DAMPING else 0.1 * damping[lane]
             else:
-                failures[lane] += 1
                 damping[lane] = max(_FIRST_DAMPING, 10.0 * damping[lane])
                 penalty[lane] = 1.0
                 if damping[lane] > _LAST_DAMPING:
-                    status[lane] = INFEASIBLE if _vanished(frame, memory, tile, lane, tolerance) else STALLED
-    for lane in range(LANES):
-        if status[lane] == LIMIT and _vanished(frame, memory, tile, lane, tolerance):
-            status[lane] = INFEASIBLE
+                    vanished = _vanished(frame, memory, at, lane, settings.tolerance)
+                    status[lane] = INFEASIBLE if vanished else STALLED
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _place(frame, x, cells):  # type: ignore[no-untyped-def]  # written: cells (inputs)
-    for j in range(len(frame.place)):
-        store(cells, frame.place[j], load(x, j))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _residual(code, frame, memory, tile):  # type: ignore[no-untyped-def]  # written: cells, rows, residual
-    """residual = h(x) + shift − Gλ at the cells' x and the current λ."""
-    rows, residual = memory.rows[tile], memory.residual[tile]
-    tile_values(code, memory.cells[tile], rows)
-    lam, shift = memory.multiplier[tile], memory.shift[tile]
-    for r in range(len(frame.row_ptr) - 1):
+def _residual(code, frame, memory, at):  # type: ignore[no-untyped-def]  # read: x, λ, shift; written: cells, rows, residual
+    """residual = h(x) + shift − Gλ."""
+    place, x, cells = section(frame.index, frame.index_at, PLACE), section(memory, at, X), section(memory, at, CELLS)
+    for j in range(len(place)):
+        store(cells, place[j], load(x, j))
+    rows = section(memory, at, ROWS)
+    tile_values(code, cells, rows)
+    residual, shift, lam = section(memory, at, RESIDUAL), section(memory, at, SHIFT), section(memory, at, MULTIPLIER)
+    ptr, column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    for r in range(len(ptr) - 1):
         total = add(load(rows, r), load(shift, r))
-        for p in range(frame.gram_ptr[r], frame.gram_ptr[r + 1]):
-            total = fnma(full(frame.gram_value[p]), load(lam, frame.gram_column[p]), total)
+        for p in range(ptr[r], ptr[r + 1]):
+            total = fnma(full(gram[p]), load(lam, column[p]), total)
         store(residual, r, total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _derivatives(code, flow, frame, memory, tile):  # type: ignore[no-untyped-def]  # written: slopes, bends, J, slope, W
-    """J at the cells' x, Σλ∇²h, and the slope x − x̂ + Jᵀλ of the Lagrangian."""
-    jacobian, lam = memory.jacobian[tile], memory.multiplier[tile]
-    tile_slopes(
-        code, flow, frame.varying, memory.cells[tile], memory.slots[tile], memory.left[tile], memory.right[tile],
-        memory.partial[tile], jacobian,
-    )  # fmt: skip
-    tile_bends(
-        code, flow, lam, memory.left[tile], memory.right[tile], memory.partial[tile], memory.adjoint[tile],
-        memory.bends[tile],
-    )  # fmt: skip
-    x, target, slope, weight = memory.x[tile], memory.target[tile], memory.slope[tile], memory.weight[tile]
-    for j in range(len(frame.place)):
+def _derivatives(code, frame, memory, at):  # type: ignore[no-untyped-def]
+    """J, Σλ∇²h, the slope x − x̂ + Jᵀλ, the diagonal of W and ‖J_r‖². Read: cells, x, λ; written: those."""
+    partial, jacobian, lam = section(memory, at, PARTIAL), section(memory, at, JACOBIAN), section(memory, at, MULTIPLIER)
+    left, right, bends = section(memory, at, LEFT), section(memory, at, RIGHT), section(memory, at, BENDS)
+    tile_partials(code, section(memory, at, CELLS), partial)
+    tile_slopes(code, partial, section(memory, at, SLOTS), left, right, jacobian)
+    tile_bends(code, lam, left, right, partial, section(memory, at, ADJOINT), bends)
+    x, target = section(memory, at, X), section(memory, at, TARGET)
+    slope, weight = section(memory, at, SLOPE), section(memory, at, WEIGHT)
+    ptr, row = section(frame.index, frame.index_at, COLUMN_PTR), section(frame.index, frame.index_at, COLUMN_ROW)
+    entry = section(frame.index, frame.index_at, COLUMN_ENTRY)
+    for j in range(len(ptr) - 1):
         total = fnma(full(1.0), load(target, j), load(x, j))
-        for p in range(frame.column_ptr[j], frame.column_ptr[j + 1]):
-            total = fma(load(jacobian, frame.column_entry[p]), load(lam, frame.column_row[p]), total)
+        for p in range(ptr[j], ptr[j + 1]):
+            total = fma(load(jacobian, entry[p]), load(lam, row[p]), total)
         store(slope, j, total)
         store(weight, j, full(1.0))
-    for h in range(len(frame.bend_row)):
-        if frame.bend_row[h] == frame.bend_column[h]:
-            j = frame.bend_row[h]
-            store(weight, j, add(load(weight, j), load(memory.bends[tile], h)))
+    bend_row, bend_column = section(frame.index, frame.index_at, BEND_ROW), section(frame.index, frame.index_at, BEND_COLUMN)
+    for h in range(len(bend_row)):
+        if bend_row[h] == bend_column[h]:
+            store(weight, bend_row[h], add(load(weight, bend_row[h]), load(bends, h)))
+    norm = section(memory, at, NORM)
+    row_ptr = section(frame.index, frame.index_at, ROW_PTR)
+    gram_ptr, gram_column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    for r in range(len(row_ptr) - 1):
+        total = full(0.0)
+        for p in range(row_ptr[r], row_ptr[r + 1]):
+            total = fma(load(jacobian, p), load(jacobian, p), total)
+        for p in range(gram_ptr[r], gram_ptr[r + 1]):
+            if gram_column[p] == r:
+                total = add(total, full(gram[p]))
+        store(norm, r, total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _row_norm(frame, memory, tile, r, lane):  # type: ignore[no-untyped-def]
-    """‖J_r‖² of one row, eliminated unknowns included."""
-    total = 0.0
-    jacobian = memory.jacobian[tile]
-    for p in range(frame.row_ptr[r], frame.row_ptr[r + 1]):
-        total += jacobian[p * LANES + lane] ** 2
-    for p in range(frame.gram_ptr[r], frame.gram_ptr[r + 1]):
-        if frame.gram_column[p] == r:
-            total += frame.gram_value[p]
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _nudge(frame, memory, tile, tolerance):  # type: ignore[no-untyped-def]  # written: x, where a broken row has no slope
+def _nudge(frame, memory, at, tolerance):  # type: ignore[no-untyped-def]  # written: x, where a broken row has no slope
     """Push x off points where a broken row's slope vanishes (a quadratic at its centre): no step could start there."""
-    pushed = False
-    residual, x, jacobian = memory.residual[tile], memory.x[tile], memory.jacobian[tile]
-    for lane in range(LANES):
-        stuck = False
-        for r in range(len(frame.row_ptr) - 1):
+    residual, x, norm = section(memory, at, RESIDUAL), section(memory, at, X), section(memory, at, NORM)
+    equality = section(frame.index, frame.index_at, EQUALITY)
+    ptr, column = section(frame.index, frame.index_at, ROW_PTR), section(frame.index, frame.index_at, COLUMN)
+    pushed = np.zeros(len(x), np.bool_)
+    any_pushed = False
+    for r in range(len(equality)):
+        for lane in range(LANES):
             h = residual[r * LANES + lane]
-            broken = abs(h) > tolerance if frame.equality[r] == 1 else h > tolerance
+            broken = abs(h) > tolerance if equality[r] == 1 else h > tolerance
             # the slope a push of this size would see: below it the row is flat for all purposes
-            if broken and _row_norm(frame, memory, tile, r, lane) < (1e-3 * _NUDGE) ** 2:
-                stuck = True
-                for p in range(frame.row_ptr[r], frame.row_ptr[r + 1]):
-                    j = frame.column[p]
-                    # a fixed scatter with no symmetry: fractional parts of multiples of the golden ratio
-                    x[j * LANES + lane] += _NUDGE * (2.0 * ((0.6180339887498949 * (j + 1)) % 1.0) - 1.0)
-                    jacobian[p * LANES + lane] = 1.0  # so that a second row does not push the same unknown again
-        pushed = pushed or stuck
-    return pushed
+            if broken and norm[r * LANES + lane] < (1e-3 * _NUDGE) ** 2:
+                for p in range(ptr[r], ptr[r + 1]):
+                    i = column[p] * LANES + lane
+                    if not pushed[i]:
+                        # a fixed scatter with no symmetry: fractional parts of multiples of the golden ratio
+                        x[i] += _NUDGE * (2.0 * ((0.6180339887498949 * (column[p] + 1)) % 1.0) - 1.0)
+                        pushed[i] = True
+                        any_pushed = True
+    return any_pushed
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sets(frame, memory, tile):  # type: ignore[no-untyped-def]  # written: active, held
+def _sets(frame, memory, at):  # type: ignore[no-untyped-def]  # written: active, idle (λ of idle rows), to_bound
     """Choose the rows and bounds that take part: those whose multiplier, were they held, would have the right sign."""
-    active, held = memory.active[tile], memory.held[tile]
-    lam, residual = memory.multiplier[tile], memory.residual[tile]
-    for r in range(len(frame.row_ptr) - 1):
+    active, idle, lam = section(memory, at, ACTIVE), section(memory, at, IDLE), section(memory, at, MULTIPLIER)
+    residual, norm = section(memory, at, RESIDUAL), section(memory, at, NORM)
+    equality = section(frame.index, frame.index_at, EQUALITY)
+    for r in range(len(equality)):
         for lane in range(LANES):
             i = r * LANES + lane
-            if frame.equality[r] == 1:
-                active[i] = 1.0
-            else:
-                # h/‖J‖² is what the row's own step would add to its multiplier
-                size = max(_row_norm(frame, memory, tile, r, lane), 1e-30)
-                active[i] = 1.0 if lam[i] + residual[i] / size > 0.0 else 0.0
+            # h/‖J‖² is what the row's own step would add to its multiplier
+            takes_part = equality[r] == 1 or lam[i] + residual[i] / max(norm[i], _TINY) > 0.0
+            active[i] = 1.0 if takes_part else 0.0
+            idle[i] = 0.0 if takes_part else lam[i]
+    to_bound = section(memory, at, TO_BOUND)
     if frame.bounded == 1:
-        x, slope = memory.x[tile], memory.slope[tile]
-        lower, upper = memory.lower[tile], memory.upper[tile]
+        x, slope = section(memory, at, X), section(memory, at, SLOPE)
+        lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
         for i in range(len(x)):
             wish = x[i] - slope[i]
-            held[i] = 1.0 if wish > upper[i] or wish < lower[i] else 0.0
+            to_bound[i] = upper[i] - x[i] if wish > upper[i] else (lower[i] - x[i] if wish < lower[i] else np.nan)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _measure(frame, memory, tile, theta, objective, violation, gap):  # type: ignore[no-untyped-def]
-    """Per lane: ℓ1 violation, objective, largest violation, and how far stationarity is off. Written: those four."""
-    _merit_parts(frame, memory, tile, memory.x[tile], theta, objective, violation)
-    lam, active, slope, held = memory.multiplier[tile], memory.active[tile], memory.slope[tile], memory.held[tile]
-    residual, x = memory.residual[tile], memory.x[tile]
-    for lane in range(LANES):
-        worst = 0.0
-        for j in range(len(frame.place)):
-            i = j * LANES + lane
-            if frame.bounded == 1 and held[i] > 0.0:
-                bound = memory.upper[tile, i] if x[i] - slope[i] > memory.upper[tile, i] else memory.lower[tile, i]
-                size = abs(x[i] - bound)
-            else:
-                size = abs(slope[i])
-            worst = size if not size <= worst else worst
-        for r in range(len(frame.row_ptr) - 1):
-            if frame.equality[r] == 0:
-                i = r * LANES + lane
-                # an inactive row's multiplier has to vanish, an active one's residual too (complementarity)
-                norm = np.sqrt(max(_row_norm(frame, memory, tile, r, lane), 1e-30))
-                size = abs(lam[i]) * norm if active[i] == 0.0 else abs(residual[i]) / norm
-                worst = size if not size <= worst else worst
-        gap[lane] = worst
+def _merit(frame, memory, at, theta, objective, violation):  # type: ignore[no-untyped-def]  # written: the last three
+    """Per lane: ℓ1 violation, objective and largest violation."""
+    residual, lam = section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER)
+    equality = section(frame.index, frame.index_at, EQUALITY)
+    ptr, column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    total, worst, value, zero = full(0.0), full(0.0), full(0.0), full(0.0)
+    for r in range(len(equality)):
+        h = load(residual, r)
+        size = absolute(h) if equality[r] == 1 else pick(h, zero, zero, h)
+        total = add(total, size)
+        worst = pick(size, worst, worst, size)  # NaN wins
+        moved = full(0.0)
+        for p in range(ptr[r], ptr[r + 1]):
+            moved = fma(full(gram[p]), load(lam, column[p]), moved)
+        value = fma(load(lam, r), moved, value)
+    x, target = section(memory, at, X), section(memory, at, TARGET)
+    for j in range(len(x) // LANES):
+        away = fnma(full(1.0), load(target, j), load(x, j))
+        value = fma(away, away, value)
+    if frame.bounded == 1:
+        lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
+        for j in range(len(x) // LANES):
+            above, below = fnma(full(1.0), load(upper, j), load(x, j)), fnma(full(1.0), load(x, j), load(lower, j))
+            excess = pick(above, below, below, above)
+            excess = pick(excess, zero, zero, excess)
+            total = add(total, excess)
+            worst = pick(excess, worst, worst, excess)
+    store(theta, 0, total)
+    store(objective, 0, mul(full(0.5), value))
+    store(violation, 0, worst)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _merit_parts(frame, memory, tile, x, theta, objective, violation):  # type: ignore[no-untyped-def]
-    """ℓ1 violation, objective and largest violation of x with the current residual and λ. Written: those three."""
-    residual, lam, target = memory.residual[tile], memory.multiplier[tile], memory.target[tile]
-    for lane in range(LANES):
-        total, worst, value = 0.0, 0.0, 0.0
-        for r in range(len(frame.row_ptr) - 1):
-            h = residual[r * LANES + lane]
-            size = abs(h) if frame.equality[r] == 1 else (h if h > 0.0 or h != h else 0.0)
-            total += size
-            worst = size if not size <= worst else worst
-            moved = 0.0
-            for p in range(frame.gram_ptr[r], frame.gram_ptr[r + 1]):
-                moved += frame.gram_value[p] * lam[frame.gram_column[p] * LANES + lane]
-            value += lam[r * LANES + lane] * moved
-        for j in range(len(frame.place)):
-            i = j * LANES + lane
-            away = x[i] - target[i]
-            value += away * away
-            if frame.bounded == 1:
-                excess = max(max(x[i] - memory.upper[tile, i], memory.lower[tile, i] - x[i]), 0.0)
-                total += excess
-                worst = max(worst, excess)
-        theta[lane], objective[lane], violation[lane] = total, 0.5 * value, worst
+def _gap(frame, memory, at, gap):  # type: ignore[no-untyped-def]  # written: gap
+    """Per lane: how far stationarity and complementarity are off."""
+    slope, to_bound = section(memory, at, SLOPE), section(memory, at, TO_BOUND)
+    worst = full(0.0)
+    if frame.bounded == 0:
+        for j in range(len(slope) // LANES):
+            size = absolute(load(slope, j))
+            worst = pick(size, worst, worst, size)
+    store(gap, 0, worst)
+    if frame.bounded == 1:
+        for i in range(len(slope)):
+            size = abs(to_bound[i]) if to_bound[i] == to_bound[i] else abs(slope[i])
+            if not size <= gap[i % LANES]:
+                gap[i % LANES] = size
+    if frame.mixed == 1:
+        active, idle = section(memory, at, ACTIVE), section(memory, at, IDLE)
+        residual, norm = section(memory, at, RESIDUAL), section(memory, at, NORM)
+        equality = section(frame.index, frame.index_at, EQUALITY)
+        for r in range(len(equality)):
+            if equality[r] == 0:
+                for lane in range(LANES):
+                    i = r * LANES + lane
+                    # an idle row's multiplier has to vanish, an active one's residual too
+                    size = np.sqrt(max(norm[i], _TINY))
+                    off = abs(idle[i]) * size if active[i] == 0.0 else abs(residual[i]) / size
+                    if not off <= gap[lane]:
+                        gap[lane] = off
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _factorize(frame, plan, signs, memory, tile, damping, status):  # type: ignore[no-untyped-def]
+def _factorize(frame, plan, signs, memory, at, damping, status):  # type: ignore[no-untyped-def]
     """Assemble and factorise; lanes of wrong inertia are made convex and the tile is done again.
 
-    Written: inverse_weight, scaled, matrix, factor, pivots, tally.
+    Written: inverse, scaled, matrix, factor, pivots, scale, tally.
     """
-    convex = np.zeros(LANES)
-    for attempt in range(_CONVEX_TRIALS):
-        negative = _weigh(frame, memory, tile, damping, convex)
+    convex, negative = np.zeros(LANES), np.zeros(LANES, np.int64)
+    tally = section(memory, at, TALLY)
+    for _ in range(_CONVEX_TRIALS):
+        _weigh(frame, memory, at, damping, convex, negative)
         if frame.augmented == 0:
-            _assemble_schur(frame, memory, tile)
+            _assemble_schur(frame, memory, at)
         else:
-            _assemble_augmented(frame, memory, tile, damping, convex)
+            _assemble_augmented(frame, memory, at, damping, convex)
         factorize_tile(
-            plan, memory.matrix[tile], LANES, 0, signs, frame.augmented == 1, _PIVOT, np.inf, memory.factor[tile],
-            memory.pivots[tile], memory.kept[tile], memory.scale[tile], memory.tally[tile],
+            plan, section(memory, at, MATRIX), LANES, 0, signs, frame.augmented == 1, _PIVOT, np.inf,
+            section(memory, at, FACTOR), section(memory, at, PIVOTS), section(memory, at, KEPT), section(memory, at, SCALE),
+            tally,
         )  # fmt: skip
         again = False
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
             if frame.augmented == 0:  # as many negative pivots as negative W: the reduced curvature is positive
-                if convex[lane] == 0.0 and int(memory.tally[tile, lane]) != negative[lane]:
+                if convex[lane] == 0.0 and int(tally[lane]) != negative[lane]:
                     convex[lane] = 1.0
                     again = True
-            elif memory.tally[tile, LANES + lane] > 0.0:  # pivots of the wrong sign were met
+            elif tally[LANES + lane] > 0.0:  # pivots of the wrong sign were met
                 convex[lane] = max(_LEAST_CURVATURE, 10.0 * convex[lane])
                 again = True
         if not again:
@@ -360,317 +334,317 @@ def _factorize(frame, plan, signs, memory, tile, damping, status):  # type: igno
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _weigh(frame, memory, tile, damping, convex):  # type: ignore[no-untyped-def]  # written: inverse_weight
-    """Invert the diagonal W, damped; made positive in `convex` lanes. Gives the number of negative ones per lane."""
-    weight, inverse, held = memory.weight[tile], memory.inverse_weight[tile], memory.held[tile]
-    negative = np.zeros(LANES, np.int64)
-    for j in range(len(frame.place)):
+def _weigh(frame, memory, at, damping, convex, negative):  # type: ignore[no-untyped-def]  # written: inverse, negative
+    """Invert the diagonal W, damped, made positive in `convex` lanes, infinite where a bound holds; count negative ones."""
+    weight, inverse, to_bound = section(memory, at, WEIGHT), section(memory, at, INVERSE), section(memory, at, TO_BOUND)
+    negative[:] = 0
+    for j in range(len(weight) // LANES):
         for lane in range(LANES):
             i = j * LANES + lane
             w = weight[i] + damping[lane]
-            if convex[lane] > 0.0:
-                w = max(abs(w), _LEAST_CURVATURE)
-            elif abs(w) < 1e-8:
-                w = 1e-8
-            inverse[i] = 1.0 / w
-            if frame.bounded == 1 and held[i] > 0.0:
-                inverse[i] = 0.0
-            elif w < 0.0:
-                negative[lane] += 1
-    return negative
+            w = max(abs(w), _LEAST_CURVATURE) if convex[lane] > 0.0 else w
+            w = _SMALLEST_CURVATURE if abs(w) < _SMALLEST_CURVATURE else w
+            held = frame.bounded == 1 and to_bound[i] == to_bound[i]
+            inverse[i] = 0.0 if held else 1.0 / w
+            negative[lane] += 1 if inverse[i] < 0.0 else 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _assemble_schur(frame, memory, tile):  # type: ignore[no-untyped-def]  # written: scaled, matrix
+def _assemble_schur(frame, memory, at):  # type: ignore[no-untyped-def]  # written: scaled, matrix
     """JW⁻¹Jᵀ + G, with idle rows replaced by those of the identity."""
-    jacobian, scaled, matrix = memory.jacobian[tile], memory.scaled[tile], memory.matrix[tile]
-    inverse, active = memory.inverse_weight[tile], memory.active[tile]
-    for p in range(len(frame.column)):
-        store(scaled, p, mul(load(jacobian, p), load(inverse, frame.column[p])))
-    for s in range(len(frame.entry_row)):
-        total = full(frame.entry_constant[s])
-        for t in range(frame.term_ptr[s], frame.term_ptr[s + 1]):
-            total = fma(load(scaled, frame.term_left[t]), load(jacobian, frame.term_right[t]), total)
-        store(matrix, s, total)
+    jacobian, scaled, matrix = section(memory, at, JACOBIAN), section(memory, at, SCALED), section(memory, at, MATRIX)
+    inverse, active = section(memory, at, INVERSE), section(memory, at, ACTIVE)
+    column = section(frame.index, frame.index_at, COLUMN)
+    for p in range(len(column)):
+        store(scaled, p, mul(load(jacobian, p), load(inverse, column[p])))
+    rows, columns = section(frame.index, frame.index_at, ENTRY_ROW), section(frame.index, frame.index_at, ENTRY_COLUMN)
+    ptr, constant = section(frame.index, frame.index_at, TERM_PTR), section(frame.weight, frame.weight_at, ENTRY_CONSTANT)
+    left, right = section(frame.index, frame.index_at, TERM_LEFT), section(frame.index, frame.index_at, TERM_RIGHT)
+    for s in range(len(rows)):
+        total = full(constant[s])
+        for t in range(ptr[s], ptr[s + 1]):
+            total = fma(load(scaled, left[t]), load(jacobian, right[t]), total)
         if frame.mixed == 1:
-            i, j = frame.entry_row[s], frame.entry_column[s]
-            for lane in range(LANES):
-                if active[i * LANES + lane] == 0.0 or active[j * LANES + lane] == 0.0:
-                    matrix[s * LANES + lane] = 1.0 if i == j else 0.0
+            here = load(active, rows[s])
+            if rows[s] == columns[s]:
+                total = fma(here, total, fnma(full(1.0), here, full(1.0)))
+            else:
+                total = mul(total, mul(here, load(active, columns[s])))
+        store(matrix, s, total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _assemble_augmented(frame, memory, tile, damping, convex):  # type: ignore[no-untyped-def]  # written: matrix
+def _assemble_augmented(frame, memory, at, damping, convex):  # type: ignore[no-untyped-def]  # written: matrix
     """[[W, Jᵀ], [J, −G]], with idle rows and held unknowns replaced by those of ∓ the identity."""
-    jacobian, bends, matrix = memory.jacobian[tile], memory.bends[tile], memory.matrix[tile]
-    active, held = memory.active[tile], memory.held[tile]
-    v = len(frame.place)
-    for s in range(len(frame.entry_row)):
-        i, j = frame.entry_row[s], frame.entry_column[s]
-        total = full(frame.entry_constant[s])
-        for t in range(frame.term_ptr[s], frame.term_ptr[s + 1]):
-            if frame.term_right[t] == 1:
-                total = add(total, load(bends, frame.term_left[t]))
+    jacobian, bends, matrix = section(memory, at, JACOBIAN), section(memory, at, BENDS), section(memory, at, MATRIX)
+    active, to_bound = section(memory, at, ACTIVE), section(memory, at, TO_BOUND)
+    rows, columns = section(frame.index, frame.index_at, ENTRY_ROW), section(frame.index, frame.index_at, ENTRY_COLUMN)
+    ptr, constant = section(frame.index, frame.index_at, TERM_PTR), section(frame.weight, frame.weight_at, ENTRY_CONSTANT)
+    left, right = section(frame.index, frame.index_at, TERM_LEFT), section(frame.index, frame.index_at, TERM_RIGHT)
+    v = len(section(frame.index, frame.index_at, PLACE))
+    for s in range(len(rows)):
+        i, j = rows[s], columns[s]
+        total = full(constant[s])
+        for t in range(ptr[s], ptr[s + 1]):
+            if right[t] == 1:
+                total = add(total, load(bends, left[t]))
             else:
-                total = add(total, load(jacobian, frame.term_left[t]))
+                total = add(total, load(jacobian, left[t]))
         store(matrix, s, total)
         for lane in range(LANES):
-            at = s * LANES + lane
+            here = s * LANES + lane
             if i == j and i < v:
-                matrix[at] += damping[lane] + convex[lane]
+                matrix[here] += damping[lane] + convex[lane]
             if frame.bounded == 1:
-                if (i < v and held[i * LANES + lane] > 0.0) or (j < v and held[j * LANES + lane] > 0.0):
-                    matrix[at] = 1.0 if i == j else 0.0
+                held_row = i < v and to_bound[i * LANES + lane] == to_bound[i * LANES + lane]
+                held_column = j < v and to_bound[j * LANES + lane] == to_bound[j * LANES + lane]
+                if held_row or held_column:
+                    matrix[here] = 1.0 if i == j else 0.0
             if frame.mixed == 1 and i >= v:
                 idle = active[(i - v) * LANES + lane] == 0.0
                 if idle or (j >= v and active[(j - v) * LANES + lane] == 0.0):
-                    matrix[at] = -1.0 if i == j else 0.0
+                    matrix[here] = -1.0 if i == j else 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _direction(frame, plan, memory, tile):  # type: ignore[no-untyped-def]  # written: step, direction, rhs, work
-    """Solve for the Newton step of x and λ."""
-    if frame.augmented == 0:
-        _schur_direction(frame, plan, memory, tile)
-    else:
-        _augmented_direction(frame, plan, memory, tile)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _to_bound(memory, tile, i):  # type: ignore[no-untyped-def]
-    """How far a held unknown is from its bound."""
-    x, slope = memory.x[tile, i], memory.slope[tile, i]
-    upper = memory.upper[tile, i]
-    return (upper if x - slope > upper else memory.lower[tile, i]) - x
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _schur_direction(frame, plan, memory, tile):  # type: ignore[no-untyped-def]
+def _schur_direction(frame, plan, memory, at):  # type: ignore[no-untyped-def]  # written: direction, step, rhs, plain_step
     """(JW⁻¹Jᵀ + G) dλ = h − JW⁻¹ slope over the active rows, with the multipliers of idle rows already at zero."""
-    rhs, residual, direction = memory.rhs[tile], memory.residual[tile], memory.direction[tile]
-    scaled, jacobian, held = memory.scaled[tile], memory.jacobian[tile], memory.held[tile]
-    active, lam = memory.active[tile], memory.multiplier[tile]
-    slope = memory.corrected[tile]  # free until the correction: the slope without idle rows
-    for j in range(len(frame.place)):
-        total = load(memory.slope[tile], j)
-        store(slope, j, total)
+    rhs, residual, scaled = section(memory, at, RHS), section(memory, at, RESIDUAL), section(memory, at, SCALED)
+    jacobian, active, idle = section(memory, at, JACOBIAN), section(memory, at, ACTIVE), section(memory, at, IDLE)
+    to_bound, direction = section(memory, at, TO_BOUND), section(memory, at, DIRECTION)
+    slope, without = section(memory, at, SLOPE), section(memory, at, PLAIN_STEP)  # the latter is free until the search
+    ptr, row = section(frame.index, frame.index_at, COLUMN_PTR), section(frame.index, frame.index_at, COLUMN_ROW)
+    entry = section(frame.index, frame.index_at, COLUMN_ENTRY)
+    for j in range(len(ptr) - 1):
+        total = load(slope, j)
         if frame.mixed == 1:
-            for p in range(frame.column_ptr[j], frame.column_ptr[j + 1]):
-                for lane in range(LANES):
-                    i = frame.column_row[p] * LANES + lane
-                    if active[i] == 0.0:
-                        slope[j * LANES + lane] -= jacobian[frame.column_entry[p] * LANES + lane] * lam[i]
-    for r in range(len(frame.row_ptr) - 1):
+            for p in range(ptr[j], ptr[j + 1]):
+                total = fnma(load(jacobian, entry[p]), load(idle, row[p]), total)
+        store(without, j, total)
+    row_ptr, column = section(frame.index, frame.index_at, ROW_PTR), section(frame.index, frame.index_at, COLUMN)
+    gram_ptr, gram_column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    for r in range(len(row_ptr) - 1):
         total = load(residual, r)
-        for p in range(frame.row_ptr[r], frame.row_ptr[r + 1]):
-            total = fnma(load(scaled, p), load(slope, frame.column[p]), total)
+        for p in range(row_ptr[r], row_ptr[r + 1]):
+            total = fnma(load(scaled, p), load(without, column[p]), total)
+        if frame.mixed == 1:
+            for p in range(gram_ptr[r], gram_ptr[r + 1]):
+                total = fma(full(gram[p]), load(idle, gram_column[p]), total)
+            total = fnma(full(1.0), load(idle, r), mul(load(active, r), total))
         store(rhs, r, total)
-        for lane in range(LANES):
-            at = r * LANES + lane
-            if frame.mixed == 1:
-                for p in range(frame.gram_ptr[r], frame.gram_ptr[r + 1]):
-                    i = frame.gram_column[p] * LANES + lane
-                    if active[i] == 0.0:
-                        rhs[at] += frame.gram_value[p] * lam[i]
-            if frame.bounded == 1:
-                for p in range(frame.row_ptr[r], frame.row_ptr[r + 1]):
-                    i = frame.column[p] * LANES + lane
-                    if held[i] > 0.0:
-                        rhs[at] += jacobian[p * LANES + lane] * _to_bound(memory, tile, i)
-            if active[at] == 0.0:
-                rhs[at] = -lam[at]
-    _solve_masked(plan, memory, tile, rhs, direction)
-    _follow(frame, memory, tile, direction, memory.step[tile])
+        if frame.bounded == 1:
+            for p in range(row_ptr[r], row_ptr[r + 1]):
+                for lane in range(LANES):
+                    move = to_bound[column[p] * LANES + lane]
+                    if move == move:
+                        rhs[r * LANES + lane] += active[r * LANES + lane] * jacobian[p * LANES + lane] * move
+    _solved(plan, memory, at, rhs, direction)
+    _follow(frame, memory, at, direction, section(memory, at, STEP))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve_masked(plan, memory, tile, rhs, out):  # type: ignore[no-untyped-def]  # written: out, work
+def _solved(plan, memory, at, rhs, out):  # type: ignore[no-untyped-def]  # written: out, work
+    work = section(memory, at, WORK)
     solve_tile(
-        plan, memory.factor[tile], memory.pivots[tile], memory.kept[tile], 0, rhs, 1, LANES, 0,
-        memory.work[tile].reshape(1, -1), out,
+        plan, section(memory, at, FACTOR), section(memory, at, PIVOTS), section(memory, at, KEPT), 0, rhs, 1, LANES, 0,
+        work.reshape((1, len(work))), out,
     )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _follow(frame, memory, tile, direction, step):  # type: ignore[no-untyped-def]  # written: step
+def _follow(frame, memory, at, direction, step):  # type: ignore[no-untyped-def]  # written: step
     """dx = −W⁻¹(slope + Jᵀdλ), and to the bound where one holds."""
-    slope, jacobian, inverse = memory.slope[tile], memory.jacobian[tile], memory.inverse_weight[tile]
-    held = memory.held[tile]
-    for j in range(len(frame.place)):
+    slope, jacobian, inverse = section(memory, at, SLOPE), section(memory, at, JACOBIAN), section(memory, at, INVERSE)
+    ptr, row = section(frame.index, frame.index_at, COLUMN_PTR), section(frame.index, frame.index_at, COLUMN_ROW)
+    entry = section(frame.index, frame.index_at, COLUMN_ENTRY)
+    for j in range(len(ptr) - 1):
         total = load(slope, j)
-        for p in range(frame.column_ptr[j], frame.column_ptr[j + 1]):
-            total = fma(load(jacobian, frame.column_entry[p]), load(direction, frame.column_row[p]), total)
+        for p in range(ptr[j], ptr[j + 1]):
+            total = fma(load(jacobian, entry[p]), load(direction, row[p]), total)
         store(step, j, fnma(total, load(inverse, j), full(0.0)))
-        if frame.bounded == 1:
-            for lane in range(LANES):
-                if held[j * LANES + lane] > 0.0:
-                    step[j * LANES + lane] = _to_bound(memory, tile, j * LANES + lane)
+    if frame.bounded == 1:
+        to_bound = section(memory, at, TO_BOUND)
+        for i in range(len(step)):
+            if to_bound[i] == to_bound[i]:
+                step[i] = to_bound[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _augmented_direction(frame, plan, memory, tile):  # type: ignore[no-untyped-def]
-    m, v = len(frame.row_ptr) - 1, len(frame.place)
-    rhs, slope, residual, lam = memory.rhs[tile], memory.slope[tile], memory.residual[tile], memory.multiplier[tile]
-    held, active, jacobian = memory.held[tile], memory.active[tile], memory.jacobian[tile]
+def _augmented_direction(frame, plan, memory, at):  # type: ignore[no-untyped-def]  # written: direction, step, rhs
+    """[[W, Jᵀ], [J, −G]] (dx, dλ) = −(slope, h), with what is known of idle rows and held unknowns moved to the right."""
+    rhs, slope, residual = section(memory, at, RHS), section(memory, at, SLOPE), section(memory, at, RESIDUAL)
+    jacobian, active, idle = section(memory, at, JACOBIAN), section(memory, at, ACTIVE), section(memory, at, IDLE)
+    to_bound = section(memory, at, TO_BOUND)
+    ptr, row = section(frame.index, frame.index_at, COLUMN_PTR), section(frame.index, frame.index_at, COLUMN_ROW)
+    entry = section(frame.index, frame.index_at, COLUMN_ENTRY)
+    gram_ptr, gram_column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    v, m, zero = len(ptr) - 1, len(gram_ptr) - 1, full(0.0)
     for j in range(v):
-        store(rhs, j, fnma(full(1.0), load(slope, j), full(0.0)))
+        total = fnma(full(1.0), load(slope, j), zero)
+        for p in range(ptr[j], ptr[j + 1]):
+            total = fma(load(jacobian, entry[p]), load(idle, row[p]), total)
+        store(rhs, j, total)
     for r in range(m):
-        store(rhs, v + r, fnma(full(1.0), load(residual, r), full(0.0)))
-    for lane in range(LANES):
-        for r in range(m):
-            if active[r * LANES + lane] == 0.0:
-                rhs[(v + r) * LANES + lane] = lam[r * LANES + lane]
-                for p in range(frame.row_ptr[r], frame.row_ptr[r + 1]):
-                    # dλ = −λ is known: its share of the slope moves to the right
-                    rhs[frame.column[p] * LANES + lane] += jacobian[p * LANES + lane] * lam[r * LANES + lane]
-        if frame.bounded == 1:
-            for j in range(v):
-                i = j * LANES + lane
-                if held[i] > 0.0:
-                    move = _to_bound(memory, tile, i)
-                    rhs[i] = move
-                    for p in range(frame.column_ptr[j], frame.column_ptr[j + 1]):
-                        r = frame.column_row[p]
-                        if active[r * LANES + lane] > 0.0:
-                            rhs[(v + r) * LANES + lane] -= jacobian[frame.column_entry[p] * LANES + lane] * move
-    _solve_masked(plan, memory, tile, rhs, rhs)
-    for j in range(v):
-        store(memory.step[tile], j, load(rhs, j))
-    for r in range(m):
-        store(memory.direction[tile], r, load(rhs, v + r))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _predict(frame, memory, tile, theta, penalty, decrease):  # type: ignore[no-untyped-def]
-    """Raise the penalty above the multipliers and predict the merit's decrease. Written: penalty, decrease."""
-    x, target, step = memory.x[tile], memory.target[tile], memory.step[tile]
-    lam, direction = memory.multiplier[tile], memory.direction[tile]
-    for lane in range(LANES):
-        slope, largest = 0.0, 0.0
-        for j in range(len(frame.place)):
-            i = j * LANES + lane
-            slope += (x[i] - target[i]) * step[i]
-        for r in range(len(frame.row_ptr) - 1):
-            i = r * LANES + lane
-            moved = 0.0
-            for p in range(frame.gram_ptr[r], frame.gram_ptr[r + 1]):
-                moved += frame.gram_value[p] * direction[frame.gram_column[p] * LANES + lane]
-            slope += lam[i] * moved
-            largest = max(largest, abs(lam[i] + direction[i]))
-        penalty[lane] = max(penalty[lane], 1.1 * largest)
-        if theta[lane] > 0.0 and slope > 0.5 * penalty[lane] * theta[lane]:
-            penalty[lane] = 2.0 * slope / theta[lane]
-        decrease[lane] = slope - penalty[lane] * theta[lane]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _search(  # type: ignore[no-untyped-def]
-    code, frame, plan, memory, tile, status, theta, objective, penalty, decrease, alpha, merit
-):  # written: x, multiplier, residual, cells, corrected, corrected_direction
-    """Backtrack per lane on the ℓ1 merit function; the first failure of a full step tries a second-order correction."""
-    m, v = len(frame.row_ptr) - 1, len(frame.place)
-    x, lam = memory.x[tile], memory.multiplier[tile]
-    step, direction = memory.step[tile], memory.direction[tile]
-    bent, bent_direction = memory.corrected[tile], memory.corrected_direction[tile]
-    new_theta, new_objective, new_worst = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    accepted, corrected = np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_)
-    before_x, before_lam = x.copy(), lam.copy()
-    for lane in range(LANES):
-        merit[lane] = objective[lane] + penalty[lane] * theta[lane]
-        alpha[lane] = 1.0 if status[lane] == RUNNING else 0.0
-        accepted[lane] = status[lane] != RUNNING
-    for trial in range(_HALVINGS):
+        total = fnma(full(1.0), load(residual, r), zero)
+        for p in range(gram_ptr[r], gram_ptr[r + 1]):
+            total = fnma(full(gram[p]), load(idle, gram_column[p]), total)
+        store(rhs, v + r, fma(load(active, r), total, load(idle, r)))
+    if frame.bounded == 1:
         for j in range(v):
             for lane in range(LANES):
-                i = j * LANES + lane
-                x[i] = before_x[i] + alpha[lane] * (bent[i] if corrected[lane] else step[i])
-        for r in range(m):
-            for lane in range(LANES):
-                i = r * LANES + lane
-                lam[i] = before_lam[i] + alpha[lane] * (bent_direction[i] if corrected[lane] else direction[i])
-        _place(frame, x, memory.cells[tile])
-        _residual(code, frame, memory, tile)
-        _merit_parts(frame, memory, tile, x, new_theta, new_objective, new_worst)
+                move = to_bound[j * LANES + lane]
+                if move == move:
+                    rhs[j * LANES + lane] = move
+                    for p in range(ptr[j], ptr[j + 1]):
+                        if active[row[p] * LANES + lane] > 0.0:
+                            rhs[(v + row[p]) * LANES + lane] -= jacobian[entry[p] * LANES + lane] * move
+    _solved(plan, memory, at, rhs, rhs)
+    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
+    step[:] = rhs[: v * LANES]
+    direction[:] = rhs[v * LANES :]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _predict(frame, memory, at, theta, penalty, decrease):  # type: ignore[no-untyped-def]  # written: penalty, decrease
+    """Raise the penalty above the multipliers and predict the merit's decrease."""
+    x, target, step = section(memory, at, X), section(memory, at, TARGET), section(memory, at, STEP)
+    lam, direction = section(memory, at, MULTIPLIER), section(memory, at, DIRECTION)
+    ptr, column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    slope, largest = full(0.0), full(0.0)
+    for j in range(len(x) // LANES):
+        slope = fma(fnma(full(1.0), load(target, j), load(x, j)), load(step, j), slope)
+    for r in range(len(ptr) - 1):
+        moved = full(0.0)
+        for p in range(ptr[r], ptr[r + 1]):
+            moved = fma(full(gram[p]), load(direction, column[p]), moved)
+        slope = fma(load(lam, r), moved, slope)
+        size = absolute(add(load(lam, r), load(direction, r)))
+        largest = pick(size, largest, largest, size)
+    slopes, sizes = np.empty(LANES), np.empty(LANES)
+    store(slopes, 0, slope)
+    store(sizes, 0, largest)
+    for lane in range(LANES):
+        penalty[lane] = max(penalty[lane], 1.1 * sizes[lane])
+        if theta[lane] > 0.0 and slopes[lane] > 0.5 * penalty[lane] * theta[lane]:
+            penalty[lane] = 2.0 * slopes[lane] / theta[lane]
+        decrease[lane] = slopes[lane] - penalty[lane] * theta[lane]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _search(code, frame, plan, memory, at, status, theta, objective, penalty, decrease):  # type: ignore[no-untyped-def]
+    """Backtrack per lane on the ℓ1 merit function; the first failure of a full step tries a second-order correction.
+
+    Written: x, multiplier, residual, cells, step and direction (of corrected lanes), and their plain copies.
+    """
+    x, lam = section(memory, at, X), section(memory, at, MULTIPLIER)
+    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
+    plain, plain_direction = section(memory, at, PLAIN_STEP), section(memory, at, PLAIN_DIRECTION)
+    before, before_lam = section(memory, at, BEFORE), section(memory, at, BEFORE_MULTIPLIER)
+    before[:], before_lam[:], plain[:], plain_direction[:] = x, lam, step, direction
+    new_theta, new_objective, new_worst, alpha = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    accepted, corrected = np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_)
+    for lane in range(LANES):
+        accepted[lane] = status[lane] != RUNNING
+        alpha[lane] = 0.0 if accepted[lane] else 1.0
+    for trial in range(_HALVINGS):
+        length = load(alpha, 0)
+        for j in range(len(x) // LANES):
+            store(x, j, fma(length, load(step, j), load(before, j)))
+        for r in range(len(lam) // LANES):
+            store(lam, r, fma(length, load(direction, r), load(before_lam, r)))
+        _residual(code, frame, memory, at)
+        _merit(frame, memory, at, new_theta, new_objective, new_worst)
         open_lanes = False
         for lane in range(LANES):
             if accepted[lane]:
                 continue
+            merit = objective[lane] + penalty[lane] * theta[lane]
             new_merit = new_objective[lane] + penalty[lane] * new_theta[lane]
-            slack = _NOISE * (abs(merit[lane]) + abs(objective[lane]))
-            if new_merit <= merit[lane] + _ARMIJO * alpha[lane] * min(decrease[lane], 0.0) + slack:
+            slack = _NOISE * (abs(merit) + abs(objective[lane]))
+            if new_merit <= merit + _ARMIJO * alpha[lane] * min(decrease[lane], 0.0) + slack:
                 accepted[lane] = True
             else:
                 open_lanes = True
         if not open_lanes:
             return accepted
         if trial == 0:
-            _correct(frame, plan, memory, tile)
+            _correct(frame, plan, memory, at)
+        for lane in range(LANES):
+            if accepted[lane]:
+                continue
+            if trial == 0 and new_theta[lane] >= theta[lane] and np.isfinite(new_theta[lane]):
+                corrected[lane] = True
+            else:
+                alpha[lane] *= 0.5
+        if trial <= 1:  # corrected lanes try their own direction once, at full length
             for lane in range(LANES):
-                corrected[lane] = not accepted[lane] and new_theta[lane] >= theta[lane] and np.isfinite(new_theta[lane])
-                if not accepted[lane] and not corrected[lane]:
-                    alpha[lane] = 0.5
-        else:
-            for lane in range(LANES):
-                if not accepted[lane]:
-                    if corrected[lane]:
-                        corrected[lane] = False  # back to the plain direction
-                        alpha[lane] = 0.5
-                    else:
-                        alpha[lane] *= 0.5
+                use = trial == 0 and corrected[lane]
+                if not use:
+                    _copy_lane(plain, step, lane)
+                    _copy_lane(plain_direction, direction, lane)
     for lane in range(LANES):
         if not accepted[lane]:
-            alpha[lane] = 0.0
-            for j in range(v):
-                x[j * LANES + lane] = before_x[j * LANES + lane]
-            for r in range(m):
-                lam[r * LANES + lane] = before_lam[r * LANES + lane]
-    _place(frame, x, memory.cells[tile])
-    _residual(code, frame, memory, tile)
+            _copy_lane(before, x, lane)
+            _copy_lane(before_lam, lam, lane)
+    _residual(code, frame, memory, at)
     return accepted
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _correct(frame, plan, memory, tile):  # type: ignore[no-untyped-def]  # written: corrected, corrected_direction, rhs
-    """Second-order correction: take the violation of the full step back out, with the same factors."""
-    m, v = len(frame.row_ptr) - 1, len(frame.place)
-    rhs, residual, active = memory.rhs[tile], memory.residual[tile], memory.active[tile]
-    first = 0 if frame.augmented == 0 else v
-    if frame.augmented == 1:
-        for i in range(v * LANES):
-            rhs[i] = 0.0
-    sign = 1.0 if frame.augmented == 0 else -1.0
-    for i in range(m * LANES):
-        rhs[first * LANES + i] = sign * residual[i] if active[i] > 0.0 else 0.0
-    _solve_masked(plan, memory, tile, rhs, rhs)
-    bent, bent_direction = memory.corrected[tile], memory.corrected_direction[tile]
-    for i in range(m * LANES):
-        bent_direction[i] = memory.direction[tile, i] + rhs[first * LANES + i]
-    if frame.augmented == 1:
-        for i in range(v * LANES):
-            bent[i] = memory.step[tile, i] + rhs[i]
-    else:
-        _follow(frame, memory, tile, bent_direction, bent)
+def _copy_lane(source, target, lane):  # type: ignore[no-untyped-def]  # written: target, one lane
+    for i in range(lane, len(source), LANES):
+        target[i] = source[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _vanished(frame, memory, tile, lane, tolerance):  # type: ignore[no-untyped-def]
+def _correct(frame, plan, memory, at):  # type: ignore[no-untyped-def]  # written: step, direction, rhs
+    """Second-order correction: take the violation of the full step back out, with the same factors."""
+    rhs, residual, active = section(memory, at, RHS), section(memory, at, RESIDUAL), section(memory, at, ACTIVE)
+    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
+    if frame.augmented == 0:
+        for i in range(len(residual)):
+            rhs[i] = residual[i] * active[i]
+        _solved(plan, memory, at, rhs, rhs)
+        for i in range(len(direction)):
+            direction[i] += rhs[i]
+        _follow(frame, memory, at, direction, step)
+    else:
+        v = len(step)
+        rhs[:v] = 0.0
+        for i in range(len(residual)):
+            rhs[v + i] = -residual[i] * active[i]
+        _solved(plan, memory, at, rhs, rhs)
+        for i in range(v):
+            step[i] += rhs[i]
+        for i in range(len(direction)):
+            direction[i] += rhs[v + i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _vanished(frame, memory, at, lane, tolerance):  # type: ignore[no-untyped-def]
     """Whether the violation is stationary here, ‖Jᵀh‖ ≈ 0 with h ≠ 0: proof of local infeasibility."""
-    residual, jacobian = memory.residual[tile], memory.jacobian[tile]
-    size, pull, norms = 0.0, 0.0, 0.0
-    for r in range(len(frame.row_ptr) - 1):
+    residual, jacobian, norm = section(memory, at, RESIDUAL), section(memory, at, JACOBIAN), section(memory, at, NORM)
+    equality = section(frame.index, frame.index_at, EQUALITY)
+    gram_ptr, gram_column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    broken = np.zeros(len(equality))
+    size, pull, norms = 0.0, 0.0, _TINY
+    for r in range(len(equality)):
         h = residual[r * LANES + lane]
-        h = h if frame.equality[r] == 1 or h > 0.0 else 0.0
-        size += h * h
-        norms = max(norms, _row_norm(frame, memory, tile, r, lane))
-        for p in range(frame.gram_ptr[r], frame.gram_ptr[r + 1]):
-            other = residual[frame.gram_column[p] * LANES + lane]
-            other = other if frame.equality[frame.gram_column[p]] == 1 or other > 0.0 else 0.0
-            pull += h * frame.gram_value[p] * other
-    for j in range(len(frame.place)):
+        broken[r] = h if equality[r] == 1 or h > 0.0 else 0.0
+        size += broken[r] * broken[r]
+        norms = max(norms, norm[r * LANES + lane])
+    for r in range(len(equality)):
+        for p in range(gram_ptr[r], gram_ptr[r + 1]):
+            pull += broken[r] * gram[p] * broken[gram_column[p]]
+    ptr, row = section(frame.index, frame.index_at, COLUMN_PTR), section(frame.index, frame.index_at, COLUMN_ROW)
+    entry = section(frame.index, frame.index_at, COLUMN_ENTRY)
+    for j in range(len(ptr) - 1):
         total = 0.0
-        for p in range(frame.column_ptr[j], frame.column_ptr[j + 1]):
-            h = residual[frame.column_row[p] * LANES + lane]
-            h = h if frame.equality[frame.column_row[p]] == 1 or h > 0.0 else 0.0
-            total += jacobian[frame.column_entry[p] * LANES + lane] * h
+        for p in range(ptr[j], ptr[j + 1]):
+            total += jacobian[entry[p] * LANES + lane] * broken[row[p]]
         pull += total * total
-    return size > tolerance * tolerance and pull <= (_VANISHED**2) * max(norms, 1e-300) * size
+    return size > tolerance * tolerance and pull <= _VANISHED * _VANISHED * norms * size

@@ -113,8 +113,10 @@ def apply(op, a, b, c, value):  # type: ignore[no-untyped-def]  # read: a, b, c 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def slopes(op, a, b, c, value, fa, fb, faa, fab, fbb):  # type: ignore[no-untyped-def]
-    """Give the slopes and curvatures. Read: a, b, c, value (LANES,); written: fa, fb, faa, fab, fbb (LANES,)."""
+def slopes(op, a, b, c, value, out):  # type: ignore[no-untyped-def]
+    """Give f_a, f_b, f_aa, f_ab, f_bb. Read: a, b, c, value (LANES,); written: out (the first 5 · LANES)."""
+    fa, fb, faa = out[:LANES], out[LANES : 2 * LANES], out[2 * LANES : 3 * LANES]
+    fab, fbb = out[3 * LANES : 4 * LANES], out[4 * LANES : 5 * LANES]
     for lane in range(LANES):
         fb[lane] = 0.0
         faa[lane] = 0.0

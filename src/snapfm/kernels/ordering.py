@@ -38,7 +38,7 @@ def best(indptr: Index, indices: Index, signs: Index | None = None) -> Order:
     `signs` (+1, -1 or 0 per unknown) are the pivots' expected signs: then an unknown of sign -1 is never eliminated
     before all its neighbours of sign +1, because its own diagonal may be as small as the regularisation.
     """
-    matrix = _symmetric(indptr, indices)
+    matrix = symmetric(indptr, indices)
     found: Order | None = None
     for name, rule in CANDIDATES.items():
         for dense_last in (False, True):
@@ -63,13 +63,14 @@ def natural(matrix: csr_array) -> Index:
 
 def bandwidth(matrix: csr_array) -> Index:
     """Reverse Cuthill-McKee: entries near the diagonal."""
-    return reverse_cuthill_mckee(matrix, symmetric_mode=True).astype(np.int64)
+    perm: Index = reverse_cuthill_mckee(matrix, symmetric_mode=True).astype(np.int64)
+    return perm
 
 
 def degree(matrix: csr_array) -> Index:
     """Multiple minimum degree, as SuperLU has it: eliminate next what has the fewest neighbours left.
 
-    The incomplete factorisation that drops everything gives the same order as the complete one in a quarter of the time.
+    An incomplete factorisation that drops everything gives the same order as the complete one in a quarter of the time.
     """
     size = matrix.shape[0]
     if size < 3:
@@ -97,7 +98,7 @@ def postponed(matrix: csr_array, perm: Index, signs: Index) -> Index:
     row = np.repeat(np.arange(len(perm)), np.diff(matrix.indptr))
     pair = (signs[row] < 0) & (signs[matrix.indices] > 0)
     latest = place.copy()
-    np.maximum.at(latest, row[pair], place[matrix.indices[pair]])
+    np.maximum.at(latest, row[pair], place[matrix.indices[pair]] + 0.5)  # just behind it, before what comes next
     return np.lexsort((place, latest)).astype(np.int64)
 
 
@@ -112,7 +113,8 @@ def _dense_last(matrix: csr_array, rule: Callable[[csr_array], Index]) -> Index 
     return np.concatenate([sparse[rule(inner)], np.flatnonzero(dense)])
 
 
-def _symmetric(indptr: Index, indices: Index) -> csr_array:
+def symmetric(indptr: Index, indices: Index) -> csr_array:
+    """Give both triangles of a pattern whose lower one is known."""
     size = len(indptr) - 1
     lower = csr_array((np.ones(len(indices)), indices, indptr), shape=(size, size))
     whole = csr_array(lower + lower.T)

@@ -18,10 +18,17 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-WIDTH = 8  # lanes of a tile; 16 gained 0-25 % per sample on wide batches, lost half of it on odd ones, and spills on AVX2
+WIDTH = (
+    8  # lanes of a tile; 16 gained 0-25 % per sample on wide batches, lost half of it on odd ones, and spills on AVX2
+)
 _ALIGN = 8  # bytes promised to the compiler; buffers are aligned to 64, a caller's arrays need not be
 _VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
 _Emit = Callable[[Any, Any, Any, Any], Any]
+
+
+def _operation(define: Callable[..., tuple[Any, _Emit]]) -> Any:
+    """Make a numba intrinsic; called from kernels, its first argument is numba's own."""
+    return intrinsic(define)
 
 
 class _PackType(types.Type):
@@ -52,7 +59,7 @@ def _call(builder: Any, name: str, arguments: list[Any]) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"{name}.v{WIDTH}f64"), arguments)
 
 
-@intrinsic
+@_operation
 def load(_: Any, array: Any, position: Any) -> tuple[Any, _Emit]:
     """Read pack number `position` of a flat float64 array. Nothing checks the bounds."""
 
@@ -63,7 +70,7 @@ def load(_: Any, array: Any, position: Any) -> tuple[Any, _Emit]:
     return _PACK(array, types.intp), emit
 
 
-@intrinsic
+@_operation
 def _load_from(_: Any, array: Any, offset: Any) -> tuple[Any, _Emit]:
     """Read the WIDTH values of a flat float64 array from element `offset` on."""
 
@@ -73,7 +80,7 @@ def _load_from(_: Any, array: Any, offset: Any) -> tuple[Any, _Emit]:
     return _PACK(array, types.intp), emit
 
 
-@intrinsic
+@_operation
 def _load_some(_: Any, array: Any, offset: Any, count: Any) -> tuple[Any, _Emit]:
     """Read `count` values from element `offset` on and repeat the last of them in the lanes beyond."""
 
@@ -91,7 +98,7 @@ def _load_some(_: Any, array: Any, offset: Any, count: Any) -> tuple[Any, _Emit]
     return _PACK(array, types.intp, types.intp), emit
 
 
-@intrinsic
+@_operation
 def store(_: Any, array: Any, position: Any, value: Any) -> tuple[Any, _Emit]:
     """Write pack number `position` of a flat float64 array. Nothing checks the bounds."""
 
@@ -103,7 +110,7 @@ def store(_: Any, array: Any, position: Any, value: Any) -> tuple[Any, _Emit]:
     return types.void(array, types.intp, _PACK), emit
 
 
-@intrinsic
+@_operation
 def _store_from(_: Any, array: Any, offset: Any, value: Any) -> tuple[Any, _Emit]:
     """Write the WIDTH values of a flat float64 array from element `offset` on."""
 
@@ -114,7 +121,7 @@ def _store_from(_: Any, array: Any, offset: Any, value: Any) -> tuple[Any, _Emit
     return types.void(array, types.intp, _PACK), emit
 
 
-@intrinsic
+@_operation
 def _store_some(_: Any, array: Any, offset: Any, count: Any, value: Any) -> tuple[Any, _Emit]:
     """Write the first `count` lanes from element `offset` on."""
 
@@ -130,7 +137,7 @@ def _store_some(_: Any, array: Any, offset: Any, count: Any, value: Any) -> tupl
     return types.void(array, types.intp, types.intp, _PACK), emit
 
 
-@intrinsic
+@_operation
 def full(_: Any, value: Any) -> tuple[Any, _Emit]:
     """Put one number into every lane."""
 
@@ -143,31 +150,31 @@ def full(_: Any, value: Any) -> tuple[Any, _Emit]:
     return _PACK(types.float64), emit
 
 
-@intrinsic
+@_operation
 def add(_: Any, a: Any, b: Any) -> tuple[Any, _Emit]:
     """a + b."""
     return _PACK(_PACK, _PACK), lambda context, builder, signature, given: builder.fadd(*given)
 
 
-@intrinsic
+@_operation
 def mul(_: Any, a: Any, b: Any) -> tuple[Any, _Emit]:
     """a * b."""
     return _PACK(_PACK, _PACK), lambda context, builder, signature, given: builder.fmul(*given)
 
 
-@intrinsic
+@_operation
 def div(_: Any, a: Any, b: Any) -> tuple[Any, _Emit]:
     """a / b, IEEE: infinite or NaN where b is zero."""
     return _PACK(_PACK, _PACK), lambda context, builder, signature, given: builder.fdiv(*given)
 
 
-@intrinsic
+@_operation
 def absolute(_: Any, a: Any) -> tuple[Any, _Emit]:
     """|a|."""
     return _PACK(_PACK), lambda context, builder, signature, given: _call(builder, "llvm.fabs", [given[0]])
 
 
-@intrinsic
+@_operation
 def fma(_: Any, a: Any, b: Any, c: Any) -> tuple[Any, _Emit]:
     """c + a * b, rounded once where the machine can, always the same way on one machine."""
     return _PACK(_PACK, _PACK, _PACK), lambda context, builder, signature, given: _call(
@@ -175,7 +182,7 @@ def fma(_: Any, a: Any, b: Any, c: Any) -> tuple[Any, _Emit]:
     )
 
 
-@intrinsic
+@_operation
 def fnma(_: Any, a: Any, b: Any, c: Any) -> tuple[Any, _Emit]:
     """c - a * b, rounded once where the machine can, always the same way on one machine."""
     return _PACK(_PACK, _PACK, _PACK), lambda context, builder, signature, given: _call(
@@ -183,7 +190,7 @@ def fnma(_: Any, a: Any, b: Any, c: Any) -> tuple[Any, _Emit]:
     )
 
 
-@intrinsic
+@_operation
 def pick(_: Any, a: Any, b: Any, yes: Any, no: Any) -> tuple[Any, _Emit]:
     """Take `yes` in lanes where a <= b, `no` elsewhere; a comparison with NaN is false."""
 

@@ -1,13 +1,13 @@
 """Panels: columns of the factor in dense groups of four, and the schedule of every update between them.
 
 Four columns by eight lanes keep all operands of an update in registers, whatever the pattern; groups that are not full
-are padded with phantom columns, and a group's rows are the union of its columns' rows. Which neighbours share a group is
-decided by dynamic programming against a cost measured in cycles. Consumes a pattern and an order; gives a Schedule, all that
+are padded with phantom columns, and a group's rows are the union of its columns' rows. Which neighbours share a group
+is decided by dynamic programming against a cost in cycles. Consumes a pattern and an order; gives a Schedule, all that
 kernels.ldl and kernels.substitution need to know. Nothing here looks at values. Imports kernels.symbolic only.
 
-The factor of one tile is a flat array of packs: first four zeros, read in place of absent columns, then panel by panel its
-head and its rows of four packs. The head is the diagonal block, four rows of four; a panel of leaves, which nothing is
-subtracted from, has four diagonal entries for a head. Unknowns live in slots: column c of panel k has slot 4k + c.
+The factor of one tile is a flat array of packs: first four zeros, read in place of absent columns, then panel by panel
+its head and its rows of four packs. The head is the diagonal block, four rows of four; a panel of leaves, which nothing
+is subtracted from, has four diagonal entries for a head. Unknowns live in slots: column c of panel k has slot 4k + c.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from snapfm.kernels.symbolic import Index, columns, permuted, postorder, tree
 PANEL = 4
 BLOCK = PANEL * PANEL
 
-# Predicted cycles of one tile: of a panel, of each row below it, of each pair of such rows. Fitted to Burgers flux 5, 10, 40
-# and grid patterns; a factor of two either way changes the time by less than a tenth.
+# Predicted cycles of one tile: of a panel, of one of leaves, of each row below it, of each pair of such rows. Fitted to
+# Burgers flux 5, 10, 40 and grid patterns; a factor of two either way changes the time by less than a tenth.
 _PER_PANEL, _PER_LEAVES, _PER_ROW, _PER_PAIR = 150.0, 75.0, 12.0, 2.0
 
 
@@ -60,10 +60,12 @@ class Update(NamedTuple):
     """The fields of one row of Schedule.updates."""
 
     source: int  # pack of the first row read, in the earlier panel
-    count: int  # rows from there on
+    rows: int  # from there on
     target: int  # where its targets begin
     slot: int  # first slot of the earlier panel
-    column0: int  # packs of the earlier panel's rows that are the columns of this one; 0, a row of zeros, for absent ones
+    column0: (
+        int  # packs of the earlier panel's rows that are the columns of this one; 0, a row of zeros, for absent ones
+    )
     column1: int
     column2: int
     column3: int
@@ -85,9 +87,11 @@ def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:
     head = np.where(np.logical_and.reduceat(leaf, first[:-1]), PANEL, BLOCK)
     panel = np.repeat(np.arange(len(width)), width)
     slot = PANEL * panel + np.arange(len(perm)) - first[panel]
-    row_ptr, rows = _rows(column_ptr, slot[column_rows], first)
+    row_ptr, rows = _rows(column_ptr, slot[column_rows], panel, PANEL * len(width))
     base = PANEL + np.concatenate([[0], np.cumsum(head + PANEL * np.diff(row_ptr))])
-    update_ptr, updates, targets = _by_target(*_updates(row_ptr, rows, base, base[:-1] + head), len(width))
+    reached, updates, targets = _updates(row_ptr, rows, base, base[:-1] + head)
+    update_ptr = np.concatenate([[0], np.cumsum(np.bincount(reached, minlength=len(width)))])
+    updates = np.ascontiguousarray(updates[np.argsort(reached, kind="stable")])
 
     row, column = np.repeat(slot, np.diff(lower_ptr)), slot[lower]
     pack = _locate(row_ptr, rows, base, head, row, column)
@@ -101,11 +105,22 @@ def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:
     )  # fmt: skip
 
 
-def _by_target(reached: Index, updates: Index, targets: Index, panels: int) -> tuple[Index, Index, Index]:
-    """Sort updates by the panel that receives them."""
-    order = np.argsort(reached, kind="stable")
-    pointers = np.concatenate([[0], np.cumsum(np.bincount(reached, minlength=panels))])
-    return pointers, np.ascontiguousarray(updates[order]), targets
+def _rows(column_ptr: Index, column_slots: Index, panel: Index, slots: int) -> tuple[Index, Index]:
+    """Slots of the rows below each panel: the union over its columns, ascending."""
+    owner = np.repeat(panel, np.diff(column_ptr))
+    below = column_slots // PANEL > owner
+    key = np.unique(owner[below] * slots + column_slots[below])
+    row_ptr = np.concatenate([[0], np.cumsum(np.bincount(key // slots, minlength=slots // PANEL))])
+    return row_ptr, key % slots
+
+
+def _locate(row_ptr: Index, rows: Index, base: Index, head: Index, row: Index, column: Index) -> Index:
+    """Packs of single entries (slots of row and column)."""
+    panel, c, slots = column // PANEL, column % PANEL, PANEL * len(head)
+    key = np.repeat(np.arange(len(head)), np.diff(row_ptr)) * slots + rows
+    line = np.searchsorted(key, panel * slots + row) - row_ptr[panel]
+    inside = np.where(head[panel] == BLOCK, PANEL * (row % PANEL) + c, c)
+    return base[panel] + np.where(row // PANEL == panel, inside, head[panel] + PANEL * line + c)
 
 
 @njit(cache=True, nogil=True)
@@ -157,26 +172,6 @@ def _partition(parent, leaf, column_ptr, column_rows):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
-def _rows(column_ptr, column_slots, first):  # type: ignore[no-untyped-def]
-    """Slots of the rows below each panel: the union over its columns."""
-    panels = len(first) - 1
-    row_ptr = np.zeros(panels + 1, np.int64)
-    rows = np.empty(len(column_slots), np.int64)
-    mark = np.full(PANEL * panels, -1, np.int64)
-    count = 0
-    for k in range(panels):
-        for p in range(column_ptr[first[k]], column_ptr[first[k + 1]]):
-            slot = column_slots[p]
-            if slot >= PANEL * (k + 1) and mark[slot] != k:
-                mark[slot] = k
-                rows[count] = slot
-                count += 1
-        row_ptr[k + 1] = count
-        rows[row_ptr[k] : count].sort()
-    return row_ptr, rows[:count].copy()
-
-
-@njit(cache=True, nogil=True)
 def _updates(row_ptr, rows, base, below):  # type: ignore[no-untyped-def]
     """For every pair of a panel and a later panel it reaches: the later one, what is read, where it is subtracted."""
     reached = np.zeros(0, np.int64)
@@ -223,19 +218,3 @@ def _place(row_ptr, rows, base, panel, wanted, out):  # type: ignore[no-untyped-
                 at += 1
                 assert at < row_ptr[panel + 1]  # a group that was not closed: see _partition
             out[i] = base + BLOCK + PANEL * (at - row_ptr[panel])
-
-
-@njit(cache=True, nogil=True)
-def _locate(row_ptr, rows, base, head, row, column):  # type: ignore[no-untyped-def]
-    """Packs of single entries (slots of row and column)."""
-    out = np.empty(len(row), np.int64)
-    for p in range(len(row)):
-        panel, c = column[p] // PANEL, column[p] % PANEL
-        if row[p] // PANEL != panel:
-            below = rows[row_ptr[panel] : row_ptr[panel + 1]]
-            out[p] = base[panel] + head[panel] + PANEL * np.searchsorted(below, row[p]) + c
-        elif head[panel] == BLOCK:
-            out[p] = base[panel] + PANEL * (row[p] % PANEL) + c
-        else:
-            out[p] = base[panel] + c
-    return out

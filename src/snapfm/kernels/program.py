@@ -1,8 +1,9 @@
-"""Run a program on tiles of eight samples: values, residual rows, slopes and curvature of nonlinear rows.
+"""Run a program on tiles of eight samples: values, residual rows, slopes, curvature and gradients of nonlinear rows.
 
 A program is a sequence of nonlinear operations on single numbers (cells) whose operands are linear combinations of
-earlier cells. Its arrays are described in structure.program, which builds them. State of one tile is a flat array
-of packs per name; nothing is allocated here, and a lane's bits do not depend on its neighbours.
+earlier cells. Cell 0 is the constant 1, then come the inputs, then one cell per operation. structure.program builds it;
+its arrays are sections of two flat ones. State of one tile is a flat array of packs per name; nothing is allocated in a
+loop, and a lane's bits do not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -15,51 +16,30 @@ from numba import njit, prange
 
 from snapfm.kernels.operations import LANES, apply, slopes
 from snapfm.kernels.packs import add, fma, full, load, mul, store
+from snapfm.kernels.sections import section
 
 Index = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 
+# Sections of Code.index. Operands a, b, c of operation e are cells A_CELL[A_PTR[e] : A_PTR[e + 1]] with the weights A below.
+OPS, A_PTR, A_CELL, B_PTR, B_CELL, C_PTR, C_CELL, ROW_PTR, ROW_CELL = range(9)
+# Slopes: slot 0 is the constant 1, slot 1 + q the slope of one operation to one unknown, made of earlier slots (SLOPE_*);
+# ENTRY_*: Jacobian entries that vary, and VARYING: which entries they are; BACK_*: rows that read an operation directly.
+SLOT_PTR, SLOPE_A_PTR, SLOPE_A, SLOPE_B_PTR, SLOPE_B, ENTRY_PTR, ENTRY_SLOT, VARYING, BACK_PTR, BACK_ROW = range(9, 19)
+# Contributions to each entry of the Hessian: operation, kind (0: f_aa, 1: f_ab, 2: f_bb), two slots.
+BEND_PTR, BEND_OP, BEND_KIND, BEND_LEFT, BEND_RIGHT = range(19, 24)
+# Sections of Code.weight.
+A, B, C, ROW, SLOPE_A_WEIGHT, SLOPE_B_WEIGHT, ENTRY, BACK = range(8)
+
 
 class Code(NamedTuple):
-    """The structure of a program. Cell 0 is the constant 1, then come the inputs, then one cell per operation."""
+    """The structure of a program; `first` is the cell of the first operation."""
 
-    first: int  # cell of the first operation
-    ops: Index  # (e,) kernels.operations.Op
-    a_ptr: Index  # (e + 1,) operand a of each operation: cells and weights
-    a_cell: Index
-    a_weight: Values
-    b_ptr: Index
-    b_cell: Index
-    b_weight: Values
-    c_ptr: Index
-    c_cell: Index
-    c_weight: Values
-    row_ptr: Index  # (m + 1,) each residual row as a sum over cells
-    row_cell: Index
-    row_weight: Values
-
-
-class Slopes(NamedTuple):
-    """Where derivatives flow. Slot 0 is the constant 1; slot 1 + q is the slope of one operation to one unknown."""
-
-    slot_ptr: Index  # (e + 1,) slots of each operation
-    a_ptr: Index  # (slots + 1,) slope of operand a to that unknown: earlier slots and weights
-    a_slot: Index
-    a_weight: Values
-    b_ptr: Index
-    b_slot: Index
-    b_weight: Values
-    entry_ptr: Index  # (entries + 1,) Jacobian entries that vary: slots and weights
-    entry_slot: Index
-    entry_weight: Values
-    bacnumberptr: Index  # (e + 1,) rows that read each operation directly, with weights: where its adjoint starts
-    bacnumberrow: Index
-    bacnumberweight: Values
-    bend_ptr: Index  # (hessian entries + 1,) contributions to each: operation, which curvature, two slots
-    bend_op: Index
-    bend_kind: Index  # 0: f_aa, 1: f_ab, 2: f_bb
-    bend_left: Index
-    bend_right: Index
+    first: int
+    index: Index
+    index_at: Index
+    weight: Values
+    weight_at: Index
 
 
 @njit(cache=True, nogil=True)
@@ -73,91 +53,120 @@ def _combine(ptr, cell, weight, position, cells, out):  # type: ignore[no-untype
 @njit(cache=True, nogil=True)
 def tile_values(code, cells, rows):  # type: ignore[no-untyped-def]  # written: cells (operations), rows
     """Evaluate operations and residual rows of one tile."""
+    ops = section(code.index, code.index_at, OPS)
+    a_ptr, a_cell = section(code.index, code.index_at, A_PTR), section(code.index, code.index_at, A_CELL)
+    b_ptr, b_cell = section(code.index, code.index_at, B_PTR), section(code.index, code.index_at, B_CELL)
+    c_ptr, c_cell = section(code.index, code.index_at, C_PTR), section(code.index, code.index_at, C_CELL)
+    a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
+    c_weight = section(code.weight, code.weight_at, C)
     a, b, c, value = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    for e in range(len(code.ops)):
-        _combine(code.a_ptr, code.a_cell, code.a_weight, e, cells, a)
-        _combine(code.b_ptr, code.b_cell, code.b_weight, e, cells, b)
-        _combine(code.c_ptr, code.c_cell, code.c_weight, e, cells, c)
-        apply(code.ops[e], a, b, c, value)
+    for e in range(len(ops)):
+        _combine(a_ptr, a_cell, a_weight, e, cells, a)
+        _combine(b_ptr, b_cell, b_weight, e, cells, b)
+        _combine(c_ptr, c_cell, c_weight, e, cells, c)
+        apply(ops[e], a, b, c, value)
         store(cells, code.first + e, load(value, 0))
-    for r in range(len(code.row_ptr) - 1):
+    ptr, cell = section(code.index, code.index_at, ROW_PTR), section(code.index, code.index_at, ROW_CELL)
+    weight = section(code.weight, code.weight_at, ROW)
+    for r in range(len(ptr) - 1):
         total = full(0.0)
-        for p in range(code.row_ptr[r], code.row_ptr[r + 1]):
-            total = fma(full(code.row_weight[p]), load(cells, code.row_cell[p]), total)
+        for p in range(ptr[r], ptr[r + 1]):
+            total = fma(full(weight[p]), load(cells, cell[p]), total)
         store(rows, r, total)
 
 
 @njit(cache=True, nogil=True)
-def tile_slopes(code, flow, varying, cells, slots, left, right, partial, entries):  # type: ignore[no-untyped-def]
-    """Evaluate slopes of one tile at cells already valued.
-
-    Read: cells, varying (the entry each result belongs to). Written: slots, left and right (slopes of the operands),
-    partial (five packs per operation: f_a, f_b, f_aa, f_ab, f_bb) and, where they vary, the Jacobian's entries.
-    """
+def tile_partials(code, cells, partial):  # type: ignore[no-untyped-def]
+    """Derive every operation at cells already valued: f_a, f_b, f_aa, f_ab, f_bb. Read: cells; written: partial."""
+    ops = section(code.index, code.index_at, OPS)
+    a_ptr, a_cell = section(code.index, code.index_at, A_PTR), section(code.index, code.index_at, A_CELL)
+    b_ptr, b_cell = section(code.index, code.index_at, B_PTR), section(code.index, code.index_at, B_CELL)
+    c_ptr, c_cell = section(code.index, code.index_at, C_PTR), section(code.index, code.index_at, C_CELL)
+    a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
+    c_weight = section(code.weight, code.weight_at, C)
     a, b, c, value = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    fa, fb = np.empty(LANES), np.empty(LANES)
-    faa, fab, fbb = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    store(slots, 0, full(1.0))
-    for e in range(len(code.ops)):
-        _combine(code.a_ptr, code.a_cell, code.a_weight, e, cells, a)
-        _combine(code.b_ptr, code.b_cell, code.b_weight, e, cells, b)
-        _combine(code.c_ptr, code.c_cell, code.c_weight, e, cells, c)
+    for e in range(len(ops)):
+        _combine(a_ptr, a_cell, a_weight, e, cells, a)
+        _combine(b_ptr, b_cell, b_weight, e, cells, b)
+        _combine(c_ptr, c_cell, c_weight, e, cells, c)
         store(value, 0, load(cells, code.first + e))
-        slopes(code.ops[e], a, b, c, value, fa, fb, faa, fab, fbb)
-        store(partial, 5 * e, load(fa, 0))
-        store(partial, 5 * e + 1, load(fb, 0))
-        store(partial, 5 * e + 2, load(faa, 0))
-        store(partial, 5 * e + 3, load(fab, 0))
-        store(partial, 5 * e + 4, load(fbb, 0))
-        for q in range(flow.slot_ptr[e], flow.slot_ptr[e + 1]):
+        slopes(ops[e], a, b, c, value, partial[5 * LANES * e :])
+
+
+@njit(cache=True, nogil=True)
+def tile_slopes(code, partial, slots, left, right, entries):  # type: ignore[no-untyped-def]
+    """Follow slopes through the operations. Read: partial; written: slots, left and right (slopes of operands), entries."""
+    slot_ptr = section(code.index, code.index_at, SLOT_PTR)
+    a_ptr, a_slot = section(code.index, code.index_at, SLOPE_A_PTR), section(code.index, code.index_at, SLOPE_A)
+    b_ptr, b_slot = section(code.index, code.index_at, SLOPE_B_PTR), section(code.index, code.index_at, SLOPE_B)
+    a_weight = section(code.weight, code.weight_at, SLOPE_A_WEIGHT)
+    b_weight = section(code.weight, code.weight_at, SLOPE_B_WEIGHT)
+    store(slots, 0, full(1.0))
+    for e in range(len(slot_ptr) - 1):
+        fa, fb = load(partial, 5 * e), load(partial, 5 * e + 1)
+        for q in range(slot_ptr[e], slot_ptr[e + 1]):
             from_a, from_b = full(0.0), full(0.0)
-            for p in range(flow.a_ptr[q], flow.a_ptr[q + 1]):
-                from_a = fma(full(flow.a_weight[p]), load(slots, flow.a_slot[p]), from_a)
-            for p in range(flow.b_ptr[q], flow.b_ptr[q + 1]):
-                from_b = fma(full(flow.b_weight[p]), load(slots, flow.b_slot[p]), from_b)
+            for p in range(a_ptr[q], a_ptr[q + 1]):
+                from_a = fma(full(a_weight[p]), load(slots, a_slot[p]), from_a)
+            for p in range(b_ptr[q], b_ptr[q + 1]):
+                from_b = fma(full(b_weight[p]), load(slots, b_slot[p]), from_b)
             store(left, q, from_a)
             store(right, q, from_b)
-            store(slots, 1 + q, fma(load(fb, 0), from_b, mul(load(fa, 0), from_a)))
-    for r in range(len(flow.entry_ptr) - 1):
+            store(slots, 1 + q, fma(fb, from_b, mul(fa, from_a)))
+    ptr, slot = section(code.index, code.index_at, ENTRY_PTR), section(code.index, code.index_at, ENTRY_SLOT)
+    varying, weight = section(code.index, code.index_at, VARYING), section(code.weight, code.weight_at, ENTRY)
+    for r in range(len(ptr) - 1):
         total = full(0.0)
-        for p in range(flow.entry_ptr[r], flow.entry_ptr[r + 1]):
-            total = fma(full(flow.entry_weight[p]), load(slots, flow.entry_slot[p]), total)
+        for p in range(ptr[r], ptr[r + 1]):
+            total = fma(full(weight[p]), load(slots, slot[p]), total)
         store(entries, varying[r], total)
 
 
 @njit(cache=True, nogil=True)
-def tile_bends(code, flow, weight, left, right, partial, adjoint, bends):  # type: ignore[no-untyped-def]
-    """Evaluate Σ weight·∇²row of one tile. Read: weight (rows), left, right, partial; written: adjoint, bends."""
-    for e in range(len(code.ops)):
+def tile_bends(code, weight, left, right, partial, adjoint, bends):  # type: ignore[no-untyped-def]
+    """Evaluate Σ weight·∇²row on its pattern. Read: weight (rows), left, right, partial; written: adjoint, bends."""
+    ptr, row = section(code.index, code.index_at, BACK_PTR), section(code.index, code.index_at, BACK_ROW)
+    back = section(code.weight, code.weight_at, BACK)
+    for e in range(len(ptr) - 1):
         total = full(0.0)
-        for p in range(flow.bacnumberptr[e], flow.bacnumberptr[e + 1]):
-            total = fma(full(flow.bacnumberweight[p]), load(weight, flow.bacnumberrow[p]), total)
+        for p in range(ptr[e], ptr[e + 1]):
+            total = fma(full(back[p]), load(weight, row[p]), total)
         store(adjoint, e, total)
-    for e in range(len(code.ops) - 1, -1, -1):
-        here = load(adjoint, e)
-        by_a = mul(here, load(partial, 5 * e))
-        for p in range(code.a_ptr[e], code.a_ptr[e + 1]):
-            earlier = code.a_cell[p] - code.first
-            if earlier >= 0:
-                store(adjoint, earlier, fma(full(code.a_weight[p]), by_a, load(adjoint, earlier)))
-        by_b = mul(here, load(partial, 5 * e + 1))
-        for p in range(code.b_ptr[e], code.b_ptr[e + 1]):
-            earlier = code.b_cell[p] - code.first
-            if earlier >= 0:
-                store(adjoint, earlier, fma(full(code.b_weight[p]), by_b, load(adjoint, earlier)))
-    for h in range(len(flow.bend_ptr) - 1):
+    _push_back(code, partial, code.first, adjoint)
+    ptr, op = section(code.index, code.index_at, BEND_PTR), section(code.index, code.index_at, BEND_OP)
+    kind = section(code.index, code.index_at, BEND_KIND)
+    one, other = section(code.index, code.index_at, BEND_LEFT), section(code.index, code.index_at, BEND_RIGHT)
+    for h in range(len(ptr) - 1):
         total = full(0.0)
-        for p in range(flow.bend_ptr[h], flow.bend_ptr[h + 1]):
-            e, kind = flow.bend_op[p], flow.bend_kind[p]
-            bend = mul(load(adjoint, e), load(partial, 5 * e + 2 + kind))
-            if kind == 0:
-                bend = mul(bend, mul(load(left, flow.bend_left[p]), load(left, flow.bend_right[p])))
-            elif kind == 1:
-                bend = mul(bend, mul(load(left, flow.bend_left[p]), load(right, flow.bend_right[p])))
+        for p in range(ptr[h], ptr[h + 1]):
+            bend = mul(load(adjoint, op[p]), load(partial, 5 * op[p] + 2 + kind[p]))
+            if kind[p] == 0:
+                bend = mul(bend, mul(load(left, one[p]), load(left, other[p])))
+            elif kind[p] == 1:
+                bend = mul(bend, mul(load(left, one[p]), load(right, other[p])))
             else:
-                bend = mul(bend, mul(load(right, flow.bend_left[p]), load(right, flow.bend_right[p])))
+                bend = mul(bend, mul(load(right, one[p]), load(right, other[p])))
             total = add(total, bend)
         store(bends, h, total)
+
+
+@njit(cache=True, nogil=True)
+def _push_back(code, partial, first, adjoint):  # type: ignore[no-untyped-def]  # written: adjoint (cells from `first` on)
+    """Carry adjoints from the last operation to the first, into the cells numbered `first` and up."""
+    a_ptr, a_cell = section(code.index, code.index_at, A_PTR), section(code.index, code.index_at, A_CELL)
+    b_ptr, b_cell = section(code.index, code.index_at, B_PTR), section(code.index, code.index_at, B_CELL)
+    a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
+    for e in range(len(a_ptr) - 2, -1, -1):
+        here = load(adjoint, code.first + e - first)
+        by_a, by_b = mul(here, load(partial, 5 * e)), mul(here, load(partial, 5 * e + 1))
+        for p in range(a_ptr[e], a_ptr[e + 1]):
+            earlier = a_cell[p] - first
+            if earlier >= 0:
+                store(adjoint, earlier, fma(full(a_weight[p]), by_a, load(adjoint, earlier)))
+        for p in range(b_ptr[e], b_ptr[e + 1]):
+            earlier = b_cell[p] - first
+            if earlier >= 0:
+                store(adjoint, earlier, fma(full(b_weight[p]), by_b, load(adjoint, earlier)))
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -169,52 +178,17 @@ def run_values(code, cells, rows):  # type: ignore[no-untyped-def]  # read: code
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def run_slopes(code, flow, varying, cells, slots, left, right, partial, entries):  # type: ignore[no-untyped-def]
-    """Evaluate slopes of all tiles; see tile_slopes."""
+def run_gradient(code, cells, weight, partial, adjoint):  # type: ignore[no-untyped-def]
+    """adjoint = gradient of Σ weight·row in every cell. Read: cells, weight (rows); written: partial, adjoint (cells)."""
     for number in prange(len(cells)):
-        tile = np.int64(number)  # prange counts unsigned, which would compile everything below twice
-        tile_slopes(
-            code, flow, varying, cells[tile], slots[tile], left[tile], right[tile], partial[tile], entries[tile]
-        )
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def run_bends(code, flow, weight, left, right, partial, adjoint, bends):  # type: ignore[no-untyped-def]
-    """Evaluate Σ weight·∇²row of all tiles; see tile_bends."""
-    for number in prange(len(weight)):
-        tile = np.int64(number)  # prange counts unsigned, which would compile everything below twice
-        tile_bends(
-            code, flow, weight[tile], left[tile], right[tile], partial[tile], adjoint[tile], bends[tile]
-        )
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def run_gradient(code, cells, weight, adjoint):  # type: ignore[no-untyped-def]
-    """adjoint = gradient of Σ weight·row in every cell, backwards. Read: cells, weight (rows); written: adjoint (cells)."""
-    for number in prange(len(cells)):
-        tile = np.int64(number)  # prange counts unsigned, which would compile everything below twice
-        _tile_gradient(code, cells[tile], weight[tile], adjoint[tile])
-
-
-@njit(cache=True, nogil=True)
-def _tile_gradient(code, cells, weight, adjoint):  # type: ignore[no-untyped-def]
-    adjoint[:] = 0.0
-    a, b, c, value = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    fa, fb = np.empty(LANES), np.empty(LANES)
-    faa, fab, fbb = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    for r in range(len(code.row_ptr) - 1):
-        here = load(weight, r)
-        for p in range(code.row_ptr[r], code.row_ptr[r + 1]):
-            store(adjoint, code.row_cell[p], fma(full(code.row_weight[p]), here, load(adjoint, code.row_cell[p])))
-    for e in range(len(code.ops) - 1, -1, -1):
-        _combine(code.a_ptr, code.a_cell, code.a_weight, e, cells, a)
-        _combine(code.b_ptr, code.b_cell, code.b_weight, e, cells, b)
-        _combine(code.c_ptr, code.c_cell, code.c_weight, e, cells, c)
-        store(value, 0, load(cells, code.first + e))
-        slopes(code.ops[e], a, b, c, value, fa, fb, faa, fab, fbb)
-        here = load(adjoint, code.first + e)
-        by_a, by_b = mul(here, load(fa, 0)), mul(here, load(fb, 0))
-        for p in range(code.a_ptr[e], code.a_ptr[e + 1]):
-            store(adjoint, code.a_cell[p], fma(full(code.a_weight[p]), by_a, load(adjoint, code.a_cell[p])))
-        for p in range(code.b_ptr[e], code.b_ptr[e + 1]):
-            store(adjoint, code.b_cell[p], fma(full(code.b_weight[p]), by_b, load(adjoint, code.b_cell[p])))
+        tile = np.int64(number)
+        tile_partials(code, cells[tile], partial[tile])
+        adjoint[tile, :] = 0.0
+        ptr, cell = section(code.index, code.index_at, ROW_PTR), section(code.index, code.index_at, ROW_CELL)
+        row_weight = section(code.weight, code.weight_at, ROW)
+        for r in range(len(ptr) - 1):
+            here = load(weight[tile], r)
+            for p in range(ptr[r], ptr[r + 1]):
+                total = fma(full(row_weight[p]), here, load(adjoint[tile], cell[p]))
+                store(adjoint[tile], cell[p], total)
+        _push_back(code, partial[tile], 0, adjoint[tile])

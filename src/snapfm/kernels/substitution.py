@@ -1,7 +1,7 @@
 """Solve with the factors of kernels.ldl: forward and backward substitution, and refinement against the kept matrix.
 
-Consumes a Schedule, factors by tile and right-hand sides (n, sides, lanes); writes solutions of the same shape. One factor
-may serve all lanes. No lane touches another. May import kernels.packs and kernels.panels only.
+Consumes a Schedule, factors by tile and right-hand sides (n, sides, lanes); writes solutions of the same shape. One
+factor may serve all lanes. No lane touches another. May import kernels.packs and kernels.panels only.
 """
 
 from __future__ import annotations
@@ -19,30 +19,32 @@ WORK = 5  # vectors a tile needs to refine: answer, right-hand side, its residua
 def solve(  # type: ignore[no-untyped-def]
     plan, factor, inverse, matrix, shared, refinements, rhs, sides, lanes, work, out
 ):  # read: up to lanes, rhs (n * sides * lanes); written: work (tiles, 1 or WORK, slots), out (as rhs, may be rhs)
-    """Solve for every side and lane; `shared` uses the first tile's factor for all. A refinement that does not help is undone."""
+    """Solve for every side and lane; `shared` uses the first tile's factor for all lanes."""
     tiles = (lanes + WIDTH - 1) // WIDTH
     if tiles == 1:
-        _tile(plan, factor[0], inverse[0], matrix[0], refinements, rhs, sides, lanes, 0, work[0], out)
+        solve_tile(plan, factor[0], inverse[0], matrix[0], refinements, rhs, sides, lanes, tiles - 1, work[0], out)
     else:
         for k in prange(tiles):
-            tile = np.int64(k)  # prange counts unsigned, which would compile everything below a second time
+            tile = np.int64(k)
             f = np.int64(0) if shared else tile
-            _tile(plan, factor[f], inverse[f], matrix[f], refinements, rhs, sides, lanes, tile, work[tile], out)
+            solve_tile(plan, factor[f], inverse[f], matrix[f], refinements, rhs, sides, lanes, tile, work[tile], out)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _tile(  # type: ignore[no-untyped-def]
+def solve_tile(  # type: ignore[no-untyped-def]
     plan, factor, inverse, matrix, refinements, rhs, sides, lanes, tile, work, out
-):  # read: all but work and out; written: work, out
+):  # read: all but work and out; written: work (1 or WORK, slots), out
+    """Solve one tile of rhs (n * sides * lanes); see solve."""
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
     x = work[0]
     for side in range(sides):
-        x[:] = 0.0  # phantoms stay zero
+        for k in range(len(x) // WIDTH):  # phantoms stay zero
+            store(x, k, full(0.0))
         for i in range(len(plan.slot)):
             store(x, plan.slot[i], take(rhs, (i * sides + side) * lanes + start, count))
         if refinements > 0:
-            work[1, :] = x
+            _copy(x, work[1])
         _substitute(plan, factor, inverse, x)
         if refinements > 0:
             _refine(plan, factor, inverse, matrix, refinements, work)
@@ -100,7 +102,7 @@ def _refine(plan, factor, inverse, matrix, refinements, work):  # type: ignore[n
     x, b, residual, trial, left = work[0], work[1], work[2], work[3], work[4]
     size = _residual(plan, matrix, b, x, residual)
     for _ in range(refinements):
-        trial[:] = residual
+        _copy(residual, trial)
         _substitute(plan, factor, inverse, trial)
         for k in range(len(x) // WIDTH):
             store(trial, k, add(load(trial, k), load(x, k)))
@@ -114,7 +116,7 @@ def _refine(plan, factor, inverse, matrix, refinements, work):  # type: ignore[n
 @njit(cache=True, nogil=True, error_model="numpy")
 def _residual(plan, matrix, b, x, out):  # type: ignore[no-untyped-def]  # written: out
     """out = b - A x; gives its largest size, infinite where it is not a number."""
-    out[:] = b
+    _copy(b, out)
     for p in range(len(plan.entry_row)):
         row, column, entry = plan.entry_row[p], plan.entry_column[p], load(matrix, p)
         store(out, row, fnma(entry, load(x, column), load(out, row)))
@@ -126,3 +128,13 @@ def _residual(plan, matrix, b, x, out):  # type: ignore[no-untyped-def]  # writt
         size = pick(size, full(np.inf), size, full(np.inf))
         largest = pick(size, largest, largest, size)
     return largest
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _copy(x, out):  # type: ignore[no-untyped-def]  # written: out
+    """Pack by pack: numba takes seconds to compile out[:] = x."""
+    for k in range(len(x) // WIDTH):
+        store(out, k, load(x, k))
+
+
+_tile = solve_tile  # the name under which kernels.newton imports it

@@ -46,7 +46,7 @@ def permuted(indptr: Index, indices: Index, perm: Index) -> tuple[Index, Index, 
 
 
 def tree(indptr: Index, indices: Index, limit: int = -1) -> Tree | None:
-    """Build the elimination tree of a lower triangle; None once the factor has more than `limit` entries (-1: no limit)."""
+    """Build the elimination tree of a lower triangle; None if the factor has more than `limit` entries (-1: any)."""
     size = len(indptr) - 1
     parent, counts = np.full(size, -1, np.int64), np.zeros(size, np.int64)
     return Tree(parent, counts) if _climb(indptr, indices, limit, parent, counts) else None

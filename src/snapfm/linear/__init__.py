@@ -1,1 +1,22 @@
-"""HOW a batch of symmetric systems on one pattern is solved."""
+"""HOW a batch of symmetric systems on one pattern is solved: frozen settings, prepare, factorize, solve."""
+
+from snapfm.linear.base import Outcome, PivotRule, Pivots, Prepared, Solver, lower_triangle
+from snapfm.linear.choose import choose
+from snapfm.linear.dense import Dense
+from snapfm.linear.lanes import Lanes
+from snapfm.linear.levels import Levels
+from snapfm.linear.library import Library
+
+__all__ = [
+    "Dense",
+    "Lanes",
+    "Levels",
+    "Library",
+    "Outcome",
+    "PivotRule",
+    "Pivots",
+    "Prepared",
+    "Solver",
+    "choose",
+    "lower_triangle",
+]

@@ -1,13 +1,14 @@
-"""The seam of the linear solvers: a solver holds settings, `prepare` does what depends on the pattern, values come last.
+"""The seam of the linear solvers: a solver holds settings, `prepare` does what depends on the pattern, values last.
 
     prepared = Lanes().prepare(pattern)      # order, elimination tree, schedule: once
     pivots = prepared.factorize(values)      # (nnz, lanes): every hot call; reuses its memory
     prepared.solve(rhs)                      # (n, lanes), in place
 
 Matrices are symmetric, given by their lower triangle by rows (CSR) with the diagonal last in every row; the augmented
-matrix is then the diagonal of W followed by the rows of J, each with its -δ behind it. All are factorised as L D Lᵀ without
-pivoting, so they must be definite, quasi-definite, or repaired by a PivotRule. Numerical trouble is data, one
-Outcome per lane, and no lane's bits depend on the other lanes, their number or its place among them.
+matrix is then the diagonal of W followed by the rows of J, each with its -δ behind it. All are factorised as L D Lᵀ
+without pivoting, so they must be definite, quasi-definite, or repaired by a PivotRule. Numerical trouble is data, one
+Outcome per lane, and no lane's bits depend on the other lanes, their number or its place among them. What a solve gives
+in a lane that is not FACTORED is not specified.
 
 May import structure.pattern and errors.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +55,7 @@ _ADVICE = {
         "a pivot vanished and its row was left out of the solution; look for rows that repeat each other, then for a "
         "missing regularisation (a larger δ), or let a PivotRule repair it"
     ),
-    Outcome.NONFINITE: "the values hold NaN or infinity, or overflowed; check the Jacobian and the curvature of this lane",
+    Outcome.NONFINITE: "the values hold NaN or infinity, or overflowed; check the lane's Jacobian and curvature",
 }
 
 
@@ -62,9 +63,9 @@ _ADVICE = {
 class PivotRule:
     """When a pivot is too weak to divide by, and what stands in for it.
 
-    A pivot is weak if it is at most `tiny` times its scale (its diagonal entry, or what its neighbours contribute to it),
-    or if it has not the sign that `prepare(signs=...)` expects. With repair=None its row is left out and the lane is
-    SINGULAR; with a number, repair times the scale stands in for it, with the expected sign, and the lane counts as FACTORED.
+    A pivot is weak if it is at most `tiny` times its scale (its diagonal entry, or what its neighbours contribute to
+    it), or if it has not the sign that `prepare(signs=...)` expects. With repair=None its row is left out and the lane
+    is SINGULAR; with a number, repair times the scale stands in for it, rightly signed, and the lane is FACTORED.
     """
 
     tiny: float = 64 * np.finfo(np.float64).eps
@@ -87,6 +88,11 @@ class Pivots:
     negative: Index | Tensor  # (lanes,) negative pivots, stand-ins included
     weak: Index | Tensor  # (lanes,) pivots left out or repaired
     smallest: Values | Tensor  # (lanes,) smallest |pivot|, before any repair
+
+    def of_kind(self, values: Values | Tensor) -> Pivots:
+        """View the arrays as numpy or torch, whichever the values are."""
+        view = tensor if isinstance(values, Tensor) else host
+        return Pivots(view(self.status), view(self.negative), view(self.weak), view(self.smallest))
 
 
 class Prepared(Protocol):
@@ -142,8 +148,8 @@ def check_pattern(pattern: Pattern, signs: Index | None) -> None:
         )
     if signs is not None and (len(signs) != pattern.rows or not bool(np.isin(signs, (-1, 1)).all())):
         raise ShapeError(
-            f"prepare(signs) expects {pattern.rows} numbers, each +1 or -1; got {len(signs)}. Leave signs out if a pivot "
-            "may have either."
+            f"prepare(signs) expects {pattern.rows} numbers, each +1 or -1; got {len(signs)}. Leave signs out if a "
+            "pivot may have either."
         )
 
 
@@ -152,8 +158,8 @@ def check_values(values: Values | Tensor, nnz: int) -> int:
     _check_dtype("factorize(values)", values)
     if values.ndim != 2 or values.shape[0] != nnz or values.shape[1] < 1:
         raise ShapeError(
-            f"factorize(values) expects ({nnz}, lanes), one row per entry of the pattern; got {tuple(values.shape)}. Put "
-            "the batch last."
+            f"factorize(values) expects ({nnz}, lanes), a row per entry of the pattern; got {tuple(values.shape)}. "
+            "Put the batch last."
         )
     return int(values.shape[1])
 
@@ -167,25 +173,25 @@ def check_rhs(rhs: Values | Tensor, out: Values | Tensor | None, size: int, fact
     if rhs.ndim not in (2, 3) or rhs.shape[0] != size or lanes < 1 or factored not in (1, lanes):
         wanted = "lanes" if factored == 1 else str(factored)
         raise ShapeError(
-            f"solve(rhs) expects ({size}, {wanted}) or ({size}, sides, {wanted}); got {tuple(rhs.shape)}. Put the batch "
-            "last, as it was factorised."
+            f"solve(rhs) expects ({size}, {wanted}) or ({size}, sides, {wanted}); got {tuple(rhs.shape)}. Put the "
+            "batch last, as it was factorised."
         )
     if out is not None:
         _check_dtype("solve(out)", out)
         if out.shape != rhs.shape:
             raise ShapeError(
-                f"solve(rhs, out) expects out of the shape of rhs, {tuple(rhs.shape)}; got {tuple(out.shape)}. Leave out "
-                "away to solve in place."
+                f"solve(rhs, out) expects out of the shape of rhs, {tuple(rhs.shape)}; got {tuple(out.shape)}. Give no "
+                "out to solve in place."
             )
     return (int(rhs.shape[1]) if rhs.ndim == 3 else 1), lanes
 
 
-def host(array: Values | Tensor) -> Values:
+def host(array: npt.NDArray[Any] | Tensor) -> npt.NDArray[Any]:
     """View an array of the CPU as numpy, without a copy."""
     return array.detach().numpy() if isinstance(array, Tensor) else array
 
 
-def tensor(array: Values | Tensor) -> Tensor:
+def tensor(array: npt.NDArray[Any] | Tensor) -> Tensor:
     """View an array as a tensor, without a copy."""
     return array if isinstance(array, Tensor) else torch.from_numpy(array)
 

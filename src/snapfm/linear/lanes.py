@@ -1,7 +1,7 @@
 """Lanes: sparse LDLᵀ with the batch as the SIMD lane, eight samples to a tile, tiles spread over the cores.
 
-The solver of choice on a CPU. One symbolic analysis serves all lanes and calls; buffers grow to the largest batch seen and
-are then reused. The arithmetic is in kernels.ldl and kernels.substitution.
+The solver of choice on a CPU. One symbolic analysis serves all lanes and calls; buffers grow to the largest batch seen
+and are then reused. The arithmetic is in kernels.ldl and kernels.substitution.
 """
 
 from __future__ import annotations
@@ -107,8 +107,7 @@ class PreparedLanes:
         found = self._records.get((lanes, as_torch))
         if found is None:
             if as_torch:
-                own = self._record(lanes, False)
-                found = Pivots(*(torch.from_numpy(a) for a in (own.status, own.negative, own.weak, own.smallest)))
+                found = self._record(lanes, False).of_kind(torch.empty(0))
             else:
                 counts = np.zeros((2, lanes), np.int64)
                 found = Pivots(np.zeros(lanes, np.int8), counts[0], counts[1], np.zeros(lanes))

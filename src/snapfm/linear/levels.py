@@ -65,20 +65,20 @@ class Meeting:
 class Level:
     """Columns of one height: their entries in the factor, and what they give to places above."""
 
+    updates: Meeting  # of the pairs, in entries and diagonals of later columns
+    down: Meeting  # of the entries, in their rows
+    up: Meeting  # of the entries, in their columns
     columns: Tensor
     entries: Tensor  # of these columns, in the factor
     entry_column: Tensor
     entry_row: Tensor
-    left: Tensor  # pairs of entries of one column, whose product belongs to
+    left: Tensor  # pairs of entries of one column
     right: Tensor
     pair_column: Tensor
-    updates: Meeting  # entries or diagonals of later columns
-    down: Meeting  # rows of the entries
-    up: Meeting  # columns of the entries
 
 
 class PreparedLevels(Whole):
-    """The workspace of one pattern. The factor is (entries + n, lanes): X = L D below the diagonal, then the diagonal."""
+    """The workspace of one pattern. The factor is (entries + n, lanes): X = L D below the diagonal, then D."""
 
     def __init__(self, rule: PivotRule, refinements: int, pattern: Pattern, signs: Index | None) -> None:
         super().__init__(rule, refinements, pattern, signs)
@@ -182,12 +182,6 @@ def _level(own: Index, pointers: Index, rows: Index, key: Index, size: int) -> L
     left = np.concatenate([pointers[j] + pair[0] for j, pair in zip(own, lower)])
     right = np.concatenate([pointers[j] + pair[1] for j, pair in zip(own, lower)])
     pair_column = np.repeat(own, counts * (counts + 1) // 2)
-    place = np.where(
-        left == right, len(key) + rows[right], np.searchsorted(key, rows[right] * size + rows[left])
-    )
-    return Level(
-        *(torch.from_numpy(a) for a in (own, entries, column, rows[entries], left, right, pair_column)),
-        updates=Meeting(place),
-        down=Meeting(rows[entries]),
-        up=Meeting(column),
-    )
+    place = np.where(left == right, len(key) + rows[right], np.searchsorted(key, rows[right] * size + rows[left]))
+    index = (torch.from_numpy(a) for a in (own, entries, column, rows[entries], left, right, pair_column))
+    return Level(Meeting(place), Meeting(rows[entries]), Meeting(column), *index)

@@ -42,10 +42,7 @@ class Whole(ABC):
         self._values = given.clone() if self.refinements else given
         tally = Tally(self.rule, self._lanes, given)
         self._factorize(given, tally)
-        found = tally.pivots()
-        if isinstance(values, Tensor):
-            return found
-        return Pivots(*(part.numpy() for part in (found.status, found.negative, found.weak, found.smallest)))
+        return tally.pivots().of_kind(values)
 
     def solve(self, rhs: Array, out: Array | None = None) -> Array:
         """Solve for rhs (n, lanes) or (n, sides, lanes), into `out` or else in place; gives where the answer is."""

@@ -12,7 +12,7 @@ from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import SuperLU, splu
 from torch import Tensor
 
-from snapfm.kernels.sparse import multiply, nearness, step_back
+from snapfm.kernels.sparse import add_product, multiply, step_back
 from snapfm.laws import Params
 from snapfm.project.base import Solution
 from snapfm.structure import Structure
@@ -48,6 +48,9 @@ class Affine:
         self.columns = by_column.indptr.astype(np.int64)
         self.column_rows, self.column_values = by_column.indices.astype(np.int64), by_column.data
         self.matrix = csr_array(matrix)
+        self.dropped = torch.from_numpy(found.dropped)
+        self._params: Params | None = None
+        self._constant: Values = np.zeros((0, structure.rows))
 
     @property
     def fill(self) -> int:
@@ -57,27 +60,40 @@ class Affine:
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
         """Project a float64 batch (b, *shape); repeat the step for samples whose rounding exceeds the tolerance."""
         count = len(start)
-        field = start.reshape(count, -1)
-        total = np.zeros((count, self.structure.rows))
-        residual = self.structure.residual(start, params)
-        iterations = torch.zeros(count, dtype=torch.int64)
-        live = torch.ones(count, dtype=torch.bool)
-        u = field
-        for _ in range(_SOLVES):
-            step = self.multipliers(residual[live].numpy()) if not bool(live.all()) else self.multipliers(residual.numpy())
-            total[live.numpy()] += step
-            iterations += live
-            u = torch.from_numpy(self._stepped(field.numpy(), total))
-            residual = self.structure.residual(u.reshape(start.shape), params)
-            used = residual[:, self._used()]
-            live = used.abs().amax(dim=1).nan_to_num(nan=0.0) > tolerance if used.shape[1] else torch.zeros_like(live)
-            if not bool(live.any()):
+        field = start.reshape(count, -1).numpy()
+        residual = np.empty((count, self.structure.rows))
+        # Own products, not the law's: the order of torch's sums, and so the last bits of u, may depend on the batch size.
+        add_product(*_arrays(self.matrix), field, self._offset(start, params), residual)
+        total = self.multipliers(residual)
+        iterations = torch.ones(count, dtype=torch.int64)
+        for left in reversed(range(_SOLVES)):
+            u, gap, distance = self._stepped(field, total)
+            judged = self.structure.residual(torch.from_numpy(u).reshape(start.shape), params)
+            live = self._broken(judged, tolerance)
+            if left == 0 or not live.any():
                 break
-        gap, distance = np.empty(count), np.empty(count)
-        nearness(self.columns, self.column_rows, self.column_values, field.numpy(), total, u.numpy(), gap, distance)
+            total[live] += self.multipliers(judged.numpy()[live])
+            iterations += torch.from_numpy(live)
         return Solution(
-            u, torch.from_numpy(total), iterations, residual, torch.from_numpy(gap), torch.from_numpy(distance)
-        )
+            torch.from_numpy(u), torch.from_numpy(total), iterations, judged, torch.from_numpy(gap),
+            torch.from_numpy(distance),
+        )  # fmt: skip
+
+    def _offset(self, start: Tensor, params: Params) -> Values:
+        """What the params contribute to the rows; kept while the same params come again, as they do in every flow step."""
+        if self._params is not params or self._constant.shape[0] != len(start):
+            zero = torch.zeros(()).to(start).expand(start.shape)
+            self._constant, self._params = self.structure.residual(zero, params).numpy(), params
+        return self._constant
+
+    def _broken(self, residual: Tensor, tolerance: float) -> npt.NDArray[np.bool_]:
+        """Samples with a row in use above the tolerance; NaN counts as nothing to mend."""
+        if residual.shape[1] == 0:
+            return np.zeros(len(residual), bool)
+        worst = residual.abs()
+        if len(self.dropped):
+            worst[:, self.dropped] = 0.0
+        return (worst.amax(dim=1) > tolerance).numpy()
 
     def multipliers(self, residual: Values) -> Values:
         """Solve for λ (b, m) such that û − Aᵀλ has residual zero, given the residual of û."""
@@ -104,15 +120,13 @@ class Affine:
         image = np.empty((len(flat), self.structure.rows))
         multiply(*_arrays(self.matrix), flat, image)
         weight = self.multipliers(image)
-        return torch.from_numpy(self._stepped(flat, weight)), torch.from_numpy(weight)
+        return torch.from_numpy(self._stepped(flat, weight)[0]), torch.from_numpy(weight)
 
-    def _stepped(self, field: Values, weight: Values) -> Values:
-        out = np.empty_like(field)
-        step_back(self.columns, self.column_rows, self.column_values, field, weight, out)
-        return out
-
-    def _used(self) -> Tensor:
-        return torch.from_numpy(np.concatenate([self.pins, self.kept]))
+    def _stepped(self, field: Values, weight: Values) -> tuple[Values, Values, Values]:
+        """Give field − Aᵀ weight with its stationarity and distance."""
+        out, gap, distance = np.empty_like(field), np.empty(len(field)), np.empty(len(field))
+        step_back(self.columns, self.column_rows, self.column_values, field, weight, out, gap, distance)
+        return out, gap, distance
 
     def _fixed_by_kept(self) -> csr_array:
         return csr_array(self.kept_on_fixed.T)

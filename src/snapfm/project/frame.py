@@ -14,6 +14,7 @@ from scipy.sparse import coo_array, csr_array
 from snapfm.kernels.newton import Frame
 from snapfm.kernels.ordering import best
 from snapfm.kernels.panels import Schedule, schedule
+from snapfm.kernels.sections import packed_index, packed_values
 from snapfm.structure.reduce import System
 from snapfm.structure.sets import Index
 
@@ -31,6 +32,7 @@ class Prepared:
     frame: Frame
     schedule: Schedule
     signs: Index
+    entries: int  # of the matrix
 
 
 def prepare(system: System, bounded: bool) -> Prepared:
@@ -55,31 +57,16 @@ def prepare(system: System, bounded: bool) -> Prepared:
     slot_signs = np.ones(plan.slots, np.int64)
     slot_signs[plan.slot] = signs
     bends = program.bends
-    frame = Frame(
-        place=1 + np.searchsorted(system.inputs[0], system.unknowns[0]),
-        varying=program.varying,
-        row_ptr=pattern.indptr,
-        column=pattern.indices,
-        column_ptr=columns.indptr.astype(np.int64),
-        column_row=columns.indices.astype(np.int64),
-        column_entry=column_entry,
-        gram_ptr=gram.indptr.astype(np.int64),
-        gram_column=gram.indices.astype(np.int64),
-        gram_value=gram.data,
-        bend_row=bends.row_of(),
-        bend_column=bends.indices,
-        augmented=int(augmented),
-        entry_row=row,
-        entry_column=column,
-        entry_constant=constant,
-        term_ptr=ptr,
-        term_left=left,
-        term_right=right,
-        equality=system.equality.astype(np.int64),
-        mixed=int(not system.equality.all()),
-        bounded=int(bounded),
-    )
-    return Prepared(system, frame, plan, slot_signs)
+    place = 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
+    index = packed_index(
+        [
+            place, pattern.indptr, pattern.indices, columns.indptr, columns.indices, column_entry, gram.indptr, gram.indices,
+            bends.row_of(), bends.indices, row, column, ptr, left, right, system.equality,
+        ]
+    )  # fmt: skip
+    weight = packed_values([gram.data, constant])
+    frame = Frame(*index, *weight, int(augmented), int(not system.equality.all()), int(bounded))
+    return Prepared(system, frame, plan, slot_signs, len(row))
 
 
 def _products(indptr: Index, rows: Index, entry: Index) -> tuple[Index, Index, Index, Index] | None:

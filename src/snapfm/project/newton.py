@@ -18,9 +18,11 @@ from torch import Tensor
 from snapfm.errors import Status
 from snapfm.kernels.lanes import gather, scatter, scatter_add, still_back, still_shift, substitute
 from snapfm.kernels.ldl import TALLY
-from snapfm.kernels.newton import Memory, solve_tiles
+from snapfm.kernels import newton as core
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import run_gradient, run_values
+from snapfm.kernels.sections import starts
+from snapfm.kernels.threads import shared
 from snapfm.laws import Params
 from snapfm.project.affine import Gram
 from snapfm.project.base import Solution
@@ -119,30 +121,38 @@ class Newton:
     ) -> None:  # fmt: skip
         system, frame = one.system, one.frame
         lanes = len(u) * system.parts
-        memory = _memory(one, _tiles(lanes))
-        gather(u, system.inputs, 1, memory.cells)
-        gather(externals, self._outside(system.externals), 1 + system.inputs.shape[1], memory.cells)
-        _ones(memory.cells)
-        gather(u, system.unknowns, 0, memory.x)
-        gather(start, system.unknowns, 0, memory.target)
-        still_shift(*_arrays(system.still), system.eliminated, start, memory.shift)
-        memory.jacobian[:] = np.repeat(system.program.constants, LANES)
+        space, at = _space(one, _tiles(lanes))
+
+        def part(number: int) -> Values:
+            return space[:, at[number] : at[number + 1]]
+
+        gather(u, system.inputs, 1, part(core.CELLS))
+        gather(externals, self._outside(system.externals), 1 + system.inputs.shape[1], part(core.CELLS))
+        _ones(part(core.CELLS))
+        gather(u, system.unknowns, 0, part(core.X))
+        gather(start, system.unknowns, 0, part(core.TARGET))
+        still_shift(*_arrays(system.still), system.eliminated, start, part(core.SHIFT))
+        part(core.JACOBIAN)[:] = np.repeat(system.program.constants, LANES)
         if frame.bounded:
-            gather(np.broadcast_to(self.limits.lower, u.shape), system.unknowns, 0, memory.lower)
-            gather(np.broadcast_to(self.limits.upper, u.shape), system.unknowns, 0, memory.upper)
+            gather(np.tile(self.limits.lower, (len(u), 1)), system.unknowns, 0, part(core.LOWER))
+            gather(np.tile(self.limits.upper, (len(u), 1)), system.unknowns, 0, part(core.UPPER))
         if warm is not None:
-            gather(warm, system.rows, 0, memory.multiplier)
-        live = np.zeros(memory.x.shape[0] * LANES, bool)
+            gather(warm, system.rows, 0, part(core.MULTIPLIER))
+        live = np.zeros(len(space) * LANES, bool)
         live[:lanes] = True
-        status = np.empty((len(memory.x), LANES), np.int64)
-        iterations = np.empty((len(memory.x), LANES), np.int64)
-        solve_tiles(
-            system.program.code, system.program.slopes, frame, one.schedule, one.signs, tolerance, GAP, ITERATIONS,
-            live.reshape(-1, LANES), memory, status, iterations,
+        status = np.empty((len(space), LANES), np.int64)
+        iterations = np.empty((len(space), LANES), np.int64)
+        settings = core.Settings(tolerance, GAP, ITERATIONS)
+        shared(
+            lambda first, last: core.solve_tiles(
+                system.program.code, frame, one.schedule, one.signs, settings, first, last, live.reshape(-1, LANES), space,
+                at, status, iterations,
+            ),
+            len(space),
         )  # fmt: skip
-        scatter(memory.x, 0, system.unknowns, u)
-        still_back(*_arrays(system.still), system.eliminated, memory.multiplier, -1.0, u)
-        scatter(memory.multiplier, 0, system.rows, out.multipliers)
+        scatter(part(core.X), 0, system.unknowns, u)
+        still_back(*_arrays(system.still), system.eliminated, part(core.MULTIPLIER), -1.0, u)
+        scatter(part(core.MULTIPLIER), 0, system.rows, out.multipliers)
         worst = status.ravel()[:lanes].reshape(len(u), system.parts).max(axis=1)
         np.maximum(out.status, worst, out=out.status)
         np.maximum(out.iterations, iterations.ravel()[:lanes].reshape(len(u), system.parts).max(axis=1), out=out.iterations)
@@ -179,7 +189,8 @@ class Newton:
         """Add the gradient of Σ weight·row to `rest`."""
         cells, _ = _values(program, inputs, self._outside(outside), u, externals)
         adjoint = np.empty_like(cells)
-        run_gradient(program.code, cells, weight, adjoint)
+        partial = np.empty((len(cells), 5 * LANES * program.operations))
+        run_gradient(program.code, cells, weight, partial, adjoint)
         scatter_add(adjoint, 1, inputs, rest)
 
     def _outside(self, cells: Index) -> Index:
@@ -275,17 +286,31 @@ def _arrays(matrix: csr_array) -> tuple[Index, Index, Values]:
     return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
 
 
-def _memory(one: Prepared, tiles: int) -> Memory:
+def _space(one: Prepared, tiles: int) -> tuple[Values, Index]:
+    """Make the memory of all tiles: (tiles, …) and where each section begins."""
     program, plan, frame = one.system.program, one.schedule, one.frame
-    v, m, slots = program.pattern.columns, program.pattern.rows, len(program.slopes.a_ptr) - 1
-    ops = len(program.code.ops)
-    size = v + m if frame.augmented else m
-    packs = {
-        "cells": program.cells, "rows": m, "slots": slots + 1, "left": slots, "right": slots, "partial": 5 * ops,
-        "adjoint": ops, "bends": program.bends.nnz, "jacobian": program.pattern.nnz, "scaled": program.pattern.nnz,
-        "x": v, "target": v, "lower": v if frame.bounded else 0, "upper": v if frame.bounded else 0, "slope": v,
-        "weight": v, "inverse_weight": v, "step": v, "corrected": v, "multiplier": m, "direction": m,
-        "corrected_direction": m, "shift": m, "residual": m, "active": m, "held": v, "matrix": len(frame.entry_row),
-        "rhs": size, "factor": plan.packs, "pivots": plan.slots, "kept": 0, "scale": plan.slots, "tally": TALLY, "work": plan.slots,
-    }  # fmt: skip
-    return Memory(**{name: np.zeros((tiles, count * LANES)) for name, count in packs.items()})
+    v, m, ops = program.pattern.columns, program.pattern.rows, program.operations
+    limits = v if frame.bounded else 0
+    packs = [0] * core.SECTIONS
+    for sections, count in {
+        (core.CELLS,): program.cells,
+        (core.SLOTS,): program.slots + 1,
+        (core.LEFT, core.RIGHT): program.slots,
+        (core.PARTIAL,): 5 * ops,
+        (core.ADJOINT,): ops,
+        (core.BENDS,): program.bends.nnz,
+        (core.JACOBIAN, core.SCALED): program.pattern.nnz,
+        (core.X, core.TARGET, core.SLOPE, core.WEIGHT, core.INVERSE, core.STEP, core.PLAIN_STEP, core.BEFORE): v,
+        (core.LOWER, core.UPPER, core.TO_BOUND): limits,
+        (core.ROWS, core.MULTIPLIER, core.DIRECTION, core.PLAIN_DIRECTION, core.SHIFT, core.RESIDUAL): m,
+        (core.ACTIVE, core.IDLE, core.NORM, core.BEFORE_MULTIPLIER): m,
+        (core.MATRIX,): one.entries,
+        (core.RHS,): v + m if frame.augmented else m,
+        (core.FACTOR,): plan.packs,
+        (core.PIVOTS, core.SCALE, core.WORK): plan.slots,
+        (core.TALLY,): TALLY,
+    }.items():
+        for section in sections:
+            packs[section] = count
+    at = starts([LANES * count for count in packs])
+    return np.zeros((tiles, int(at[-1]))), at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,12 +41,13 @@ class Projector:
         self.structure: Structure = analyze(self.laws, self.shape, self.example)
         _refuse_nonlinear(self.structure)
         self.method = Affine(self.structure)
+        self._last: tuple[list[Any], dict[str, Tensor]] | None = None
 
     def __call__(self, u_hat: Tensor, params: Params | None = None) -> Projection:
         """Project a batch (b, *shape); results keep its dtype and device, work is done in float64."""
         check_field(u_hat, self.shape)
         given = check_params(params, self.example, len(u_hat))
-        start, inside = _inside(u_hat), _inside_params(given, len(u_hat))
+        start, inside = _inside(u_hat), self._inside_params(given, len(u_hat))
         with torch.no_grad():
             solved = self.method.solve(start, inside, self.tolerance)
             judged = judge(self.structure, solved.residual)
@@ -75,21 +77,36 @@ class Projector:
         check_field(u, self.shape)
         given = check_params(params, self.example, len(u))
         with torch.no_grad():
-            return judge(self.structure, self.structure.residual(_inside(u), _inside_params(given, len(u))))
+            return judge(self.structure, self.structure.residual(_inside(u), self._inside_params(given, len(u))))
+
+    def _inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
+        """Take params to where the work is done; the same ones again give the same object, so that methods can tell."""
+        key = [batch, *((name, value, _version(value)) for name, value in given.items())]
+        if self._last is not None and len(self._last[0]) == len(key) and all(map(_same, self._last[0], key)):
+            return self._last[1]
+        inside = {}
+        for name, value in given.items():
+            moved = value.detach().cpu()
+            moved = moved.double() if moved.is_floating_point() else moved
+            inside[name] = moved.expand(batch, *moved.shape[1:])
+        self._last = (key, inside)
+        return inside
+
+
+def _version(value: Tensor) -> int:
+    """Count of in-place changes; tensors made in inference mode have none, and never count as unchanged."""
+    return -1 if value.is_inference() else value._version
+
+
+def _same(one: Any, other: Any) -> bool:
+    if not isinstance(one, tuple):
+        return bool(one == other)
+    return one[0] == other[0] and one[1] is other[1] and one[2] == other[2] and one[2] >= 0
 
 
 def _inside(u_hat: Tensor) -> Tensor:
     """Take a batch to where the work is done: float64, contiguous, on the CPU."""
     return u_hat.detach().to(device="cpu", dtype=torch.float64).contiguous()
-
-
-def _inside_params(given: Params, batch: int) -> dict[str, Tensor]:
-    inside = {}
-    for name, value in given.items():
-        moved = value.detach().cpu()
-        moved = moved.double() if moved.is_floating_point() else moved
-        inside[name] = moved.expand(batch, *moved.shape[1:])
-    return inside
 
 
 def _refuse_unsupported_kinds(laws: Sequence[Law]) -> None:

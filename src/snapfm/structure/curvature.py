@@ -55,6 +55,15 @@ def curvature(walk: Walk, unknowns: int) -> Curvature:
     return Curvature(kinds, _hessian(walk, live[curved], unknowns))
 
 
+def bounded(pattern: Pattern) -> Curvature:
+    """Bound the curvature by the Jacobian's pattern alone: each row may join all unknowns it names."""
+    kinds = np.where(pattern.counts > 1, RowKind.GENERAL, np.where(pattern.counts == 1, RowKind.SEPARABLE, RowKind.AFFINE))
+    rows = Sets(pattern.indptr, pattern.indices, pattern.columns)
+    if int((rows.counts**2).sum()) > PAIR_LIMIT:
+        return Curvature(kinds.astype(np.int64), None)
+    return Curvature(kinds.astype(np.int64), Pattern.from_coordinates(*_products(rows, rows), (pattern.columns,) * 2))
+
+
 def _classify(walk: Walk, live: Index) -> tuple[np.ndarray, np.ndarray]:
     """Say of each live event whether it joins an unknown only with itself, and whether it bends at all."""
     diagonal, curved = np.zeros(len(live), bool), live > max(KINK, PARAMETRIC)

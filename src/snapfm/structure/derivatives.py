@@ -1,4 +1,4 @@
-"""Values on a plan: residuals, Jacobian values (b, nnz) and Σλ∇²h values for a whole batch, from few products.
+"""Values on a plan: Jacobian values (b, nnz) and Σλ∇²h values for a whole batch, from few products.
 
 Consumes a law's graph and its passes; runs them with torch.func over the batch and gathers straight into values. The
 only file of `structure` that computes derivatives. float64, any device the graph's constants live on.
@@ -19,11 +19,6 @@ Residual = Callable[[Tensor, Params], Tensor]
 
 # A block of products is kept below this many numbers, so that wide batches with many colors stay in memory.
 _BLOCK = 32_000_000
-
-
-def residuals(function: Residual, u: Tensor, params: Params) -> Tensor:
-    """Evaluate a law on a batch: (b, *shape) to (b, m)."""
-    return vmap(function, in_dims=(0, 0))(u, dict(params))
 
 
 def jacobian_values(function: Residual, passes: Passes, u: Tensor, params: Params, out: Tensor) -> None:
@@ -60,8 +55,9 @@ def hessian_values(function: Residual, passes: Passes, u: Tensor, params: Params
         # Reverse over reverse: every operator with a backward of its backward has this, fewer have a JVP of it, and it
         # measured faster (Burgers, 9 colors, 32 samples: 0.58 s against 0.72 s).
         slope = grad(lambda x: (weight * function(x, params)).sum())
-        _, pull = vjp(slope, field)
-        return vmap(lambda seed: pull(seed)[0])(seeds).reshape(passes.count, -1)
+        pull = vjp(slope, field)[1]
+        values: Tensor = vmap(lambda seed: pull(seed)[0])(seeds)
+        return values.reshape(passes.count, -1)
 
     step = max(1, _BLOCK // max(1, passes.count * u.shape[1:].numel()))
     for start in range(0, len(u), step):
@@ -82,17 +78,19 @@ def _seeds(colors: Tensor, count: int, u: Tensor) -> Tensor:
 
 def _jvps(function: Residual, u: Tensor, params: Params, seeds: Tensor) -> Tensor:
     def one(field: Tensor, params: Params) -> Tensor:
-        return vmap(lambda seed: jvp(lambda x: function(x, params), (field,), (seed,))[1])(seeds)
+        values: Tensor = vmap(lambda seed: jvp(lambda x: function(x, params), (field,), (seed,))[1])(seeds)
+        return values
 
     return vmap(one)(u, dict(params))
 
 
 def _vjps(function: Residual, u: Tensor, params: Params, colors: Tensor, rows: Tensor, count: int) -> Tensor:
     def one(field: Tensor, params: Params) -> Tensor:
-        value, pull = vjp(lambda x: function(x, params), field)
+        value, pull = vjp(lambda x: function(x, params), field)[:2]
         seeds = value.new_zeros(count, value.shape[0])
         index = (colors.clamp(min=0), rows)
         seeds = torch.index_put(seeds, index, (colors >= 0).to(value.dtype))
-        return vmap(lambda seed: pull(seed)[0])(seeds).reshape(count, -1)
+        values: Tensor = vmap(lambda seed: pull(seed)[0])(seeds)
+        return values.reshape(count, -1)
 
     return vmap(one)(u, dict(params))

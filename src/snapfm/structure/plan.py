@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from snapfm.errors import UnsupportedLaw
+from snapfm.errors import LawError, UnsupportedLaw
 from snapfm.kernels.coloring import color_columns
 from snapfm.laws import Equality, Inequality, Params
+from snapfm.structure.batched import Batched
 from snapfm.structure.color import Passes, plan_passes
-from snapfm.structure.curvature import Curvature, RowKind, curvature
-from snapfm.structure.derivatives import hessian_values, jacobian_values, residuals
+from snapfm.structure.curvature import Curvature, RowKind, bounded, curvature
+from snapfm.structure.derivatives import hessian_values, jacobian_values
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.propagate import propagate
 from snapfm.structure.trace import trace
@@ -34,6 +35,7 @@ class LawPlan:
     name: str
     kind: Literal["equality", "inequality"]
     graph: GraphModule
+    batched: Batched
     pattern: Pattern
     curvature: Curvature
     fixed_passes: tuple[Passes, ...]
@@ -53,7 +55,7 @@ class LawPlan:
 
     def residual(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate on a batch: (b, *shape) to (b, m)."""
-        return residuals(self.graph, u, params)
+        return self.batched(u, params)
 
     def jacobian(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate the Jacobian's values on a batch: (b, nnz); constant rows are copied, not computed."""
@@ -83,8 +85,9 @@ def plan_law(law: Equality | Inequality, u: Tensor, params: Params) -> LawPlan:
         pattern = Pattern.from_sets(walk.residual.first, unknowns)
     else:
         pattern = Pattern.from_coordinates(*law.pattern, (rows, unknowns))
-    bent = curvature(walk, unknowns)
-    forward = _has_forward(graph, u, params)
+    # Where an operator had no rule, a pattern given by hand bounds the curvature better than the walk does.
+    bent = curvature(walk, unknowns) if law.pattern is None or not walk.unruled else bounded(pattern)
+    forward = _has_forward(law.name, graph, u, params)
     steady = np.flatnonzero(bent.kinds == RowKind.AFFINE)
     varying = np.flatnonzero(bent.kinds != RowKind.AFFINE)
     fixed_passes = plan_passes(pattern, steady, forward)
@@ -92,6 +95,7 @@ def plan_law(law: Equality | Inequality, u: Tensor, params: Params) -> LawPlan:
         name=law.name,
         kind="equality" if isinstance(law, Equality) else "inequality",
         graph=graph,
+        batched=Batched(graph),
         pattern=pattern,
         curvature=bent,
         fixed_passes=fixed_passes,
@@ -118,10 +122,27 @@ def _hessian_passes(pattern: Pattern | None) -> Passes | None:
     return Passes(np.arange(pattern.rows), pattern, np.arange(pattern.nnz), "columns", colors, count)
 
 
-def _has_forward(graph: GraphModule, u: Tensor, params: Params) -> bool:
-    """Try one JVP: an operator without a forward derivative raises, and then only VJPs are planned."""
+def _has_forward(name: str, graph: GraphModule, u: Tensor, params: Params) -> bool:
+    """Try one JVP: an operator without a forward derivative raises, and then only VJPs are planned.
+
+    Raises LawError for a law that has no derivative either way.
+    """
+
+    def residual(x: Tensor) -> Tensor:
+        value: Tensor = graph(x, dict(params))
+        return value
+
     try:
-        torch.func.jvp(lambda x: graph(x, dict(params)), (u,), (torch.ones_like(u),))
+        torch.func.jvp(residual, (u,), (torch.ones_like(u),))
+        return True
     except (NotImplementedError, RuntimeError):
+        pass
+    try:
+        value, pull = torch.func.vjp(residual, u)[:2]
+        pull(torch.ones_like(value))
         return False
-    return True
+    except (NotImplementedError, RuntimeError) as cause:
+        raise LawError(
+            f"law '{name}' expects operators that torch can differentiate; it says: {str(cause).splitlines()[0]} "
+            "Write that part with others, or detach it where its slope does not matter."
+        ) from cause

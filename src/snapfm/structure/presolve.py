@@ -17,9 +17,10 @@ from scipy.sparse.linalg import splu
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.sets import Index
 
-# A pivot of the unit-diagonal Gram matrix below this hints at a dependent row. The worst well-posed benchmark set has
-# a condition number near 1e7, so honest pivots stay above 1e-8; a hint is confirmed by rebuilding the row.
-_PIVOT_HINT = 1e-9
+# A pivot of the unit-diagonal Gram matrix below this hints at a dependent row, and a hint is confirmed by rebuilding the
+# row. Honest pivots of the benchmark sets stay above 1e-3 (explicit and implicit heat rows, 9 901 of them); a vanishing
+# pivot shows as the shift divided by the small ones before it, so the hint has to stand well above the shift.
+_PIVOT_HINT = 1e-6
 # A row counts as rebuilt when what is left of it is below this share of its norm: rounding of a few hundred terms.
 _REBUILT = 1e-10
 # Keeps exactly singular Gram matrices factorable; far below the hint.
@@ -138,10 +139,10 @@ def _least_squares(reduced: csr_array, basis: Index, row: int) -> tuple[Values, 
 
 def _rebuilt(matrix: csr_array, pins: Index, fixed: Index, row: int, rows: Index, weights: Values) -> Redundancy:
     """Complete the weights with those of the pinning rows, whose unknowns the reduced system left out."""
-    rest = np.asarray(matrix[[row]].todense()).ravel()
-    if len(rows):
-        rest = rest - matrix[rows].T @ weights
-    used = np.flatnonzero(rest[fixed])
+    target = np.asarray(matrix[[row]].todense()).ravel()
+    rest = target - matrix[rows].T @ weights if len(rows) else target
+    # What rounding leaves of an unknown that the other rows account for is no share of the row that pins it.
+    used = np.flatnonzero(np.abs(rest[fixed]) > _REBUILT * np.abs(target).max(initial=0.0))
     pin_values = np.asarray(matrix[pins[used]].sum(axis=1)).ravel() if len(used) else np.zeros(0)
     pin_weights = rest[fixed[used]] / pin_values
     significant = np.abs(weights) > _REBUILT * max(1.0, float(np.abs(weights).max(initial=0.0)))

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array
 
 from snapfm.kernels.operations import FLAT, STRAIGHT, Op
-from snapfm.kernels.program import Code, Slopes
+from snapfm.kernels.program import Code
+from snapfm.kernels.sections import packed_index, packed_values
 from snapfm.structure.lower import Block, Listing
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.sets import Index, Sets, stacked, union
@@ -30,7 +31,8 @@ class Program:
     """
 
     code: Code
-    slopes: Slopes
+    operations: int
+    slots: int
     unknowns: Index  # fields' cells read, in the order of the inputs
     externals: Index  # cells of params read, likewise
     by: Index
@@ -42,7 +44,7 @@ class Program:
     @property
     def cells(self) -> int:
         """Number of cells of one sample."""
-        return self.code.first + len(self.code.ops)
+        return self.code.first + self.operations
 
     @property
     def diagonal(self) -> bool:
@@ -82,8 +84,7 @@ def build_program(listing: Listing, rows: csr_array, by: Index) -> Program:
     ]
     local_rows = _local(rows, np.arange(rows.shape[0]), place, len(order))
     assert local_rows is not None
-    code = _code(blocks, local_rows, first)
-    return _with_slopes(code, blocks, local_rows, unknowns, externals, by)
+    return _planned(blocks, local_rows, first, unknowns, externals, by)
 
 
 @dataclass(frozen=True)
@@ -110,17 +111,6 @@ def _local(operand: csr_array | None, element: Index, place: Index, cells: int) 
     return local
 
 
-def _code(blocks: list[_Elements], rows: csr_array, first: int) -> Code:
-    ops = [np.full(block.size, int(block.op)) for block in blocks]
-    operands = [_joined([getattr(block, name) for block in blocks], [block.size for block in blocks]) for name in "abc"]
-    return Code(
-        first,
-        np.concatenate([np.zeros(0, np.int64), *ops]).astype(np.int64),
-        *operands[0], *operands[1], *operands[2],
-        rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float64),
-    )  # fmt: skip
-
-
 def _joined(parts: list[csr_array | None], sizes: list[int]) -> tuple[Index, Index, Values]:
     counts = [np.zeros(size, np.int64) if part is None else np.diff(part.indptr) for part, size in zip(parts, sizes)]
     cells = [part.indices for part in parts if part is not None]
@@ -133,10 +123,10 @@ def _joined(parts: list[csr_array | None], sizes: list[int]) -> tuple[Index, Ind
     )
 
 
-def _with_slopes(
-    code: Code, blocks: list[_Elements], rows: csr_array, unknowns: Index, externals: Index, by: Index
+def _planned(
+    blocks: list[_Elements], rows: csr_array, first: int, unknowns: Index, externals: Index, by: Index
 ) -> Program:
-    """Follow the unknowns in `by` through the operations: slots, entries, adjoints, bends."""
+    """Follow the unknowns in `by` through the operations (slots, entries, adjoints, bends) and pack all of it."""
     width = len(by)
     rank = {int(unknown): i for i, unknown in enumerate(by)}
     column = np.array([rank.get(int(unknown), -1) for unknown in unknowns], np.int64)
@@ -162,16 +152,22 @@ def _with_slopes(
         count += out.nnz
     pattern, constants, varying, entry = _entries(rows, pool, slot_of, width)
     bends, bend = _bends(blocks, paths, operands, width)
-    back = csc_array(rows)[:, code.first :]
-    flow = Slopes(
-        np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in paths)]))]),
-        *_chain([path for _, path, _ in paths]),
-        *_chain([path for _, _, path in paths]),
-        *entry,
-        back.indptr.astype(np.int64), back.indices.astype(np.int64), back.data.astype(np.float64),
-        *bend,
+    back = csc_array(rows)[:, first:]
+    ops = np.concatenate([np.zeros(0, np.int64), *(np.full(block.size, int(block.op)) for block in blocks)])
+    sizes = [block.size for block in blocks]
+    a, b, c = (_joined([getattr(block, name) for block in blocks], sizes) for name in "abc")
+    slot_counts = np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in paths)])
+    by_a, by_b = _chain([path for _, path, _ in paths]), _chain([path for _, _, path in paths])
+    index = packed_index(
+        [
+            ops, a[0], a[1], b[0], b[1], c[0], c[1], rows.indptr, rows.indices,
+            np.concatenate([[0], np.cumsum(slot_counts)]), by_a[0], by_a[1], by_b[0], by_b[1], entry[0], entry[1], varying,
+            back.indptr, back.indices, *bend,
+        ]
     )  # fmt: skip
-    return Program(code, flow, unknowns, externals, by, pattern, constants, varying, bends)
+    weight = packed_values([a[2], b[2], c[2], rows.data, by_a[2], by_b[2], entry[2], back.data])
+    code = Code(first, *index, *weight)
+    return Program(code, len(ops), count, unknowns, externals, by, pattern, constants, varying, bends)
 
 
 _Paths = tuple[Index, Index, Values]  # counts per slot, source slots, weights

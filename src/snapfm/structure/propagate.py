@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from snapfm.errors import StructureWarning
+from snapfm.errors import LawError, StructureWarning
 from snapfm.laws import Params
 from snapfm.structure.dependence import Dependence, Events
 from snapfm.structure.rules import Call, Operand, dense, rule_for
@@ -39,7 +39,8 @@ class Walk:
 
 def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: bool = False) -> Walk:
     """Track the field through the graph. Operators without a rule are named once in a StructureWarning."""
-    events, unruled, width = Events(), [], u.numel()
+    events, width = Events(), u.numel()
+    unruled: list[str] = []
     env: dict[Node, Any] = {}
     inputs = iter([u, *torch.utils._pytree.tree_leaves(dict(params))])
     result: Any = None
@@ -55,7 +56,10 @@ def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: b
         elif node.op == "output":
             result = env[node.args[0][0] if isinstance(node.args[0], (tuple, list)) else node.args[0]]
         else:
-            env[node] = _step(node, env, events, width, unruled)
+            try:
+                env[node] = _step(node, env, events, width, unruled)
+            except LawError as refusal:
+                raise LawError(f"law '{name}': {refusal}") from refusal
         for spent in last_use.get(node, ()):
             del env[spent]
     if unruled and not quiet:
@@ -70,24 +74,25 @@ def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: b
 
 
 def _step(node: Node, env: dict[Node, Any], events: Events, width: int, unruled: list[str]) -> Any:
-    args = torch.fx.node.map_arg(node.args, env.__getitem__)
-    kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
-    if node.target is operator.getitem:
+    target: Any = node.target
+    args: Any = torch.fx.node.map_arg(node.args, env.__getitem__)
+    kwargs: Any = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
+    if target is operator.getitem:
         return args[0][args[1]]
     leaves = [leaf for leaf in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Operand)]
     plain_args, plain_kwargs = torch.utils._pytree.tree_map(
         lambda leaf: leaf.value if isinstance(leaf, Operand) else leaf, (args, kwargs)
     )
-    value = node.target(*plain_args, **plain_kwargs)
-    if node.target.overloadpacket.__name__ in _SHAPE_ONLY:
+    value = target(*plain_args, **plain_kwargs)
+    if target.overloadpacket.__name__ in _SHAPE_ONLY:
         return Operand(value, None, known=True)
     known = all(leaf.known for leaf in leaves)
     if not any(leaf.track is not None for leaf in leaves):
         return _operands(value, None, known)
-    found = rule_for(node.target)
-    if found is None and str(node.target) not in unruled:
-        unruled.append(str(node.target))
-    call = Call(node.target, tuple(args), dict(kwargs), value, events, width)
+    found = rule_for(target)
+    if found is None and str(target) not in unruled:
+        unruled.append(str(target))
+    call = Call(target, tuple(args), dict(kwargs), value, events, width)
     return _operands(value, (found or dense)(call), False)
 
 

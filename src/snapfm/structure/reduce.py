@@ -183,7 +183,7 @@ def _make(system: System) -> bytes:
     """Fingerprint everything of a part but which rows and unknowns of the whole it has."""
     digest = hashlib.sha256()
     where = np.searchsorted(system.inputs[0], system.unknowns[0])
-    arrays = [*system.program.code[1:], *system.program.slopes, system.program.constants, system.equality, where]
+    arrays = [*system.program.code, system.program.constants, system.equality, where]
     for matrix in (system.still, system.gram):
         arrays += [matrix.indptr, matrix.indices, matrix.data]
     for array in arrays:

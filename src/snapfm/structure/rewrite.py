@@ -18,7 +18,7 @@ aten = torch.ops.aten
 
 
 def _complex(real: Tensor, imag: Tensor) -> Tensor:
-    return torch.view_as_complex(torch.stack(torch.broadcast_tensors(real, imag), -1))
+    return torch.view_as_complex(torch.stack(torch.broadcast_tensors(real, imag), -1))  # type: ignore[no-untyped-call]
 
 
 def _polar(size: Tensor, angle: Tensor) -> Tensor:
@@ -50,7 +50,17 @@ _COPIES = {
     aten._unsafe_view.default: aten.reshape.default,
     aten.view_copy.default: aten.reshape.default,  # a batch axis may make the strides unfit for a view
 }
-_NOT_VIEWS = ("_to_copy", "index_copy", "lift_fresh_copy")  # end in "copy" without being copies of a view
+_NOT_VIEWS = ("_to_copy", "index_copy")  # end in "copy" without being copies of a view
+
+
+def lift(graph: GraphModule) -> None:
+    """Copy every constant at its entry: functionalization follows writes only into tensors that it has seen made."""
+    for node in list(graph.graph.nodes):
+        if node.op == "get_attr":
+            with graph.graph.inserting_after(node):
+                copied = graph.graph.call_function(aten.lift_fresh_copy.default, (node,))
+            node.replace_all_uses_with(copied, delete_user_cb=lambda user, copied=copied: user is not copied)
+    graph.recompile()
 
 
 def rewrite(graph: GraphModule) -> None:
@@ -63,6 +73,10 @@ def rewrite(graph: GraphModule) -> None:
             _replace_copy(graph, node)
         elif name == "_conj_copy":
             _replace_conjugate(graph, node)
+        elif name == "lift_fresh_copy":
+            _replace(graph, node, node.args[0])
+        elif node.target is aten.pow.Tensor_Tensor:
+            _cast_exponent(graph, node)
         elif name == "slice_scatter":
             _bound_slice(node)
         elif node.target in _COPIES:
@@ -94,7 +108,18 @@ def _replace_conjugate(graph: GraphModule, node: Node) -> None:
         _replace(graph, node, graph.graph.call_function(aten.view_as_complex.default, (joined,)))
 
 
-def _replace(graph: GraphModule, node: Node, stand_in: Node) -> None:
+def _cast_exponent(graph: GraphModule, node: Node) -> None:
+    """Give the exponent the dtype of the result: a JVP under vmap makes NaN of a negative number to a power cast late."""
+    base, exponent, wanted = node.args[0], node.args[1], node.meta["val"].dtype
+    assert isinstance(exponent, Node)
+    if exponent.meta["val"].dtype != wanted:
+        with graph.graph.inserting_before(node):
+            cast = graph.graph.call_function(aten._to_copy.default, (exponent,), {"dtype": wanted})
+        cast.meta["val"] = exponent.meta["val"].to(wanted)
+        node.args = (base, cast)
+
+
+def _replace(graph: GraphModule, node: Node, stand_in: Any) -> None:
     stand_in.meta["val"] = node.meta["val"]
     node.replace_all_uses_with(stand_in)
     graph.graph.erase_node(node)
@@ -102,9 +127,7 @@ def _replace(graph: GraphModule, node: Node, stand_in: Node) -> None:
 
 def _bound_slice(node: Node) -> None:
     """Count both ends of a slice from the front: vmap adds to an open or negative end, and overflows or goes astray."""
-    base, source, *place = node.args
-    axis, start, end, step = [*place, *(0, None, None, 1)[len(place) :]]
-    assert isinstance(base, Node)
-    assert isinstance(axis, int)
-    first, last, _ = slice(start, end).indices(base.meta["val"].shape[axis])  # type: ignore[misc]
+    arguments: tuple[Any, ...] = node.args
+    base, source, axis, start, end, step = arguments + (0, None, None, 1)[len(arguments) - 2 :]
+    first, last, _ = slice(start, end).indices(base.meta["val"].shape[axis])
     node.args = (base, source, axis, first, max(first, last), step)

@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from snapfm.errors import LawError
 from snapfm.laws import Equality, Inequality, Params
-from snapfm.structure.rewrite import SIMPLER, rewrite
+from snapfm.structure.rewrite import SIMPLER, lift, rewrite
 
 _PROBE_SEED = 20240229  # any fixed seed: the probe must only differ from the field that was traced
 # A replay may round differently, never compute differently: far above the rounding of long float64 sums, and for laws
@@ -34,6 +34,7 @@ def trace(law: Equality | Inequality, u: Tensor, params: Params) -> GraphModule:
     """
     with torch.no_grad():
         traced = _record(law, _flattened(law), u, params)
+        lift(traced)
         # Some composite operators write in place below the level at which a first pass could remove it, so the
         # removal is a second pass over the recorded graph.
         graph = _record(law, torch.func.functionalize(traced, remove="mutations_and_views"), u, params)
@@ -100,9 +101,16 @@ def _check_replay(law: Equality | Inequality, graph: GraphModule, u: Tensor, par
     """Refuse a law whose graph, at another field, does not give the law's own value there."""
     generator = torch.Generator().manual_seed(_PROBE_SEED)
     probe = u + torch.rand(u.shape, generator=generator, dtype=u.dtype)
+    constants = [getattr(graph, node.target) for node in graph.graph.nodes if node.op == "get_attr"]
+    versions = [constant._version for constant in constants]
     expected, replayed = law.residual(probe, params).reshape(-1), graph(probe, dict(params))
+    if versions != [constant._version for constant in constants]:
+        raise LawError(
+            f"law '{law.name}' expects to leave the tensors it closes over as they are; it writes into one of them. Write "
+            "into a copy: constant.clone()."
+        )
     scale = float(expected.abs().nan_to_num().max()) if expected.numel() else 0.0
-    close = max(_REPLAYED, _ROUNDINGS * _coarsest(graph))
+    close = max(_REPLAYED, _ROUNDINGS * coarsest(graph))
     if not torch.allclose(expected, replayed, rtol=close, atol=close * scale, equal_nan=True):
         raise LawError(
             f"law '{law.name}' expects a pure torch function of (u, params); its traced graph gives other values than the "
@@ -110,7 +118,7 @@ def _check_replay(law: Equality | Inequality, graph: GraphModule, u: Tensor, par
         )
 
 
-def _coarsest(graph: GraphModule) -> float:
+def coarsest(graph: GraphModule) -> float:
     """Give the largest rounding unit on the way: a law may pass through float32."""
     values = [node.meta.get("val") for node in graph.graph.nodes]
     kinds = {value.dtype for value in values if isinstance(value, Tensor) and value.dtype.is_floating_point}

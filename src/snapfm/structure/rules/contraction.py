@@ -59,7 +59,7 @@ def _contract(call: Call, one: Operand, other: Operand) -> Dependence:
         left = left[None]
     if right.dim() == 1:
         right = right[:, None]
-    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])  # type: ignore[no-untyped-call]
     rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
     left_numbers = positions(left.shape).expand(*batch, rows, inner).reshape(-1, rows, inner)
     right_numbers = positions(right.shape).expand(*batch, inner, columns).reshape(-1, inner, columns)

@@ -18,6 +18,10 @@ from snapfm.structure.rules.registry import Call, Operand, Tracked, dense, flat,
 from snapfm.structure.sets import stacked
 
 _FILL = {"constant_pad_nd": 2}  # operators with a fill value, and where it stands: a fill depends on nothing
+_SAME_COUNT = (
+    "u[mask], nonzero and unique expect a mask that is the same at every call; this one is computed from the field or the "
+    "params, so the number of rows would change. Use torch.where(mask, u, 0.0), which keeps the shape."
+)
 _SUMS = ("sum", "mean")  # reductions of scatter_reduce that are linear; the others pick
 
 
@@ -26,7 +30,7 @@ _SUMS = ("sum", "mean")  # reductions of scatter_reduce that are linear; the oth
     "permute", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "repeat", "replication_pad1d",
     "replication_pad2d", "replication_pad3d", "reshape", "roll", "rot90", "select", "select_scatter", "slice",
     "slice_scatter", "split", "split_with_sizes", "squeeze", "stack", "t", "transpose", "tril", "triu", "unbind",
-    "unfold", "unsqueeze", "view", "im2col", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
+    "unfold", "unsqueeze", "view", "block_diag", "im2col", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
 )  # fmt: skip
 def move(call: Call) -> Tracked:
     """Run the operator on element numbers; each element of the result is a copy of one element, or a constant."""
@@ -48,11 +52,14 @@ def move_by_index(call: Call) -> Tracked:
         return _moved(call, call.args, call.kwargs)
     selects = call.target.overloadpacket in (torch.ops.aten.index, torch.ops.aten.masked_select)
     if selects and any(leaf.value.dtype == torch.bool for leaf in where):
-        raise LawError(
-            "u[mask] expects a mask that is the same at every call; this one is computed from the field or the params, so "
-            "the number of rows would change. Use torch.where(mask, u, 0.0), which keeps the shape."
-        )
+        raise LawError(_SAME_COUNT)
     return _anywhere(call)
+
+
+@rule("nonzero", "_unique2", "unique_dim", "unique_consecutive")
+def count_varies(call: Call) -> Tracked:
+    """Refuse results whose length depends on the field."""
+    raise LawError(_SAME_COUNT)
 
 
 @rule("index_put", "scatter_add", "index_add", "scatter_reduce")

@@ -16,7 +16,7 @@ from snapfm.structure.rules.registry import Call, Operand, Tracked, rule
 from snapfm.structure.sets import union
 
 
-@rule("add", "sub", "rsub", "neg", "_to_copy")
+@rule("add", "sub", "rsub", "neg", "deg2rad", "rad2deg", "_to_copy")
 def linear(call: Call) -> Tracked:
     """Add operands: nothing bends. A cast to integers rounds, so its slope vanishes."""
     total = combined([call.spread(operand) for operand in _operands(call)])
@@ -78,7 +78,7 @@ def curved(call: Call) -> Tracked:
 def loss(call: Call) -> Tracked:
     """Apply a nonlinear function of the difference at each element, then add them up unless asked not to."""
     one, other = call.args[0], call.args[1]
-    shape = torch.broadcast_shapes(one.value.shape, other.value.shape)
+    shape = torch.broadcast_shapes(one.value.shape, other.value.shape)  # type: ignore[no-untyped-call]
     bent = call.events.curve(combined([call.spread_to(one, shape), call.spread_to(other, shape)])).marked(PARAMETRIC)
     if call.value.shape == shape:
         return bent

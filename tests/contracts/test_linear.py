@@ -1,0 +1,378 @@
+"""One battery for every linear solver: what linear.base promises, error paths included."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+from snapfm.errors import DtypeError, ShapeError
+from snapfm.linear import Dense, Lanes, Levels, Library, Outcome, PivotRule, choose, lower_triangle
+from snapfm.structure.pattern import Pattern
+
+EPS = np.finfo(np.float64).eps
+SOLVERS = [Lanes(), Dense(), Levels(), Library()]
+REPAIRING = [Lanes, Dense, Levels]
+every_solver = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
+repairing = pytest.mark.parametrize("kind", REPAIRING, ids=lambda k: k.__name__)
+
+
+def from_dense(matrices):
+    """Pattern of the lower triangle and values (nnz, lanes) of a stack of dense symmetric matrices (lanes, n, n)."""
+    used = np.tril((matrices != 0).any(0) | np.eye(matrices.shape[1], dtype=bool))
+    row, column = np.nonzero(used)
+    pattern = Pattern.from_coordinates(row, column, used.shape)
+    return pattern, np.ascontiguousarray(matrices[:, row, column].T)
+
+
+def identity(rng, lanes):
+    return np.broadcast_to(np.eye(7), (lanes, 7, 7)).copy()
+
+
+def single(rng, lanes):
+    return rng.uniform(1, 2, (lanes, 1, 1))
+
+
+def arrow(rng, lanes, first=False):
+    matrices = np.zeros((lanes, 23, 23))
+    dense = 0 if first else -1
+    matrices[:, dense, :] = matrices[:, :, dense] = rng.standard_normal((lanes, 23))
+    return matrices + 40 * np.eye(23)
+
+
+def arrow_up(rng, lanes):
+    return arrow(rng, lanes, first=True)
+
+
+def band(rng, lanes):
+    n = 31
+    matrices = np.zeros((lanes, n, n))
+    for k in range(1, 4):
+        matrices[:, np.arange(k, n), np.arange(n - k)] = rng.standard_normal((lanes, n - k))
+    return matrices + matrices.transpose(0, 2, 1) + 12 * np.eye(n)
+
+
+def definite(rng, lanes):
+    """J diag(w) Jᵀ with two rows that span everything: the shape of a Schur matrix of flux and mass rows."""
+    j = np.zeros((lanes, 26, 40))
+    for i in range(24):
+        j[:, i, i : i + 4] = rng.standard_normal((lanes, 4))
+    j[:, 24, :20] = j[:, 25, 20:] = 1.0
+    return j * rng.uniform(0.5, 2, (lanes, 1, 40)) @ j.transpose(0, 2, 1)
+
+
+def augmented(rng, lanes, soft=1e-8):
+    """[[W, Jᵀ], [J, -δ]] with a tridiagonal W and independent rows."""
+    n, m = 21, 9
+    matrices = np.zeros((lanes, n + m, n + m))
+    matrices[:, np.arange(n), np.arange(n)] = rng.uniform(2, 3, (lanes, n))
+    matrices[:, np.arange(1, n), np.arange(n - 1)] = rng.uniform(-0.9, 0.9, (lanes, n - 1))
+    for i in range(m - 1):
+        matrices[:, n + i, 2 * i : 2 * i + 4] = rng.standard_normal((lanes, 4))
+    matrices[:, n + m - 1, :n] = 1.0
+    matrices += np.tril(matrices, -1).transpose(0, 2, 1)
+    matrices[:, np.arange(n, n + m), np.arange(n, n + m)] = -soft
+    return matrices
+
+
+def augmented_signs():
+    return np.repeat([1, -1], [21, 9])
+
+
+FAMILIES = [identity, single, arrow, arrow_up, band, definite, augmented]
+every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
+
+
+def signs_of(family):
+    return augmented_signs() if family is augmented else None
+
+
+def prepared(solver, family, lanes, seed=0):
+    matrices = family(np.random.default_rng(seed), lanes)
+    pattern, values = from_dense(matrices)
+    return matrices, values, solver.prepare(pattern, signs_of(family))
+
+
+@every_solver
+@every_family
+@pytest.mark.parametrize("lanes", [1, 8, 13])
+def test_solves_to_rounding(solver, family, lanes):
+    matrices, values, work = prepared(solver, family, lanes)
+    rhs = np.random.default_rng(1).standard_normal((matrices.shape[1], lanes))
+    pivots = work.factorize(values)
+    assert (pivots.status == Outcome.FACTORED).all()
+    x = work.solve(rhs.copy())
+    for lane in range(lanes):
+        left = np.abs(matrices[lane] @ x[:, lane] - rhs[:, lane]).max()
+        size = np.abs(matrices[lane]).sum(1).max() * np.abs(x[:, lane]).max() + np.abs(rhs[:, lane]).max()
+        assert left <= 8 * len(x) * EPS * size
+        exact = np.linalg.solve(matrices[lane], rhs[:, lane])
+        bound = 8 * len(x) * EPS * np.linalg.cond(matrices[lane])
+        assert np.abs(x[:, lane] - exact).max() <= bound * np.abs(exact).max()
+
+
+@every_solver
+@every_family
+def test_inertia_is_that_of_the_eigenvalues(solver, family):
+    matrices, values, work = prepared(solver, family, 5)
+    pivots = work.factorize(values)
+    assert pivots.negative.tolist() == [int((np.linalg.eigvalsh(a) < 0).sum()) for a in matrices]
+    assert pivots.weak.tolist() == [0] * 5
+
+
+@every_solver
+def test_indefinite_inertia(solver):
+    rng = np.random.default_rng(3)
+    matrices = definite(rng, 6)
+    matrices[2:4] -= 3 * np.eye(26)  # well inside the spectrum: some pivots turn negative, none is small
+    pattern, values = from_dense(matrices)
+    pivots = solver.prepare(pattern).factorize(values)
+    expected = [int((np.linalg.eigvalsh(a) < 0).sum()) for a in matrices]
+    assert pivots.negative.tolist() == expected
+    assert expected[0] == 0
+    assert expected[2] > 0
+
+
+@every_solver
+def test_smallest_pivot(solver):
+    matrices = np.stack([np.diag([3.0, -0.25, 7.0]), np.diag([2.0, 5.0, 9.0])])
+    pattern, values = from_dense(matrices)
+    assert solver.prepare(pattern).factorize(values).smallest.tolist() == [0.25, 2.0]
+
+
+@every_solver
+def test_repeated_rows_are_flagged_and_spare_the_others(solver):
+    rng = np.random.default_rng(5)
+    j = rng.standard_normal((9, 5, 8))
+    j[4, 3] = 2 * j[4, 1] - j[4, 0]  # lane 4: one row depends on two others
+    j[7, 2] = 0.0  # lane 7: a row without a gradient
+    matrices = j @ j.transpose(0, 2, 1)
+    pattern, values = from_dense(matrices)
+    work = solver.prepare(pattern)
+    pivots = work.factorize(values)
+    bad = [4, 7]
+    assert [Outcome(s) for s in pivots.status[bad].tolist()] == [Outcome.SINGULAR] * 2
+    assert pivots.weak[bad].tolist() == [1, 1]
+    good = [lane for lane in range(9) if lane not in bad]
+    assert (pivots.status[good] == Outcome.FACTORED).all()
+    rhs = rng.standard_normal((5, 9))
+    x = work.solve(rhs.copy())
+    alone = solver.prepare(pattern)
+    alone.factorize(np.ascontiguousarray(values[:, good]))
+    assert np.array_equal(x[:, good], alone.solve(np.ascontiguousarray(rhs[:, good])))
+
+
+@every_solver
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", ["diagonal", "below"])
+def test_a_non_finite_lane_spares_the_others(solver, poison, where):
+    _, values, work = prepared(solver, definite, 11)
+    rhs = np.random.default_rng(2).standard_normal((26, 11))
+    clean = work.factorize(values)
+    kept = [np.array(part) for part in (clean.status, clean.negative, clean.weak, clean.smallest)]
+    before = work.solve(rhs.copy())
+    spoiled = values.copy()
+    spoiled[0 if where == "diagonal" else 1, 6] = poison
+    pivots = work.factorize(spoiled)
+    after = work.solve(rhs.copy())
+    others = np.arange(11) != 6
+    assert pivots.status[6] == Outcome.NONFINITE
+    for part, was in zip((pivots.status, pivots.negative, pivots.weak, pivots.smallest), kept):
+        assert np.array_equal(part[others], was[others])
+    assert np.array_equal(after[:, others], before[:, others])
+
+
+@every_solver
+@every_family
+def test_bits_do_not_depend_on_the_call_the_place_or_the_batch(solver, family):
+    matrices, values, work = prepared(solver, family, 13)
+    rhs = np.random.default_rng(4).standard_normal((matrices.shape[1], 13))
+    work.factorize(values)
+    x = work.solve(rhs.copy())
+    work.factorize(values)
+    assert np.array_equal(work.solve(rhs.copy()), x)
+    order = np.random.default_rng(6).permutation(13)
+    work.factorize(np.ascontiguousarray(values[:, order]))
+    assert np.array_equal(work.solve(np.ascontiguousarray(rhs[:, order])), x[:, order])
+    for lane in (0, 12):
+        work.factorize(np.ascontiguousarray(values[:, [lane]]))
+        assert np.array_equal(work.solve(np.ascontiguousarray(rhs[:, [lane]])), x[:, [lane]])
+
+
+@every_solver
+def test_several_sides_are_solved_as_if_one_by_one(solver):
+    _, values, work = prepared(solver, augmented, 5)
+    work.factorize(values)
+    rhs = np.random.default_rng(7).standard_normal((30, 3, 5))
+    together = work.solve(rhs.copy())
+    for side in range(3):
+        assert np.array_equal(together[:, side], work.solve(np.ascontiguousarray(rhs[:, side])))
+
+
+@every_solver
+def test_one_factor_serves_many_lanes(solver):
+    _, values, work = prepared(solver, definite, 1)
+    rhs = np.random.default_rng(8).standard_normal((26, 19))
+    work.factorize(values)
+    shared = work.solve(rhs.copy())
+    work.factorize(np.repeat(values, 19, axis=1))
+    assert np.array_equal(shared, work.solve(rhs.copy()))
+
+
+@every_solver
+def test_in_place_or_into_out(solver):
+    _, values, work = prepared(solver, band, 3)
+    work.factorize(values)
+    rhs = np.random.default_rng(9).standard_normal((31, 3))
+    given, out = rhs.copy(), np.empty_like(rhs)
+    assert work.solve(given, out) is out
+    assert np.array_equal(given, rhs)
+    assert work.solve(given) is given
+    assert np.array_equal(given, out)
+
+
+@every_solver
+def test_torch_in_torch_out(solver):
+    _, values, work = prepared(solver, definite, 3)
+    rhs = np.random.default_rng(9).standard_normal((26, 3))
+    work.factorize(values)
+    expected = work.solve(rhs.copy())
+    pivots = work.factorize(torch.from_numpy(values))
+    assert isinstance(pivots.status, torch.Tensor)
+    given = torch.from_numpy(rhs)
+    assert work.solve(given) is given
+    assert np.array_equal(given.numpy(), expected)
+
+
+@every_solver
+def test_more_lanes_after_fewer(solver):
+    _, values, work = prepared(solver, band, 17)
+    rhs = np.ones((31, 17))
+    work.factorize(values)
+    expected = work.solve(rhs.copy())
+    work.factorize(np.ascontiguousarray(values[:, :2]))
+    work.solve(np.ones((31, 2)))
+    work.factorize(values)
+    assert np.array_equal(work.solve(rhs.copy()), expected)
+
+
+def test_hot_calls_of_lanes_allocate_nothing():
+    _, values, work = prepared(Lanes(refinements=1), definite, 16)
+    rhs = np.ones((26, 16))
+    first = work.factorize(values)
+    work.solve(rhs)
+    tracemalloc.start()
+    second = work.factorize(values)
+    work.solve(rhs)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert second is first
+    assert peak < 4096  # views of arguments; the smallest buffer, one vector of one tile, has more
+
+
+@repairing
+def test_a_repaired_pivot_has_the_expected_sign(kind):
+    matrices = np.stack([np.diag([2.0, 0.0, -3.0]), np.diag([2.0, 1.0, 3.0])])
+    pattern, values = from_dense(matrices)
+    work = kind(PivotRule(repair=0.5)).prepare(pattern, np.array([1, -1, -1]))
+    pivots = work.factorize(values)
+    assert pivots.status.tolist() == [Outcome.FACTORED] * 2
+    assert pivots.weak.tolist() == [1, 2]  # a zero; two of the wrong sign
+    assert pivots.negative.tolist() == [2, 2]
+    # scale 2, 1 (a zero row), 3 and 2, 1, 3; the stand-in is half of it
+    assert work.solve(np.ones((3, 2))).T.tolist() == [[0.5, -2.0, -1 / 3], [0.5, -2.0, -1 / 1.5]]
+
+
+@repairing
+def test_a_dropped_row_leaves_the_rest_solved(kind):
+    pattern, values = from_dense(np.array([[[2.0, 0, 0], [0, 0, 0], [0, 0, 4]]]))
+    work = kind().prepare(pattern)
+    assert work.factorize(values).status.tolist() == [Outcome.SINGULAR]
+    assert work.solve(np.ones((3, 1))).ravel().tolist() == [0.5, 0.0, 0.25]
+
+
+@repairing
+def test_refinement_takes_the_repair_back(kind):
+    """Blocks [[1, 1], [1, 1 + d]] have a second pivot d in either order; repaired to 1e-3, a step keeps 1 - d / 1e-3."""
+    gaps = [8e-4, 6e-4, 0.5]
+    block = np.array([[[1.0, 1.0], [1.0, 1.0 + d]] for d in gaps])
+    matrices = np.zeros((3, 6, 6))
+    for k in range(0, 6, 2):
+        matrices[:, k : k + 2, k : k + 2] = block
+    pattern, values = from_dense(matrices)
+    rhs = np.random.default_rng(11).standard_normal((6, 3))
+    sizes = []
+    for refinements in (0, 45):
+        work = kind(PivotRule(tiny=1e-3, repair=1e-3), refinements).prepare(pattern)
+        assert work.factorize(values).weak.tolist() == [3, 3, 0]
+        x = work.solve(rhs.copy())
+        sizes.append([np.abs(a @ x[:, k] - rhs[:, k]).max() for k, a in enumerate(matrices)])
+    assert min(sizes[0][:2]) > 0.01
+    assert max(sizes[1]) <= 8 * EPS * np.abs(x).max()
+
+
+@pytest.mark.parametrize("solver", [Lanes(), Levels(), Library()], ids=lambda s: type(s).__name__)
+def test_known_signs_make_the_augmented_matrix_stable(solver):
+    """Without any regularisation: rows of J are eliminated behind the unknowns they touch, never with a zero pivot."""
+    matrices = augmented(np.random.default_rng(12), 4, soft=0.0)
+    pattern, values = from_dense(matrices)
+    work = solver.prepare(pattern, augmented_signs())
+    pivots = work.factorize(values)
+    assert pivots.status.tolist() == [Outcome.FACTORED] * 4
+    assert pivots.negative.tolist() == [9] * 4
+    x = work.solve(np.ones((30, 4)))
+    assert max(np.abs(a @ x[:, k] - 1).max() for k, a in enumerate(matrices)) <= 1e3 * EPS * np.abs(x).max()
+
+
+@every_solver
+def test_wrong_arguments_are_named(solver):
+    pattern, values = from_dense(band(np.random.default_rng(0), 2))
+    work = solver.prepare(pattern)
+    with pytest.raises(ShapeError, match=r"solve\(rhs\) expects factors; got none yet\. Call factorize"):
+        work.solve(np.ones((31, 2)))
+    with pytest.raises(ShapeError, match=r"factorize\(values\) expects \(118, lanes\).*got \(2, 118\)\. Put the batch last"):
+        work.factorize(np.ascontiguousarray(values.T))
+    with pytest.raises(DtypeError, match=r"factorize\(values\) expects contiguous float64; got float32"):
+        work.factorize(values.astype(np.float32))
+    with pytest.raises(DtypeError, match=r"Convert before the hot loop"):
+        work.factorize(np.asfortranarray(values))
+    work.factorize(values)
+    with pytest.raises(ShapeError, match=r"solve\(rhs\) expects \(31, 2\) or \(31, sides, 2\); got \(31, 3\)"):
+        work.solve(np.ones((31, 3)))
+    with pytest.raises(ShapeError, match=r"expects out of the shape of rhs, \(31, 2\); got \(31, 1\)"):
+        work.solve(np.ones((31, 2)), np.ones((31, 1)))
+
+
+@every_solver
+def test_wrong_patterns_are_named(solver):
+    upper = Pattern.from_coordinates([0, 0, 1], [0, 1, 1], (2, 2))
+    with pytest.raises(ShapeError, match=r"prepare\(pattern\) expects the lower triangle.*got 2 x 2 with 3 entries"):
+        solver.prepare(upper)
+    with pytest.raises(ShapeError, match=r"Use lower_triangle\(pattern\)"):
+        solver.prepare(Pattern.from_coordinates([0, 1], [0, 0], (2, 2)))  # no diagonal entry in row 1
+    fixed = lower_triangle(upper)
+    assert fixed.indices.tolist() == [0, 1]
+    with pytest.raises(ShapeError, match=r"prepare\(signs\) expects 2 numbers, each \+1 or -1; got 1"):
+        solver.prepare(fixed, np.array([1]))
+
+
+def test_every_outcome_has_advice():
+    assert all(outcome.advice for outcome in Outcome)
+
+
+def test_choice_by_size_and_device(monkeypatch):
+    n = 400
+    dense = lower_triangle(Pattern.from_coordinates(*np.tril_indices(n), (n, n)))
+    long = Pattern.from_coordinates(*_tridiagonal(20_000), (20_000, 20_000))
+    assert isinstance(choose(dense, 1), Lanes)
+    assert isinstance(choose(dense, 1, "cuda"), Levels)
+    monkeypatch.setattr("snapfm.linear.choose._TILE_LIMIT", 2**22)
+    assert isinstance(choose(dense, 1), Library)
+    assert isinstance(choose(dense, 8), Lanes)
+    assert isinstance(choose(long, 1), Lanes)  # its bound is beyond the limit, its factor is not
+
+
+def _tridiagonal(n):
+    return np.concatenate([np.arange(n), np.arange(1, n)]), np.concatenate([np.arange(n), np.arange(n - 1)])

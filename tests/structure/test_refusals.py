@@ -1,0 +1,192 @@
+"""Laws that cannot be used as written are refused with what was expected, what came and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from snapfm.errors import LawError, ShapeError
+from snapfm.laws import Bounds, Equality
+from snapfm.structure import analyze
+
+PARAMS = {"p": torch.ones(1, 3, dtype=torch.float64)}
+CONSTANT = torch.ones(3, 5, dtype=torch.float64)
+
+
+def refusal(law: Callable[..., object], name: str = "odd") -> str:
+    with pytest.raises(LawError) as caught:
+        analyze([Equality(name, law)], (3, 5), PARAMS)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+READS_A_VALUE = (
+    "law 'odd' expects the same operators for every field; it reads a value out of a tensor (if, float(), .item(), "
+    ".tolist()). Use torch.where for a choice, and keep params as tensors."
+)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda u, p: u if u.sum() > 0 else -u,
+        lambda u, p: u if p["p"][0] > 0 else -u,
+        lambda u, p: float(p["p"][0]) * u,
+        lambda u, p: u.max().item() * u,
+        lambda u, p: u[: int(u[0, 0])],
+    ],
+    ids=["if-field", "if-param", "float-param", "item", "int"],
+)
+def test_control_flow_on_values(law: Callable[..., object]) -> None:
+    assert refusal(law) == READS_A_VALUE
+
+
+LEAVES_TORCH = (
+    "law 'odd' expects a pure torch function of (u, params); its traced graph gives other values than the function itself. "
+    "It leaves torch (numpy, u.data), draws random numbers or keeps state: rewrite it in torch."
+)
+
+
+def _counting() -> Callable[..., object]:
+    calls = []
+
+    def law(u: Tensor, p: object) -> Tensor:
+        calls.append(None)
+        return u * len(calls)
+
+    return law
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda u, p: u * torch.from_numpy(np.sin(u.detach().numpy())),
+        lambda u, p: u * u[0].tolist()[0],
+        lambda u, p: u * torch.rand(3, 5),
+        _counting(),
+    ],
+    ids=["numpy", "tolist", "random", "state"],
+)
+def test_leaving_torch(law: Callable[..., object]) -> None:
+    assert refusal(law) == LEAVES_TORCH
+
+
+VARYING_COUNT = (
+    "law 'odd': u[mask], nonzero and unique expect a mask that is the same at every call; this one is computed from the "
+    "field or the params, so the number of rows would change. Use torch.where(mask, u, 0.0), which keeps the shape."
+)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda u, p: u[u > 0.5],
+        lambda u, p: u[p["p"] > 0.5],
+        lambda u, p: u.masked_select(u > 0.5),
+        lambda u, p: u[torch.where(u > 0.5)],
+        lambda u, p: torch.unique(u),
+        lambda u, p: torch.unique(u, dim=0),
+        lambda u, p: torch.unique_consecutive(u),
+    ],
+    ids=["mask", "param-mask", "masked-select", "nonzero", "unique", "unique-rows", "unique-consecutive"],
+)
+def test_result_of_varying_length(law: Callable[..., object]) -> None:
+    assert refusal(law) == VARYING_COUNT
+
+
+@pytest.mark.parametrize(("value", "kind"), [([1], "list"), (None, "NoneType"), (1.0, "float"), ((1, 2), "tuple")])
+def test_result_that_is_no_tensor(value: object, kind: str) -> None:
+    assert refusal(lambda u, p: value) == (
+        f"law 'odd' expects a tensor from its function; got {kind}. Return the residual as one tensor (torch.stack or "
+        "torch.cat join several)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("law", "dtype"),
+    [
+        (lambda u, p: torch.fft.fft(u), "torch.complex128"),
+        (lambda u, p: u.long(), "torch.int64"),
+        (lambda u, p: u > 0, "torch.bool"),
+    ],
+)
+def test_result_that_is_not_real(law: Callable[..., object], dtype: str) -> None:
+    assert refusal(law) == (
+        f"law 'odd' expects a real floating-point residual; got {dtype}. Return numbers that vanish when the law holds; "
+        "split complex ones with torch.view_as_real."
+    )
+
+
+def test_missing_param() -> None:
+    assert refusal(lambda u, p: u - p["u0"], "initial") == (
+        "law 'initial' reads params['u0']; given are ['p']. Pass it in Projector(..., params={...})."
+    )
+
+
+def test_law_that_raises() -> None:
+    assert refusal(lambda u, p: u - torch.ones(4)) == (
+        "law 'odd' expects to run on one field of shape (3, 5); it raised RuntimeError: The size of tensor a (5) must match "
+        "the size of tensor b (4) at non-singleton dimension 1. Try it by hand: law.residual(torch.zeros(3, 5), params)."
+    )
+
+
+def _writes_field(u: Tensor, p: object) -> Tensor:
+    u[0] = 0.0
+    return u
+
+
+def _writes_param(u: Tensor, p: dict[str, Tensor]) -> Tensor:
+    return u[:, 0] - p["p"].add_(1.0)
+
+
+def _writes_constant(u: Tensor, p: object) -> Tensor:
+    CONSTANT[0] = u[0]
+    return CONSTANT - u
+
+
+@pytest.mark.parametrize("law", [_writes_field, _writes_param])
+def test_law_that_writes_into_its_inputs(law: Callable[..., object]) -> None:
+    assert refusal(law) == (
+        "law 'odd' expects to leave u and params as they are; it writes into one of them. Write into a copy: u = u.clone()."
+    )
+    assert torch.equal(PARAMS["p"], torch.ones(1, 3, dtype=torch.float64))
+
+
+def test_law_that_writes_into_its_closure() -> None:
+    assert refusal(_writes_constant) == (
+        "law 'odd' expects to leave the tensors it closes over as they are; it writes into one of them. Write into a copy: "
+        "constant.clone()."
+    )
+
+
+def test_operator_whose_derivative_torch_gets_wrong() -> None:
+    index = torch.zeros(3, 5, dtype=torch.int64)
+    assert refusal(lambda u, p: u.scatter_reduce(1, index, u, "prod")) == (
+        "law 'odd': scatter_reduce(reduce=...) expects 'sum', 'mean', 'amax' or 'amin'; got 'prod', whose derivative torch "
+        "gets wrong for batches. Gather the factors and use torch.prod."
+    )
+
+
+def test_thing_that_is_no_law() -> None:
+    with pytest.raises(LawError) as caught:
+        analyze([lambda u, p: u], (3, 5))  # type: ignore[list-item]
+    assert str(caught.value) == (
+        "laws expects Equality, Inequality and Bounds; got function. Wrap a function: snapfm.Equality('name', function)."
+    )
+
+
+def test_bounds_have_no_rows() -> None:
+    assert analyze([Bounds(lower=0.0)], (3, 5)).rows == 0
+
+
+@pytest.mark.parametrize("pattern", [([0], [15]), ([12], [0]), ([-1], [0]), ([0, 1], [0])])
+def test_pattern_outside_the_matrix(pattern: tuple[list[int], list[int]]) -> None:
+    with pytest.raises(ShapeError) as caught:
+        analyze([Equality("odd", lambda u, p: u.diff(dim=1), pattern)], (3, 5))
+    assert str(caught.value) == (
+        f"pattern=(rows, columns) expects two equally long lists of indices within (12, 15); got lengths {len(pattern[0])} "
+        f"and {len(pattern[1])}. Index the flattened residual and the flattened field, from 0."
+    )
