@@ -67,7 +67,11 @@ def measure(way: str, count: int) -> dict[str, float]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     call()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"seconds": seconds(call, 10 if way == "sparse" else 1), "bytes": 1024.0 * max(peak - before, 1), "samples": count}
+    return {
+        "seconds": seconds(call, 10 if way == "sparse" else 1),
+        "bytes": 1024.0 * max(peak - before, 1),
+        "samples": count,
+    }
 
 
 def _apart(way: str, count: int) -> dict[str, float] | None:

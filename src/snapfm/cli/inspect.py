@@ -10,7 +10,9 @@ import typer
 
 def inspect(
     name: Annotated[str, typer.Argument(metavar="PROBLEM", help="A problem's name; `snapfm problems` lists them.")],
-    out: Annotated[Path | None, typer.Option(help="PNG file for the pattern. Default: build/inspect/PROBLEM.png")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="PNG file for the pattern. Default: build/inspect/PROBLEM.png")
+    ] = None,
     picture: Annotated[bool, typer.Option(help="Draw the pattern (needs matplotlib).")] = True,
 ) -> None:
     """Show rows, non-zeros, kinds of rows, passes, fixed unknowns and redundant rows of a problem's laws."""

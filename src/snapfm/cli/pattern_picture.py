@@ -37,7 +37,8 @@ def draw_pattern(structure: Structure, title: str, path: Path) -> None:
     figure.legend(loc="outside lower center", ncols=min(3, max(1, len(structure.plans))), frameon=False, markerscale=4)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")
-    FigureCanvasAgg(figure).print_png(str(temporary))
+    FigureCanvasAgg(figure)
+    figure.savefig(temporary, format="png")
     os.replace(temporary, path)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,7 +21,7 @@ def problems(as_json: Annotated[bool, typer.Option("--json", help="Print JSON fo
     from snapfm.structure import RowKind, analyze
 
     console = Console()
-    found = []
+    found: list[dict[str, Any]] = []
     with console.status("analysing …") as status:
         for name in names():
             status.update(f"analysing {name} …")
@@ -47,7 +47,16 @@ def problems(as_json: Annotated[bool, typer.Option("--json", help="Print JSON fo
         return
     wide = console.width >= _WIDE
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for head in ("problem", "field", "unknowns", "rows", "affine", "nonlinear", "redundant", *(["laws"] if wide else [])):
+    for head in (
+        "problem",
+        "field",
+        "unknowns",
+        "rows",
+        "affine",
+        "nonlinear",
+        "redundant",
+        *(["laws"] if wide else []),
+    ):
         words = head in ("problem", "field", "laws")
         table.add_column(head, justify="left" if words else "right", no_wrap=head != "laws")
     for row in found:

@@ -25,7 +25,9 @@ def color_columns(indptr: Index, indices: Index, columns: int) -> tuple[Index, i
     column_ptr, column_rows = by_column.indptr.astype(np.int64), by_column.indices.astype(np.int64)
     bound = int(np.diff(indptr).max(initial=0))
     occupied = np.flatnonzero(np.diff(column_ptr))
-    if bound == len(occupied):  # one row holds every column: each needs its own color, and the search would be quadratic
+    if bound == len(
+        occupied
+    ):  # one row holds every column: each needs its own color, and the search would be quadratic
         colors = np.full(columns, -1, np.int64)
         colors[occupied] = np.arange(bound)
         return colors, bound
@@ -46,7 +48,7 @@ def conflicts(indptr: Index, indices: Index, colors: Index) -> int:
     return int(_conflicts(indptr, indices, colors))
 
 
-def _orders(indptr: Index, column_ptr: Index, column_rows: Index):  # type: ignore[no-untyped-def]
+def _orders(indptr: Index, column_ptr: Index, column_rows: Index):
     """Yield visiting orders from cheap to dear: as they come, widest conflicts first, and their reverse."""
     occupied = np.flatnonzero(np.diff(column_ptr))
     yield occupied

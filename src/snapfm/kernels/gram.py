@@ -62,7 +62,7 @@ def plan(
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def gram(plan, values, weights, lanes, out):  # type: ignore[no-untyped-def]
+def gram(plan, values, weights, lanes, out):
     """Fill S. Read: plan, values (nnz(J) * lanes), weights (columns * lanes); written: out (nnz(S) * lanes)."""
     tiles = (lanes + WIDTH - 1) // WIDTH
     if tiles == 1:
@@ -73,7 +73,7 @@ def gram(plan, values, weights, lanes, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _tile(plan, values, weights, lanes, tile, out):  # type: ignore[no-untyped-def]  # written: out
+def _tile(plan, values, weights, lanes, tile, out):  # written: out
     """One tile of S. Two sums take turns, because in a long row each addition would otherwise wait for the last."""
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
@@ -87,7 +87,7 @@ def _tile(plan, values, weights, lanes, tile, out):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def _meet(indptr, indices, column_ptr, column_rows, column_places, s_ptr, s_indices):  # type: ignore[no-untyped-def]
+def _meet(indptr, indices, column_ptr, column_rows, column_places, s_ptr, s_indices):
     """For row i of S in turn: walk the columns of row i of J and every row j <= i that has them too."""
     pointers = np.zeros(len(s_indices) + 1, np.int64)
     place = np.empty(len(indptr), np.int64)

@@ -13,7 +13,7 @@ from snapfm.kernels.operations import LANES
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def gather(field, index, first, tiles):  # type: ignore[no-untyped-def]
+def gather(field, index, first, tiles):
     """tiles[:, first + k] = field[sample, index[part, k]]. Read: field (b, n), index (parts, k); written: tiles."""
     parts = len(index)
     lanes = len(field) * parts
@@ -27,7 +27,7 @@ def gather(field, index, first, tiles):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def scatter(tiles, first, index, field):  # type: ignore[no-untyped-def]
+def scatter(tiles, first, index, field):
     """field[sample, index[part, k]] = tiles[:, first + k]. Read: tiles, index (parts, k); written: field (b, n)."""
     parts = len(index)
     for number in prange(len(field)):
@@ -40,7 +40,7 @@ def scatter(tiles, first, index, field):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def scatter_add(tiles, first, index, field):  # type: ignore[no-untyped-def]
+def scatter_add(tiles, first, index, field):
     """field[sample, index[part, k]] += tiles[:, first + k]. Read: tiles, index (parts, k); written: field (b, n)."""
     parts = len(index)
     for number in prange(len(field)):
@@ -53,7 +53,7 @@ def scatter_add(tiles, first, index, field):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def substitute(rows, unknowns, weights, field):  # type: ignore[no-untyped-def]
+def substitute(rows, unknowns, weights, field):
     """field[:, unknowns] −= row / weight. Read: rows (tiles), unknowns, weights; written: field (b, n)."""
     for number in prange(len(field)):
         sample = np.int64(number)  # prange counts unsigned, which would compile everything below twice
@@ -63,7 +63,7 @@ def substitute(rows, unknowns, weights, field):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def still_shift(indptr, indices, values, index, field, shift):  # type: ignore[no-untyped-def]
+def still_shift(indptr, indices, values, index, field, shift):
     """shift = still · field over the eliminated unknowns. Read: still (CSR), index (parts, s), field; written: shift."""
     parts = len(index)
     lanes = len(field) * parts
@@ -80,7 +80,7 @@ def still_shift(indptr, indices, values, index, field, shift):  # type: ignore[n
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def still_back(indptr, indices, values, index, multiplier, sign, field):  # type: ignore[no-untyped-def]
+def still_back(indptr, indices, values, index, multiplier, sign, field):
     """field += sign · stillᵀλ over the eliminated unknowns. Read: still (CSR), index, multiplier (tiles); written: field."""
     parts = len(index)
     for number in prange(len(field)):

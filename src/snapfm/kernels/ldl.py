@@ -25,7 +25,7 @@ _LARGEST = np.finfo(np.float64).max
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def factorize(  # type: ignore[no-untyped-def]
+def factorize(
     plan,  # read, as are the values (nnz * lanes) and signs (slots)
     values,
     lanes,
@@ -76,7 +76,7 @@ def factorize(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def factorize_tile(  # type: ignore[no-untyped-def]
+def factorize_tile(
     plan, values, lanes, tile, signs, signed, tiny, repair, factor, inverse, matrix, scale, tally
 ):  # read: plan, values, signs; written: factor, inverse, matrix, scale, tally (TALLY packs)
     """Factorise one tile of values (nnz * lanes); see factorize."""
@@ -103,7 +103,7 @@ def factorize_tile(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _widest_scale(plan, values, lanes, start, count, work, scale):  # type: ignore[no-untyped-def]  # written: work, scale
+def _widest_scale(plan, values, lanes, start, count, work, scale):  # written: work, scale
     """Give each pivot the scale max(|a_ii|, a_ij² / |a_jj|), the latter being what eliminating neighbour j contributes.
 
     A diagonal of -δ says nothing about the size of its pivot. On a definite matrix this is a_ii, because
@@ -131,7 +131,7 @@ def _widest_scale(plan, values, lanes, start, count, work, scale):  # type: igno
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _assemble(plan, panel, values, lanes, start, count, signed, factor, matrix, scale):  # type: ignore[no-untyped-def]
+def _assemble(plan, panel, values, lanes, start, count, signed, factor, matrix, scale):
     """Spread the entries over the zeroed panel; without signs a pivot's scale is its diagonal.
 
     Written: factor, matrix (if it has room), scale.
@@ -152,7 +152,7 @@ def _assemble(plan, panel, values, lanes, start, count, signed, factor, matrix, 
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _receive(plan, panel, factor, inverse):  # type: ignore[no-untyped-def]  # written: factor
+def _receive(plan, panel, factor, inverse):  # written: factor
     """Subtract X D⁻¹ Xᵀ of every earlier panel that reaches this one."""
     for u in range(plan.update_ptr[panel], plan.update_ptr[panel + 1]):
         x, rows, target, s = plan.updates[u, 0], plan.updates[u, 1], plan.updates[u, 2], plan.updates[u, 3]
@@ -184,7 +184,7 @@ def _receive(plan, panel, factor, inverse):  # type: ignore[no-untyped-def]  # w
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):  # type: ignore[no-untyped-def]
+def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):
     """Factorise one panel in place. xij is unscaled, lij = xij / pivot j. Written: factor, inverse, tally."""
     b, s = plan.base[panel], PANEL * panel
     i0 = _invert(load(factor, b), s, signs, tiny, repair, scale, tally)
@@ -226,7 +226,7 @@ def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _invert(pivot, slot, signs, tiny, repair, scale, tally):  # type: ignore[no-untyped-def]  # written: tally
+def _invert(pivot, slot, signs, tiny, repair, scale, tally):  # written: tally
     """Count what the pivot is like and give 1 / pivot, or 1 / its stand-in where it is weak."""
     zero, one = full(0.0), full(1.0)
     size, peak, sign = absolute(pivot), load(scale, slot), signs[slot]

@@ -39,7 +39,7 @@ _VANISHED = 1e-7  # ‖Jᵀh‖ below this share of ‖J‖‖h‖: a stationary
 _NUDGE = 1e-2  # size of the push away from a point where a broken row has no slope
 _TINY = 1e-30
 
-# Sections of Frame.index: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the
+# Sections of Frame.table: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the
 # Hessian; lower triangle of the matrix and, per entry, what it sums up; which rows must vanish.
 PLACE, ROW_PTR, COLUMN, COLUMN_PTR, COLUMN_ROW, COLUMN_ENTRY, GRAM_PTR, GRAM_COLUMN = range(8)
 BEND_ROW, BEND_COLUMN, ENTRY_ROW, ENTRY_COLUMN, TERM_PTR, TERM_LEFT, TERM_RIGHT, EQUALITY = range(8, 16)
@@ -57,8 +57,8 @@ SECTIONS = 38
 class Frame(NamedTuple):
     """The structure of a system that iterations need. `augmented`: the matrix is [[W, Jᵀ], [J, −G]], else JW⁻¹Jᵀ + G."""
 
-    index: Index
-    index_at: Index
+    table: Index
+    table_at: Index
     weight: Values
     weight_at: Index
     augmented: int
@@ -78,14 +78,14 @@ __all__ = ["Code", "Frame", "Settings", "solve_tiles"]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def solve_tiles(code, frame, plan, signs, settings, first, last, live, space, at, status, iterations):  # type: ignore[no-untyped-def]
+def solve_tiles(code, frame, plan, signs, settings, first, last, live, space, at, status, iterations):
     """Solve tiles first .. last − 1; `live` marks lanes that hold a sample. Written: space, status, iterations (tiles, …)."""
     for tile in range(first, last):
         _solve(code, frame, plan, signs, settings, live[tile], space[tile], at, status[tile], iterations[tile])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterations):  # type: ignore[no-untyped-def]
+def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterations):
     damping, penalty = np.zeros(LANES), np.ones(LANES)
     theta, objective, violation, gap = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
     decrease = np.empty(LANES)
@@ -136,15 +136,15 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterati
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _residual(code, frame, memory, at):  # type: ignore[no-untyped-def]  # read: x, λ, shift; written: cells, rows, residual
+def _residual(code, frame, memory, at):  # read: x, λ, shift; written: cells, rows, residual
     """residual = h(x) + shift − Gλ."""
-    place, x, cells = section(frame.index, frame.index_at, PLACE), section(memory, at, X), section(memory, at, CELLS)
+    place, x, cells = section(frame.table, frame.table_at, PLACE), section(memory, at, X), section(memory, at, CELLS)
     for j in range(len(place)):
         store(cells, place[j], load(x, j))
     rows = section(memory, at, ROWS)
     tile_values(code, cells, rows)
     residual, shift, lam = section(memory, at, RESIDUAL), section(memory, at, SHIFT), section(memory, at, MULTIPLIER)
-    ptr, column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
     gram = section(frame.weight, frame.weight_at, GRAM)
     for r in range(len(ptr) - 1):
         total = add(load(rows, r), load(shift, r))
@@ -154,30 +154,40 @@ def _residual(code, frame, memory, at):  # type: ignore[no-untyped-def]  # read:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _derivatives(code, frame, memory, at):  # type: ignore[no-untyped-def]
+def _derivatives(code, frame, memory, at):
     """J, Σλ∇²h, the slope x − x̂ + Jᵀλ, the diagonal of W and ‖J_r‖². Read: cells, x, λ; written: those."""
-    partial, jacobian, lam = section(memory, at, PARTIAL), section(memory, at, JACOBIAN), section(memory, at, MULTIPLIER)
+    partial, jacobian, lam = (
+        section(memory, at, PARTIAL),
+        section(memory, at, JACOBIAN),
+        section(memory, at, MULTIPLIER),
+    )
     left, right, bends = section(memory, at, LEFT), section(memory, at, RIGHT), section(memory, at, BENDS)
     tile_partials(code, section(memory, at, CELLS), partial)
     tile_slopes(code, partial, section(memory, at, SLOTS), left, right, jacobian)
     tile_bends(code, lam, left, right, partial, section(memory, at, ADJOINT), bends)
     x, target = section(memory, at, X), section(memory, at, TARGET)
     slope, weight = section(memory, at, SLOPE), section(memory, at, WEIGHT)
-    ptr, row = section(frame.index, frame.index_at, COLUMN_PTR), section(frame.index, frame.index_at, COLUMN_ROW)
-    entry = section(frame.index, frame.index_at, COLUMN_ENTRY)
+    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
+    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
     for j in range(len(ptr) - 1):
         total = fnma(full(1.0), load(target, j), load(x, j))
         for p in range(ptr[j], ptr[j + 1]):
             total = fma(load(jacobian, entry[p]), load(lam, row[p]), total)
         store(slope, j, total)
         store(weight, j, full(1.0))
-    bend_row, bend_column = section(frame.index, frame.index_at, BEND_ROW), section(frame.index, frame.index_at, BEND_COLUMN)
+    bend_row, bend_column = (
+        section(frame.table, frame.table_at, BEND_ROW),
+        section(frame.table, frame.table_at, BEND_COLUMN),
+    )
     for h in range(len(bend_row)):
         if bend_row[h] == bend_column[h]:
             store(weight, bend_row[h], add(load(weight, bend_row[h]), load(bends, h)))
     norm = section(memory, at, NORM)
-    row_ptr = section(frame.index, frame.index_at, ROW_PTR)
-    gram_ptr, gram_column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    row_ptr = section(frame.table, frame.table_at, ROW_PTR)
+    gram_ptr, gram_column = (
+        section(frame.table, frame.table_at, GRAM_PTR),
+        section(frame.table, frame.table_at, GRAM_COLUMN),
+    )
     gram = section(frame.weight, frame.weight_at, GRAM)
     for r in range(len(row_ptr) - 1):
         total = full(0.0)
@@ -190,11 +200,11 @@ def _derivatives(code, frame, memory, at):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _nudge(frame, memory, at, tolerance):  # type: ignore[no-untyped-def]  # written: x, where a broken row has no slope
+def _nudge(frame, memory, at, tolerance):  # written: x, where a broken row has no slope
     """Push x off points where a broken row's slope vanishes (a quadratic at its centre): no step could start there."""
     residual, x, norm = section(memory, at, RESIDUAL), section(memory, at, X), section(memory, at, NORM)
-    equality = section(frame.index, frame.index_at, EQUALITY)
-    ptr, column = section(frame.index, frame.index_at, ROW_PTR), section(frame.index, frame.index_at, COLUMN)
+    equality = section(frame.table, frame.table_at, EQUALITY)
+    ptr, column = section(frame.table, frame.table_at, ROW_PTR), section(frame.table, frame.table_at, COLUMN)
     pushed = np.zeros(len(x), np.bool_)
     any_pushed = False
     for r in range(len(equality)):
@@ -214,11 +224,11 @@ def _nudge(frame, memory, at, tolerance):  # type: ignore[no-untyped-def]  # wri
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sets(frame, memory, at):  # type: ignore[no-untyped-def]  # written: active, idle (λ of idle rows), to_bound
+def _sets(frame, memory, at):  # written: active, idle (λ of idle rows), to_bound
     """Choose the rows and bounds that take part: those whose multiplier, were they held, would have the right sign."""
     active, idle, lam = section(memory, at, ACTIVE), section(memory, at, IDLE), section(memory, at, MULTIPLIER)
     residual, norm = section(memory, at, RESIDUAL), section(memory, at, NORM)
-    equality = section(frame.index, frame.index_at, EQUALITY)
+    equality = section(frame.table, frame.table_at, EQUALITY)
     for r in range(len(equality)):
         for lane in range(LANES):
             i = r * LANES + lane
@@ -236,11 +246,11 @@ def _sets(frame, memory, at):  # type: ignore[no-untyped-def]  # written: active
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _merit(frame, memory, at, theta, objective, violation):  # type: ignore[no-untyped-def]  # written: the last three
+def _merit(frame, memory, at, theta, objective, violation):  # written: the last three
     """Per lane: ℓ1 violation, objective and largest violation."""
     residual, lam = section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER)
-    equality = section(frame.index, frame.index_at, EQUALITY)
-    ptr, column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    equality = section(frame.table, frame.table_at, EQUALITY)
+    ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
     gram = section(frame.weight, frame.weight_at, GRAM)
     total, worst, value, zero = full(0.0), full(0.0), full(0.0), full(0.0)
     for r in range(len(equality)):
@@ -270,7 +280,7 @@ def _merit(frame, memory, at, theta, objective, violation):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _gap(frame, memory, at, gap):  # type: ignore[no-untyped-def]  # written: gap
+def _gap(frame, memory, at, gap):  # written: gap
     """Per lane: how far stationarity and complementarity are off."""
     slope, to_bound = section(memory, at, SLOPE), section(memory, at, TO_BOUND)
     worst = full(0.0)
@@ -287,7 +297,7 @@ def _gap(frame, memory, at, gap):  # type: ignore[no-untyped-def]  # written: ga
     if frame.mixed == 1:
         active, idle = section(memory, at, ACTIVE), section(memory, at, IDLE)
         residual, norm = section(memory, at, RESIDUAL), section(memory, at, NORM)
-        equality = section(frame.index, frame.index_at, EQUALITY)
+        equality = section(frame.table, frame.table_at, EQUALITY)
         for r in range(len(equality)):
             if equality[r] == 0:
                 for lane in range(LANES):
@@ -300,7 +310,7 @@ def _gap(frame, memory, at, gap):  # type: ignore[no-untyped-def]  # written: ga
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _factorize(frame, plan, signs, memory, at, damping, status):  # type: ignore[no-untyped-def]
+def _factorize(frame, plan, signs, memory, at, damping, status):
     """Assemble and factorise; lanes of wrong inertia are made convex and the tile is done again.
 
     Written: inverse, scaled, matrix, factor, pivots, scale, tally.
@@ -334,7 +344,7 @@ def _factorize(frame, plan, signs, memory, at, damping, status):  # type: ignore
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _weigh(frame, memory, at, damping, convex, negative):  # type: ignore[no-untyped-def]  # written: inverse, negative
+def _weigh(frame, memory, at, damping, convex, negative):  # written: inverse, negative
     """Invert the diagonal W, damped, made positive in `convex` lanes, infinite where a bound holds; count negative ones."""
     weight, inverse, to_bound = section(memory, at, WEIGHT), section(memory, at, INVERSE), section(memory, at, TO_BOUND)
     negative[:] = 0
@@ -350,16 +360,19 @@ def _weigh(frame, memory, at, damping, convex, negative):  # type: ignore[no-unt
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _assemble_schur(frame, memory, at):  # type: ignore[no-untyped-def]  # written: scaled, matrix
+def _assemble_schur(frame, memory, at):  # written: scaled, matrix
     """JW⁻¹Jᵀ + G, with idle rows replaced by those of the identity."""
     jacobian, scaled, matrix = section(memory, at, JACOBIAN), section(memory, at, SCALED), section(memory, at, MATRIX)
     inverse, active = section(memory, at, INVERSE), section(memory, at, ACTIVE)
-    column = section(frame.index, frame.index_at, COLUMN)
+    column = section(frame.table, frame.table_at, COLUMN)
     for p in range(len(column)):
         store(scaled, p, mul(load(jacobian, p), load(inverse, column[p])))
-    rows, columns = section(frame.index, frame.index_at, ENTRY_ROW), section(frame.index, frame.index_at, ENTRY_COLUMN)
-    ptr, constant = section(frame.index, frame.index_at, TERM_PTR), section(frame.weight, frame.weight_at, ENTRY_CONSTANT)
-    left, right = section(frame.index, frame.index_at, TERM_LEFT), section(frame.index, frame.index_at, TERM_RIGHT)
+    rows, columns = section(frame.table, frame.table_at, ENTRY_ROW), section(frame.table, frame.table_at, ENTRY_COLUMN)
+    ptr, constant = (
+        section(frame.table, frame.table_at, TERM_PTR),
+        section(frame.weight, frame.weight_at, ENTRY_CONSTANT),
+    )
+    left, right = section(frame.table, frame.table_at, TERM_LEFT), section(frame.table, frame.table_at, TERM_RIGHT)
     for s in range(len(rows)):
         total = full(constant[s])
         for t in range(ptr[s], ptr[s + 1]):
@@ -374,22 +387,22 @@ def _assemble_schur(frame, memory, at):  # type: ignore[no-untyped-def]  # writt
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _assemble_augmented(frame, memory, at, damping, convex):  # type: ignore[no-untyped-def]  # written: matrix
+def _assemble_augmented(frame, memory, at, damping, convex):  # written: matrix
     """[[W, Jᵀ], [J, −G]], with idle rows and held unknowns replaced by those of ∓ the identity."""
     jacobian, bends, matrix = section(memory, at, JACOBIAN), section(memory, at, BENDS), section(memory, at, MATRIX)
     active, to_bound = section(memory, at, ACTIVE), section(memory, at, TO_BOUND)
-    rows, columns = section(frame.index, frame.index_at, ENTRY_ROW), section(frame.index, frame.index_at, ENTRY_COLUMN)
-    ptr, constant = section(frame.index, frame.index_at, TERM_PTR), section(frame.weight, frame.weight_at, ENTRY_CONSTANT)
-    left, right = section(frame.index, frame.index_at, TERM_LEFT), section(frame.index, frame.index_at, TERM_RIGHT)
-    v = len(section(frame.index, frame.index_at, PLACE))
+    rows, columns = section(frame.table, frame.table_at, ENTRY_ROW), section(frame.table, frame.table_at, ENTRY_COLUMN)
+    ptr, constant = (
+        section(frame.table, frame.table_at, TERM_PTR),
+        section(frame.weight, frame.weight_at, ENTRY_CONSTANT),
+    )
+    left, right = section(frame.table, frame.table_at, TERM_LEFT), section(frame.table, frame.table_at, TERM_RIGHT)
+    v = len(section(frame.table, frame.table_at, PLACE))
     for s in range(len(rows)):
         i, j = rows[s], columns[s]
         total = full(constant[s])
         for t in range(ptr[s], ptr[s + 1]):
-            if right[t] == 1:
-                total = add(total, load(bends, left[t]))
-            else:
-                total = add(total, load(jacobian, left[t]))
+            total = add(total, load(bends if right[t] == 1 else jacobian, left[t]))
         store(matrix, s, total)
         for lane in range(LANES):
             here = s * LANES + lane
@@ -407,22 +420,25 @@ def _assemble_augmented(frame, memory, at, damping, convex):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _schur_direction(frame, plan, memory, at):  # type: ignore[no-untyped-def]  # written: direction, step, rhs, plain_step
+def _schur_direction(frame, plan, memory, at):  # written: direction, step, rhs, plain_step
     """(JW⁻¹Jᵀ + G) dλ = h − JW⁻¹ slope over the active rows, with the multipliers of idle rows already at zero."""
     rhs, residual, scaled = section(memory, at, RHS), section(memory, at, RESIDUAL), section(memory, at, SCALED)
     jacobian, active, idle = section(memory, at, JACOBIAN), section(memory, at, ACTIVE), section(memory, at, IDLE)
     to_bound, direction = section(memory, at, TO_BOUND), section(memory, at, DIRECTION)
     slope, without = section(memory, at, SLOPE), section(memory, at, PLAIN_STEP)  # the latter is free until the search
-    ptr, row = section(frame.index, frame.index_at, COLUMN_PTR), section(frame.index, frame.index_at, COLUMN_ROW)
-    entry = section(frame.index, frame.index_at, COLUMN_ENTRY)
+    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
+    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
     for j in range(len(ptr) - 1):
         total = load(slope, j)
         if frame.mixed == 1:
             for p in range(ptr[j], ptr[j + 1]):
                 total = fnma(load(jacobian, entry[p]), load(idle, row[p]), total)
         store(without, j, total)
-    row_ptr, column = section(frame.index, frame.index_at, ROW_PTR), section(frame.index, frame.index_at, COLUMN)
-    gram_ptr, gram_column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    row_ptr, column = section(frame.table, frame.table_at, ROW_PTR), section(frame.table, frame.table_at, COLUMN)
+    gram_ptr, gram_column = (
+        section(frame.table, frame.table_at, GRAM_PTR),
+        section(frame.table, frame.table_at, GRAM_COLUMN),
+    )
     gram = section(frame.weight, frame.weight_at, GRAM)
     for r in range(len(row_ptr) - 1):
         total = load(residual, r)
@@ -444,7 +460,7 @@ def _schur_direction(frame, plan, memory, at):  # type: ignore[no-untyped-def]  
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solved(plan, memory, at, rhs, out):  # type: ignore[no-untyped-def]  # written: out, work
+def _solved(plan, memory, at, rhs, out):  # written: out, work
     work = section(memory, at, WORK)
     solve_tile(
         plan, section(memory, at, FACTOR), section(memory, at, PIVOTS), section(memory, at, KEPT), 0, rhs, 1, LANES, 0,
@@ -453,11 +469,11 @@ def _solved(plan, memory, at, rhs, out):  # type: ignore[no-untyped-def]  # writ
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _follow(frame, memory, at, direction, step):  # type: ignore[no-untyped-def]  # written: step
+def _follow(frame, memory, at, direction, step):  # written: step
     """dx = −W⁻¹(slope + Jᵀdλ), and to the bound where one holds."""
     slope, jacobian, inverse = section(memory, at, SLOPE), section(memory, at, JACOBIAN), section(memory, at, INVERSE)
-    ptr, row = section(frame.index, frame.index_at, COLUMN_PTR), section(frame.index, frame.index_at, COLUMN_ROW)
-    entry = section(frame.index, frame.index_at, COLUMN_ENTRY)
+    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
+    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
     for j in range(len(ptr) - 1):
         total = load(slope, j)
         for p in range(ptr[j], ptr[j + 1]):
@@ -471,14 +487,17 @@ def _follow(frame, memory, at, direction, step):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _augmented_direction(frame, plan, memory, at):  # type: ignore[no-untyped-def]  # written: direction, step, rhs
+def _augmented_direction(frame, plan, memory, at):  # written: direction, step, rhs
     """[[W, Jᵀ], [J, −G]] (dx, dλ) = −(slope, h), with what is known of idle rows and held unknowns moved to the right."""
     rhs, slope, residual = section(memory, at, RHS), section(memory, at, SLOPE), section(memory, at, RESIDUAL)
     jacobian, active, idle = section(memory, at, JACOBIAN), section(memory, at, ACTIVE), section(memory, at, IDLE)
     to_bound = section(memory, at, TO_BOUND)
-    ptr, row = section(frame.index, frame.index_at, COLUMN_PTR), section(frame.index, frame.index_at, COLUMN_ROW)
-    entry = section(frame.index, frame.index_at, COLUMN_ENTRY)
-    gram_ptr, gram_column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
+    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    gram_ptr, gram_column = (
+        section(frame.table, frame.table_at, GRAM_PTR),
+        section(frame.table, frame.table_at, GRAM_COLUMN),
+    )
     gram = section(frame.weight, frame.weight_at, GRAM)
     v, m, zero = len(ptr) - 1, len(gram_ptr) - 1, full(0.0)
     for j in range(v):
@@ -507,11 +526,11 @@ def _augmented_direction(frame, plan, memory, at):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _predict(frame, memory, at, theta, penalty, decrease):  # type: ignore[no-untyped-def]  # written: penalty, decrease
+def _predict(frame, memory, at, theta, penalty, decrease):  # written: penalty, decrease
     """Raise the penalty above the multipliers and predict the merit's decrease."""
     x, target, step = section(memory, at, X), section(memory, at, TARGET), section(memory, at, STEP)
     lam, direction = section(memory, at, MULTIPLIER), section(memory, at, DIRECTION)
-    ptr, column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
     gram = section(frame.weight, frame.weight_at, GRAM)
     slope, largest = full(0.0), full(0.0)
     for j in range(len(x) // LANES):
@@ -534,7 +553,7 @@ def _predict(frame, memory, at, theta, penalty, decrease):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _search(code, frame, plan, memory, at, status, theta, objective, penalty, decrease):  # type: ignore[no-untyped-def]
+def _search(code, frame, plan, memory, at, status, theta, objective, penalty, decrease):
     """Backtrack per lane on the ℓ1 merit function; the first failure of a full step tries a second-order correction.
 
     Written: x, multiplier, residual, cells, step and direction (of corrected lanes), and their plain copies.
@@ -594,13 +613,13 @@ def _search(code, frame, plan, memory, at, status, theta, objective, penalty, de
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _copy_lane(source, target, lane):  # type: ignore[no-untyped-def]  # written: target, one lane
+def _copy_lane(source, target, lane):  # written: target, one lane
     for i in range(lane, len(source), LANES):
         target[i] = source[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _correct(frame, plan, memory, at):  # type: ignore[no-untyped-def]  # written: step, direction, rhs
+def _correct(frame, plan, memory, at):  # written: step, direction, rhs
     """Second-order correction: take the violation of the full step back out, with the same factors."""
     rhs, residual, active = section(memory, at, RHS), section(memory, at, RESIDUAL), section(memory, at, ACTIVE)
     step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
@@ -624,11 +643,14 @@ def _correct(frame, plan, memory, at):  # type: ignore[no-untyped-def]  # writte
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _vanished(frame, memory, at, lane, tolerance):  # type: ignore[no-untyped-def]
+def _vanished(frame, memory, at, lane, tolerance):
     """Whether the violation is stationary here, ‖Jᵀh‖ ≈ 0 with h ≠ 0: proof of local infeasibility."""
     residual, jacobian, norm = section(memory, at, RESIDUAL), section(memory, at, JACOBIAN), section(memory, at, NORM)
-    equality = section(frame.index, frame.index_at, EQUALITY)
-    gram_ptr, gram_column = section(frame.index, frame.index_at, GRAM_PTR), section(frame.index, frame.index_at, GRAM_COLUMN)
+    equality = section(frame.table, frame.table_at, EQUALITY)
+    gram_ptr, gram_column = (
+        section(frame.table, frame.table_at, GRAM_PTR),
+        section(frame.table, frame.table_at, GRAM_COLUMN),
+    )
     gram = section(frame.weight, frame.weight_at, GRAM)
     broken = np.zeros(len(equality))
     size, pull, norms = 0.0, 0.0, _TINY
@@ -640,8 +662,8 @@ def _vanished(frame, memory, at, lane, tolerance):  # type: ignore[no-untyped-de
     for r in range(len(equality)):
         for p in range(gram_ptr[r], gram_ptr[r + 1]):
             pull += broken[r] * gram[p] * broken[gram_column[p]]
-    ptr, row = section(frame.index, frame.index_at, COLUMN_PTR), section(frame.index, frame.index_at, COLUMN_ROW)
-    entry = section(frame.index, frame.index_at, COLUMN_ENTRY)
+    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
+    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
     for j in range(len(ptr) - 1):
         total = 0.0
         for p in range(ptr[j], ptr[j + 1]):

@@ -48,7 +48,7 @@ _RELU, _MAX, _MIN, _SELECT, _GT = 14, 15, 16, 17, 18
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def apply(op, a, b, c, value):  # type: ignore[no-untyped-def]  # read: a, b, c (LANES,); written: value (LANES,)
+def apply(op, a, b, c, value):  # read: a, b, c (LANES,); written: value (LANES,)
     """Give the value alone."""
     if op == _MUL:
         for lane in range(LANES):
@@ -113,7 +113,7 @@ def apply(op, a, b, c, value):  # type: ignore[no-untyped-def]  # read: a, b, c 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def slopes(op, a, b, c, value, out):  # type: ignore[no-untyped-def]
+def slopes(op, a, b, c, value, out):
     """Give f_a, f_b, f_aa, f_ab, f_bb. Read: a, b, c, value (LANES,); written: out (the first 5 · LANES)."""
     fa, fb, faa = out[:LANES], out[LANES : 2 * LANES], out[2 * LANES : 3 * LANES]
     fab, fbb = out[3 * LANES : 4 * LANES], out[4 * LANES : 5 * LANES]

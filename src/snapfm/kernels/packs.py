@@ -201,13 +201,13 @@ def pick(_: Any, a: Any, b: Any, yes: Any, no: Any) -> tuple[Any, _Emit]:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def take(values, offset, count):  # type: ignore[no-untyped-def]  # written: nothing
+def take(values, offset, count):  # written: nothing
     """Read `count` lanes from element `offset` on; an incomplete tile repeats its last lane."""
     return _load_from(values, offset) if count == WIDTH else _load_some(values, offset, count)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def put(values, offset, count, pack):  # type: ignore[no-untyped-def]  # written: values
+def put(values, offset, count, pack):  # written: values
     """Write `count` lanes from element `offset` on."""
     if count == WIDTH:
         _store_from(values, offset, pack)

@@ -24,7 +24,7 @@ BLOCK = PANEL * PANEL
 
 # Predicted cycles of one tile: of a panel, of one of leaves, of each row below it, of each pair of such rows. Fitted to
 # Burgers flux 5, 10, 40 and grid patterns; a factor of two either way changes the time by less than a tenth.
-_PER_PANEL, _PER_LEAVES, _PER_ROW, _PER_PAIR = 150.0, 75.0, 12.0, 2.0
+_CYCLES = (150.0, 75.0, 12.0, 2.0)
 
 
 class Schedule(NamedTuple):
@@ -82,7 +82,7 @@ def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:
     column_ptr, column_rows = columns(lower_ptr, lower, found)
     leaf = np.ones(len(perm), bool)
     leaf[found.parent[found.parent >= 0]] = False
-    first = _partition(found.parent, leaf, column_ptr, column_rows)
+    first = _partition(found.parent, leaf, column_ptr, column_rows, _CYCLES)
     width = np.diff(first)
     head = np.where(np.logical_and.reduceat(leaf, first[:-1]), PANEL, BLOCK)
     panel = np.repeat(np.arange(len(width)), width)
@@ -124,7 +124,7 @@ def _locate(row_ptr: Index, rows: Index, base: Index, head: Index, row: Index, c
 
 
 @njit(cache=True, nogil=True)
-def _partition(parent, leaf, column_ptr, column_rows):  # type: ignore[no-untyped-def]
+def _partition(parent, leaf, column_ptr, column_rows, cycles):
     """First column of each panel, and the end: the cheapest cut of the columns into groups of one to four.
 
     A group may hold any neighbours whose parents outside it are one and the same column p: all their rows then lie in
@@ -153,8 +153,8 @@ def _partition(parent, leaf, column_ptr, column_rows):  # type: ignore[no-untype
                 if parent[j] > last:
                     closed = closed and (outside == -1 or outside == parent[j])
                     outside = parent[j]
-            fixed = _PER_LEAVES if leaves else _PER_PANEL
-            total = cost[start] + fixed + _PER_ROW * count + _PER_PAIR * count * count
+            own = cycles[1] if leaves else cycles[0]
+            total = cost[start] + own + cycles[2] * count + cycles[3] * count * count
             if closed and total < cost[last + 1]:
                 cost[last + 1] = total
                 width[last + 1] = last + 1 - start
@@ -172,7 +172,7 @@ def _partition(parent, leaf, column_ptr, column_rows):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
-def _updates(row_ptr, rows, base, below):  # type: ignore[no-untyped-def]
+def _updates(row_ptr, rows, base, below):
     """For every pair of a panel and a later panel it reaches: the later one, what is read, where it is subtracted."""
     reached = np.zeros(0, np.int64)
     updates = np.zeros((0, 8), np.int64)
@@ -207,7 +207,7 @@ def _updates(row_ptr, rows, base, below):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _place(row_ptr, rows, base, panel, wanted, out):  # type: ignore[no-untyped-def]  # written: out
+def _place(row_ptr, rows, base, panel, wanted, out):  # written: out
     """Packs at which the wanted rows (slots, ascending) of a panel begin; leaves are never asked for."""
     at = row_ptr[panel]
     for i in range(len(wanted)):

@@ -21,7 +21,7 @@ from snapfm.kernels.sections import section
 Index = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 
-# Sections of Code.index. Operands a, b, c of operation e are cells A_CELL[A_PTR[e] : A_PTR[e + 1]] with the weights A below.
+# Sections of Code.table. Operands a, b, c of operation e are cells A_CELL[A_PTR[e] : A_PTR[e + 1]] with the weights A below.
 OPS, A_PTR, A_CELL, B_PTR, B_CELL, C_PTR, C_CELL, ROW_PTR, ROW_CELL = range(9)
 # Slopes: slot 0 is the constant 1, slot 1 + q the slope of one operation to one unknown, made of earlier slots (SLOPE_*);
 # ENTRY_*: Jacobian entries that vary, and VARYING: which entries they are; BACK_*: rows that read an operation directly.
@@ -36,14 +36,14 @@ class Code(NamedTuple):
     """The structure of a program; `first` is the cell of the first operation."""
 
     first: int
-    index: Index
-    index_at: Index
+    table: Index
+    table_at: Index
     weight: Values
     weight_at: Index
 
 
 @njit(cache=True, nogil=True)
-def _combine(ptr, cell, weight, position, cells, out):  # type: ignore[no-untyped-def]  # written: out (LANES,)
+def _combine(ptr, cell, weight, position, cells, out):  # written: out (LANES,)
     total = full(0.0)
     for p in range(ptr[position], ptr[position + 1]):
         total = fma(full(weight[p]), load(cells, cell[p]), total)
@@ -51,12 +51,12 @@ def _combine(ptr, cell, weight, position, cells, out):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
-def tile_values(code, cells, rows):  # type: ignore[no-untyped-def]  # written: cells (operations), rows
+def tile_values(code, cells, rows):  # written: cells (operations), rows
     """Evaluate operations and residual rows of one tile."""
-    ops = section(code.index, code.index_at, OPS)
-    a_ptr, a_cell = section(code.index, code.index_at, A_PTR), section(code.index, code.index_at, A_CELL)
-    b_ptr, b_cell = section(code.index, code.index_at, B_PTR), section(code.index, code.index_at, B_CELL)
-    c_ptr, c_cell = section(code.index, code.index_at, C_PTR), section(code.index, code.index_at, C_CELL)
+    ops = section(code.table, code.table_at, OPS)
+    a_ptr, a_cell = section(code.table, code.table_at, A_PTR), section(code.table, code.table_at, A_CELL)
+    b_ptr, b_cell = section(code.table, code.table_at, B_PTR), section(code.table, code.table_at, B_CELL)
+    c_ptr, c_cell = section(code.table, code.table_at, C_PTR), section(code.table, code.table_at, C_CELL)
     a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
     c_weight = section(code.weight, code.weight_at, C)
     a, b, c, value = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
@@ -66,7 +66,7 @@ def tile_values(code, cells, rows):  # type: ignore[no-untyped-def]  # written: 
         _combine(c_ptr, c_cell, c_weight, e, cells, c)
         apply(ops[e], a, b, c, value)
         store(cells, code.first + e, load(value, 0))
-    ptr, cell = section(code.index, code.index_at, ROW_PTR), section(code.index, code.index_at, ROW_CELL)
+    ptr, cell = section(code.table, code.table_at, ROW_PTR), section(code.table, code.table_at, ROW_CELL)
     weight = section(code.weight, code.weight_at, ROW)
     for r in range(len(ptr) - 1):
         total = full(0.0)
@@ -76,12 +76,12 @@ def tile_values(code, cells, rows):  # type: ignore[no-untyped-def]  # written: 
 
 
 @njit(cache=True, nogil=True)
-def tile_partials(code, cells, partial):  # type: ignore[no-untyped-def]
+def tile_partials(code, cells, partial):
     """Derive every operation at cells already valued: f_a, f_b, f_aa, f_ab, f_bb. Read: cells; written: partial."""
-    ops = section(code.index, code.index_at, OPS)
-    a_ptr, a_cell = section(code.index, code.index_at, A_PTR), section(code.index, code.index_at, A_CELL)
-    b_ptr, b_cell = section(code.index, code.index_at, B_PTR), section(code.index, code.index_at, B_CELL)
-    c_ptr, c_cell = section(code.index, code.index_at, C_PTR), section(code.index, code.index_at, C_CELL)
+    ops = section(code.table, code.table_at, OPS)
+    a_ptr, a_cell = section(code.table, code.table_at, A_PTR), section(code.table, code.table_at, A_CELL)
+    b_ptr, b_cell = section(code.table, code.table_at, B_PTR), section(code.table, code.table_at, B_CELL)
+    c_ptr, c_cell = section(code.table, code.table_at, C_PTR), section(code.table, code.table_at, C_CELL)
     a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
     c_weight = section(code.weight, code.weight_at, C)
     a, b, c, value = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
@@ -94,11 +94,11 @@ def tile_partials(code, cells, partial):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def tile_slopes(code, partial, slots, left, right, entries):  # type: ignore[no-untyped-def]
+def tile_slopes(code, partial, slots, left, right, entries):
     """Follow slopes through the operations. Read: partial; written: slots, left and right (slopes of operands), entries."""
-    slot_ptr = section(code.index, code.index_at, SLOT_PTR)
-    a_ptr, a_slot = section(code.index, code.index_at, SLOPE_A_PTR), section(code.index, code.index_at, SLOPE_A)
-    b_ptr, b_slot = section(code.index, code.index_at, SLOPE_B_PTR), section(code.index, code.index_at, SLOPE_B)
+    slot_ptr = section(code.table, code.table_at, SLOT_PTR)
+    a_ptr, a_slot = section(code.table, code.table_at, SLOPE_A_PTR), section(code.table, code.table_at, SLOPE_A)
+    b_ptr, b_slot = section(code.table, code.table_at, SLOPE_B_PTR), section(code.table, code.table_at, SLOPE_B)
     a_weight = section(code.weight, code.weight_at, SLOPE_A_WEIGHT)
     b_weight = section(code.weight, code.weight_at, SLOPE_B_WEIGHT)
     store(slots, 0, full(1.0))
@@ -113,8 +113,8 @@ def tile_slopes(code, partial, slots, left, right, entries):  # type: ignore[no-
             store(left, q, from_a)
             store(right, q, from_b)
             store(slots, 1 + q, fma(fb, from_b, mul(fa, from_a)))
-    ptr, slot = section(code.index, code.index_at, ENTRY_PTR), section(code.index, code.index_at, ENTRY_SLOT)
-    varying, weight = section(code.index, code.index_at, VARYING), section(code.weight, code.weight_at, ENTRY)
+    ptr, slot = section(code.table, code.table_at, ENTRY_PTR), section(code.table, code.table_at, ENTRY_SLOT)
+    varying, weight = section(code.table, code.table_at, VARYING), section(code.weight, code.weight_at, ENTRY)
     for r in range(len(ptr) - 1):
         total = full(0.0)
         for p in range(ptr[r], ptr[r + 1]):
@@ -123,9 +123,9 @@ def tile_slopes(code, partial, slots, left, right, entries):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
-def tile_bends(code, weight, left, right, partial, adjoint, bends):  # type: ignore[no-untyped-def]
+def tile_bends(code, weight, left, right, partial, adjoint, bends):
     """Evaluate Σ weight·∇²row on its pattern. Read: weight (rows), left, right, partial; written: adjoint, bends."""
-    ptr, row = section(code.index, code.index_at, BACK_PTR), section(code.index, code.index_at, BACK_ROW)
+    ptr, row = section(code.table, code.table_at, BACK_PTR), section(code.table, code.table_at, BACK_ROW)
     back = section(code.weight, code.weight_at, BACK)
     for e in range(len(ptr) - 1):
         total = full(0.0)
@@ -133,9 +133,9 @@ def tile_bends(code, weight, left, right, partial, adjoint, bends):  # type: ign
             total = fma(full(back[p]), load(weight, row[p]), total)
         store(adjoint, e, total)
     _push_back(code, partial, code.first, adjoint)
-    ptr, op = section(code.index, code.index_at, BEND_PTR), section(code.index, code.index_at, BEND_OP)
-    kind = section(code.index, code.index_at, BEND_KIND)
-    one, other = section(code.index, code.index_at, BEND_LEFT), section(code.index, code.index_at, BEND_RIGHT)
+    ptr, op = section(code.table, code.table_at, BEND_PTR), section(code.table, code.table_at, BEND_OP)
+    kind = section(code.table, code.table_at, BEND_KIND)
+    one, other = section(code.table, code.table_at, BEND_LEFT), section(code.table, code.table_at, BEND_RIGHT)
     for h in range(len(ptr) - 1):
         total = full(0.0)
         for p in range(ptr[h], ptr[h + 1]):
@@ -151,10 +151,10 @@ def tile_bends(code, weight, left, right, partial, adjoint, bends):  # type: ign
 
 
 @njit(cache=True, nogil=True)
-def _push_back(code, partial, first, adjoint):  # type: ignore[no-untyped-def]  # written: adjoint (cells from `first` on)
+def _push_back(code, partial, first, adjoint):  # written: adjoint (cells from `first` on)
     """Carry adjoints from the last operation to the first, into the cells numbered `first` and up."""
-    a_ptr, a_cell = section(code.index, code.index_at, A_PTR), section(code.index, code.index_at, A_CELL)
-    b_ptr, b_cell = section(code.index, code.index_at, B_PTR), section(code.index, code.index_at, B_CELL)
+    a_ptr, a_cell = section(code.table, code.table_at, A_PTR), section(code.table, code.table_at, A_CELL)
+    b_ptr, b_cell = section(code.table, code.table_at, B_PTR), section(code.table, code.table_at, B_CELL)
     a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
     for e in range(len(a_ptr) - 2, -1, -1):
         here = load(adjoint, code.first + e - first)
@@ -170,7 +170,7 @@ def _push_back(code, partial, first, adjoint):  # type: ignore[no-untyped-def]  
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def run_values(code, cells, rows):  # type: ignore[no-untyped-def]  # read: code; written: cells (tiles, …), rows
+def run_values(code, cells, rows):  # read: code; written: cells (tiles, …), rows
     """Evaluate operations and residual rows of all tiles."""
     for number in prange(len(cells)):
         tile = np.int64(number)  # prange counts unsigned, which would compile everything below twice
@@ -178,13 +178,13 @@ def run_values(code, cells, rows):  # type: ignore[no-untyped-def]  # read: code
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def run_gradient(code, cells, weight, partial, adjoint):  # type: ignore[no-untyped-def]
+def run_gradient(code, cells, weight, partial, adjoint):
     """adjoint = gradient of Σ weight·row in every cell. Read: cells, weight (rows); written: partial, adjoint (cells)."""
     for number in prange(len(cells)):
         tile = np.int64(number)
         tile_partials(code, cells[tile], partial[tile])
         adjoint[tile, :] = 0.0
-        ptr, cell = section(code.index, code.index_at, ROW_PTR), section(code.index, code.index_at, ROW_CELL)
+        ptr, cell = section(code.table, code.table_at, ROW_PTR), section(code.table, code.table_at, ROW_CELL)
         row_weight = section(code.weight, code.weight_at, ROW)
         for r in range(len(ptr) - 1):
             here = load(weight[tile], r)

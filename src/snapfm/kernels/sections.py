@@ -34,6 +34,6 @@ def starts(lengths: Sequence[int]) -> Index:
 
 
 @njit(cache=True, nogil=True)
-def section(whole, at, number):  # type: ignore[no-untyped-def]  # read: all; a view, not a copy
+def section(whole, at, number):  # read: all; a view, not a copy
     """Give section `number` of a whole."""
     return whole[at[number] : at[number + 1]]

@@ -1,8 +1,8 @@
 """Products of a batch of fields with one shared sparse matrix, sample by sample.
 
 Every sample is worked on alone and in one fixed order, so its bits do not depend on the batch it rides in; samples are
-spread over the cores. Fields are (b, n), rows (b, m). `prange` counts unsigned; its index is made signed so that nothing is
-compiled twice.
+spread over the cores. Fields are (b, n), rows (b, m). `prange` counts unsigned; its index is made signed so that
+nothing is compiled twice.
 """
 
 from __future__ import annotations

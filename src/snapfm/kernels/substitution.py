@@ -16,7 +16,7 @@ WORK = 5  # vectors a tile needs to refine: answer, right-hand side, its residua
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def solve(  # type: ignore[no-untyped-def]
+def solve(
     plan, factor, inverse, matrix, shared, refinements, rhs, sides, lanes, work, out
 ):  # read: up to lanes, rhs (n * sides * lanes); written: work (tiles, 1 or WORK, slots), out (as rhs, may be rhs)
     """Solve for every side and lane; `shared` uses the first tile's factor for all lanes."""
@@ -31,7 +31,7 @@ def solve(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def solve_tile(  # type: ignore[no-untyped-def]
+def solve_tile(
     plan, factor, inverse, matrix, refinements, rhs, sides, lanes, tile, work, out
 ):  # read: all but work and out; written: work (1 or WORK, slots), out
     """Solve one tile of rhs (n * sides * lanes); see solve."""
@@ -53,7 +53,7 @@ def solve_tile(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _substitute(plan, factor, inverse, x):  # type: ignore[no-untyped-def]  # written: x
+def _substitute(plan, factor, inverse, x):  # written: x
     """x becomes L⁻ᵀ D⁻¹ L⁻¹ x. The rows below a panel hold X = L D, so D⁻¹ is applied before them going forward."""
     for panel in range(len(plan.width)):
         b, s = plan.base[panel], PANEL * panel
@@ -97,7 +97,7 @@ def _substitute(plan, factor, inverse, x):  # type: ignore[no-untyped-def]  # wr
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _refine(plan, factor, inverse, matrix, refinements, work):  # type: ignore[no-untyped-def]  # written: work
+def _refine(plan, factor, inverse, matrix, refinements, work):  # written: work
     """Add the solution for the residual, `refinements` times; a lane keeps what it had unless its residual shrinks."""
     x, b, residual, trial, left = work[0], work[1], work[2], work[3], work[4]
     size = _residual(plan, matrix, b, x, residual)
@@ -114,7 +114,7 @@ def _refine(plan, factor, inverse, matrix, refinements, work):  # type: ignore[n
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _residual(plan, matrix, b, x, out):  # type: ignore[no-untyped-def]  # written: out
+def _residual(plan, matrix, b, x, out):  # written: out
     """out = b - A x; gives its largest size, infinite where it is not a number."""
     _copy(b, out)
     for p in range(len(plan.entry_row)):
@@ -131,7 +131,7 @@ def _residual(plan, matrix, b, x, out):  # type: ignore[no-untyped-def]  # writt
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _copy(x, out):  # type: ignore[no-untyped-def]  # written: out
+def _copy(x, out):  # written: out
     """Pack by pack: numba takes seconds to compile out[:] = x."""
     for k in range(len(x) // WIDTH):
         store(out, k, load(x, k))

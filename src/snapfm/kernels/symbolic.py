@@ -68,7 +68,7 @@ def columns(indptr: Index, indices: Index, found: Tree) -> tuple[Index, Index]:
 
 
 @njit(cache=True, nogil=True)
-def _climb(indptr, indices, limit, parent, counts):  # type: ignore[no-untyped-def]  # written: parent, counts
+def _climb(indptr, indices, limit, parent, counts):  # written: parent, counts
     """Row i of the factor is the union of the paths from its entries up the tree to i."""
     mark = np.full(len(parent), -1, np.int64)
     total = len(parent)
@@ -89,7 +89,7 @@ def _climb(indptr, indices, limit, parent, counts):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def _columns(indptr, indices, parent, pointers, rows):  # type: ignore[no-untyped-def]  # written: rows
+def _columns(indptr, indices, parent, pointers, rows):  # written: rows
     mark = np.full(len(parent), -1, np.int64)
     end = pointers[:-1].copy()
     for i in range(len(parent)):
@@ -104,7 +104,7 @@ def _columns(indptr, indices, parent, pointers, rows):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
-def _postorder(parent, ascending, post):  # type: ignore[no-untyped-def]  # written: post
+def _postorder(parent, ascending, post):  # written: post
     size = len(parent)
     child, sibling = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
     for k in range(size - 1, -1, -1):  # pushed in front: the longest column ends up last

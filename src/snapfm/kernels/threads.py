@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numba
 
@@ -23,5 +24,5 @@ def shared(work: Callable[[int, int], None], tiles: int) -> None:
     if not _POOL:
         _POOL.append(ThreadPoolExecutor(numba.get_num_threads(), thread_name_prefix="snapfm"))
     edges = [tiles * k // threads for k in range(threads + 1)]
-    for done in [_POOL[0].submit(work, first, last) for first, last in zip(edges, edges[1:])]:
+    for done in [_POOL[0].submit(work, first, last) for first, last in pairwise(edges)]:
         done.result()

@@ -7,7 +7,6 @@ samples go to the library. Levels on every other device.
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from snapfm.kernels.ordering import degree, symmetric
@@ -21,27 +20,24 @@ from snapfm.structure.pattern import Pattern
 
 # A tile this large (bytes) is left to the library, unless half its lanes would be used. At 10⁶ unknowns on a grid it
 # takes 2.6 GB and the times are equal; on smaller ones Lanes wins by two to three.
-_TILE_LIMIT = 2**30
+TILE_LIMIT = 2**30
 # Panels pad the factor: measured 1.3 to 1.5 times its entries.
 _PADDING = 1.5
 
 
-def choose(pattern: Pattern, lanes: int, device: torch.device | str = "cpu") -> Solver:
-    """Pick the solver for this pattern and number of samples at a time."""
+def choose(pattern: Pattern, lanes: int, device: torch.device | str = "cpu", tile_limit: float = TILE_LIMIT) -> Solver:
+    """Pick the solver for this pattern and number of samples at a time; `tile_limit` is in bytes."""
     check_pattern(pattern, None)
     if torch.device(device).type != "cpu":
         return Levels()
-    if 2 * lanes >= WIDTH or _tile_bytes(pattern) < _TILE_LIMIT:
+    if 2 * lanes >= WIDTH or _fits(pattern, tile_limit / (8 * WIDTH * _PADDING)):
         return Lanes()
     return Library()
 
 
-def _tile_bytes(pattern: Pattern) -> float:
-    """Predict the memory of one tile; the fill is only worked out where the dense bound does not settle it."""
-    bound = pattern.rows * (pattern.rows + 1) / 2
-    per_entry = 8 * WIDTH * _PADDING
-    if bound * per_entry < _TILE_LIMIT:
-        return bound * per_entry
+def _fits(pattern: Pattern, entries: float) -> bool:
+    """Whether the factor has at most this many entries; worked out only where the dense bound does not settle it."""
+    if pattern.rows * (pattern.rows + 1) / 2 <= entries:
+        return True
     perm = degree(symmetric(pattern.indptr, pattern.indices))
-    found = tree(*permuted(pattern.indptr, pattern.indices, perm)[:2], int(_TILE_LIMIT / per_entry))
-    return np.inf if found is None else found.fill * per_entry
+    return tree(*permuted(pattern.indptr, pattern.indices, perm)[:2], int(entries)) is not None

@@ -152,8 +152,9 @@ class Gram:
 
     def solve(self, right: Values) -> Values:
         """Solve for every sample (b, m) alone: a solve of many columns at once may round differently than of one."""
-        if self.factor is None:
+        if self.diagonal is not None:
             return right / self.diagonal
+        assert self.factor is not None
         out = np.empty_like(right)
         for i, row in enumerate(right):
             out[i] = self.factor.solve(row) if np.isfinite(row).all() else np.nan

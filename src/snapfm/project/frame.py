@@ -7,6 +7,7 @@ listed; the augmented matrix [[W, Jᵀ], [J, −G]] otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
@@ -15,8 +16,12 @@ from snapfm.kernels.newton import Frame
 from snapfm.kernels.ordering import best
 from snapfm.kernels.panels import Schedule, schedule
 from snapfm.kernels.sections import packed_index, packed_values
+from snapfm.structure.forms import Values
 from snapfm.structure.reduce import System
 from snapfm.structure.sets import Index
+
+# Row and column of each entry of the lower triangle, its constant part, and where its terms begin, left and right.
+Matrix: TypeAlias = tuple[Index, Index, Values, Index, Index, Index]
 
 # Products listed for the Schur matrix: beyond this the augmented matrix is the smaller one.
 _PRODUCTS = 30_000_000
@@ -84,7 +89,7 @@ def _products(indptr: Index, rows: Index, entry: Index) -> tuple[Index, Index, I
     return rows[left].astype(np.int64), rows[right].astype(np.int64), entry[left], entry[right]
 
 
-def _schur(gram: csr_array, m: int, row: Index, column: Index, left: Index, right: Index) -> tuple[Index, ...]:
+def _schur(gram: csr_array, m: int, row: Index, column: Index, left: Index, right: Index) -> Matrix:
     constant = coo_array(gram)
     keep = constant.coords[0] >= constant.coords[1]
     g_row, g_column, g_value = constant.coords[0][keep], constant.coords[1][keep], constant.data[keep]
@@ -98,7 +103,7 @@ def _schur(gram: csr_array, m: int, row: Index, column: Index, left: Index, righ
     return keys // m, keys % m, values, ptr, left[order], right[order]
 
 
-def _augmented(system: System) -> tuple[Index, ...]:
+def _augmented(system: System) -> Matrix:
     program, gram = system.program, coo_array(system.gram)
     m, v = program.pattern.rows, program.pattern.columns
     size = m + v

@@ -35,7 +35,8 @@ class _Implicit(torch.autograd.Function):
 
 
 def attach_gradient(
-    u_hat: Tensor, answer: Tensor, structure: Structure, params: Params, given: Params, u: Tensor, multipliers: Tensor, adjoint: Adjoint
+    u_hat: Tensor, answer: Tensor, structure: Structure, params: Params, given: Params, u: Tensor, multipliers: Tensor,
+    adjoint: Adjoint,
 ) -> Tensor:  # fmt: skip
     """Make `answer` (dtype and device of u_hat) differentiable in u_hat and in the params as given by the caller."""
     names = list(given)
@@ -52,7 +53,10 @@ def _params_gradient(
         return [None] * len(names)
     with torch.enable_grad():
         leaves = {name: given[name].detach().to("cpu", torch.float64).requires_grad_() for name in wanted}
-        full = {name: leaves[name].expand(len(u), *leaves[name].shape[1:]) if name in leaves else params[name] for name in params}
+        full = {
+            name: leaves[name].expand(len(u), *leaves[name].shape[1:]) if name in leaves else params[name]
+            for name in params
+        }
         field = u.detach().clone().requires_grad_()
         residual = structure.residual(field, full)
         (slope,) = torch.autograd.grad((multipliers * residual).sum(), field, create_graph=True)

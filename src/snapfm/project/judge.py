@@ -35,7 +35,9 @@ def judge(structure: Structure, residual: Tensor) -> Judgement:
     return Judgement(violation, by_law)
 
 
-def verdict(structure: Structure, residual: Tensor, judged: Judgement, stationarity: Tensor, tolerance: float) -> Tensor:
+def verdict(
+    structure: Structure, residual: Tensor, judged: Judgement, stationarity: Tensor, tolerance: float
+) -> Tensor:
     """Give each sample its status (b,) int8; only dropped rows being broken means the laws contradict each other."""
     status = torch.full((len(residual),), int(Status.STALLED), dtype=torch.int8)
     dropped = torch.from_numpy(structure.presolve.dropped)

@@ -16,9 +16,9 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from snapfm.errors import Status
+from snapfm.kernels import newton as core
 from snapfm.kernels.lanes import gather, scatter, scatter_add, still_back, still_shift, substitute
 from snapfm.kernels.ldl import TALLY
-from snapfm.kernels import newton as core
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import run_gradient, run_values
 from snapfm.kernels.sections import starts
@@ -155,7 +155,9 @@ class Newton:
         scatter(part(core.MULTIPLIER), 0, system.rows, out.multipliers)
         worst = status.ravel()[:lanes].reshape(len(u), system.parts).max(axis=1)
         np.maximum(out.status, worst, out=out.status)
-        np.maximum(out.iterations, iterations.ravel()[:lanes].reshape(len(u), system.parts).max(axis=1), out=out.iterations)
+        np.maximum(
+            out.iterations, iterations.ravel()[:lanes].reshape(len(u), system.parts).max(axis=1), out=out.iterations
+        )
 
     def _certify(self, start: Values, u: Values, externals: Values, out: _Outcome) -> None:
         """Find the multipliers of substituted rows, last level first; what is left of u − û + Jᵀλ is the gap."""
@@ -184,7 +186,14 @@ class Newton:
         out.gap[:] = np.maximum(np.abs(rest).max(axis=1, initial=0.0), sign)
 
     def _pull(
-        self, program: Program, inputs: Index, outside: Index, u: Values, externals: Values, weight: Values, rest: Values
+        self,
+        program: Program,
+        inputs: Index,
+        outside: Index,
+        u: Values,
+        externals: Values,
+        weight: Values,
+        rest: Values,
     ) -> None:
         """Add the gradient of Σ weight·row to `rest`."""
         cells, _ = _values(program, inputs, self._outside(outside), u, externals)
@@ -216,9 +225,7 @@ class _Outcome:
         )  # fmt: skip
 
     def part(self, part: slice) -> _Outcome:
-        return _Outcome(
-            self.u[part], self.multipliers[part], self.gap[part], self.status[part], self.iterations[part]
-        )
+        return _Outcome(self.u[part], self.multipliers[part], self.gap[part], self.status[part], self.iterations[part])
 
 
 class _AffinePart:

@@ -113,8 +113,8 @@ def _refuse_unsupported_kinds(laws: Sequence[Law]) -> None:
     for law in laws:
         if isinstance(law, (Inequality, Bounds)):
             raise UnsupportedLaw(
-                f"Projector handles affine Equality laws today; law '{law.name}' is of kind {type(law).__name__}. Leave it out, or "
-                "project on the equalities and inspect the rest."
+                f"Projector handles affine Equality laws today; law '{law.name}' is of kind {type(law).__name__}. Leave it "
+                "out, or project on the equalities and inspect the rest."
             )
 
 

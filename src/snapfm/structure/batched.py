@@ -31,19 +31,26 @@ class Batched:
         """Evaluate; with gradients wanted the graph runs under `vmap`, which knows how to differentiate it."""
         count = len(u)
         if torch.is_grad_enabled() or count == 0:
-            return vmap(self.graph)(u, dict(params))
+            return self._mapped(u, params)
         traced = self._traced.get(count)
         if traced is None:
             if count not in self._met:
                 self._met.add(count)
-                return vmap(self.graph)(u, dict(params))
+                return self._mapped(u, params)
             traced = self._trace(u, params)
-        return traced(u, dict(params))
+        value: Tensor = traced(u, dict(params))
+        return value
+
+    def _mapped(self, u: Tensor, params: Params) -> Tensor:
+        value: Tensor = vmap(self.graph)(u, dict(params))
+        return value
 
     def _trace(self, u: Tensor, params: Params) -> GraphModule:
         with torch.inference_mode(False), torch.no_grad():
             # Copies, because tensors made in inference mode cannot be traced.
-            sample = {name: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype).copy_(v) for name, v in params.items()}
+            sample = {
+                name: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype).copy_(v) for name, v in params.items()
+            }
             traced = make_fx(vmap(self.graph), tracing_mode="real")(u.clone(), sample)
         self._traced[len(u)] = traced
         while len(self._traced) > _KEPT:

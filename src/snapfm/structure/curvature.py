@@ -57,7 +57,9 @@ def curvature(walk: Walk, unknowns: int) -> Curvature:
 
 def bounded(pattern: Pattern) -> Curvature:
     """Bound the curvature by the Jacobian's pattern alone: each row may join all unknowns it names."""
-    kinds = np.where(pattern.counts > 1, RowKind.GENERAL, np.where(pattern.counts == 1, RowKind.SEPARABLE, RowKind.AFFINE))
+    kinds = np.where(
+        pattern.counts > 1, RowKind.GENERAL, np.where(pattern.counts == 1, RowKind.SEPARABLE, RowKind.AFFINE)
+    )
     rows = Sets(pattern.indptr, pattern.indices, pattern.columns)
     if int((rows.counts**2).sum()) > PAIR_LIMIT:
         return Curvature(kinds.astype(np.int64), None)

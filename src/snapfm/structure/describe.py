@@ -34,7 +34,8 @@ def describe(
         lines.append("  " + "  ".join(cells).rstrip())
     lines.append(
         f"presolve: {_count(len(found.fixed))} unknowns fixed by single rows, {_count(len(found.redundant))} redundant rows, "
-        f"{_count(len(found.kept))} rows left" + ("" if found.searched else " (too many rows to search for redundant ones)")
+        f"{_count(len(found.kept))} rows left"
+        + ("" if found.searched else " (too many rows to search for redundant ones)")
     )
     lines += [_redundant(one, where) for one in found.redundant[:_LISTED]]
     if len(found.redundant) > _LISTED:

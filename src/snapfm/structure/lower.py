@@ -125,18 +125,19 @@ class _Lowering:
         raise Unlowerable("no output")
 
     def step(self, node: Node) -> None:
+        target: Any = node.target
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self.value.__getitem__)
-        self.value[node] = node.target(*args, **kwargs)
+        self.value[node] = target(*args, **kwargs)
         self.known[node] = all(self.known[used] for used in node.all_input_nodes)
         if not any(used in self.form for used in node.all_input_nodes):
             return
-        if node.target is operator.getitem or not isinstance(self.value[node], Tensor):
-            raise Unlowerable(str(node.target))
-        name = node.target.overloadpacket.__name__
+        if target is operator.getitem or not isinstance(self.value[node], Tensor):
+            raise Unlowerable(str(target))
+        name = target.overloadpacket.__name__
         lowered = _LOWERED.get(name)
         if lowered is not None:
             self.form[node] = lowered(self, node)
-        elif rule_for(node.target) in (move, move_by_index):
+        elif rule_for(target) in (move, move_by_index):
             self.form[node] = self.moved(node)
         else:
             raise Unlowerable(name)
@@ -167,7 +168,9 @@ class _Lowering:
         return not isinstance(argument, Node) or (self.known[argument] and argument not in self.form)
 
     def number(self, argument: Any) -> Tensor:
-        value = self.value[argument] if isinstance(argument, Node) else torch.tensor(float(argument), dtype=torch.float64)
+        value = (
+            self.value[argument] if isinstance(argument, Node) else torch.tensor(float(argument), dtype=torch.float64)
+        )
         return value.to(torch.float64)
 
     def spread(self, argument: Any, node: Node) -> Form:
@@ -194,12 +197,19 @@ class _Lowering:
             pool.append(form)
             return positions(form.shape, first)
 
-        name = node.target.overloadpacket.__name__
-        if name in ("masked_fill", "index_fill", "scatter") or (name == "constant_pad_nd" and any(map(float, node.args[2:]))):
+        target: Any = node.target
+        name = target.overloadpacket.__name__
+        if name in ("masked_fill", "index_fill", "scatter") or (name == "constant_pad_nd" and _fills(node)):
             raise Unlowerable(name)
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), number)
-        source = flat(node.target(*args, **kwargs)) - 1
+        source = flat(target(*args, **kwargs)) - 1
         return stacked(pool, self.listing.cells).gather(source, tuple(self.value[node].shape))
+
+
+def _fills(node: Node) -> bool:
+    """Whether a padding has a fill that is not zero."""
+    arguments: Any = node.args[2:]
+    return any(float(fill) != 0.0 for fill in arguments)
 
 
 Lowered = Callable[[_Lowering, Node], Form]
@@ -207,7 +217,8 @@ Lowered = Callable[[_Lowering, Node], Form]
 
 def _add(sign: float) -> Lowered:
     def lowered(walk: _Lowering, node: Node) -> Form:
-        alpha = sign * float(node.kwargs.get("alpha", 1))
+        given: Any = node.kwargs.get("alpha", 1)
+        alpha = sign * float(given)
         left, right = walk.spread(node.args[0], node), walk.spread(node.args[1], node)
         return added(left, right.scaled(np.full(right.size, alpha)), walk.listing.cells)
 
@@ -215,7 +226,8 @@ def _add(sign: float) -> Lowered:
 
 
 def _rsub(walk: _Lowering, node: Node) -> Form:
-    alpha = float(node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1))
+    given: Any = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
+    alpha = float(given)
     left, right = walk.spread(node.args[0], node), walk.spread(node.args[1], node)
     return added(right, left.scaled(np.full(left.size, -alpha)), walk.listing.cells)
 
@@ -274,7 +286,7 @@ def _binary(op: Op) -> Lowered:
 
 def _clamp(walk: _Lowering, node: Node) -> Form:
     name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
-    limits = list(node.args[1:]) + [node.kwargs.get("min"), node.kwargs.get("max")]
+    limits = [*node.args[1:], node.kwargs.get("min"), node.kwargs.get("max")]
     low, high = (limits[0], None) if name == "clamp_min" else (None, limits[0]) if name == "clamp_max" else limits[:2]
     if name == "clamp" and len(node.args) < 3:
         low = node.args[1] if len(node.args) > 1 else node.kwargs.get("min")
@@ -288,6 +300,7 @@ def _clamp(walk: _Lowering, node: Node) -> Form:
 
 
 def _where(walk: _Lowering, node: Node) -> Form:
+    condition: Any
     condition, yes, no = node.args
     if walk.is_known(condition):
         mask = walk.value[condition].expand(walk.value[node].shape).reshape(-1).numpy().astype(float)
@@ -308,7 +321,13 @@ def _compare(op: Op, swapped: bool = False) -> Lowered:
 def _total(walk: _Lowering, node: Node) -> Form:
     form = walk.operand(node.args[0])
     given: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    axes = list(range(len(form.shape))) if given is None or given == [] else [given] if isinstance(given, int) else list(given)
+    axes = (
+        list(range(len(form.shape)))
+        if given is None or given == []
+        else [given]
+        if isinstance(given, int)
+        else list(given)
+    )
     label, size = labels(form.shape, axes)
     mean = node.target.overloadpacket is torch.ops.aten.mean  # type: ignore[union-attr]
     weight = np.full(form.size, size / max(form.size, 1) if mean else 1.0)
@@ -316,12 +335,14 @@ def _total(walk: _Lowering, node: Node) -> Form:
 
 
 def _matrix_product(walk: _Lowering, node: Node) -> Form:
+    one: Any
+    other: Any
     one, other = node.args[-2:] if node.target.overloadpacket.__name__ != "baddbmm" else node.args[1:3]  # type: ignore[union-attr]
     left, right = walk.value[one], walk.value[other]
     shape = tuple(walk.value[node].shape)
     left = left[None] if left.dim() == 1 else left
     right = right[:, None] if right.dim() == 1 else right
-    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    batch = np.broadcast_shapes(tuple(left.shape[:-2]), tuple(right.shape[:-2]))
     rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
     left_number = positions(left.shape).expand(*batch, rows, inner).reshape(-1, rows, inner)
     right_number = positions(right.shape).expand(*batch, inner, columns).reshape(-1, inner, columns)

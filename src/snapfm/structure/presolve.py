@@ -25,6 +25,8 @@ _PIVOT_HINT = 1e-6
 _REBUILT = 1e-10
 # Keeps exactly singular Gram matrices factorable; far below the hint.
 _SHIFT = 1e-13
+# Solving with a Gram matrix squares the condition number; each further round on the rest wins back what that lost.
+_REFINEMENTS = 3
 # Above this many rows the factorisation behind the search costs more than redundant rows do.
 SEARCH_LIMIT = 20_000
 
@@ -100,7 +102,9 @@ def _dependent(matrix: csr_array, pins: Index, fixed: Index, others: Index) -> l
     norms = np.sqrt(np.asarray(reduced.multiply(reduced).sum(axis=1)).ravel())
     scale = np.sqrt(np.asarray(matrix[others].multiply(matrix[others]).sum(axis=1)).ravel())
     empty = norms <= _REBUILT * np.maximum(scale, np.finfo(float).tiny)
-    found = [_rebuilt(matrix, pins, fixed, others[i], np.zeros(0, np.int64), np.zeros(0)) for i in np.flatnonzero(empty)]
+    found = [
+        _rebuilt(matrix, pins, fixed, others[i], np.zeros(0, np.int64), np.zeros(0)) for i in np.flatnonzero(empty)
+    ]
 
     alive = np.flatnonzero(~empty)
     hints = _hints(csr_array(diags_array(1 / norms[alive]) @ reduced[alive])) if len(alive) else np.zeros(0, np.int64)
@@ -130,10 +134,11 @@ def _least_squares(reduced: csr_array, basis: Index, row: int) -> tuple[Values, 
         return np.zeros(0), float(np.sqrt((target.multiply(target)).sum()))
     a = csr_array(reduced[basis])
     gram = (a @ a.T).tocsc()
-    weights = splu(gram, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}).solve(
-        np.asarray((a @ target.T).todense()).ravel()
-    )
-    rest = np.asarray(target.todense()).ravel() - a.T @ weights
+    factor = splu(gram, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    weights, rest = np.zeros(len(basis)), np.asarray(target.todense()).ravel()
+    for _ in range(_REFINEMENTS):
+        correction = factor.solve(a @ rest)
+        weights, rest = weights + correction, rest - a.T @ correction
     return weights, float(np.linalg.norm(rest))
 
 

@@ -157,15 +157,16 @@ def _planned(
     sizes = [block.size for block in blocks]
     a, b, c = (_joined([getattr(block, name) for block in blocks], sizes) for name in "abc")
     slot_counts = np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in paths)])
-    by_a, by_b = _chain([path for _, path, _ in paths]), _chain([path for _, _, path in paths])
+    through_a, through_b = _chain([path for _, path, _ in paths]), _chain([path for _, _, path in paths])
     index = packed_index(
         [
             ops, a[0], a[1], b[0], b[1], c[0], c[1], rows.indptr, rows.indices,
-            np.concatenate([[0], np.cumsum(slot_counts)]), by_a[0], by_a[1], by_b[0], by_b[1], entry[0], entry[1], varying,
+            np.concatenate([[0], np.cumsum(slot_counts)]),
+            through_a[0], through_a[1], through_b[0], through_b[1], entry[0], entry[1], varying,
             back.indptr, back.indices, *bend,
         ]
     )  # fmt: skip
-    weight = packed_values([a[2], b[2], c[2], rows.data, by_a[2], by_b[2], entry[2], back.data])
+    weight = packed_values([a[2], b[2], c[2], rows.data, through_a[2], through_b[2], entry[2], back.data])
     code = Code(first, *index, *weight)
     return Program(code, len(ops), count, unknowns, externals, by, pattern, constants, varying, bends)
 
@@ -251,12 +252,12 @@ def _bends(
                 # it falls on, and one on the diagonal counts twice.
                 keep = np.ones(len(e), bool) if kind == 1 else i >= j
                 found = [np.maximum(i, j), np.minimum(i, j), e + operation, np.full(len(e), kind), x, y]
-                for column, values in zip(columns, found):
-                    column.append(values[keep])
+                for held, values in zip(columns, found):
+                    held.append(values[keep])
                 if kind == 1:
                     twice = i == j
-                    for column, values in zip(columns, found):
-                        column.append(values[twice])
+                    for held, values in zip(columns, found):
+                        held.append(values[twice])
         operation += block.size
         slot += out.nnz
     row, column, *rest = (np.concatenate([np.zeros(0, np.int64), *part]) for part in columns)

@@ -20,7 +20,6 @@ from snapfm.structure.dependence import Dependence, Events
 from snapfm.structure.rules import Call, Operand, dense, rule_for
 from snapfm.structure.sets import Sets
 
-
 # Operators that read the shape of their first operand and none of its values.
 _SHAPE_ONLY = {
     "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",

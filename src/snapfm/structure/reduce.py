@@ -75,7 +75,9 @@ def reduce(listing: Listing, equality: Mask, constant: Mask, bounded: Mask) -> R
     rows = _stacked(listing)
     found = reads(listing, rows)
     fixed = cascade(rows, found, equality)
-    marches = tuple(build_program(listing, csr_array(rows[level.rows]), np.zeros(0, np.int64)) for level in fixed.levels)
+    marches = tuple(
+        build_program(listing, csr_array(rows[level.rows]), np.zeros(0, np.int64)) for level in fixed.levels
+    )
     open_rows = np.ones(rows.shape[0], bool)
     open_rows[fixed.pinned_rows()] = False
     open_rows[fixed.implied] = False
@@ -93,7 +95,9 @@ def reduce(listing: Listing, equality: Mask, constant: Mask, bounded: Mask) -> R
     nonlinear[unknown_label[touched]] = True
     nonlinear[row_label[open_rows & ~equality]] = True
     affine = np.flatnonzero(open_rows & ~nonlinear[np.maximum(row_label, 0)])
-    systems = _systems(listing, rows, direct, found, row_label, unknown_label, nonlinear, bends & fixed.free, open_rows, equality)
+    systems = _systems(
+        listing, rows, direct, found, row_label, unknown_label, nonlinear, bends & fixed.free, open_rows, equality
+    )
     return Reduction(listing, rows, found, fixed, marches, dropped, affine, systems)
 
 
@@ -130,7 +134,8 @@ def _parts(found: Reads, open_rows: Index, free: Mask, unknowns: int) -> Index:
     is_open[open_rows] = True
     live = is_open[row] & free[column]
     graph = csr_array(
-        (np.ones(int(live.sum()), bool), (row[live], height + column[live])), shape=(height + unknowns, height + unknowns)
+        (np.ones(int(live.sum()), bool), (row[live], height + column[live])),
+        shape=(height + unknowns, height + unknowns),
     )
     _, labels = connected_components(graph, directed=False)
     used = np.zeros(height + unknowns, bool)

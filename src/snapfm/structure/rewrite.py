@@ -16,7 +16,6 @@ from torch.fx import GraphModule, Node
 aten = torch.ops.aten
 
 
-
 def _complex(real: Tensor, imag: Tensor) -> Tensor:
     return torch.view_as_complex(torch.stack(torch.broadcast_tensors(real, imag), -1))  # type: ignore[no-untyped-call]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from snapfm.structure.dependence import KINK, PARAMETRIC, Dependence, combined
-from snapfm.structure.rules.registry import Call, Operand, Tracked, dense, flat, positions, rule
+from snapfm.structure.dependence import KINK, Dependence
+from snapfm.structure.rules.registry import Call, Tracked, dense, flat, positions, rule
 from snapfm.structure.sets import Index
 
 
@@ -126,4 +126,3 @@ def _axes(call: Call, place: int) -> list[int]:
     if isinstance(given, bool) or given is None or given == []:
         return list(range(call.args[0].value.dim()))
     return [given] if isinstance(given, int) else list(given)
-

@@ -1,0 +1,89 @@
+"""Orders: valid permutations, the cheapest candidate wins, and known patterns get the fill the theory gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, diags_array, eye_array, kron, tril
+
+from snapfm.kernels.ordering import CANDIDATES, bandwidth, best, degree, postponed, symmetric
+from snapfm.kernels.symbolic import permuted, tree
+
+
+def arrays(matrix):
+    lower = csr_array(tril(matrix))
+    lower.sort_indices()
+    return lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
+
+
+def band(size, width):
+    return diags_array([np.ones(size - abs(k)) for k in range(-width, width + 1)], offsets=range(-width, width + 1))
+
+
+def grid(rows, columns):
+    return kron(band(rows, 1), eye_array(columns)) + kron(eye_array(rows), band(columns, 1))
+
+
+def arrow(size):
+    dense = np.eye(size)
+    dense[0] = dense[:, 0] = 1
+    return csr_array(dense)
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+@pytest.mark.parametrize("matrix", [eye_array(1), eye_array(5), band(9, 1), grid(3, 5), arrow(20)], ids=str)
+def test_candidates_are_permutations(name, matrix):
+    perm = CANDIDATES[name](symmetric(*arrays(matrix)))
+    assert sorted(perm.tolist()) == list(range(matrix.shape[0]))
+
+
+def test_bands_and_arrows_fill_nothing():
+    assert best(*arrays(band(40, 3))).fill == 40 + 39 + 38 + 37
+    assert best(*arrays(arrow(40))).fill == 40 + 39  # the natural order would fill everything
+    assert tree(*arrays(arrow(40))).fill == 40 * 41 // 2
+
+
+def test_the_cheapest_candidate_wins():
+    matrix = grid(12, 17)
+    indptr, indices = arrays(matrix)
+    found = best(indptr, indices)
+    costs = [
+        tree(*permuted(indptr, indices, rule(symmetric(indptr, indices)))[:2]).flops for rule in CANDIDATES.values()
+    ]
+    assert found.flops == min(costs) < tree(indptr, indices).flops
+    again = tree(*permuted(indptr, indices, found.perm)[:2])
+    assert (again.fill, again.flops) == (found.fill, found.flops)
+
+
+def test_dense_rows_go_last_where_that_helps():
+    """A long band and two rows that touch everything: bandwidth alone sees no band."""
+    size = 300
+    matrix = csr_array(band(size, 2)).tolil()
+    for row in (10, 150):
+        matrix[row, :] = 1
+        matrix[:, row] = 1
+    indptr, indices = arrays(matrix.tocsr())
+    found = best(indptr, indices)
+    assert found.fill <= 5 * size
+    assert tree(*permuted(indptr, indices, bandwidth(symmetric(indptr, indices)))[:2]).fill > 6 * size
+
+
+def test_signs_put_rows_of_j_behind_all_they_touch():
+    rng = np.random.default_rng(0)
+    j = csr_array((rng.random((6, 15)) < 0.3) * 1.0)
+    matrix = np.block([[np.eye(15), j.toarray().T], [j.toarray(), np.eye(6)]])
+    signs = np.repeat([1, -1], [15, 6])
+    indptr, indices = arrays(csr_array(matrix))
+    for perm in (best(indptr, indices, signs).perm, postponed(symmetric(indptr, indices), np.arange(21)[::-1], signs)):
+        assert sorted(perm.tolist()) == list(range(21))
+        place = np.argsort(perm)
+        rows, columns = j.nonzero()
+        assert (place[15 + rows] > place[columns]).all()
+
+
+def test_degree_beats_bandwidth_on_a_grid():
+    indptr, indices = arrays(grid(30, 30))
+    cost = [
+        tree(*permuted(indptr, indices, rule(symmetric(indptr, indices)))[:2]).flops for rule in (degree, bandwidth)
+    ]
+    assert cost[0] < cost[1] / 2
