@@ -295,7 +295,7 @@ def test_a_dropped_row_leaves_the_rest_solved(kind):
 
 @repairing
 def test_refinement_takes_the_repair_back(kind):
-    """Blocks [[1, 1], [1, 1 + d]] have a second pivot d in either order; repaired to 1e-3, a step keeps 1 - d / 1e-3."""
+    """Blocks [[1, 1], [1, 1 + d]] have a second pivot d in any order; repaired to 1e-3, a step keeps 1 - d / 1e-3."""
     gaps = [8e-4, 6e-4, 0.5]
     block = np.array([[[1.0, 1.0], [1.0, 1.0 + d]] for d in gaps])
     matrices = np.zeros((3, 6, 6))

@@ -1,4 +1,4 @@
-"""Gram matrices: the lower triangle of S = J diag(w) Jᵀ for every lane, on one pattern (math.md, eq. schur).
+"""Gram matrices: the lower triangle of S = J diag(w) Jᵀ for every lane, on one pattern.
 
 `plan` finds once which products meet in which entry; `gram` computes them, eight lanes at once, tiles spread over the
 cores. J is by rows (CSR), S is the lower triangle by rows with every diagonal entry present and last in its row.

@@ -46,7 +46,8 @@ def factorize(
     """Factorise every lane. A pivot is weak below tiny * its scale, or (signed) with the wrong sign.
 
     `repair` is the stand-in for a weak pivot relative to its scale; infinity drops the row and makes the lane SINGULAR.
-    `matrix` keeps the values by tile, for refinement, unless it has no room.
+    `matrix` (tiles, nnz) takes the values by tile: read in sequence they come from memory at once, read in the sequence of
+    the panels each would wait for a page of its own. Refinement needs it too. It may be left without room.
     """
     tiles = (lanes + WIDTH - 1) // WIDTH
     # One tile needs no threads, and waking them costs more than a small factorisation. (A literal 0 for its number, or
@@ -80,10 +81,14 @@ def factorize_tile(
     plan, values, lanes, tile, signs, signed, tiny, repair, factor, inverse, matrix, scale, tally
 ):  # read: plan, values, signs; written: factor, inverse, matrix, scale, tally (TALLY packs)
     """Factorise one tile of values (nnz * lanes); see factorize."""
-    start = tile * WIDTH
+    start, stride = tile * WIDTH, lanes
     count = min(WIDTH, lanes - start)
+    if len(matrix) > 0:
+        for p in range(len(plan.entry_from)):
+            store(matrix, p, take(values, p * stride + start, count))
+        values, start, stride, count = matrix, 0, WIDTH, WIDTH
     if signed:
-        _widest_scale(plan, values, lanes, start, count, inverse, scale)
+        _widest_scale(plan, values, stride, start, count, inverse, scale)
     for k in range(PANEL):
         store(factor, k, full(0.0))
     for k in range(TALLY):
@@ -91,7 +96,7 @@ def factorize_tile(
     for panel in range(
         len(plan.width)
     ):  # left-looking: a panel is written while it is in the nearest cache, then only read
-        _assemble(plan, panel, values, lanes, start, count, signed, factor, matrix, scale)
+        _assemble(plan, panel, values, stride, start, count, signed, factor, scale)
         if plan.head[panel] == BLOCK:
             _receive(plan, panel, factor, inverse)
             _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally)
@@ -103,7 +108,7 @@ def factorize_tile(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _widest_scale(plan, values, lanes, start, count, work, scale):  # written: work, scale
+def _widest_scale(plan, values, stride, start, count, work, scale):  # written: work, scale
     """Give each pivot the scale max(|a_ii|, a_ij² / |a_jj|), the latter being what eliminating neighbour j contributes.
 
     A diagonal of -δ says nothing about the size of its pivot. On a definite matrix this is a_ii, because
@@ -116,13 +121,13 @@ def _widest_scale(plan, values, lanes, start, count, work, scale):  # written: w
     for p in range(len(plan.entry_from)):
         slot = plan.entry_row[p]
         if slot == plan.entry_column[p]:
-            size = absolute(take(values, plan.entry_from[p] * lanes + start, count))
+            size = absolute(take(values, plan.entry_from[p] * stride + start, count))
             store(scale, slot, size)
             store(work, slot, pick(size, zero, zero, div(full(1.0), size)))
     for p in range(len(plan.entry_from)):
         row, column = plan.entry_row[p], plan.entry_column[p]
         if row != column:
-            entry = take(values, plan.entry_from[p] * lanes + start, count)
+            entry = take(values, plan.entry_from[p] * stride + start, count)
             square = mul(entry, entry)
             gain, old = mul(square, load(work, column)), load(scale, row)
             store(scale, row, pick(old, gain, gain, old))
@@ -131,11 +136,8 @@ def _widest_scale(plan, values, lanes, start, count, work, scale):  # written: w
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _assemble(plan, panel, values, lanes, start, count, signed, factor, matrix, scale):
-    """Spread the entries over the zeroed panel; without signs a pivot's scale is its diagonal.
-
-    Written: factor, matrix (if it has room), scale.
-    """
+def _assemble(plan, panel, values, stride, start, count, signed, factor, scale):  # type: ignore[no-untyped-def]
+    """Spread the entries over the zeroed panel; without signs a pivot's scale is its diagonal. Written: factor, scale."""
     for k in range(plan.base[panel], plan.base[panel + 1]):
         store(factor, k, full(0.0))
     step = PANEL + 1 if plan.head[panel] == BLOCK else 1
@@ -143,10 +145,8 @@ def _assemble(plan, panel, values, lanes, start, count, signed, factor, matrix, 
         store(factor, plan.base[panel] + step * k, full(_PHANTOM))
         store(scale, PANEL * panel + k, full(0.0))
     for p in range(plan.entry_ptr[panel], plan.entry_ptr[panel + 1]):
-        entry = take(values, plan.entry_from[p] * lanes + start, count)
+        entry = take(values, plan.entry_from[p] * stride + start, count)
         store(factor, plan.entry_to[p], entry)
-        if len(matrix) > 0:
-            store(matrix, p, entry)
         if plan.entry_row[p] == plan.entry_column[p] and not signed:
             store(scale, plan.entry_row[p], absolute(entry))
 
@@ -244,6 +244,3 @@ def _invert(pivot, slot, signs, tiny, repair, scale, tally):  # written: tally
     smallest = load(tally, _SMALLEST)
     store(tally, _SMALLEST, pick(size, smallest, size, smallest))
     return div(one, used)
-
-
-_tile = factorize_tile  # the name under which kernels.newton imports it

@@ -118,7 +118,7 @@ def _residual(plan, matrix, b, x, out):  # written: out
     """out = b - A x; gives its largest size, infinite where it is not a number."""
     _copy(b, out)
     for p in range(len(plan.entry_row)):
-        row, column, entry = plan.entry_row[p], plan.entry_column[p], load(matrix, p)
+        row, column, entry = plan.entry_row[p], plan.entry_column[p], load(matrix, plan.entry_from[p])
         store(out, row, fnma(entry, load(x, column), load(out, row)))
         if row != column:
             store(out, column, fnma(entry, load(x, row), load(out, column)))
@@ -135,6 +135,3 @@ def _copy(x, out):  # written: out
     """Pack by pack: numba takes seconds to compile out[:] = x."""
     for k in range(len(x) // WIDTH):
         store(out, k, load(x, k))
-
-
-_tile = solve_tile  # the name under which kernels.newton imports it

@@ -114,8 +114,8 @@ class Affine:
         out[:, self.pins] = shift / self.pin_values
         return out
 
-    def adjoint(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Solve the optimality system's transpose: w = gradient − Aᵀν with A w = 0."""
+    def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Solve the optimality system's transpose, the same wherever the answer is: w = gradient − Aᵀν with A w = 0."""
         flat = np.ascontiguousarray(gradient.reshape(len(gradient), -1).numpy())
         image = np.empty((len(flat), self.structure.rows))
         multiply(*_arrays(self.matrix), flat, image)

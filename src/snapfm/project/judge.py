@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import Status
+from snapfm.project.base import Solution
+from snapfm.project.limits import Limits
 from snapfm.structure import Structure
 
 # Nearness asked of a converged sample, absolute: fields are of order one, and white noise that happens to obey its laws
@@ -23,30 +25,45 @@ class Judgement:
     by_law: dict[str, Tensor]  # (b,) each
 
 
-def judge(structure: Structure, residual: Tensor) -> Judgement:
-    """Measure the residual (b, m) of all rows: |h| for equalities, max(g, 0) for inequalities; NaN stays NaN."""
-    by_law: dict[str, Tensor] = {}
-    for plan, rows in zip(structure.plans, structure.slices().values()):
-        part = residual[:, rows]
-        size = part.abs() if plan.kind == "equality" else part.clamp(min=0.0)
-        by_law[plan.name] = size.amax(dim=1) if part.shape[1] else residual.new_zeros(len(residual))
-    sizes = [residual.new_zeros(len(residual)), *by_law.values()]
-    violation = torch.stack(sizes).amax(dim=0)
-    return Judgement(violation, by_law)
+def judge(structure: Structure, residual: Tensor, limits: Limits, u: Tensor) -> Judgement:
+    """Measure the residual (b, m) of all rows and the excess of u (b, n) over its limits; NaN stays NaN."""
+    by_law = _by_law(structure, residual)
+    if limits.names:
+        lower, upper = torch.from_numpy(limits.lower), torch.from_numpy(limits.upper)
+        excess = torch.maximum(u - upper, lower - u).clamp(min=0.0)
+        largest = excess.amax(dim=1) if excess.shape[1] else residual.new_zeros(len(residual))
+        by_law |= dict.fromkeys(limits.names, largest)
+    return Judgement(_largest(by_law, residual), by_law)
 
 
-def verdict(
-    structure: Structure, residual: Tensor, judged: Judgement, stationarity: Tensor, tolerance: float
-) -> Tensor:
+def verdict(structure: Structure, solved: Solution, judged: Judgement, tolerance: float) -> Tensor:
     """Give each sample its status (b,) int8; only dropped rows being broken means the laws contradict each other."""
+    residual, stationarity = solved.residual, solved.stationarity
     status = torch.full((len(residual),), int(Status.STALLED), dtype=torch.int8)
+    if solved.status is not None:  # the method knows why it stopped; whether it arrived is decided here
+        failed = solved.status != Status.CONVERGED
+        status[failed] = solved.status[failed]
     dropped = torch.from_numpy(structure.presolve.dropped)
     if len(dropped):
         others = residual.clone()
         others[:, dropped] = 0.0
-        consistent = judge(structure, others).violation <= tolerance
+        consistent = _largest(_by_law(structure, others), others) <= tolerance
         status[consistent & (judged.violation > tolerance)] = int(Status.INFEASIBLE)
     status[(judged.violation <= tolerance) & (stationarity <= STATIONARITY)] = int(Status.CONVERGED)
     finite = torch.isfinite(judged.violation) & torch.isfinite(stationarity)
     status[~finite] = int(Status.NONFINITE)
     return status
+
+
+def _by_law(structure: Structure, residual: Tensor) -> dict[str, Tensor]:
+    """|h| for equalities, max(g, 0) for inequalities, the largest of each law."""
+    by_law: dict[str, Tensor] = {}
+    for plan, rows in zip(structure.plans, structure.slices().values()):
+        part = residual[:, rows]
+        size = part.abs() if plan.kind == "equality" else part.clamp(min=0.0)
+        by_law[plan.name] = size.amax(dim=1) if part.shape[1] else residual.new_zeros(len(residual))
+    return by_law
+
+
+def _largest(by_law: dict[str, Tensor], residual: Tensor) -> Tensor:
+    return torch.stack([residual.new_zeros(len(residual)), *by_law.values()]).amax(dim=0)

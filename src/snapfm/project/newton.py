@@ -24,9 +24,11 @@ from snapfm.kernels.program import run_gradient, run_values
 from snapfm.kernels.sections import starts
 from snapfm.kernels.threads import shared
 from snapfm.laws import Params
+from snapfm.project.adjoint import solve_adjoint
 from snapfm.project.affine import Gram
 from snapfm.project.base import Solution
 from snapfm.project.frame import Prepared, prepare
+from snapfm.project.limits import Limits
 from snapfm.structure import RowKind, Structure
 from snapfm.structure.lower import lower
 from snapfm.structure.program import Program, build_program
@@ -38,19 +40,6 @@ Index = npt.NDArray[np.int64]
 ITERATIONS = 100  # of one part; benchmark inputs need 2 to 12, pathological ones have shown their nature by then
 GAP = 1e-9  # stationarity asked of the iteration, three orders below what the judge asks
 _CHUNK = 64  # samples worked on at once: bounds memory, and keeps a chunk's cells near the caches
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Bounds on the field, flattened, infinite where there are none."""
-
-    lower: Values
-    upper: Values
-
-    @property
-    def bounded(self) -> npt.NDArray[np.bool_]:
-        """Which unknowns have any limit."""
-        return np.isfinite(self.lower) | np.isfinite(self.upper)
 
 
 class Newton:
@@ -90,6 +79,13 @@ class Newton:
             u, torch.from_numpy(outcome.multipliers), torch.from_numpy(outcome.iterations), residual,
             torch.from_numpy(outcome.gap), distance, torch.from_numpy(outcome.status),
         )  # fmt: skip
+
+    def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Solve the optimality system's transpose at an answer."""
+        u = solved.u.numpy()
+        held = (u >= self.limits.upper) | (u <= self.limits.lower)
+        field = solved.u.reshape(len(u), *self.structure.shape)
+        return solve_adjoint(self.structure, field, params, solved.multipliers, held, gradient)
 
     def _externals(self, params: Params, count: int) -> Values:
         """Evaluate what depends on params only, once per call: (b, cells of params), numbered as in the listing."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from snapfm.errors import ShapeError, UnsupportedLaw
-from snapfm.laws import Bounds, Inequality, Law, Params
+from snapfm.laws import Law, Params
 from snapfm.project.affine import Affine
 from snapfm.project.base import Projection
 from snapfm.project.door import check_example, check_field, check_laws, check_params, check_shape
 from snapfm.project.implicit import attach_gradient
 from snapfm.project.judge import Judgement, judge, verdict
-from snapfm.structure import RowKind, Structure, analyze
+from snapfm.project.limits import Limits, limits_of
+from snapfm.project.newton import Newton
+from snapfm.structure import Structure, analyze
+from snapfm.structure.lower import Unlowerable
 
 
 class Projector:
@@ -37,10 +41,11 @@ class Projector:
                 "100 values of order one is near 1e-14."
             )
         self.tolerance = float(tolerance)
-        _refuse_unsupported_kinds(self.laws)
         self.structure: Structure = analyze(self.laws, self.shape, self.example)
-        _refuse_nonlinear(self.structure)
-        self.method = Affine(self.structure)
+        field, sample = self.structure.example
+        self.structure.check(field[None], {name: value[None] for name, value in sample.items()})
+        self.limits = limits_of(self.laws, self.shape)
+        self.method: Affine | Newton = _method(self.structure, self.limits)
         self._last: tuple[list[Any], dict[str, Tensor]] | None = None
 
     def __call__(self, u_hat: Tensor, params: Params | None = None) -> Projection:
@@ -50,13 +55,13 @@ class Projector:
         start, inside = _inside(u_hat), self._inside_params(given, len(u_hat))
         with torch.no_grad():
             solved = self.method.solve(start, inside, self.tolerance)
-            judged = judge(self.structure, solved.residual)
-            status = verdict(self.structure, solved.residual, judged, solved.stationarity, self.tolerance)
+            judged = judge(self.structure, solved.residual, self.limits, solved.u)
+            status = verdict(self.structure, solved, judged, self.tolerance)
             answer = solved.u.reshape(start.shape).to(device=u_hat.device, dtype=u_hat.dtype)
         if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values())):
             answer = attach_gradient(
                 u_hat, answer, self.structure, inside, given, solved.u.reshape(start.shape), solved.multipliers,
-                self.method.adjoint,
+                partial(self.method.adjoint, solved, inside),
             )  # fmt: skip
         device = u_hat.device
         rows = self.structure.slices()
@@ -77,7 +82,9 @@ class Projector:
         check_field(u, self.shape)
         given = check_params(params, self.example, len(u))
         with torch.no_grad():
-            return judge(self.structure, self.structure.residual(_inside(u), self._inside_params(given, len(u))))
+            field = _inside(u)
+            residual = self.structure.residual(field, self._inside_params(given, len(u)))
+            return judge(self.structure, residual, self.limits, field.reshape(len(u), -1))
 
     def _inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
         """Take params to where the work is done; the same ones again give the same object, so that methods can tell."""
@@ -109,25 +116,16 @@ def _inside(u_hat: Tensor) -> Tensor:
     return u_hat.detach().to(device="cpu", dtype=torch.float64).contiguous()
 
 
-def _refuse_unsupported_kinds(laws: Sequence[Law]) -> None:
-    for law in laws:
-        if isinstance(law, (Inequality, Bounds)):
-            raise UnsupportedLaw(
-                f"Projector handles affine Equality laws today; law '{law.name}' is of kind {type(law).__name__}. Leave it "
-                "out, or project on the equalities and inspect the rest."
-            )
-
-
-def _refuse_nonlinear(structure: Structure) -> None:
-    for plan in structure.plans:
-        bent = plan.count(RowKind.SEPARABLE, RowKind.GENERAL)
-        if bent:
-            raise UnsupportedLaw(
-                f"Projector handles affine laws today; {bent} of {plan.rows} rows of law '{plan.name}' are nonlinear. "
-                "snapfm.structure.analyze gives their sparse derivatives already."
-            )
-        if plan.count(RowKind.PARAMETRIC):
-            raise UnsupportedLaw(
-                f"Projector handles laws whose slopes never change today; those of law '{plan.name}' depend on params. Move the "
-                "params into the right-hand side, or fold them into a constant."
-            )
+def _method(structure: Structure, limits: Limits) -> Affine | Newton:
+    """Choose: closed form where every row is an affine equality with fixed slopes, Newton otherwise."""
+    if structure.affine and structure.equality_rows.all() and not limits.bounded.any():
+        return Affine(structure)
+    try:
+        return Newton(structure, limits)
+    except Unlowerable as cause:
+        names = ", ".join(f"'{plan.name}'" for plan in structure.plans if not (plan.curvature.kinds == 0).all())
+        raise UnsupportedLaw(
+            f"Projector handles nonlinear laws made of arithmetic, powers, roots, exp, log, sin, cos, tanh, min, max, where, sums "
+            f"and products with constants today; one of {names} uses '{cause}'. Rewrite it with those; "
+            "snapfm.structure.analyze gives its sparse derivatives already."
+        ) from cause

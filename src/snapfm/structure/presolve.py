@@ -12,21 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
-from scipy.sparse.linalg import splu
 
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.sets import Index
+from snapfm.structure.span import REBUILT, Span, factored
 
 # A pivot of the unit-diagonal Gram matrix below this hints at a dependent row, and a hint is confirmed by rebuilding the
 # row. Honest pivots of the benchmark sets stay above 1e-3 (explicit and implicit heat rows, 9 901 of them); a vanishing
 # pivot shows as the shift divided by the small ones before it, so the hint has to stand well above the shift.
 _PIVOT_HINT = 1e-6
-# A row counts as rebuilt when what is left of it is below this share of its norm: rounding of a few hundred terms.
-_REBUILT = 1e-10
-# Keeps exactly singular Gram matrices factorable; far below the hint.
-_SHIFT = 1e-13
-# Solving with a Gram matrix squares the condition number; each further round on the rest wins back what that lost.
-_REFINEMENTS = 3
 # Above this many rows the factorisation behind the search costs more than redundant rows do.
 SEARCH_LIMIT = 20_000
 
@@ -101,45 +95,33 @@ def _dependent(matrix: csr_array, pins: Index, fixed: Index, others: Index) -> l
     reduced = csr_array(matrix[others] @ diags_array(free))
     norms = np.sqrt(np.asarray(reduced.multiply(reduced).sum(axis=1)).ravel())
     scale = np.sqrt(np.asarray(matrix[others].multiply(matrix[others]).sum(axis=1)).ravel())
-    empty = norms <= _REBUILT * np.maximum(scale, np.finfo(float).tiny)
+    empty = norms <= REBUILT * np.maximum(scale, np.finfo(float).tiny)
     found = [
         _rebuilt(matrix, pins, fixed, others[i], np.zeros(0, np.int64), np.zeros(0)) for i in np.flatnonzero(empty)
     ]
 
     alive = np.flatnonzero(~empty)
-    hints = _hints(csr_array(diags_array(1 / norms[alive]) @ reduced[alive])) if len(alive) else np.zeros(0, np.int64)
-    basis = np.setdiff1d(alive, alive[hints])
-    for i in alive[hints]:
-        weights, rest = _least_squares(reduced, basis, i)
-        if rest <= _REBUILT * norms[i]:
-            found.append(_rebuilt(matrix, pins, fixed, others[i], others[basis], weights))
+    if len(alive) == 0:
+        return found
+    unit = csr_array(diags_array(1 / norms[alive]) @ reduced[alive])
+    hinted = _hints(unit)
+    taken = np.setdiff1d(np.arange(len(alive)), hinted)
+    span = Span(csr_array(unit[taken]))
+    for i in hinted:
+        weights = span.offer(np.asarray(unit[[i]].todense()).ravel())
+        if weights is None:
+            taken = np.append(taken, i)
         else:
-            basis = np.append(basis, i)
+            scaled = weights * norms[alive[i]] / norms[alive[taken]]
+            found.append(_rebuilt(matrix, pins, fixed, others[alive[i]], others[alive[taken]], scaled))
     return sorted(found, key=lambda one: one.row)
 
 
 def _hints(unit: csr_array) -> Index:
     """Name rows whose pivot nearly vanishes when the Gram matrix of unit rows is factored."""
-    gram = (unit @ unit.T + _SHIFT * diags_array(np.ones(unit.shape[0]))).tocsc()
-    factor = splu(gram, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    pivots = np.abs(factor.U.diagonal())
+    factor = factored(unit)
     order = np.argsort(factor.perm_c)
-    return np.sort(order[pivots < _PIVOT_HINT])
-
-
-def _least_squares(reduced: csr_array, basis: Index, row: int) -> tuple[Values, float]:
-    """Rebuild a row from the basis rows that can reach it; give the weights and the norm of what is left."""
-    target = reduced[[row]]
-    if len(basis) == 0:
-        return np.zeros(0), float(np.sqrt((target.multiply(target)).sum()))
-    a = csr_array(reduced[basis])
-    gram = (a @ a.T).tocsc()
-    factor = splu(gram, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    weights, rest = np.zeros(len(basis)), np.asarray(target.todense()).ravel()
-    for _ in range(_REFINEMENTS):
-        correction = factor.solve(a @ rest)
-        weights, rest = weights + correction, rest - a.T @ correction
-    return weights, float(np.linalg.norm(rest))
+    return np.sort(order[np.abs(factor.U.diagonal()) < _PIVOT_HINT])
 
 
 def _rebuilt(matrix: csr_array, pins: Index, fixed: Index, row: int, rows: Index, weights: Values) -> Redundancy:
@@ -147,10 +129,10 @@ def _rebuilt(matrix: csr_array, pins: Index, fixed: Index, row: int, rows: Index
     target = np.asarray(matrix[[row]].todense()).ravel()
     rest = target - matrix[rows].T @ weights if len(rows) else target
     # What rounding leaves of an unknown that the other rows account for is no share of the row that pins it.
-    used = np.flatnonzero(np.abs(rest[fixed]) > _REBUILT * np.abs(target).max(initial=0.0))
+    used = np.flatnonzero(np.abs(rest[fixed]) > REBUILT * np.abs(target).max(initial=0.0))
     pin_values = np.asarray(matrix[pins[used]].sum(axis=1)).ravel() if len(used) else np.zeros(0)
     pin_weights = rest[fixed[used]] / pin_values
-    significant = np.abs(weights) > _REBUILT * max(1.0, float(np.abs(weights).max(initial=0.0)))
+    significant = np.abs(weights) > REBUILT * max(1.0, float(np.abs(weights).max(initial=0.0)))
     return Redundancy(
         int(row),
         np.concatenate([pins[used], rows[significant]]).astype(np.int64),

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from snapfm.errors import LawError
@@ -105,6 +106,18 @@ class Structure:
     def jacobian(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate the stacked Jacobian's values on a batch: (b, nnz), in the order of `pattern`."""
         return torch.cat([u.new_zeros(len(u), 0), *(plan.jacobian(u, params) for plan in self.plans)], dim=1)
+
+    def hessian(self, u: Tensor, params: Params, weight: Tensor) -> list[csr_array]:
+        """Evaluate Σλ∇²h of all rows, one sparse matrix (n, n) per sample; weight is λ (b, m)."""
+        total = [csr_array((self.unknowns, self.unknowns)) for _ in range(len(u))]
+        for plan, rows in zip(self.plans, self.slices().values()):
+            pattern = plan.curvature.pattern
+            if pattern is not None and pattern.nnz == 0:
+                continue
+            values = plan.hessian(u, params, weight[:, rows]).cpu().numpy()
+            assert pattern is not None  # plan.hessian has refused it otherwise
+            total = [csr_array(one + pattern.csr(value)) for one, value in zip(total, values)]
+        return total
 
     def check(self, u: Tensor, params: Params) -> None:
         """Compare the sparse Jacobian with one random JVP and VJP per law: cheap enough for every first use.
