@@ -53,6 +53,10 @@ class Axis:
             weight[-1] = 0.0
         elif rule == "trapezoid":
             weight[0] = weight[-1] = 0.5 * self.spacing
+        elif rule != "full":
+            raise UnknownName(
+                f"axis.weights(rule) expects one of ['left', 'trapezoid', 'full']; got {rule!r}. Use one of the three."
+            )
         return weight
 
 

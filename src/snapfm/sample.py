@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from snapfm.errors import ShapeError
+from snapfm.errors import DtypeError, ParamsError, ShapeError
 from snapfm.laws import Params
 from snapfm.project import Projection, Projector
 from snapfm.project.base import OnFailure
@@ -54,18 +54,18 @@ def sample(
     every step.
     """
     field_shape = _field_shape(velocity, project, shape)
-    _check(count, steps, dtype)
+    _check(count, steps, dtype, on_failure)
     device, network_dtype = _home(velocity, dtype)
     seed = base_seed(generator)
     noise = draw(seed, 0, count, lambda stream: torch.randn(field_shape, generator=stream, dtype=torch.float64))
     noise = noise.to(device=device, dtype=dtype)
     seconds = {"velocity": 0.0, "projection": 0.0}
     u, last = noise, None
-    with torch.inference_mode():
+    with torch.no_grad():  # not inference_mode: its tensors could not be used in a loss afterwards
         for step in range(steps):
             tau, later = step / steps, (step + 1) / steps
             began = time.perf_counter()
-            speed = velocity(u.to(network_dtype), tau).to(dtype)
+            speed = _checked(velocity(u.to(network_dtype), tau), u).to(dtype)
             seconds["velocity"] += time.perf_counter() - began
             if project is None:
                 u = u + (later - tau) * speed
@@ -83,11 +83,16 @@ def sample(
             u = last.u
     if last is not None and on_failure == "raise":
         last.raise_for_status()
-    return Samples(u.clone(), last, seconds)
+    return Samples(u, last, seconds)
 
 
 def _field_shape(velocity: Velocity, project: Projector | None, shape: tuple[int, ...] | None) -> tuple[int, ...]:
     if project is not None:
+        if shape is not None and tuple(shape) != project.shape:
+            raise ShapeError(
+                f"sample(shape=…) expects the projector's shape {project.shape}; got {tuple(shape)}. Leave shape out: the "
+                "projector knows it."
+            )
         return project.shape
     found = shape if shape is not None else getattr(velocity, "shape", None)
     if found is None:
@@ -98,13 +103,27 @@ def _field_shape(velocity: Velocity, project: Projector | None, shape: tuple[int
     return tuple(found)
 
 
-def _check(count: int, steps: int, dtype: torch.dtype) -> None:
-    if count < 1 or steps < 1:
+def _check(count: int, steps: int, dtype: torch.dtype, on_failure: str) -> None:
+    if not (isinstance(count, int) and isinstance(steps, int)) or count < 1 or steps < 1:
         raise ShapeError(
             f"sample(count, steps) expects whole numbers >= 1; got count={count}, steps={steps}. Ask for at least one of each."
         )
     if dtype not in (torch.float32, torch.float64):
-        raise ShapeError(f"sample(dtype) expects torch.float32 or torch.float64; got {dtype}. The default is float32.")
+        raise DtypeError(f"sample(dtype) expects torch.float32 or torch.float64; got {dtype}. The default is float32.")
+    if on_failure not in ("raise", "keep"):
+        raise ParamsError(
+            f"on_failure expects 'raise' or 'keep'; got {on_failure!r}. 'keep' returns unconverged samples, marked."
+        )
+
+
+def _checked(speed: Tensor, u: Tensor) -> Tensor:
+    """Refuse a velocity that would broadcast against the fields, or is no tensor."""
+    if not isinstance(speed, Tensor) or speed.shape != u.shape:
+        came = tuple(speed.shape) if isinstance(speed, Tensor) else type(speed).__name__
+        raise ShapeError(
+            f"velocity(u, tau) expects fields {tuple(u.shape)} back; got {came}. Return one tensor of the shape of its input."
+        )
+    return speed
 
 
 def _home(velocity: Velocity, dtype: torch.dtype) -> tuple[torch.device, torch.dtype]:

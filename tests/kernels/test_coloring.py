@@ -102,16 +102,28 @@ def test_no_entries_need_no_color(shape: tuple[int, int]) -> None:
     assert colors.tolist() == [-1] * shape[1]
 
 
-def test_later_orders_help() -> None:
-    """As they come, the columns of this crown take one color per pair; widest first takes the two that are needed."""
-    n = 6
-    rows = [[2 * i, 2 * j + 1] for i in range(n) for j in range(n) if i != j]
-    matrix = np.zeros((len(rows), 2 * n), bool)
-    for row, columns in enumerate(rows):
-        matrix[row, columns] = True
-    matrix[:, 0] |= False
-    _, count, _ = colored(matrix)
-    assert count <= n
+def greedy(matrix: npt.NDArray[np.bool_]) -> int:
+    """Color the columns as they come, the first color that fits: the slow way to the first of the orders tried."""
+    groups: list[npt.NDArray[np.bool_]] = []
+    for column in matrix.T[matrix.any(0)]:
+        for i, group in enumerate(groups):
+            if not (group & column).any():
+                groups[i] = group | column
+                break
+        else:
+            groups.append(column)
+    return len(groups)
+
+
+def test_other_orders_are_tried() -> None:
+    rng = np.random.default_rng(0)
+    saved = 0
+    for _ in range(200):
+        matrix = rng.random((8, 12)) < 0.25
+        count = colored(matrix)[1]
+        assert count <= greedy(matrix)
+        saved += greedy(matrix) - count
+    assert saved > 20
 
 
 def test_checker_counts_clashes() -> None:

@@ -69,6 +69,12 @@ def _set(index: Any, value: Callable[[Tensor], Any]) -> Callable[[Tensor], Tenso
     return law
 
 
+def _set_large(u: Tensor) -> Tensor:
+    out = u.clone()
+    out[u > 0.5] = 0.5
+    return out
+
+
 LINEAR = {
     "add": lambda u: u + C,
     "add-alpha": lambda u: torch.add(u, u, alpha=2),
@@ -402,6 +408,7 @@ OTHERS = [
     Case("mul-neighbours", lambda u: u[:, 1:] * u[:, :-1], 24, GENERAL),
     Case("div-neighbours", lambda u: u[:, 1:] / u[:, :-1], 24, GENERAL),
     Case("where-branches", lambda u: torch.where(u[:, :1] > 0.5, u[:, 1:3], u[:, 3:]), 12, SEPARABLE),
+    Case("write-where-large", _set_large, 15, SEPARABLE),
     Case("fmod-fields", lambda u: torch.fmod(3 * u[0], u[1]), 10, GENERAL),
     Case("mm-fields", lambda u: u @ u.t(), 45 + 30, GENERAL),
     Case("bmm-fields", lambda u: torch.bmm(u[None], u.t()[None]), 75, GENERAL),

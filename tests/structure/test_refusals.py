@@ -90,8 +90,9 @@ VARYING_COUNT = (
         lambda u, p: torch.unique(u),
         lambda u, p: torch.unique(u, dim=0),
         lambda u, p: torch.unique_consecutive(u),
+        lambda u, p: torch.bincount((9 * u).long().flatten()).double(),
     ],
-    ids=["mask", "param-mask", "masked-select", "nonzero", "unique", "unique-rows", "unique-consecutive"],
+    ids=["mask", "param-mask", "masked-select", "nonzero", "unique", "unique-rows", "unique-consecutive", "bincount"],
 )
 def test_result_of_varying_length(law: Callable[..., object]) -> None:
     assert refusal(law) == VARYING_COUNT

@@ -118,7 +118,7 @@ def _residual(plan, matrix, b, x, out):  # written: out
     """out = b - A x; gives its largest size, infinite where it is not a number."""
     _copy(b, out)
     for p in range(len(plan.entry_row)):
-        row, column, entry = plan.entry_row[p], plan.entry_column[p], load(matrix, plan.entry_from[p])
+        row, column, entry = plan.entry_row[p], plan.entry_column[p], load(matrix, p)
         store(out, row, fnma(entry, load(x, column), load(out, row)))
         if row != column:
             store(out, column, fnma(entry, load(x, row), load(out, column)))

@@ -1,6 +1,6 @@
 """HOW a batch of symmetric systems on one pattern is solved: frozen settings, prepare, factorize, solve."""
 
-from snapfm.linear.base import Outcome, PivotRule, Pivots, Prepared, Solver, lower_triangle
+from snapfm.linear.base import LANES_AT_ONCE, Outcome, PivotRule, Pivots, Prepared, Solver, lower_triangle
 from snapfm.linear.choose import choose
 from snapfm.linear.dense import Dense
 from snapfm.linear.lanes import Lanes
@@ -8,6 +8,7 @@ from snapfm.linear.levels import Levels
 from snapfm.linear.library import Library
 
 __all__ = [
+    "LANES_AT_ONCE",
     "Dense",
     "Lanes",
     "Levels",

@@ -31,9 +31,10 @@ Index: TypeAlias = npt.NDArray[np.int64]
 Values: TypeAlias = npt.NDArray[np.float64]
 Array = TypeVar("Array", Values, Tensor)  # what comes as numpy leaves as numpy, what comes as torch leaves as torch
 
-# Arrays with the lane last are read eight lanes at a time: beyond this many lanes each read lands on a page of its own.
-# Burgers flux 5, Schur values: 3 µs a sample at 8 lanes, 5 at 64, 38 at 1024. Larger batches go through in blocks.
-BLOCK = 64
+# Samples to factorise and solve at a time: one tile for each of two cores. Arrays with the lane last are read eight lanes at
+# a time, and the factors of all lanes are kept: with more of them both leave the caches. Burgers flux 5, Schur matrix, one
+# thread, µs a sample: 12 at 8 lanes, 14 at 16, 25 at 64; augmented matrix 111, 139 and 390.
+LANES_AT_ONCE = 16
 
 
 class Outcome(IntEnum):

@@ -92,7 +92,7 @@ class PreparedLanes:
             self._tiles = tiles
             self._factor = _aligned(tiles, self.plan.packs * WIDTH)
             self._inverse = _aligned(tiles, self.plan.slots * WIDTH)
-            self._matrix = _aligned(tiles, self.pattern.nnz * WIDTH)
+            self._matrix = _aligned(tiles, self.pattern.nnz * WIDTH if self.solver.refinements else 0)
             self._scale = _aligned(tiles, self.plan.slots * WIDTH)
             self._tally = _aligned(tiles, TALLY * WIDTH)
 

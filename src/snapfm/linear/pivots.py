@@ -52,14 +52,12 @@ class Tally:
 
 
 def scales(row: Tensor, column: Tensor, values: Tensor, size: int, signed: bool) -> Tensor:
-    """Give each pivot's scale (n, lanes): |a_ii|, and with signs at least a_ij² / |a_jj| (see kernels.ldl)."""
+    """Give each pivot's scale (n, lanes): |a_ii|, and with signs at least a_ij² / |a_jj| for j < i (see kernels.ldl)."""
     scale = values.new_zeros(size, values.shape[1])
     diagonal = row == column
     scale[row[diagonal]] = values[diagonal].abs()
     if signed and bool((~diagonal).any()):
         inverse = torch.where(scale <= 0, torch.zeros_like(scale), 1.0 / scale)
-        r, c, square = row[~diagonal], column[~diagonal], values[~diagonal].square()
-        gain = torch.cat([square * inverse[c], square * inverse[r]])
-        at = torch.cat([r, c]).unsqueeze(1).expand(-1, values.shape[1])
-        scale.scatter_reduce_(0, at, gain, "amax")
+        gain = values[~diagonal].square() * inverse[column[~diagonal]]
+        scale.scatter_reduce_(0, row[~diagonal].unsqueeze(1).expand(-1, values.shape[1]), gain, "amax")
     return scale

@@ -60,7 +60,7 @@ class Affine:
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
         """Project a float64 batch (b, *shape); repeat the step for samples whose rounding exceeds the tolerance."""
         count = len(start)
-        field = start.reshape(count, -1).numpy()
+        field = start.reshape(count, self.structure.unknowns).numpy()
         residual = np.empty((count, self.structure.rows))
         # Own products, not the law's: the order of torch's sums, and so the last bits of u, may depend on the batch size.
         add_product(*_arrays(self.matrix), field, self._offset(start, params), residual)
@@ -72,7 +72,8 @@ class Affine:
             live = self._broken(judged, tolerance)
             if left == 0 or not live.any():
                 break
-            total[live] += self.multipliers(judged.numpy()[live])
+            add_product(*_arrays(self.matrix), u, self._offset(start, params), residual)
+            total[live] += self.multipliers(residual[live])
             iterations += torch.from_numpy(live)
         return Solution(
             torch.from_numpy(u), torch.from_numpy(total), iterations, judged, torch.from_numpy(gap),
@@ -83,7 +84,7 @@ class Affine:
         """What the params contribute to the rows; kept while the same params come again, as they do in every flow step."""
         if self._params is not params or self._constant.shape[0] != len(start):
             zero = torch.zeros(()).to(start).expand(start.shape)
-            self._constant, self._params = self.structure.residual(zero, params).numpy(), params
+            self._constant, self._params = self.structure.residual_alone(zero, params).numpy(), params
         return self._constant
 
     def _broken(self, residual: Tensor, tolerance: float) -> npt.NDArray[np.bool_]:
@@ -116,7 +117,7 @@ class Affine:
 
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Solve the optimality system's transpose, the same wherever the answer is: w = gradient − Aᵀν with A w = 0."""
-        flat = np.ascontiguousarray(gradient.reshape(len(gradient), -1).numpy())
+        flat = np.ascontiguousarray(gradient.reshape(len(gradient), self.structure.unknowns).numpy())
         image = np.empty((len(flat), self.structure.rows))
         multiply(*_arrays(self.matrix), flat, image)
         weight = self.multipliers(image)

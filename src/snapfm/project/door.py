@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -15,18 +15,32 @@ def check_laws(laws: Sequence[Law]) -> tuple[Law, ...]:
     """Accept a list of laws with distinct names."""
     if isinstance(laws, (Equality, Inequality, Bounds)):
         raise LawError(f"Projector(laws=…) expects a list of laws; got one {type(laws).__name__}. Write laws=[law].")
-    names = [getattr(law, "name", None) for law in laws]
+    if not isinstance(laws, Iterable):
+        raise LawError(f"Projector(laws=…) expects a list of laws; got {type(laws).__name__}. Write laws=[law, ...].")
+    laws = tuple(laws)
+    for law in laws:
+        if not isinstance(law, (Equality, Inequality, Bounds)):
+            raise LawError(
+                f"Projector(laws=…): laws expects Equality, Inequality and Bounds; got {type(law).__name__}. Wrap a function: "
+                "snapfm.Equality('name', function)."
+            )
+    names = [law.name for law in laws]
     twice = sorted({str(name) for name in names if names.count(name) > 1})
     if twice:
         raise LawError(
             f"Projector(laws=…) expects distinct names, which results are reported by; got {twice} more than once. "
             "Rename one of them."
         )
-    return tuple(laws)
+    return laws
 
 
 def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
     """Accept the shape of one field."""
+    if isinstance(shape, int):
+        raise ShapeError(
+            f"Projector(shape=…) expects the whole-number extents of ONE field, such as (100, 100); got {shape}. Write "
+            f"shape=({shape},)."
+        )
     if not all(isinstance(extent, int) and extent >= 0 for extent in shape):
         raise ShapeError(
             f"Projector(shape=…) expects the whole-number extents of ONE field, such as (100, 100); got {tuple(shape)}. "
@@ -35,8 +49,27 @@ def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def check_tolerance(tolerance: float) -> float:
+    """Accept a positive number."""
+    if not isinstance(tolerance, (int, float)) or not tolerance > 0:
+        raise LawError(
+            f"Projector(tolerance=…) expects a positive number; got {tolerance!r}. The default is 1e-8; rounding of a sum of "
+            "100 values of order one is near 1e-14."
+        )
+    return float(tolerance)
+
+
+def check_mapping(params: Params | None) -> None:
+    """Accept a mapping or None."""
+    if params is not None and not isinstance(params, Mapping):
+        raise ParamsError(
+            f"params=… expects a mapping from names to tensors; got {type(params).__name__}. Write params={{'u0': …}}."
+        )
+
+
 def check_example(params: Params | None) -> dict[str, Tensor]:
     """Accept example params: tensors with a leading batch axis."""
+    check_mapping(params)
     for name, value in (params or {}).items():
         if not isinstance(value, Tensor):
             raise ParamsError(
@@ -68,6 +101,9 @@ def check_field(u_hat: Tensor, shape: tuple[int, ...]) -> None:
             count *= extent
         if tuple(u_hat.shape) == shape:
             cure = "Add the batch axis: u_hat[None]."
+        elif u_hat.dim() == len(shape) + 1 and sorted(u_hat.shape[1:]) == sorted(shape):
+            order = ", ".join(map(str, _order(tuple(u_hat.shape[1:]), shape)))
+            cure = f"Bring the axes into order, for example with u_hat.permute({order})."
         elif count and u_hat.numel() % count == 0:
             cure = f"Reshape with u_hat.view({', '.join(['-1', *map(str, shape)])})."
         else:
@@ -77,6 +113,7 @@ def check_field(u_hat: Tensor, shape: tuple[int, ...]) -> None:
 
 def check_params(params: Params | None, example: Params, batch: int) -> dict[str, Tensor]:
     """Accept params that match the example: same names, same shapes, leading axis b or 1."""
+    check_mapping(params)
     given = dict(params or {})
     if set(given) != set(example):
         missing, extra = sorted(set(example) - set(given)), sorted(set(given) - set(example))
@@ -103,3 +140,14 @@ def check_params(params: Params | None, example: Params, batch: int) -> dict[str
                 f"value.to({model.dtype})."
             )
     return given
+
+
+def _order(have: tuple[int, ...], want: tuple[int, ...]) -> list[int]:
+    """Give the permutation, batch axis first, that takes axes of extents `have` to `want`."""
+    left = list(range(len(have)))
+    order = [0]
+    for extent in want:
+        axis = next(axis for axis in left if have[axis] == extent)
+        left.remove(axis)
+        order.append(axis + 1)
+    return order

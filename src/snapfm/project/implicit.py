@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from snapfm.laws import Params
 from snapfm.structure import Structure
@@ -22,9 +23,10 @@ class _Implicit(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, u_hat: Tensor, answer: Tensor, attach: Any, *values: Tensor) -> Tensor:
         ctx.attach = attach
-        return answer
+        return answer.clone()  # an input handed back would be a view, which the caller could not write to
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         structure, names, params, u, multipliers, adjoint, origin = ctx.attach
         (gradient,) = gradients

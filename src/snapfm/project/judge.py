@@ -37,7 +37,7 @@ def judge(structure: Structure, residual: Tensor, limits: Limits, u: Tensor) -> 
 
 
 def verdict(structure: Structure, solved: Solution, judged: Judgement, tolerance: float) -> Tensor:
-    """Give each sample its status (b,) int8; only dropped rows being broken means the laws contradict each other."""
+    """Give each sample its status (b,) int8; only dropped rows being broken, by more than rounding, means a contradiction."""
     residual, stationarity = solved.residual, solved.stationarity
     status = torch.full((len(residual),), int(Status.STALLED), dtype=torch.int8)
     if solved.status is not None:  # the method knows why it stopped; whether it arrived is decided here
@@ -48,7 +48,8 @@ def verdict(structure: Structure, solved: Solution, judged: Judgement, tolerance
         others = residual.clone()
         others[:, dropped] = 0.0
         consistent = _largest(_by_law(structure, others), others) <= tolerance
-        status[consistent & (judged.violation > tolerance)] = int(Status.INFEASIBLE)
+        beyond = (residual[:, dropped].abs() > _rounding(structure, solved.u)).any(dim=1)
+        status[consistent & beyond & (judged.violation > tolerance)] = int(Status.INFEASIBLE)
     status[(judged.violation <= tolerance) & (stationarity <= STATIONARITY)] = int(Status.CONVERGED)
     finite = torch.isfinite(judged.violation) & torch.isfinite(stationarity)
     status[~finite] = int(Status.NONFINITE)
@@ -63,6 +64,13 @@ def _by_law(structure: Structure, residual: Tensor) -> dict[str, Tensor]:
         size = part.abs() if plan.kind == "equality" else part.clamp(min=0.0)
         by_law[plan.name] = size.amax(dim=1) if part.shape[1] else residual.new_zeros(len(residual))
     return by_law
+
+
+def _rounding(structure: Structure, u: Tensor) -> Tensor:
+    """Bound what rounding leaves of dropped rows that are consistent (b, dropped): terms × eps × Σ|a||u|."""
+    matrix = abs(structure.pattern.csr(structure.constants)[structure.presolve.dropped])
+    size = torch.from_numpy((matrix @ u.abs().numpy().T).T)
+    return structure.unknowns * torch.finfo(u.dtype).eps * size
 
 
 def _largest(by_law: dict[str, Tensor], residual: Tensor) -> Tensor:

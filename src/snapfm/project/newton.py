@@ -30,6 +30,7 @@ from snapfm.project.base import Solution
 from snapfm.project.frame import Prepared, prepare
 from snapfm.project.limits import Limits
 from snapfm.structure import RowKind, Structure
+from snapfm.structure.batched import each
 from snapfm.structure.lower import lower
 from snapfm.structure.program import Program, build_program
 from snapfm.structure.reduce import Reduction, reduce
@@ -62,10 +63,12 @@ class Newton:
         # Bounded unknowns that no row moves are clipped at once; determined ones cannot move.
         self.loose = np.flatnonzero(limits.bounded & ~fixed & ~touched)
         self.example = u
+        self._params: Params | None = None
+        self._known: Values = np.zeros((0, 0))
 
     def solve(self, start: Tensor, params: Params, tolerance: float, warm: Tensor | None = None) -> Solution:
         """Project a float64 batch (b, *shape)."""
-        field = start.reshape(len(start), -1).numpy()
+        field = start.reshape(len(start), self.structure.unknowns).numpy()
         outcome = _Outcome.empty(len(field), field.shape[1], self.structure.rows)
         externals = self._externals(params, len(field))
         for first in range(0, len(field), _CHUNK):
@@ -88,12 +91,15 @@ class Newton:
         return solve_adjoint(self.structure, field, params, solved.multipliers, held, gradient)
 
     def _externals(self, params: Params, count: int) -> Values:
-        """Evaluate what depends on params only, once per call: (b, cells of params), numbered as in the listing."""
+        """Evaluate what depends on params only: (b, cells of params), numbered as in the listing; kept while they recur."""
+        if self._params is params and len(self._known) == count:
+            return self._known
         first = self.listing.unknowns + 1
         out = np.zeros((count, self.listing.cells - first))
         for cell, graph, size in self.listing.externals:
-            value = torch.func.vmap(lambda p, graph=graph: graph(self.example, p))(dict(params))
+            value = each(graph, self.example.expand(count, *self.example.shape), params)
             out[:, cell - first : cell - first + size] = value.reshape(count, size).to(torch.float64).numpy()
+        self._known, self._params = out, params
         return out
 
     def _solve_chunk(

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from snapfm.errors import ShapeError, UnsupportedLaw
+from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Law, Params
 from snapfm.project.affine import Affine
 from snapfm.project.base import Projection
-from snapfm.project.door import check_example, check_field, check_laws, check_params, check_shape
+from snapfm.project.door import check_example, check_field, check_laws, check_params, check_shape, check_tolerance
 from snapfm.project.implicit import attach_gradient
 from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.limits import Limits, limits_of
@@ -35,18 +34,13 @@ class Projector:
         self.laws = check_laws(laws)
         self.shape = check_shape(shape)
         self.example = check_example(params)
-        if not tolerance > 0:
-            raise ShapeError(
-                f"Projector(tolerance=…) expects a positive number; got {tolerance}. The default is 1e-8; rounding of a sum of "
-                "100 values of order one is near 1e-14."
-            )
-        self.tolerance = float(tolerance)
+        self.tolerance = check_tolerance(tolerance)
         self.structure: Structure = analyze(self.laws, self.shape, self.example)
         field, sample = self.structure.example
         self.structure.check(field[None], {name: value[None] for name, value in sample.items()})
         self.limits = limits_of(self.laws, self.shape)
         self.method: Affine | Newton = _method(self.structure, self.limits)
-        self._last: tuple[list[Any], dict[str, Tensor]] | None = None
+        self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
 
     def __call__(self, u_hat: Tensor, params: Params | None = None) -> Projection:
         """Project a batch (b, *shape); results keep its dtype and device, work is done in float64."""
@@ -88,27 +82,23 @@ class Projector:
 
     def _inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
         """Take params to where the work is done; the same ones again give the same object, so that methods can tell."""
-        key = [batch, *((name, value, _version(value)) for name, value in given.items())]
-        if self._last is not None and len(self._last[0]) == len(key) and all(map(_same, self._last[0], key)):
-            return self._last[1]
+        if self._last is not None and self._last[0] == batch and _equal(self._last[1], given):
+            return self._last[2]
         inside = {}
         for name, value in given.items():
             moved = value.detach().cpu()
             moved = moved.double() if moved.is_floating_point() else moved
-            inside[name] = moved.expand(batch, *moved.shape[1:])
-        self._last = (key, inside)
+            inside[name] = moved.expand(batch, *moved.shape[1:]).contiguous()
+        # By value, not by object: writes through numpy or .data leave no trace in torch, and params are small.
+        self._last = (batch, {name: value.detach().clone() for name, value in given.items()}, inside)
         return inside
 
 
-def _version(value: Tensor) -> int:
-    """Count of in-place changes; tensors made in inference mode have none, and never count as unchanged."""
-    return -1 if value.is_inference() else value._version
-
-
-def _same(one: Any, other: Any) -> bool:
-    if not isinstance(one, tuple):
-        return bool(one == other)
-    return one[0] == other[0] and one[1] is other[1] and one[2] == other[2] and one[2] >= 0
+def _equal(kept: Params, given: Params) -> bool:
+    return all(
+        value.dtype == kept[name].dtype and value.device == kept[name].device and torch.equal(value, kept[name])
+        for name, value in given.items()
+    )
 
 
 def _inside(u_hat: Tensor) -> Tensor:
@@ -125,7 +115,7 @@ def _method(structure: Structure, limits: Limits) -> Affine | Newton:
     except Unlowerable as cause:
         names = ", ".join(f"'{plan.name}'" for plan in structure.plans if not (plan.curvature.kinds == 0).all())
         raise UnsupportedLaw(
-            f"Projector handles nonlinear laws made of arithmetic, powers, roots, exp, log, sin, cos, tanh, min, max, where, sums "
-            f"and products with constants today; one of {names} uses '{cause}'. Rewrite it with those; "
+            "Projector handles nonlinear laws made of arithmetic, powers, roots, exp, log, sin, cos, tanh, min, max, where, "
+            f"sums and products with constants today; one of {names} uses '{cause}'. Rewrite it with those; "
             "snapfm.structure.analyze gives its sparse derivatives already."
         ) from cause

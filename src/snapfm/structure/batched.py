@@ -1,7 +1,9 @@
-"""A law over a whole batch without the overhead of `vmap` at every call.
+"""A law over a whole batch, in two ways: all samples at once, or each alone.
 
-The graph under `vmap` is traced once per batch size into a graph of operators that carry the batch axis themselves;
-a batch size is traced when it comes for the second time, so that odd last batches cost nothing extra.
+At once: the graph under `vmap` is traced per batch size into operators that carry the batch axis themselves, which spares
+the overhead of `vmap` at every call; a batch size is traced when it comes for the second time, so that odd last batches
+cost nothing extra. Alone: a long sum or a product may round differently in a batch than by itself, so whatever enters an
+answer (not only its judgement) is evaluated sample by sample.
 """
 
 from __future__ import annotations
@@ -22,37 +24,41 @@ _KEPT = 4  # batch sizes remembered; a run has one or two
 class Batched:
     """Evaluate `graph(u, params)` of one sample on batches: (b, *shape) to (b, m)."""
 
-    def __init__(self, graph: GraphModule) -> None:
-        self.graph = graph
+    def __init__(self, graph: GraphModule, rows: int) -> None:
+        self.graph, self.rows = graph, rows
         self._met: set[int] = set()
         self._traced: OrderedDict[int, GraphModule] = OrderedDict()
 
     def __call__(self, u: Tensor, params: Params) -> Tensor:
-        """Evaluate; with gradients wanted the graph runs under `vmap`, which knows how to differentiate it."""
+        """Evaluate all at once; with gradients wanted the graph runs under `vmap`, which knows how to differentiate it."""
         count = len(u)
-        if torch.is_grad_enabled() or count == 0:
-            return self._mapped(u, params)
-        traced = self._traced.get(count)
-        if traced is None:
-            if count not in self._met:
-                self._met.add(count)
-                return self._mapped(u, params)
+        if count == 0:
+            return u.new_zeros(0, self.rows)
+        traced = None if torch.is_grad_enabled() else self._traced.get(count)
+        if traced is None and count in self._met and not torch.is_grad_enabled():
             traced = self._trace(u, params)
-        value: Tensor = traced(u, dict(params))
+        self._met.add(count)
+        value: Tensor = (vmap(self.graph) if traced is None else traced)(u, dict(params))
         return value
 
-    def _mapped(self, u: Tensor, params: Params) -> Tensor:
-        value: Tensor = vmap(self.graph)(u, dict(params))
-        return value
+    def alone(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate sample by sample, each from memory of its own, so that its bits do not depend on the batch."""
+        return each(self.graph, u, params).reshape(len(u), self.rows)
 
     def _trace(self, u: Tensor, params: Params) -> GraphModule:
         with torch.inference_mode(False), torch.no_grad():
             # Copies, because tensors made in inference mode cannot be traced.
-            sample = {
-                name: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype).copy_(v) for name, v in params.items()
-            }
+            sample = {name: value.clone() for name, value in params.items()}
             traced = make_fx(vmap(self.graph), tracing_mode="real")(u.clone(), sample)
         self._traced[len(u)] = traced
         while len(self._traced) > _KEPT:
             self._traced.popitem(last=False)
         return traced
+
+
+def each(graph: GraphModule, u: Tensor, params: Params) -> Tensor:
+    """Evaluate a graph sample by sample and stack the results; an empty batch gives an empty stack."""
+    if len(u) == 0:
+        return u.new_zeros(0)
+    samples = [{name: value[i].clone() for name, value in params.items()} for i in range(len(u))]
+    return torch.stack([graph(u[i].clone(), sample) for i, sample in enumerate(samples)])

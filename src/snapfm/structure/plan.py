@@ -95,7 +95,7 @@ def plan_law(law: Equality | Inequality, u: Tensor, params: Params) -> LawPlan:
         name=law.name,
         kind="equality" if isinstance(law, Equality) else "inequality",
         graph=graph,
-        batched=Batched(graph),
+        batched=Batched(graph, rows),
         pattern=pattern,
         curvature=bent,
         fixed_passes=fixed_passes,

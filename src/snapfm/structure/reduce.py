@@ -88,7 +88,7 @@ def reduce(listing: Listing, equality: Mask, constant: Mask, bounded: Mask) -> R
 
     bends = _bent(found, open_rows, listing.unknowns) | bounded
     labels = _parts(found, np.flatnonzero(open_rows), fixed.free, listing.unknowns)
-    nonlinear = np.zeros(labels.max(initial=-1) + 1, bool)
+    nonlinear = np.zeros(labels.max(initial=0) + 1, bool)
     row_label = labels[: rows.shape[0]]
     unknown_label = labels[rows.shape[0] :]
     touched = np.flatnonzero(fixed.free & bends & (unknown_label >= 0))

@@ -78,6 +78,8 @@ def rewrite(graph: GraphModule) -> None:
             _cast_exponent(graph, node)
         elif name == "slice_scatter":
             _bound_slice(node)
+        elif node.target is aten.index_put.default:
+            _replace_masked_write(graph, node)
         elif node.target in _COPIES:
             node.target = _COPIES[node.target]
         elif name.endswith("_copy") and name not in _NOT_VIEWS and hasattr(aten, name.removesuffix("_copy")):
@@ -105,6 +107,22 @@ def _replace_conjugate(graph: GraphModule, node: Node) -> None:
         negated = graph.graph.call_function(aten.neg.default, (imaginary,))
         joined = graph.graph.call_function(aten.stack.default, ([real, negated], -1))
         _replace(graph, node, graph.graph.call_function(aten.view_as_complex.default, (joined,)))
+
+
+def _replace_masked_write(graph: GraphModule, node: Node) -> None:
+    """Write one number where a mask says so by a choice: as an index, the mask would have to be known beforehand."""
+    arguments: tuple[Any, ...] = node.args
+    base, indices, source, adds = arguments + (False,)[len(arguments) - 3 :]
+    mask = indices[0]
+    if len(indices) != 1 or mask.meta["val"].dtype != torch.bool or source.meta["val"].numel() != 1:
+        return
+    shape = base.meta["val"].shape
+    if mask.meta["val"].shape != shape:
+        return
+    with graph.graph.inserting_before(node):
+        number = graph.graph.call_function(aten.reshape.default, (source, []))
+        written = graph.graph.call_function(aten.add.Tensor, (base, number)) if adds else number
+        _replace(graph, node, graph.graph.call_function(aten.where.self, (mask, written, base)))
 
 
 def _cast_exponent(graph: GraphModule, node: Node) -> None:

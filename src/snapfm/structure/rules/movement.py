@@ -56,7 +56,7 @@ def move_by_index(call: Call) -> Tracked:
     return _anywhere(call)
 
 
-@rule("nonzero", "_unique2", "unique_dim", "unique_consecutive")
+@rule("nonzero", "_unique2", "unique_dim", "unique_consecutive", "bincount")
 def count_varies(call: Call) -> Tracked:
     """Refuse results whose length depends on the field."""
     raise LawError(_SAME_COUNT)

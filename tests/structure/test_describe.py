@@ -1,0 +1,89 @@
+"""The text of a structure holds the counts a reader asks for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from snapfm.laws import Equality, Inequality
+from snapfm.structure import analyze, presolve
+
+PARAMS = {"u0": torch.zeros(1, 5, dtype=torch.float64)}
+
+
+def initial(u: Tensor, params: dict[str, Tensor]) -> Tensor:
+    return u[:, 0] - params["u0"]
+
+
+def lines(*laws: Equality | Inequality, shape: tuple[int, ...] = (5, 40)) -> list[str]:
+    return str(analyze(laws, shape, PARAMS)).splitlines()
+
+
+def test_table() -> None:
+    laws = [
+        Equality("initial", initial),
+        Equality("total", lambda u, p: u.sum(0) - p["u0"].sum()),
+        Inequality("energy", lambda u, p: (u[:, 1:] ** 2).sum(0) - (u[:, :-1] ** 2).sum(0)),
+        Equality("coupling", lambda u, p: u[0, 1:] * u[1, :-1]),
+    ]
+    text = lines(*laws)
+    assert text[0] == "5×40 field: 200 unknowns, 123 rows, 673 non-zeros (2.74% of the Jacobian)"
+    assert text[1].split() == "law kind rows non-zeros affine separable general passes curvature".split()
+    assert text[2].split("  ")[1:2] == ["initial"]
+    table = {line.split()[0]: " ".join(line.split()[1:]) for line in text[2:7]}
+    assert table == {
+        "initial": "equality 5 5 5 0 0 1 by rows (once) none",
+        "total": "equality 40 200 40 0 0 1 by rows (once) none",
+        "energy": "inequality 39 390 0 39 0 2 by rows 200 entries, diagonal",
+        "coupling": "equality 39 78 0 0 39 1 by rows 78 entries",
+        "all": "123 673 37% 32% 32%",
+    }
+    assert text[7] == "presolve: 5 unknowns fixed by single rows, 1 redundant rows, 117 rows left"
+    assert text[8] == "Redundant: law 'total' row 0 repeats 'initial' rows 0..4; dropped, checked at every call."
+    assert len(text) == 9
+
+
+def test_thousands_are_set_apart() -> None:
+    text = lines(Equality("total", lambda u, p: u.sum(0)), shape=(5, 3000))
+    assert text[0] == "5×3000 field: 15 000 unknowns, 3 000 rows, 15 000 non-zeros (0.03% of the Jacobian)"
+
+
+def test_many_redundant_rows_are_counted() -> None:
+    text = lines(Equality("initial", initial), Equality("again", initial), Equality("thrice", initial))
+    assert text[-7] == "presolve: 5 unknowns fixed by single rows, 10 redundant rows, 0 rows left"
+    assert text[-6] == "Redundant: law 'again' row 0 repeats 'initial' row 0; dropped, checked at every call."
+    assert text[-1] == "  … and 5 more"
+
+
+def test_rows_apart_and_zero_rows() -> None:
+    text = lines(
+        Equality("initial", initial),
+        Equality("ends", lambda u, p: u[0, 0] + u[4, 0]),
+        Equality("nothing", lambda u, p: p["u0"][:1]),
+    )
+    assert text[-2] == "Redundant: law 'ends' row 0 repeats 'initial' rows 0..4 (2 of them); dropped, checked at every call."
+    assert text[-1] == "Redundant: law 'nothing' row 0 repeats nothing: it is zero; dropped, checked at every call."
+
+
+def test_too_many_rows_to_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presolve, "SEARCH_LIMIT", 3)
+    text = lines(Equality("total", lambda u, p: u.sum(0)))
+    assert text[-1] == (
+        "presolve: 0 unknowns fixed by single rows, 0 redundant rows, 40 rows left (too many rows to search for redundant "
+        "ones)"
+    )
+
+
+def test_curvature_too_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    from snapfm.structure import curvature
+
+    monkeypatch.setattr(curvature, "PAIR_LIMIT", 10)
+    assert lines(Equality("square", lambda u, p: u.sum() ** 2))[2].endswith("1 by rows  too dense")
+
+
+def test_no_laws_and_scalar_field() -> None:
+    text = lines(shape=())
+    assert text[0] == "scalar field: 1 unknowns, 0 rows, 0 non-zeros (0.00% of the Jacobian)"
+    assert text[2].split() == ["all", "0", "0", "–", "–", "–"]
+    assert text[3] == "presolve: 0 unknowns fixed by single rows, 0 redundant rows, 0 rows left"
