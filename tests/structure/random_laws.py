@@ -479,16 +479,13 @@ def _write_mask(c: Chain) -> bool:
     return c.add(f"x.clone() with [{mask.tolist()}] = 0.25, then *= 2", write)
 
 
-@_operator("writes", "write where large")
+@_operator("writes", "write where large", _axes)
 def _write_large(c: Chain) -> bool:
-    how = c.pick("number", "total", "add")
+    how = c.pick("a number", "the mean")
 
     def write(x: Tensor, p: Params) -> Tensor:
         out = x.clone()
-        if how == "add":
-            out[x > 0.4] += 0.3
-        else:
-            out[x > 0.4] = 0.3 if how == "number" else x.mean()
+        out[x > 0.4] = 0.3 if how == "a number" else x.mean()
         return out
 
     return c.add(f"x.clone() with [x > 0.4] set to {how}", write)

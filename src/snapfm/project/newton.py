@@ -140,26 +140,43 @@ class Newton:
             gather(np.tile(self.limits.upper, (len(u), 1)), system.unknowns, 0, part(core.UPPER))
         if warm is not None:
             gather(warm, system.rows, 0, part(core.MULTIPLIER))
-        live = np.zeros(len(space) * LANES, bool)
-        live[:lanes] = True
-        status = np.empty((len(space), LANES), np.int64)
-        iterations = np.empty((len(space), LANES), np.int64)
-        settings = core.Settings(tolerance, GAP, ITERATIONS)
-        shared(
-            lambda first, last: core.solve_tiles(
-                system.program.code, frame, one.schedule, one.signs, settings, first, last, live.reshape(-1, LANES), space,
-                at, status, iterations,
-            ),
-            len(space),
-        )  # fmt: skip
+        status, iterations = self._run(one, space, at, lanes, tolerance)
+        for begin in _STARTS:
+            failed = np.flatnonzero((status != Status.CONVERGED) & (status != Status.NONFINITE))
+            if not len(failed):
+                break
+            again = _lanes(space, failed)
+            begin(again[:, at[core.X] : at[core.X + 1]])
+            again[:, at[core.MULTIPLIER] : at[core.MULTIPLIER + 1]] = 0.0
+            outcome, more = self._run(one, again, at, len(failed), tolerance)
+            iterations[failed] += more
+            arrived = np.flatnonzero(outcome == Status.CONVERGED)
+            _put_lanes(space, failed[arrived], again, arrived)
+            status[failed[arrived]] = Status.CONVERGED
         scatter(part(core.X), 0, system.unknowns, u)
         still_back(*_arrays(system.still), system.eliminated, part(core.MULTIPLIER), -1.0, u)
         scatter(part(core.MULTIPLIER), 0, system.rows, out.multipliers)
-        worst = status.ravel()[:lanes].reshape(len(u), system.parts).max(axis=1)
+        worst = status.reshape(len(u), system.parts).max(axis=1)
         np.maximum(out.status, worst, out=out.status)
-        np.maximum(
-            out.iterations, iterations.ravel()[:lanes].reshape(len(u), system.parts).max(axis=1), out=out.iterations
+        most = iterations.reshape(len(u), system.parts).max(axis=1)
+        np.maximum(out.iterations, most, out=out.iterations)
+
+    def _run(
+        self, one: Prepared, space: Values, at: Index, lanes: int, tolerance: float
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Iterate on the first `lanes` lanes of a space; give their statuses and iterations."""
+        live = np.zeros((len(space), LANES), bool)
+        live.ravel()[:lanes] = True
+        status, iterations = np.empty((len(space), LANES), np.int64), np.empty((len(space), LANES), np.int64)
+        settings = core.Settings(tolerance, GAP, ITERATIONS)
+        code, frame, plan, signs = one.system.program.code, one.frame, one.schedule, one.signs
+        shared(
+            lambda first, last: core.solve_tiles(
+                code, frame, plan, signs, settings, first, last, live, space, at, status, iterations
+            ),
+            len(space),
         )
+        return status.ravel()[:lanes], iterations.ravel()[:lanes]
 
     def _certify(self, start: Values, u: Values, externals: Values, out: _Outcome) -> None:
         """Find the multipliers of substituted rows, last level first; what is left of u − û + Jᵀλ is the gap."""
@@ -269,6 +286,40 @@ class _AffinePart:
         newton._pull(
             self.program, self.program.unknowns[None], self.program.externals[None], u, externals, weight, rest
         )
+
+
+def _scattered(x: Values) -> None:
+    """Move off a point where rows are flat or parallel: a fixed scatter without symmetry, a hundredth of the field's size."""
+    unknowns = x.shape[1] // LANES
+    scatter = np.modf(np.arange(1, unknowns + 1) * _GOLDEN)[0] * 2.0 - 1.0
+    lanes = x.reshape(len(x), unknowns, LANES)
+    size = np.maximum(np.abs(lanes).max(axis=1, keepdims=True, initial=0.0), 1.0)
+    lanes += 1e-2 * size * scatter[:, None]
+
+
+def _zero(x: Values) -> None:
+    """Start from nothing: noise is the worst start for transport laws, zero often the best."""
+    x[:] = 0.0
+    _scattered(x)
+
+
+_GOLDEN = 0.6180339887498949
+_STARTS = (_scattered, _zero)  # tried in turn by samples that did not arrive from û
+
+
+def _lanes(space: Values, which: Index) -> Values:
+    """Copy chosen lanes into a space of their own; the last tile is filled up with copies of its last lane."""
+    filled = np.concatenate([which, np.repeat(which[-1:], -len(which) % LANES)])
+    lanes = space.reshape(len(space), -1, LANES)[filled // LANES, :, filled % LANES]
+    return np.ascontiguousarray(lanes.reshape(-1, LANES, lanes.shape[1]).transpose(0, 2, 1)).reshape(
+        len(filled) // LANES, -1
+    )
+
+
+def _put_lanes(space: Values, to: Index, source: Values, come: Index) -> None:
+    """Copy lanes back. Written: space."""
+    whole, part = space.reshape(len(space), -1, LANES), source.reshape(len(source), -1, LANES)
+    whole[to // LANES, :, to % LANES] = part[come // LANES, :, come % LANES]
 
 
 def _values(program: Program, inputs: Index, outside: Index, u: Values, externals: Values) -> tuple[Values, Values]:

@@ -49,6 +49,15 @@ class Dependence:
         touched = (self.first.counts > 0) | (self.second.counts > 0)
         return Dependence(self.first, union([self.second, Sets.constant(touched, event)]))
 
+    def scaled(self, left: Sets, right: Sets) -> Dependence:
+        """Mark the products in which one factor alone reads the field: the other is its slope, and may come from params.
+
+        Factors that read the field elsewhere may hold params here (a boundary value joined to a field), and which
+        elements do is not tracked; PARAMETRIC is right for constants too, only dearer.
+        """
+        lone = (left.counts > 0) != (right.counts > 0)
+        return Dependence(self.first, union([self.second, Sets.constant(lone, PARAMETRIC)]))
+
     def flattened(self) -> Dependence:
         """Drop the slope, keep the memory that values were read: for comparisons, signs, rounding."""
         kinked = self.marked(KINK)

@@ -83,7 +83,7 @@ def _contract(call: Call, one: Operand, other: Operand) -> Dependence:
     a, c = call.track(one), call.track(other)
     if one.track is not None and other.track is not None:
         a, c = a.gather(first), c.gather(second)
-        terms = call.events.bend(combined([a, c]), a.first, c.first)
+        terms = call.events.bend(combined([a, c]), a.first, c.first).scaled(a.first, c.first)
         return terms.group(label, np.arange(terms.size), size)
     track, source, factor = (a, first, other) if one.track is not None else (c, second, one)
     result = track.group(label, source, size)

@@ -136,7 +136,8 @@ def complex_parts(call: Call) -> Tracked:
 def _multiply(call: Call, one: Any, other: Any) -> Dependence:
     left, right = call.spread(one), call.spread(other)
     if _reads(one) and _reads(other):
-        return call.events.bend(combined([left, right]), left.first, right.first)
+        bent = call.events.bend(combined([left, right]), left.first, right.first)
+        return bent.scaled(left.first, right.first)
     total, scale = (left, other) if _reads(one) else (right, one)
     if _varies(scale):
         return total.marked(PARAMETRIC)
