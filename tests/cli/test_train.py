@@ -1,8 +1,10 @@
 import inspect
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner
 
@@ -12,6 +14,15 @@ from snapfm.flow import TrainingSettings, load_checkpoint
 
 app = typer.Typer()
 app.command()(train)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """torch's threads spin, which crawls where others work too."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def run(out: Path, *more: str) -> str:

@@ -3,7 +3,6 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,15 +32,6 @@ def die(done, loss):
 
 train(network, fields, {training}, sys.argv[1], progress=die)
 """
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Bits are promised for a given number of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def weights(network: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -42,7 +42,9 @@ def read_out(matrix: npt.NDArray[np.float64], groups: tuple[Passes, ...]) -> npt
 def matrices(draw: st.DrawFn) -> npt.NDArray[np.float64]:
     rows, columns = draw(st.integers(0, 9)), draw(st.integers(0, 11))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    matrix = rng.integers(1, 9, (rows, columns)) * (rng.random((rows, columns)) < draw(st.sampled_from([0.1, 0.3, 0.9])))
+    matrix = rng.integers(1, 9, (rows, columns)) * (
+        rng.random((rows, columns)) < draw(st.sampled_from([0.1, 0.3, 0.9]))
+    )
     if rows and draw(st.booleans()):
         matrix[rng.integers(rows)] = 1  # one wide row
     return matrix.astype(float)

@@ -8,10 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
-
-from snapfm.laws import Equality
-from snapfm.structure import RowKind, Structure, analyze
 from tests.structure.release_laws import (
     BURGERS_BC,
     BURGERS_IC_MASS,
@@ -21,6 +17,10 @@ from tests.structure.release_laws import (
     REACTION_DIFFUSION,
     burgers_flux,
 )
+from torch import Tensor
+
+from snapfm.laws import Equality
+from snapfm.structure import RowKind, Structure, analyze
 
 pytestmark = pytest.mark.reference
 

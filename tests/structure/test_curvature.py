@@ -73,6 +73,30 @@ def test_each_row_for_itself() -> None:
     assert sorted(row for passes in plan.varying_passes for row in passes.rows) == [1, 2, 3]
 
 
+def bordered(u: Tensor, p: dict[str, Tensor]) -> Tensor:
+    """Put a boundary value from the params before the field."""
+    return torch.cat([p["a"][None], u])
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda u, p: (bordered(u, p)[1:] * bordered(u, p)[:-1])[:1],
+        lambda u, p: torch.outer(bordered(u, p), u)[0, :1],
+        lambda u, p: (bordered(u, p)[:2, None] @ u[None, :2])[:1, 0],
+        lambda u, p: u[:1] / bordered(u, p)[:1],
+    ],
+    ids=["product", "outer", "matrix", "quotient"],
+)
+def test_boundary_value_from_params_is_no_constant(law: Callable[..., Tensor]) -> None:
+    """The product of a param and an unknown, taken from tensors of which other elements read the field."""
+    plan = planned(law)
+    assert plan.curvature.kinds.tolist() == [PARAMETRIC]
+    params = {"a": torch.tensor([2.0, 5.0], dtype=torch.float64), "b": PARAMS_OF_TWO["b"]}
+    slopes = plan.jacobian(torch.ones(2, 4, dtype=torch.float64), params)
+    assert slopes.tolist() in ([[2.0], [5.0]], [[0.5], [0.2]])
+
+
 def test_curvature_that_does_not_reach_the_residual_is_dropped() -> None:
     """The square and the product are computed, then sliced away or multiplied by a known zero."""
 

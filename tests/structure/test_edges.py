@@ -154,7 +154,11 @@ def test_blocks_of_a_batch_join_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_laws_stack_in_order() -> None:
-    laws = [Equality("first", lambda u, p: u[0]), Equality("second", lambda u, p: u.sum(1) ** 2), Equality("none", curved)]
+    laws = [
+        Equality("first", lambda u, p: u[0]),
+        Equality("second", lambda u, p: u.sum(1) ** 2),
+        Equality("none", curved),
+    ]
     structure = analyze(laws, (3, 4), PARAMS)
     assert structure.slices() == {"first": slice(0, 4), "second": slice(4, 7), "none": slice(7, 15)}
     assert [structure.where(row)[1] for row in (0, 3, 4, 14)] == [0, 3, 0, 7]

@@ -166,7 +166,9 @@ def integer_matrices(draw: st.DrawFn) -> Matrix:
     """Small integers, many zeros, and sums of rows mixed in."""
     rows, columns = draw(st.integers(1, 7)), draw(st.integers(1, 7))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    matrix = rng.integers(-3, 4, (rows, columns)) * (rng.random((rows, columns)) < draw(st.sampled_from([0.3, 0.6, 1.0])))
+    matrix = rng.integers(-3, 4, (rows, columns)) * (
+        rng.random((rows, columns)) < draw(st.sampled_from([0.3, 0.6, 1.0]))
+    )
     sums = rng.integers(-2, 3, (draw(st.integers(0, 3)), rows)) @ matrix
     return rng.permutation(np.concatenate([matrix, sums])).astype(float)
 

@@ -7,6 +7,8 @@ import functools
 import numpy as np
 import pytest
 import torch
+from tests.structure import dense
+from tests.structure.operator_laws import GRID_INDEX, MASK, C, Case, cases
 from torch import Tensor
 
 from snapfm.errors import LawError, StructureWarning
@@ -14,11 +16,11 @@ from snapfm.laws import Equality
 from snapfm.structure import RowKind, analyze, propagate
 from snapfm.structure.plan import LawPlan
 from snapfm.structure.rules import supported
-from tests.structure import dense
-from tests.structure.operator_laws import GRID_INDEX, MASK, Case, C, cases
 
 CASES = {case.name: case for case in cases()}
-ROUNDINGS = 1e3  # one operator on 15 unknowns, differentiated twice; special functions are good to some hundred roundings
+ROUNDINGS = (
+    1e3  # one operator on 15 unknowns, differentiated twice; special functions are good to some hundred roundings
+)
 FLOAT32 = {"cast", "cast-back", "write-copy"}  # pass through float32
 # Torch has no derivative of these, though their slope is zero wherever it exists.
 WITHOUT_REFERENCE = {"heaviside", "floor-divide"}

@@ -61,7 +61,9 @@ def thinned() -> dict[str, object]:
 
 
 def test_missing_entry_is_found_by_one_product() -> None:
-    with pytest.raises(LawError, match=r"^law 'product' expects a pattern with every entry .*; row 4 lacks some \(its slope"):
+    with pytest.raises(
+        LawError, match=r"^law 'product' expects a pattern with every entry .*; row 4 lacks some \(its slope"
+    ):
         tampered(thinned()).check(U[:1], first_of(PARAMS))
 
 

@@ -82,16 +82,20 @@ def factorize_tile(
     """Factorise one tile of values (nnz * lanes); see factorize."""
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
-    for k in range(len(scale) // WIDTH):
-        store(scale, k, full(0.0))
+    if signed:
+        for k in range(len(scale) // WIDTH):
+            store(scale, k, full(0.0))
     for k in range(PANEL):
         store(factor, k, full(0.0))
     for k in range(TALLY):
         store(tally, k, full(np.inf if k == _SMALLEST else 0.0))
+    # The four steps are inlined by LLVM (forceinline): inlined by numba, the arrays of the plan were counted in and out of
+    # use for every panel, which took longer than the arithmetic.
     # Left-looking: a panel is written once, while it is in the nearest cache. Copying the values to the tile first, so
     # that they are read in sequence, gained a third at 64 lanes on long patterns and lost a tenth at 8 to 16.
     for panel in range(len(plan.width)):
-        _assemble(plan, panel, values, lanes, start, count, signed, factor, inverse, matrix, scale)
+        _assemble(plan, panel, values, lanes, start, count, factor, matrix)
+        _scale(plan, panel, signed, factor, inverse, scale)
         if plan.head[panel] == BLOCK:
             _receive(plan, panel, factor, inverse)
             _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally)
@@ -102,37 +106,50 @@ def factorize_tile(
                 store(inverse, slot, _invert(pivot, slot, signs, tiny, repair, scale, tally))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _assemble(plan, panel, values, lanes, start, count, signed, factor, inverse, matrix, scale):
-    """Spread the entries over the zeroed panel, and give its pivots their scale.
-
-    That is |a_ii|, and with signs at least a_ij² / |a_jj| for each neighbour j eliminated before: a diagonal of -δ says
-    nothing about the size of its pivot. On a definite matrix it makes no difference, because a_ij² <= a_ii a_jj there.
-    Written: factor, matrix (if it has room), scale; `inverse` holds 1 / |a_jj| until the panel is eliminated.
-    """
-    zero, one = full(0.0), full(1.0)
-    for k in range(plan.base[panel], plan.base[panel + 1]):
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _assemble(plan, panel, values, lanes, start, count, factor, matrix):
+    """Spread the entries over the zeroed panel. Written: factor, matrix (if it has room)."""
+    zero = load(factor, 0)  # the row of zeros: a literal zero becomes a call of memset, slow for a few lines
+    base, first, end = plan.base[panel], plan.entry_ptr[panel], plan.entry_ptr[panel + 1]
+    for k in range(base, plan.base[panel + 1]):
         store(factor, k, zero)
     step = PANEL + 1 if plan.head[panel] == BLOCK else 1
     for k in range(plan.width[panel], PANEL):
-        store(factor, plan.base[panel] + step * k, full(_PHANTOM))
-    for p in range(plan.entry_ptr[panel], plan.entry_ptr[panel + 1]):  # a diagonal before what is below it
-        entry = take(values, plan.entry_from[p] * lanes + start, count)
-        store(factor, plan.entry_to[p], entry)
-        if len(matrix) > 0:
-            store(matrix, p, entry)
-        row, column = plan.entry_row[p], plan.entry_column[p]
-        if row == column:
-            size, gained = absolute(entry), load(scale, row)
-            store(scale, row, pick(gained, size, size, gained))
-            if signed:
-                store(inverse, row, pick(size, zero, zero, div(one, size)))
-        elif signed:
-            gain, gained = mul(mul(entry, entry), load(inverse, column)), load(scale, row)
-            store(scale, row, pick(gained, gain, gain, gained))
+        store(factor, base + step * k, full(_PHANTOM))
+    for p in range(first, end):
+        store(factor, plan.entry_to[p], take(values, plan.entry_from[p] * lanes + start, count))
+    if len(matrix) > 0:
+        for p in range(first, end):
+            store(matrix, p, load(factor, plan.entry_to[p]))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _scale(plan, panel, signed, factor, inverse, scale):
+    """Give the assembled panel's pivots their scale: |a_ii|, and with signs at least a_ij² / |a_jj| for j before i.
+
+    A diagonal of -δ says nothing about the size of its pivot; what eliminating a neighbour contributes does. On a definite
+    matrix it makes no difference, because a_ij² <= a_ii a_jj there. Written: scale; `inverse`, 1 / |a_jj| for now.
+    """
+    zero = full(0.0)
+    step = PANEL + 1 if plan.head[panel] == BLOCK else 1
+    for k in range(PANEL):
+        slot = PANEL * panel + k
+        size = absolute(load(factor, plan.base[panel] + step * k))
+        if not signed:
+            store(scale, slot, size)
+        else:
+            store(scale, slot, pick(load(scale, slot), size, size, load(scale, slot)))
+            store(inverse, slot, pick(size, zero, zero, div(full(1.0), size)))
+    if signed:
+        for p in range(plan.entry_ptr[panel], plan.entry_ptr[panel + 1]):
+            row, column = plan.entry_row[p], plan.entry_column[p]
+            if row != column:
+                entry, gained = load(factor, plan.entry_to[p]), load(scale, row)
+                gain = mul(mul(entry, entry), load(inverse, column))
+                store(scale, row, pick(gained, gain, gain, gained))
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def _receive(plan, panel, factor, inverse):  # written: factor
     """Subtract X D⁻¹ Xᵀ of every earlier panel that reaches this one."""
     for u in range(plan.update_ptr[panel], plan.update_ptr[panel + 1]):
@@ -164,7 +181,7 @@ def _receive(plan, panel, factor, inverse):  # written: factor
             x += PANEL
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):
     """Factorise one panel in place. xij is unscaled, lij = xij / pivot j. Written: factor, inverse, tally."""
     b, s = plan.base[panel], PANEL * panel

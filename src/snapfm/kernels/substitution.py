@@ -37,28 +37,30 @@ def solve_tile(
     """Solve one tile of rhs (n * sides * lanes); see solve."""
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
-    x = work[0]
+    x, slot = work[0], plan.slot
     for side in range(sides):
         for k in range(len(x) // WIDTH):  # phantoms stay zero
             store(x, k, full(0.0))
-        for i in range(len(plan.slot)):
-            store(x, plan.slot[i], take(rhs, (i * sides + side) * lanes + start, count))
+        for i in range(len(slot)):
+            store(x, slot[i], take(rhs, (i * sides + side) * lanes + start, count))
         if refinements > 0:
             _copy(x, work[1])
         _substitute(plan, factor, inverse, x)
         if refinements > 0:
             _refine(plan, factor, inverse, matrix, refinements, work)
-        for i in range(len(plan.slot)):
-            put(out, (i * sides + side) * lanes + start, count, load(x, plan.slot[i]))
+        for i in range(len(slot)):
+            put(out, (i * sides + side) * lanes + start, count, load(x, slot[i]))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _substitute(plan, factor, inverse, x):  # written: x
     """x becomes L⁻ᵀ D⁻¹ L⁻¹ x. The rows below a panel hold X = L D, so D⁻¹ is applied before them going forward."""
-    for panel in range(len(plan.width)):
-        b, s = plan.base[panel], PANEL * panel
+    base, head, row_ptr, rows = plan.base, plan.head, plan.row_ptr, plan.rows
+    panels = len(head)
+    for panel in range(panels):
+        b, s = base[panel], PANEL * panel
         x0, x1, x2, x3 = load(x, s), load(x, s + 1), load(x, s + 2), load(x, s + 3)
-        if plan.head[panel] == BLOCK:
+        if head[panel] == BLOCK:
             x1 = fnma(x0, load(factor, b + 4), x1)
             x2 = fnma(x1, load(factor, b + 9), fnma(x0, load(factor, b + 8), x2))
             x3 = fnma(x1, load(factor, b + 13), fnma(x0, load(factor, b + 12), x3))
@@ -69,23 +71,24 @@ def _substitute(plan, factor, inverse, x):  # written: x
         store(x, s + 1, x1)
         store(x, s + 2, x2)
         store(x, s + 3, x3)
-        p = b + plan.head[panel]
-        for r in range(plan.row_ptr[panel], plan.row_ptr[panel + 1]):
-            y = fnma(x1, load(factor, p + 1), fnma(x0, load(factor, p), load(x, plan.rows[r])))
-            store(x, plan.rows[r], fnma(x3, load(factor, p + 3), fnma(x2, load(factor, p + 2), y)))
+        p = b + head[panel]
+        for r in range(row_ptr[panel], row_ptr[panel + 1]):
+            row = rows[r]
+            y = fnma(x1, load(factor, p + 1), fnma(x0, load(factor, p), load(x, row)))
+            store(x, row, fnma(x3, load(factor, p + 3), fnma(x2, load(factor, p + 2), y)))
             p += PANEL
-    for panel in range(len(plan.width) - 1, -1, -1):
-        b, s = plan.base[panel], PANEL * panel
+    for panel in range(panels - 1, -1, -1):
+        b, s = base[panel], PANEL * panel
         s0, s1, s2, s3 = full(0.0), full(0.0), full(0.0), full(0.0)
-        p = b + plan.head[panel]
-        for r in range(plan.row_ptr[panel], plan.row_ptr[panel + 1]):
-            y = load(x, plan.rows[r])
+        p = b + head[panel]
+        for r in range(row_ptr[panel], row_ptr[panel + 1]):
+            y = load(x, rows[r])
             s0, s1 = fma(load(factor, p), y, s0), fma(load(factor, p + 1), y, s1)
             s2, s3 = fma(load(factor, p + 2), y, s2), fma(load(factor, p + 3), y, s3)
             p += PANEL
         x0, x1 = fnma(s0, load(inverse, s), load(x, s)), fnma(s1, load(inverse, s + 1), load(x, s + 1))
         x2, x3 = fnma(s2, load(inverse, s + 2), load(x, s + 2)), fnma(s3, load(inverse, s + 3), load(x, s + 3))
-        if plan.head[panel] == BLOCK:
+        if head[panel] == BLOCK:
             x2 = fnma(x3, load(factor, b + 14), x2)
             x1 = fnma(x2, load(factor, b + 9), fnma(x3, load(factor, b + 13), x1))
             x0 = fnma(x2, load(factor, b + 8), fnma(x3, load(factor, b + 12), x0))

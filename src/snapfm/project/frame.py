@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from snapfm.kernels.newton import Frame
+from snapfm.kernels.layout import Frame
 from snapfm.kernels.ordering import best
 from snapfm.kernels.panels import Schedule, schedule
 from snapfm.kernels.sections import packed_index, packed_values

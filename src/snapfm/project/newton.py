@@ -16,9 +16,10 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from snapfm.errors import Status
-from snapfm.kernels import newton as core
+from snapfm.kernels import layout as core
 from snapfm.kernels.lanes import gather, scatter, scatter_add, still_back, still_shift, substitute
 from snapfm.kernels.ldl import TALLY
+from snapfm.kernels.newton import solve_tiles
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import run_gradient, run_values
 from snapfm.kernels.sections import starts
@@ -171,7 +172,7 @@ class Newton:
         settings = core.Settings(tolerance, GAP, ITERATIONS)
         code, frame, plan, signs = one.system.program.code, one.frame, one.schedule, one.signs
         shared(
-            lambda first, last: core.solve_tiles(
+            lambda first, last: solve_tiles(
                 code, frame, plan, signs, settings, first, last, live, space, at, status, iterations
             ),
             len(space),

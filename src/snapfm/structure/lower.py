@@ -21,6 +21,7 @@ from torch.fx import GraphModule, Node
 from snapfm.kernels.operations import Op
 from snapfm.laws import Params
 from snapfm.structure.forms import Form, added, stacked
+from snapfm.structure.propagate import SHAPE_ONLY
 from snapfm.structure.rules.movement import move, move_by_index
 from snapfm.structure.rules.reduction import labels
 from snapfm.structure.rules.registry import flat, positions, rule_for
@@ -129,6 +130,9 @@ class _Lowering:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self.value.__getitem__)
         self.value[node] = target(*args, **kwargs)
         self.known[node] = all(self.known[used] for used in node.all_input_nodes)
+        if getattr(target, "overloadpacket", None) is not None and target.overloadpacket.__name__ in SHAPE_ONLY:
+            self.known[node] = True
+            return
         if not any(used in self.form for used in node.all_input_nodes):
             return
         if target is operator.getitem or not isinstance(self.value[node], Tensor):

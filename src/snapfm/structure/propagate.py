@@ -21,7 +21,7 @@ from snapfm.structure.rules import Call, Operand, dense, rule_for
 from snapfm.structure.sets import Sets
 
 # Operators that read the shape of their first operand and none of its values.
-_SHAPE_ONLY = {
+SHAPE_ONLY = {
     "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
     "new_empty_strided",
 }  # fmt: skip
@@ -83,7 +83,7 @@ def _step(node: Node, env: dict[Node, Any], events: Events, width: int, unruled:
         lambda leaf: leaf.value if isinstance(leaf, Operand) else leaf, (args, kwargs)
     )
     value = target(*plain_args, **plain_kwargs)
-    if target.overloadpacket.__name__ in _SHAPE_ONLY:
+    if target.overloadpacket.__name__ in SHAPE_ONLY:
         return Operand(value, None, known=True)
     known = all(leaf.known for leaf in leaves)
     if not any(leaf.track is not None for leaf in leaves):

@@ -1,0 +1,301 @@
+"""The Newton step of one tile: assemble the matrix, repair its inertia, factorise, solve, correct to second order.
+
+The matrix is JW⁻¹Jᵀ + G (Schur) or [[W, Jᵀ], [J, −G]] (augmented); idle rows and held unknowns are replaced by those of the
+identity, so that the pattern never changes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from snapfm.kernels.layout import (
+    ACTIVE,
+    BENDS,
+    COLUMN,
+    COLUMN_ENTRY,
+    COLUMN_PTR,
+    COLUMN_ROW,
+    DIRECTION,
+    ENTRY_COLUMN,
+    ENTRY_CONSTANT,
+    ENTRY_ROW,
+    FACTOR,
+    GRAM,
+    GRAM_COLUMN,
+    GRAM_PTR,
+    IDLE,
+    INVERSE,
+    JACOBIAN,
+    KEPT,
+    MATRIX,
+    PIVOTS,
+    PLACE,
+    PLAIN_STEP,
+    RESIDUAL,
+    RHS,
+    ROW_PTR,
+    SCALE,
+    SCALED,
+    SLOPE,
+    STEP,
+    TALLY,
+    TERM_LEFT,
+    TERM_PTR,
+    TERM_RIGHT,
+    TO_BOUND,
+    WEIGHT,
+    WORK,
+)  # fmt: skip
+from snapfm.kernels.ldl import factorize_tile
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.packs import add, fma, fnma, full, load, mul, store
+from snapfm.kernels.sections import section
+from snapfm.kernels.substitution import solve_tile
+
+RUNNING = -1  # status of a lane still at work
+
+_LEAST_CURVATURE = 1e-2  # stands in for W where the true one has the wrong inertia
+_SMALLEST_CURVATURE = 1e-8  # W nearer to zero than this counts as this
+_CONVEX_TRIALS = 12  # of growing convexity, before a factorisation is taken as it is
+_PIVOT = 1e-14  # a pivot below this share of its scale is a dependent row
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def factorize(frame, plan, signs, memory, at, damping, status):
+    """Assemble and factorise; lanes of wrong inertia are made convex and the tile is done again.
+
+    Written: inverse, scaled, matrix, factor, pivots, scale, tally.
+    """
+    convex, negative = np.zeros(LANES), np.zeros(LANES, np.int64)
+    tally = section(memory, at, TALLY)
+    for _ in range(_CONVEX_TRIALS):
+        _weigh(frame, memory, at, damping, convex, negative)
+        if frame.augmented == 0:
+            _assemble_schur(frame, memory, at)
+        else:
+            _assemble_augmented(frame, memory, at, damping, convex)
+        factorize_tile(
+            plan, section(memory, at, MATRIX), LANES, 0, signs, frame.augmented == 1, _PIVOT, np.inf,
+            section(memory, at, FACTOR), section(memory, at, PIVOTS), section(memory, at, KEPT), section(memory, at, SCALE),
+            tally,
+        )  # fmt: skip
+        again = False
+        for lane in range(LANES):
+            if status[lane] != RUNNING:
+                continue
+            if frame.augmented == 0:  # as many negative pivots as negative W: the reduced curvature is positive
+                if convex[lane] == 0.0 and int(tally[lane]) != negative[lane]:
+                    convex[lane] = 1.0
+                    again = True
+            elif tally[LANES + lane] > 0.0:  # pivots of the wrong sign were met
+                convex[lane] = max(_LEAST_CURVATURE, 10.0 * convex[lane])
+                again = True
+        if not again:
+            break
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _weigh(frame, memory, at, damping, convex, negative):  # written: inverse, negative
+    """Invert the diagonal W, damped, made positive in `convex` lanes, infinite where a bound holds; count negative ones."""
+    weight, inverse, to_bound = section(memory, at, WEIGHT), section(memory, at, INVERSE), section(memory, at, TO_BOUND)
+    negative[:] = 0
+    for j in range(len(weight) // LANES):
+        for lane in range(LANES):
+            i = j * LANES + lane
+            w = weight[i] + damping[lane]
+            w = max(abs(w), _LEAST_CURVATURE) if convex[lane] > 0.0 else w
+            w = _SMALLEST_CURVATURE if abs(w) < _SMALLEST_CURVATURE else w
+            held = frame.bounded == 1 and to_bound[i] == to_bound[i]
+            inverse[i] = 0.0 if held else 1.0 / w
+            negative[lane] += 1 if inverse[i] < 0.0 else 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _assemble_schur(frame, memory, at):  # written: scaled, matrix
+    """JW⁻¹Jᵀ + G, with idle rows replaced by those of the identity."""
+    jacobian, scaled, matrix = section(memory, at, JACOBIAN), section(memory, at, SCALED), section(memory, at, MATRIX)
+    inverse, active = section(memory, at, INVERSE), section(memory, at, ACTIVE)
+    column = section(frame.table, frame.table_at, COLUMN)
+    for p in range(len(column)):
+        store(scaled, p, mul(load(jacobian, p), load(inverse, column[p])))
+    rows, columns = section(frame.table, frame.table_at, ENTRY_ROW), section(frame.table, frame.table_at, ENTRY_COLUMN)
+    ptr, constant = (
+        section(frame.table, frame.table_at, TERM_PTR),
+        section(frame.weight, frame.weight_at, ENTRY_CONSTANT),
+    )
+    left, right = section(frame.table, frame.table_at, TERM_LEFT), section(frame.table, frame.table_at, TERM_RIGHT)
+    for s in range(len(rows)):
+        total = full(constant[s])
+        for t in range(ptr[s], ptr[s + 1]):
+            total = fma(load(scaled, left[t]), load(jacobian, right[t]), total)
+        if frame.mixed == 1:
+            here = load(active, rows[s])
+            if rows[s] == columns[s]:
+                total = fma(here, total, fnma(full(1.0), here, full(1.0)))
+            else:
+                total = mul(total, mul(here, load(active, columns[s])))
+        store(matrix, s, total)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _assemble_augmented(frame, memory, at, damping, convex):  # written: matrix
+    """[[W, Jᵀ], [J, −G]], with idle rows and held unknowns replaced by those of ∓ the identity."""
+    jacobian, bends, matrix = section(memory, at, JACOBIAN), section(memory, at, BENDS), section(memory, at, MATRIX)
+    active, to_bound = section(memory, at, ACTIVE), section(memory, at, TO_BOUND)
+    rows, columns = section(frame.table, frame.table_at, ENTRY_ROW), section(frame.table, frame.table_at, ENTRY_COLUMN)
+    ptr, constant = (
+        section(frame.table, frame.table_at, TERM_PTR),
+        section(frame.weight, frame.weight_at, ENTRY_CONSTANT),
+    )
+    left, right = section(frame.table, frame.table_at, TERM_LEFT), section(frame.table, frame.table_at, TERM_RIGHT)
+    v = len(section(frame.table, frame.table_at, PLACE))
+    for s in range(len(rows)):
+        i, j = rows[s], columns[s]
+        total = full(constant[s])
+        for t in range(ptr[s], ptr[s + 1]):
+            total = add(total, load(bends if right[t] == 1 else jacobian, left[t]))
+        store(matrix, s, total)
+        for lane in range(LANES):
+            here = s * LANES + lane
+            if i == j and i < v:
+                matrix[here] += damping[lane] + convex[lane]
+            if frame.bounded == 1:
+                held_row = i < v and to_bound[i * LANES + lane] == to_bound[i * LANES + lane]
+                held_column = j < v and to_bound[j * LANES + lane] == to_bound[j * LANES + lane]
+                if held_row or held_column:
+                    matrix[here] = 1.0 if i == j else 0.0
+            if frame.mixed == 1 and i >= v:
+                idle = active[(i - v) * LANES + lane] == 0.0
+                if idle or (j >= v and active[(j - v) * LANES + lane] == 0.0):
+                    matrix[here] = -1.0 if i == j else 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def schur_direction(frame, plan, memory, at):  # written: direction, step, rhs, plain_step
+    """(JW⁻¹Jᵀ + G) dλ = h − JW⁻¹ slope over the active rows, with the multipliers of idle rows already at zero."""
+    rhs, residual, scaled = section(memory, at, RHS), section(memory, at, RESIDUAL), section(memory, at, SCALED)
+    jacobian, active, idle = section(memory, at, JACOBIAN), section(memory, at, ACTIVE), section(memory, at, IDLE)
+    to_bound, direction = section(memory, at, TO_BOUND), section(memory, at, DIRECTION)
+    slope, without = section(memory, at, SLOPE), section(memory, at, PLAIN_STEP)  # the latter is free until the search
+    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
+    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    for j in range(len(ptr) - 1):
+        total = load(slope, j)
+        if frame.mixed == 1:
+            for p in range(ptr[j], ptr[j + 1]):
+                total = fnma(load(jacobian, entry[p]), load(idle, row[p]), total)
+        store(without, j, total)
+    row_ptr, column = section(frame.table, frame.table_at, ROW_PTR), section(frame.table, frame.table_at, COLUMN)
+    gram_ptr, gram_column = (
+        section(frame.table, frame.table_at, GRAM_PTR),
+        section(frame.table, frame.table_at, GRAM_COLUMN),
+    )
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    for r in range(len(row_ptr) - 1):
+        total = load(residual, r)
+        for p in range(row_ptr[r], row_ptr[r + 1]):
+            total = fnma(load(scaled, p), load(without, column[p]), total)
+        if frame.mixed == 1:
+            for p in range(gram_ptr[r], gram_ptr[r + 1]):
+                total = fma(full(gram[p]), load(idle, gram_column[p]), total)
+            total = fnma(full(1.0), load(idle, r), mul(load(active, r), total))
+        store(rhs, r, total)
+        if frame.bounded == 1:
+            for p in range(row_ptr[r], row_ptr[r + 1]):
+                for lane in range(LANES):
+                    move = to_bound[column[p] * LANES + lane]
+                    if move == move:
+                        rhs[r * LANES + lane] += active[r * LANES + lane] * jacobian[p * LANES + lane] * move
+    _solved(plan, memory, at, rhs, direction)
+    _follow(frame, memory, at, direction, section(memory, at, STEP))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solved(plan, memory, at, rhs, out):  # written: out, work
+    work = section(memory, at, WORK)
+    solve_tile(
+        plan, section(memory, at, FACTOR), section(memory, at, PIVOTS), section(memory, at, KEPT), 0, rhs, 1, LANES, 0,
+        work.reshape((1, len(work))), out,
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _follow(frame, memory, at, direction, step):  # written: step
+    """dx = −W⁻¹(slope + Jᵀdλ), and to the bound where one holds."""
+    slope, jacobian, inverse = section(memory, at, SLOPE), section(memory, at, JACOBIAN), section(memory, at, INVERSE)
+    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
+    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    for j in range(len(ptr) - 1):
+        total = load(slope, j)
+        for p in range(ptr[j], ptr[j + 1]):
+            total = fma(load(jacobian, entry[p]), load(direction, row[p]), total)
+        store(step, j, fnma(total, load(inverse, j), full(0.0)))
+    if frame.bounded == 1:
+        to_bound = section(memory, at, TO_BOUND)
+        for i in range(len(step)):
+            if to_bound[i] == to_bound[i]:
+                step[i] = to_bound[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def augmented_direction(frame, plan, memory, at):  # written: direction, step, rhs
+    """[[W, Jᵀ], [J, −G]] (dx, dλ) = −(slope, h), with what is known of idle rows and held unknowns moved to the right."""
+    rhs, slope, residual = section(memory, at, RHS), section(memory, at, SLOPE), section(memory, at, RESIDUAL)
+    jacobian, active, idle = section(memory, at, JACOBIAN), section(memory, at, ACTIVE), section(memory, at, IDLE)
+    to_bound = section(memory, at, TO_BOUND)
+    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
+    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    gram_ptr, gram_column = (
+        section(frame.table, frame.table_at, GRAM_PTR),
+        section(frame.table, frame.table_at, GRAM_COLUMN),
+    )
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    v, m, zero = len(ptr) - 1, len(gram_ptr) - 1, full(0.0)
+    for j in range(v):
+        total = fnma(full(1.0), load(slope, j), zero)
+        for p in range(ptr[j], ptr[j + 1]):
+            total = fma(load(jacobian, entry[p]), load(idle, row[p]), total)
+        store(rhs, j, total)
+    for r in range(m):
+        total = fnma(full(1.0), load(residual, r), zero)
+        for p in range(gram_ptr[r], gram_ptr[r + 1]):
+            total = fnma(full(gram[p]), load(idle, gram_column[p]), total)
+        store(rhs, v + r, fma(load(active, r), total, load(idle, r)))
+    if frame.bounded == 1:
+        for j in range(v):
+            for lane in range(LANES):
+                move = to_bound[j * LANES + lane]
+                if move == move:
+                    rhs[j * LANES + lane] = move
+                    for p in range(ptr[j], ptr[j + 1]):
+                        if active[row[p] * LANES + lane] > 0.0:
+                            rhs[(v + row[p]) * LANES + lane] -= jacobian[entry[p] * LANES + lane] * move
+    _solved(plan, memory, at, rhs, rhs)
+    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
+    step[:] = rhs[: v * LANES]
+    direction[:] = rhs[v * LANES :]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def correct(frame, plan, memory, at):  # written: step, direction, rhs
+    """Second-order correction: take the violation of the full step back out, with the same factors."""
+    rhs, residual, active = section(memory, at, RHS), section(memory, at, RESIDUAL), section(memory, at, ACTIVE)
+    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
+    if frame.augmented == 0:
+        for i in range(len(residual)):
+            rhs[i] = residual[i] * active[i]
+        _solved(plan, memory, at, rhs, rhs)
+        for i in range(len(direction)):
+            direction[i] += rhs[i]
+        _follow(frame, memory, at, direction, step)
+    else:
+        v = len(step)
+        rhs[:v] = 0.0
+        for i in range(len(residual)):
+            rhs[v + i] = -residual[i] * active[i]
+        _solved(plan, memory, at, rhs, rhs)
+        for i in range(v):
+            step[i] += rhs[i]
+        for i in range(len(direction)):
+            direction[i] += rhs[v + i]

@@ -1,0 +1,48 @@
+"""The memory of Newton's kernels: names of the sections of a system's structure and of a tile's workspace.
+
+Structure (Frame) is shared by all tiles and calls; the workspace of one tile is a flat array of packs. See kernels.sections.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Index = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
+
+# Sections of Frame.table: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the
+# Hessian; lower triangle of the matrix and, per entry, what it sums up; which rows must vanish.
+PLACE, ROW_PTR, COLUMN, COLUMN_PTR, COLUMN_ROW, COLUMN_ENTRY, GRAM_PTR, GRAM_COLUMN = range(8)
+BEND_ROW, BEND_COLUMN, ENTRY_ROW, ENTRY_COLUMN, TERM_PTR, TERM_LEFT, TERM_RIGHT, EQUALITY = range(8, 16)
+# Sections of Frame.weight.
+GRAM, ENTRY_CONSTANT = range(2)
+
+# Sections of a tile's memory, in packs: program state, unknowns (V), rows (M), matrix.
+CELLS, ROWS, SLOTS, LEFT, RIGHT, PARTIAL, ADJOINT, BENDS, JACOBIAN, SCALED = range(10)
+X, TARGET, LOWER, UPPER, SLOPE, WEIGHT, INVERSE, STEP, PLAIN_STEP, TO_BOUND, BEFORE = range(10, 21)
+MULTIPLIER, DIRECTION, PLAIN_DIRECTION, SHIFT, RESIDUAL, ACTIVE, IDLE, NORM, BEFORE_MULTIPLIER = range(21, 30)
+MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK, KEPT = range(30, 38)
+SECTIONS = 38
+
+
+class Frame(NamedTuple):
+    """The structure of a system that iterations need. `augmented`: the matrix is [[W, Jᵀ], [J, −G]], else JW⁻¹Jᵀ + G."""
+
+    table: Index
+    table_at: Index
+    weight: Values
+    weight_at: Index
+    augmented: int
+    mixed: int  # whether any row is an inequality
+    bounded: int  # whether any unknown has limits
+
+
+class Settings(NamedTuple):
+    """When to stop."""
+
+    tolerance: float  # of the violation
+    gap: float  # of the stationarity
+    limit: int  # iterations

@@ -1,0 +1,261 @@
+"""What Newton's kernel knows of the point it is at: residual, derivatives, active sets, merit, how far it is off.
+
+One tile at a time. May import the program and the layout of memory; knows nothing of linear algebra.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from snapfm.kernels.layout import (
+    ACTIVE,
+    ADJOINT,
+    BEND_COLUMN,
+    BEND_ROW,
+    BENDS,
+    CELLS,
+    COLUMN,
+    COLUMN_ENTRY,
+    COLUMN_PTR,
+    COLUMN_ROW,
+    EQUALITY,
+    GRAM,
+    GRAM_COLUMN,
+    GRAM_PTR,
+    IDLE,
+    JACOBIAN,
+    LEFT,
+    LOWER,
+    MULTIPLIER,
+    NORM,
+    PARTIAL,
+    PLACE,
+    RESIDUAL,
+    RIGHT,
+    ROW_PTR,
+    ROWS,
+    SHIFT,
+    SLOPE,
+    SLOTS,
+    TARGET,
+    TO_BOUND,
+    UPPER,
+    WEIGHT,
+    X,
+)  # fmt: skip
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
+from snapfm.kernels.program import tile_bends, tile_partials, tile_slopes, tile_values
+from snapfm.kernels.sections import section
+
+_VANISHED = 1e-7  # ‖Jᵀh‖ below this share of ‖J‖‖h‖: a stationary point of the violation
+_FAR = 1e-3  # ‖Jᵀh‖ below this share of ‖h‖²: likewise, for slopes that vanish themselves
+_NUDGE = 1e-2  # size of the push away from a point where a broken row has no slope
+_TINY = 1e-30  # stands in for a slope of zero in a quotient
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def residual_at(code, frame, memory, at):  # read: x, λ, shift; written: cells, rows, residual
+    """residual = h(x) + shift − Gλ."""
+    place, x, cells = section(frame.table, frame.table_at, PLACE), section(memory, at, X), section(memory, at, CELLS)
+    for j in range(len(place)):
+        store(cells, place[j], load(x, j))
+    rows = section(memory, at, ROWS)
+    tile_values(code, cells, rows)
+    residual, shift, lam = section(memory, at, RESIDUAL), section(memory, at, SHIFT), section(memory, at, MULTIPLIER)
+    ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    for r in range(len(ptr) - 1):
+        total = add(load(rows, r), load(shift, r))
+        for p in range(ptr[r], ptr[r + 1]):
+            total = fnma(full(gram[p]), load(lam, column[p]), total)
+        store(residual, r, total)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def derivatives_at(code, frame, memory, at):
+    """J, Σλ∇²h, the slope x − x̂ + Jᵀλ, the diagonal of W and ‖J_r‖². Read: cells, x, λ; written: those."""
+    partial, jacobian, lam = (
+        section(memory, at, PARTIAL),
+        section(memory, at, JACOBIAN),
+        section(memory, at, MULTIPLIER),
+    )
+    left, right, bends = section(memory, at, LEFT), section(memory, at, RIGHT), section(memory, at, BENDS)
+    tile_partials(code, section(memory, at, CELLS), partial)
+    tile_slopes(code, partial, section(memory, at, SLOTS), left, right, jacobian)
+    tile_bends(code, lam, left, right, partial, section(memory, at, ADJOINT), bends)
+    x, target = section(memory, at, X), section(memory, at, TARGET)
+    slope, weight = section(memory, at, SLOPE), section(memory, at, WEIGHT)
+    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
+    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    for j in range(len(ptr) - 1):
+        total = fnma(full(1.0), load(target, j), load(x, j))
+        for p in range(ptr[j], ptr[j + 1]):
+            total = fma(load(jacobian, entry[p]), load(lam, row[p]), total)
+        store(slope, j, total)
+        store(weight, j, full(1.0))
+    bend_row, bend_column = (
+        section(frame.table, frame.table_at, BEND_ROW),
+        section(frame.table, frame.table_at, BEND_COLUMN),
+    )
+    for h in range(len(bend_row)):
+        if bend_row[h] == bend_column[h]:
+            store(weight, bend_row[h], add(load(weight, bend_row[h]), load(bends, h)))
+    norm = section(memory, at, NORM)
+    row_ptr = section(frame.table, frame.table_at, ROW_PTR)
+    gram_ptr, gram_column = (
+        section(frame.table, frame.table_at, GRAM_PTR),
+        section(frame.table, frame.table_at, GRAM_COLUMN),
+    )
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    for r in range(len(row_ptr) - 1):
+        total = full(0.0)
+        for p in range(row_ptr[r], row_ptr[r + 1]):
+            total = fma(load(jacobian, p), load(jacobian, p), total)
+        for p in range(gram_ptr[r], gram_ptr[r + 1]):
+            if gram_column[p] == r:
+                total = add(total, full(gram[p]))
+        store(norm, r, total)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def nudge(frame, memory, at, tolerance):  # written: x, where a broken row has no slope
+    """Push x off points where a broken row's slope vanishes (a quadratic at its centre): no step could start there."""
+    residual, x, norm = section(memory, at, RESIDUAL), section(memory, at, X), section(memory, at, NORM)
+    equality = section(frame.table, frame.table_at, EQUALITY)
+    ptr, column = section(frame.table, frame.table_at, ROW_PTR), section(frame.table, frame.table_at, COLUMN)
+    pushed = np.zeros(len(x), np.bool_)
+    any_pushed = False
+    for r in range(len(equality)):
+        for lane in range(LANES):
+            h = residual[r * LANES + lane]
+            broken = abs(h) > tolerance if equality[r] == 1 else h > tolerance
+            # the slope a push of this size would see: below it the row is flat for all purposes
+            if broken and norm[r * LANES + lane] < (1e-3 * _NUDGE) ** 2:
+                for p in range(ptr[r], ptr[r + 1]):
+                    i = column[p] * LANES + lane
+                    if not pushed[i]:
+                        # a fixed scatter with no symmetry: fractional parts of multiples of the golden ratio
+                        x[i] += _NUDGE * (2.0 * ((0.6180339887498949 * (column[p] + 1)) % 1.0) - 1.0)
+                        pushed[i] = True
+                        any_pushed = True
+    return any_pushed
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def choose_sets(frame, memory, at):  # written: active, idle (λ of idle rows), to_bound
+    """Choose the rows and bounds that take part: those whose multiplier, were they held, would have the right sign."""
+    active, idle, lam = section(memory, at, ACTIVE), section(memory, at, IDLE), section(memory, at, MULTIPLIER)
+    residual, norm = section(memory, at, RESIDUAL), section(memory, at, NORM)
+    equality = section(frame.table, frame.table_at, EQUALITY)
+    for r in range(len(equality)):
+        for lane in range(LANES):
+            i = r * LANES + lane
+            # h/‖J‖² is what the row's own step would add to its multiplier
+            takes_part = equality[r] == 1 or lam[i] + residual[i] / max(norm[i], _TINY) > 0.0
+            active[i] = 1.0 if takes_part else 0.0
+            idle[i] = 0.0 if takes_part else lam[i]
+    to_bound = section(memory, at, TO_BOUND)
+    if frame.bounded == 1:
+        x, slope = section(memory, at, X), section(memory, at, SLOPE)
+        lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
+        for i in range(len(x)):
+            wish = x[i] - slope[i]
+            to_bound[i] = upper[i] - x[i] if wish > upper[i] else (lower[i] - x[i] if wish < lower[i] else np.nan)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def merit_parts(frame, memory, at, theta, objective, violation):  # written: the last three
+    """Per lane: ℓ1 violation, objective and largest violation."""
+    residual, lam = section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER)
+    equality = section(frame.table, frame.table_at, EQUALITY)
+    ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    total, worst, value, zero = full(0.0), full(0.0), full(0.0), full(0.0)
+    for r in range(len(equality)):
+        h = load(residual, r)
+        size = absolute(h) if equality[r] == 1 else pick(h, zero, zero, h)
+        total = add(total, size)
+        worst = pick(size, worst, worst, size)  # NaN wins
+        moved = full(0.0)
+        for p in range(ptr[r], ptr[r + 1]):
+            moved = fma(full(gram[p]), load(lam, column[p]), moved)
+        value = fma(load(lam, r), moved, value)
+    x, target = section(memory, at, X), section(memory, at, TARGET)
+    for j in range(len(x) // LANES):
+        away = fnma(full(1.0), load(target, j), load(x, j))
+        value = fma(away, away, value)
+    if frame.bounded == 1:
+        lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
+        for j in range(len(x) // LANES):
+            above, below = fnma(full(1.0), load(upper, j), load(x, j)), fnma(full(1.0), load(x, j), load(lower, j))
+            excess = pick(above, below, below, above)
+            excess = pick(excess, zero, zero, excess)
+            total = add(total, excess)
+            worst = pick(excess, worst, worst, excess)
+    store(theta, 0, total)
+    store(objective, 0, mul(full(0.5), value))
+    store(violation, 0, worst)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def gap_of(frame, memory, at, gap):  # written: gap
+    """Per lane: how far stationarity and complementarity are off."""
+    slope, to_bound = section(memory, at, SLOPE), section(memory, at, TO_BOUND)
+    worst = full(0.0)
+    if frame.bounded == 0:
+        for j in range(len(slope) // LANES):
+            size = absolute(load(slope, j))
+            worst = pick(size, worst, worst, size)
+    store(gap, 0, worst)
+    if frame.bounded == 1:
+        for i in range(len(slope)):
+            size = abs(to_bound[i]) if to_bound[i] == to_bound[i] else abs(slope[i])
+            if not size <= gap[i % LANES]:
+                gap[i % LANES] = size
+    if frame.mixed == 1:
+        active, idle = section(memory, at, ACTIVE), section(memory, at, IDLE)
+        residual, norm = section(memory, at, RESIDUAL), section(memory, at, NORM)
+        equality = section(frame.table, frame.table_at, EQUALITY)
+        for r in range(len(equality)):
+            if equality[r] == 0:
+                for lane in range(LANES):
+                    i = r * LANES + lane
+                    # an idle row's multiplier has to vanish, an active one's residual too
+                    size = np.sqrt(max(norm[i], _TINY))
+                    off = abs(idle[i]) * size if active[i] == 0.0 else abs(residual[i]) / size
+                    if not off <= gap[lane]:
+                        gap[lane] = off
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def vanished(frame, memory, at, lane, tolerance):
+    """Whether the violation is stationary here, ‖Jᵀh‖ ≈ 0 with h ≠ 0: proof of local infeasibility."""
+    residual, jacobian, norm = section(memory, at, RESIDUAL), section(memory, at, JACOBIAN), section(memory, at, NORM)
+    equality = section(frame.table, frame.table_at, EQUALITY)
+    gram_ptr, gram_column = (
+        section(frame.table, frame.table_at, GRAM_PTR),
+        section(frame.table, frame.table_at, GRAM_COLUMN),
+    )
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    broken = np.zeros(len(equality))
+    size, pull, norms = 0.0, 0.0, _TINY
+    for r in range(len(equality)):
+        h = residual[r * LANES + lane]
+        broken[r] = h if equality[r] == 1 or h > 0.0 else 0.0
+        size += broken[r] * broken[r]
+        norms = max(norms, norm[r * LANES + lane])
+    for r in range(len(equality)):
+        for p in range(gram_ptr[r], gram_ptr[r + 1]):
+            pull += broken[r] * gram[p] * broken[gram_column[p]]
+    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
+    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    for j in range(len(ptr) - 1):
+        total = 0.0
+        for p in range(ptr[j], ptr[j + 1]):
+            total += jacobian[entry[p] * LANES + lane] * broken[row[p]]
+        pull += total * total
+    # Either the pull is nothing beside the slopes, or moving by a thousand would not undo the violation at this slope.
+    gone = pull <= _VANISHED * _VANISHED * norms * size or pull <= _FAR * _FAR * size * size
+    return size > tolerance * tolerance and gone

@@ -1,0 +1,185 @@
+"""Nonlinear laws, inequalities and bounds: known answers, certificates judged from outside, gradients, isolation."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import snapfm
+from snapfm import Bounds, Equality, Inequality, Projector, Status
+from snapfm.laws import Law
+
+EPS = torch.finfo(torch.float64).eps
+
+
+def randn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def judged(laws: list[Law], u_hat: Tensor, result: snapfm.Projection, params: dict[str, Tensor]) -> tuple[float, float]:
+    """Measure violation and stationarity with dense derivatives of the laws themselves."""
+    violation, gap = 0.0, 0.0
+    for i in range(len(u_hat)):
+        sample = {name: value[i if len(value) > 1 else 0] for name, value in params.items()}
+        rest = result.u[i] - u_hat[i]
+        for law in laws:
+            if isinstance(law, Bounds):
+                low = torch.as_tensor(-math.inf if law.lower is None else law.lower, dtype=torch.float64)
+                high = torch.as_tensor(math.inf if law.upper is None else law.upper, dtype=torch.float64)
+                violation = max(violation, float((low - result.u[i]).max()), float((result.u[i] - high).max()))
+                continue
+            value = law.residual(result.u[i], sample).reshape(-1)
+            weight = result.multipliers[law.name][i]
+            slope = torch.func.jacrev(lambda x, law=law, s=sample: law.residual(x, s).reshape(-1))(result.u[i])
+            rest = rest + torch.tensordot(weight, slope, dims=1)
+            if isinstance(law, Equality):
+                violation = max(violation, float(value.abs().max()))
+            else:
+                violation = max(violation, float(value.max()))
+                gap = max(gap, float((-weight).clamp(min=0).max()), float((weight * value).abs().max()))
+        for law in laws:
+            if isinstance(law, Bounds):
+                at_high = result.u[i] >= (math.inf if law.upper is None else law.upper)
+                at_low = result.u[i] <= (-math.inf if law.lower is None else law.lower)
+                rest = torch.where(at_high, rest.clamp(min=0), torch.where(at_low, rest.clamp(max=0), rest))
+        gap = max(gap, float(rest.abs().max()))
+    return violation, gap
+
+
+def test_the_nearest_point_of_a_sphere_is_known():
+    project = Projector([Equality("norm", lambda u, p: (u**2).sum() - p["r"] ** 2)], (3, 5), {"r": torch.ones(1)})
+    u_hat, radius = randn(9, 3, 5), torch.linspace(0.1, 6.0, 9, dtype=torch.float64)
+    result = project(u_hat, {"r": radius}).raise_for_status()
+    exact = u_hat * (radius / u_hat.flatten(1).norm(dim=1))[:, None, None]
+    assert torch.allclose(result.u, exact, rtol=0, atol=1e-10)
+
+
+def test_navier_stokes_has_a_closed_form():
+    problem = snapfm.problem("navier-stokes-ic-mass-enstrophy")
+    params = problem.params(3, torch.Generator().manual_seed(0))
+    (name,) = params
+    initial = params[name]
+    u_hat = randn(3, *problem.grid.shape)
+    result = Projector(problem.laws, problem.grid.shape, params, tolerance=1e-10)(u_hat, params).raise_for_status()
+    centre = initial.mean((1, 2))[:, None, None, None]
+    away = u_hat - u_hat.mean((1, 2), keepdim=True)
+    radius = (initial**2).sum((1, 2)) - initial.sum((1, 2)) ** 2 / initial[0].numel()
+    exact = centre + radius.sqrt()[:, None, None, None] * away / (away**2).sum((1, 2), keepdim=True).sqrt()
+    assert torch.allclose(result.u[..., 1:], exact[..., 1:], rtol=0, atol=1e-9)
+    assert torch.allclose(result.u[..., 0], initial, rtol=0, atol=8 * EPS)
+
+
+@pytest.mark.parametrize("kind", ["truth", "noise", "zero"])
+@pytest.mark.parametrize(
+    "name", ["burgers-ic-mass-flux", "reaction-diffusion-ic-mass", "navier-stokes-ic-mass-enstrophy"]
+)
+def test_benchmark_problems_converge_from_truth_noise_and_zero(name: str, kind: str):
+    problem = snapfm.problem(name) if "navier" not in name else snapfm.problem(name, nt=5)
+    generator = torch.Generator().manual_seed(1)
+    fields, params = problem.truth(2, generator) if kind == "truth" else (None, problem.params(2, generator))
+    noise = randn(2, *problem.grid.shape)
+    u_hat = fields + 0.1 * noise if fields is not None else noise if kind == "noise" else torch.zeros_like(noise)
+    result = Projector(problem.laws, problem.grid.shape, params)(u_hat, params)
+    assert result.converged.all(), result.status
+    for i in range(2):
+        sample = {key: value[i] for key, value in params.items()}
+        worst = max(float(law.residual(result.u[i], sample).abs().max()) for law in problem.laws)
+        assert worst <= 1e-8
+    assert float(result.stationarity.max()) <= 1e-8
+
+
+CASES: dict[str, list[Law]] = {
+    "product and total": [
+        Equality("total", lambda u, p: u.sum(1) - p["a"]),
+        Equality("flux", lambda u, p: u[0, 1:] * u[1, :-1] - 0.1),
+    ],
+    "half spaces": [Inequality("above", lambda u, p: p["a"][:, None] - u[:, :2]), Equality("total", lambda u, p: u.sum() - 9)],
+    "ball and bounds": [Inequality("ball", lambda u, p: (u**2).sum() - 2.0), Bounds(lower=-0.3, upper=0.4)],
+    "bounds and mean": [Bounds(lower=-2.0), Equality("mean", lambda u, p: u.mean(0) - 0.2)],
+    "bounds alone": [Bounds(lower=-0.5, upper=0.25)],
+    "roots and waves": [Equality("wave", lambda u, p: torch.sqrt(1 + u[0] ** 2) + torch.sin(u[1]) * p["a"][0] - 1.2)],
+    "coupled curvature": [Equality("gram", lambda u, p: (u @ u.T)[0, 1:] - 0.3)],
+    "slopes from params": [Equality("speed", lambda u, p: p["a"][:, None] * u[:, 1:] - u[:, :-1])],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_answers_hold_before_a_judge_with_dense_derivatives(name: str):
+    laws, params = (
+        CASES[name],
+        {"a": torch.rand(11, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)},
+    )
+    u_hat = randn(11, 3, 5, seed=4)
+    result = Projector(laws, (3, 5), {"a": params["a"][:1]})(u_hat, params)
+    assert result.converged.all(), result.status
+    violation, gap = judged(laws, u_hat, result, params)
+    assert violation <= 1e-8
+    assert gap <= 1e-7
+    assert torch.allclose(result.distance, (result.u - u_hat).flatten(1).norm(dim=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_sample_has_the_same_bits_in_any_company(name: str):
+    laws, params = (
+        CASES[name],
+        {"a": torch.rand(11, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)},
+    )
+    project = Projector(laws, (3, 5), {"a": params["a"][:1]})
+    u_hat = randn(11, 3, 5, seed=4)
+    whole = project(u_hat, params)
+    order = torch.tensor([7, 2, 10, 0, 1, 3, 4, 5, 6, 8, 9])
+    assert torch.equal(project(u_hat[order], {"a": params["a"][order]}).u, whole.u[order])
+    assert torch.equal(project(u_hat[5:6], {"a": params["a"][5:6]}).u, whole.u[5:6])
+    broken = u_hat.clone()
+    broken[2, 1, 1] = math.nan
+    other = project(broken, params)
+    assert other.status[2] == Status.NONFINITE
+    rest = torch.arange(11) != 2
+    assert torch.equal(other.u[rest], whole.u[rest])
+
+
+SMOOTH = [
+    "product and total",
+    "half spaces",
+    "ball and bounds",
+    "bounds and mean",
+    "roots and waves",
+    "coupled curvature",
+]
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_pass_gradcheck(name: str):
+    laws = CASES[name]
+    a = torch.rand(2, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64, requires_grad=True)
+    u_hat = randn(2, 3, 5, seed=4).requires_grad_()
+    project = Projector(laws, (3, 5), {"a": a.detach()}, tolerance=1e-12)
+    assert torch.autograd.gradcheck(lambda u, a: project(u, {"a": a}).u, (u_hat, a), atol=1e-5)
+
+
+def test_laws_that_cannot_hold_are_said_to_be_infeasible():
+    project = Projector([Equality("impossible", lambda u, p: (u**2).sum(0) + 1.0)], (3, 5))
+    result = project(randn(3, 3, 5))
+    assert set(result.status.tolist()) <= {int(Status.INFEASIBLE), int(Status.STALLED)}
+    assert (result.status == Status.INFEASIBLE).any()
+    with pytest.raises(snapfm.errors.ProjectionFailed, match="impossible"):
+        result.raise_for_status()
+
+
+def test_one_impossible_sample_leaves_the_others_alone():
+    project = Projector([Equality("norm", lambda u, p: (u**2).sum() - p["s"])], (3, 5), {"s": torch.ones(1)})
+    u_hat, squares = randn(4, 3, 5), torch.tensor([1.0, 2.0, -1.0, 3.0], dtype=torch.float64)
+    result = project(u_hat, {"s": squares})
+    assert result.converged.tolist() == [True, True, False, True]
+    alone = project(u_hat[[0, 1, 3]], {"s": squares[[0, 1, 3]]})
+    assert torch.equal(result.u[[0, 1, 3]], alone.u)
+    assert torch.isnan(result.u).sum() == 0
+
+
+def test_the_centre_of_a_sphere_is_escaped():
+    project = Projector([Equality("norm", lambda u, p: (u**2).sum() - 1.0)], (3, 5))
+    result = project(torch.zeros(2, 3, 5, dtype=torch.float64)).raise_for_status()
+    assert torch.allclose(result.distance, torch.ones(2, dtype=torch.float64), atol=1e-7)

@@ -1,0 +1,139 @@
+"""Lowered programs: values, Jacobians and Hessians against dense ones; cascades and reductions on known structures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import snapfm
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.program import run_gradient, run_values, tile_bends, tile_partials, tile_slopes, tile_values
+from snapfm.laws import Equality
+from snapfm.structure import RowKind, analyze
+from snapfm.structure.lower import Unlowerable, lower
+from snapfm.structure.program import Program, build_program
+from snapfm.structure.reduce import _stacked, reduce
+
+LAWS = {
+    "arithmetic": lambda u, p: (u[1:] * u[:-1] - p["a"] * u[1:]) / (2.0 + u[:-1] ** 2) - 1.5,
+    "waves": lambda u, p: torch.sin(u[:, 1:]) * torch.cos(u[:, :-1]) + torch.tanh(u[:, 1:] - p["a"]),
+    "growth": lambda u, p: torch.exp(0.3 * u).sum(0) + torch.log(3.0 + u[0]) + torch.sigmoid(u[1]) * p["a"],
+    "powers": lambda u, p: (2.5 + u) ** 1.5 + torch.sqrt(4.0 + u) - (3.0 + u).reciprocal() + torch.rsqrt(3.0 + u),
+    "choices": lambda u, p: torch.where(u > p["a"], u**3, -u) + u.abs() + torch.relu(u) + u.clamp(-0.5, 0.5),
+    "extremes": lambda u, p: torch.maximum(u[1:], u[:-1]) * torch.minimum(u[1:], p["a"] * u[:-1]),
+    "contraction": lambda u, p: (u @ u.T) @ torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]], dtype=torch.float64),
+    "scan": lambda u, p: torch.cumsum(u, 1) ** 2 + u.mean() * torch.einsum("x,xt->t", torch.arange(3.0).double(), u),
+    "writing": lambda u, p: _written(u),
+}
+
+
+def _written(u: Tensor) -> Tensor:
+    out = torch.zeros_like(u)
+    out[1:] = u[1:] * u[:-1]
+    out[0] += u[0] ** 2
+    return out
+
+
+def _whole(program: Program, u: Tensor, outside: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Run a program on one sample, put into every lane: rows, Jacobian values, Hessian values for weights 1, 2, 3, …"""
+    cells = np.zeros(program.cells * LANES)
+    lanes = cells.reshape(-1, LANES)
+    lanes[0] = 1.0
+    inputs = np.concatenate([u.flatten().numpy()[program.unknowns], outside[program.externals]])
+    lanes[1 : program.code.first] = inputs[:, None]
+    m = program.pattern.rows
+    rows, partial = np.zeros(m * LANES), np.zeros(5 * program.operations * LANES)
+    slots, left, right = (np.zeros((program.slots + 1) * LANES) for _ in range(3))
+    entries = np.repeat(program.constants, LANES)
+    weight = np.repeat(np.arange(1.0, m + 1), LANES)
+    adjoint, bends = np.zeros(program.operations * LANES), np.zeros(program.bends.nnz * LANES)
+    tile_values(program.code, cells, rows)
+    tile_partials(program.code, cells, partial)
+    tile_slopes(program.code, partial, slots, left, right, entries)
+    tile_bends(program.code, weight, left, right, partial, adjoint, bends)
+    gradient = np.zeros((1, len(cells)))
+    run_values(program.code, cells[None], rows[None])
+    run_gradient(program.code, cells[None], weight[None], partial[None], gradient)
+    return tuple(array.reshape(-1, LANES) for array in (rows, entries, bends, gradient[0]))
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_values_and_derivatives_equal_dense_ones_in_every_lane(name: str):
+    law = Equality(name, LAWS[name])
+    params = {"a": torch.tensor([0.4], dtype=torch.float64)}
+    structure = analyze([law], (3, 5), params)
+    example, sample = structure.example
+    listing = lower([structure.plans[0].graph], example, sample)
+    program = build_program(listing, _stacked(listing), np.arange(15))
+    u, sample = (
+        torch.randn(3, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64),
+        {"a": params["a"][0]},
+    )
+    outside = np.zeros(listing.cells)
+    for first, graph, size in listing.externals:
+        outside[first : first + size] = graph(u, sample).reshape(-1).numpy()
+    rows, entries, bends, gradient = _whole(program, u, outside)
+
+    def residual(x: Tensor) -> Tensor:
+        return law.residual(x, sample).reshape(-1)
+
+    def total(x: Tensor) -> Tensor:
+        return (torch.arange(1.0, program.pattern.rows + 1).double() * residual(x)).sum()
+
+    tolerance = 1e3 * torch.finfo(torch.float64).eps * max(1.0, float(residual(u).abs().max()))
+    dense = torch.func.jacrev(residual)(u).reshape(-1, 15).numpy()
+    hessian = torch.func.hessian(total)(u).reshape(15, 15).numpy()
+    slope = torch.func.grad(total)(u).flatten().numpy()
+    for lane in range(LANES):
+        assert np.abs(rows[:, lane] - residual(u).numpy()).max() <= tolerance
+        assert np.abs(program.pattern.csr(entries[:, lane]).toarray() - dense).max() <= tolerance
+        assert np.abs(program.bends.csr(bends[:, lane]).toarray() - np.tril(hessian)).max() <= 100 * tolerance
+        found = np.zeros(15)
+        found[program.unknowns] = gradient[1 : 1 + len(program.unknowns), lane]
+        assert np.abs(found - slope).max() <= 100 * tolerance
+
+
+@pytest.mark.parametrize("function", [lambda u, p: torch.fft.rfft(u, dim=0).abs(), lambda u, p: u.prod(0)])
+def test_what_has_no_scalar_form_is_refused(function):  # type: ignore[no-untyped-def]
+    structure = analyze([Equality("law", function)], (3, 5))
+    with pytest.raises(Unlowerable):
+        lower([structure.plans[0].graph], *structure.example)
+
+
+def _reduced(name: str, **settings: object):  # type: ignore[no-untyped-def]
+    problem = snapfm.problem(name, **settings)
+    structure = analyze(problem.laws, problem.grid.shape, problem.params(1, torch.Generator().manual_seed(0)))
+    listing = lower([plan.graph for plan in structure.plans], *structure.example)
+    constant = structure.kinds == RowKind.AFFINE
+    return structure, reduce(listing, structure.equality_rows, constant, np.zeros(structure.unknowns, bool))
+
+
+def test_explicit_steps_after_an_initial_condition_become_substitutions():
+    structure, found = _reduced("burgers-ic-mass-flux", flux_steps=5)
+    # the initial slice, then each step determines two points less at either end: 99, 97, … of the 99 inner points
+    assert [len(level.rows) for level in found.cascade.levels] == [101, 99, 97, 95, 93, 91]
+    assert found.cascade.fixed == 576
+    # the first mass row repeats the initial condition; 95 later ones stand alone; the rest is one small system
+    assert [structure.where(int(row))[0].name for row in found.cascade.implied] == ["mass"]
+    assert len(found.affine) == 95
+    (system,) = found.systems
+    assert (system.parts, system.rows.shape[1], system.unknowns.shape[1]) == (1, 25, 20)
+
+
+def test_slices_that_share_no_unknown_become_parts_of_one_make():
+    structure, found = _reduced("navier-stokes-ic-mass-enstrophy")
+    assert found.cascade.fixed == 256
+    (system,) = found.systems
+    assert (system.parts, system.rows.shape[1], system.unknowns.shape[1]) == (49, 2, 256)
+    assert sorted(system.rows.ravel()) == list(range(256, structure.rows))
+
+
+def test_unknowns_that_enter_no_operation_are_eliminated():
+    structure, found = _reduced("burgers-bc-mass")
+    (system,) = found.systems
+    assert system.unknowns.shape == (1, 101)  # only the outflow is squared
+    assert system.eliminated.shape == (1, 101 * 101 - 101 - 101)
+    assert found.cascade.fixed == 101
+    assert structure.rows - found.cascade.fixed == system.rows.shape[1] == 201
