@@ -109,7 +109,8 @@ def measure(matrix: csr_array, positive: int, lanes: int) -> dict[str, float]:
     least = _least(timed)
     names = ("factor_1_thread", "solve_1_thread", "factor", "solve")
     figures = {name: seconds * 1e6 / lanes for name, seconds in zip(names, least)}
-    figures |= {"splu": least[4] * 1e6, "faster": least[4] * lanes / (least[2] + least[3])}
+    fastest = min(least[0] + least[1], least[2] + least[3])  # a second thread is worth nothing on a busy machine
+    figures |= {"splu": least[4] * 1e6, "faster": least[4] * lanes / fastest}
     sizes = {"rows": pattern.rows, "entries": pattern.nnz, "fill": work.fill, "flops": work.flops}
     return sizes | {"threads": threads, "prepare_ms": prepared * 1e3} | figures
 

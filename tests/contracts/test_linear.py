@@ -9,14 +9,12 @@ import pytest
 import torch
 
 from snapfm.errors import DtypeError, ShapeError
-from snapfm.linear import Dense, Lanes, Levels, Library, Outcome, PivotRule, choose, lower_triangle
+from snapfm.linear import Dense, Lanes, Levels, Library, Outcome, lower_triangle
 from snapfm.structure.pattern import Pattern
 
 EPS = np.finfo(np.float64).eps
 SOLVERS = [Lanes(), Dense(), Levels(), Library()]
-REPAIRING = [Lanes, Dense, Levels]
 every_solver = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
-repairing = pytest.mark.parametrize("kind", REPAIRING, ids=lambda k: k.__name__)
 
 
 def from_dense(matrices):
@@ -272,47 +270,6 @@ def test_hot_calls_of_lanes_allocate_nothing():
     assert peak < 4096  # views of arguments; the smallest buffer, one vector of one tile, has more
 
 
-@repairing
-def test_a_repaired_pivot_has_the_expected_sign(kind):
-    matrices = np.stack([np.diag([2.0, 0.0, -3.0]), np.diag([2.0, 1.0, 3.0])])
-    pattern, values = from_dense(matrices)
-    work = kind(PivotRule(repair=0.5)).prepare(pattern, np.array([1, -1, -1]))
-    pivots = work.factorize(values)
-    assert pivots.status.tolist() == [Outcome.FACTORED] * 2
-    assert pivots.weak.tolist() == [1, 2]  # a zero; two of the wrong sign
-    assert pivots.negative.tolist() == [2, 2]
-    # scale 2, 1 (a zero row), 3 and 2, 1, 3; the stand-in is half of it
-    assert work.solve(np.ones((3, 2))).T.tolist() == [[0.5, -2.0, -1 / 3], [0.5, -2.0, -1 / 1.5]]
-
-
-@repairing
-def test_a_dropped_row_leaves_the_rest_solved(kind):
-    pattern, values = from_dense(np.array([[[2.0, 0, 0], [0, 0, 0], [0, 0, 4]]]))
-    work = kind().prepare(pattern)
-    assert work.factorize(values).status.tolist() == [Outcome.SINGULAR]
-    assert work.solve(np.ones((3, 1))).ravel().tolist() == [0.5, 0.0, 0.25]
-
-
-@repairing
-def test_refinement_takes_the_repair_back(kind):
-    """Blocks [[1, 1], [1, 1 + d]] have a second pivot d in any order; repaired to 1e-3, a step keeps 1 - d / 1e-3."""
-    gaps = [8e-4, 6e-4, 0.5]
-    block = np.array([[[1.0, 1.0], [1.0, 1.0 + d]] for d in gaps])
-    matrices = np.zeros((3, 6, 6))
-    for k in range(0, 6, 2):
-        matrices[:, k : k + 2, k : k + 2] = block
-    pattern, values = from_dense(matrices)
-    rhs = np.random.default_rng(11).standard_normal((6, 3))
-    sizes = []
-    for refinements in (0, 45):
-        work = kind(PivotRule(tiny=1e-3, repair=1e-3), refinements).prepare(pattern)
-        assert work.factorize(values).weak.tolist() == [3, 3, 0]
-        x = work.solve(rhs.copy())
-        sizes.append([np.abs(a @ x[:, k] - rhs[:, k]).max() for k, a in enumerate(matrices)])
-    assert min(sizes[0][:2]) > 0.01
-    assert max(sizes[1]) <= 8 * EPS * np.abs(x).max()
-
-
 @pytest.mark.parametrize("solver", [Lanes(), Levels(), Library()], ids=lambda s: type(s).__name__)
 def test_known_signs_make_the_augmented_matrix_stable(solver):
     """Without any regularisation: rows of J are eliminated behind the unknowns they touch, never with a zero pivot."""
@@ -360,18 +317,3 @@ def test_wrong_patterns_are_named(solver):
 
 def test_every_outcome_has_advice():
     assert all(outcome.advice for outcome in Outcome)
-
-
-def test_choice_by_size_and_device():
-    n = 400
-    dense = lower_triangle(Pattern.from_coordinates(*np.tril_indices(n), (n, n)))
-    long = Pattern.from_coordinates(*_tridiagonal(20_000), (20_000, 20_000))
-    assert isinstance(choose(dense, 1), Lanes)
-    assert isinstance(choose(dense, 1, "cuda"), Levels)
-    assert isinstance(choose(dense, 1, tile_limit=2**22), Library)
-    assert isinstance(choose(dense, 8, tile_limit=2**22), Lanes)
-    assert isinstance(choose(long, 1, tile_limit=2**22), Lanes)  # its bound is beyond the limit, its factor is not
-
-
-def _tridiagonal(n):
-    return np.concatenate([np.arange(n), np.arange(1, n)]), np.concatenate([np.arange(n), np.arange(n - 1)])
