@@ -8,7 +8,7 @@ import json
 
 from benchmarks.record import append
 
-CASES = ("affine", "jacobian", "scale")
+CASES = ("affine", "jacobian", "scale", "linear")
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ _WIDE = 120  # columns of a terminal that has room for a sentence per problem
 def problems(as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False) -> None:
     """List all benchmark problems: unknowns, rows, affine and nonlinear rows, redundant rows."""
     import torch
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
@@ -45,24 +44,24 @@ def problems(as_json: Annotated[bool, typer.Option("--json", help="Print JSON fo
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
-    wide = console.width >= _WIDE
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for head in (
-        "problem",
-        "field",
-        "unknowns",
-        "rows",
-        "affine",
-        "nonlinear",
-        "redundant",
-        *(["laws"] if wide else []),
-    ):
+    # Narrow terminals do without the number of unknowns, which the field's shape tells, and without the sentence.
+    heads = ["problem", "field", "unknowns", "rows", "affine", "nonlinear", "redundant", "laws"]
+    shown = [head for head in heads if console.width >= _WIDE or head not in ("unknowns", "laws")]
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for head in shown:
         words = head in ("problem", "field", "laws")
         table.add_column(head, justify="left" if words else "right", no_wrap=head != "laws")
     for row in found:
         inequalities = row["rows"] - row["equality_rows"]
-        rows = f"{row['equality_rows']}" + (f" + {inequalities} ≤" if inequalities else "")
-        cells = [row["name"], "×".join(map(str, row["shape"])), row["unknowns"], rows, row["affine_rows"]]
-        cells += [row["nonlinear_rows"], row["redundant_rows"], *([row["summary"]] if wide else [])]
-        table.add_row(*map(str, cells))
+        cells = {
+            "problem": row["name"],
+            "field": "×".join(map(str, row["shape"])),
+            "unknowns": row["unknowns"],
+            "rows": f"{row['equality_rows']}" + (f" + {inequalities} ≤" if inequalities else ""),
+            "affine": row["affine_rows"],
+            "nonlinear": row["nonlinear_rows"],
+            "redundant": row["redundant_rows"],
+            "laws": row["summary"],
+        }
+        table.add_row(*(str(cells[head]) for head in shown))
     console.print(table)

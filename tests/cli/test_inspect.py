@@ -1,0 +1,53 @@
+"""`snapfm problems` and `snapfm inspect`: what they print, draw and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from snapfm.cli.app import app, main
+
+RUN = CliRunner()
+
+
+def test_problems_lists_sizes_for_scripts():
+    answer = RUN.invoke(app, ["problems", "--json"])
+    assert answer.exit_code == 0, answer.output
+    found = {row["name"]: row for row in json.loads(answer.stdout)}
+    assert found["heat-ic-mass"]["rows"] == 199
+    assert found["burgers-ic-mass-flux"]["rows"] == 697
+    assert found["burgers-ic-mass-flux"]["redundant_rows"] == 1
+    heat = found["heat-ic-mass-pde-energy"]
+    assert (heat["equality_rows"], heat["rows"]) == (689, 788)
+    assert found["navier-stokes-ic-mass-enstrophy"]["non_zeros"] == 25344
+
+
+def test_problems_prints_whole_names_in_a_narrow_terminal():
+    answer = RUN.invoke(app, ["problems"], env={"COLUMNS": "80"})
+    assert answer.exit_code == 0
+    assert "navier-stokes-ic-mass-enstrophy" in answer.stdout
+
+
+def test_inspect_prints_the_structure_and_draws_it(tmp_path: Path):
+    picture = tmp_path / "deep" / "pattern.png"
+    answer = RUN.invoke(app, ["inspect", "burgers-ic-mass-flux", "--out", str(picture)])
+    assert answer.exit_code == 0, answer.output
+    assert "12 282 non-zeros" in answer.stdout
+    assert "Redundant: law 'mass' row 0 repeats 'initial' rows 0..100" in answer.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in picture.parent.iterdir()] == ["pattern.png"]
+
+
+def test_a_wrong_name_is_one_clear_line_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("sys.argv", ["snapfm", "inspect", "heet"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert told.startswith("UnknownName: snapfm.problem(name) expects one of")
+    assert "Traceback" not in told
