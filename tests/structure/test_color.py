@@ -78,6 +78,18 @@ def test_columns_win_where_rows_share_unknowns() -> None:
     assert (passes.side, passes.count) == ("rows", 10)
 
 
+def test_the_other_side_is_tried_where_the_bound_is_missed() -> None:
+    """Four rows, each pair sharing an unknown of its own: no unknown is in three rows, yet no two rows go together."""
+    pairs = [(i, j) for i in range(4) for j in range(i)]
+    matrix = np.zeros((4, len(pairs)))
+    for column, pair in enumerate(pairs):
+        matrix[list(pair), column] = 1
+    (passes,) = planned(matrix)
+    assert (passes.side, passes.count) == ("columns", 3)
+    (passes,) = planned(matrix.T)
+    assert (passes.side, passes.count) == ("rows", 3)
+
+
 def test_arrow_is_split_in_two() -> None:
     """A full row on a diagonal: together as many passes as unknowns, apart one and one."""
     matrix = np.concatenate([np.eye(20), np.ones((1, 20))])

@@ -153,6 +153,23 @@ def test_blocks_of_a_batch_join_up(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.allclose(all_at_once, in_blocks, rtol=1e-15, atol=0)
 
 
+@pytest.mark.parametrize("side", ["rows", "columns"])
+def test_some_rows_vary_and_others_do_not(side: str) -> None:
+    """Constant and varying rows take turns, so that a row's place among those served is not its place in the law."""
+
+    def by_columns(u: Tensor, p: object) -> Tensor:
+        return torch.stack([3 * u[0, 1:], u[0, 0] * u[1, 1:], -u[2, 1:], u[0, 0] ** 2 * u[2, 1:]], 1)
+
+    def by_rows(u: Tensor, p: object) -> Tensor:
+        return torch.stack([u[0] + u[1], u[0] * u[2], 2 * u[2]], 1)
+
+    structure = one(by_columns if side == "columns" else by_rows)
+    (plan,) = structure.plans
+    assert {passes.side for passes in plan.varying_passes} == {side}
+    assert plan.fixed_passes
+    structure.verify(U, PARAMS)
+
+
 def test_laws_stack_in_order() -> None:
     laws = [
         Equality("first", lambda u, p: u[0]),

@@ -35,23 +35,29 @@ def add_product(indptr, indices, values, field, offset, out):  # read: the rest;
             out[b, r] = total
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def step_back(columns, rows, values, field, weight, out, gap, distance):  # written: out (b, n), gap (b,), distance (b,)
-    """out = field − Aᵀ weight, for A in CSC; with it gap = ‖out − field + Aᵀ weight‖∞ and distance = ‖out − field‖₂.
+@njit(cache=True, parallel=True, nogil=True, fastmath={"reassoc", "contract"})
+def step_back(row, value, more_column, more_row, more_value, field, weight, out, gap, distance):
+    """out = field − Aᵀ weight; with it gap = ‖out − field + Aᵀ weight‖∞ and distance = ‖out − field‖₂.
 
-    Both are NaN if anything is not finite.
+    A by unknown: one entry each (row, value; zero where there is none), further ones in a list. Most unknowns enter one
+    law, and this loop over them has no branch. Both norms are NaN if anything is not finite. Sums may be reordered by
+    the compiler, the same way for every sample. Written: out (b, n), gap (b,), distance (b,).
     """
     for number in prange(field.shape[0]):
         b = np.int64(number)
+        pulls, weights, fields = out[b], weight[b], field[b]
+        for j in range(len(row)):
+            pulls[j] = value[j] * weights[row[j]]
+        for p in range(len(more_column)):
+            pulls[more_column[p]] += more_value[p] * weights[more_row[p]]
         largest, squares = 0.0, 0.0
-        for j in range(len(columns) - 1):
-            pull = 0.0
-            for p in range(columns[j], columns[j + 1]):
-                pull += values[p] * weight[b, rows[p]]
-            moved = field[b, j] - pull
-            out[b, j] = moved
-            moved -= field[b, j]
+        for j in range(len(row)):
+            pull = pulls[j]
+            moved = fields[j] - pull
+            pulls[j] = moved
+            moved -= fields[j]
             squares += moved * moved
-            largest = max(largest, abs(moved + pull))
+            off = abs(moved + pull)
+            largest = off if off > largest else largest
         gap[b] = largest if np.isfinite(squares) else np.nan
         distance[b] = np.sqrt(squares) if np.isfinite(squares) else np.nan

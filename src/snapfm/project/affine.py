@@ -45,8 +45,7 @@ class Affine:
         used[self.pins] = used[self.kept] = True
         by_column = csc_array(_diagonal(used) @ matrix)
         by_column.eliminate_zeros()
-        self.columns = by_column.indptr.astype(np.int64)
-        self.column_rows, self.column_values = by_column.indices.astype(np.int64), by_column.data
+        self.by_unknown = _first_and_more(by_column, structure.unknowns)
         self.matrix = csr_array(matrix)
         self.dropped = torch.from_numpy(found.dropped)
         self._params: Params | None = None
@@ -126,7 +125,7 @@ class Affine:
     def _stepped(self, field: Values, weight: Values) -> tuple[Values, Values, Values]:
         """Give field − Aᵀ weight with its stationarity and distance."""
         out, gap, distance = np.empty_like(field), np.empty(len(field)), np.empty(len(field))
-        step_back(self.columns, self.column_rows, self.column_values, field, weight, out, gap, distance)
+        step_back(*self.by_unknown, field, weight, out, gap, distance)
         return out, gap, distance
 
     def _fixed_by_kept(self) -> csr_array:
@@ -160,6 +159,19 @@ class Gram:
         for i, row in enumerate(right):
             out[i] = self.factor.solve(row) if np.isfinite(row).all() else np.nan
         return out
+
+
+def _first_and_more(matrix: csc_array, unknowns: int) -> tuple[Index, Values, Index, Index, Values]:
+    """Split a matrix by columns into the first entry of each (zero where there is none) and a list of all others."""
+    counts = np.diff(matrix.indptr)
+    filled = np.flatnonzero(counts)
+    first = matrix.indptr[filled]
+    row, value = np.zeros(unknowns, np.int64), np.zeros(unknowns)
+    row[filled], value[filled] = matrix.indices[first], matrix.data[first]
+    rest = np.ones(matrix.nnz, bool)
+    rest[first] = False
+    column = np.repeat(np.arange(unknowns), counts)[rest]
+    return row, value, column, matrix.indices[rest].astype(np.int64), matrix.data[rest]
 
 
 def _diagonal(mask: npt.NDArray[np.bool_]) -> csr_array:
