@@ -29,7 +29,7 @@ imports: $(READY)
 	$(BIN)/lint-imports
 
 pytest: $(READY)
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2
 
 bench: $(READY) ## run the micro benchmarks; appends to benchmarks/records/
 	$(BIN)/python -m benchmarks
