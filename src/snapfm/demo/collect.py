@@ -52,7 +52,10 @@ def collect(count: int = 16, steps: int = 12, seed: int = 0, progress: Progress 
             progress=_stage(progress, "free"),
         )
 
-    plain(1, None)  # not timed: what the first call of a network costs would otherwise count against the free run
+    # Not timed: what first calls cost (loading, compiling, tracing) would otherwise count against the run they fall into.
+    plain(1, None)
+    for _ in range(2):
+        project(torch.zeros(count, *problem.grid.shape), params)
     free = plain(steps, progress)
     lawful = snapfm.sample(
         velocity,
