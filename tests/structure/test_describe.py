@@ -50,8 +50,10 @@ def test_table() -> None:
         "all": "123 673 37% 32% 32%",
     }
     assert text[7] == "presolve: 5 unknowns fixed by single rows, 1 redundant rows, 117 rows left"
-    assert text[8] == "Redundant: law 'total' row 0 repeats 'initial' rows 0..4; dropped, checked at every call."
-    assert len(text) == 9
+    assert text[8].startswith("factor of JJᵀ over the rows left: ")
+    assert int(text[8].split(": ")[1].removesuffix(" entries").replace(" ", "")) > 117  # more than its diagonal
+    assert text[9] == "Redundant: law 'total' row 0 repeats 'initial' rows 0..4; dropped, checked at every call."
+    assert len(text) == 10
 
 
 def test_thousands_are_set_apart() -> None:
@@ -61,7 +63,8 @@ def test_thousands_are_set_apart() -> None:
 
 def test_many_redundant_rows_are_counted() -> None:
     text = lines(Equality("initial", initial), Equality("again", initial), Equality("thrice", initial))
-    assert text[-7] == "presolve: 5 unknowns fixed by single rows, 10 redundant rows, 0 rows left"
+    assert text[-7] == "factor of JJᵀ over the rows left: 0 entries"
+    assert text[-8] == "presolve: 5 unknowns fixed by single rows, 10 redundant rows, 0 rows left"
     assert text[-6] == "Redundant: law 'again' row 0 repeats 'initial' row 0; dropped, checked at every call."
     assert text[-1] == "  … and 5 more"
 
@@ -82,7 +85,8 @@ def test_rows_apart_and_zero_rows() -> None:
 def test_too_many_rows_to_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presolve, "SEARCH_LIMIT", 3)
     text = lines(Equality("total", lambda u, p: u.sum(0)))
-    assert text[-1] == (
+    assert text[-1] == "factor of JJᵀ over the rows left: 40 entries"  # disjoint rows: the diagonal alone
+    assert text[-2] == (
         "presolve: 0 unknowns fixed by single rows, 0 redundant rows, 40 rows left (too many rows to search for redundant "
         "ones)"
     )

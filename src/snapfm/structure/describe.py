@@ -15,9 +15,13 @@ _LISTED = 5  # redundant rows told one by one; the rest are counted
 
 
 def describe(
-    shape: tuple[int, ...], plans: Sequence[LawPlan], found: Presolve, where: Callable[[int], tuple[LawPlan, int]]
+    shape: tuple[int, ...],
+    plans: Sequence[LawPlan],
+    found: Presolve,
+    where: Callable[[int], tuple[LawPlan, int]],
+    fill: int | None,
 ) -> str:
-    """Write the table of laws and what presolve found."""
+    """Write the table of laws, what presolve found, and the entries of the factor of what is left."""
     unknowns = int(np.prod(shape))
     rows, nnz = sum(plan.rows for plan in plans), sum(plan.pattern.nnz for plan in plans)
     density = nnz / (rows * unknowns) if rows * unknowns else 0.0
@@ -37,6 +41,7 @@ def describe(
         f"{_count(len(found.kept))} rows left"
         + ("" if found.searched else " (too many rows to search for redundant ones)")
     )
+    lines.append(f"factor of JJᵀ over the rows left: {'not looked at' if fill is None else _count(fill) + ' entries'}")
     lines += [_redundant(one, where) for one in found.redundant[:_LISTED]]
     if len(found.redundant) > _LISTED:
         lines.append(f"  … and {_count(len(found.redundant) - _LISTED)} more")

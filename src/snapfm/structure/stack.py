@@ -12,16 +12,17 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array, tril
 from torch import Tensor
 
 from snapfm.errors import LawError
+from snapfm.kernels.ordering import best
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.structure.curvature import RowKind
 from snapfm.structure.describe import describe
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.plan import LawPlan, plan_law
-from snapfm.structure.presolve import Presolve, presolve
+from snapfm.structure.presolve import SEARCH_LIMIT, Presolve, presolve
 from snapfm.structure.trace import coarsest
 
 # Agreement asked of two independent ways to a derivative, relative to its largest entry: rounding of long sums.
@@ -80,6 +81,20 @@ class Structure:
         """Fixed unknowns and redundant rows, found at first use."""
         constant = (self.kinds == RowKind.AFFINE) & self.equality_rows
         return presolve(self.pattern, self.constants, constant)
+
+    @cached_property
+    def fill(self) -> int | None:
+        """Entries of the factor of JJᵀ over the rows left and the unknowns not fixed; None when too many to look at."""
+        found = self.presolve
+        if not 0 < len(found.kept) <= SEARCH_LIMIT:
+            return 0 if len(found.kept) == 0 else None
+        rows = self.pattern.take(found.kept)
+        free = ~np.isin(rows.indices, found.fixed)
+        matrix = csr_array((free.astype(float), rows.indices, rows.indptr), shape=(rows.rows, rows.columns))
+        matrix.eliminate_zeros()
+        gram = csr_array(tril(matrix @ matrix.T + eye_array(rows.rows)))
+        gram.sort_indices()
+        return best(gram.indptr.astype(np.int64), gram.indices.astype(np.int64)).fill
 
     @property
     def affine(self) -> bool:
@@ -151,7 +166,7 @@ class Structure:
             _verify(plan, u, params)
 
     def __str__(self) -> str:
-        return describe(self.shape, self.plans, self.presolve, self.where)
+        return describe(self.shape, self.plans, self.presolve, self.where, self.fill)
 
 
 def analyze(laws: Sequence[Law], shape: tuple[int, ...], params: Params | None = None) -> Structure:
