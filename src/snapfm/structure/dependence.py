@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from snapfm.structure.sets import Index, Sets, union
 
 KINK = 0
@@ -89,12 +87,3 @@ class Events:
     def curve(self, value: Dependence) -> Dependence:
         """Record that every element of `value` is a general nonlinear function of all it reads."""
         return self.bend(value, value.first, value.first)
-
-    def pairs(self, live: Index) -> tuple[Index, Index]:
-        """Give (event, unknowns) sizes of the live events: how many unknowns stand on either side."""
-        left, right = np.zeros(len(live), np.int64), np.zeros(len(live), np.int64)
-        for first, one, other in self.blocks:
-            inside = (live >= first) & (live < first + one.size)
-            left[inside] = one.counts[live[inside] - first]
-            right[inside] = other.counts[live[inside] - first]
-        return left, right

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from snapfm.structure.dependence import PARAMETRIC, Dependence, Events, combined
-from snapfm.structure.sets import NONE, Index
+from snapfm.structure.sets import Index
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,3 @@ def dense(call: Call) -> Tracked:
         whole.gather(np.zeros(value.numel(), np.int64)) if isinstance(value, Tensor) else None for value in values
     )
     return spread if isinstance(call.value, (tuple, list)) else spread[0]  # type: ignore[return-value]
-
-
-def lost(size: int) -> Index:
-    """Give a gather that copies nothing."""
-    return np.full(size, NONE, np.int64)
