@@ -8,7 +8,7 @@ import json
 
 from benchmarks.record import append
 
-CASES = ("affine", "jacobian", "scale", "linear")
+CASES = ("affine", "jacobian", "scale", "linear", "robustness", "steps")
 
 
 def main() -> None:

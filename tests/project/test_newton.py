@@ -141,6 +141,27 @@ def test_a_sample_has_the_same_bits_in_any_company(name: str):
     assert torch.equal(other.u[rest], whole.u[rest])
 
 
+# Nearly every row or bound is active at the answer: the active sets can cycle, and some samples do not arrive.
+CROWDED: dict[str, list[Law]] = {
+    "half spaces": [Inequality("above", lambda u, p: p["a"][:, None] - u), Equality("total", lambda u, p: u.sum() - 9.0)],
+    "bounds and mean": [Bounds(lower=0.0), Equality("mean", lambda u, p: u.mean(0) - 0.2)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CROWDED)
+def test_crowded_active_sets_are_labelled_truthfully(name: str):
+    laws, a = CROWDED[name], torch.rand(11, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    project, u_hat = Projector(laws, (3, 5), {"a": a[:1]}), randn(11, 3, 5, seed=4)
+    result = project(u_hat, {"a": a})
+    assert result.converged.any()
+    for i in torch.nonzero(result.converged).flatten().tolist():
+        violation, gap = judged(laws, u_hat[[i]], project(u_hat[[i]], {"a": a[[i]]}), {"a": a[[i]]})
+        assert violation <= 1e-8
+        assert gap <= 1e-6
+    failed = ~result.converged
+    assert ((result.violation[failed] > 1e-8) | (result.stationarity[failed] > 1e-6)).all()
+
+
 SMOOTH = [
     "product and total",
     "half spaces",
