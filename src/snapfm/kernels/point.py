@@ -231,7 +231,7 @@ def gap_of(frame, memory, at, gap):  # written: gap
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def vanished(frame, memory, at, lane, tolerance):
-    """Whether the violation is stationary here, ‖Jᵀh‖ ≈ 0 with h ≠ 0: proof of local infeasibility."""
+    """Whether the violation is stationary here, ‖Jᵀh‖ ≈ 0 with h ≠ 0, to a threshold: evidence of local infeasibility."""
     residual, jacobian, norm = section(memory, at, RESIDUAL), section(memory, at, JACOBIAN), section(memory, at, NORM)
     equality = section(frame.table, frame.table_at, EQUALITY)
     gram_ptr, gram_column = (
