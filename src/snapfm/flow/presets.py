@@ -26,8 +26,8 @@ def _build(shape: tuple[int, ...], modes: dict[int, tuple[int, ...]], **rest: An
 
 
 PRESETS: dict[str, Callable[[tuple[int, ...]], NetworkSettings]] = {
-    # Sized for 2 CPU cores: a forward pass of 16 heat fields of 100×100 takes a tenth of a second or less. Without neuralop's per-block channel MLP, which
-    # costs half as much again; the skip connections mix channels too.
+    # Sized for 2 CPU cores: a forward pass of 16 heat fields of 100×100 takes a tenth of a second or less
+    # (benchmarks/steps.py). Without neuralop's per-block channel MLP; the skip connections mix channels too.
     "small": partial(
         _build, modes=_SMALL_MODES, width=24, layers=4, lifting=24, projection=24, channel_mlp=False, predicts="data"
     ),
