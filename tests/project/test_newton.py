@@ -50,11 +50,29 @@ def judged(laws: list[Law], u_hat: Tensor, result: snapfm.Projection, params: di
 
 
 def test_the_nearest_point_of_a_sphere_is_known():
-    project = Projector([Equality("norm", lambda u, p: (u**2).sum() - p["r"] ** 2)], (3, 5), {"r": torch.ones(1)})
+    project = Projector(
+        [Equality("norm", lambda u, p: (u**2).sum() - p["r"] ** 2)], (3, 5), {"r": torch.ones(1)}, 1e-12
+    )
     u_hat, radius = randn(9, 3, 5), torch.linspace(0.1, 6.0, 9, dtype=torch.float64)
     result = project(u_hat, {"r": radius}).raise_for_status()
     exact = u_hat * (radius / u_hat.flatten(1).norm(dim=1))[:, None, None]
-    assert torch.allclose(result.u, exact, rtol=0, atol=1e-10)
+    assert torch.allclose(result.u, exact, rtol=0, atol=1e-12)
+
+
+def test_heat_has_a_closed_form_through_newton_too():
+    problem = snapfm.problem("heat-ic-mass")
+    params = problem.params(3, torch.Generator().manual_seed(0))
+    (initial,) = params.values()
+    u_hat = randn(3, *problem.grid.shape)
+    exact = u_hat.clone()
+    exact[..., 0] = initial
+    defect = exact[:, :-1, 1:].sum(1) - initial[:, :-1].sum(1, keepdim=True)
+    exact[:, :-1, 1:] -= (defect / (problem.grid.shape[0] - 1))[:, None]
+    project = Projector(problem.laws, problem.grid.shape, params, tolerance=1e-12)
+    assert torch.allclose(project(u_hat, params).raise_for_status().u, exact, rtol=0, atol=1e-12)
+    idle = Inequality("idle", lambda u, p: u[0, 0] - 100.0)  # never holds, and makes it Newton's
+    project = Projector([*problem.laws, idle], problem.grid.shape, params, tolerance=1e-12)
+    assert torch.allclose(project(u_hat, params).raise_for_status().u, exact, rtol=0, atol=1e-12)
 
 
 def test_navier_stokes_has_a_closed_form():
@@ -63,12 +81,12 @@ def test_navier_stokes_has_a_closed_form():
     (name,) = params
     initial = params[name]
     u_hat = randn(3, *problem.grid.shape)
-    result = Projector(problem.laws, problem.grid.shape, params, tolerance=1e-10)(u_hat, params).raise_for_status()
+    result = Projector(problem.laws, problem.grid.shape, params, tolerance=1e-12)(u_hat, params).raise_for_status()
     centre = initial.mean((1, 2))[:, None, None, None]
     away = u_hat - u_hat.mean((1, 2), keepdim=True)
     radius = (initial**2).sum((1, 2)) - initial.sum((1, 2)) ** 2 / initial[0].numel()
     exact = centre + radius.sqrt()[:, None, None, None] * away / (away**2).sum((1, 2), keepdim=True).sqrt()
-    assert torch.allclose(result.u[..., 1:], exact[..., 1:], rtol=0, atol=1e-9)
+    assert torch.allclose(result.u[..., 1:], exact[..., 1:], rtol=0, atol=1e-12)
     assert torch.allclose(result.u[..., 0], initial, rtol=0, atol=8 * EPS)
 
 
@@ -141,25 +159,67 @@ def test_a_sample_has_the_same_bits_in_any_company(name: str):
     assert torch.equal(other.u[rest], whole.u[rest])
 
 
-# Nearly every row or bound is active at the answer: the active sets can cycle, and some samples do not arrive.
+# Nearly every row or bound is active at the answer: active sets can cycle, and a barrier has to show the right one.
 CROWDED: dict[str, list[Law]] = {
-    "half spaces": [Inequality("above", lambda u, p: p["a"][:, None] - u), Equality("total", lambda u, p: u.sum() - 9.0)],
+    "half spaces": [
+        Inequality("above", lambda u, p: p["a"][:, None] - u), Equality("total", lambda u, p: u.sum() - 18.0)
+    ],
     "bounds and mean": [Bounds(lower=0.0), Equality("mean", lambda u, p: u.mean(0) - 0.2)],
+    "box, ball and pairs": [
+        Bounds(lower=0.0, upper=0.5), Inequality("ball", lambda u, p: (u**2).sum() - 0.3),
+        Equality("pairs", lambda u, p: u[:, 0] - u[:, 1]),
+    ],
+    "decay": [
+        Inequality("decay", lambda u, p: (u[:, 1:] ** 2).sum(0) - (u[:, :-1] ** 2).sum(0)),
+        Equality("mean", lambda u, p: u.mean(0) - 0.2),
+    ],
+    "coupled": [
+        Inequality("weight", lambda u, p: torch.exp(u).sum(1) - 5.5), Bounds(lower=-0.5),
+        Equality("product", lambda u, p: (u * u.roll(1, 0)).sum() - 0.5),
+    ],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CROWDED)
-def test_crowded_active_sets_are_labelled_truthfully(name: str):
-    laws, a = CROWDED[name], torch.rand(11, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    project, u_hat = Projector(laws, (3, 5), {"a": a[:1]}), randn(11, 3, 5, seed=4)
-    result = project(u_hat, {"a": a})
-    assert result.converged.any()
-    for i in torch.nonzero(result.converged).flatten().tolist():
-        violation, gap = judged(laws, u_hat[[i]], project(u_hat[[i]], {"a": a[[i]]}), {"a": a[[i]]})
-        assert violation <= 1e-8
-        assert gap <= 1e-6
-    failed = ~result.converged
-    assert ((result.violation[failed] > 1e-8) | (result.stationarity[failed] > 1e-6)).all()
+def test_crowded_active_sets_converge(name: str):
+    laws, a = CROWDED[name], torch.rand(60, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    project, u_hat = Projector(laws, (3, 5), {"a": a[:1]}), randn(60, 3, 5, seed=4)
+    result = project(u_hat, {"a": a}).raise_for_status()
+    violation, gap = judged(laws, u_hat, result, {"a": a})
+    assert violation <= 1e-8
+    assert gap <= 1e-6
+
+
+def test_half_spaces_that_cannot_meet_a_total_are_infeasible():
+    laws = [Inequality("above", lambda u, p: p["a"] - u), Equality("total", lambda u, p: u.sum() - 9.0)]
+    a = torch.tensor([0.5, 0.7, 0.1], dtype=torch.float64)  # 15 unknowns above a: the second cannot sum to 9
+    result = Projector(laws, (3, 5), {"a": a[:1]})(randn(3, 3, 5), {"a": a})
+    assert result.status.tolist() == [Status.CONVERGED, Status.INFEASIBLE, Status.CONVERGED]
+
+
+@pytest.mark.parametrize(("tolerance", "expected"), [(1e-8, False), (1e-5, True)])
+def test_heat_energy_as_an_equality_is_infeasible_by_a_hair(tolerance: float, expected: bool):
+    # together with the other rows it misses by 2.5e-6 at the first step of this grid, where its slope vanishes as well
+    problem = snapfm.problem("heat-ic-mass-pde-energy", nx=20, nt=12, energy="equality")
+    fields, params = problem.truth(4, torch.Generator().manual_seed(0))
+    u_hat = fields + 0.1 * randn(*fields.shape)
+    result = Projector(problem.laws, problem.grid.shape, params, tolerance=tolerance)(u_hat, params)
+    if expected:
+        result.raise_for_status()
+    else:
+        assert set(result.status.tolist()) <= {int(Status.INFEASIBLE), int(Status.STALLED)}
+        with pytest.raises(snapfm.errors.ProjectionFailed, match="'energy'"):
+            result.raise_for_status()
+
+
+def test_slack_rows_do_not_push():
+    # a multiplier on a row with room would leave a stationary, lawful point that is not nearest
+    laws = [Inequality("below", lambda u, p: u.sum() - 100.0), Equality("sphere", lambda u, p: (u**2).sum() - 4.0)]
+    u_hat = randn(5, 3, 5)
+    result = Projector(laws, (3, 5))(u_hat).raise_for_status()
+    assert (result.multipliers["below"] == 0).all()
+    exact = 2.0 * u_hat / u_hat.flatten(1).norm(dim=1)[:, None, None]
+    assert torch.allclose(result.u, exact, rtol=0, atol=1e-9)
 
 
 SMOOTH = [

@@ -10,7 +10,7 @@ from torch import Tensor
 import snapfm
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import run_gradient, run_values, tile_bends, tile_partials, tile_slopes, tile_values
-from snapfm.laws import Equality
+from snapfm.laws import Equality, Law
 from snapfm.structure import RowKind, analyze
 from snapfm.structure.lower import Unlowerable, lower
 from snapfm.structure.program import Program, build_program
@@ -112,21 +112,23 @@ def _reduced(name: str, **settings: object):  # type: ignore[no-untyped-def]
 
 def test_explicit_steps_after_an_initial_condition_become_substitutions():
     structure, found = _reduced("burgers-ic-mass-flux", flux_steps=5)
-    # the initial slice, then each step determines two points less at either end: 99, 97, … of the 99 inner points
-    assert [len(level.rows) for level in found.cascade.levels] == [101, 99, 97, 95, 93, 91]
-    assert found.cascade.fixed == 576
+    # the initial slice, then each step determines two points less at either end: 99, 97, … of the 99 inner points; and
+    # the mass of the second slice, which ties its two open ends, fixes one of them once they are turned
+    assert [len(level.rows) for level in found.cascade.levels] == [101, 99, 98, 95, 93, 91]
+    assert (len(found.turns), found.cascade.fixed) == (1, 577)
     # the first mass row repeats the initial condition; 95 later ones stand alone; the rest is one small system
     assert [structure.where(int(row))[0].name for row in found.cascade.implied] == ["mass"]
     assert len(found.affine) == 95
     (system,) = found.systems
-    assert (system.parts, system.rows.shape[1], system.unknowns.shape[1]) == (1, 25, 20)
+    assert (system.parts, system.rows.shape[1], system.unknowns.shape[1]) == (1, 24, 19)
 
 
 def test_slices_that_share_no_unknown_become_parts_of_one_make():
     structure, found = _reduced("navier-stokes-ic-mass-enstrophy")
-    assert found.cascade.fixed == 256
     (system,) = found.systems
-    assert (system.parts, system.rows.shape[1], system.unknowns.shape[1]) == (49, 2, 256)
+    # every slice is seen through its sum and its sum of squares only: two unknowns
+    assert (len(found.groups), len(found.groups.members)) == (49, 49 * 256)
+    assert (system.parts, system.rows.shape[1], system.unknowns.shape[1]) == (49, 2, 2)
     assert sorted(system.rows.ravel()) == list(range(256, structure.rows))
 
 
@@ -134,6 +136,34 @@ def test_unknowns_that_enter_no_operation_are_eliminated():
     structure, found = _reduced("burgers-bc-mass")
     (system,) = found.systems
     assert system.unknowns.shape == (1, 101)  # only the outflow is squared
-    assert system.eliminated.shape == (1, 101 * 101 - 101 - 101)
-    assert found.cascade.fixed == 101
-    assert structure.rows - found.cascade.fixed == system.rows.shape[1] == 201
+    # the inflow is fixed, and so is half of each pair that the zero-gradient edge ties
+    assert (len(found.turns), found.cascade.fixed) == (101, 202)
+    assert system.eliminated.shape == (1, 101 * 101 - 202 - 101)
+    assert structure.rows - found.cascade.fixed == system.rows.shape[1] == 100
+
+
+def _group_sizes(*laws: Law) -> list[int]:
+    structure = analyze(list(laws), (3, 5))
+    listing = lower([plan.graph for plan in structure.plans], *structure.example)
+    constant = structure.kinds == RowKind.AFFINE
+    found = reduce(listing, structure.equality_rows, constant, np.zeros(structure.unknowns, bool))
+    return sorted(np.diff(found.groups.ptr).tolist())
+
+
+def test_only_what_all_rows_see_alike_is_grouped():
+    total = Equality("total", lambda u, p: u.sum(0) - 1.0)
+    energy = Equality("energy", lambda u, p: (u**2).sum() - 2.0)
+    assert _group_sizes(energy) == [15]
+    assert _group_sizes(energy, total) == [3] * 5
+    assert _group_sizes(energy, Equality("edge", lambda u, p: u[0] * u[1] - 0.1)) == [5]
+    assert (
+        _group_sizes(energy, Equality("weighted", lambda u, p: (torch.arange(3.0)[:, None] * u).sum() - 1.0)) == [5] * 3
+    )
+    # squares of params' multiples, cubes, and products of two unknowns are no sums of squares
+    assert _group_sizes(Equality("cube", lambda u, p: (u**3).sum() - 1.0)) == []
+    assert _group_sizes(Equality("nested", lambda u, p: (u**2).sqrt().sum() - 1.0)) == []
+    assert _group_sizes(total) == []  # eliminated through their multipliers instead
+
+
+def test_a_logistic_source_is_a_sum_of_squares():
+    assert _group_sizes(Equality("source", lambda u, p: (u * (1.0 - u)).sum(0) - 0.3)) == [3] * 5

@@ -11,7 +11,10 @@ from numba import njit
 
 from snapfm.kernels.layout import (
     ACTIVE,
+    BARRIER,
+    BEFORE_RESIDUAL,
     BENDS,
+    BOUND_WEIGHT,
     COLUMN,
     COLUMN_ENTRY,
     COLUMN_PTR,
@@ -20,6 +23,7 @@ from snapfm.kernels.layout import (
     ENTRY_COLUMN,
     ENTRY_CONSTANT,
     ENTRY_ROW,
+    EQUALITY,
     FACTOR,
     GRAM,
     GRAM_COLUMN,
@@ -31,6 +35,7 @@ from snapfm.kernels.layout import (
     MATRIX,
     PIVOTS,
     PLACE,
+    PLAIN_DIRECTION,
     PLAIN_STEP,
     RESIDUAL,
     RHS,
@@ -63,12 +68,12 @@ _PIVOT = 1e-14  # a pivot below this share of its scale is a dependent row
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def factorize(frame, plan, signs, memory, at, damping, status):
-    """Assemble and factorise; lanes of wrong inertia are made convex and the tile is done again.
+    """Assemble and factorise; lanes of wrong inertia are made convex and the tile is done again. Give what was added.
 
     Written: inverse, scaled, matrix, factor, pivots, scale, tally.
     """
     convex, negative = np.zeros(LANES), np.zeros(LANES, np.int64)
-    tally = section(memory, at, TALLY)
+    tally, rows = section(memory, at, TALLY), len(section(frame.table, frame.table_at, EQUALITY))
     for _ in range(_CONVEX_TRIALS):
         _weigh(frame, memory, at, damping, convex, negative)
         if frame.augmented == 0:
@@ -88,11 +93,14 @@ def factorize(frame, plan, signs, memory, at, damping, status):
                 if convex[lane] == 0.0 and int(tally[lane]) != negative[lane]:
                     convex[lane] = 1.0
                     again = True
-            elif tally[LANES + lane] > 0.0:  # pivots of the wrong sign were met
+            elif (
+                int(tally[lane] + tally[LANES + lane]) != rows
+            ):  # a negative pivot per row; dependent rows have weak ones
                 convex[lane] = max(_LEAST_CURVATURE, 10.0 * convex[lane])
                 again = True
         if not again:
             break
+    return convex
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -115,7 +123,7 @@ def _weigh(frame, memory, at, damping, convex, negative):  # written: inverse, n
 def _assemble_schur(frame, memory, at):  # written: scaled, matrix
     """JW⁻¹Jᵀ + G, with idle rows replaced by those of the identity."""
     jacobian, scaled, matrix = section(memory, at, JACOBIAN), section(memory, at, SCALED), section(memory, at, MATRIX)
-    inverse, active = section(memory, at, INVERSE), section(memory, at, ACTIVE)
+    inverse, active, barrier = section(memory, at, INVERSE), section(memory, at, ACTIVE), section(memory, at, BARRIER)
     column = section(frame.table, frame.table_at, COLUMN)
     for p in range(len(column)):
         store(scaled, p, mul(load(jacobian, p), load(inverse, column[p])))
@@ -129,6 +137,8 @@ def _assemble_schur(frame, memory, at):  # written: scaled, matrix
         total = full(constant[s])
         for t in range(ptr[s], ptr[s + 1]):
             total = fma(load(scaled, left[t]), load(jacobian, right[t]), total)
+        if rows[s] == columns[s]:
+            total = add(total, load(barrier, rows[s]))
         if frame.mixed == 1:
             here = load(active, rows[s])
             if rows[s] == columns[s]:
@@ -143,6 +153,7 @@ def _assemble_augmented(frame, memory, at, damping, convex):  # written: matrix
     """[[W, Jᵀ], [J, −G]], with idle rows and held unknowns replaced by those of ∓ the identity."""
     jacobian, bends, matrix = section(memory, at, JACOBIAN), section(memory, at, BENDS), section(memory, at, MATRIX)
     active, to_bound = section(memory, at, ACTIVE), section(memory, at, TO_BOUND)
+    barrier, more = section(memory, at, BARRIER), section(memory, at, BOUND_WEIGHT)
     rows, columns = section(frame.table, frame.table_at, ENTRY_ROW), section(frame.table, frame.table_at, ENTRY_COLUMN)
     ptr, constant = (
         section(frame.table, frame.table_at, TERM_PTR),
@@ -160,7 +171,11 @@ def _assemble_augmented(frame, memory, at, damping, convex):  # written: matrix
             here = s * LANES + lane
             if i == j and i < v:
                 matrix[here] += damping[lane] + convex[lane]
+            if i == j and i >= v:
+                matrix[here] -= barrier[(i - v) * LANES + lane]
             if frame.bounded == 1:
+                if i == j and i < v:
+                    matrix[here] += more[i * LANES + lane]
                 held_row = i < v and to_bound[i * LANES + lane] == to_bound[i * LANES + lane]
                 held_column = j < v and to_bound[j * LANES + lane] == to_bound[j * LANES + lane]
                 if held_row or held_column:
@@ -278,24 +293,37 @@ def augmented_direction(frame, plan, memory, at):  # written: direction, step, r
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def correct(frame, plan, memory, at):  # written: step, direction, rhs
-    """Second-order correction: take the violation of the full step back out, with the same factors."""
+def correct(frame, plan, memory, at, alpha, wanted):  # written: rhs; step, direction (lanes that are `wanted`)
+    """Second-order correction of a step of length alpha, with the same factors: back to the violation it had promised.
+
+    The residual at hand is that of the trial point; what should be left of the one before is (1 − alpha) of it.
+    """
     rhs, residual, active = section(memory, at, RHS), section(memory, at, RESIDUAL), section(memory, at, ACTIVE)
     step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
-    if frame.augmented == 0:
-        for i in range(len(residual)):
-            rhs[i] = residual[i] * active[i]
-        _solved(plan, memory, at, rhs, rhs)
-        for i in range(len(direction)):
-            direction[i] += rhs[i]
-        _follow(frame, memory, at, direction, step)
-    else:
-        v = len(step)
-        rhs[:v] = 0.0
-        for i in range(len(residual)):
-            rhs[v + i] = -residual[i] * active[i]
-        _solved(plan, memory, at, rhs, rhs)
-        for i in range(v):
-            step[i] += rhs[i]
-        for i in range(len(direction)):
-            direction[i] += rhs[v + i]
+    plain, plain_direction = section(memory, at, PLAIN_STEP), section(memory, at, PLAIN_DIRECTION)
+    before = section(memory, at, BEFORE_RESIDUAL)
+    first = 0 if frame.augmented == 0 else len(step)
+    sign = 1.0 if frame.augmented == 0 else -1.0
+    rhs[:first] = 0.0
+    for i in range(len(residual)):
+        rhs[first + i] = sign * active[i] * (residual[i] - max(1.0 - alpha[i % LANES], 0.0) * before[i])
+    _solved(plan, memory, at, rhs, rhs)
+    for i in range(len(direction)):
+        if wanted[i % LANES]:
+            direction[i] = alpha[i % LANES] * plain_direction[i] + rhs[first + i]
+    if frame.augmented == 1:
+        for i in range(len(step)):
+            if wanted[i % LANES]:
+                step[i] = alpha[i % LANES] * plain[i] + rhs[i]
+        return
+    jacobian, inverse = section(memory, at, JACOBIAN), section(memory, at, INVERSE)
+    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
+    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    for j in range(len(ptr) - 1):
+        for lane in range(LANES):
+            if wanted[lane]:
+                total = 0.0
+                for p in range(ptr[j], ptr[j + 1]):
+                    total += jacobian[entry[p] * LANES + lane] * rhs[row[p] * LANES + lane]
+                i = j * LANES + lane
+                step[i] = alpha[lane] * plain[i] - inverse[i] * total

@@ -25,7 +25,11 @@ CELLS, ROWS, SLOTS, LEFT, RIGHT, PARTIAL, ADJOINT, BENDS, JACOBIAN, SCALED = ran
 X, TARGET, LOWER, UPPER, SLOPE, WEIGHT, INVERSE, STEP, PLAIN_STEP, TO_BOUND, BEFORE = range(10, 21)
 MULTIPLIER, DIRECTION, PLAIN_DIRECTION, SHIFT, RESIDUAL, ACTIVE, IDLE, NORM, BEFORE_MULTIPLIER = range(21, 30)
 MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK, KEPT = range(30, 38)
-SECTIONS = 38
+# Of interior points: slacks of inequalities and what a barrier adds to their rows, duals of bounds and what they add to W.
+SLACK, BEFORE_SLACK, BARRIER, LOWER_DUAL, UPPER_DUAL, BOUND_WEIGHT = range(38, 44)
+BEFORE_RESIDUAL, BEST_STEP, BEST_DIRECTION = range(44, 47)
+GIVE = 47  # one pack: how far a row gives way per unit of its multiplier
+SECTIONS = 48
 
 
 class Frame(NamedTuple):

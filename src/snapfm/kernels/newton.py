@@ -16,19 +16,24 @@ from snapfm.kernels.direction import RUNNING, augmented_direction, correct, fact
 from snapfm.kernels.layout import (
     BEFORE,
     BEFORE_MULTIPLIER,
+    BEFORE_RESIDUAL,
+    BEST_DIRECTION,
+    BEST_STEP,
     DIRECTION,
+    GIVE,
     GRAM,
     GRAM_COLUMN,
     GRAM_PTR,
     MULTIPLIER,
     PLAIN_DIRECTION,
     PLAIN_STEP,
+    RESIDUAL,
     STEP,
     TARGET,
     X,
 )  # fmt: skip
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, pick, store
+from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.point import (
     choose_sets,
     derivatives_at,
@@ -36,15 +41,15 @@ from snapfm.kernels.point import (
     merit_parts,
     nudge,
     residual_at,
-    vanished,
 )  # fmt: skip
 from snapfm.kernels.sections import section
 
-CONVERGED, INFEASIBLE, STALLED, LIMIT, BROKEN = 0, 1, 2, 3, 4  # errors.Status
+CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration finds what is infeasible
 
 _ARMIJO = 1e-4  # share of the predicted decrease that a step has to deliver
 _HALVINGS = 25  # of a step before it counts as failed
 _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8  # of W, after failed steps
+_DOUBLINGS = 8  # of a step that was made with a repaired, and so too cautious, curvature
 _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
 
 
@@ -69,8 +74,8 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterati
         if iteration == 0 and nudge(frame, memory, at, settings.tolerance):
             residual_at(code, frame, memory, at)
             derivatives_at(code, frame, memory, at)
-        choose_sets(frame, memory, at)
         merit_parts(frame, memory, at, theta, objective, violation)
+        choose_sets(frame, memory, at)
         gap_of(frame, memory, at, gap)
         running = False
         for lane in range(LANES):
@@ -80,19 +85,19 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterati
                 elif violation[lane] <= settings.tolerance and gap[lane] <= settings.gap:
                     status[lane] = CONVERGED
                 elif iteration == settings.limit:
-                    status[lane] = INFEASIBLE if vanished(frame, memory, at, lane, settings.tolerance) else LIMIT
+                    status[lane] = LIMIT
                 else:
                     running = True
                     iterations[lane] += 1
         if not running:
             break
-        factorize(frame, plan, signs, memory, at, damping, status)
+        convex = factorize(frame, plan, signs, memory, at, damping, status)
         if frame.augmented == 0:
             schur_direction(frame, plan, memory, at)
         else:
             augmented_direction(frame, plan, memory, at)
         _predict(frame, memory, at, theta, penalty, decrease)
-        accepted = _search(code, frame, plan, memory, at, status, theta, objective, penalty, decrease)
+        accepted = _search(code, frame, plan, memory, at, status, convex, theta, objective, penalty, decrease)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
@@ -102,8 +107,7 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterati
                 damping[lane] = max(_FIRST_DAMPING, 10.0 * damping[lane])
                 penalty[lane] = 1.0
                 if damping[lane] > _LAST_DAMPING:
-                    gone = vanished(frame, memory, at, lane, settings.tolerance)
-                    status[lane] = INFEASIBLE if gone else STALLED
+                    status[lane] = STALLED
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -113,11 +117,11 @@ def _predict(frame, memory, at, theta, penalty, decrease):  # written: penalty, 
     lam, direction = section(memory, at, MULTIPLIER), section(memory, at, DIRECTION)
     ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
     gram = section(frame.weight, frame.weight_at, GRAM)
-    slope, largest = full(0.0), full(0.0)
+    slope, largest, give = full(0.0), full(0.0), load(section(memory, at, GIVE), 0)
     for j in range(len(x) // LANES):
         slope = fma(fnma(full(1.0), load(target, j), load(x, j)), load(step, j), slope)
     for r in range(len(ptr) - 1):
-        moved = full(0.0)
+        moved = mul(give, load(direction, r))
         for p in range(ptr[r], ptr[r + 1]):
             moved = fma(full(gram[p]), load(direction, column[p]), moved)
         slope = fma(load(lam, r), moved, slope)
@@ -134,35 +138,36 @@ def _predict(frame, memory, at, theta, penalty, decrease):  # written: penalty, 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _search(code, frame, plan, memory, at, status, theta, objective, penalty, decrease):
-    """Backtrack per lane on the ℓ1 merit function; the first failure of a full step tries a second-order correction.
+def _search(code, frame, plan, memory, at, status, convex, theta, objective, penalty, decrease):
+    """Backtrack per lane on the ℓ1 merit function; a length that fails by its violation is tried again with a correction.
 
-    Written: x, multiplier, residual, cells, step and direction (of corrected lanes), and their plain copies.
+    Corrections at every length, not at the full one alone: along a curved law a straight step is worth its square.
+    Written: x, multiplier, residual, cells, step and direction (what was taken), and their plain copies.
     """
     x, lam = section(memory, at, X), section(memory, at, MULTIPLIER)
     step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
     plain, plain_direction = section(memory, at, PLAIN_STEP), section(memory, at, PLAIN_DIRECTION)
     before, before_lam = section(memory, at, BEFORE), section(memory, at, BEFORE_MULTIPLIER)
     before[:], before_lam[:] = x, lam
-    new_theta, new_objective, new_worst, alpha = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    accepted, corrected = np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_)
+    section(memory, at, BEFORE_RESIDUAL)[:] = section(memory, at, RESIDUAL)
+    new_theta, new_objective, new_worst, alpha = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.ones(LANES)
+    accepted, corrected, wanted = np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_)
     for lane in range(LANES):
         accepted[lane] = status[lane] != RUNNING
-        alpha[lane] = 1.0
         if accepted[lane]:  # done: a step of zero, so that not even infinity times zero can touch its numbers
             step[lane::LANES] = 0.0
             direction[lane::LANES] = 0.0
     plain[:], plain_direction[:] = step, direction
-    for trial in range(_HALVINGS):
-        length = load(alpha, 0)
+    for _ in range(2 * _HALVINGS):
         for j in range(len(x) // LANES):
-            store(x, j, fma(length, load(step, j), load(before, j)))
+            store(x, j, add(load(before, j), load(step, j)))
         for r in range(len(lam) // LANES):
-            store(lam, r, fma(length, load(direction, r), load(before_lam, r)))
+            store(lam, r, add(load(before_lam, r), load(direction, r)))
         residual_at(code, frame, memory, at)
         merit_parts(frame, memory, at, new_theta, new_objective, new_worst)
-        open_lanes = False
+        open_lanes, any_wanted = False, False
         for lane in range(LANES):
+            wanted[lane] = False
             if accepted[lane]:
                 continue
             merit = objective[lane] + penalty[lane] * theta[lane]
@@ -170,30 +175,87 @@ def _search(code, frame, plan, memory, at, status, theta, objective, penalty, de
             slack = _NOISE * (abs(merit) + abs(objective[lane]))
             if new_merit <= merit + _ARMIJO * alpha[lane] * min(decrease[lane], 0.0) + slack:
                 accepted[lane] = True
-            else:
-                open_lanes = True
-        if not open_lanes:
-            return accepted
-        if trial == 0:
-            correct(frame, plan, memory, at)
-        for lane in range(LANES):
-            if accepted[lane]:
                 continue
-            if trial == 0 and new_theta[lane] >= theta[lane] and np.isfinite(new_theta[lane]):
-                corrected[lane] = True
-            else:
-                alpha[lane] *= 0.5
-        if trial <= 1:  # corrected lanes try their own direction once, at full length, and keep it if it was accepted
-            for lane in range(LANES):
-                if not (corrected[lane] and (trial == 0 or accepted[lane])):
-                    _copy_lane(plain, step, lane)
-                    _copy_lane(plain_direction, direction, lane)
+            open_lanes = True
+            if not corrected[lane] and new_theta[lane] >= theta[lane] and np.isfinite(new_theta[lane]):
+                corrected[lane] = wanted[lane] = any_wanted = True
+                continue
+            corrected[lane] = False
+            alpha[lane] *= 0.5
+            for i in range(lane, len(step), LANES):
+                step[i] = alpha[lane] * plain[i]
+            for i in range(lane, len(direction), LANES):
+                direction[i] = alpha[lane] * plain_direction[i]
+        if not open_lanes:
+            break
+        if any_wanted:
+            correct(frame, plan, memory, at, alpha, wanted)
+    stretched = False
     for lane in range(LANES):
         if not accepted[lane]:
             _copy_lane(before, x, lane)
             _copy_lane(before_lam, lam, lane)
-    residual_at(code, frame, memory, at)
+        wanted[lane] = accepted[lane] and status[lane] == RUNNING and convex[lane] > 0.0 and alpha[lane] == 1.0
+        stretched = stretched or wanted[lane]
+    if stretched:
+        _stretch(code, frame, plan, memory, at, wanted, alpha, new_objective, new_theta, penalty)
+    elif not accepted.all():
+        residual_at(code, frame, memory, at)
     return accepted
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _stretch(code, frame, plan, memory, at, going, alpha, objective, theta, penalty):
+    """Double the full steps of lanes that are `going` while that lowers the merit: repaired curvature makes them short.
+
+    Written: going, alpha, x, multiplier, residual, cells, step, direction.
+    """
+    x, lam = section(memory, at, X), section(memory, at, MULTIPLIER)
+    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
+    plain, plain_direction = section(memory, at, PLAIN_STEP), section(memory, at, PLAIN_DIRECTION)
+    before, before_lam = section(memory, at, BEFORE), section(memory, at, BEFORE_MULTIPLIER)
+    best, best_direction = section(memory, at, BEST_STEP), section(memory, at, BEST_DIRECTION)
+    merit, new_objective, new_theta, worst = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    for lane in range(LANES):
+        merit[lane] = objective[lane] + penalty[lane] * theta[lane]
+    for _ in range(_DOUBLINGS):
+        any_going = False
+        for lane in range(LANES):
+            if going[lane]:
+                any_going = True
+                alpha[lane] *= 2.0
+                _copy_lane(step, best, lane)
+                _copy_lane(direction, best_direction, lane)
+                for i in range(lane, len(x), LANES):
+                    x[i] = before[i] + alpha[lane] * plain[i]
+                for i in range(lane, len(lam), LANES):
+                    lam[i] = before_lam[i] + alpha[lane] * plain_direction[i]
+        if not any_going:
+            break
+        residual_at(code, frame, memory, at)
+        correct(frame, plan, memory, at, alpha, going)
+        for lane in range(LANES):
+            if going[lane]:
+                for i in range(lane, len(x), LANES):
+                    x[i] = before[i] + step[i]
+                for i in range(lane, len(lam), LANES):
+                    lam[i] = before_lam[i] + direction[i]
+        residual_at(code, frame, memory, at)
+        merit_parts(frame, memory, at, new_theta, new_objective, worst)
+        for lane in range(LANES):
+            if going[lane]:
+                new_merit = new_objective[lane] + penalty[lane] * new_theta[lane]
+                if new_merit < merit[lane] - _NOISE * abs(merit[lane]):
+                    merit[lane] = new_merit
+                    continue
+                going[lane] = False
+                _copy_lane(best, step, lane)
+                _copy_lane(best_direction, direction, lane)
+                for i in range(lane, len(x), LANES):
+                    x[i] = before[i] + step[i]
+                for i in range(lane, len(lam), LANES):
+                    lam[i] = before_lam[i] + direction[i]
+    residual_at(code, frame, memory, at)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

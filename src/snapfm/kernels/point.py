@@ -20,6 +20,7 @@ from snapfm.kernels.layout import (
     COLUMN_PTR,
     COLUMN_ROW,
     EQUALITY,
+    GIVE,
     GRAM,
     GRAM_COLUMN,
     GRAM_PTR,
@@ -49,15 +50,13 @@ from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick
 from snapfm.kernels.program import tile_bends, tile_partials, tile_slopes, tile_values
 from snapfm.kernels.sections import section
 
-_VANISHED = 1e-7  # ‖Jᵀh‖ below this share of ‖J‖‖h‖: a stationary point of the violation
-_FAR = 1e-3  # ‖Jᵀh‖ below this share of ‖h‖²: likewise, for slopes that vanish themselves
 _NUDGE = 1e-2  # size of the push away from a point where a broken row has no slope
 _TINY = 1e-30  # stands in for a slope of zero in a quotient
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def residual_at(code, frame, memory, at):  # read: x, λ, shift; written: cells, rows, residual
-    """residual = h(x) + shift − Gλ."""
+    """residual = h(x) + shift − Gλ − give·λ."""
     place, x, cells = section(frame.table, frame.table_at, PLACE), section(memory, at, X), section(memory, at, CELLS)
     for j in range(len(place)):
         store(cells, place[j], load(x, j))
@@ -66,10 +65,12 @@ def residual_at(code, frame, memory, at):  # read: x, λ, shift; written: cells,
     residual, shift, lam = section(memory, at, RESIDUAL), section(memory, at, SHIFT), section(memory, at, MULTIPLIER)
     ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
     gram = section(frame.weight, frame.weight_at, GRAM)
+    give = load(section(memory, at, GIVE), 0)
     for r in range(len(ptr) - 1):
         total = add(load(rows, r), load(shift, r))
         for p in range(ptr[r], ptr[r + 1]):
             total = fnma(full(gram[p]), load(lam, column[p]), total)
+        total = fnma(give, load(lam, r), total)
         store(residual, r, total)
 
 
@@ -173,12 +174,13 @@ def merit_parts(frame, memory, at, theta, objective, violation):  # written: the
     ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
     gram = section(frame.weight, frame.weight_at, GRAM)
     total, worst, value, zero = full(0.0), full(0.0), full(0.0), full(0.0)
+    give = load(section(memory, at, GIVE), 0)
     for r in range(len(equality)):
         h = load(residual, r)
         size = absolute(h) if equality[r] == 1 else pick(h, zero, zero, h)
         total = add(total, size)
         worst = pick(size, worst, worst, size)  # NaN wins
-        moved = full(0.0)
+        moved = mul(give, load(lam, r))
         for p in range(ptr[r], ptr[r + 1]):
             moved = fma(full(gram[p]), load(lam, column[p]), moved)
         value = fma(load(lam, r), moved, value)
@@ -230,8 +232,8 @@ def gap_of(frame, memory, at, gap):  # written: gap
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def vanished(frame, memory, at, lane, tolerance):
-    """Whether the violation is stationary here, ‖Jᵀh‖ ≈ 0 with h ≠ 0, to a threshold: evidence of local infeasibility."""
+def pull_of(frame, memory, at, lane):
+    """Of one lane: ‖Jᵀh₊‖² over all unknowns that can move, and the largest ‖J_r‖²."""
     residual, jacobian, norm = section(memory, at, RESIDUAL), section(memory, at, JACOBIAN), section(memory, at, NORM)
     equality = section(frame.table, frame.table_at, EQUALITY)
     gram_ptr, gram_column = (
@@ -240,22 +242,24 @@ def vanished(frame, memory, at, lane, tolerance):
     )
     gram = section(frame.weight, frame.weight_at, GRAM)
     broken = np.zeros(len(equality))
-    size, pull, norms = 0.0, 0.0, _TINY
+    pull, norms = 0.0, _TINY
     for r in range(len(equality)):
         h = residual[r * LANES + lane]
         broken[r] = h if equality[r] == 1 or h > 0.0 else 0.0
-        size += broken[r] * broken[r]
         norms = max(norms, norm[r * LANES + lane])
     for r in range(len(equality)):
         for p in range(gram_ptr[r], gram_ptr[r + 1]):
             pull += broken[r] * gram[p] * broken[gram_column[p]]
     ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
     entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    x, lower, upper = section(memory, at, X), section(memory, at, LOWER), section(memory, at, UPPER)
     for j in range(len(ptr) - 1):
         total = 0.0
         for p in range(ptr[j], ptr[j + 1]):
             total += jacobian[entry[p] * LANES + lane] * broken[row[p]]
+        i = j * LANES + lane
+        # at a bound, a pull outwards moves nothing
+        if frame.bounded == 1 and ((total > 0.0 and x[i] <= lower[i]) or (total < 0.0 and x[i] >= upper[i])):
+            total = 0.0
         pull += total * total
-    # Either the pull is nothing beside the slopes, or moving by a thousand would not undo the violation at this slope.
-    gone = pull <= _VANISHED * _VANISHED * norms * size or pull <= _FAR * _FAR * size * size
-    return size > tolerance * tolerance and gone
+    return pull, norms

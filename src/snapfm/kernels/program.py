@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
+from numba import njit
 
 from snapfm.kernels.operations import LANES, apply, slopes
 from snapfm.kernels.packs import add, fma, full, load, mul, store
@@ -169,19 +169,17 @@ def _push_back(code, partial, first, adjoint):  # written: adjoint (cells from `
                 store(adjoint, earlier, fma(full(b_weight[p]), by_b, load(adjoint, earlier)))
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(cache=True, nogil=True)
 def run_values(code, cells, rows):  # read: code; written: cells (tiles, …), rows
     """Evaluate operations and residual rows of all tiles."""
-    for number in prange(len(cells)):
-        tile = np.int64(number)  # prange counts unsigned, which would compile everything below twice
+    for tile in range(len(cells)):
         tile_values(code, cells[tile], rows[tile])
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(cache=True, nogil=True)
 def run_gradient(code, cells, weight, partial, adjoint):
     """adjoint = gradient of Σ weight·row in every cell. Read: cells, weight (rows); written: partial, adjoint (cells)."""
-    for number in prange(len(cells)):
-        tile = np.int64(number)
+    for tile in range(len(cells)):
         tile_partials(code, cells[tile], partial[tile])
         adjoint[tile, :] = 0.0
         ptr, cell = section(code.table, code.table_at, ROW_PTR), section(code.table, code.table_at, ROW_CELL)

@@ -1,28 +1,35 @@
-"""Share the tiles of a kernel among threads.
+"""Share pieces of work among threads.
 
-For kernels too large to be compiled a second time inside a parallel loop: they release the interpreter's lock, so that
-plain threads keep all cores busy. Results do not depend on who works on which tile.
+Compiled kernels release the interpreter's lock, so plain threads keep all cores busy: one thread takes a piece of a batch
+through all kernels. Parallel loops inside the kernels lost against this by far when another program, or torch's own
+threads, wanted a core too. Results do not depend on who works on which piece.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 
 import numba
 
 _POOL: list[ThreadPoolExecutor] = []  # made at first use, so that importing starts no thread
 
 
-def shared(work: Callable[[int, int], None], tiles: int) -> None:
-    """Call work(first, last) on consecutive ranges of tiles, one per thread."""
-    threads = min(numba.get_num_threads(), tiles)
-    if threads <= 1:
-        work(0, tiles)
+def shared(work: Callable[[slice], None], pieces: list[slice]) -> None:
+    """Call work on every piece; the first exception is raised once all are done."""
+    if len(pieces) <= 1 or workers() <= 1:
+        for piece in pieces:
+            work(piece)
         return
     if not _POOL:
-        _POOL.append(ThreadPoolExecutor(numba.get_num_threads(), thread_name_prefix="snapfm"))
-    edges = [tiles * k // threads for k in range(threads + 1)]
-    for done in [_POOL[0].submit(work, first, last) for first, last in pairwise(edges)]:
+        _POOL.append(ThreadPoolExecutor(workers(), thread_name_prefix="snapfm"))
+    waiting = [_POOL[0].submit(work, piece) for piece in pieces]
+    for done in waiting:
+        done.exception()
+    for done in waiting:
         done.result()
+
+
+def workers() -> int:
+    """Number of threads that work at once: NUMBA_NUM_THREADS or the number of cores."""
+    return int(numba.get_num_threads())

@@ -56,11 +56,11 @@ def prepare(system: System, bounded: bool) -> Prepared:
         row, column, constant, ptr, left, right = _schur(gram, m, *products)
     size = m + v if augmented else m
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=size))]).astype(np.int64)
-    signs = np.concatenate([np.ones(v, np.int64), -np.ones(m, np.int64)]) if augmented else np.ones(m, np.int64)
+    signs = np.concatenate([np.ones(v, np.int64), -np.ones(m, np.int64)])
     order = best(indptr, column, signs if augmented else None)
     plan = schedule(indptr, column, order.perm)
-    slot_signs = np.ones(plan.slots, np.int64)
-    slot_signs[plan.slot] = signs
+    # Pivots may have any sign: how many are negative tells the inertia, not which.
+    slot_signs = np.zeros(plan.slots, np.int64)
     bends = program.bends
     place = 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
     index = packed_index(

@@ -16,32 +16,24 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from snapfm.errors import Status
-from snapfm.kernels import layout as core
-from snapfm.kernels.lanes import gather, scatter, scatter_add, still_back, still_shift, substitute
-from snapfm.kernels.ldl import TALLY
-from snapfm.kernels.newton import solve_tiles
+from snapfm.kernels.coordinates import condense, expand, turn
+from snapfm.kernels.lanes import scatter, still_back, substitute
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.program import run_gradient, run_values
-from snapfm.kernels.sections import starts
-from snapfm.kernels.threads import shared
+from snapfm.kernels.threads import shared, workers
 from snapfm.laws import Params
 from snapfm.project.adjoint import solve_adjoint
 from snapfm.project.affine import Gram
 from snapfm.project.base import Solution
-from snapfm.project.frame import Prepared, prepare
 from snapfm.project.limits import Limits
+from snapfm.project.part import Part
+from snapfm.project.tiles import Index, Values, arrays, evaluate, pull, weights
 from snapfm.structure import RowKind, Structure
 from snapfm.structure.batched import each
 from snapfm.structure.lower import lower
-from snapfm.structure.program import Program, build_program
+from snapfm.structure.program import build_program
 from snapfm.structure.reduce import Reduction, reduce
 
-Values = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
-
-ITERATIONS = 100  # of one part; benchmark inputs need 2 to 12, pathological ones have shown their nature by then
-GAP = 1e-9  # stationarity asked of the iteration, three orders below what the judge asks
-_CHUNK = 64  # samples worked on at once: bounds memory, and keeps a chunk's cells near the caches
+_CHUNK = 32  # samples worked on at once by a thread: bounds memory, and keeps a chunk's cells near the caches
 
 
 class Newton:
@@ -54,34 +46,44 @@ class Newton:
         self.reduction: Reduction = reduce(
             listing, structure.equality_rows, structure.kinds <= RowKind.AFFINE, limits.bounded
         )
-        self.listing = listing
-        self.prepared = [prepare(system, bool(limits.bounded.any())) for system in self.reduction.systems]
+        self.listing = self.reduction.listing
+        more = np.full(self.listing.unknowns - structure.unknowns, np.inf)
+        self.lower, self.upper = np.concatenate([limits.lower, -more]), np.concatenate([limits.upper, more])
+        outside = self.listing.unknowns + 1
+        self.parts = [Part(system, self.lower, self.upper, outside) for system in self.reduction.systems]
         self.affine = _AffinePart(self.reduction)
-        fixed = ~self.reduction.cascade.free
-        touched = np.zeros(listing.unknowns, bool)
+        self.marches = [
+            (level, program, program.unknowns[None], program.externals[None] - outside)
+            for level, program in zip(self.reduction.cascade.levels, self.reduction.marches)
+        ]
+        touched = np.zeros(self.listing.unknowns, bool)
         for system in self.reduction.systems:
             touched[system.unknowns.ravel()] = True
+        bounded = np.isfinite(self.lower) | np.isfinite(self.upper)
         # Bounded unknowns that no row moves are clipped at once; determined ones cannot move.
-        self.loose = np.flatnonzero(limits.bounded & ~fixed & ~touched)
+        self.loose = np.flatnonzero(bounded & self.reduction.cascade.free & ~touched)
         self.example = u
         self._params: Params | None = None
         self._known: Values = np.zeros((0, 0))
 
     def solve(self, start: Tensor, params: Params, tolerance: float, warm: Tensor | None = None) -> Solution:
-        """Project a float64 batch (b, *shape)."""
+        """Project a float64 batch (b, *shape); `warm` (b, m) are multipliers to start from."""
         field = start.reshape(len(start), self.structure.unknowns).numpy()
-        outcome = _Outcome.empty(len(field), field.shape[1], self.structure.rows)
+        out = _Outcome.empty(len(field), field.shape[1], self.structure.rows)
         externals = self._externals(params, len(field))
-        for first in range(0, len(field), _CHUNK):
-            part = slice(first, min(first + _CHUNK, len(field)))
-            known = None if warm is None else warm[part].numpy()
-            self._solve_chunk(np.ascontiguousarray(field[part]), externals[part], tolerance, known, outcome.part(part))
-        u = torch.from_numpy(outcome.u)
+        known = None if warm is None else warm.numpy()
+
+        def work(piece: slice) -> None:
+            before = None if known is None else known[piece]
+            self._solve_piece(field[piece], externals[piece], tolerance, before, out.part(piece))
+
+        shared(work, _pieces(len(field)))
+        u = torch.from_numpy(out.u)
         residual = self.structure.residual(u.reshape(start.shape), params)
-        distance = torch.from_numpy(np.sqrt(((outcome.u - field) ** 2).sum(axis=1)))
+        gap = np.maximum(out.gap, self._complementarity(residual.numpy(), out.multipliers))
         return Solution(
-            u, torch.from_numpy(outcome.multipliers), torch.from_numpy(outcome.iterations), residual,
-            torch.from_numpy(outcome.gap), distance, torch.from_numpy(outcome.status),
+            u, torch.from_numpy(out.multipliers), torch.from_numpy(out.iterations), residual, torch.from_numpy(gap),
+            torch.from_numpy(out.distance), torch.from_numpy(out.status),
         )  # fmt: skip
 
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,149 +105,131 @@ class Newton:
         self._known, self._params = out, params
         return out
 
-    def _solve_chunk(
-        self, start: Values, externals: Values, tolerance: float, warm: Values | None, out: _Outcome
+    def _solve_piece(
+        self, given: Values, externals: Values, tolerance: float, warm: Values | None, out: _Outcome
     ) -> None:
-        u = out.u
-        u[:] = start
-        for level, program in zip(self.reduction.cascade.levels, self.reduction.marches):
-            rows = _values(program, program.unknowns[None], self._outside(program.externals[None]), u, externals)[1]
+        start = self._coordinates(given)
+        u = start.copy()
+        for level, program, inputs, outside in self.marches:
+            rows = evaluate(program, inputs, outside, u, externals)[1]
             substitute(rows, level.unknowns, level.weights, u)
         if len(self.loose):
-            u[:, self.loose] = np.clip(u[:, self.loose], self.limits.lower[self.loose], self.limits.upper[self.loose])
-        self.affine.solve(self, u, externals, out)
-        for one in self.prepared:
-            self._iterate(one, start, u, externals, tolerance, warm, out)
-        self._certify(start, u, externals, out)
+            u[:, self.loose] = np.clip(u[:, self.loose], self.lower[self.loose], self.upper[self.loose])
+        self.affine.solve(u, externals, out.multipliers)
+        for part in self.parts:
+            status, iterations = self._iterate(part, start, u, externals, tolerance, warm, out.multipliers)
+            np.maximum(out.status, status, out=out.status)
+            np.maximum(out.iterations, iterations, out=out.iterations)
+        out.gap[:] = self._certify(start, u, externals, out.multipliers)
+        self._field(start, u, out.u)
+        np.sqrt(((out.u - given) ** 2).sum(axis=1), out=out.distance)
 
     def _iterate(
-        self, one: Prepared, start: Values, u: Values, externals: Values, tolerance: float, warm: Values | None,
-        out: _Outcome,
-    ) -> None:  # fmt: skip
-        system, frame = one.system, one.frame
-        lanes = len(u) * system.parts
-        space, at = _space(one, _tiles(lanes))
+        self, part: Part, start: Values, u: Values, externals: Values, tolerance: float, warm: Values | None,
+        multipliers: Values,
+    ) -> tuple[Index, Index]:  # fmt: skip
+        status, iterations = part.solve(start, u, externals, tolerance, warm, multipliers)
+        if not len(self.reduction.groups):
+            return status, iterations
+        # A group turned inside out (y₂ < 0) obeys as well as its mirror image, which is nearer: go on from there.
+        lengths = u[:, self.reduction.groups.first + 1 :: 2]
+        again = np.flatnonzero((lengths < 0.0).any(axis=1) & (status == Status.CONVERGED))
+        if len(again):
+            lengths[again] = np.abs(lengths[again])
+            mirrored, found = u[again], multipliers[again]
+            then, more = part.solve(start[again], mirrored, externals[again], tolerance, None, found)
+            u[again], multipliers[again] = mirrored, found
+            status[again], iterations[again] = then, iterations[again] + more
+        return status, iterations
 
-        def part(number: int) -> Values:
-            return space[:, at[number] : at[number + 1]]
+    def _coordinates(self, given: Values) -> Values:
+        """Write fields (b, n) over the reduction's unknowns."""
+        turns, groups = self.reduction.turns, self.reduction.groups
+        start = np.empty((len(given), self.listing.unknowns))
+        start[:, : given.shape[1]] = given
+        if len(turns):
+            turn(turns.first, turns.second, turns.cos, turns.sin, start)
+        if len(groups):
+            condense(groups.ptr, groups.members, groups.first, start)
+        return start
 
-        gather(u, system.inputs, 1, part(core.CELLS))
-        gather(externals, self._outside(system.externals), 1 + system.inputs.shape[1], part(core.CELLS))
-        _ones(part(core.CELLS))
-        gather(u, system.unknowns, 0, part(core.X))
-        gather(start, system.unknowns, 0, part(core.TARGET))
-        still_shift(*_arrays(system.still), system.eliminated, start, part(core.SHIFT))
-        part(core.JACOBIAN)[:] = np.repeat(system.program.constants, LANES)
-        if frame.bounded:
-            gather(np.tile(self.limits.lower, (len(u), 1)), system.unknowns, 0, part(core.LOWER))
-            gather(np.tile(self.limits.upper, (len(u), 1)), system.unknowns, 0, part(core.UPPER))
-        if warm is not None:
-            gather(warm, system.rows, 0, part(core.MULTIPLIER))
-        status, iterations = self._run(one, space, at, lanes, tolerance)
-        for begin in _STARTS:
-            failed = np.flatnonzero((status != Status.CONVERGED) & (status != Status.NONFINITE))
-            if not len(failed):
-                break
-            again = _lanes(space, failed)
-            begin(again[:, at[core.X] : at[core.X + 1]])
-            again[:, at[core.MULTIPLIER] : at[core.MULTIPLIER + 1]] = 0.0
-            outcome, more = self._run(one, again, at, len(failed), tolerance)
-            iterations[failed] += more
-            arrived = np.flatnonzero(outcome == Status.CONVERGED)
-            _put_lanes(space, failed[arrived], again, arrived)
-            status[failed[arrived]] = Status.CONVERGED
-        scatter(part(core.X), 0, system.unknowns, u)
-        still_back(*_arrays(system.still), system.eliminated, part(core.MULTIPLIER), -1.0, u)
-        scatter(part(core.MULTIPLIER), 0, system.rows, out.multipliers)
-        worst = status.reshape(len(u), system.parts).max(axis=1)
-        np.maximum(out.status, worst, out=out.status)
-        most = iterations.reshape(len(u), system.parts).max(axis=1)
-        np.maximum(out.iterations, most, out=out.iterations)
+    def _field(self, start: Values, u: Values, field: Values) -> None:
+        """Write the answer over the field's own unknowns. Written: u, field."""
+        turns, groups = self.reduction.turns, self.reduction.groups
+        if len(groups):
+            expand(groups.ptr, groups.members, groups.first, start, u)
+        if len(turns):
+            turn(turns.first, turns.second, turns.cos, -turns.sin, u)
+        field[:] = u[:, : field.shape[1]]
 
-    def _run(
-        self, one: Prepared, space: Values, at: Index, lanes: int, tolerance: float
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Iterate on the first `lanes` lanes of a space; give their statuses and iterations."""
-        live = np.zeros((len(space), LANES), bool)
-        live.ravel()[:lanes] = True
-        status, iterations = np.empty((len(space), LANES), np.int64), np.empty((len(space), LANES), np.int64)
-        settings = core.Settings(tolerance, GAP, ITERATIONS)
-        code, frame, plan, signs = one.system.program.code, one.frame, one.schedule, one.signs
-        shared(
-            lambda first, last: solve_tiles(
-                code, frame, plan, signs, settings, first, last, live, space, at, status, iterations
-            ),
-            len(space),
-        )
-        return status.ravel()[:lanes], iterations.ravel()[:lanes]
+    def _certify(self, start: Values, u: Values, externals: Values, multipliers: Values) -> Values:
+        """Find the multipliers of substituted rows, last level first; give what is left of u − û + Jᵀλ, per sample.
 
-    def _certify(self, start: Values, u: Values, externals: Values, out: _Outcome) -> None:
-        """Find the multipliers of substituted rows, last level first; what is left of u − û + Jᵀλ is the gap."""
+        Written: multipliers.
+        """
         rest = u - start
-        for one in self.prepared:
-            system = one.system
-            weight = np.zeros((_tiles(len(u) * system.parts), system.rows.shape[1] * LANES))
-            gather(out.multipliers, system.rows, 0, weight)
-            self._pull(system.program, system.inputs, system.externals, u, externals, weight, rest)
-            still_back(*_arrays(system.still), system.eliminated, weight, 1.0, rest)
-        self.affine.pull(self, u, externals, out, rest)
-        for level, program in zip(reversed(self.reduction.cascade.levels), reversed(self.reduction.marches)):
-            out.multipliers[:, level.rows] = -rest[:, level.unknowns] / level.weights
-            weight = np.zeros((_tiles(len(u)), len(level.rows) * LANES))
-            gather(out.multipliers, level.rows[None], 0, weight)
-            self._pull(program, program.unknowns[None], program.externals[None], u, externals, weight, rest)
+        for part in self.parts:
+            system = part.system
+            weight = weights(multipliers, system.rows)
+            pull(system.program, system.inputs, part.outside, u, externals, weight, rest)
+            still_back(*part.still, system.eliminated, weight, 0, 1.0, rest)
+        self.affine.pull(u, externals, multipliers, rest)
+        for level, program, inputs, outside in reversed(self.marches):
+            multipliers[:, level.rows] = -rest[:, level.unknowns] / level.weights
+            pull(program, inputs, outside, u, externals, weights(multipliers, level.rows[None]), rest)
+        turns, groups = self.reduction.turns, self.reduction.groups
+        if len(groups):  # a member's rest is at most that of its two coordinates together
+            one, two = rest[:, groups.first :: 2], rest[:, groups.first + 1 :: 2]
+            one[:] = np.abs(one) + np.abs(two)
+            rest[:, groups.members] = 0.0
+        if len(turns):
+            turn(turns.first, turns.second, turns.cos, -turns.sin, rest)
         if self.limits.bounded.any():
             # At a bound the rest is minus the bound's own multiplier: fine where it pushes against the bound.
-            at_upper, at_lower = u >= self.limits.upper, u <= self.limits.lower
+            at_upper, at_lower = u >= self.upper, u <= self.lower
             rest[at_upper & (rest < 0)] = 0.0
             rest[at_lower & (rest > 0)] = 0.0
-        sign = np.zeros(len(u))
-        unequal = ~self.structure.equality_rows
-        if unequal.any():
-            sign = np.maximum(-out.multipliers[:, unequal], 0.0).max(axis=1)
-        out.gap[:] = np.maximum(np.abs(rest).max(axis=1, initial=0.0), sign)
+        gap: Values = np.abs(rest).max(axis=1, initial=0.0)
+        return gap
 
-    def _pull(
-        self,
-        program: Program,
-        inputs: Index,
-        outside: Index,
-        u: Values,
-        externals: Values,
-        weight: Values,
-        rest: Values,
-    ) -> None:
-        """Add the gradient of Σ weight·row to `rest`."""
-        cells, _ = _values(program, inputs, self._outside(outside), u, externals)
-        adjoint = np.empty_like(cells)
-        partial = np.empty((len(cells), 5 * LANES * program.operations))
-        run_gradient(program.code, cells, weight, partial, adjoint)
-        scatter_add(adjoint, 1, inputs, rest)
+    def _complementarity(self, residual: Values, multipliers: Values) -> Values:
+        """Per sample: how far the multipliers of inequalities have the wrong sign, or push where there is room."""
+        unequal = np.flatnonzero(~self.structure.equality_rows)
+        sign, room = multipliers[:, unequal], np.maximum(-residual[:, unequal], 0.0)
+        off: Values = np.maximum(-sign, np.abs(sign) * room).max(axis=1, initial=0.0)
+        return off
 
-    def _outside(self, cells: Index) -> Index:
-        """Number cells of params from zero."""
-        return cells - (self.listing.unknowns + 1)
+
+def _pieces(count: int) -> list[slice]:
+    """Cut a batch: whole tiles, at least one piece per thread where there are enough, no more than a chunk each."""
+    tiles = (count + LANES - 1) // LANES
+    size = LANES * min(-(-tiles // workers()), _CHUNK // LANES)
+    return [slice(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What a call fills in, chunk by chunk."""
+    """What a call fills in, piece by piece."""
 
     u: Values
     multipliers: Values
     gap: Values
+    distance: Values
     status: npt.NDArray[np.int8]
     iterations: Index
 
     @classmethod
     def empty(cls, count: int, unknowns: int, rows: int) -> _Outcome:
         return cls(
-            np.empty((count, unknowns)), np.zeros((count, rows)), np.empty(count),
+            np.empty((count, unknowns)), np.zeros((count, rows)), np.empty(count), np.empty(count),
             np.full(count, Status.CONVERGED, np.int8), np.ones(count, np.int64),
         )  # fmt: skip
 
-    def part(self, part: slice) -> _Outcome:
-        return _Outcome(self.u[part], self.multipliers[part], self.gap[part], self.status[part], self.iterations[part])
+    def part(self, piece: slice) -> _Outcome:
+        return _Outcome(
+            self.u[piece], self.multipliers[piece], self.gap[piece], self.distance[piece], self.status[piece],
+            self.iterations[piece],
+        )  # fmt: skip
 
 
 class _AffinePart:
@@ -256,122 +240,30 @@ class _AffinePart:
         listing, free = reduction.listing, reduction.cascade.free
         whole = csr_array(reduction.rows[self.rows])
         self.program = build_program(listing, whole, np.zeros(0, np.int64))
+        self.inputs, self.outside = self.program.unknowns[None], self.program.externals[None] - (listing.unknowns + 1)
         place = np.flatnonzero(free)
         pick = csr_array((np.ones(len(place)), (place, place)), shape=(len(free), len(free)))
-        self.matrix = csr_array(csr_array(whole[:, : listing.unknowns]) @ pick)
-        self.matrix.eliminate_zeros()
+        matrix = csr_array(csr_array(whole[:, : listing.unknowns]) @ pick)
+        matrix.eliminate_zeros()
+        self.matrix = arrays(matrix)
         self.unknowns = np.arange(listing.unknowns)[None]
-        self.gram = Gram(self.matrix) if len(self.rows) else None
+        self.own = np.arange(len(self.rows))[None]
+        self.gram = Gram(matrix) if len(self.rows) else None
 
-    def solve(self, newton: Newton, u: Values, externals: Values, out: _Outcome) -> None:
-        """Move u onto the rows; written: u, out.multipliers."""
+    def solve(self, u: Values, externals: Values, multipliers: Values) -> None:
+        """Move u onto the rows; written: u, multipliers."""
         if self.gram is None:
             return
-        program = self.program
         for _ in range(2):  # the second takes out what the condition of the factor left
-            rows = _values(program, program.unknowns[None], newton._outside(program.externals[None]), u, externals)[1]
+            rows = evaluate(self.program, self.inputs, self.outside, u, externals)[1]
             residual = np.empty((len(u), len(self.rows)))
-            scatter(rows, 0, np.arange(len(self.rows))[None], residual)
+            scatter(rows, 0, self.own, residual)
             step = self.gram.solve(residual)
-            out.multipliers[:, self.rows] += step
-            weight = np.zeros((_tiles(len(u)), len(self.rows) * LANES))
-            gather(step, np.arange(len(self.rows))[None], 0, weight)
-            still_back(*_arrays(self.matrix), self.unknowns, weight, -1.0, u)
+            multipliers[:, self.rows] += step
+            still_back(*self.matrix, self.unknowns, weights(step, self.own), 0, -1.0, u)
 
-    def pull(self, newton: Newton, u: Values, externals: Values, out: _Outcome, rest: Values) -> None:
+    def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
         """Add the rows' share of Jᵀλ to `rest`."""
-        if self.gram is None:
-            return
-        weight = np.zeros((_tiles(len(u)), len(self.rows) * LANES))
-        gather(out.multipliers, self.rows[None], 0, weight)
-        newton._pull(
-            self.program, self.program.unknowns[None], self.program.externals[None], u, externals, weight, rest
-        )
-
-
-def _scattered(x: Values) -> None:
-    """Move off a point where rows are flat or parallel: a fixed scatter without symmetry, a hundredth of the field's size."""
-    unknowns = x.shape[1] // LANES
-    scatter = np.modf(np.arange(1, unknowns + 1) * _GOLDEN)[0] * 2.0 - 1.0
-    lanes = x.reshape(len(x), unknowns, LANES)
-    size = np.maximum(np.abs(lanes).max(axis=1, keepdims=True, initial=0.0), 1.0)
-    lanes += 1e-2 * size * scatter[:, None]
-
-
-def _zero(x: Values) -> None:
-    """Start from nothing: noise is the worst start for transport laws, zero often the best."""
-    x[:] = 0.0
-    _scattered(x)
-
-
-_GOLDEN = 0.6180339887498949
-_STARTS = (_scattered, _zero)  # tried in turn by samples that did not arrive from û
-
-
-def _lanes(space: Values, which: Index) -> Values:
-    """Copy chosen lanes into a space of their own; the last tile is filled up with copies of its last lane."""
-    filled = np.concatenate([which, np.repeat(which[-1:], -len(which) % LANES)])
-    lanes = space.reshape(len(space), -1, LANES)[filled // LANES, :, filled % LANES]
-    return np.ascontiguousarray(lanes.reshape(-1, LANES, lanes.shape[1]).transpose(0, 2, 1)).reshape(
-        len(filled) // LANES, -1
-    )
-
-
-def _put_lanes(space: Values, to: Index, source: Values, come: Index) -> None:
-    """Copy lanes back. Written: space."""
-    whole, part = space.reshape(len(space), -1, LANES), source.reshape(len(source), -1, LANES)
-    whole[to // LANES, :, to % LANES] = part[come // LANES, :, come % LANES]
-
-
-def _values(program: Program, inputs: Index, outside: Index, u: Values, externals: Values) -> tuple[Values, Values]:
-    """Evaluate a program on a batch: (cells, rows) in tiles."""
-    tiles = _tiles(len(u) * len(inputs))
-    cells = np.empty((tiles, program.cells * LANES))
-    rows = np.empty((tiles, program.pattern.rows * LANES))
-    _ones(cells)
-    gather(u, inputs, 1, cells)
-    gather(externals, outside, 1 + inputs.shape[1], cells)
-    run_values(program.code, cells, rows)
-    return cells, rows
-
-
-def _ones(cells: Values) -> None:
-    cells[:, :LANES] = 1.0  # cell 0 is the constant
-
-
-def _tiles(lanes: int) -> int:
-    return (lanes + LANES - 1) // LANES
-
-
-def _arrays(matrix: csr_array) -> tuple[Index, Index, Values]:
-    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
-
-
-def _space(one: Prepared, tiles: int) -> tuple[Values, Index]:
-    """Make the memory of all tiles: (tiles, …) and where each section begins."""
-    program, plan, frame = one.system.program, one.schedule, one.frame
-    v, m, ops = program.pattern.columns, program.pattern.rows, program.operations
-    limits = v if frame.bounded else 0
-    packs = [0] * core.SECTIONS
-    for sections, count in {
-        (core.CELLS,): program.cells,
-        (core.SLOTS,): program.slots + 1,
-        (core.LEFT, core.RIGHT): program.slots,
-        (core.PARTIAL,): 5 * ops,
-        (core.ADJOINT,): ops,
-        (core.BENDS,): program.bends.nnz,
-        (core.JACOBIAN, core.SCALED): program.pattern.nnz,
-        (core.X, core.TARGET, core.SLOPE, core.WEIGHT, core.INVERSE, core.STEP, core.PLAIN_STEP, core.BEFORE): v,
-        (core.LOWER, core.UPPER, core.TO_BOUND): limits,
-        (core.ROWS, core.MULTIPLIER, core.DIRECTION, core.PLAIN_DIRECTION, core.SHIFT, core.RESIDUAL): m,
-        (core.ACTIVE, core.IDLE, core.NORM, core.BEFORE_MULTIPLIER): m,
-        (core.MATRIX,): one.entries,
-        (core.RHS,): v + m if frame.augmented else m,
-        (core.FACTOR,): plan.packs,
-        (core.PIVOTS, core.SCALE, core.WORK): plan.slots,
-        (core.TALLY,): TALLY,
-    }.items():
-        for section in sections:
-            packs[section] = count
-    at = starts([LANES * count for count in packs])
-    return np.zeros((tiles, int(at[-1]))), at
+        if self.gram is not None:
+            weight = weights(multipliers, self.rows[None])
+            pull(self.program, self.inputs, self.outside, u, externals, weight, rest)

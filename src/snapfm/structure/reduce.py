@@ -1,9 +1,10 @@
 """Reduction: what is left of a list of laws to be solved, once everything that structure alone decides is taken away.
 
-1. Unknowns that rows determine one after the other are substituted (cascade).
+1. Unknowns that rows determine one after the other are substituted (cascade), after pairs tied by a row were turned.
 2. Rows that others imply are dropped, to be judged with the answer.
-3. What remains falls apart into parts that share no unknown. Parts that are affine equalities are solved in closed form.
-4. In the others, unknowns that enter no operation are eliminated through their multipliers: u = û − Aᵀλ holds for them
+3. Groups of unknowns that all rows see alike are condensed to two each.
+4. What remains falls apart into parts that share no unknown. Parts that are affine equalities are solved in closed form.
+5. In the others, unknowns that enter no operation are eliminated through their multipliers: u = û − Aᵀλ holds for them
    exactly, so they appear only as the constant matrix `gram` = AAᵀ. Parts of one make (the slices of a field) share one
    System and are solved side by side.
 
@@ -20,11 +21,13 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 
+from snapfm.structure.alike import Groups, condensed, find_groups
 from snapfm.structure.cascade import Cascade, Reads, cascade, reads
 from snapfm.structure.lower import Listing
 from snapfm.structure.presolve import SEARCH_LIMIT, dependent_rows
 from snapfm.structure.program import Program, build_program
 from snapfm.structure.sets import Index
+from snapfm.structure.turn import Turns, find_turns, turned
 
 Mask = npt.NDArray[np.bool_]
 
@@ -58,9 +61,14 @@ class System:
 
 @dataclass(frozen=True)
 class Reduction:
-    """The rows of all laws, sorted by how they are dealt with."""
+    """The rows of all laws, sorted by how they are dealt with.
+
+    All of it is over the new unknowns: those of the field, turned, and the coordinates of the groups behind them.
+    """
 
     listing: Listing
+    turns: Turns
+    groups: Groups
     rows: csr_array  # (m, cells)
     reads: Reads
     cascade: Cascade
@@ -73,19 +81,26 @@ class Reduction:
 def reduce(listing: Listing, equality: Mask, constant: Mask, bounded: Mask) -> Reduction:
     """Sort all rows of a listing; `constant` marks affine rows, `bounded` the unknowns with limits."""
     rows = _stacked(listing)
-    found = reads(listing, rows)
-    fixed = cascade(rows, found, equality)
-    marches = tuple(
-        build_program(listing, csr_array(rows[level.rows]), np.zeros(0, np.int64)) for level in fixed.levels
-    )
+    listing, rows, found, fixed, turns = _fixed(listing, rows, equality, constant, bounded)
     open_rows = np.ones(rows.shape[0], bool)
     open_rows[fixed.pinned_rows()] = False
     open_rows[fixed.implied] = False
-    direct = csr_array(csr_array(rows[:, : listing.unknowns]) @ diags_array(fixed.free.astype(float)))
-    direct.eliminate_zeros()
-    dropped = _dropped(direct, np.flatnonzero(open_rows & equality & constant))
+    dropped = _dropped(_direct(listing, rows, fixed.free), np.flatnonzero(open_rows & equality & constant))
     open_rows[dropped] = False
 
+    usable = fixed.free & ~bounded
+    groups, quadratic = find_groups(listing, csr_array(rows[np.flatnonzero(open_rows)]), usable)
+    if len(groups):
+        listing, rows = condensed(listing, rows, np.flatnonzero(open_rows), groups, quadratic)
+        found = reads(listing, rows)
+        free = np.concatenate([fixed.free, np.ones(2 * len(groups), bool)])
+        free[groups.members] = False  # carried by their coordinates
+        fixed = Cascade(fixed.levels, fixed.implied, free)
+        bounded = np.concatenate([bounded, np.zeros(2 * len(groups), bool)])
+    direct = _direct(listing, rows, fixed.free)
+    marches = tuple(
+        build_program(listing, csr_array(rows[level.rows]), np.zeros(0, np.int64)) for level in fixed.levels
+    )
     bends = _bent(found, open_rows, listing.unknowns) | bounded
     labels = _parts(found, np.flatnonzero(open_rows), fixed.free, listing.unknowns)
     nonlinear = np.zeros(labels.max(initial=0) + 1, bool)
@@ -98,7 +113,31 @@ def reduce(listing: Listing, equality: Mask, constant: Mask, bounded: Mask) -> R
     systems = _systems(
         listing, rows, direct, found, row_label, unknown_label, nonlinear, bends & fixed.free, open_rows, equality
     )
-    return Reduction(listing, rows, found, fixed, marches, dropped, affine, systems)
+    return Reduction(listing, turns, groups, rows, found, fixed, marches, dropped, affine, systems)
+
+
+def _fixed(
+    listing: Listing, rows: csr_array, equality: Mask, constant: Mask, bounded: Mask
+) -> tuple[Listing, csr_array, Reads, Cascade, Turns]:
+    """Find what the cascade determines, turning pairs where that lets it go on."""
+    found = reads(listing, rows)
+    fixed = cascade(rows, found, equality)
+    open_rows = np.ones(rows.shape[0], bool)
+    open_rows[fixed.pinned_rows()] = False
+    bent = _bent(found, open_rows, listing.unknowns)
+    turns = find_turns(rows, found, fixed.free, bounded, open_rows & equality & constant, bent)
+    if len(turns):
+        listing, rows = turned(listing, rows, turns)
+        found = reads(listing, rows)
+        fixed = cascade(rows, found, equality)
+    return listing, rows, found, fixed, turns
+
+
+def _direct(listing: Listing, rows: csr_array, free: Mask) -> csr_array:
+    """The rows' constant coefficients over free unknowns."""
+    direct = csr_array(csr_array(rows[:, : listing.unknowns]) @ diags_array(free.astype(float)))
+    direct.eliminate_zeros()
+    return direct
 
 
 def _stacked(listing: Listing) -> csr_array:

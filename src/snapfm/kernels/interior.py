@@ -1,0 +1,345 @@
+"""Interior-point iterations on one part: for samples whose active sets cycle, when most inequalities or bounds hold.
+
+Slacks and multipliers of inequalities and bounds stay positive, their products follow a barrier parameter down
+(math.md, "Inequalities"). On the same pattern: a barrier adds a positive diagonal to the rows, or to W. What it gives is
+a start for kernels.newton, which then sees the right active set and finishes to rounding. Eight samples at once, each
+with its own barrier.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
+from snapfm.kernels.layout import (
+    ACTIVE,
+    BARRIER,
+    BEFORE,
+    BEFORE_MULTIPLIER,
+    BEFORE_SLACK,
+    BOUND_WEIGHT,
+    DIRECTION,
+    EQUALITY,
+    GRAM,
+    GRAM_COLUMN,
+    GRAM_PTR,
+    IDLE,
+    LOWER,
+    LOWER_DUAL,
+    MULTIPLIER,
+    RESIDUAL,
+    SLACK,
+    SLOPE,
+    STEP,
+    TARGET,
+    TO_BOUND,
+    UPPER,
+    UPPER_DUAL,
+    WEIGHT,
+    X,
+)  # fmt: skip
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.point import derivatives_at, residual_at
+from snapfm.kernels.sections import section
+
+ARRIVED, LIMIT, BROKEN = 0, 3, 4  # errors.Status
+
+_FIRST, _LAST = 0.1, 1e-9  # barrier parameter: at the start, and where newton takes over
+_KEEP = 0.995  # share of the way to the boundary that a step may go
+_SOLVED = 10.0  # a barrier problem is solved well enough at this multiple of its parameter
+_ROOM = 1e-2  # slack and distance from bounds to begin with, relative to their size
+_ARMIJO = 1e-4
+_HALVINGS = 25
+_FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8
+_NOISE = 64 * 2.220446049250313e-16
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def interior_tiles(code, frame, plan, signs, limit, first, last, live, space, at, status, iterations):
+    """Follow the barrier in tiles first .. last − 1. Written: space, status, iterations (tiles, …)."""
+    for tile in range(first, last):
+        _follow_barrier(code, frame, plan, signs, limit, live[tile], space[tile], at, status[tile], iterations[tile])
+        section(space[tile], at, BARRIER)[:] = 0.0
+        section(space[tile], at, BOUND_WEIGHT)[:] = 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _follow_barrier(code, frame, plan, signs, limit, live, memory, at, status, iterations):
+    mu, damping, penalty = np.full(LANES, _FIRST), np.zeros(LANES), np.ones(LANES)
+    for lane in range(LANES):
+        status[lane] = RUNNING if live[lane] else ARRIVED
+        iterations[lane] = 0
+    section(memory, at, ACTIVE)[:] = 1.0
+    section(memory, at, IDLE)[:] = 0.0
+    section(memory, at, TO_BOUND)[:] = np.nan
+    _enter(frame, memory, at)
+    residual_at(code, frame, memory, at)
+    _slacken(frame, memory, at)
+    for iteration in range(limit + 1):
+        derivatives_at(code, frame, memory, at)
+        running = False
+        for lane in range(LANES):
+            if status[lane] != RUNNING:
+                continue
+            off = _off(frame, memory, at, lane, mu[lane])
+            if not np.isfinite(off):
+                status[lane] = BROKEN
+                continue
+            while off <= _SOLVED * mu[lane] and mu[lane] > _LAST:
+                mu[lane] = max(_LAST, min(0.2 * mu[lane], mu[lane] ** 1.5))
+                penalty[lane] = 1.0
+                off = _off(frame, memory, at, lane, mu[lane])
+            if off <= _SOLVED * _LAST and mu[lane] <= _LAST:
+                status[lane] = ARRIVED
+            elif iteration == limit:
+                status[lane] = LIMIT
+            else:
+                running = True
+                iterations[lane] += 1
+        if not running:
+            break
+        _press(frame, memory, at, mu)
+        factorize(frame, plan, signs, memory, at, damping, status)
+        if frame.augmented == 0:
+            schur_direction(frame, plan, memory, at)
+        else:
+            augmented_direction(frame, plan, memory, at)
+        accepted = _advance(code, frame, memory, at, mu, status, penalty)
+        for lane in range(LANES):
+            if status[lane] != RUNNING:
+                continue
+            if accepted[lane]:
+                damping[lane] = 0.0 if damping[lane] <= _FIRST_DAMPING else 0.1 * damping[lane]
+            else:
+                damping[lane] = max(_FIRST_DAMPING, 10.0 * damping[lane])
+                penalty[lane] = 1.0
+                if damping[lane] > _LAST_DAMPING:
+                    status[lane] = LIMIT
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _enter(frame, memory, at):  # written: x, the duals of bounds
+    """Push x inside its bounds."""
+    if frame.bounded == 0:
+        return
+    x, lower, upper = section(memory, at, X), section(memory, at, LOWER), section(memory, at, UPPER)
+    low, high = section(memory, at, LOWER_DUAL), section(memory, at, UPPER_DUAL)
+    for i in range(len(x)):
+        width = upper[i] - lower[i]
+        below, above = lower[i] > -np.inf, upper[i] < np.inf
+        if below:
+            x[i] = max(x[i], lower[i] + min(_ROOM * max(1.0, abs(lower[i])), 0.25 * width))
+        if above:
+            x[i] = min(x[i], upper[i] - min(_ROOM * max(1.0, abs(upper[i])), 0.25 * width))
+        low[i] = _FIRST / max(x[i] - lower[i], 1e-300) if below else 0.0
+        high[i] = _FIRST / max(upper[i] - x[i], 1e-300) if above else 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _slacken(frame, memory, at):  # written: slack, multiplier of inequalities
+    if frame.mixed == 0:
+        return
+    residual, slack, lam = section(memory, at, RESIDUAL), section(memory, at, SLACK), section(memory, at, MULTIPLIER)
+    equality = section(frame.table, frame.table_at, EQUALITY)
+    for r in range(len(equality)):
+        for lane in range(LANES):
+            i = r * LANES + lane
+            slack[i] = max(-residual[i], _ROOM * max(1.0, abs(residual[i])))
+            if equality[r] == 0:
+                lam[i] = _FIRST / slack[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _off(frame, memory, at, lane, mu):
+    """How far one lane is from solving the barrier problem of this parameter."""
+    slope, residual, lam = section(memory, at, SLOPE), section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER)
+    equality = section(frame.table, frame.table_at, EQUALITY)
+    slack = section(memory, at, SLACK)
+    worst = 0.0
+    for r in range(len(equality)):
+        i = r * LANES + lane
+        off = abs(residual[i]) if equality[r] == 1 else max(abs(residual[i] + slack[i]), abs(slack[i] * lam[i] - mu))
+        worst = off if not off <= worst else worst
+    if frame.bounded == 0:
+        for i in range(lane, len(slope), LANES):
+            worst = abs(slope[i]) if not abs(slope[i]) <= worst else worst
+        return worst
+    x, lower, upper = section(memory, at, X), section(memory, at, LOWER), section(memory, at, UPPER)
+    low, high = section(memory, at, LOWER_DUAL), section(memory, at, UPPER_DUAL)
+    for i in range(lane, len(slope), LANES):
+        off = abs(slope[i] - low[i] + high[i])
+        if lower[i] > -np.inf:
+            off = max(off, abs((x[i] - lower[i]) * low[i] - mu))
+        if upper[i] < np.inf:
+            off = max(off, abs((upper[i] - x[i]) * high[i] - mu))
+        worst = off if not off <= worst else worst
+    return worst
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _press(frame, memory, at, mu):
+    """Put the barrier into the step's equations. Written: barrier, bound_weight, weight, residual, slope."""
+    residual, lam = section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER)
+    equality = section(frame.table, frame.table_at, EQUALITY)
+    if frame.mixed == 1:
+        barrier, slack = section(memory, at, BARRIER), section(memory, at, SLACK)
+        for r in range(len(equality)):
+            if equality[r] == 0:
+                for lane in range(LANES):
+                    i = r * LANES + lane
+                    barrier[i] = slack[i] / lam[i]
+                    residual[i] += mu[lane] / lam[i]
+    if frame.bounded == 1:
+        x, lower, upper = section(memory, at, X), section(memory, at, LOWER), section(memory, at, UPPER)
+        low, high = section(memory, at, LOWER_DUAL), section(memory, at, UPPER_DUAL)
+        slope, weight, more = section(memory, at, SLOPE), section(memory, at, WEIGHT), section(memory, at, BOUND_WEIGHT)
+        for i in range(len(x)):
+            more[i] = 0.0
+            if lower[i] > -np.inf:
+                more[i] += low[i] / (x[i] - lower[i])
+                slope[i] -= mu[i % LANES] / (x[i] - lower[i])
+            if upper[i] < np.inf:
+                more[i] += high[i] / (upper[i] - x[i])
+                slope[i] += mu[i % LANES] / (upper[i] - x[i])
+            weight[i] += more[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _advance(code, frame, memory, at, mu, status, penalty):
+    """Go along the step, inside the boundary, as far as the barrier's merit function falls.
+
+    Written: x, multiplier, slack, duals, residual; gives which lanes moved.
+    """
+    x, lam, slack = section(memory, at, X), section(memory, at, MULTIPLIER), section(memory, at, SLACK)
+    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
+    before, before_lam = section(memory, at, BEFORE), section(memory, at, BEFORE_MULTIPLIER)
+    before_slack = section(memory, at, BEFORE_SLACK)
+    low, high = section(memory, at, LOWER_DUAL), section(memory, at, UPPER_DUAL)
+    lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
+    target, equality = section(memory, at, TARGET), section(frame.table, frame.table_at, EQUALITY)
+    ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    before[:], before_lam[:], before_slack[:] = x, lam, slack
+    accepted = np.zeros(LANES, np.bool_)
+    alpha, old, predicted = np.ones(LANES), np.empty(LANES), np.empty(LANES)
+    residual_at(code, frame, memory, at)  # the step's equations had changed it
+    for lane in range(LANES):
+        if status[lane] != RUNNING:
+            accepted[lane] = True
+            alpha[lane] = 0.0
+            step[lane::LANES] = 0.0
+            direction[lane::LANES] = 0.0
+            continue
+        length, largest, fall = 1.0, 0.0, 0.0
+        for r in range(len(equality)):
+            i = r * LANES + lane
+            largest = max(largest, abs(lam[i] + direction[i]))
+            for p in range(ptr[r], ptr[r + 1]):
+                fall += lam[i] * gram[p] * direction[column[p] * LANES + lane]
+            if equality[r] == 0:
+                ds = mu[lane] / lam[i] - slack[i] - slack[i] / lam[i] * direction[i]
+                fall -= mu[lane] * ds / slack[i]
+                if ds < 0.0:
+                    length = min(length, -_KEEP * slack[i] / ds)
+                if direction[i] < 0.0:
+                    length = min(length, -_KEEP * lam[i] / direction[i])
+        for i in range(lane, len(x), LANES):
+            fall += (x[i] - target[i]) * step[i]
+        if frame.bounded == 1:
+            for i in range(lane, len(x), LANES):
+                if lower[i] > -np.inf:
+                    room = x[i] - lower[i]
+                    fall -= mu[lane] * step[i] / room
+                    change = mu[lane] / room - low[i] - low[i] / room * step[i]
+                    if step[i] < 0.0:
+                        length = min(length, -_KEEP * room / step[i])
+                    if change < 0.0:
+                        length = min(length, -_KEEP * low[i] / change)
+                if upper[i] < np.inf:
+                    room = upper[i] - x[i]
+                    fall += mu[lane] * step[i] / room
+                    change = mu[lane] / room - high[i] + high[i] / room * step[i]
+                    if step[i] > 0.0:
+                        length = min(length, _KEEP * room / step[i])
+                    if change < 0.0:
+                        length = min(length, -_KEEP * high[i] / change)
+        alpha[lane] = length
+        penalty[lane] = max(penalty[lane], 1.1 * largest)
+        theta, value = _merit(frame, memory, at, lane, mu[lane])
+        if theta > 0.0 and fall > 0.5 * penalty[lane] * theta:
+            penalty[lane] = 2.0 * fall / theta
+        old[lane] = value + penalty[lane] * theta
+        predicted[lane] = min(fall - penalty[lane] * theta, 0.0)
+    for _ in range(_HALVINGS):
+        for i in range(len(x)):
+            x[i] = before[i] + alpha[i % LANES] * step[i]
+        for i in range(len(lam)):
+            lam[i] = before_lam[i] + alpha[i % LANES] * direction[i]
+        if frame.mixed == 1:
+            for r in range(len(equality)):
+                if equality[r] == 0:
+                    for lane in range(LANES):
+                        i = r * LANES + lane
+                        ds = mu[lane] / before_lam[i] - before_slack[i] - before_slack[i] / before_lam[i] * direction[i]
+                        slack[i] = before_slack[i] + alpha[lane] * ds
+        residual_at(code, frame, memory, at)
+        waiting = False
+        for lane in range(LANES):
+            if accepted[lane]:
+                continue
+            theta, value = _merit(frame, memory, at, lane, mu[lane])
+            new = value + penalty[lane] * theta
+            slack_of_rounding = _NOISE * (abs(old[lane]) + abs(value))
+            if new <= old[lane] + _ARMIJO * alpha[lane] * predicted[lane] + slack_of_rounding:
+                accepted[lane] = True
+            else:
+                alpha[lane] *= 0.5
+                waiting = True
+        if not waiting:
+            break
+    for lane in range(LANES):
+        if status[lane] == RUNNING and accepted[lane] and frame.bounded == 1:
+            for i in range(lane, len(x), LANES):
+                if lower[i] > -np.inf:
+                    room = before[i] - lower[i]
+                    low[i] += alpha[lane] * (mu[lane] / room - low[i] - low[i] / room * step[i])
+                if upper[i] < np.inf:
+                    room = upper[i] - before[i]
+                    high[i] += alpha[lane] * (mu[lane] / room - high[i] + high[i] / room * step[i])
+        if not accepted[lane]:
+            x[lane::LANES] = before[lane::LANES]
+            lam[lane::LANES] = before_lam[lane::LANES]
+            slack[lane::LANES] = before_slack[lane::LANES]
+    residual_at(code, frame, memory, at)
+    return accepted
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _merit(frame, memory, at, lane, mu):
+    """Of one lane: ℓ1 violation with slacks, and objective with barrier."""
+    residual, lam, slack = section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER), section(memory, at, SLACK)
+    x, target = section(memory, at, X), section(memory, at, TARGET)
+    equality = section(frame.table, frame.table_at, EQUALITY)
+    ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
+    gram = section(frame.weight, frame.weight_at, GRAM)
+    theta, value = 0.0, 0.0
+    for r in range(len(equality)):
+        i = r * LANES + lane
+        if equality[r] == 1:
+            theta += abs(residual[i])
+        else:
+            theta += abs(residual[i] + slack[i])
+            value -= mu * np.log(slack[i])
+        for p in range(ptr[r], ptr[r + 1]):
+            value += 0.5 * lam[i] * gram[p] * lam[column[p] * LANES + lane]
+    for i in range(lane, len(x), LANES):
+        value += 0.5 * (x[i] - target[i]) ** 2
+    if frame.bounded == 1:
+        lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
+        for i in range(lane, len(x), LANES):
+            if lower[i] > -np.inf:
+                value -= mu * np.log(x[i] - lower[i])
+            if upper[i] < np.inf:
+                value -= mu * np.log(upper[i] - x[i])
+    return theta, value

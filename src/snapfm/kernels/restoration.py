@@ -1,0 +1,141 @@
+"""Restoration: forget nearness and lower the violation alone, until a law holds or nothing lowers it further.
+
+Levenberg–Marquardt on ½‖h₊‖² of one part, eight samples at once, each for itself. It ends feasible, a start that
+kernels.newton can go on from, or where ‖Jᵀh₊‖ vanishes beside ‖J‖‖h₊‖ with h₊ ≠ 0: a stationary point of the
+violation, which is what "locally infeasible" means (math.md, eq. infeasible).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
+from snapfm.kernels.layout import (
+    ACTIVE,
+    BARRIER,
+    BEFORE,
+    BEFORE_MULTIPLIER,
+    BENDS,
+    DIRECTION,
+    EQUALITY,
+    IDLE,
+    LOWER,
+    MULTIPLIER,
+    RESIDUAL,
+    SLOPE,
+    STEP,
+    TO_BOUND,
+    UPPER,
+    WEIGHT,
+    X,
+)  # fmt: skip
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.point import derivatives_at, pull_of, residual_at
+from snapfm.kernels.sections import section
+
+FEASIBLE, INFEASIBLE, LIMIT, BROKEN = 0, 1, 3, 4  # errors.Status
+
+_FIRST, _LEAST, _MOST = 1e-3, 1e-12, 1e12  # damping of a step, relative to the largest ‖J_r‖²
+_STATIONARY = 1e-7  # ‖Jᵀh₊‖ below this share of ‖J‖‖h₊‖ counts as nothing
+_FAR = 1e-3  # likewise below this share of ‖h₊‖², for slopes that vanish themselves: a move by a thousand would not do
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def restore_tiles(code, frame, plan, signs, tolerance, limit, first, last, live, space, at, status, iterations):
+    """Lower the violation in tiles first .. last − 1. Written: space, status, iterations (tiles, …)."""
+    for tile in range(first, last):
+        _restore(
+            code, frame, plan, signs, tolerance, limit, live[tile], space[tile], at, status[tile], iterations[tile]
+        )
+        section(space[tile], at, BARRIER)[:] = 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _restore(code, frame, plan, signs, tolerance, limit, live, memory, at, status, iterations):
+    x, lam = section(memory, at, X), section(memory, at, MULTIPLIER)
+    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
+    before, before_lam = section(memory, at, BEFORE), section(memory, at, BEFORE_MULTIPLIER)
+    lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
+    barrier, damping, none = section(memory, at, BARRIER), np.full(LANES, _FIRST), np.zeros(LANES)
+    size, worst, norm = np.empty(LANES), np.empty(LANES), np.ones(LANES)
+    for lane in range(LANES):
+        status[lane] = RUNNING if live[lane] else FEASIBLE
+        iterations[lane] = 0
+    section(memory, at, IDLE)[:] = 0.0
+    section(memory, at, TO_BOUND)[:] = np.nan
+    if frame.bounded == 1:
+        for i in range(len(x)):
+            x[i] = min(max(x[i], lower[i]), upper[i])
+    residual_at(code, frame, memory, at)
+    for iteration in range(limit + 1):
+        derivatives_at(code, frame, memory, at)
+        _break(frame, memory, at, size, worst)
+        running = False
+        for lane in range(LANES):
+            if status[lane] != RUNNING:
+                continue
+            pull, norms = pull_of(frame, memory, at, lane)
+            norm[lane] = norms
+            if not np.isfinite(size[lane]):
+                status[lane] = BROKEN
+            elif worst[lane] <= 0.1 * tolerance:
+                status[lane] = FEASIBLE
+            elif pull <= max(_STATIONARY * _STATIONARY * norms, _FAR * _FAR * size[lane]) * size[lane]:
+                status[lane] = FEASIBLE if worst[lane] <= tolerance else INFEASIBLE
+            elif iteration == limit or damping[lane] > _MOST:
+                status[lane] = LIMIT
+            else:
+                running = True
+                iterations[lane] += 1
+        if not running:
+            break
+        section(memory, at, WEIGHT)[:] = 1.0
+        section(memory, at, SLOPE)[:] = 0.0
+        section(memory, at, BENDS)[:] = 0.0
+        for i in range(len(barrier)):
+            barrier[i] = damping[i % LANES] * norm[i % LANES]
+        factorize(frame, plan, signs, memory, at, none, status)
+        if frame.augmented == 0:
+            schur_direction(frame, plan, memory, at)
+        else:
+            augmented_direction(frame, plan, memory, at)
+        before[:], before_lam[:] = x, lam
+        old = size.copy()
+        for lane in range(LANES):
+            if status[lane] != RUNNING:
+                step[lane::LANES] = 0.0
+                direction[lane::LANES] = 0.0
+        for i in range(len(x)):
+            x[i] += step[i]
+            if frame.bounded == 1:
+                x[i] = min(max(x[i], lower[i]), upper[i])
+        for i in range(len(lam)):
+            lam[i] += direction[i]
+        residual_at(code, frame, memory, at)
+        _break(frame, memory, at, size, worst)
+        for lane in range(LANES):
+            if status[lane] == RUNNING and not size[lane] < old[lane]:
+                x[lane::LANES] = before[lane::LANES]
+                lam[lane::LANES] = before_lam[lane::LANES]
+                damping[lane] *= 10.0
+            elif status[lane] == RUNNING:
+                damping[lane] = max(_LEAST, 0.1 * damping[lane])
+        residual_at(code, frame, memory, at)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _break(frame, memory, at, size, worst):  # written: active, size, worst
+    """Mark the rows that are broken; per lane Σh₊² and max h₊."""
+    residual, active = section(memory, at, RESIDUAL), section(memory, at, ACTIVE)
+    equality = section(frame.table, frame.table_at, EQUALITY)
+    for lane in range(LANES):
+        size[lane], worst[lane] = 0.0, 0.0
+        for r in range(len(equality)):
+            h = residual[r * LANES + lane]
+            # an inequality that holds takes part only where it is broken; NaN counts as broken
+            broken = equality[r] == 1 or not h <= 0.0
+            active[r * LANES + lane] = 1.0 if broken else 0.0
+            if broken:
+                size[lane] += h * h
+                worst[lane] = abs(h) if not abs(h) <= worst[lane] else worst[lane]

@@ -1,0 +1,106 @@
+"""Turns: pairs of unknowns that one affine row ties together are turned so that the row reads only one of the two.
+
+A zero-gradient edge, u[-1] = u[-2], ties two unknowns that both move. Turned by the row's own angle, the first new unknown
+is what the row fixes, and the second is free; lengths stay as they are, so "nearest" means the same (math.md,
+"Reduction"). Without this the curvature of the free one would be split between a row's multiplier and an unknown, and look
+negative where it is not. Structure only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array, csr_array
+
+from snapfm.structure.cascade import Reads
+from snapfm.structure.lower import Listing
+from snapfm.structure.sets import Index
+
+Mask = npt.NDArray[np.bool_]
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Turns:
+    """For pair k: new[first] = cos·u[first] + sin·u[second], new[second] = −sin·u[first] + cos·u[second]."""
+
+    rows: Index  # the row that ties each pair
+    first: Index
+    second: Index
+    cos: Values
+    sin: Values
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def find_turns(rows: csr_array, found: Reads, free: Mask, bounded: Mask, candidates: Mask, bent: Mask) -> Turns:
+    """Choose `candidates` (affine equality rows) with two free unknowns, one of them `bent`; no unknown is turned twice.
+
+    An unknown that no operation reads needs no turn: it is eliminated through its multipliers.
+    """
+    row, unknown = found.all.rows(), found.all.indices
+    live = free[unknown] & candidates[row]
+    row, unknown = row[live], unknown[live]
+    pairs = np.flatnonzero(np.bincount(row, minlength=found.all.size) == 2)
+    keep = np.isin(row, pairs)
+    both = unknown[keep].reshape(-1, 2)  # reads come row by row, in rising order
+    straight = ~_met(found, pairs, both)
+    wanted = straight & bent[both].any(axis=1) & ~bounded[both].any(axis=1)
+    pairs, both = pairs[wanted], both[wanted]
+    taken: set[int] = set()
+    chosen = []
+    for k, (one, other) in enumerate(both.tolist()):
+        if one not in taken and other not in taken:
+            taken.update((one, other))
+            chosen.append(k)
+    pairs, both = pairs[chosen], both[chosen]
+    if not chosen:
+        return Turns(pairs, both[:, 0], both[:, 1], np.zeros(0), np.zeros(0))
+    a = np.asarray(rows[pairs, both[:, 0]]).ravel()
+    b = np.asarray(rows[pairs, both[:, 1]]).ravel()
+    length = np.hypot(a, b)
+    return Turns(pairs, both[:, 0], both[:, 1], a / length, b / length)
+
+
+def turned(listing: Listing, rows: csr_array, turns: Turns) -> tuple[Listing, csr_array]:
+    """Write a listing and its rows over the new unknowns."""
+    map_ = _matrix(turns, listing.cells)
+    new = csr_array(rows @ map_)
+    # What the turn was made for, exactly: these rows do not read their second unknown.
+    entries = coo_array(new)
+    key = entries.coords[0].astype(np.int64) * listing.cells + entries.coords[1]
+    entries.data[np.isin(key, turns.rows * listing.cells + turns.second)] = 0.0
+    new = csr_array(entries)
+    new.eliminate_zeros()
+    new.sort_indices()
+    blocks = []
+    for block in listing.blocks:
+        part = csr_array(map_[: block.a.shape[1], : block.a.shape[1]])
+        operands = {
+            name: None if operand is None else csr_array(operand @ part)
+            for name, operand in (("a", block.a), ("b", block.b), ("c", block.c))
+        }
+        blocks.append(replace(block, **operands))  # type: ignore[arg-type]
+    over = Listing(listing.unknowns, blocks=blocks, externals=listing.externals)
+    over.cells = listing.cells
+    return over, new
+
+
+def _met(found: Reads, pairs: Index, both: Index) -> Mask:
+    """Whether a row reads either unknown of its pair through an operation."""
+    width = found.all.width
+    bent = found.bent.rows() * width + found.bent.indices
+    return np.asarray(np.isin(pairs[:, None] * width + both, bent).any(axis=1), bool)
+
+
+def _matrix(turns: Turns, cells: int) -> csr_array:
+    """Old unknowns by new ones: u = T new."""
+    diagonal = np.ones(cells)
+    diagonal[turns.first], diagonal[turns.second] = turns.cos, turns.cos
+    at = np.arange(cells)
+    row = np.concatenate([at, turns.first, turns.second])
+    column = np.concatenate([at, turns.second, turns.first])
+    return csr_array((np.concatenate([diagonal, -turns.sin, turns.sin]), (row, column)), shape=(cells, cells))
