@@ -8,7 +8,7 @@ import json
 
 from benchmarks.record import append
 
-CASES = ("affine", "jacobian", "scale", "linear", "robustness", "steps")
+CASES = ("affine", "jacobian", "scale", "linear", "robustness", "steps", "audit", "ipopt", "random_problems", "peers")
 
 
 def main() -> None:

@@ -43,8 +43,16 @@ class UnknownName(SnapfmError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class SettingError(SnapfmError, TypeError):
+    """A setting has a value of a type that cannot be used here."""
+
+
 class CheckpointError(SnapfmError, ValueError):
     """A checkpoint is missing, damaged, or belongs to something else."""
+
+
+class DataError(SnapfmError, ValueError):
+    """A data file cannot be written or read: unfinished, of another run, or out of reach."""
 
 
 class MissingDependency(SnapfmError, ImportError):

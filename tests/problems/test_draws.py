@@ -58,3 +58,18 @@ def test_fixed_conditions_are_those_asked_of_every_sample():
     for name in ("heat-ic-mass", "burgers-ic", "reaction-diffusion-ic-mass", "navier-stokes-ic-mass"):
         start = snapfm.problem(name).params(3)["u0"]
         assert torch.equal(start, start[:1].expand_as(start)), name
+
+
+@every
+def test_training_fields_come_with_all_that_was_drawn_for_them(name, settings):
+    problem = snapfm.problem(name, **settings)
+    fields, drawn = problem.draw_training(7, 0, 3)
+    assert torch.equal(fields, problem.draw_fields(7, 0, 3))
+    assert set(problem.params(1)) <= set(drawn)
+    for key, value in drawn.items():
+        assert len(value) == 3
+        assert torch.equal(problem.draw_training(7, 1, 1)[1][key][0], value[1])
+    for law in problem.laws:  # the conditions hold with the params drawn, not with those asked at inference
+        if law.name in ("initial", "dirichlet"):
+            rows = [law.residual(fields[i], {key: value[i] for key, value in drawn.items()}) for i in range(3)]
+            assert torch.stack(rows).abs().max() == 0.0

@@ -6,7 +6,10 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
+from snapfm.cli.audit import audit
+from snapfm.cli.data import data
 from snapfm.cli.demo import demo
 from snapfm.cli.inspect import inspect
 from snapfm.cli.problems import problems
@@ -24,6 +27,8 @@ app = typer.Typer(
 )
 app.command()(problems)
 app.command()(inspect)
+app.command()(data)
+app.command()(audit)
 app.command()(demo)
 app.command()(train)
 
@@ -33,5 +38,6 @@ def main() -> None:
     try:
         app()
     except SnapfmError as mistake:
-        Console(stderr=True).print(f"[bold red]{type(mistake).__name__}:[/] {mistake}", highlight=False)
+        # Messages hold brackets, such as snapfm[data], which are no markup.
+        Console(stderr=True).print(f"[bold red]{type(mistake).__name__}:[/] {escape(str(mistake))}", highlight=False)
         sys.exit(_USER_ERROR)

@@ -1,6 +1,6 @@
 """Collecting the evidence: one model and one noise, sampled twice, free (no laws) and lawful (every step projected).
 
-Uses the public API only, as a user would, and leaves the verdict to judge.py. Draws and writes nothing.
+Uses the public API only, as a user would, and leaves the verdict to metrics. Draws and writes nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 import snapfm
 from snapfm.demo.evidence import Array, Evidence
-from snapfm.demo.judge import residuals
 from snapfm.demo.record import LawFigures, Record, Seconds, Violation
 from snapfm.errors import Status
 from snapfm.flow import shipped
 from snapfm.grid import Axis
 from snapfm.laws import Law, Params
+from snapfm.metrics.residuals import residuals
 
 PROBLEM = "heat-ic-mass"
 MODEL = "heat-small"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ShapeError
+from snapfm.metrics.moments import mmse, moments, roughness, smse
 from snapfm.seeds import draw
 
 _CHUNK = 16  # fields per network call: larger ones only spill the cache
@@ -42,12 +42,13 @@ def quality(
             f"quality(truth, count) expects at least 2 of each, to have a spread; got {len(truth)} true fields and "
             f"count={count}. Ask for more samples."
         )
-    mean, spread = truth.double().mean(0), truth.double().std(0)
+    true = moments(truth)
 
     def score(fields: Tensor) -> dict[str, float]:
+        found = moments(fields)
         return {
-            "mmse": _mse(fields.double().mean(0), mean),
-            "smse": _mse(fields.double().std(0), spread),
+            "mmse": mmse(found, true),
+            "smse": smse(found, true),
             "roughness": roughness(fields) / roughness(truth),
         }
 
@@ -60,12 +61,3 @@ def quality(
         "steps": steps,
         "truth_count": len(truth),
     }
-
-
-def roughness(fields: Tensor) -> float:
-    """Root mean square of second differences along every axis of the grid: leftover noise shows here first."""
-    return math.sqrt(sum(float(fields.double().diff(n=2, dim=dim).square().mean()) for dim in range(1, fields.ndim)))
-
-
-def _mse(a: Tensor, b: Tensor) -> float:
-    return float((a - b).square().mean())

@@ -11,6 +11,7 @@ from snapfm.problems.burgers import burgers_bc_mass, burgers_ic, burgers_ic_mass
 from snapfm.problems.heat import heat_ic_mass, heat_ic_mass_implicit, heat_ic_mass_pde_energy
 from snapfm.problems.navier_stokes import navier_stokes_ic_mass, navier_stokes_ic_mass_enstrophy
 from snapfm.problems.reaction_diffusion import reaction_diffusion_ic_mass
+from snapfm.problems.settings import check_settings, default_settings
 
 _PROBLEMS: dict[str, Callable[..., Problem]] = {
     "heat-ic-mass": heat_ic_mass,
@@ -37,7 +38,15 @@ def problem(name: str, **settings: Any) -> Problem:
         raise UnknownName(
             f"snapfm.problem(name) expects one of {names()}; got {name!r}. `snapfm problems` lists them with sizes."
         )
-    return _PROBLEMS[name](**settings)
+    builder = _PROBLEMS[name]
+    check_settings(name, builder, settings)
+    return builder(**settings)
 
 
-__all__ = ["Problem", "names", "problem"]
+def defaults(name: str) -> dict[str, Any]:
+    """Give the settings a problem's builder takes, with the values they have when left out."""
+    problem(name)  # refuses names it does not know
+    return default_settings(_PROBLEMS[name])
+
+
+__all__ = ["Problem", "defaults", "names", "problem"]

@@ -17,15 +17,16 @@ from snapfm.laws import Law
 from snapfm.seeds import base_seed
 
 Draw = Callable[[int, int, int], dict[str, Tensor]]
-Simulate = Callable[[int, int, int], Tensor]
-DrawTruth = Callable[[int, int, int], tuple[Tensor, dict[str, Tensor]]]
+DrawBoth = Callable[[int, int, int], tuple[Tensor, dict[str, Tensor]]]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One benchmark problem. `draw_params`, `draw_fields` and `draw_truth` take (seed, start, count).
+    """One benchmark problem. Everything named `draw_…` takes (seed, start, count); sample i depends on (seed, i) alone.
 
-    Sample i depends on (seed, i) alone, and `draw_truth` gives the params that `draw_params` gives for the same seed.
+    `draw_params` gives what the laws read at inference, `draw_truth` the same params with fields that obey them.
+    `draw_training` gives fields of the training distribution with all that was drawn for them, the laws' params
+    included.
     """
 
     name: str
@@ -34,8 +35,8 @@ class Problem:
     grid: Grid
     laws: tuple[Law, ...]
     draw_params: Draw
-    draw_fields: Simulate
-    draw_truth: DrawTruth
+    draw_training: DrawBoth
+    draw_truth: DrawBoth
 
     def params(self, count: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         """Draw the laws' params for `count` samples, float64, leading axis `count`."""
@@ -44,6 +45,10 @@ class Problem:
     def simulate(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw `count` ground-truth fields of the training distribution: (count, *shape), float64."""
         return self.draw_fields(base_seed(generator), 0, _positive(count))
+
+    def draw_fields(self, seed: int, start: int, count: int) -> Tensor:
+        """Draw fields of the training distribution alone."""
+        return self.draw_training(seed, start, count)[0]
 
     def truth(self, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         """Simulate `count` ground-truth fields under the conditions asked at inference, and the params that state them.

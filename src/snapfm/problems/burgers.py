@@ -140,24 +140,27 @@ def _problem(
 
     def drawn(
         seed: int, start: int, count: int, one: Callable[[torch.Generator], tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         # The sigmoid is taken sample by sample: torch rounds it by the place in the batch.
         def row(stream: torch.Generator) -> Tensor:
             position, left = one(stream)
-            return torch.cat([step(grid, position), left[None]])
+            return torch.cat([step(grid, position), left[None], position[None]])
 
         rows = draw(seed, start, count, row)
-        return rows[:, :-1], rows[:, -1]
+        return rows[:, :-2], rows[:, -2], rows[:, -1]
 
     def draw_params(seed: int, start: int, count: int) -> dict[str, Tensor]:
-        return params(*drawn(seed, start, count, asked))
+        initial, left, _ = drawn(seed, start, count, asked)
+        return params(initial, left)
 
-    def draw_fields(seed: int, start: int, count: int) -> Tensor:
-        return godunov_fields(grid, *drawn(seed, start, count, _training), first)[0]
+    def draw_training(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
+        initial, left, position = drawn(seed, start, count, _training)
+        fields = godunov_fields(grid, initial, left, first)[0]
+        return fields, {**params(initial, left), "position": position, "left": left}
 
     def draw_truth(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
-        conditions = drawn(seed, start, count, asked)
-        return godunov_fields(grid, *conditions, first)[0], params(*conditions)
+        initial, left, _ = drawn(seed, start, count, asked)
+        return godunov_fields(grid, initial, left, first)[0], params(initial, left)
 
     return Problem(
         name=name,
@@ -166,6 +169,6 @@ def _problem(
         grid=grid,
         laws=laws,
         draw_params=draw_params,
-        draw_fields=draw_fields,
+        draw_training=draw_training,
         draw_truth=draw_truth,
     )

@@ -61,7 +61,8 @@ def heat_ic_mass_pde_energy(
     """Add forward-Euler rows of the first steps and the energy to initial condition and mass, as the release does.
 
     `energy="decay"` is the release's inequality, "equality" the paper's balance; mass counts the repeated point, as in
-    the release. True solutions contradict the PDE rows (κ is not their α) and this mass: see heat_ic_mass_implicit.
+    the release. True solutions contradict the PDE rows (κ is not their α), and obey this mass to first order in dx
+    only: see heat_ic_mass_implicit.
     """
     grid = heat_grid(nx, nt)
     builder = "heat_ic_mass_pde_energy"
@@ -125,8 +126,10 @@ def _problem(
             params["alpha"] = draw(seed, start, count, lambda stream: asked(stream)[0])
         return params
 
-    def draw_fields(seed: int, start: int, count: int) -> Tensor:
-        return draw(seed, start, count, lambda stream: field(*training(stream)))
+    def draw_training(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
+        drawn = draw(seed, start, count, lambda stream: torch.stack(training(stream)))
+        fields = torch.stack([field(alpha, angle) for alpha, angle in drawn])
+        return fields, {"u0": fields[..., 0], "alpha": drawn[:, 0], "phase": drawn[:, 1]}
 
     def draw_truth(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
         fields = draw(seed, start, count, lambda stream: field(*asked(stream)))
@@ -139,6 +142,6 @@ def _problem(
         grid=grid,
         laws=laws,
         draw_params=draw_params,
-        draw_fields=draw_fields,
+        draw_training=draw_training,
         draw_truth=draw_truth,
     )

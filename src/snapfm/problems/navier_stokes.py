@@ -45,7 +45,8 @@ def navier_stokes_grid(size: int = 16, nt: int = 50, discretization: Discretizat
     Neither axis is flagged periodic: that flag means a repeated end point to leave out of sums, and here every point
     counts ("grid" has no repeated one, the release counts it).
     """
-    stop = choose("navier_stokes_grid(discretization)", discretization, {"grid": 1.0 - 1.0 / size, "release": 1.0})
+    last = 1.0 - 1.0 / max(size, 1)  # Axis refuses sizes below 2, with words
+    stop = choose("navier_stokes_grid(discretization)", discretization, {"grid": last, "release": 1.0})
     return Grid((Axis("x", 0.0, stop, size), Axis("y", 0.0, stop, size), Axis("t", 0.0, DURATION, nt)))
 
 
@@ -140,9 +141,10 @@ def _problem(name: str, summary: str, grid: Grid, laws: tuple[Law, ...], state: 
     def draw_params(seed: int, start: int, count: int) -> dict[str, Tensor]:
         return {"u0": draw(seed, start, count, lambda random: _restricted(asked(random), grid))}
 
-    def draw_fields(seed: int, start: int, count: int) -> Tensor:
+    def draw_training(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
         drawn = draw(seed, start, count, lambda random: torch.cat([drawn_state(random).flatten(), phase(random)]))
-        return fields(drawn)
+        found = fields(drawn)
+        return found, {"u0": found[..., 0], "force_phase": drawn[:, -1]}
 
     def draw_truth(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
         drawn = draw(seed, start, count, lambda random: torch.cat([asked(random).flatten(), phase(random)]))
@@ -159,7 +161,7 @@ def _problem(name: str, summary: str, grid: Grid, laws: tuple[Law, ...], state: 
         grid=grid,
         laws=laws,
         draw_params=draw_params,
-        draw_fields=draw_fields,
+        draw_training=draw_training,
         draw_truth=draw_truth,
     )
 

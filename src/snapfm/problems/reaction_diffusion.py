@@ -83,8 +83,9 @@ def reaction_diffusion_ic_mass(
     def draw_params(seed: int, start: int, count: int) -> dict[str, Tensor]:
         return {"u0": draw(seed, start, count, asked)}
 
-    def draw_fields(seed: int, start: int, count: int) -> Tensor:
-        return fields(draw(seed, start, count, lambda random: torch.cat([profile(grid, random), fluxes(random)])))
+    def draw_training(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
+        drawn = draw(seed, start, count, lambda random: torch.cat([profile(grid, random), fluxes(random)]))
+        return fields(drawn), {"u0": drawn[:, :nx], "flux_left": drawn[:, nx], "flux_right": drawn[:, nx + 1]}
 
     def draw_truth(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
         drawn = draw(seed, start, count, lambda random: torch.cat([asked(random), fluxes(random)]))
@@ -97,6 +98,6 @@ def reaction_diffusion_ic_mass(
         grid=grid,
         laws=(initial(), mass_evolution(spacing, RATE, DIFFUSIVITY, inner=inner)),
         draw_params=draw_params,
-        draw_fields=draw_fields,
+        draw_training=draw_training,
         draw_truth=draw_truth,
     )

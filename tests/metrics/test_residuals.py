@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from snapfm.demo.judge import residuals
 from snapfm.laws import Bounds, Equality, Inequality
+from snapfm.metrics.residuals import residuals
 
 
 def test_equality_counts_both_signs_and_each_sample_reads_its_own_params():

@@ -1,6 +1,6 @@
 """The judge: how far fields are from their laws, in float64, from the laws alone.
 
-It never asks a projector, so no method marks its own work. Imports laws and errors only.
+It never asks a projector, so no method marks its own work. Imports laws only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ def residuals(law: Law, u: Tensor, params: Params) -> Tensor:
 
     Params have a leading axis of b, or of 1 where all samples share them.
     """
-    return torch.stack([_one(law, field, _slice(params, i)) for i, field in enumerate(u.double())])
+    return torch.stack([_one(law, field, one_of(params, i)) for i, field in enumerate(u.double())])
+
+
+def one_of(params: Params, i: int) -> Params:
+    """Give sample i its own params, in float64."""
+    return {name: value.double()[i if len(value) > 1 else 0] for name, value in params.items()}
 
 
 def _one(law: Law, field: Tensor, params: Params) -> Tensor:
@@ -29,7 +34,3 @@ def _one(law: Law, field: Tensor, params: Params) -> Tensor:
         return excess.flatten()
     signed = law.residual(field, params).flatten()
     return signed.clamp(min=0.0) if isinstance(law, Inequality) else signed.abs()
-
-
-def _slice(params: Params, i: int) -> Params:
-    return {name: value.double()[i if len(value) > 1 else 0] for name, value in params.items()}

@@ -1,0 +1,78 @@
+"""From what a peer leaves to a Solution: residual, multipliers of pinned rows, and the stationarity of u − û + Jᵀλ.
+
+Measured from the laws' own sparse derivatives, not from what the peer says of itself; and apart from its run, so that a
+peer's time is not charged with it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from snapfm.laws import Params
+from snapfm.project.base import Solution
+from snapfm.project.judge import STATIONARITY, judge
+from snapfm.project.limits import Limits
+from snapfm.project.peers.model import Model
+from snapfm.structure import Structure
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A batch as a peer leaves it: fields (b, n), multipliers (b, m) with zeros for rows it was not given."""
+
+    u: Values
+    multipliers: Values
+    iterations: npt.NDArray[np.int64]
+    status: npt.NDArray[np.int8]
+
+
+def certified(
+    structure: Structure, limits: Limits, start: Tensor, params: Params, answer: Answer,
+    model: Model | None = None,
+) -> Solution:  # fmt: skip
+    """Complete an answer; rows that `model` pins get the multiplier that makes their unknown stationary.
+
+    What u − û + Jᵀλ leaves counts by how far u would move along it within its bounds: interior points stop short of bounds,
+    and no threshold has to say how near to one is at it.
+    """
+    u, multipliers = answer.u, answer.multipliers.copy()
+    target = start.reshape(u.shape).numpy()
+    field = torch.from_numpy(u).reshape(start.shape)
+    rest = u - target
+    jacobian = structure.jacobian(field, params).numpy()
+    row, column = structure.pattern.row_of(), structure.pattern.indices
+    for i in range(len(u)):
+        rest[i] += np.bincount(column, weights=jacobian[i] * multipliers[i, row], minlength=u.shape[1])
+    if model is not None:
+        multipliers[:, model.pins] = -rest[:, model.fixed] / model.weights
+        rest[:, model.fixed] = 0.0
+    rest = np.minimum(np.maximum(rest, u - limits.upper), u - limits.lower)
+    wrong = np.maximum(-multipliers[:, ~structure.equality_rows], 0.0).max(axis=1, initial=0.0)
+    gap = np.maximum(np.abs(rest).max(axis=1, initial=0.0), wrong)
+    return Solution(
+        torch.from_numpy(u), torch.from_numpy(multipliers), torch.from_numpy(answer.iterations),
+        structure.residual(field, params), torch.from_numpy(gap),
+        torch.from_numpy(np.sqrt(((u - target) ** 2).sum(axis=1))), torch.from_numpy(answer.status.copy()),
+    )  # fmt: skip
+
+
+def arrived(structure: Structure, limits: Limits, solved: Solution, tolerance: float) -> Tensor:
+    """Say which samples obey their laws and are stationary (b,), for peers that cannot tell themselves."""
+    violation = judge(structure, solved.residual, limits, solved.u).violation
+    return (violation <= tolerance) & (solved.stationarity <= STATIONARITY)
+
+
+def broken(start: Tensor, params: Params) -> Tensor:
+    """Say which samples have an input or params that are not finite (b,)."""
+    finite = torch.isfinite(start.flatten(1)).all(dim=1)
+    for value in params.values():
+        finite &= torch.isfinite(value).reshape(len(value), math.prod(value.shape[1:])).all(dim=1)
+    return ~finite

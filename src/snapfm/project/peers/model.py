@@ -1,0 +1,165 @@
+"""Laws as casadi expressions, translated once from the listing our own method runs: the same rows, to the last coefficient.
+
+Consumes a Structure; gives a `Model`, which writes the rows over any casadi symbols and evaluates what depends on params
+with torch. The one place that imports casadi. Knows no solver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csc_array, csr_array, vstack
+
+from snapfm.errors import UnsupportedLaw, require
+from snapfm.kernels.operations import Op
+from snapfm.laws import Params
+from snapfm.project.limits import Limits
+from snapfm.structure import Structure
+from snapfm.structure.batched import each
+from snapfm.structure.lower import Block, Listing, Unlowerable, lower
+
+Values = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+Symbol: TypeAlias = Any  # casadi.SX or casadi.MX; casadi ships no types
+
+
+def casadi() -> ModuleType:
+    """Import casadi, or say how to install it."""
+    return require("casadi", "the Ipopt and root-finder peers", "peers")
+
+
+class Model:
+    """All rows of a Structure, ready to be written over symbols.
+
+    `presolve` takes out what our own presolve does without iterating: rows that pin one unknown (`fixed`, by `pins`) and
+    equality rows that others imply. `kept` are the rows left, in the order of the stack. Without it every row is kept.
+    """
+
+    def __init__(self, structure: Structure, limits: Limits, presolve: bool) -> None:
+        self.structure, self.limits = structure, limits
+        u, params = structure.example
+        try:
+            self.listing: Listing = lower([plan.graph for plan in structure.plans], u, params)
+        except Unlowerable as cause:
+            raise UnsupportedLaw(
+                "a casadi peer expects laws made of arithmetic, powers, roots, exp, log, sin, cos, tanh, min, max, where, "
+                f"sums and products with constants; got '{cause}'. Rewrite the law with those."
+            ) from cause
+        parts = [form.widened(self.listing.cells).matrix for form in self.listing.rows]
+        self._rows = csr_array(vstack(parts, format="csr")) if parts else csr_array((0, self.listing.cells))
+        self._rows.eliminate_zeros()
+        self.pins = self.fixed = np.zeros(0, np.int64)
+        self.weights: Values = np.zeros(0)
+        self.kept: Index = np.arange(structure.rows)
+        self._inputs: tuple[Params, Values, Values] | None = None
+        if presolve:
+            self._presolve()
+
+    def _presolve(self) -> None:
+        # What rows pin at once and imply, no more: a solver that is given values found in order is no longer itself.
+        found = self.structure.presolve
+        self.pins, self.fixed = found.pins, found.fixed
+        matrix = self.structure.pattern.csr(self.structure.constants)
+        self.weights = np.asarray(matrix[self.pins, self.fixed]).ravel() if len(self.pins) else np.zeros(0)
+        self.kept = np.setdiff1d(np.arange(self.structure.rows), np.concatenate([self.pins, found.dropped]))
+
+    @property
+    def knowns(self) -> int:
+        """Number of cells that params define."""
+        return sum(size for _, _, size in self.listing.externals)
+
+    @property
+    def free(self) -> Index:
+        """Unknowns that no row pins."""
+        return np.setdiff1d(np.arange(self.listing.unknowns), self.fixed)
+
+    def inputs(self, params: Params, count: int) -> tuple[Values, Values]:
+        """Evaluate `known` and `pinned`; kept while the same params recur, as they do at every flow step."""
+        if self._inputs is None or self._inputs[0] is not params or len(self._inputs[1]) != count:
+            self._inputs = (params, self.known(params, count), self.pinned(params, count))
+        return self._inputs[1:]
+
+    def known(self, params: Params, count: int) -> Values:
+        """Evaluate what depends on params only, with torch: (b, knowns)."""
+        field = self.structure.example[0].expand(count, *self.structure.shape)
+        parts = [np.zeros((count, 0))]
+        for _, graph, size in self.listing.externals:
+            parts.append(each(graph, field, params).reshape(count, size).to(torch.float64).numpy())
+        return np.concatenate(parts, axis=1)
+
+    def pinned(self, params: Params, count: int) -> Values:
+        """Evaluate the fixed unknowns: (b, fixed). A pinning row is weight·u + constant, so its residual at 0 tells."""
+        zero = torch.zeros(count, *self.structure.shape, dtype=torch.float64)
+        constant: Values = self.structure.residual_alone(zero, params).numpy()[:, self.pins]
+        return -constant / self.weights
+
+    def rows(self, u: Symbol, known: Symbol) -> Symbol:
+        """Write the kept rows over symbols of the unknowns (n, 1) and of what params define (knowns, 1)."""
+        ca = casadi()
+        cells: list[tuple[int, int, Symbol]] = [(0, self.listing.unknowns, u), (self.listing.one, 1, ca.DM.ones(1, 1))]
+        begin = 0
+        for first, _, size in self.listing.externals:
+            cells.append((first, size, known[begin : begin + size]))
+            begin += size
+        for block in self.listing.blocks:
+            cells.append((block.first, block.size, _applied(ca, block, cells, self.listing.one)))
+        return _form(ca, csr_array(self._rows[self.kept]), cells)
+
+
+def _form(ca: ModuleType, matrix: csr_array, cells: list[tuple[int, int, Symbol]]) -> Symbol:
+    """Multiply a form with the groups of cells it reads; nothing read gives zeros."""
+    columns = csc_array(matrix)
+    columns.eliminate_zeros()
+    total: Symbol = ca.DM.zeros(matrix.shape[0], 1)
+    for first, size, symbol in cells:
+        last = min(first + size, columns.shape[1])
+        part = columns[:, first:last] if first < last else None
+        if part is not None and part.nnz:
+            total = total + _product(ca, part, symbol)
+    return total
+
+
+def _product(ca: ModuleType, part: csc_array, symbol: Symbol) -> Symbol:
+    by_row = csr_array(part)
+    if part.shape[1] > 1 and (by_row.data == 1.0).all() and (np.diff(by_row.indptr) == 1).all():
+        return symbol[by_row.indices.tolist()]  # each element is one cell: a copy, not a product
+    pattern = ca.Sparsity(*part.shape, part.indptr.tolist(), part.indices.tolist())
+    return ca.densify(ca.mtimes(ca.DM(pattern, part.data), symbol))
+
+
+def _applied(ca: ModuleType, block: Block, cells: list[tuple[int, int, Symbol]], one: int) -> Symbol:
+    if block.op == Op.POW:
+        # The exponent is one constant for all: as a number it spares casadi the slope in the exponent, a logarithm.
+        assert block.b is not None
+        return ca.power(_form(ca, block.a, cells), float(block.b[0, one]))
+    operands = [_form(ca, part, cells) for part in (block.a, block.b, block.c) if part is not None]
+    return OPERATIONS[block.op](ca, *operands)
+
+
+# Every operation of kernels.operations but POW, element by element. At a kink casadi's slope may be another one than ours.
+OPERATIONS: dict[Op, Callable[..., Symbol]] = {
+    Op.MUL: lambda ca, a, b: a * b,
+    Op.DIV: lambda ca, a, b: a / b,
+    Op.SQUARE: lambda ca, a: a * a,
+    Op.SQRT: lambda ca, a: ca.sqrt(a),
+    Op.EXP: lambda ca, a: ca.exp(a),
+    Op.LOG: lambda ca, a: ca.log(a),
+    Op.SIN: lambda ca, a: ca.sin(a),
+    Op.COS: lambda ca, a: ca.cos(a),
+    Op.TANH: lambda ca, a: ca.tanh(a),
+    Op.SIGMOID: lambda ca, a: 1.0 / (1.0 + ca.exp(-a)),
+    Op.RECIPROCAL: lambda ca, a: 1.0 / a,
+    Op.RSQRT: lambda ca, a: 1.0 / ca.sqrt(a),
+    Op.ABS: lambda ca, a: ca.fabs(a),
+    Op.RELU: lambda ca, a: ca.fmax(a, 0.0),
+    Op.MAX: lambda ca, a, b: ca.fmax(a, b),
+    Op.MIN: lambda ca, a, b: ca.fmin(a, b),
+    Op.SELECT: lambda ca, a, b, c: ca.if_else(c != 0.0, a, b),
+    Op.GT: lambda ca, a, b: a > b,
+    Op.GE: lambda ca, a, b: a >= b,
+}

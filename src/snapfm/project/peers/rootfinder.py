@@ -1,0 +1,130 @@
+"""casadi's Newton root-finder on the optimality system: the fastest peer measured near an answer. No globalisation.
+
+    u − û + Jᵀλ = 0,   h(u) − shift·λ = 0      (math.md, eq. optimality)
+
+The second line's shift keeps the matrix quasi-definite, so that a factorisation without pivots serves, repeated rows or not.
+"""
+
+from __future__ import annotations
+
+from contextlib import redirect_stderr
+from io import StringIO
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from snapfm.errors import Status
+from snapfm.laws import Params
+from snapfm.project.base import Solution
+from snapfm.project.limits import Limits
+from snapfm.project.peers.call import Call
+from snapfm.project.peers.certificate import Answer, arrived, broken, certified
+from snapfm.project.peers.model import Model, Symbol, casadi
+from snapfm.project.peers.scope import equalities_only
+from snapfm.structure import Structure
+
+Values = npt.NDArray[np.float64]
+
+ITERATIONS = 50  # from near an answer it takes 4 to 6; without globalisation more than this is wandering
+UNTOLD = -1  # iterations of samples solved on several threads: casadi does not tell
+# Iterations and times are those of 1e-10, which breaks a tolerance of 1e-8 by itself once multipliers reach 100; at 1e-14 the
+# factor meets zeros.
+SHIFT = 1e-12
+
+
+class Rootfinder:
+    """Prepared for one Structure of equalities; raises UnsupportedLaw for inequalities and bounds.
+
+    `threads` > 1 maps a whole batch over threads. `line_search` halves steps that raise the residual; off, because near an
+    answer it only costs. Tolerance: the root-finder stops at half of it in every element of the system, the other half is
+    for the shift.
+    """
+
+    def __init__(
+        self, structure: Structure, limits: Limits, threads: int = 1, line_search: bool = False, shift: float = SHIFT
+    ) -> None:
+        equalities_only("Rootfinder", structure, limits)
+        self.structure, self.limits = structure, limits
+        self.threads, self.line_search, self.shift = threads, line_search, shift
+        self.model = Model(structure, limits, presolve=True)
+        self._finders: dict[float, Symbol] = {}
+        self._calls: dict[tuple[float, int], Call] = {}
+
+    def prepare(self, tolerance: float, count: int) -> Call:
+        """Build the root-finder for a tolerance and, on several threads, a batch size; `solve` does so at first use."""
+        wide = count if self.threads > 1 else 1
+        if (tolerance, wide) not in self._calls:
+            if tolerance not in self._finders:
+                self._finders[tolerance] = self._build(tolerance)
+            one = self._finders[tolerance]
+            mapped = one if self.threads == 1 else one.map(wide, "thread", self.threads)
+            self._calls[tolerance, wide] = Call(mapped)
+        return self._calls[tolerance, wide]
+
+    def _build(self, tolerance: float) -> Symbol:
+        ca, model = casadi(), self.model
+        # SX, not MX: scalar code gives the system's own derivatives at a third of the time.
+        x, weight = ca.SX.sym("x", len(model.free)), ca.SX.sym("weight", len(model.kept))
+        target, pinned = ca.SX.sym("target", len(model.free)), ca.SX.sym("pinned", len(model.fixed))
+        known = ca.SX.sym("known", model.knowns)
+        u = ca.SX.zeros(self.structure.unknowns, 1)
+        u[model.free.tolist()] = x
+        u[model.fixed.tolist()] = pinned
+        rows = model.rows(u, known)
+        system = ca.vertcat(x - target + ca.jtimes(rows, x, weight, True), rows - self.shift * weight)
+        function = ca.Function(
+            "optimality", [ca.vertcat(x, weight), ca.vertcat(target, pinned, known)], [system], ["z", "p"], ["f"]
+        )
+        options = {
+            "linear_solver": "ldl",
+            "line_search": self.line_search,
+            "abstol": 0.5 * tolerance,
+            "max_iter": ITERATIONS,
+            "error_on_fail": False,
+            "show_eval_warnings": False,
+        }
+        return ca.rootfinder("rootfinder", "newton", function, options)
+
+    def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
+        """Project a float64 batch (b, *shape), each sample from û with multipliers of zero."""
+        answer = self.run(start, params, tolerance)
+        solved = certified(self.structure, self.limits, start, params, answer, self.model)
+        assert solved.status is not None
+        # What it says of itself is lost on threads, so its answers are looked at: short of the tolerance it ran out of steps.
+        solved.status[arrived(self.structure, self.limits, solved, tolerance)] = int(Status.CONVERGED)
+        finite = torch.isfinite(solved.u).all(dim=1) & torch.isfinite(solved.stationarity)
+        solved.status[~finite | broken(start, params)] = int(Status.NONFINITE)
+        return solved
+
+    def run(self, start: Tensor, params: Params, tolerance: float) -> Answer:
+        """Do the same and leave certificate and status out: what a timing should see."""
+        model, count = self.model, len(start)
+        target: Values = start.reshape(count, self.structure.unknowns).numpy()
+        known, pinned = model.inputs(params, count)
+        free = len(model.free)
+        begin = np.zeros((count, free + len(model.kept)))
+        begin[:, :free] = target[:, model.free]
+        given = np.concatenate([begin[:, :free], pinned, known], axis=1)
+        with redirect_stderr(StringIO()):  # casadi writes a line for every factor with a zero; the status tells as much
+            found, iterations = self._find(begin, given, tolerance)
+        u, multipliers = np.empty_like(target), np.zeros((count, self.structure.rows))
+        u[:, model.free], u[:, model.fixed] = found[:, :free], pinned
+        multipliers[:, model.kept] = found[:, free:]
+        return Answer(u, multipliers, iterations, np.full(count, Status.ITERATION_LIMIT, np.int8))
+
+    def _find(self, begin: Values, given: Values, tolerance: float) -> tuple[Values, npt.NDArray[np.int64]]:
+        call = self.prepare(tolerance, len(begin))
+        (z, p), (out,) = call.arguments.values(), call.results.values()
+        found, iterations = np.empty_like(begin), np.full(len(begin), UNTOLD, np.int64)
+        if self.threads > 1:
+            z[:], p[:] = begin.ravel(), given.ravel()
+            call()
+            found[:] = out.reshape(found.shape)
+            return found, iterations
+        for i in range(len(begin)):
+            z[:], p[:] = begin[i], given[i]
+            call()
+            found[i], iterations[i] = out, call.stats()["iter_count"]
+        return found, iterations

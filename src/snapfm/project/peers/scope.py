@@ -1,0 +1,17 @@
+"""What a peer can be asked: some know equalities only, and say so before any work is done."""
+
+from __future__ import annotations
+
+from snapfm.errors import UnsupportedLaw
+from snapfm.project.limits import Limits
+from snapfm.structure import Structure
+
+
+def equalities_only(peer: str, structure: Structure, limits: Limits) -> None:
+    """Refuse laws with inequalities or bounds."""
+    others = [f"Inequality '{plan.name}'" for plan in structure.plans if plan.kind != "equality"]
+    others += [f"Bounds '{name}'" for name in limits.names]
+    if others:
+        raise UnsupportedLaw(
+            f"{peer} expects laws that are all Equality; got {', '.join(others)}. Use the Ipopt peer, or leave them out."
+        )

@@ -1,0 +1,40 @@
+"""`snapfm audit`: its table, its JSON and its page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from snapfm.cli.app import app
+
+RUN = CliRunner()
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_table_fits_a_narrow_terminal():
+    answer = RUN.invoke(app, ["audit", "burgers", "--count", "2"], env={"COLUMNS": "80"}, catch_exceptions=False)
+    assert answer.exit_code == 0
+    lines = answer.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = [line.split() for line in lines]
+    assert ["mass", "mass=constant"] in [row[:2] for row in rows]
+    assert next(row for row in rows if row[:2] == ["mass", "mass=constant"])[-1] == "contradicted"
+    assert "…" not in answer.stdout
+
+
+def test_json_for_scripts():
+    answer = RUN.invoke(app, ["audit", "heat-ic-mass", "--count", "2", "--json"], catch_exceptions=False)
+    initial, mass = json.loads(answer.stdout)
+    assert (initial["law"], initial["error"], initial["verdict"]) == ("initial", 0.0, "obeyed")
+    assert (mass["law"], mass["order"], mass["verdict"]) == ("mass", None, "obeyed")
+
+
+def test_the_page_in_the_docs_is_that_of_the_newest_record():
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks.audit_page", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.returncode == 0, f"run python -m benchmarks.audit_page; {run.stderr}"
