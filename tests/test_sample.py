@@ -200,9 +200,9 @@ def test_the_last_projection_comes_after_the_last_step(project: Projector, u0: T
             self.given: list[Tensor] = []
             self.results: list[Projection] = []
 
-        def __call__(self, u_hat: Tensor, params: Any) -> Projection:
+        def __call__(self, u_hat: Tensor, params: Any, **settings: Any) -> Projection:
             self.given.append(u_hat)
-            self.results.append(project(u_hat, params))
+            self.results.append(project(u_hat, params, **settings))
             return self.results[-1]
 
     counting = Counting()

@@ -44,14 +44,16 @@ def sample(
     shape: tuple[int, ...] | None = None,
     dtype: torch.dtype = torch.float32,
     on_failure: OnFailure = "raise",
+    warm: bool = True,
+    early_tolerance: float | None = None,
     progress: Progress | None = None,
 ) -> Samples:
     """Draw `count` fields that obey the projector's laws, over `steps` uniform flow steps.
 
     Without a projector (None) this is the plain flow, from the same noise for the same generator; give `shape` unless the
     velocity has one. Unconverged samples raise ProjectionFailed unless on_failure="keep", which returns them marked.
-    Noise of sample i depends on the generator's seed and i alone, not on `count`. `progress(done, total)` is called after
-    every step.
+    Noise of sample i depends on the generator's seed and i alone, not on `count`. `warm` starts every projection from the
+    one before; `early_tolerance` asks less of all but the last. `progress(done, total)` is called after every step.
     """
     field_shape = _field_shape(velocity, project, shape)
     _check(count, steps, dtype, on_failure)
@@ -71,14 +73,14 @@ def sample(
                 u = u + (later - tau) * speed
             else:
                 began = time.perf_counter()
-                last = project(u + (1.0 - tau) * speed, params)
+                last = project(u + (1.0 - tau) * speed, params, warm=last if warm else None, tolerance=early_tolerance)
                 u = noise + later * (last.u - noise)
                 seconds["projection"] += time.perf_counter() - began
             if progress is not None:
                 progress(step + 1, steps)
         if project is not None:
             began = time.perf_counter()
-            last = project(u, params)
+            last = project(u, params, warm=last if warm else None)
             seconds["projection"] += time.perf_counter() - began
             u = last.u
     if last is not None and on_failure == "raise":

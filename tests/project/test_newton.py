@@ -264,3 +264,60 @@ def test_the_centre_of_a_sphere_is_escaped():
     project = Projector([Equality("norm", lambda u, p: (u**2).sum() - 1.0)], (3, 5))
     result = project(torch.zeros(2, 3, 5, dtype=torch.float64)).raise_for_status()
     assert torch.allclose(result.distance, torch.ones(2, dtype=torch.float64), atol=1e-7)
+
+
+def test_a_warm_start_takes_fewer_iterations_to_the_same_answer():
+    problem = snapfm.problem("navier-stokes-ic-mass-enstrophy", size=8, nt=6)
+    fields, params = problem.truth(3, torch.Generator().manual_seed(0))
+    project = Projector(problem.laws, problem.grid.shape, params)
+    u_hat = fields + randn(*fields.shape)
+    before = project(u_hat, params).raise_for_status()
+    moved = u_hat + 0.01 * randn(*fields.shape, seed=1)
+    cold, warm = project(moved, params), project(moved, params, warm=before)
+    assert warm.converged.all()
+    assert (warm.iterations < cold.iterations).all()
+    assert torch.allclose(warm.u, cold.u, rtol=0, atol=1e-8)
+
+
+def test_a_warm_start_from_a_failed_sample_is_a_cold_one():
+    project = Projector([Equality("sphere", lambda u, p: (u**2).sum() - 1.0)], (3, 5))
+    u_hat = randn(2, 3, 5)
+    broken = u_hat.clone()
+    broken[0] = math.nan
+    result = project(u_hat, warm=project(broken)).raise_for_status()
+    assert torch.equal(result.u[0], project(u_hat).u[0])
+
+
+@pytest.mark.parametrize("warm", ["result", 3.0])
+def test_a_warm_start_that_is_no_projection_is_refused(warm: object):
+    project = Projector([Equality("sphere", lambda u, p: (u**2).sum() - 1.0)], (3, 5))
+    with pytest.raises(snapfm.errors.ParamsError, match="expects a Projection"):
+        project(randn(2, 3, 5), warm=warm)  # type: ignore[arg-type]
+
+
+def test_a_warm_start_of_another_batch_is_refused():
+    project = Projector([Equality("sphere", lambda u, p: (u**2).sum() - 1.0)], (3, 5))
+    with pytest.raises(snapfm.errors.ParamsError, match=r"batch of 2"):
+        project(randn(2, 3, 5), warm=project(randn(3, 3, 5)))
+
+
+def test_one_call_may_ask_for_another_tolerance():
+    project = Projector([Equality("sphere", lambda u, p: (u**2).sum() - 1.0)], (3, 5), tolerance=1e-10)
+    result = project(randn(2, 3, 5), tolerance=1e-3)
+    assert result.tolerance == 1e-3
+    assert result.converged.all()
+    with pytest.raises(snapfm.errors.LawError, match="positive"):
+        project(randn(2, 3, 5), tolerance=-1.0)
+
+
+def test_projectors_may_be_called_from_several_threads():
+    from concurrent.futures import ThreadPoolExecutor
+
+    problem = snapfm.problem("burgers-bc-mass", nx=13, nt=9)
+    params = problem.params(20, torch.Generator().manual_seed(0))
+    project = Projector(problem.laws, problem.grid.shape, params)
+    inputs = [randn(20, *problem.grid.shape, seed=seed) for seed in range(6)]
+    alone = [project(u_hat, params).u for u_hat in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda u_hat: project(u_hat, params).u, inputs))
+    assert all(torch.equal(one, other) for one, other in zip(alone, together))

@@ -36,17 +36,27 @@ def expand(ptr, members, first, start, field):  # read: start, field's coordinat
     """u = y₁/√c + y₂ e, with e along start − mean; where that is nothing, along a fixed scatter."""
     for sample in range(len(field)):
         for k in range(len(ptr) - 1):
-            group = members[ptr[k] : ptr[k + 1]]
-            middle = field[sample, first + 2 * k] / np.sqrt(len(group))
-            length = field[sample, first + 2 * k + 1]
-            mean, size = _shape(start[sample], group)
+            group, root = members[ptr[k] : ptr[k + 1]], np.sqrt(ptr[k + 1] - ptr[k])
+            middle, length = field[sample, first + 2 * k] / root, field[sample, first + 2 * k + 1]
+            mean, size = start[sample, first + 2 * k] / root, start[sample, first + 2 * k + 1]
             if size > 0.0:
+                stretch = length / size
                 for j in group:
-                    field[sample, j] = middle + length / size * (start[sample, j] - mean)
+                    field[sample, j] = middle + stretch * (start[sample, j] - mean)
             else:
                 mean, size = _scatter(len(group))
                 for i in range(len(group)):
                     field[sample, group[i]] = middle + length / size * (_point(i) - mean)
+
+
+@njit(cache=True, nogil=True)
+def distances(one, other, out):  # read: one, other (b, n); written: out (b,)
+    """Measure how far apart two batches are, sample by sample."""
+    for sample in range(len(one)):
+        total = 0.0
+        for j in range(one.shape[1]):
+            total += (one[sample, j] - other[sample, j]) ** 2
+        out[sample] = np.sqrt(total)
 
 
 @njit(cache=True, nogil=True)
@@ -56,14 +66,13 @@ def _shape(line, group):
     for j in group:
         total += line[j]
     mean = total / len(group)
-    total = 0.0
+    rest, square = 0.0, 0.0
     for j in group:
-        total += line[j] - mean
-    mean += total / len(group)
-    square = 0.0
-    for j in group:
-        square += (line[j] - mean) ** 2
-    return mean, np.sqrt(square)
+        away = line[j] - mean
+        rest += away
+        square += away * away
+    left = rest / len(group)
+    return mean + left, np.sqrt(max(square - rest * left, 0.0))
 
 
 @njit(cache=True, nogil=True)

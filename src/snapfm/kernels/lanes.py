@@ -6,6 +6,7 @@ lane ever holds rubbish. One thread each: callers share samples out among thread
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from snapfm.kernels.operations import LANES
@@ -65,23 +66,28 @@ def still_shift(indptr, indices, values, index, field, first, tiles):
     for tile in range(len(tiles)):
         for lane in range(LANES):
             which = min(tile * LANES + lane, lanes - 1)
-            sample, part = which // parts, which % parts
+            line, place = field[which // parts], index[which % parts]
             for r in range(len(indptr) - 1):
                 total = 0.0
                 for p in range(indptr[r], indptr[r + 1]):
-                    total += values[p] * field[sample, index[part, indices[p]]]
+                    total += values[p] * line[place[indices[p]]]
                 tiles[tile, (first + r) * LANES + lane] = total
 
 
 @njit(cache=True, nogil=True)
-def still_back(indptr, indices, values, index, tiles, first, sign, field):
-    """field += sign · stillᵀλ over the eliminated unknowns, λ = tiles[:, first + r]. Read: still, index; written: field."""
+def still_back(indptr, indices, values, index, tiles, first, rows, sign, field):
+    """field += sign · stillᵀλ over the eliminated unknowns, λ = tiles[:, first : first + rows]. Read: stillᵀ, index."""
     parts = len(index)
+    weight = np.empty(rows)
     for sample in range(len(field)):
+        line = field[sample]
         for part in range(parts):
-            which = sample * parts + part
+            which, place = sample * parts + part, index[part]
             tile, lane = which // LANES, which % LANES
-            for r in range(len(indptr) - 1):
-                weight = sign * tiles[tile, (first + r) * LANES + lane]
-                for p in range(indptr[r], indptr[r + 1]):
-                    field[sample, index[part, indices[p]]] += weight * values[p]
+            for r in range(rows):
+                weight[r] = sign * tiles[tile, (first + r) * LANES + lane]
+            for j in range(len(indptr) - 1):
+                total = 0.0
+                for p in range(indptr[j], indptr[j + 1]):
+                    total += values[p] * weight[indices[p]]
+                line[place[j]] += total

@@ -50,6 +50,7 @@ _ARMIJO = 1e-4  # share of the predicted decrease that a step has to deliver
 _HALVINGS = 25  # of a step before it counts as failed
 _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8  # of W, after failed steps
 _DOUBLINGS = 8  # of a step that was made with a repaired, and so too cautious, curvature
+_CLOSER = 1e-2  # share of the tolerance below which a step more is not worth it
 _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
 
 
@@ -64,7 +65,7 @@ def solve_tiles(code, frame, plan, signs, settings, first, last, live, space, at
 def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterations):
     damping, penalty = np.zeros(LANES), np.ones(LANES)
     theta, objective, violation, gap = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    decrease = np.empty(LANES)
+    decrease, polished = np.empty(LANES), np.zeros(LANES, np.bool_)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else CONVERGED
         iterations[lane] = 0
@@ -82,11 +83,16 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterati
             if status[lane] == RUNNING:
                 if not (np.isfinite(violation[lane]) and np.isfinite(gap[lane])):
                     status[lane] = BROKEN
-                elif violation[lane] <= settings.tolerance and gap[lane] <= settings.gap:
+                elif (
+                    violation[lane] <= settings.tolerance
+                    and gap[lane] <= settings.gap
+                    and (violation[lane] <= _CLOSER * settings.tolerance or polished[lane])
+                ):
                     status[lane] = CONVERGED
                 elif iteration == settings.limit:
                     status[lane] = LIMIT
-                else:
+                else:  # one more step, once within the tolerance, takes what is left of the violation to rounding
+                    polished[lane] = violation[lane] <= settings.tolerance and gap[lane] <= settings.gap
                     running = True
                     iterations[lane] += 1
         if not running:

@@ -17,9 +17,13 @@ from snapfm.kernels.layout import (
     BEFORE,
     BEFORE_MULTIPLIER,
     BENDS,
+    COLUMN_ENTRY,
+    COLUMN_PTR,
+    COLUMN_ROW,
     DIRECTION,
     EQUALITY,
     IDLE,
+    JACOBIAN,
     LOWER,
     MULTIPLIER,
     RESIDUAL,
@@ -90,6 +94,8 @@ def _restore(code, frame, plan, signs, tolerance, limit, live, memory, at, statu
                 iterations[lane] += 1
         if not running:
             break
+        if frame.bounded == 1:
+            _hold(frame, memory, at)
         section(memory, at, WEIGHT)[:] = 1.0
         section(memory, at, SLOPE)[:] = 0.0
         section(memory, at, BENDS)[:] = 0.0
@@ -122,6 +128,24 @@ def _restore(code, frame, plan, signs, tolerance, limit, live, memory, at, statu
             elif status[lane] == RUNNING:
                 damping[lane] = max(_LEAST, 0.1 * damping[lane])
         residual_at(code, frame, memory, at)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _hold(frame, memory, at):  # written: to_bound
+    """Hold the unknowns that are at a bound and would be pushed through it."""
+    x, lower, upper = section(memory, at, X), section(memory, at, LOWER), section(memory, at, UPPER)
+    to_bound, jacobian = section(memory, at, TO_BOUND), section(memory, at, JACOBIAN)
+    residual, active = section(memory, at, RESIDUAL), section(memory, at, ACTIVE)
+    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
+    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    for j in range(len(ptr) - 1):
+        for lane in range(LANES):
+            i, pull = j * LANES + lane, 0.0
+            for p in range(ptr[j], ptr[j + 1]):
+                r = row[p] * LANES + lane
+                pull += jacobian[entry[p] * LANES + lane] * active[r] * residual[r]
+            out = (pull > 0.0 and x[i] <= lower[i]) or (pull < 0.0 and x[i] >= upper[i])
+            to_bound[i] = 0.0 if out else np.nan
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from snapfm.kernels.sparse import add_product, multiply, step_back
 from snapfm.laws import Params
-from snapfm.project.base import Solution
+from snapfm.project.base import Solution, Warm
 from snapfm.structure import Structure
 
 Values = npt.NDArray[np.float64]
@@ -56,8 +56,11 @@ class Affine:
         """Non-zeros of the factor of AAᵀ."""
         return self.solver.fill
 
-    def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
-        """Project a float64 batch (b, *shape); repeat the step for samples whose rounding exceeds the tolerance."""
+    def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None = None) -> Solution:
+        """Project a float64 batch (b, *shape); repeat the step for samples whose rounding exceeds the tolerance.
+
+        `warm` is of no use to a closed form.
+        """
         count = len(start)
         field = start.reshape(count, self.structure.unknowns).numpy()
         residual = np.empty((count, self.structure.rows))

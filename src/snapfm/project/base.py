@@ -29,6 +29,14 @@ class Solution:
 
 
 @dataclass(frozen=True)
+class Warm:
+    """Where iterations may begin: fields (b, n) and multipliers (b, m), float64."""
+
+    u: Tensor
+    multipliers: Tensor
+
+
+@dataclass(frozen=True)
 class Projection:
     """The nearest lawful fields and, per sample, the evidence.
 

@@ -44,7 +44,7 @@ def verdict(structure: Structure, solved: Solution, judged: Judgement, tolerance
         failed = solved.status != Status.CONVERGED
         status[failed] = solved.status[failed]
     dropped = torch.from_numpy(structure.presolve.dropped)
-    if len(dropped):
+    if len(dropped) and bool((judged.violation > tolerance).any()):
         others = residual.clone()
         others[:, dropped] = 0.0
         consistent = _largest(_by_law(structure, others), others) <= tolerance

@@ -8,32 +8,33 @@ knows laws only through the reduction of their structure.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array, diags_array
 from torch import Tensor
 
 from snapfm.errors import Status
-from snapfm.kernels.coordinates import condense, expand, turn
-from snapfm.kernels.lanes import scatter, still_back, substitute
+from snapfm.kernels.coordinates import condense, distances, expand, turn
+from snapfm.kernels.lanes import scatter, still_back, still_shift, substitute
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.threads import shared, workers
+from snapfm.kernels.threads import shared
 from snapfm.laws import Params
 from snapfm.project.adjoint import solve_adjoint
 from snapfm.project.affine import Gram
-from snapfm.project.base import Solution
+from snapfm.project.base import Solution, Warm
 from snapfm.project.limits import Limits
 from snapfm.project.part import Part
-from snapfm.project.tiles import Index, Values, arrays, evaluate, pull, weights
+from snapfm.project.tiles import Index, Values, arrays, evaluate, pull, transposed, weights
 from snapfm.structure import RowKind, Structure
 from snapfm.structure.batched import each
 from snapfm.structure.lower import lower
 from snapfm.structure.program import build_program
 from snapfm.structure.reduce import Reduction, reduce
 
-_CHUNK = 32  # samples worked on at once by a thread: bounds memory, and keeps a chunk's cells near the caches
+_CHUNK = 64  # samples worked on at once: bounds memory, and keeps a chunk's cells near the caches
 
 
 class Newton:
@@ -62,22 +63,26 @@ class Newton:
         bounded = np.isfinite(self.lower) | np.isfinite(self.upper)
         # Bounded unknowns that no row moves are clipped at once; determined ones cannot move.
         self.loose = np.flatnonzero(bounded & self.reduction.cascade.free & ~touched)
+        # Where u − û + Jᵀλ has to be looked at: u = û − Aᵀλ makes it vanish for all others.
+        self.moving = np.flatnonzero(touched)
+        looked = ~self.reduction.cascade.free | touched
+        looked[self.reduction.groups.members] = False
+        self.looked = np.flatnonzero(looked)
         self.example = u
+        self._free: list[tuple[Values, Values, Values]] = []
         self._params: Params | None = None
         self._known: Values = np.zeros((0, 0))
 
-    def solve(self, start: Tensor, params: Params, tolerance: float, warm: Tensor | None = None) -> Solution:
-        """Project a float64 batch (b, *shape); `warm` (b, m) are multipliers to start from."""
+    def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None = None) -> Solution:
+        """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
         field = start.reshape(len(start), self.structure.unknowns).numpy()
         out = _Outcome.empty(len(field), field.shape[1], self.structure.rows)
         externals = self._externals(params, len(field))
-        known = None if warm is None else warm.numpy()
 
-        def work(piece: slice) -> None:
-            before = None if known is None else known[piece]
-            self._solve_piece(field[piece], externals[piece], tolerance, before, out.part(piece))
-
-        shared(work, _pieces(len(field)))
+        for first in range(0, len(field), _CHUNK):
+            piece = slice(first, min(first + _CHUNK, len(field)))
+            known = None if warm is None else (warm.u[piece].numpy(), warm.multipliers[piece].numpy())
+            self._solve_piece(field[piece], externals[piece], tolerance, known, out.part(piece))
         u = torch.from_numpy(out.u)
         residual = self.structure.residual(u.reshape(start.shape), params)
         gap = np.maximum(out.gap, self._complementarity(residual.numpy(), out.multipliers))
@@ -106,23 +111,39 @@ class Newton:
         return out
 
     def _solve_piece(
-        self, given: Values, externals: Values, tolerance: float, warm: Values | None, out: _Outcome
+        self, given: Values, externals: Values, tolerance: float, warm: tuple[Values, Values] | None, out: _Outcome
     ) -> None:
-        start = self._coordinates(given)
-        u = start.copy()
+        start, u, rest = self._borrow(len(given))
+        shared(lambda some: self._coordinates(given[some], start[some], u[some]), len(given), LANES)
+        if warm is not None:
+            self._coordinates(warm[0], rest, rest)
+            u[:, self.moving] = rest[:, self.moving]
         for level, program, inputs, outside in self.marches:
             rows = evaluate(program, inputs, outside, u, externals)[1]
             substitute(rows, level.unknowns, level.weights, u)
         if len(self.loose):
             u[:, self.loose] = np.clip(u[:, self.loose], self.lower[self.loose], self.upper[self.loose])
         self.affine.solve(u, externals, out.multipliers)
+        multiplier = None if warm is None else warm[1]
         for part in self.parts:
-            status, iterations = self._iterate(part, start, u, externals, tolerance, warm, out.multipliers)
+            status, iterations = self._iterate(part, start, u, externals, tolerance, multiplier, out.multipliers)
             np.maximum(out.status, status, out=out.status)
             np.maximum(out.iterations, iterations, out=out.iterations)
-        out.gap[:] = self._certify(start, u, externals, out.multipliers)
-        self._field(start, u, out.u)
-        np.sqrt(((out.u - given) ** 2).sum(axis=1), out=out.distance)
+        out.gap[:] = self._certify(start, u, externals, out.multipliers, rest)
+        shared(lambda some: self._field(given[some], start[some], u[some], out.part(some)), len(given), LANES)
+        self._free.append((start, u, rest))
+
+    def _borrow(self, count: int) -> tuple[Values, Values, Values]:
+        """Lend three batches over the reduction's unknowns; fresh memory would cost more than a pass over it."""
+        while self._free:
+            try:
+                memory = self._free.pop()
+            except IndexError:  # another thread took it
+                break
+            if len(memory[0]) == count:
+                return memory
+        width = self.listing.unknowns
+        return np.empty((count, width)), np.empty((count, width)), np.empty((count, width))
 
     def _iterate(
         self, part: Part, start: Values, u: Values, externals: Values, tolerance: float, warm: Values | None,
@@ -142,37 +163,36 @@ class Newton:
             status[again], iterations[again] = then, iterations[again] + more
         return status, iterations
 
-    def _coordinates(self, given: Values) -> Values:
-        """Write fields (b, n) over the reduction's unknowns."""
+    def _coordinates(self, given: Values, start: Values, u: Values) -> None:
+        """Write fields (b, n) over the reduction's unknowns. Written: start and its copy u."""
         turns, groups = self.reduction.turns, self.reduction.groups
-        start = np.empty((len(given), self.listing.unknowns))
         start[:, : given.shape[1]] = given
         if len(turns):
             turn(turns.first, turns.second, turns.cos, turns.sin, start)
         if len(groups):
             condense(groups.ptr, groups.members, groups.first, start)
-        return start
+        u[:] = start
 
-    def _field(self, start: Values, u: Values, field: Values) -> None:
-        """Write the answer over the field's own unknowns. Written: u, field."""
+    def _field(self, given: Values, start: Values, u: Values, out: _Outcome) -> None:
+        """Write the answer over the field's own unknowns, and how far it is. Written: u, out."""
         turns, groups = self.reduction.turns, self.reduction.groups
         if len(groups):
             expand(groups.ptr, groups.members, groups.first, start, u)
         if len(turns):
             turn(turns.first, turns.second, turns.cos, -turns.sin, u)
-        field[:] = u[:, : field.shape[1]]
+        out.u[:] = u[:, : given.shape[1]]
+        distances(out.u, given, out.distance)
 
-    def _certify(self, start: Values, u: Values, externals: Values, multipliers: Values) -> Values:
+    def _certify(self, start: Values, u: Values, externals: Values, multipliers: Values, rest: Values) -> Values:
         """Find the multipliers of substituted rows, last level first; give what is left of u − û + Jᵀλ, per sample.
 
-        Written: multipliers.
+        Written: multipliers, rest.
         """
-        rest = u - start
+        rest[:] = 0.0
+        rest[:, self.looked] = u[:, self.looked] - start[:, self.looked]
         for part in self.parts:
             system = part.system
-            weight = weights(multipliers, system.rows)
-            pull(system.program, system.inputs, part.outside, u, externals, weight, rest)
-            still_back(*part.still, system.eliminated, weight, 0, 1.0, rest)
+            pull(system.program, system.inputs, part.outside, u, externals, weights(multipliers, system.rows), rest)
         self.affine.pull(u, externals, multipliers, rest)
         for level, program, inputs, outside in reversed(self.marches):
             multipliers[:, level.rows] = -rest[:, level.unknowns] / level.weights
@@ -181,14 +201,14 @@ class Newton:
         if len(groups):  # a member's rest is at most that of its two coordinates together
             one, two = rest[:, groups.first :: 2], rest[:, groups.first + 1 :: 2]
             one[:] = np.abs(one) + np.abs(two)
-            rest[:, groups.members] = 0.0
         if len(turns):
             turn(turns.first, turns.second, turns.cos, -turns.sin, rest)
+        rest = rest[:, self.looked]
         if self.limits.bounded.any():
             # At a bound the rest is minus the bound's own multiplier: fine where it pushes against the bound.
-            at_upper, at_lower = u >= self.upper, u <= self.lower
-            rest[at_upper & (rest < 0)] = 0.0
-            rest[at_lower & (rest > 0)] = 0.0
+            at = u[:, self.looked]
+            rest[(at >= self.upper[self.looked]) & (rest < 0)] = 0.0
+            rest[(at <= self.lower[self.looked]) & (rest > 0)] = 0.0
         gap: Values = np.abs(rest).max(axis=1, initial=0.0)
         return gap
 
@@ -198,13 +218,6 @@ class Newton:
         sign, room = multipliers[:, unequal], np.maximum(-residual[:, unequal], 0.0)
         off: Values = np.maximum(-sign, np.abs(sign) * room).max(axis=1, initial=0.0)
         return off
-
-
-def _pieces(count: int) -> list[slice]:
-    """Cut a batch: whole tiles, at least one piece per thread where there are enough, no more than a chunk each."""
-    tiles = (count + LANES - 1) // LANES
-    size = LANES * min(-(-tiles // workers()), _CHUNK // LANES)
-    return [slice(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 @dataclass(frozen=True)
@@ -239,14 +252,19 @@ class _AffinePart:
         self.rows = reduction.affine
         listing, free = reduction.listing, reduction.cascade.free
         whole = csr_array(reduction.rows[self.rows])
-        self.program = build_program(listing, whole, np.zeros(0, np.int64))
-        self.inputs, self.outside = self.program.unknowns[None], self.program.externals[None] - (listing.unknowns + 1)
-        place = np.flatnonzero(free)
-        pick = csr_array((np.ones(len(place)), (place, place)), shape=(len(free), len(free)))
-        matrix = csr_array(csr_array(whole[:, : listing.unknowns]) @ pick)
+        moving = np.zeros(listing.cells)
+        moving[: listing.unknowns] = free
+        matrix = csr_array(csr_array(whole @ diags_array(moving))[:, : listing.unknowns])
         matrix.eliminate_zeros()
-        self.matrix = arrays(matrix)
-        self.unknowns = np.arange(listing.unknowns)[None]
+        columns = np.flatnonzero(np.diff(csc_array(matrix).indptr))
+        self.unknowns = columns[None]
+        matrix = csr_array(matrix[:, columns])
+        self.matrix, self.back = arrays(matrix), transposed(matrix)
+        # What is left is known before: cells of params, and unknowns that were substituted.
+        known = csr_array(whole @ diags_array(1.0 - moving))
+        known.eliminate_zeros()
+        self.program = build_program(listing, known, np.zeros(0, np.int64))
+        self.inputs, self.outside = self.program.unknowns[None], self.program.externals[None] - (listing.unknowns + 1)
         self.own = np.arange(len(self.rows))[None]
         self.gram = Gram(matrix) if len(self.rows) else None
 
@@ -254,16 +272,22 @@ class _AffinePart:
         """Move u onto the rows; written: u, multipliers."""
         if self.gram is None:
             return
-        for _ in range(2):  # the second takes out what the condition of the factor left
-            rows = evaluate(self.program, self.inputs, self.outside, u, externals)[1]
+        base = evaluate(self.program, self.inputs, self.outside, u, externals)[1]
+        moved = np.empty_like(base)
+        # A second solve takes out what the condition of the factor left; a diagonal one leaves nothing.
+        for _ in range(1 if self.gram.factor is None else 2):
+            still_shift(*self.matrix, self.unknowns, u, 0, moved)
             residual = np.empty((len(u), len(self.rows)))
-            scatter(rows, 0, self.own, residual)
+            scatter(base + moved, 0, self.own, residual)
             step = self.gram.solve(residual)
             multipliers[:, self.rows] += step
-            still_back(*self.matrix, self.unknowns, weights(step, self.own), 0, -1.0, u)
+            shared(partial(self._move, weights(step, self.own), u), len(u), LANES)
+
+    def _move(self, weight: Values, u: Values, some: slice) -> None:
+        still_back(*self.back, self.unknowns, weight[some.start // LANES :], 0, len(self.rows), -1.0, u[some])
 
     def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
-        """Add the rows' share of Jᵀλ to `rest`."""
-        if self.gram is not None:
+        """Add the rows' share of Jᵀλ to `rest`, for unknowns that were substituted; it vanishes for the others."""
+        if self.inputs.shape[1]:
             weight = weights(multipliers, self.rows[None])
             pull(self.program, self.inputs, self.outside, u, externals, weight, rest)

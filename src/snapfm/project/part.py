@@ -19,8 +19,9 @@ from snapfm.kernels.newton import solve_tiles
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.sections import starts
+from snapfm.kernels.threads import shared
 from snapfm.project.frame import prepare
-from snapfm.project.tiles import Index, Values, arrays, fill_inputs, tiles_for
+from snapfm.project.tiles import Index, Values, arrays, fill_inputs, tiles_for, transposed
 from snapfm.structure.reduce import System
 
 Counts = npt.NDArray[np.int64]
@@ -42,7 +43,7 @@ class Part:
     def __init__(self, system: System, lower: Values, upper: Values, first_external: int) -> None:
         self.system = system
         self.outside = system.externals - first_external
-        self.still = arrays(system.still)
+        self.still, self.still_back = arrays(system.still), transposed(system.still)
         self.lower, self.upper = lower[None], upper[None]
         bounded = np.isfinite(lower[system.unknowns]) | np.isfinite(upper[system.unknowns])
         self.prepared = prepare(system, bool(bounded.any()))
@@ -64,7 +65,7 @@ class Part:
         fill_inputs(system.inputs, self.outside, u, externals, at[core.CELLS], space)
         gather(u, system.unknowns, at[core.X], space)
         gather(start, system.unknowns, at[core.TARGET], space)
-        still_shift(*self.still, system.eliminated, start, at[core.SHIFT], space)
+        shared(lambda some: self._shift(start, some, space), len(u), LANES)
         self._section(space, core.JACOBIAN)[:] = np.repeat(system.program.constants, LANES)
         if self.prepared.frame.bounded:
             for limit, number in ((self.lower, core.LOWER), (self.upper, core.UPPER)):
@@ -75,11 +76,23 @@ class Part:
             gather(warm, system.rows, at[core.MULTIPLIER], space)
         status, iterations = self._attempts(space, lanes, tolerance)
         scatter(space, at[core.X], system.unknowns, u)
-        still_back(*self.still, system.eliminated, space, at[core.MULTIPLIER], -1.0, u)
+        shared(lambda some: self._follow(space, some, u), len(u), LANES)
         scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
         self._free.append(space)
         shape = (len(u), system.parts)
         return status.reshape(shape).max(axis=1), iterations.reshape(shape).max(axis=1)
+
+    def _shift(self, start: Values, some: slice, space: Values) -> None:
+        """Write what the eliminated unknowns contribute to the rows, for some samples. Written: space."""
+        parts = self.system.parts
+        tiles = space[some.start * parts // LANES : tiles_for(some.stop * parts)]
+        still_shift(*self.still, self.system.eliminated, start[some], self.at[core.SHIFT] // LANES, tiles)
+
+    def _follow(self, space: Values, some: slice, u: Values) -> None:
+        """Move the eliminated unknowns by their multipliers, for some samples. Written: u."""
+        system = self.system
+        tiles, at = space[some.start * system.parts // LANES :], self.at[core.MULTIPLIER] // LANES
+        still_back(*self.still_back, system.eliminated, tiles, at, system.rows.shape[1], -1.0, u[some])
 
     def _attempts(self, space: Values, lanes: int, tolerance: float) -> tuple[Counts, Counts]:
         """Iterate as given; then, for what failed, follow a barrier or start elsewhere. Written: space."""
@@ -109,7 +122,7 @@ class Part:
         return [*barrier, self._scattered, self._from_zero, self._giving, self._restored]
 
     def _barrier(self, space: Values, first: Values, lanes: int, tolerance: float) -> tuple[Counts, Counts]:
-        """Follow a barrier from û to where the active set is plain, and finish from there."""
+        """Follow a barrier from `first` to where the active set is plain, and finish from there."""
         self._section(space, core.X)[:] = first
         live, status, iterations = _blank(space, lanes)
         code, one = self.system.program.code, self.prepared
@@ -165,7 +178,10 @@ class Part:
         lawful = np.flatnonzero(found == Status.CONVERGED)
         if len(lawful):
             again = _lanes(space, lawful)
-            outcome, more = self._run(again, len(lawful), tolerance, ITERATIONS)
+            if self.crowded:
+                outcome, more = self._barrier(again, np.array(self._section(again, core.X)), len(lawful), tolerance)
+            else:
+                outcome, more = self._run(again, len(lawful), tolerance, ITERATIONS)
             _put_lanes(space, lawful, again, np.arange(len(lawful)))
             found[lawful], iterations.ravel()[lawful] = outcome, iterations.ravel()[lawful] + more
         return found, iterations.ravel()[:lanes]
@@ -175,9 +191,13 @@ class Part:
         live, status, iterations = _blank(space, lanes)
         settings = core.Settings(tolerance, min(GAP, max(LEAST_GAP, 0.1 * tolerance)), limit)
         code, one = self.system.program.code, self.prepared
-        solve_tiles(
-            code, one.frame, one.schedule, one.signs, settings, 0, len(space), live, space, self.at, status, iterations
-        )
+        shared(
+            lambda some: solve_tiles(
+                code, one.frame, one.schedule, one.signs, settings, some.start, some.stop, live, space, self.at, status,
+                iterations,
+            ),
+            len(space),
+        )  # fmt: skip
         return status.ravel()[:lanes], iterations.ravel()[:lanes]
 
     def _section(self, space: Values, number: int) -> Values:

@@ -12,7 +12,15 @@ from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Law, Params
 from snapfm.project.affine import Affine
 from snapfm.project.base import Projection
-from snapfm.project.door import check_example, check_field, check_laws, check_params, check_shape, check_tolerance
+from snapfm.project.door import (
+    check_example,
+    check_field,
+    check_laws,
+    check_params,
+    check_shape,
+    check_tolerance,
+    check_warm,
+)
 from snapfm.project.implicit import attach_gradient
 from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.limits import Limits, limits_of
@@ -42,15 +50,24 @@ class Projector:
         self.method: Affine | Newton = _method(self.structure, self.limits)
         self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
 
-    def __call__(self, u_hat: Tensor, params: Params | None = None) -> Projection:
-        """Project a batch (b, *shape); results keep its dtype and device, work is done in float64."""
+    def __call__(
+        self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | None = None,
+        tolerance: float | None = None,
+    ) -> Projection:  # fmt: skip
+        """Project a batch (b, *shape); results keep its dtype and device, work is done in float64.
+
+        `warm`, a projection of nearby fields of the same batch, gives a point to start from: fewer iterations where laws
+        are nonlinear. `tolerance` replaces the projector's own for this call.
+        """
         check_field(u_hat, self.shape)
         given = check_params(params, self.example, len(u_hat))
+        asked = self.tolerance if tolerance is None else check_tolerance(tolerance)
         start, inside = _inside(u_hat), self._inside_params(given, len(u_hat))
+        known = check_warm(warm, start, self.structure.slices())
         with torch.no_grad():
-            solved = self.method.solve(start, inside, self.tolerance)
+            solved = self.method.solve(start, inside, asked, known)
             judged = judge(self.structure, solved.residual, self.limits, solved.u)
-            status = verdict(self.structure, solved, judged, self.tolerance)
+            status = verdict(self.structure, solved, judged, asked)
             answer = solved.u.reshape(start.shape).to(device=u_hat.device, dtype=u_hat.dtype)
         if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values())):
             answer = attach_gradient(
@@ -68,7 +85,7 @@ class Projector:
             distance=solved.distance.to(device),
             multipliers={name: solved.multipliers[:, part].to(device) for name, part in rows.items()},
             by_law={name: value.to(device) for name, value in judged.by_law.items()},
-            tolerance=self.tolerance,
+            tolerance=asked,
         )
 
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:

@@ -58,3 +58,8 @@ def weights(multipliers: Values, rows: Index) -> Values:
 def arrays(matrix: csr_array) -> tuple[Index, Index, Values]:
     """Give a matrix as kernels read it."""
     return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
+
+
+def transposed(matrix: csr_array) -> tuple[Index, Index, Values]:
+    """Give its transpose likewise."""
+    return arrays(csr_array(matrix.T))
