@@ -8,7 +8,19 @@ import json
 
 from benchmarks.record import append
 
-CASES = ("affine", "jacobian", "scale", "linear", "robustness", "steps", "audit", "ipopt", "random_problems", "peers")
+CASES = (
+    "affine",
+    "jacobian",
+    "scale",
+    "linear",
+    "robustness",
+    "steps",
+    "audit",
+    "ipopt",
+    "random_problems",
+    "peers",
+    "batch",
+)
 
 
 def main() -> None:
@@ -21,4 +33,5 @@ def main() -> None:
         print(f"recorded in {append(case, figures)}")
 
 
-main()
+if __name__ == "__main__":  # a spawned process imports this file too
+    main()

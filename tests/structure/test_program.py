@@ -26,6 +26,8 @@ LAWS = {
     "contraction": lambda u, p: (u @ u.T) @ torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]], dtype=torch.float64),
     "scan": lambda u, p: torch.cumsum(u, 1) ** 2 + u.mean() * torch.einsum("x,xt->t", torch.arange(3.0).double(), u),
     "writing": lambda u, p: _written(u),
+    "products": lambda u, p: u[:, :3].prod(0) + u[:, 3:].prod() * p["a"],
+    "norms": lambda u, p: u.norm(dim=0) * u.norm() - torch.linalg.vector_norm(u, dim=(0, 1), keepdim=True),
 }
 
 
@@ -95,7 +97,7 @@ def test_values_and_derivatives_equal_dense_ones_in_every_lane(name: str):
         assert np.abs(found - slope).max() <= 100 * tolerance
 
 
-@pytest.mark.parametrize("function", [lambda u, p: torch.fft.rfft(u, dim=0).abs(), lambda u, p: u.prod(0)])
+@pytest.mark.parametrize("function", [lambda u, p: torch.fft.rfft(u, dim=0).abs(), lambda u, p: u.norm(p=3, dim=0)])
 def test_what_has_no_scalar_form_is_refused(function):  # type: ignore[no-untyped-def]
     structure = analyze([Equality("law", function)], (3, 5))
     with pytest.raises(Unlowerable):

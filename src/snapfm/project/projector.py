@@ -133,6 +133,6 @@ def _method(structure: Structure, limits: Limits) -> Affine | Newton:
         names = ", ".join(f"'{plan.name}'" for plan in structure.plans if not (plan.curvature.kinds == 0).all())
         raise UnsupportedLaw(
             "Projector handles nonlinear laws made of arithmetic, powers, roots, exp, log, sin, cos, tanh, min, max, where, "
-            f"sums and products with constants today; one of {names} uses '{cause}'. Rewrite it with those; "
+            f"sums, products and Euclidean norms today; one of {names} uses '{cause}'. Rewrite it with those; "
             "snapfm.structure.analyze gives its sparse derivatives already."
         ) from cause

@@ -338,6 +338,35 @@ def _total(walk: _Lowering, node: Node) -> Form:
     return form.group(label, np.arange(form.size), weight, size, tuple(walk.value[node].shape))
 
 
+def _product(walk: _Lowering, node: Node) -> Form:
+    """Multiply along an axis, or over all elements, one after the other."""
+    form = walk.operand(node.args[0])
+    given: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+    numbers = positions(form.shape)
+    numbers = numbers.reshape(-1) if given is None else numbers.movedim(int(given), -1)
+    shape = tuple(walk.value[node].shape)
+    if numbers.shape[-1] == 0:
+        return walk.listing.constant(torch.ones(shape, dtype=torch.float64))
+    total = form.gather(flat(numbers[..., 0]), shape)
+    for k in range(1, numbers.shape[-1]):
+        total = walk.listing.apply(Op.MUL, total, form.gather(flat(numbers[..., k]), shape))
+    return total
+
+
+def _norm(walk: _Lowering, node: Node) -> Form:
+    """Take the Euclidean norm along axes: the root of the sum of squares."""
+    order: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("ord", 2)
+    if float(order) != 2.0:
+        raise Unlowerable(f"norm of order {order}")
+    given: Any = node.args[2] if len(node.args) > 2 else node.kwargs.get("dim")
+    form = walk.operand(node.args[0])
+    axes = list(range(len(form.shape))) if given in (None, []) else [given] if isinstance(given, int) else list(given)
+    label, size = labels(form.shape, axes)
+    squares = walk.listing.apply(Op.SQUARE, form)
+    total = squares.group(label, np.arange(form.size), np.ones(form.size), size, tuple(walk.value[node].shape))
+    return walk.listing.apply(Op.SQRT, total)
+
+
 def _matrix_product(walk: _Lowering, node: Node) -> Form:
     one: Any
     other: Any
@@ -392,6 +421,7 @@ _LOWERED: dict[str, Lowered] = {
     "where": _where, "gt": _compare(Op.GT), "lt": _compare(Op.GT, swapped=True), "ge": _compare(Op.GE),
     "le": _compare(Op.GE, swapped=True), "sum": _total, "mean": _total, "mm": _matrix_product, "bmm": _matrix_product,
     "mv": _matrix_product, "dot": _matrix_product, "cumsum": _scan, "_to_copy": _cast,
+    "prod": _product, "linalg_vector_norm": _norm,
 }  # fmt: skip
 
 
