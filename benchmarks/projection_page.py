@@ -130,5 +130,7 @@ def _table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
 
 
 if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(0 if PAGE.read_text(encoding="utf-8") == page() else f"docs/{PAGE.name} differs from the records")
     PAGE.write_text(page(), encoding="utf-8")
     sys.stdout.write(f"wrote docs/{PAGE.name}\n")
