@@ -1,6 +1,7 @@
 import inspect
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from snapfm.cli.train import train
+from snapfm.cli.train import RECIPES, train
 from snapfm.errors import CheckpointError, UnknownName
 from snapfm.flow import TrainingSettings, load_checkpoint
+from snapfm.problems import names, problem
 
 app = typer.Typer()
 app.command()(train)
@@ -26,7 +28,21 @@ def one_thread() -> Iterator[None]:
 
 
 def run(out: Path, *more: str) -> str:
-    options = ["--out", str(out), "--batch", "1", "--count", "3", "--save-every", "1", "--samples", "0", *more]
+    options = [
+        "--out",
+        str(out),
+        "--batch",
+        "1",
+        "--rows",
+        "3",
+        "--columns",
+        "1",
+        "--save-every",
+        "1",
+        "--samples",
+        "0",
+        *more,
+    ]
     result = CliRunner().invoke(app, ["heat-ic-mass", *options], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
@@ -39,8 +55,8 @@ def test_train_writes_a_checkpoint_with_its_record(tmp_path: Path) -> None:
     checkpoint = load_checkpoint(out / "model")
     assert (checkpoint.equation, checkpoint.preset, checkpoint.grid.shape) == ("heat", "small", (100, 100))
     assert checkpoint.record["command"] == (
-        "snapfm train heat-ic-mass --preset small --seed 0 --steps 2 --batch 1 --count 3 --learning-rate 0.002 "
-        "--out build/train/tiny"
+        "snapfm train heat-ic-mass --preset small --seed 0 --steps 2 --batch 1 --rows 3 --columns 1 "
+        "--learning-rate 0.002 --out build/train/tiny"
     )
     assert str(tmp_path) not in json.dumps(dict(checkpoint.record))
 
@@ -63,5 +79,25 @@ def test_defaults_are_those_of_the_library() -> None:
     """The command spells them out so that --help needs no torch; here they are held together."""
     ours = {name: parameter.default for name, parameter in inspect.signature(train).parameters.items()}
     library = TrainingSettings()
-    for name in ("steps", "batch", "learning_rate", "seed", "save_every"):
+    for name in ("batch", "learning_rate", "seed", "save_every"):
         assert ours[name] == getattr(library, name)
+
+
+def test_every_problem_has_a_recipe() -> None:
+    for name in names():
+        chosen = problem(name)
+        recipe = RECIPES[chosen.equation]
+        assert all(-1 <= axis < len(chosen.grid.shape) for axis in recipe.imposed)
+        assert min(recipe.steps, recipe.rows, recipe.columns, recipe.truth) > 1
+
+
+def test_steps_and_fields_left_out_come_from_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RECIPES, "heat", replace(RECIPES["heat"], steps=1, rows=2, columns=3, truth=3))
+    options = ["heat-ic-mass", "--out", str(tmp_path), "--batch", "1", "--samples", "2"]
+    result = CliRunner().invoke(app, options, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    record = load_checkpoint(tmp_path / "model").record
+    assert "--steps 1 --batch 1 --rows 2 --columns 3 " in record["command"]
+    assert (record["settings"]["imposed"], record["settings"]["rows"]) == ([-1], 2)
+    assert record["data"]["shape"] == [6, 100, 100]
+    assert record["quality"]["truth_count"] == 3

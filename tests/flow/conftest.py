@@ -21,12 +21,18 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(
-    params=[((6, 8), (4, 4), "velocity"), ((7, 9), (3, 5), "data"), ((4, 6, 5), (2, 3, 4), "data")],
-    ids=["even", "odd", "2-D + t"],
+    params=[
+        ((6, 8), (4, 4), "velocity", 1),
+        ((7, 9), (3, 5), "data", 1),
+        ((4, 6, 5), (2, 3, 4), "data", 1),
+        ((7, 8), (3, 4), "data", 2),
+        ((5, 6, 7), (2, 3, 3), "velocity", 2),
+    ],
+    ids=["even", "odd", "2-D + t", "patched", "patched 2-D + t"],
 )
 def settings(request: pytest.FixtureRequest) -> NetworkSettings:
-    shape, modes, predicts = request.param
-    return NetworkSettings(shape=shape, modes=modes, predicts=predicts, **SMALLEST)
+    shape, modes, predicts, patch = request.param
+    return NetworkSettings(shape=shape, modes=modes, predicts=predicts, patch=patch, **SMALLEST)
 
 
 @pytest.fixture

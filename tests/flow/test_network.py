@@ -45,12 +45,21 @@ def test_each_sample_has_its_own_flow_time(settings: NetworkSettings) -> None:
 def test_lifting_equals_that_of_all_channels_spread_over_the_grid(settings: NetworkSettings) -> None:
     network = FNOVelocity(settings)
     u, times = draw(settings), torch.tensor([0.1, 0.5, 0.9])
-    axes = torch.meshgrid(*[torch.linspace(0, 1, n) for n in settings.shape], indexing="ij")
-    spread = [u, *(axis.expand_as(u) for axis in axes)]
-    spread += [channel.view(-1, *[1] * len(axes)).expand_as(u) for channel in network.embed(times).T]
+    axes = torch.meshgrid(*[torch.linspace(0, 1, n) for n in settings.cells], indexing="ij")
+    patches = network._patch(u).unbind(1)
+    spread = [*patches, *(axis.expand_as(patches[0]) for axis in axes)]
+    spread += [channel.view(-1, *[1] * len(axes)).expand_as(patches[0]) for channel in network.embed(times).T]
     torch.testing.assert_close(
         network._lift(u, times), network.fno.lifting(torch.stack(spread, 1)), rtol=TOLERANCE, atol=TOLERANCE
     )
+
+
+def test_patches_hold_the_points_of_their_cell_and_go_back(settings: NetworkSettings) -> None:
+    network, u = FNOVelocity(settings), draw(settings)
+    patches, step = network._patch(u), settings.patch
+    assert patches.shape == (3, step ** len(settings.shape), *settings.cells)
+    assert torch.equal(patches[:, 0], u[(slice(None), *[slice(None, None, step)] * len(settings.shape))])
+    assert torch.equal(network._unpatch(patches), u)
 
 
 def test_answers_keep_the_dtype_of_the_fields(network: FNOVelocity, fields: torch.Tensor) -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from snapfm.flow.path import FADE, fade, interpolate, loss, target
+from snapfm.flow.path import LEAST_GAP, interpolate, loss, target
 
 NOISE = torch.tensor([[[1.0, -2.0, 0.5]], [[4.0, 0.0, -1.0]]], dtype=torch.float64)
 DATA = torch.tensor([[[3.0, 2.0, 0.5]], [[0.0, 8.0, 1.0]]], dtype=torch.float64)
@@ -25,10 +25,22 @@ def test_loss_is_the_mean_square_of_what_the_velocity_misses() -> None:
     assert float(loss(lambda u, tau: torch.zeros_like(u), NOISE, DATA, tau)) == pytest.approx(104 / 6)
 
 
-def test_loss_weighs_samples_by_their_flow_time() -> None:
-    tau = torch.tensor([0.5, 1.0], dtype=torch.float64)
-    # The second sample is at τ = 1, where `fade` counts nothing: 20 / 3 remains, halved by the mean over samples.
-    assert float(loss(lambda u, tau: torch.zeros_like(u), NOISE, DATA, tau, fade)) == pytest.approx(20 / 6)
+def test_loss_counts_a_small_gap_as_the_least_one() -> None:
+    near = 1 - LEAST_GAP / 2
+    tau = torch.tensor([0.5, near], dtype=torch.float64)
+    # The second sample misses 16 + 64 + 4 over half the least gap, squared: a quarter of it counts.
+    assert float(loss(lambda u, tau: torch.zeros_like(u), NOISE, DATA, tau)) == pytest.approx((20 + 84 / 4) / 6)
+    assert float(loss(lambda u, tau: torch.zeros_like(u), NOISE, DATA, torch.ones(2, dtype=torch.float64))) == 0.0
+
+
+def test_loss_asks_for_data_where_something_else_is_shown() -> None:
+    tau = torch.tensor([0.5, 0.25], dtype=torch.float64)
+    shown = DATA + 1.0
+    u = interpolate(NOISE, shown, tau)
+    gap = (1 - tau).view(2, 1, 1)
+    assert float(loss(lambda u, tau: (DATA - u) / gap, NOISE, DATA, tau, shown)) == pytest.approx(0.0)
+    missed = ((u - DATA) / gap).square().mean()
+    assert float(loss(lambda u, tau: torch.zeros_like(u), NOISE, DATA, tau, shown)) == pytest.approx(float(missed))
 
 
 def test_loss_hands_the_velocity_the_point_on_the_path_and_its_time() -> None:
@@ -42,8 +54,3 @@ def test_loss_hands_the_velocity_the_point_on_the_path_and_its_time() -> None:
     loss(velocity, NOISE, DATA, tau)
     assert torch.equal(seen[0][0], interpolate(NOISE, DATA, tau))
     assert torch.equal(seen[0][1], tau)
-
-
-def test_fade_leaves_early_times_alone_and_ends_at_zero() -> None:
-    weights = fade(torch.tensor([0.0, 0.5, 1 - FADE, 1 - FADE / 2, 1.0], dtype=torch.float64))
-    assert weights.tolist() == pytest.approx([1.0, 1.0, 1.0, 0.25, 0.0])

@@ -14,7 +14,7 @@ def test_paper_preset_is_that_of_the_paper() -> None:
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_modes_never_exceed_the_grid(name: str) -> None:
     settings = preset(name, (7, 100))
-    assert settings.modes[0] == 7
+    assert settings.modes[0] == settings.cells[0]
     assert len(preset(name, [16, 16, 50]).modes) == 3
 
 

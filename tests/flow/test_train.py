@@ -15,7 +15,9 @@ from snapfm.flow.state import saved_step
 from snapfm.flow.storage import pack_tensors, unpack_tensors
 from snapfm.flow.train import TrainingError
 
-SETTINGS = TrainingSettings(steps=11, batch=3, learning_rate=1e-2, warmup=2, seed=5, ema=0.9, save_every=4)
+SETTINGS = TrainingSettings(
+    steps=11, batch=3, learning_rate=1e-2, warmup=2, seed=5, ema=0.9, save_every=4, pool=9, imposed=(-1, 0), rows=3
+)
 
 # The run of `network` and `fields` in conftest.py, told to die without warning after 6 steps.
 KILLED = """
@@ -60,7 +62,7 @@ def fresh(network: FNOVelocity) -> FNOVelocity:
 
 def test_training_lowers_the_loss(network: FNOVelocity, fields: torch.Tensor, tmp_path: Path) -> None:
     one_field = fields[:1]
-    training = train(network, one_field, replace(SETTINGS, steps=100, batch=8), tmp_path)
+    training = train(network, one_field, replace(SETTINGS, steps=100, batch=8, rows=1), tmp_path)
     curve = [point["loss"] for point in training.record["loss_curve"]]
     assert sum(curve[-10:]) < 0.5 * sum(curve[:10])
     assert training.network is network
@@ -212,14 +214,22 @@ def test_wrong_data_are_refused(network: FNOVelocity, tmp_path: Path) -> None:
     with pytest.raises(ShapeError, match=r"expects fields of shape \(count, \*shape\).*got \(5,\)\. Stack"):
         train(network, torch.zeros(5), SETTINGS, tmp_path)
     with pytest.raises(DtypeError, match=r"expects floating fields; got torch\.int64\. Convert"):
-        train(network, torch.zeros(5, 6, 8, dtype=torch.int64), SETTINGS, tmp_path)
+        train(network, torch.zeros(6, 6, 8, dtype=torch.int64), SETTINGS, tmp_path)
+    with pytest.raises(ShapeError, match=r"as many fields in each of 3 rows; got 5 fields\. Fill the table"):
+        train(network, torch.zeros(5, 6, 8), SETTINGS, tmp_path)
 
 
 def test_impossible_settings_are_refused() -> None:
-    with pytest.raises(TrainingError, match=r"expects steps, batch and save_every >= 1.*got .*steps=0.*Correct"):
+    with pytest.raises(
+        TrainingError, match=r"expects steps, batch, save_every, pool and rows >= 1.*got .*steps=0.*Correct"
+    ):
         TrainingSettings(steps=0)
     with pytest.raises(TrainingError, match=r"expects a decay in \[0, 1\); got 1\.0\. Try 0\.999"):
         TrainingSettings(ema=1.0)
+    with pytest.raises(TrainingError, match=r"expects a size >= 0; got -1\.0\. Try 0\.05"):
+        TrainingSettings(stray=-1.0)
+    with pytest.raises(TrainingError, match=r"expects at most two axes.*got \(0, 1, 2\)\. Name those"):
+        TrainingSettings(imposed=(0, 1, 2))
 
 
 def test_the_learning_rate_warms_up_and_falls_like_a_cosine() -> None:

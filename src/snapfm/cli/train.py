@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-_TRUTH = 4096  # fresh true fields that samples are compared with: their own mean is 16 times nearer than that of 256
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an equation's model is trained with unless the options say otherwise.
+
+    Fields come as a table of rows × columns; `imposed` names the axes along which laws fix the first slice. `truth`
+    counts the fresh fields that samples are compared with: more than the samples, so that their own mean is nearer.
+    """
+
+    steps: int
+    rows: int
+    columns: int
+    imposed: tuple[int, ...] = (-1,)
+    truth: int = 4096
+
+
+# As many fields as the paper's, but for Navier-Stokes, whose simulation would take longer than the training.
+RECIPES = {
+    "heat": Recipe(steps=3000, rows=100, columns=100),
+    "burgers": Recipe(steps=4000, rows=80, columns=80, imposed=(-1, 0)),
+    "reaction-diffusion": Recipe(steps=3000, rows=320, columns=20),
+    "navier-stokes": Recipe(steps=3000, rows=500, columns=8, truth=512),
+}
 
 
 def train(
@@ -17,12 +40,15 @@ def train(
     ],
     preset: Annotated[str, typer.Option(help="Size of the network: small or paper.")] = "small",
     seed: Annotated[int, typer.Option(min=0, help="Seed of data, weights, batches and noise.")] = 0,
-    steps: Annotated[int, typer.Option(min=1, help="Number of training steps.")] = 2000,
+    steps: Annotated[int | None, typer.Option(min=1, help="Number of training steps. [default: by equation]")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Fields per step.")] = 16,
-    count: Annotated[int, typer.Option(min=1, help="Number of simulated training fields.")] = 10_000,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Initial conditions to simulate. [default: by equation]")
+    ] = None,
+    columns: Annotated[int | None, typer.Option(min=1, help="Fields for each of them. [default: by equation]")] = None,
     learning_rate: Annotated[float, typer.Option(help="Largest learning rate, after the warm-up.")] = 2e-3,
     save_every: Annotated[int, typer.Option(min=1, help="Steps between saved states.")] = 200,
-    samples: Annotated[int, typer.Option(min=0, help="Samples to judge the result by; 0 skips it.")] = 256,
+    samples: Annotated[int, typer.Option(min=0, help="Samples to judge the result by; 0 skips it.")] = 128,
 ) -> None:
     """Train a velocity network on simulated fields; the same command resumes a run that was stopped."""
     import torch
@@ -30,32 +56,42 @@ def train(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     import snapfm.flow as flow
+    from snapfm.cli.tables import table
     from snapfm.flow.quality import quality
     from snapfm.flow.state import saved_step
     from snapfm.problems import problem as build
 
+    chosen = build(problem)
+    equation = chosen.equation
+    recipe = RECIPES[equation]
+    steps, rows, columns = steps or recipe.steps, rows or recipe.rows, columns or recipe.columns
     # The folder plays no part in the result, and a machine's path has no place in a record.
     command = (
-        f"snapfm train {problem} --preset {preset} --seed {seed} --steps {steps} --batch {batch} --count {count} "
-        f"--learning-rate {learning_rate:g} --out build/train/{out.name}"
+        f"snapfm train {problem} --preset {preset} --seed {seed} --steps {steps} --batch {batch} --rows {rows} "
+        f"--columns {columns} --learning-rate {learning_rate:g} --out build/train/{out.name}"
     )
     console = Console()
-    chosen = build(problem)
     settings = flow.TrainingSettings(
-        steps=steps, batch=batch, learning_rate=learning_rate, seed=seed, save_every=save_every
+        steps=steps,
+        batch=batch,
+        learning_rate=learning_rate,
+        seed=seed,
+        save_every=save_every,
+        imposed=recipe.imposed,
+        rows=rows,
     )
     network = flow.FNOVelocity(flow.preset(preset, chosen.grid.shape), seed=seed)
 
-    console.print(f"Simulating {count} fields of {problem}", highlight=False)
+    console.print(f"Simulating {rows * columns} fields of {problem}", highlight=False)
     generator = torch.Generator().manual_seed(seed)
-    data = chosen.simulate(count, generator).float()
+    data = table(equation, rows, columns, generator).float()
     found = saved_step(out)
     console.print(
         f"Training the {preset} network from the start" if found is None else f"Resuming at step {found} of {steps}",
         highlight=False,
     )
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.4f}"), TimeRemainingColumn())
-    with Progress(*columns, console=console) as bar:
+    parts = (BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.4f}"), TimeRemainingColumn())
+    with Progress(*parts, console=console) as bar:
         task = bar.add_task("train", total=steps, completed=found or 0, loss=float("nan"))
         training = flow.train(
             network,
@@ -63,13 +99,18 @@ def train(
             settings,
             out,
             progress=lambda done, loss: bar.update(task, completed=done, loss=loss),
-            about={"command": command, "problem": problem, "equation": chosen.equation, "preset": preset},
+            about={
+                "command": command,
+                "problem": problem,
+                "equation": equation,
+                "preset": preset,
+            },
         )
 
     record = dict(training.record)
     if samples:
         console.print(f"Judging {samples} samples", highlight=False)
-        truth = chosen.simulate(_TRUTH, generator).float()
+        truth = chosen.simulate(recipe.truth, generator).float()
         record["quality"] = quality(network, truth, data.mean(0), samples)
-    flow.save_checkpoint(out / "model", flow.Checkpoint(network, chosen.grid, chosen.equation, preset, record))
+    flow.save_checkpoint(out / "model", flow.Checkpoint(network, chosen.grid, equation, preset, record))
     console.print(f"The checkpoint: {out / 'model'}", markup=False, highlight=False, soft_wrap=True)

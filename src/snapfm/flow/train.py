@@ -1,8 +1,8 @@
 """Training a velocity network with flow matching: Adam, a moving average of the weights, and resuming to the bit.
 
-Step i draws its batch, noise and flow times from (seed, i) alone, so a run that was killed and resumed gives the
-weights of one that was not, on the same machine with the same number of threads. Knows tensors of fields, not where
-they come from: must not import problems.
+Step i draws its flow times from (seed, i) alone, and its pairs of noise and field from a pool that depends on (seed, i)
+too, so a run that was killed and resumed gives the weights of one that was not, on the same machine with the same number
+of threads. Knows tensors of fields, not where they come from: must not import problems.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from snapfm.errors import DtypeError, ShapeError, SnapfmError
-from snapfm.flow.path import fade, loss
+from snapfm.flow.coupling import Pool, couple, disturb
+from snapfm.flow.path import loss
 from snapfm.flow.record import compose, identify
 from snapfm.flow.state import State, load_state, save_state
 from snapfm.flow.storage import pack_json, write_file
@@ -40,6 +41,9 @@ class TrainingSettings:
     """How to train: Adam, a linear warm-up over `warmup` steps, then a cosine down to zero at the last step.
 
     `ema` is the decay of the moving average that is kept; a state to resume from is saved every `save_every` steps.
+    Noise and fields are paired by optimal transport in pools of `pool`, or of one batch. `imposed` names the axes
+    along which laws may fix the first slice, -1 for an initial condition; the data are then a table of `rows` rows. How
+    these and `stray` disturb what the network sees is in coupling.disturb.
     """
 
     steps: int = 2000
@@ -49,15 +53,31 @@ class TrainingSettings:
     seed: int = 0
     ema: float = 0.999
     save_every: int = 200
+    pool: int = 1024
+    imposed: tuple[int, ...] = ()
+    rows: int = 1
+    stray: float = 0.05
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.batch, self.save_every) < 1 or self.warmup < 0 or self.learning_rate <= 0:
+        least = min(self.steps, self.batch, self.save_every, self.pool, self.rows)
+        if least < 1 or self.warmup < 0 or self.learning_rate <= 0:
             raise TrainingError(
-                "TrainingSettings expects steps, batch and save_every >= 1, warmup >= 0 and learning_rate > 0; "
+                "TrainingSettings expects steps, batch, save_every, pool and rows >= 1, warmup >= 0 and learning_rate > 0; "
                 f"got {self}. Correct the number that is too small."
             )
+        if self.stray < 0:
+            raise TrainingError(f"TrainingSettings(stray) expects a size >= 0; got {self.stray}. Try 0.05.")
         if not 0 <= self.ema < 1:
             raise TrainingError(f"TrainingSettings(ema) expects a decay in [0, 1); got {self.ema}. Try 0.999.")
+        if len(self.imposed) > 2:
+            raise TrainingError(
+                f"TrainingSettings(imposed) expects at most two axes, of rows and columns; got {self.imposed}. Name those "
+                "along which laws fix the first slice."
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """Give the settings as JSON has them, which knows lists but no tuples."""
+        return {**asdict(self), "imposed": list(self.imposed)}
 
     def rate(self, step: int) -> float:
         """Give the learning rate of step 0 .. steps − 1."""
@@ -86,10 +106,10 @@ def train(
     A run already in `out_dir` is resumed; one with other settings, network or data is refused. `progress` is told the
     number of steps done and the last loss. `about` goes into the record as it is: what the data are, the command.
     """
-    _check_data(data)
+    _check_data(data, settings.rows)
     out_dir = Path(out_dir)
     parameters = dict(network.named_parameters())
-    identity = identify(network, data, asdict(settings))
+    identity = identify(network, data, settings.describe())
     optimizer = torch.optim.Adam(parameters.values(), betas=_BETAS)
     average = {name: value.detach().clone() for name, value in parameters.items()}
     losses: list[float] = []
@@ -100,8 +120,10 @@ def train(
         losses, seconds = state.losses.tolist(), state.seconds
     network.train()
     start = time.perf_counter() - seconds
+    pool = None
     for step in range(len(losses), settings.steps):
-        losses.append(_step(network, data, settings, step, optimizer, parameters, average))
+        pool = _pool(data, settings, step, pool)
+        losses.append(_step(network, data, settings, step, pool, optimizer, parameters, average))
         done = step + 1
         if done % settings.save_every == 0 or done == settings.steps:
             seconds = time.perf_counter() - start
@@ -111,9 +133,22 @@ def train(
     with torch.no_grad():
         for name, value in parameters.items():
             value.copy_(average[name])
-    record = compose(identity, asdict(settings), losses, seconds, about or {})
+    record = compose(identity, settings.describe(), losses, seconds, about or {})
     write_file(out_dir / RECORD, pack_json(record))
     return Training(network.eval(), record)
+
+
+def _pool(data: Tensor, settings: TrainingSettings, step: int, last: Pool | None) -> Pool:
+    """Give the pool a step belongs to: the last one, unless it is used up or the run was resumed."""
+    number = step // _batches(settings)
+    if last is not None and last.number == number:
+        return last
+    return couple(data, settings.seed, number, _batches(settings) * settings.batch)
+
+
+def _batches(settings: TrainingSettings) -> int:
+    """Count the batches in a pool, at least one: pairs are drawn without repetition."""
+    return max(1, settings.pool // settings.batch)
 
 
 def _step(
@@ -121,6 +156,7 @@ def _step(
     data: Tensor,
     settings: TrainingSettings,
     step: int,
+    pool: Pool,
     optimizer: torch.optim.Adam,
     parameters: Mapping[str, nn.Parameter],
     average: Mapping[str, Tensor],
@@ -128,15 +164,19 @@ def _step(
     """Take one Adam step on the flow-matching loss and move the average; modified: parameters, average, optimizer."""
     random = stream(settings.seed, step)
     device = next(iter(parameters.values())).device
-    index = torch.randint(len(data), (settings.batch,), generator=random)
-    noise = torch.randn((settings.batch, *data.shape[1:]), generator=random, dtype=data.dtype).to(device)
-    # Each τ is uniform, but the batch is spread evenly: where a field is decided (τ below 0.1) no batch goes without.
+    first = step % _batches(settings) * settings.batch
+    pairs = slice(first, first + settings.batch)
+    noise = pool.noise[pairs].to(device)
+    # The batch is spread evenly over the roots of τ: a field is decided at small τ, where no batch goes without.
     offsets = torch.arange(settings.batch, dtype=data.dtype) / settings.batch
-    tau = ((torch.rand((), generator=random, dtype=data.dtype) + offsets) % 1).to(device)
+    tau = ((torch.rand((), generator=random, dtype=data.dtype) + offsets) % 1).square()
+    shown, wanted = disturb(
+        data, pool.index[pairs], tau, random, axes=settings.imposed, rows=settings.rows, stray=settings.stray
+    )
     for group in optimizer.param_groups:
         group["lr"] = settings.rate(step)
     optimizer.zero_grad()
-    error = loss(network, noise, data[index].to(device), tau, weight=fade)
+    error = loss(network, noise, wanted.to(device), tau.to(device), shown.to(device))
     if not bool(error.isfinite()):
         raise TrainingError(
             f"train() expects a finite loss at every step; got {error.item()} at step {step}. Check the data for NaN, "
@@ -187,7 +227,7 @@ def _state(
     )
 
 
-def _check_data(data: Tensor) -> None:
+def _check_data(data: Tensor, rows: int) -> None:
     if data.ndim < 2 or len(data) == 0:
         raise ShapeError(
             f"train(data) expects fields of shape (count, *shape) with count >= 1; got {tuple(data.shape)}. "
@@ -195,3 +235,8 @@ def _check_data(data: Tensor) -> None:
         )
     if not data.is_floating_point():
         raise DtypeError(f"train(data) expects floating fields; got {data.dtype}. Convert with data.float().")
+    if len(data) % rows:
+        raise ShapeError(
+            f"train(data) expects as many fields in each of {rows} rows; got {len(data)} fields. Fill the table, or set "
+            "TrainingSettings(rows) to its number of rows."
+        )

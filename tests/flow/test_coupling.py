@@ -1,0 +1,116 @@
+import itertools
+
+import pytest
+import torch
+
+from snapfm.flow.coupling import couple, disturb
+
+
+@pytest.fixture
+def random() -> torch.Generator:
+    return torch.Generator().manual_seed(2)
+
+
+def test_pairs_are_those_of_optimal_transport(fields: torch.Tensor) -> None:
+    pool = couple(fields, seed=4, number=0, size=5)
+    partners = fields[pool.index]
+    found = float((pool.noise - partners).square().sum())
+    costs = [float((pool.noise - partners[list(order)]).square().sum()) for order in itertools.permutations(range(5))]
+    assert found == pytest.approx(min(costs), rel=64 * torch.finfo(fields.dtype).eps)
+    assert max(costs) > found
+
+
+def test_a_pool_depends_on_seed_and_number_alone(fields: torch.Tensor) -> None:
+    first, again = couple(fields, 4, 1, 6), couple(fields, 4, 1, 6)
+    assert torch.equal(first.noise, again.noise)
+    assert torch.equal(first.index, again.index)
+    for other in (couple(fields, 4, 2, 6), couple(fields, 5, 1, 6)):
+        assert not torch.equal(first.noise, other.noise)
+
+
+def test_noise_stays_white_and_every_field_drawn_is_used(fields: torch.Tensor) -> None:
+    pool = couple(fields, 0, 0, 512)
+    count = pool.noise.numel()
+    assert abs(float(pool.noise.mean())) < 5 / count**0.5
+    assert abs(float(pool.noise.var()) - 1) < 5 * (2 / count) ** 0.5
+    assert set(pool.index.tolist()) == set(range(len(fields)))
+
+
+def test_a_field_that_is_not_finite_does_not_stop_the_pairing(fields: torch.Tensor) -> None:
+    fields[3] = float("nan")
+    assert bool(couple(fields, 0, 0, 8).noise.isfinite().all())
+
+
+def rows_and_columns() -> torch.Tensor:
+    """Fill a table of 3 rows and 4 columns with fields 6 × 8 whose values tell their place in it."""
+    places = torch.arange(12.0).view(12, 1, 1)
+    return places.expand(12, 6, 8).contiguous()
+
+
+def test_an_imposed_first_slice_comes_from_a_sibling_of_the_same_column(random: torch.Generator) -> None:
+    data, index = rows_and_columns(), torch.arange(12).repeat(10)
+    shown, wanted = disturb(data, index, torch.ones(120), random, axes=(-1,), rows=3)
+    assert torch.equal(shown[:, :, 0], wanted[:, :, 0])
+    places = wanted[:, 0, 0].long()
+    assert torch.equal(wanted, data[places])
+    assert torch.equal(places % 4, index % 4)
+    followed, kept = places != index, (places == index) & (shown != wanted).flatten(1).any(1)
+    assert bool(followed.any())  # the noise's own field is shown with the slice of a sibling
+    assert bool(kept.any())  # or a sibling with the slice of the field
+
+
+def test_a_slice_of_the_second_axis_comes_from_a_sibling_of_the_same_row(random: torch.Generator) -> None:
+    data, index = rows_and_columns(), torch.arange(12).repeat(40)
+    shown, wanted = disturb(data, index, torch.ones(480), random, axes=(-1, 0), rows=3)
+    places = wanted[:, 0, 0].long()
+    moved = places != index
+    by_column, by_row = places % 4 == index % 4, places // 4 == index // 4
+    assert bool((by_column | by_row).all())
+    first, second = by_column & moved, by_row & moved
+    assert bool(first.any())
+    assert bool(second.any())
+    assert torch.equal(shown[first][:, :, 0], wanted[first][:, :, 0])
+    assert torch.equal(shown[second][:, 0], wanted[second][:, 0])
+
+
+def test_elsewhere_part_of_the_way_is_gone(random: torch.Generator) -> None:
+    data, index = rows_and_columns(), torch.arange(12).repeat(5)
+    shown, wanted = disturb(data, index, torch.ones(60), random, axes=(-1,), rows=3)
+    moved = wanted[:, 0, 0] != data[index][:, 0, 0]
+    gone = ((shown - data[index]) / (wanted - data[index]))[moved, :, 1:].flatten(1)
+    assert bool(((gone > 0) & (gone < 1)).all())
+    torch.testing.assert_close(gone, gone[:, :1].expand_as(gone))
+    assert float(gone[:, 0].std()) > 0
+
+
+def test_the_chance_is_the_flow_time(random: torch.Generator) -> None:
+    data, index = rows_and_columns(), torch.arange(12).repeat(100)
+    for tau in (0.0, 0.3):
+        shown, _ = disturb(data, index, torch.full((1200,), tau), random, axes=(-1,), rows=3)
+        changed = (shown != data[index]).flatten(1).any(1).float().mean()
+        assert abs(float(changed) - 2 / 3 * tau) < 0.08  # one in three draws its own row
+
+
+def test_fields_stray_along_differences_of_others(random: torch.Generator) -> None:
+    data, index = rows_and_columns(), torch.arange(12).repeat(100)
+    shown, wanted = disturb(data, index, torch.full((1200,), 0.5), random, stray=0.3)
+    assert torch.equal(wanted, data[index])
+    strayed = (shown - wanted)[:, 0, 0]
+    torch.testing.assert_close(shown - wanted, strayed.view(-1, 1, 1).expand_as(shown), rtol=0.0, atol=1e-5)
+    # The places 0 .. 11 have the variance 143/12, differences of two twice that.
+    assert float(strayed.std()) == pytest.approx(0.3 * (143 / 6) ** 0.5, rel=0.15)
+
+
+def test_an_imposed_slice_does_not_stray(random: torch.Generator) -> None:
+    data, index = rows_and_columns(), torch.arange(12)
+    shown, wanted = disturb(data, index, torch.full((12,), 0.99), random, axes=(-1,), rows=3, stray=50.0)
+    met = (shown[:, :, 0] == wanted[:, :, 0]).all(1)
+    assert int(met.sum()) > 8
+    assert bool((shown != wanted)[:, :, 1:].any())
+
+
+def test_without_axes_and_straying_fields_stay_as_they_are(random: torch.Generator) -> None:
+    data, index = rows_and_columns(), torch.arange(5)
+    shown, wanted = disturb(data, index, torch.ones(5), random, rows=3)
+    assert torch.equal(shown, data[:5])
+    assert torch.equal(wanted, data[:5])
