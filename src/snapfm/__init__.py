@@ -4,7 +4,7 @@ from snapfm.errors import Status
 from snapfm.laws import Bounds, Equality, Inequality
 from snapfm.problems import problem
 from snapfm.project import Projection, Projector
-from snapfm.sample import Samples, sample
+from snapfm.sampling import Samples, sample
 
 __version__ = "0.1.0"
 

@@ -97,6 +97,22 @@ class Projector:
             residual = self.structure.residual(field, self._inside_params(given, len(u)))
             return judge(self.structure, residual, self.limits, field.reshape(len(u), -1))
 
+    def excess(self, u: Tensor, params: Params | None = None) -> Tensor:
+        """Give what is broken at u, (b, rows), in float64 and differentiable in u: h, max(g, 0), then bound excess.
+
+        For penalties and guidance; where nothing is broken all entries are zero.
+        """
+        check_field(u, self.shape)
+        given = check_params(params, self.example, len(u))
+        field = u.to(device="cpu", dtype=torch.float64)
+        residual = self.structure.residual(field, self._inside_params(given, len(u)))
+        parts = [torch.where(torch.from_numpy(self.structure.equality_rows), residual, residual.clamp(min=0.0))]
+        if self.limits.names:
+            lower, upper = torch.from_numpy(self.limits.lower), torch.from_numpy(self.limits.upper)
+            flat = field.flatten(1)
+            parts.append((torch.maximum(flat - upper, lower - flat).clamp(min=0.0))[:, self.limits.bounded])
+        return torch.cat(parts, dim=1).to(u.device)
+
     def _inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
         """Take params to where the work is done; the same ones again give the same object, so that methods can tell."""
         if self._last is not None and self._last[0] == batch and _equal(self._last[1], given):

@@ -1,0 +1,59 @@
+"""Affine paths from noise to data: u = α(τ)·data + σ(τ)·noise, and the two moves every sampler makes along one.
+
+Flow time runs from 0 (noise) to 1 (data). Imports nothing of snapfm (math.md, eq. affine-path).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+Schedule = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Path:
+    """How much data and how much noise a state holds at τ, with their slopes; α(1) = 1 and σ(1) = 0."""
+
+    data: Schedule  # α
+    noise: Schedule  # σ
+    data_slope: Schedule  # dα/dτ
+    noise_slope: Schedule  # dσ/dτ
+
+    def shoot(self, u: Tensor, speed: Tensor, tau: float) -> Tensor:
+        """Say where the velocity at (u, τ) leads: the data that state and velocity together imply.
+
+        Solves u = α·data + σ·noise, v = α'·data + σ'·noise; on the straight path this is u + (1 − τ)·v.
+        """
+        alpha, sigma, rise, fall = self._at(tau)
+        turn = rise * sigma - alpha * fall
+        return (sigma / turn) * speed - (fall / turn) * u
+
+    def noise_at(self, u: Tensor, data: Tensor, tau: float) -> Tensor:
+        """Say which noise would be at (u, τ) if it led to `data`; needs τ < 1."""
+        return (u - self.data(tau) * data) / self.noise(tau)
+
+    def pull_back(self, noise: Tensor, data: Tensor, tau: float) -> Tensor:
+        """Go to τ on the path that joins noise and data."""
+        return self.data(tau) * data + self.noise(tau) * noise
+
+    def velocity(self, noise: Tensor, data: Tensor, tau: float) -> Tensor:
+        """Give the velocity at τ of the path that joins noise and data."""
+        return self.data_slope(tau) * data + self.noise_slope(tau) * noise
+
+    def _at(self, tau: float) -> tuple[float, float, float, float]:
+        return self.data(tau), self.noise(tau), self.data_slope(tau), self.noise_slope(tau)
+
+
+STRAIGHT = Path(lambda tau: tau, lambda tau: 1.0 - tau, lambda tau: 1.0, lambda tau: -1.0)
+
+# α² + σ² = 1 at every τ: the path of variance-preserving models with a cosine schedule.
+COSINE = Path(
+    lambda tau: math.sin(0.5 * math.pi * tau),
+    lambda tau: math.cos(0.5 * math.pi * tau) if tau < 1.0 else 0.0,
+    lambda tau: 0.5 * math.pi * math.cos(0.5 * math.pi * tau),
+    lambda tau: -0.5 * math.pi * math.sin(0.5 * math.pi * tau),
+)
