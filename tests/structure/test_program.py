@@ -9,7 +9,7 @@ from torch import Tensor
 
 import snapfm
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.program import run_gradient, run_values, tile_bends, tile_partials, tile_slopes, tile_values
+from snapfm.kernels.program import tile_bends, tile_gradient, tile_partials, tile_slopes, tile_values
 from snapfm.laws import Equality, Law
 from snapfm.structure import RowKind, analyze
 from snapfm.structure.lower import Unlowerable, lower
@@ -52,13 +52,12 @@ def _whole(program: Program, u: Tensor, outside: np.ndarray) -> tuple[np.ndarray
     weight = np.repeat(np.arange(1.0, m + 1), LANES)
     adjoint, bends = np.zeros(program.operations * LANES), np.zeros(program.bends.nnz * LANES)
     tile_values(program.code, cells, rows)
-    tile_partials(program.code, cells, partial)
+    tile_partials(program.code, cells, True, partial)
     tile_slopes(program.code, partial, slots, left, right, entries)
     tile_bends(program.code, weight, left, right, partial, adjoint, bends)
-    gradient = np.zeros((1, len(cells)))
-    run_values(program.code, cells[None], rows[None])
-    run_gradient(program.code, cells[None], weight[None], partial[None], gradient)
-    return tuple(array.reshape(-1, LANES) for array in (rows, entries, bends, gradient[0]))
+    gradient = np.zeros(len(cells))
+    tile_gradient(program.code, cells, weight, partial, gradient)
+    return tuple(array.reshape(-1, LANES) for array in (rows, entries, bends, gradient))
 
 
 @pytest.mark.parametrize("name", LAWS)

@@ -8,6 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from snapfm.kernels.packs import WIDTH, add, fma, fnma, full, load_at, store_at
+from snapfm.kernels.runs import add_products
+
 _GOLDEN = 0.6180339887498949  # multiples of it, modulo one: a scatter without symmetry
 
 
@@ -21,35 +24,87 @@ def turn(first, second, cos, sin, field):  # written: field
             field[sample, second[k]] = cos[k] * other - sin[k] * one
 
 
-@njit(cache=True, nogil=True)
-def condense(ptr, members, first, field):  # written: field, the coordinates of each group
-    """y₁ = Σu/√c and y₂ = ‖u − mean‖ of every group."""
+@njit(cache=True, nogil=True, error_model="numpy")
+def condense(runs, ptr, first, field):  # written: field, the coordinates of each group
+    """y₁ = Σu/√c and y₂ = ‖u − mean‖ of every group; run k holds members of groups runs.row[k] and on."""
+    groups = len(ptr) - 1
+    mean, rest, square = np.empty(groups), np.empty(groups), np.empty(groups)
     for sample in range(len(field)):
-        for k in range(len(ptr) - 1):
-            mean, size = _shape(field[sample], members[ptr[k] : ptr[k + 1]])
-            field[sample, first + 2 * k] = mean * np.sqrt(ptr[k + 1] - ptr[k])
-            field[sample, first + 2 * k + 1] = size
+        line = field[sample]
+        mean[:] = 0.0
+        add_products(runs, line, mean)
+        for g in range(groups):
+            mean[g] /= ptr[g + 1] - ptr[g]
+            rest[g] = 0.0
+            square[g] = 0.0
+        _deviations(runs, line, mean, rest, square)
+        for g in range(groups):
+            count = ptr[g + 1] - ptr[g]
+            left = rest[g] / count  # what rounding left in the mean
+            line[first + 2 * g] = (mean[g] + left) * np.sqrt(count)
+            line[first + 2 * g + 1] = np.sqrt(max(square[g] - rest[g] * left, 0.0))
 
 
-@njit(cache=True, nogil=True)
-def expand(ptr, members, first, start, field):  # read: start, field's coordinates; written: field, the members
+@njit(cache=True, nogil=True, error_model="numpy")
+def _deviations(runs, line, mean, rest, square):  # written: rest and square, sums of the deviation and of its square
+    for k in range(len(runs.place)):
+        place, group, step, length = runs.place[k], runs.row[k], runs.step[k], runs.length[k]
+        whole = length - length % WIDTH if step == 1 else 0
+        for i in range(0, whole, WIDTH):
+            away = fnma(full(1.0), load_at(mean, group + i), load_at(line, place + i))
+            store_at(rest, group + i, add(load_at(rest, group + i), away))
+            store_at(square, group + i, fma(away, away, load_at(square, group + i)))
+        for i in range(whole, length):
+            at = group + step * i
+            off = line[place + i] - mean[at]
+            rest[at] += off
+            square[at] += off * off
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def expand(runs, ptr, members, first, start, field):  # read: start, field's coordinates; written: field, the members
     """u = y₁/√c + y₂ e, with e along start − mean; where that is nothing, along a fixed scatter."""
+    groups = len(ptr) - 1
+    middle, mean, stretch = np.empty(groups), np.empty(groups), np.empty(groups)
     for sample in range(len(field)):
-        for k in range(len(ptr) - 1):
-            group, root = members[ptr[k] : ptr[k + 1]], np.sqrt(ptr[k + 1] - ptr[k])
-            middle, length = field[sample, first + 2 * k] / root, field[sample, first + 2 * k + 1]
-            mean, size = start[sample, first + 2 * k] / root, start[sample, first + 2 * k + 1]
-            if size > 0.0:
-                stretch = length / size
-                for j in group:
-                    field[sample, j] = middle + stretch * (start[sample, j] - mean)
-            else:
-                mean, size = _scatter(len(group))
-                for i in range(len(group)):
-                    field[sample, group[i]] = middle + length / size * (_point(i) - mean)
+        line, begin = field[sample], start[sample]
+        for g in range(groups):
+            root = np.sqrt(ptr[g + 1] - ptr[g])
+            middle[g], mean[g] = line[first + 2 * g] / root, begin[first + 2 * g] / root
+            size = begin[first + 2 * g + 1]
+            stretch[g] = line[first + 2 * g + 1] / size if size > 0.0 else 0.0
+        for k in range(len(runs.place)):
+            place, group, step, length = runs.place[k], runs.row[k], runs.step[k], runs.length[k]
+            whole = length - length % WIDTH if step == 1 else 0
+            for i in range(0, whole, WIDTH):
+                away = fnma(full(1.0), load_at(mean, group + i), load_at(begin, place + i))
+                store_at(line, place + i, fma(load_at(stretch, group + i), away, load_at(middle, group + i)))
+            for i in range(whole, length):
+                at = group + step * i
+                line[place + i] = middle[at] + stretch[at] * (begin[place + i] - mean[at])
+        for g in range(groups):
+            if not begin[first + 2 * g + 1] > 0.0:
+                _scatter(members[ptr[g] : ptr[g + 1]], middle[g], line[first + 2 * g + 1], line)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scatter(group, middle, length, line):  # written: line, the members of the group
+    """Put members around the middle at a given length of their deviation, without symmetry."""
+    count, total, square = len(group), 0.0, 0.0
+    for i in range(count):
+        total += _point(i)
+    for i in range(count):
+        square += (_point(i) - total / count) ** 2
+    for i in range(count):
+        line[group[i]] = middle + length / np.sqrt(square) * (_point(i) - total / count)
 
 
 @njit(cache=True, nogil=True)
+def _point(i):
+    return (_GOLDEN * (i + 1)) % 1.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc"})
 def distances(one, other, out):  # read: one, other (b, n); written: out (b,)
     """Measure how far apart two batches are, sample by sample."""
     for sample in range(len(one)):
@@ -59,34 +114,23 @@ def distances(one, other, out):  # read: one, other (b, n); written: out (b,)
         out[sample] = np.sqrt(total)
 
 
-@njit(cache=True, nogil=True)
-def _shape(line, group):
-    """Mean and length of the deviation; the second pass takes out what rounding left in the mean."""
-    total = 0.0
-    for j in group:
-        total += line[j]
-    mean = total / len(group)
-    rest, square = 0.0, 0.0
-    for j in group:
-        away = line[j] - mean
-        rest += away
-        square += away * away
-    left = rest / len(group)
-    return mean + left, np.sqrt(max(square - rest * left, 0.0))
+@njit(cache=True, nogil=True, error_model="numpy")
+def differences(which, one, other, out):  # read: one, other (b, n); written: out (b, n), at `which`
+    """out = one − other, for some unknowns."""
+    for sample in range(len(one)):
+        for j in which:
+            out[sample, j] = one[sample, j] - other[sample, j]
 
 
-@njit(cache=True, nogil=True)
-def _point(i):
-    return (_GOLDEN * (i + 1)) % 1.0
-
-
-@njit(cache=True, nogil=True)
-def _scatter(count):
-    total = 0.0
-    for i in range(count):
-        total += _point(i)
-    mean = total / count
-    square = 0.0
-    for i in range(count):
-        square += (_point(i) - mean) ** 2
-    return mean, np.sqrt(square)
+@njit(cache=True, nogil=True, error_model="numpy")
+def largest(which, field, out):  # read: field (b, n); written: out (b,)
+    """Give the largest |u| among some unknowns, NaN if any is."""
+    for sample in range(len(field)):
+        worst = 0.0
+        for j in which:
+            size = abs(field[sample, j])
+            if not size <= worst:
+                worst = size
+                if worst != worst:
+                    break
+        out[sample] = worst

@@ -67,12 +67,12 @@ _PIVOT = 1e-14  # a pivot below this share of its scale is a dependent row
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def factorize(frame, plan, signs, memory, at, damping, status):
-    """Assemble and factorise; lanes of wrong inertia are made convex and the tile is done again. Give what was added.
+def factorize(frame, plan, signs, memory, at, damping, status, convex, negative):
+    """Assemble and factorise; lanes of wrong inertia are made convex and the tile is done again.
 
-    Written: inverse, scaled, matrix, factor, pivots, scale, tally.
+    Written: inverse, scaled, matrix, factor, pivots, scale, tally; convex (what was added), negative.
     """
-    convex, negative = np.zeros(LANES), np.zeros(LANES, np.int64)
+    convex[:] = 0.0
     tally, rows = section(memory, at, TALLY), len(section(frame.table, frame.table_at, EQUALITY))
     for _ in range(_CONVEX_TRIALS):
         _weigh(frame, memory, at, damping, convex, negative)
@@ -100,7 +100,6 @@ def factorize(frame, plan, signs, memory, at, damping, status):
                 again = True
         if not again:
             break
-    return convex
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

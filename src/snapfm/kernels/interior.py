@@ -67,6 +67,7 @@ def interior_tiles(code, frame, plan, signs, limit, first, last, live, space, at
 @njit(cache=True, nogil=True, error_model="numpy")
 def _follow_barrier(code, frame, plan, signs, limit, live, memory, at, status, iterations):
     mu, damping, penalty = np.full(LANES, _FIRST), np.zeros(LANES), np.ones(LANES)
+    convex, negative = np.empty(LANES), np.empty(LANES, np.int64)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else ARRIVED
         iterations[lane] = 0
@@ -100,7 +101,7 @@ def _follow_barrier(code, frame, plan, signs, limit, live, memory, at, status, i
         if not running:
             break
         _press(frame, memory, at, mu)
-        factorize(frame, plan, signs, memory, at, damping, status)
+        factorize(frame, plan, signs, memory, at, damping, status, convex, negative)
         if frame.augmented == 0:
             schur_direction(frame, plan, memory, at)
         else:

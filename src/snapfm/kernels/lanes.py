@@ -6,7 +6,6 @@ lane ever holds rubbish. One thread each: callers share samples out among thread
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
 from snapfm.kernels.operations import LANES
@@ -38,56 +37,8 @@ def scatter(tiles, first, index, field):
 
 
 @njit(cache=True, nogil=True)
-def scatter_add(tiles, first, index, field):
-    """field[sample, index[part, k]] += tiles[:, first + k]. Read: tiles, index (parts, k); written: field (b, n)."""
-    parts = len(index)
-    for sample in range(len(field)):
-        for part in range(parts):
-            which = sample * parts + part
-            tile, lane = which // LANES, which % LANES
-            for k in range(index.shape[1]):
-                field[sample, index[part, k]] += tiles[tile, (first + k) * LANES + lane]
-
-
-@njit(cache=True, nogil=True)
-def substitute(rows, unknowns, weights, field):
-    """field[:, unknowns] −= row / weight. Read: rows (tiles), unknowns, weights; written: field (b, n)."""
-    for sample in range(len(field)):
-        tile, lane = sample // LANES, sample % LANES
-        for k in range(len(unknowns)):
-            field[sample, unknowns[k]] -= rows[tile, k * LANES + lane] / weights[k]
-
-
-@njit(cache=True, nogil=True)
-def still_shift(indptr, indices, values, index, field, first, tiles):
-    """tiles[:, first + r] = still · field over the eliminated unknowns. Read: still (CSR), index (parts, s), field."""
-    parts = len(index)
-    lanes = len(field) * parts
-    for tile in range(len(tiles)):
-        for lane in range(LANES):
-            which = min(tile * LANES + lane, lanes - 1)
-            line, place = field[which // parts], index[which % parts]
-            for r in range(len(indptr) - 1):
-                total = 0.0
-                for p in range(indptr[r], indptr[r + 1]):
-                    total += values[p] * line[place[indices[p]]]
-                tiles[tile, (first + r) * LANES + lane] = total
-
-
-@njit(cache=True, nogil=True)
-def still_back(indptr, indices, values, index, tiles, first, rows, sign, field):
-    """field += sign · stillᵀλ over the eliminated unknowns, λ = tiles[:, first : first + rows]. Read: stillᵀ, index."""
-    parts = len(index)
-    weight = np.empty(rows)
-    for sample in range(len(field)):
-        line = field[sample]
-        for part in range(parts):
-            which, place = sample * parts + part, index[part]
-            tile, lane = which // LANES, which % LANES
-            for r in range(rows):
-                weight[r] = sign * tiles[tile, (first + r) * LANES + lane]
-            for j in range(len(indptr) - 1):
-                total = 0.0
-                for p in range(indptr[j], indptr[j + 1]):
-                    total += values[p] * weight[indices[p]]
-                line[place[j]] += total
+def fill(inputs, outside, field, externals, first, tiles):
+    """Write the constant, the unknowns and the params of a program's cells, which begin at `first`. Written: tiles."""
+    tiles[:, first * LANES : (first + 1) * LANES] = 1.0  # cell 0 is the constant
+    gather(field, inputs, first + 1, tiles)
+    gather(externals, outside, first + 1 + inputs.shape[1], tiles)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 Index = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 # Sections of Frame.table: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the
 # Hessian; lower triangle of the matrix and, per entry, what it sums up; which rows must vanish.
@@ -50,3 +51,28 @@ class Settings(NamedTuple):
     tolerance: float  # of the violation
     gap: float  # of the stationarity
     limit: int  # iterations
+
+
+class Lanes(NamedTuple):
+    """One number per lane and name: what a tile's iterations know beside its memory. Made once, used by all tiles."""
+
+    damping: Values
+    penalty: Values
+    theta: Values  # ℓ1 violation
+    objective: Values
+    violation: Values
+    gap: Values
+    decrease: Values  # of the merit, predicted
+    convex: Values  # curvature added
+    alpha: Values  # length of the step
+    new_theta: Values
+    new_objective: Values
+    new_worst: Values
+    merit: Values
+    slopes: Values
+    sizes: Values
+    negative: Index  # negative entries of W
+    polished: Flags
+    accepted: Flags
+    corrected: Flags
+    wanted: Flags

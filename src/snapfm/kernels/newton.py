@@ -30,6 +30,7 @@ from snapfm.kernels.layout import (
     RESIDUAL,
     STEP,
     TARGET,
+    Lanes,
     X,
 )  # fmt: skip
 from snapfm.kernels.operations import LANES
@@ -57,15 +58,26 @@ _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve_tiles(code, frame, plan, signs, settings, first, last, live, space, at, status, iterations):
     """Solve tiles first .. last − 1; `live` marks lanes that hold a sample. Written: space, status, iterations (tiles, …)."""
+    lanes = _lanes()
     for tile in range(first, last):
-        _solve(code, frame, plan, signs, settings, live[tile], space[tile], at, status[tile], iterations[tile])
+        _solve(code, frame, plan, signs, settings, live[tile], space[tile], at, lanes, status[tile], iterations[tile])
+
+
+@njit(cache=True, nogil=True)
+def _lanes():
+    return Lanes(
+        np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
+        np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
+        np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES, np.int64), np.empty(LANES, np.bool_),
+        np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
+    )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterations):
-    damping, penalty = np.zeros(LANES), np.ones(LANES)
-    theta, objective, violation, gap = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    decrease, polished = np.empty(LANES), np.zeros(LANES, np.bool_)
+def _solve(code, frame, plan, signs, settings, live, memory, at, lanes, status, iterations):
+    damping, penalty, polished = lanes.damping, lanes.penalty, lanes.polished
+    violation, gap, accepted = lanes.violation, lanes.gap, lanes.accepted
+    damping[:], penalty[:], polished[:] = 0.0, 1.0, False
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else CONVERGED
         iterations[lane] = 0
@@ -75,7 +87,7 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterati
         if iteration == 0 and nudge(frame, memory, at, settings.tolerance):
             residual_at(code, frame, memory, at)
             derivatives_at(code, frame, memory, at)
-        merit_parts(frame, memory, at, theta, objective, violation)
+        merit_parts(frame, memory, at, lanes.theta, lanes.objective, violation)
         choose_sets(frame, memory, at)
         gap_of(frame, memory, at, gap)
         running = False
@@ -97,13 +109,13 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterati
                     iterations[lane] += 1
         if not running:
             break
-        convex = factorize(frame, plan, signs, memory, at, damping, status)
+        factorize(frame, plan, signs, memory, at, damping, status, lanes.convex, lanes.negative)
         if frame.augmented == 0:
             schur_direction(frame, plan, memory, at)
         else:
             augmented_direction(frame, plan, memory, at)
-        _predict(frame, memory, at, theta, penalty, decrease)
-        accepted = _search(code, frame, plan, memory, at, status, convex, theta, objective, penalty, decrease)
+        _predict(frame, memory, at, lanes)
+        _search(code, frame, plan, memory, at, status, lanes)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
@@ -117,8 +129,9 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, status, iterati
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _predict(frame, memory, at, theta, penalty, decrease):  # written: penalty, decrease
+def _predict(frame, memory, at, lanes):  # written: lanes' penalty and decrease
     """Raise the penalty above the multipliers and predict the merit's decrease."""
+    theta, penalty, slopes, sizes = lanes.theta, lanes.penalty, lanes.slopes, lanes.sizes
     x, target, step = section(memory, at, X), section(memory, at, TARGET), section(memory, at, STEP)
     lam, direction = section(memory, at, MULTIPLIER), section(memory, at, DIRECTION)
     ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
@@ -133,22 +146,21 @@ def _predict(frame, memory, at, theta, penalty, decrease):  # written: penalty, 
         slope = fma(load(lam, r), moved, slope)
         size = absolute(add(load(lam, r), load(direction, r)))
         largest = pick(size, largest, largest, size)
-    slopes, sizes = np.empty(LANES), np.empty(LANES)
     store(slopes, 0, slope)
     store(sizes, 0, largest)
     for lane in range(LANES):
         penalty[lane] = max(penalty[lane], 1.1 * sizes[lane])
         if theta[lane] > 0.0 and slopes[lane] > 0.5 * penalty[lane] * theta[lane]:
             penalty[lane] = 2.0 * slopes[lane] / theta[lane]
-        decrease[lane] = slopes[lane] - penalty[lane] * theta[lane]
+        lanes.decrease[lane] = slopes[lane] - penalty[lane] * theta[lane]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _search(code, frame, plan, memory, at, status, convex, theta, objective, penalty, decrease):
+def _search(code, frame, plan, memory, at, status, lanes):
     """Backtrack per lane on the ℓ1 merit function; a length that fails by its violation is tried again with a correction.
 
     Corrections at every length, not at the full one alone: along a curved law a straight step is worth its square.
-    Written: x, multiplier, residual, cells, step and direction (what was taken), and their plain copies.
+    Written: x, multiplier, residual, cells, step and direction (what was taken), their plain copies; lanes' accepted and more.
     """
     x, lam = section(memory, at, X), section(memory, at, MULTIPLIER)
     step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
@@ -156,8 +168,10 @@ def _search(code, frame, plan, memory, at, status, convex, theta, objective, pen
     before, before_lam = section(memory, at, BEFORE), section(memory, at, BEFORE_MULTIPLIER)
     before[:], before_lam[:] = x, lam
     section(memory, at, BEFORE_RESIDUAL)[:] = section(memory, at, RESIDUAL)
-    new_theta, new_objective, new_worst, alpha = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.ones(LANES)
-    accepted, corrected, wanted = np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_)
+    theta, objective, penalty, alpha = lanes.theta, lanes.objective, lanes.penalty, lanes.alpha
+    new_theta, new_objective, accepted = lanes.new_theta, lanes.new_objective, lanes.accepted
+    corrected, wanted = lanes.corrected, lanes.wanted
+    alpha[:], corrected[:], wanted[:] = 1.0, False, False
     for lane in range(LANES):
         accepted[lane] = status[lane] != RUNNING
         if accepted[lane]:  # done: a step of zero, so that not even infinity times zero can touch its numbers
@@ -170,7 +184,7 @@ def _search(code, frame, plan, memory, at, status, convex, theta, objective, pen
         for r in range(len(lam) // LANES):
             store(lam, r, add(load(before_lam, r), load(direction, r)))
         residual_at(code, frame, memory, at)
-        merit_parts(frame, memory, at, new_theta, new_objective, new_worst)
+        merit_parts(frame, memory, at, new_theta, new_objective, lanes.new_worst)
         open_lanes, any_wanted = False, False
         for lane in range(LANES):
             wanted[lane] = False
@@ -179,7 +193,7 @@ def _search(code, frame, plan, memory, at, status, convex, theta, objective, pen
             merit = objective[lane] + penalty[lane] * theta[lane]
             new_merit = new_objective[lane] + penalty[lane] * new_theta[lane]
             slack = _NOISE * (abs(merit) + abs(objective[lane]))
-            if new_merit <= merit + _ARMIJO * alpha[lane] * min(decrease[lane], 0.0) + slack:
+            if new_merit <= merit + _ARMIJO * alpha[lane] * min(lanes.decrease[lane], 0.0) + slack:
                 accepted[lane] = True
                 continue
             open_lanes = True
@@ -201,29 +215,29 @@ def _search(code, frame, plan, memory, at, status, convex, theta, objective, pen
         if not accepted[lane]:
             _copy_lane(before, x, lane)
             _copy_lane(before_lam, lam, lane)
-        wanted[lane] = accepted[lane] and status[lane] == RUNNING and convex[lane] > 0.0 and alpha[lane] == 1.0
+        wanted[lane] = accepted[lane] and status[lane] == RUNNING and lanes.convex[lane] > 0.0 and alpha[lane] == 1.0
         stretched = stretched or wanted[lane]
     if stretched:
-        _stretch(code, frame, plan, memory, at, wanted, alpha, new_objective, new_theta, penalty)
+        _stretch(code, frame, plan, memory, at, lanes)
     elif not accepted.all():
         residual_at(code, frame, memory, at)
-    return accepted
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _stretch(code, frame, plan, memory, at, going, alpha, objective, theta, penalty):
-    """Double the full steps of lanes that are `going` while that lowers the merit: repaired curvature makes them short.
+def _stretch(code, frame, plan, memory, at, lanes):
+    """Double the full steps of `wanted` lanes while that lowers the merit: repaired curvature makes them short.
 
-    Written: going, alpha, x, multiplier, residual, cells, step, direction.
+    Written: lanes' wanted, alpha, merit and more, x, multiplier, residual, cells, step, direction.
     """
+    going, alpha, merit, penalty = lanes.wanted, lanes.alpha, lanes.merit, lanes.penalty
+    new_objective, new_theta = lanes.new_objective, lanes.new_theta
     x, lam = section(memory, at, X), section(memory, at, MULTIPLIER)
     step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
     plain, plain_direction = section(memory, at, PLAIN_STEP), section(memory, at, PLAIN_DIRECTION)
     before, before_lam = section(memory, at, BEFORE), section(memory, at, BEFORE_MULTIPLIER)
     best, best_direction = section(memory, at, BEST_STEP), section(memory, at, BEST_DIRECTION)
-    merit, new_objective, new_theta, worst = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
     for lane in range(LANES):
-        merit[lane] = objective[lane] + penalty[lane] * theta[lane]
+        merit[lane] = new_objective[lane] + penalty[lane] * new_theta[lane]
     for _ in range(_DOUBLINGS):
         any_going = False
         for lane in range(LANES):
@@ -247,7 +261,7 @@ def _stretch(code, frame, plan, memory, at, going, alpha, objective, theta, pena
                 for i in range(lane, len(lam), LANES):
                     lam[i] = before_lam[i] + direction[i]
         residual_at(code, frame, memory, at)
-        merit_parts(frame, memory, at, new_theta, new_objective, worst)
+        merit_parts(frame, memory, at, new_theta, new_objective, lanes.new_worst)
         for lane in range(LANES):
             if going[lane]:
                 new_merit = new_objective[lane] + penalty[lane] * new_theta[lane]

@@ -71,7 +71,7 @@ def load(_: Any, array: Any, position: Any) -> tuple[Any, _Emit]:
 
 
 @_operation
-def _load_from(_: Any, array: Any, offset: Any) -> tuple[Any, _Emit]:
+def load_at(_: Any, array: Any, offset: Any) -> tuple[Any, _Emit]:
     """Read the WIDTH values of a flat float64 array from element `offset` on."""
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -111,7 +111,7 @@ def store(_: Any, array: Any, position: Any, value: Any) -> tuple[Any, _Emit]:
 
 
 @_operation
-def _store_from(_: Any, array: Any, offset: Any, value: Any) -> tuple[Any, _Emit]:
+def store_at(_: Any, array: Any, offset: Any, value: Any) -> tuple[Any, _Emit]:
     """Write the WIDTH values of a flat float64 array from element `offset` on."""
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -175,6 +175,12 @@ def absolute(_: Any, a: Any) -> tuple[Any, _Emit]:
 
 
 @_operation
+def root(_: Any, a: Any) -> tuple[Any, _Emit]:
+    """√a, NaN where a is negative."""
+    return _PACK(_PACK), lambda context, builder, signature, given: _call(builder, "llvm.sqrt", [given[0]])
+
+
+@_operation
 def fma(_: Any, a: Any, b: Any, c: Any) -> tuple[Any, _Emit]:
     """c + a * b, rounded once where the machine can, always the same way on one machine."""
     return _PACK(_PACK, _PACK, _PACK), lambda context, builder, signature, given: _call(
@@ -203,13 +209,13 @@ def pick(_: Any, a: Any, b: Any, yes: Any, no: Any) -> tuple[Any, _Emit]:
 @njit(cache=True, nogil=True, error_model="numpy")
 def take(values, offset, count):  # written: nothing
     """Read `count` lanes from element `offset` on; an incomplete tile repeats its last lane."""
-    return _load_from(values, offset) if count == WIDTH else _load_some(values, offset, count)
+    return load_at(values, offset) if count == WIDTH else _load_some(values, offset, count)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def put(values, offset, count, pack):  # written: values
     """Write `count` lanes from element `offset` on."""
     if count == WIDTH:
-        _store_from(values, offset, pack)
+        store_at(values, offset, pack)
     else:
         _store_some(values, offset, count, pack)

@@ -83,7 +83,7 @@ def derivatives_at(code, frame, memory, at):
         section(memory, at, MULTIPLIER),
     )
     left, right, bends = section(memory, at, LEFT), section(memory, at, RIGHT), section(memory, at, BENDS)
-    tile_partials(code, section(memory, at, CELLS), partial)
+    tile_partials(code, section(memory, at, CELLS), True, partial)
     tile_slopes(code, partial, section(memory, at, SLOTS), left, right, jacobian)
     tile_bends(code, lam, left, right, partial, section(memory, at, ADJOINT), bends)
     x, target = section(memory, at, X), section(memory, at, TARGET)

@@ -1,9 +1,9 @@
 """Run a program on tiles of eight samples: values, residual rows, slopes, curvature and gradients of nonlinear rows.
 
 A program is a sequence of nonlinear operations on single numbers (cells) whose operands are linear combinations of
-earlier cells. Cell 0 is the constant 1, then come the inputs, then one cell per operation. structure.program builds it;
-its arrays are sections of two flat ones. State of one tile is a flat array of packs per name; nothing is allocated in a
-loop, and a lane's bits do not depend on its neighbours.
+earlier cells. Cell 0 is the constant 1, then come the inputs, one cell per operation, and SPILL spare ones.
+structure.program builds it; its arrays are sections of two flat ones. State of one tile is a flat array of packs per name;
+nothing is allocated in a loop, and a lane's bits do not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from snapfm.kernels.operations import LANES, apply, slopes
+from snapfm.kernels.operations import apply, bends, slopes
 from snapfm.kernels.packs import add, fma, full, load, mul, store
 from snapfm.kernels.sections import section
 
@@ -43,11 +43,12 @@ class Code(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _combine(ptr, cell, weight, position, cells, out):  # written: out (LANES,)
+def _combine(ptr, cell, weight, position, cells):
+    """Give an operand or a row, a pack: Σ weight·cell."""
     total = full(0.0)
     for p in range(ptr[position], ptr[position + 1]):
         total = fma(full(weight[p]), load(cells, cell[p]), total)
-    store(out, 0, total)
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -59,38 +60,44 @@ def tile_values(code, cells, rows):  # written: cells (operations), rows
     c_ptr, c_cell = section(code.table, code.table_at, C_PTR), section(code.table, code.table_at, C_CELL)
     a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
     c_weight = section(code.weight, code.weight_at, C)
-    a, b, c, value = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    spill = code.first + len(ops)
     for e in range(len(ops)):
-        _combine(a_ptr, a_cell, a_weight, e, cells, a)
-        _combine(b_ptr, b_cell, b_weight, e, cells, b)
-        _combine(c_ptr, c_cell, c_weight, e, cells, c)
-        apply(ops[e], a, b, c, value)
-        store(cells, code.first + e, load(value, 0))
+        a = _combine(a_ptr, a_cell, a_weight, e, cells)
+        b = _combine(b_ptr, b_cell, b_weight, e, cells)
+        c = _combine(c_ptr, c_cell, c_weight, e, cells)
+        store(cells, code.first + e, apply(ops[e], a, b, c, cells, spill))
     ptr, cell = section(code.table, code.table_at, ROW_PTR), section(code.table, code.table_at, ROW_CELL)
     weight = section(code.weight, code.weight_at, ROW)
     for r in range(len(ptr) - 1):
-        total = full(0.0)
-        for p in range(ptr[r], ptr[r + 1]):
-            total = fma(full(weight[p]), load(cells, cell[p]), total)
-        store(rows, r, total)
+        store(rows, r, _combine(ptr, cell, weight, r, cells))
 
 
 @njit(cache=True, nogil=True)
-def tile_partials(code, cells, partial):
-    """Derive every operation at cells already valued: f_a, f_b, f_aa, f_ab, f_bb. Read: cells; written: partial."""
+def tile_partials(code, cells, curved, partial):
+    """Derive every operation at cells already valued: f_a, f_b and, if `curved`, f_aa, f_ab, f_bb.
+
+    Read: cells; written: partial, five packs an operation.
+    """
     ops = section(code.table, code.table_at, OPS)
     a_ptr, a_cell = section(code.table, code.table_at, A_PTR), section(code.table, code.table_at, A_CELL)
     b_ptr, b_cell = section(code.table, code.table_at, B_PTR), section(code.table, code.table_at, B_CELL)
     c_ptr, c_cell = section(code.table, code.table_at, C_PTR), section(code.table, code.table_at, C_CELL)
     a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
     c_weight = section(code.weight, code.weight_at, C)
-    a, b, c, value = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    spill = code.first + len(ops)
     for e in range(len(ops)):
-        _combine(a_ptr, a_cell, a_weight, e, cells, a)
-        _combine(b_ptr, b_cell, b_weight, e, cells, b)
-        _combine(c_ptr, c_cell, c_weight, e, cells, c)
-        store(value, 0, load(cells, code.first + e))
-        slopes(ops[e], a, b, c, value, partial[5 * LANES * e :])
+        a = _combine(a_ptr, a_cell, a_weight, e, cells)
+        b = _combine(b_ptr, b_cell, b_weight, e, cells)
+        c = _combine(c_ptr, c_cell, c_weight, e, cells)
+        value = load(cells, code.first + e)
+        by_a, by_b = slopes(ops[e], a, b, c, value, cells, spill)
+        store(partial, 5 * e, by_a)
+        store(partial, 5 * e + 1, by_b)
+        if curved:
+            by_aa, by_ab, by_bb = bends(ops[e], a, b, value, by_a, by_b, cells, spill)
+            store(partial, 5 * e + 2, by_aa)
+            store(partial, 5 * e + 3, by_ab)
+            store(partial, 5 * e + 4, by_bb)
 
 
 @njit(cache=True, nogil=True)
@@ -123,8 +130,8 @@ def tile_slopes(code, partial, slots, left, right, entries):
 
 
 @njit(cache=True, nogil=True)
-def tile_bends(code, weight, left, right, partial, adjoint, bends):
-    """Evaluate Σ weight·∇²row on its pattern. Read: weight (rows), left, right, partial; written: adjoint, bends."""
+def tile_bends(code, weight, left, right, partial, adjoint, curvature):
+    """Evaluate Σ weight·∇²row on its pattern. Read: weight (rows), left, right, partial; written: adjoint, curvature."""
     ptr, row = section(code.table, code.table_at, BACK_PTR), section(code.table, code.table_at, BACK_ROW)
     back = section(code.weight, code.weight_at, BACK)
     for e in range(len(ptr) - 1):
@@ -147,7 +154,7 @@ def tile_bends(code, weight, left, right, partial, adjoint, bends):
             else:
                 bend = mul(bend, mul(load(right, one[p]), load(right, other[p])))
             total = add(total, bend)
-        store(bends, h, total)
+        store(curvature, h, total)
 
 
 @njit(cache=True, nogil=True)
@@ -170,23 +177,14 @@ def _push_back(code, partial, first, adjoint):  # written: adjoint (cells from `
 
 
 @njit(cache=True, nogil=True)
-def run_values(code, cells, rows):  # read: code; written: cells (tiles, …), rows
-    """Evaluate operations and residual rows of all tiles."""
-    for tile in range(len(cells)):
-        tile_values(code, cells[tile], rows[tile])
-
-
-@njit(cache=True, nogil=True)
-def run_gradient(code, cells, weight, partial, adjoint):
+def tile_gradient(code, cells, weight, partial, adjoint):
     """adjoint = gradient of Σ weight·row in every cell. Read: cells, weight (rows); written: partial, adjoint (cells)."""
-    for tile in range(len(cells)):
-        tile_partials(code, cells[tile], partial[tile])
-        adjoint[tile, :] = 0.0
-        ptr, cell = section(code.table, code.table_at, ROW_PTR), section(code.table, code.table_at, ROW_CELL)
-        row_weight = section(code.weight, code.weight_at, ROW)
-        for r in range(len(ptr) - 1):
-            here = load(weight[tile], r)
-            for p in range(ptr[r], ptr[r + 1]):
-                total = fma(full(row_weight[p]), here, load(adjoint[tile], cell[p]))
-                store(adjoint[tile], cell[p], total)
-        _push_back(code, partial[tile], 0, adjoint[tile])
+    tile_partials(code, cells, False, partial)
+    adjoint[:] = 0.0
+    ptr, cell = section(code.table, code.table_at, ROW_PTR), section(code.table, code.table_at, ROW_CELL)
+    row_weight = section(code.weight, code.weight_at, ROW)
+    for r in range(len(ptr) - 1):
+        here = load(weight, r)
+        for p in range(ptr[r], ptr[r + 1]):
+            store(adjoint, cell[p], fma(full(row_weight[p]), here, load(adjoint, cell[p])))
+    _push_back(code, partial, 0, adjoint)

@@ -63,6 +63,7 @@ def _restore(code, frame, plan, signs, tolerance, limit, live, memory, at, statu
     lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
     barrier, damping, none = section(memory, at, BARRIER), np.full(LANES, _FIRST), np.zeros(LANES)
     size, worst, norm = np.empty(LANES), np.empty(LANES), np.ones(LANES)
+    convex, negative = np.empty(LANES), np.empty(LANES, np.int64)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else FEASIBLE
         iterations[lane] = 0
@@ -101,7 +102,7 @@ def _restore(code, frame, plan, signs, tolerance, limit, live, memory, at, statu
         section(memory, at, BENDS)[:] = 0.0
         for i in range(len(barrier)):
             barrier[i] = damping[i % LANES] * norm[i % LANES]
-        factorize(frame, plan, signs, memory, at, none, status)
+        factorize(frame, plan, signs, memory, at, none, status, convex, negative)
         if frame.augmented == 0:
             schur_direction(frame, plan, memory, at)
         else:

@@ -1,9 +1,8 @@
-"""Share one kernel's work among threads.
+"""Share the work on a batch among threads.
 
-Compiled kernels release the interpreter's lock, so plain threads keep all cores busy. Only heavy kernels are shared: threads
-that took whole pieces of a batch through thirty kernels each spent their time handing the lock to and fro, and parallel
-loops inside the kernels lost by far when torch's own threads, or another program, wanted a core too. Results do not depend
-on who works on what.
+Compiled kernels release the interpreter's lock, so plain threads keep all cores busy; small batches are better off with one,
+because handing the lock to and fro costs more than it gains. Parallel loops inside the kernels lost by far when torch's own
+threads, or another program, wanted a core too. Results do not depend on who works on what.
 """
 
 from __future__ import annotations

@@ -7,33 +7,35 @@ knows laws only through the reduction of their structure.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import csc_array, csr_array, diags_array
 from torch import Tensor
 
 from snapfm.errors import Status
-from snapfm.kernels.coordinates import condense, distances, expand, turn
-from snapfm.kernels.lanes import scatter, still_back, still_shift, substitute
+from snapfm.kernels.batches import determine
+from snapfm.kernels.coordinates import differences, distances, largest
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.threads import shared
+from snapfm.kernels.threads import shared, workers
 from snapfm.laws import Params
 from snapfm.project.adjoint import solve_adjoint
-from snapfm.project.affine import Gram
+from snapfm.project.affine_part import AffinePart
 from snapfm.project.base import Solution, Warm
+from snapfm.project.coordinates import Coordinates
 from snapfm.project.limits import Limits
 from snapfm.project.part import Part
-from snapfm.project.tiles import Index, Values, arrays, evaluate, pull, transposed, weights
+from snapfm.project.tiles import Index, Rows, Values
 from snapfm.structure import RowKind, Structure
 from snapfm.structure.batched import each
 from snapfm.structure.lower import lower
-from snapfm.structure.program import build_program
 from snapfm.structure.reduce import Reduction, reduce
 
+# Seconds of work that make it worth to wake another thread: some fifteen kernels a piece hand the interpreter's lock to and fro.
+_WORTH_SHARING = 8e-3
 _CHUNK = 64  # samples worked on at once: bounds memory, and keeps a chunk's cells near the caches
 
 
@@ -52,9 +54,10 @@ class Newton:
         self.lower, self.upper = np.concatenate([limits.lower, -more]), np.concatenate([limits.upper, more])
         outside = self.listing.unknowns + 1
         self.parts = [Part(system, self.lower, self.upper, outside) for system in self.reduction.systems]
-        self.affine = _AffinePart(self.reduction)
+        self.affine = AffinePart(self.reduction)
+        self.coordinates = Coordinates(self.reduction, structure.unknowns)
         self.marches = [
-            (level, program, program.unknowns[None], program.externals[None] - outside)
+            (level, Rows(program, program.unknowns[None], program.externals[None] - outside))
             for level, program in zip(self.reduction.cascade.levels, self.reduction.marches)
         ]
         touched = np.zeros(self.listing.unknowns, bool)
@@ -70,6 +73,7 @@ class Newton:
         self.looked = np.flatnonzero(looked)
         self.example = u
         self._free: list[tuple[Values, Values, Values]] = []
+        self._pace = 0.0  # seconds a sample took at the last call, on one thread
         self._params: Params | None = None
         self._known: Values = np.zeros((0, 0))
 
@@ -79,10 +83,13 @@ class Newton:
         out = _Outcome.empty(len(field), field.shape[1], self.structure.rows)
         externals = self._externals(params, len(field))
 
-        for first in range(0, len(field), _CHUNK):
-            piece = slice(first, min(first + _CHUNK, len(field)))
-            known = None if warm is None else (warm.u[piece].numpy(), warm.multipliers[piece].numpy())
-            self._solve_piece(field[piece], externals[piece], tolerance, known, out.part(piece))
+        def work(some: slice) -> None:
+            for first in range(some.start, some.stop, _CHUNK):
+                piece = slice(first, min(first + _CHUNK, some.stop))
+                known = None if warm is None else (warm.u[piece].numpy(), warm.multipliers[piece].numpy())
+                self._solve_piece(field[piece], externals[piece], tolerance, known, out.part(piece))
+
+        self._timed(work, len(field))
         u = torch.from_numpy(out.u)
         residual = self.structure.residual(u.reshape(start.shape), params)
         gap = np.maximum(out.gap, self._complementarity(residual.numpy(), out.multipliers))
@@ -90,6 +97,17 @@ class Newton:
             u, torch.from_numpy(out.multipliers), torch.from_numpy(out.iterations), residual, torch.from_numpy(gap),
             torch.from_numpy(out.distance), torch.from_numpy(out.status),
         )  # fmt: skip
+
+    def _timed(self, work: Callable[[slice], None], count: int) -> None:
+        """Work through a batch, with several threads if calls before have shown that it takes long enough."""
+        threads = workers() if self._pace * count > _WORTH_SHARING else 1
+        began = time.perf_counter()
+        if threads > 1:
+            shared(work, count, LANES)
+        else:
+            work(slice(0, count))
+        if count:
+            self._pace = threads * (time.perf_counter() - began) / count
 
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Solve the optimality system's transpose at an answer."""
@@ -113,14 +131,21 @@ class Newton:
     def _solve_piece(
         self, given: Values, externals: Values, tolerance: float, warm: tuple[Values, Values] | None, out: _Outcome
     ) -> None:
-        start, u, rest = self._borrow(len(given))
-        shared(lambda some: self._coordinates(given[some], start[some], u[some]), len(given), LANES)
+        memory = self._borrow(len(given))
+        start, u, rest = memory
+        coordinates = self.coordinates
+        if coordinates.same:
+            start = given
+        else:
+            coordinates.enter(given, start)
+        if not coordinates.wider:
+            u = out.u  # the answer is worked out where it will stay
+        u[:] = start
         if warm is not None:
-            self._coordinates(warm[0], rest, rest)
+            coordinates.enter(warm[0], rest)
             u[:, self.moving] = rest[:, self.moving]
-        for level, program, inputs, outside in self.marches:
-            rows = evaluate(program, inputs, outside, u, externals)[1]
-            substitute(rows, level.unknowns, level.weights, u)
+        for level, rows in self.marches:
+            rows.march(level, u, externals)
         if len(self.loose):
             u[:, self.loose] = np.clip(u[:, self.loose], self.lower[self.loose], self.upper[self.loose])
         self.affine.solve(u, externals, out.multipliers)
@@ -129,9 +154,12 @@ class Newton:
             status, iterations = self._iterate(part, start, u, externals, tolerance, multiplier, out.multipliers)
             np.maximum(out.status, status, out=out.status)
             np.maximum(out.iterations, iterations, out=out.iterations)
-        out.gap[:] = self._certify(start, u, externals, out.multipliers, rest)
-        shared(lambda some: self._field(given[some], start[some], u[some], out.part(some)), len(given), LANES)
-        self._free.append((start, u, rest))
+        self._certify(start, u, externals, out.multipliers, rest, out.gap)
+        coordinates.leave(start, u)
+        if coordinates.wider:
+            out.u[:] = u[:, : given.shape[1]]
+        distances(out.u, given, out.distance)
+        self._free.append(memory)
 
     def _borrow(self, count: int) -> tuple[Values, Values, Values]:
         """Lend three batches over the reduction's unknowns; fresh memory would cost more than a pass over it."""
@@ -163,54 +191,32 @@ class Newton:
             status[again], iterations[again] = then, iterations[again] + more
         return status, iterations
 
-    def _coordinates(self, given: Values, start: Values, u: Values) -> None:
-        """Write fields (b, n) over the reduction's unknowns. Written: start and its copy u."""
-        turns, groups = self.reduction.turns, self.reduction.groups
-        start[:, : given.shape[1]] = given
-        if len(turns):
-            turn(turns.first, turns.second, turns.cos, turns.sin, start)
-        if len(groups):
-            condense(groups.ptr, groups.members, groups.first, start)
-        u[:] = start
+    def _certify(
+        self, start: Values, u: Values, externals: Values, multipliers: Values, rest: Values, gap: Values
+    ) -> None:
+        """Find the multipliers of substituted rows, last level first; what is left of u − û + Jᵀλ is the gap, per sample.
 
-    def _field(self, given: Values, start: Values, u: Values, out: _Outcome) -> None:
-        """Write the answer over the field's own unknowns, and how far it is. Written: u, out."""
-        turns, groups = self.reduction.turns, self.reduction.groups
-        if len(groups):
-            expand(groups.ptr, groups.members, groups.first, start, u)
-        if len(turns):
-            turn(turns.first, turns.second, turns.cos, -turns.sin, u)
-        out.u[:] = u[:, : given.shape[1]]
-        distances(out.u, given, out.distance)
-
-    def _certify(self, start: Values, u: Values, externals: Values, multipliers: Values, rest: Values) -> Values:
-        """Find the multipliers of substituted rows, last level first; give what is left of u − û + Jᵀλ, per sample.
-
-        Written: multipliers, rest.
+        Written: multipliers, gap, rest (only where it is looked at; the other numbers in it mean nothing).
         """
-        rest[:] = 0.0
-        rest[:, self.looked] = u[:, self.looked] - start[:, self.looked]
+        differences(self.looked, u, start, rest)
         for part in self.parts:
-            system = part.system
-            pull(system.program, system.inputs, part.outside, u, externals, weights(multipliers, system.rows), rest)
+            part.rows.pull(part.system.rows, u, externals, multipliers, rest)
         self.affine.pull(u, externals, multipliers, rest)
-        for level, program, inputs, outside in reversed(self.marches):
-            multipliers[:, level.rows] = -rest[:, level.unknowns] / level.weights
-            pull(program, inputs, outside, u, externals, weights(multipliers, level.rows[None]), rest)
-        turns, groups = self.reduction.turns, self.reduction.groups
+        for level, rows in reversed(self.marches):
+            determine(rest, level.unknowns, level.weights, level.rows, multipliers)
+            rows.pull(level.rows[None], u, externals, multipliers, rest)
+        groups = self.reduction.groups
         if len(groups):  # a member's rest is at most that of its two coordinates together
             one, two = rest[:, groups.first :: 2], rest[:, groups.first + 1 :: 2]
             one[:] = np.abs(one) + np.abs(two)
-        if len(turns):
-            turn(turns.first, turns.second, turns.cos, -turns.sin, rest)
-        rest = rest[:, self.looked]
+        self.coordinates.turn_back(rest)
         if self.limits.bounded.any():
             # At a bound the rest is minus the bound's own multiplier: fine where it pushes against the bound.
-            at = u[:, self.looked]
-            rest[(at >= self.upper[self.looked]) & (rest < 0)] = 0.0
-            rest[(at <= self.lower[self.looked]) & (rest > 0)] = 0.0
-        gap: Values = np.abs(rest).max(axis=1, initial=0.0)
-        return gap
+            at, left = u[:, self.looked], rest[:, self.looked]
+            left[(at >= self.upper[self.looked]) & (left < 0)] = 0.0
+            left[(at <= self.lower[self.looked]) & (left > 0)] = 0.0
+            rest[:, self.looked] = left
+        largest(self.looked, rest, gap)
 
     def _complementarity(self, residual: Values, multipliers: Values) -> Values:
         """Per sample: how far the multipliers of inequalities have the wrong sign, or push where there is room."""
@@ -243,51 +249,3 @@ class _Outcome:
             self.u[piece], self.multipliers[piece], self.gap[piece], self.distance[piece], self.status[piece],
             self.iterations[piece],
         )  # fmt: skip
-
-
-class _AffinePart:
-    """The rows of a reduction that are solved in closed form: one factor for all samples."""
-
-    def __init__(self, reduction: Reduction) -> None:
-        self.rows = reduction.affine
-        listing, free = reduction.listing, reduction.cascade.free
-        whole = csr_array(reduction.rows[self.rows])
-        moving = np.zeros(listing.cells)
-        moving[: listing.unknowns] = free
-        matrix = csr_array(csr_array(whole @ diags_array(moving))[:, : listing.unknowns])
-        matrix.eliminate_zeros()
-        columns = np.flatnonzero(np.diff(csc_array(matrix).indptr))
-        self.unknowns = columns[None]
-        matrix = csr_array(matrix[:, columns])
-        self.matrix, self.back = arrays(matrix), transposed(matrix)
-        # What is left is known before: cells of params, and unknowns that were substituted.
-        known = csr_array(whole @ diags_array(1.0 - moving))
-        known.eliminate_zeros()
-        self.program = build_program(listing, known, np.zeros(0, np.int64))
-        self.inputs, self.outside = self.program.unknowns[None], self.program.externals[None] - (listing.unknowns + 1)
-        self.own = np.arange(len(self.rows))[None]
-        self.gram = Gram(matrix) if len(self.rows) else None
-
-    def solve(self, u: Values, externals: Values, multipliers: Values) -> None:
-        """Move u onto the rows; written: u, multipliers."""
-        if self.gram is None:
-            return
-        base = evaluate(self.program, self.inputs, self.outside, u, externals)[1]
-        moved = np.empty_like(base)
-        # A second solve takes out what the condition of the factor left; a diagonal one leaves nothing.
-        for _ in range(1 if self.gram.factor is None else 2):
-            still_shift(*self.matrix, self.unknowns, u, 0, moved)
-            residual = np.empty((len(u), len(self.rows)))
-            scatter(base + moved, 0, self.own, residual)
-            step = self.gram.solve(residual)
-            multipliers[:, self.rows] += step
-            shared(partial(self._move, weights(step, self.own), u), len(u), LANES)
-
-    def _move(self, weight: Values, u: Values, some: slice) -> None:
-        still_back(*self.back, self.unknowns, weight[some.start // LANES :], 0, len(self.rows), -1.0, u[some])
-
-    def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
-        """Add the rows' share of Jᵀλ to `rest`, for unknowns that were substituted; it vanishes for the others."""
-        if self.inputs.shape[1]:
-            weight = weights(multipliers, self.rows[None])
-            pull(self.program, self.inputs, self.outside, u, externals, weight, rest)

@@ -13,21 +13,21 @@ import numpy.typing as npt
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.interior import interior_tiles
-from snapfm.kernels.lanes import gather, scatter, still_back, still_shift
+from snapfm.kernels.lanes import fill, gather, scatter
 from snapfm.kernels.ldl import TALLY
 from snapfm.kernels.newton import solve_tiles
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
+from snapfm.kernels.runs import Runs, join, products_to_tiles, tiles_to_field
 from snapfm.kernels.sections import starts
-from snapfm.kernels.threads import shared
 from snapfm.project.frame import prepare
-from snapfm.project.tiles import Index, Values, arrays, fill_inputs, tiles_for, transposed
+from snapfm.project.tiles import Index, Rows, Values, tiles_for
 from snapfm.structure.reduce import System
 
 Counts = npt.NDArray[np.int64]
 
 ITERATIONS = 100  # benchmark inputs need 2 to 12, pathological ones have shown their nature by then
-_SETS_CYCLE = 30  # iterations with inequalities or bounds after which their active sets are taken to cycle
+_SETS_CYCLE = 8  # iterations with inequalities or bounds after which their active sets are taken to cycle
 _BARRIER = 150  # iterations of the interior point
 _GIVES = 6  # tenths of the give that are tried
 GAP, LEAST_GAP = (
@@ -42,8 +42,8 @@ class Part:
 
     def __init__(self, system: System, lower: Values, upper: Values, first_external: int) -> None:
         self.system = system
-        self.outside = system.externals - first_external
-        self.still, self.still_back = arrays(system.still), transposed(system.still)
+        self.rows = Rows(system.program, system.inputs, system.externals - first_external)
+        self.still = _still(system)
         self.lower, self.upper = lower[None], upper[None]
         bounded = np.isfinite(lower[system.unknowns]) | np.isfinite(upper[system.unknowns])
         self.prepared = prepare(system, bool(bounded.any()))
@@ -58,14 +58,14 @@ class Part:
 
         Written: u (this part's unknowns), multipliers (its rows).
         """
-        system = self.system
-        lanes = len(u) * system.parts
+        system, parts, rows = self.system, self.system.parts, self.system.rows.shape[1]
+        lanes = len(u) * parts
         space = self._borrow(tiles_for(lanes))
         at = self.at // LANES
-        fill_inputs(system.inputs, self.outside, u, externals, at[core.CELLS], space)
+        fill(system.inputs, self.rows.outside, u, externals, at[core.CELLS], space)
         gather(u, system.unknowns, at[core.X], space)
         gather(start, system.unknowns, at[core.TARGET], space)
-        shared(lambda some: self._shift(start, some, space), len(u), LANES)
+        products_to_tiles(self.still, parts, rows, start, at[core.SHIFT], space)
         self._section(space, core.JACOBIAN)[:] = np.repeat(system.program.constants, LANES)
         if self.prepared.frame.bounded:
             for limit, number in ((self.lower, core.LOWER), (self.upper, core.UPPER)):
@@ -76,23 +76,11 @@ class Part:
             gather(warm, system.rows, at[core.MULTIPLIER], space)
         status, iterations = self._attempts(space, lanes, tolerance)
         scatter(space, at[core.X], system.unknowns, u)
-        shared(lambda some: self._follow(space, some, u), len(u), LANES)
+        tiles_to_field(self.still, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
         scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
         self._free.append(space)
-        shape = (len(u), system.parts)
+        shape = (len(u), parts)
         return status.reshape(shape).max(axis=1), iterations.reshape(shape).max(axis=1)
-
-    def _shift(self, start: Values, some: slice, space: Values) -> None:
-        """Write what the eliminated unknowns contribute to the rows, for some samples. Written: space."""
-        parts = self.system.parts
-        tiles = space[some.start * parts // LANES : tiles_for(some.stop * parts)]
-        still_shift(*self.still, self.system.eliminated, start[some], self.at[core.SHIFT] // LANES, tiles)
-
-    def _follow(self, space: Values, some: slice, u: Values) -> None:
-        """Move the eliminated unknowns by their multipliers, for some samples. Written: u."""
-        system = self.system
-        tiles, at = space[some.start * system.parts // LANES :], self.at[core.MULTIPLIER] // LANES
-        still_back(*self.still_back, system.eliminated, tiles, at, system.rows.shape[1], -1.0, u[some])
 
     def _attempts(self, space: Values, lanes: int, tolerance: float) -> tuple[Counts, Counts]:
         """Iterate as given; then, for what failed, follow a barrier or start elsewhere. Written: space."""
@@ -191,13 +179,9 @@ class Part:
         live, status, iterations = _blank(space, lanes)
         settings = core.Settings(tolerance, min(GAP, max(LEAST_GAP, 0.1 * tolerance)), limit)
         code, one = self.system.program.code, self.prepared
-        shared(
-            lambda some: solve_tiles(
-                code, one.frame, one.schedule, one.signs, settings, some.start, some.stop, live, space, self.at, status,
-                iterations,
-            ),
-            len(space),
-        )  # fmt: skip
+        solve_tiles(
+            code, one.frame, one.schedule, one.signs, settings, 0, len(space), live, space, self.at, status, iterations
+        )
         return status.ravel()[:lanes], iterations.ravel()[:lanes]
 
     def _section(self, space: Values, number: int) -> Values:
@@ -245,6 +229,14 @@ class Part:
             for section in sections:
                 packs[section] = count
         return starts([LANES * count for count in packs])
+
+
+def _still(system: System) -> Runs:
+    """Join the entries of `still` for all parts: row r of part k becomes row k·m + r."""
+    entries, rows = system.still.tocoo(), system.rows.shape[1]
+    place = system.eliminated[:, entries.col].ravel()
+    row = (rows * np.arange(system.parts)[:, None] + entries.row).ravel()
+    return join(place, row, np.tile(entries.data, system.parts))
 
 
 def _blank(space: Values, lanes: int) -> tuple[npt.NDArray[np.bool_], Counts, Counts]:

@@ -9,6 +9,7 @@ answer (not only its judgement) is evaluated sample by sample.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -38,7 +39,7 @@ class Batched:
         if traced is None and count in self._met and not torch.is_grad_enabled():
             traced = self._trace(u, params)
         self._met.add(count)
-        value: Tensor = (vmap(self.graph) if traced is None else traced)(u, dict(params))
+        value: Tensor = vmap(self.graph)(u, dict(params)) if traced is None else traced.forward(u, *_in_order(params))
         return value
 
     def alone(self, u: Tensor, params: Params) -> Tensor:
@@ -48,12 +49,26 @@ class Batched:
     def _trace(self, u: Tensor, params: Params) -> GraphModule:
         with torch.inference_mode(False), torch.no_grad():
             # Copies, because tensors made in inference mode cannot be traced.
-            sample = {name: value.clone() for name, value in params.items()}
-            traced = make_fx(vmap(self.graph), tracing_mode="real")(u.clone(), sample)
+            values = [value.clone() for value in _in_order(params)]
+            traced = make_fx(self._positional(sorted(params)), tracing_mode="real")(u.clone(), *values)
         self._traced[len(u)] = traced
         while len(self._traced) > _KEPT:
             self._traced.popitem(last=False)
         return traced
+
+    def _positional(self, names: list[str]) -> Callable[..., Tensor]:
+        """Take params one by one: a traced graph unpacks a dict in slow Python at every call."""
+
+        def whole(u: Tensor, *values: Tensor) -> Tensor:
+            result: Tensor = vmap(self.graph)(u, dict(zip(names, values)))
+            return result
+
+        return whole
+
+
+def _in_order(params: Params) -> list[Tensor]:
+    """Give params by the order of their names, whatever order the caller's dict has."""
+    return [params[name] for name in sorted(params)]
 
 
 def each(graph: GraphModule, u: Tensor, params: Params) -> Tensor:

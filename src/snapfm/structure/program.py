@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array
 
-from snapfm.kernels.operations import FLAT, STRAIGHT, Op
+from snapfm.kernels.operations import FLAT, SPILL, STRAIGHT, Op
 from snapfm.kernels.program import Code
 from snapfm.kernels.sections import packed_index, packed_values
 from snapfm.structure.lower import Block, Listing
@@ -44,7 +44,7 @@ class Program:
     @property
     def cells(self) -> int:
         """Number of cells of one sample."""
-        return self.code.first + self.operations
+        return self.code.first + self.operations + SPILL
 
     @property
     def diagonal(self) -> bool:

@@ -1,0 +1,83 @@
+"""Programs on whole batches (b, n): march determined unknowns, evaluate rows, pull multipliers back. One call, one thread.
+
+Tiles of lanes are filled, run and emptied one after the other, so that their cells stay in the nearest cache. Lane L holds part
+L % parts of sample L // parts; an incomplete last tile repeats its last lane, so that no lane ever holds rubbish.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.packs import full, store
+from snapfm.kernels.program import tile_gradient, tile_values
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def march(code, size, inputs, outside, externals, unknowns, weights, field):
+    """field[:, unknowns] −= row / weight. Read: inputs, outside (1, …), externals (b, …), weights; written: field (b, n)."""
+    cells, rows = np.empty(size * LANES), np.empty(len(unknowns) * LANES)
+    for first in range(0, len(field), LANES):
+        fill_cells(inputs, outside, field, externals, first, cells)
+        tile_values(code, cells, rows)
+        for lane in range(min(LANES, len(field) - first)):
+            for k in range(len(unknowns)):
+                field[first + lane, unknowns[k]] -= rows[k * LANES + lane] / weights[k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def evaluate(code, size, inputs, outside, externals, field, out):
+    """out (b, rows) = the rows of a program of one part. Read: the rest; written: out."""
+    cells, rows = np.empty(size * LANES), np.empty(out.shape[1] * LANES)
+    for first in range(0, len(field), LANES):
+        fill_cells(inputs, outside, field, externals, first, cells)
+        tile_values(code, cells, rows)
+        for lane in range(min(LANES, len(field) - first)):
+            for k in range(out.shape[1]):
+                out[first + lane, k] = rows[k * LANES + lane]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def pull(code, size, inputs, outside, externals, index, multipliers, field, rest):
+    """rest += Jᵀλ, λ = multipliers[:, index[part]]. Read: field, multipliers (b, m); written: rest (b, n)."""
+    parts, width = index.shape
+    cells, rows, weight = np.empty(size * LANES), np.empty(width * LANES), np.empty(width * LANES)
+    adjoint, partial = np.empty(size * LANES), np.empty(5 * LANES * max(size - code.first, 0))
+    lanes = len(field) * parts
+    for first in range(0, lanes, LANES):
+        fill_cells(inputs, outside, field, externals, first, cells)
+        tile_values(code, cells, rows)
+        for lane in range(LANES):
+            which = min(first + lane, lanes - 1)
+            for k in range(width):
+                weight[k * LANES + lane] = multipliers[which // parts, index[which % parts, k]]
+        tile_gradient(code, cells, weight, partial, adjoint)
+        for lane in range(min(LANES, lanes - first)):
+            sample, part = (first + lane) // parts, (first + lane) % parts
+            for k in range(inputs.shape[1]):
+                rest[sample, inputs[part, k]] += adjoint[(1 + k) * LANES + lane]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def determine(rest, unknowns, weights, rows, multipliers):
+    """multipliers[:, rows] = −rest[:, unknowns] / weight: what makes determined unknowns stationary."""
+    for sample in range(len(rest)):
+        for k in range(len(unknowns)):
+            multipliers[sample, rows[k]] = -rest[sample, unknowns[k]] / weights[k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill_cells(inputs, outside, field, externals, first, cells):
+    """Write the constant, the unknowns and the params of lanes first .. first + LANES − 1. Written: cells."""
+    parts, own = inputs.shape
+    lanes = len(field) * parts
+    store(cells, 0, full(1.0))
+    for lane in range(LANES):
+        which = min(first + lane, lanes - 1)
+        line, known = field[which // parts], externals[which // parts]
+        part = which % parts
+        for k in range(own):
+            cells[(1 + k) * LANES + lane] = line[inputs[part, k]]
+        for k in range(outside.shape[1]):
+            cells[(1 + own + k) * LANES + lane] = known[outside[part, k]]
