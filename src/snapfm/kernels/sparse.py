@@ -61,3 +61,25 @@ def step_back(row, value, more_column, more_row, more_value, field, weight, out,
             largest = off if off > largest else largest
         gap[b] = largest if np.isfinite(squares) else np.nan
         distance[b] = np.sqrt(squares) if np.isfinite(squares) else np.nan
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def lanes_product(
+    indptr, indices, values, x, out
+):  # read: values (nnz, lanes), x (columns, lanes); written: out (rows, lanes)
+    """out = A x, every lane with a matrix of its own on one pattern."""
+    for r in range(len(indptr) - 1):
+        out[r, :] = 0.0
+        for p in range(indptr[r], indptr[r + 1]):
+            for lane in range(x.shape[1]):
+                out[r, lane] += values[p, lane] * x[indices[p], lane]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def lanes_transposed(indptr, indices, values, x, out):  # read: values (nnz, lanes), x (rows, lanes); written: out
+    """out (columns, lanes) = Aᵀ x likewise."""
+    out[:, :] = 0.0
+    for r in range(len(indptr) - 1):
+        for p in range(indptr[r], indptr[r + 1]):
+            for lane in range(x.shape[1]):
+                out[indices[p], lane] += values[p, lane] * x[r, lane]

@@ -22,7 +22,7 @@ from snapfm.kernels.coordinates import differences, distances, largest
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import shared, workers
 from snapfm.laws import Params
-from snapfm.project.adjoint import solve_adjoint
+from snapfm.project.adjoint import Adjoint
 from snapfm.project.affine_part import AffinePart
 from snapfm.project.base import Solution, Warm
 from snapfm.project.coordinates import Coordinates
@@ -73,6 +73,7 @@ class Newton:
         self.looked = np.flatnonzero(looked)
         self.example = u
         self._free: list[tuple[Values, Values, Values]] = []
+        self._adjoint = Adjoint(structure, limits)
         self._pace = 0.0  # seconds a sample took at the last call, on one thread
         self._params: Params | None = None
         self._known: Values = np.zeros((0, 0))
@@ -111,10 +112,8 @@ class Newton:
 
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Solve the optimality system's transpose at an answer."""
-        u = solved.u.numpy()
-        held = (u >= self.limits.upper) | (u <= self.limits.lower)
-        field = solved.u.reshape(len(u), *self.structure.shape)
-        return solve_adjoint(self.structure, field, params, solved.multipliers, held, gradient)
+        field = solved.u.reshape(len(solved.u), *self.structure.shape)
+        return self._adjoint.solve(field, params, solved.multipliers, gradient)
 
     def _externals(self, params: Params, count: int) -> Values:
         """Evaluate what depends on params only: (b, cells of params), numbered as in the listing; kept while they recur."""
