@@ -18,18 +18,28 @@ SAMPLES = 500
 DISTINCT = 50  # true fields among them, each with noise of its own ten times: simulating 500 flows would take minutes
 STEPS = 10  # of the flow that gives raw model output
 
+# Beside every problem as it is: the forms whose laws simulated fields obey.
+VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("burgers-bc-mass", {"mass": "flux"}),
+    ("burgers-ic-mass-flux", {"mass": "flux"}),
+    ("reaction-diffusion-ic-mass", {"inner": True}),
+)
+
 
 def run() -> dict[str, Any]:
     return {
         "samples": SAMPLES,
         "distinct_fields": DISTINCT,
         "tolerance": 1e-8,
-        "rows": [row for name in names() for row in _problem(name)],
+        "rows": [
+            row for name, settings in (*((name, {}) for name in names()), *VARIANTS) for row in _problem(name, settings)
+        ],
     }
 
 
-def _problem(name: str) -> list[dict[str, Any]]:
-    problem, generator = snapfm.problem(name), torch.Generator().manual_seed(0)
+def _problem(name: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    problem, generator = snapfm.problem(name, **settings), torch.Generator().manual_seed(0)
+    label = " ".join([name, *(f"{key}={value}" for key, value in settings.items())])
     some, given = problem.truth(DISTINCT, generator)
     fields = some.repeat(SAMPLES // DISTINCT, *[1] * (some.dim() - 1))
     params = {key: value.repeat(SAMPLES // DISTINCT, *[1] * (value.dim() - 1)) for key, value in given.items()}
@@ -46,13 +56,13 @@ def _problem(name: str) -> list[dict[str, Any]]:
     rows = []
     for kind, u_hat in inputs.items():
         if u_hat is None:
-            rows.append({"problem": name, "input": kind, "statuses": "ABSENT: no model of this equation is shipped"})
+            rows.append({"problem": label, "input": kind, "statuses": "ABSENT: no model of this equation is shipped"})
             continue
         result = project(u_hat, params)
         found = torch.bincount(result.status.int(), minlength=len(snapfm.Status)).tolist()
         rows.append(
             {
-                "problem": name,
+                "problem": label,
                 "input": kind,
                 "statuses": {status.name: count for status, count in zip(snapfm.Status, found) if count},
                 "iterations_median": int(result.iterations.median()),

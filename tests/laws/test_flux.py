@@ -5,7 +5,7 @@ import torch
 
 from snapfm.errors import LawError
 from snapfm.grid import Axis, Grid
-from snapfm.laws.flux import SMOOTHING, engquist_osher, godunov, local_flux, numerical_flux
+from snapfm.laws.flux import SMOOTHING, engquist_osher, godunov, local_flux, numerical_flux, split
 
 GRID = Grid((Axis("x", 0.0, 1.0, 6), Axis("t", 0.0, 1.0, 5)))
 STATES = torch.arange(-10, 11, dtype=torch.float64) / 10
@@ -39,7 +39,16 @@ def test_the_smoothed_flux_leaves_godunovs_only_at_transonic_shocks():
     assert gap[transonic].min() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["smoothed", "godunov"])
+def test_the_split_flux_equals_godunovs_for_states_of_one_sign_and_has_no_jumps_in_its_slopes():
+    left, right = LEFT.abs(), RIGHT.abs()
+    torch.testing.assert_close(split(left, right), godunov(left, right), rtol=0, atol=0)
+    torch.testing.assert_close(split(-left, -right), godunov(-left, -right), rtol=0, atol=0)
+    near = torch.linspace(-1e-6, 1e-6, 21, dtype=torch.float64).requires_grad_()
+    (slope,) = torch.autograd.grad(split(near, -near.detach()).sum() + split(-near.detach(), near).sum(), near)
+    assert float(slope.abs().max()) <= 1e-6  # a jump would leave a slope of order one on one side of zero
+
+
+@pytest.mark.parametrize("name", ["smoothed", "split", "godunov"])
 @pytest.mark.parametrize("steps", [1, 3, None])
 def test_local_flux_is_the_explicit_update_of_every_inner_cell(name, steps):
     u = torch.randn(6, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -57,5 +66,5 @@ def test_a_law_beyond_the_grid_and_an_unknown_flux_are_refused_in_three_parts():
         LawError, match=r"local_flux\(steps\) expects a whole number from 1 to 4.*; got 5\. Leave the law"
     ):
         local_flux(GRID, 5)
-    with pytest.raises(LawError, match=r"flux expects one of \['godunov', 'smoothed'\]; got 'roe'\. Use 'godunov'"):
+    with pytest.raises(LawError, match=r"flux expects one of \['godunov', 'smoothed', 'split'\]; got 'roe'\. Use 'godunov'"):
         local_flux(GRID, 1, "roe")

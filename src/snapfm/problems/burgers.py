@@ -51,7 +51,7 @@ def burgers_bc_mass(nx: int = 101, nt: int = 101, *, mass: Mass = "balance") -> 
     masses: dict[str, Callable[[], Equality]] = {
         "balance": lambda: trapezoidal_balance(grid),
         "constant": lambda: conserved_mass(grid, None, weighted=True),
-        "flux": lambda: flux_balance(grid),
+        "flux": lambda: flux_balance(grid, "split"),
     }
     laws = (dirichlet(), neumann(), choose("burgers_bc_mass(mass)", mass, masses)())
 
@@ -92,7 +92,7 @@ def burgers_ic_mass_flux(
     flux: FluxName = "smoothed",
     mass: Mass = "constant",
 ) -> Problem:
-    """Add local conservation over the first `flux_steps` steps (None: all), smoothed or exactly Godunov's.
+    """Add local conservation over the first `flux_steps` steps (None: all), smoothed, split or exactly Godunov's.
 
     With `mass="flux"` the mass rows start where the flux rows end: the flux rows of a step sum to its mass row.
     """
@@ -107,7 +107,7 @@ def _mass_law(argument: str, grid: Grid, mass: Mass, flux_steps: int) -> Equalit
     masses: dict[str, Callable[[], Equality]] = {
         "constant": lambda: conserved_mass(grid, weighted=True, start=0),
         "balance": lambda: trapezoidal_balance(grid),
-        "flux": lambda: flux_balance(grid, start=flux_steps),
+        "flux": lambda: flux_balance(grid, "split", start=flux_steps),
     }
     return choose(argument, mass, masses)()
 
