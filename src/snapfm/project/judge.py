@@ -39,6 +39,9 @@ def judge(structure: Structure, residual: Tensor, limits: Limits, u: Tensor) -> 
 def verdict(structure: Structure, solved: Solution, judged: Judgement, tolerance: float) -> Tensor:
     """Give each sample its status (b,) int8; only dropped rows being broken, by more than rounding, means a contradiction."""
     residual, stationarity = solved.residual, solved.stationarity
+    arrived = (judged.violation <= tolerance) & (stationarity <= STATIONARITY)
+    if bool(arrived.all()):
+        return torch.full((len(residual),), int(Status.CONVERGED), dtype=torch.int8)
     status = torch.full((len(residual),), int(Status.STALLED), dtype=torch.int8)
     if solved.status is not None:  # the method knows why it stopped; whether it arrived is decided here
         failed = solved.status != Status.CONVERGED
@@ -50,7 +53,7 @@ def verdict(structure: Structure, solved: Solution, judged: Judgement, tolerance
         consistent = _largest(_by_law(structure, others), others) <= tolerance
         beyond = (residual[:, dropped].abs() > _rounding(structure, solved.u)).any(dim=1)
         status[consistent & beyond & (judged.violation > tolerance)] = int(Status.INFEASIBLE)
-    status[(judged.violation <= tolerance) & (stationarity <= STATIONARITY)] = int(Status.CONVERGED)
+    status[arrived] = int(Status.CONVERGED)
     finite = torch.isfinite(judged.violation) & torch.isfinite(stationarity)
     status[~finite] = int(Status.NONFINITE)
     return status

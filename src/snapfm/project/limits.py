@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ class Limits:
     upper: Values
     names: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def bounded(self) -> npt.NDArray[np.bool_]:
         """Which unknowns have any limit."""
         return np.isfinite(self.lower) | np.isfinite(self.upper)

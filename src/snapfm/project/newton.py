@@ -36,6 +36,7 @@ from snapfm.structure.reduce import Reduction, reduce
 
 # Seconds of work that make it worth to wake another thread: some fifteen kernels a piece hand the interpreter's lock to and fro.
 _WORTH_SHARING = 8e-3
+_BESIDE = 0.1  # where iterations on a flat slice begin, relative to its size
 _CHUNK = 64  # samples worked on at once: bounds memory, and keeps a chunk's cells near the caches
 
 
@@ -53,7 +54,9 @@ class Newton:
         more = np.full(self.listing.unknowns - structure.unknowns, np.inf)
         self.lower, self.upper = np.concatenate([limits.lower, -more]), np.concatenate([limits.upper, more])
         outside = self.listing.unknowns + 1
-        self.parts = [Part(system, self.lower, self.upper, outside) for system in self.reduction.systems]
+        groups = self.reduction.groups
+        lengths = groups.first + 1 + 2 * np.arange(len(groups))
+        self.parts = [Part(system, self.lower, self.upper, outside, lengths) for system in self.reduction.systems]
         self.affine = AffinePart(self.reduction)
         self.coordinates = Coordinates(self.reduction, structure.unknowns)
         self.marches = [
@@ -71,6 +74,7 @@ class Newton:
         looked = ~self.reduction.cascade.free | touched
         looked[self.reduction.groups.members] = False
         self.looked = np.flatnonzero(looked)
+        self.unequal = np.flatnonzero(~structure.equality_rows)
         self.example = u
         self._free: list[tuple[Values, Values, Values]] = []
         self._adjoint = Adjoint(structure, limits)
@@ -176,15 +180,19 @@ class Newton:
         self, part: Part, start: Values, u: Values, externals: Values, tolerance: float, warm: Values | None,
         multipliers: Values,
     ) -> tuple[Index, Index]:  # fmt: skip
+        lengths = part.lengths
+        if not len(lengths):
+            return part.solve(start, u, externals, tolerance, warm, multipliers)
+        if not part.crowded:
+            # No step leaves a flat slice (y₂ = 0), where the slope of y₂² vanishes: begin beside it.
+            flat = u[:, lengths]
+            u[:, lengths] = np.where(flat == 0.0, _BESIDE * (1.0 + np.abs(u[:, lengths - 1])), flat)
         status, iterations = part.solve(start, u, externals, tolerance, warm, multipliers)
-        if not len(self.reduction.groups):
-            return status, iterations
         # A group turned inside out (y₂ < 0) obeys as well as its mirror image, which is nearer: go on from there.
-        lengths = u[:, self.reduction.groups.first + 1 :: 2]
-        again = np.flatnonzero((lengths < 0.0).any(axis=1) & (status == Status.CONVERGED))
+        again = np.flatnonzero((u[:, lengths] < 0.0).any(axis=1) & (status == Status.CONVERGED))
         if len(again):
-            lengths[again] = np.abs(lengths[again])
             mirrored, found = u[again], multipliers[again]
+            mirrored[:, lengths] = np.abs(mirrored[:, lengths])
             then, more = part.solve(start[again], mirrored, externals[again], tolerance, None, found)
             u[again], multipliers[again] = mirrored, found
             status[again], iterations[again] = then, iterations[again] + more
@@ -219,7 +227,9 @@ class Newton:
 
     def _complementarity(self, residual: Values, multipliers: Values) -> Values:
         """Per sample: how far the multipliers of inequalities have the wrong sign, or push where there is room."""
-        unequal = np.flatnonzero(~self.structure.equality_rows)
+        unequal = self.unequal
+        if not len(unequal):
+            return np.zeros(len(residual))
         sign, room = multipliers[:, unequal], np.maximum(-residual[:, unequal], 0.0)
         off: Values = np.maximum(-sign, np.abs(sign) * room).max(axis=1, initial=0.0)
         return off

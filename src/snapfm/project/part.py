@@ -38,10 +38,14 @@ GAP, LEAST_GAP = (
 
 
 class Part:
-    """Prepared for one system; `lower` and `upper` are the limits of all unknowns, `first_external` the first cell of params."""
+    """Prepared for one system; `lower` and `upper` are the limits of all unknowns, `first_external` the first cell of params.
 
-    def __init__(self, system: System, lower: Values, upper: Values, first_external: int) -> None:
+    `lengths`: the unknowns that are the length y₂ of a group; kept are those of this system.
+    """
+
+    def __init__(self, system: System, lower: Values, upper: Values, first_external: int, lengths: Index) -> None:
         self.system = system
+        self.lengths: Index = np.intersect1d(system.unknowns, lengths)
         self.rows = Rows(system.program, system.inputs, system.externals - first_external)
         self.still = _still(system)
         self.lower, self.upper = lower[None], upper[None]

@@ -111,6 +111,10 @@ class Structure:
 
     def slices(self) -> dict[str, slice]:
         """Give the stacked rows of each law by its name."""
+        return self._slices
+
+    @cached_property
+    def _slices(self) -> dict[str, slice]:
         starts = np.cumsum([0, *(plan.rows for plan in self.plans)])
         return {plan.name: slice(int(a), int(b)) for plan, a, b in zip(self.plans, starts, starts[1:])}
 
