@@ -20,6 +20,7 @@ CASES = (
     "random_problems",
     "peers",
     "batch",
+    "network",
 )
 
 

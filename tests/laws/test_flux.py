@@ -66,5 +66,7 @@ def test_a_law_beyond_the_grid_and_an_unknown_flux_are_refused_in_three_parts():
         LawError, match=r"local_flux\(steps\) expects a whole number from 1 to 4.*; got 5\. Leave the law"
     ):
         local_flux(GRID, 5)
-    with pytest.raises(LawError, match=r"flux expects one of \['godunov', 'smoothed', 'split'\]; got 'roe'\. Use 'godunov'"):
+    with pytest.raises(
+        LawError, match=r"flux expects one of \['godunov', 'smoothed', 'split'\]; got 'roe'\. Use 'godunov'"
+    ):
         local_flux(GRID, 1, "roe")

@@ -13,6 +13,8 @@ from snapfm.cli.data import data
 from snapfm.cli.demo import demo
 from snapfm.cli.inspect import inspect
 from snapfm.cli.problems import problems
+from snapfm.cli.quality import quality
+from snapfm.cli.sample import sample
 from snapfm.cli.train import train
 from snapfm.errors import SnapfmError
 
@@ -31,6 +33,8 @@ app.command()(data)
 app.command()(audit)
 app.command()(demo)
 app.command()(train)
+app.command()(sample)
+app.command()(quality)
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -35,11 +35,12 @@ def data(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+    from snapfm.cli.settings import read_settings
     from snapfm.data import Recipe, paper_count, write
     from snapfm.data.recipe import DtypeName
 
     number = paper_count(problem) if count == "paper" else _whole(count)
-    recipe = Recipe(problem, number, seed, cast(DtypeName, dtype), _settings(settings or []))
+    recipe = Recipe(problem, number, seed, cast(DtypeName, dtype), read_settings("data", settings or []))
     torch.set_num_threads(1)  # the simulators work in tiles that fit the cache: threads would only wait for each other
     began = perf_counter()
     screen = Console(stderr=True)
@@ -73,19 +74,3 @@ def _whole(text: str) -> int:
         raise DataError(
             f"snapfm data --count expects a whole number or 'paper'; got {text!r}. Try --count 1000."
         ) from cause
-
-
-def _settings(texts: list[str]) -> dict[str, Any]:
-    """Read NAME=VALUE pairs: numbers, true, false and none by what they look like, the rest as words."""
-    from snapfm.errors import SettingError
-
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise SettingError(f"snapfm data --set expects NAME=VALUE; got {text!r}. Write it as in --set nx=128.")
-        try:
-            found[name] = json.loads({"none": "null"}.get(value.lower(), value))
-        except ValueError:
-            found[name] = value
-    return found

@@ -34,23 +34,41 @@ RECIPES = {
 
 
 def train(
-    problem: Annotated[str, typer.Argument(help="Problem whose fields to learn, such as heat-ic-mass.")],
-    out: Annotated[
-        Path, typer.Option(file_okay=False, help="Folder for the states to resume from and the checkpoint in model/.")
+    problem: Annotated[
+        str, typer.Argument(metavar="PROBLEM", help="Problem whose fields to learn; `snapfm problems` lists them.")
     ],
-    preset: Annotated[str, typer.Option(help="Size of the network: small or paper.")] = "small",
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER", file_okay=False, help="Where states to resume from go, and the checkpoint, as model/."
+        ),
+    ],
+    preset: Annotated[
+        str, typer.Option(help="Size of the network: small, for two cores, or paper, which wants a GPU.")
+    ] = "small",
     seed: Annotated[int, typer.Option(min=0, help="Seed of data, weights, batches and noise.")] = 0,
-    steps: Annotated[int | None, typer.Option(min=1, help="Number of training steps. [default: by equation]")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Number of training steps.", show_default="by equation")
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Fields per step.")] = 16,
     rows: Annotated[
-        int | None, typer.Option(min=1, help="Initial conditions to simulate. [default: by equation]")
+        int | None, typer.Option(min=1, help="Initial states to simulate.", show_default="by equation")
     ] = None,
-    columns: Annotated[int | None, typer.Option(min=1, help="Fields for each of them. [default: by equation]")] = None,
+    columns: Annotated[
+        int | None, typer.Option(min=1, help="Fields to simulate from each of them.", show_default="by equation")
+    ] = None,
     learning_rate: Annotated[float, typer.Option(help="Largest learning rate, after the warm-up.")] = 2e-3,
     save_every: Annotated[int, typer.Option(min=1, help="Steps between saved states.")] = 200,
     samples: Annotated[int, typer.Option(min=0, help="Samples to judge the result by; 0 skips it.")] = 128,
 ) -> None:
-    """Train a velocity network on simulated fields; the same command resumes a run that was stopped."""
+    """Train a velocity network on simulated fields; resumes a run that was stopped.
+
+    The fields depend on the equation alone, so one model serves every problem
+    of its equation. FOLDER/model holds the weights and record.json: data,
+    settings, losses, time and the quality of samples. Load it with
+    snapfm.flow.load_checkpoint. The same command goes on after a stop, to the
+    same weights.
+    """
     import torch
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -27,15 +27,7 @@ class Recipe:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or self.count < 1:
-            raise DataError(f"data(count) expects a whole number >= 1; got {self.count!r}. Ask for at least one field.")
-        if not isinstance(self.seed, int) or not 0 <= self.seed <= _LARGEST_SEED:
-            raise DataError(f"data(seed) expects a whole number from 0 to 2**63 - 1; got {self.seed!r}. Try 0.")
-        if self.dtype not in ("float64", "float32"):
-            raise UnknownName(
-                f"data(dtype) expects one of ['float64', 'float32']; got {self.dtype!r}. float64 loses nothing, "
-                "float32 halves the file."
-            )
+        check_request("data", self.count, self.seed, self.dtype)
 
     def build(self) -> Problem:
         """Build the problem, refusing unknown names and settings."""
@@ -50,9 +42,22 @@ class Recipe:
         return {**self.asked(), "versions": versions()}
 
 
-def versions() -> dict[str, str]:
+def check_request(command: str, count: int, seed: int, dtype: str) -> None:
+    """Refuse what no file can hold; `command` is what the caller called."""
+    if not isinstance(count, int) or count < 1:
+        raise DataError(f"{command}(count) expects a whole number >= 1; got {count!r}. Ask for at least one field.")
+    if not isinstance(seed, int) or not 0 <= seed <= _LARGEST_SEED:
+        raise DataError(f"{command}(seed) expects a whole number from 0 to 2**63 - 1; got {seed!r}. Try 0.")
+    if dtype not in ("float64", "float32"):
+        raise UnknownName(
+            f"{command}(dtype) expects one of ['float64', 'float32']; got {dtype!r}. float64 loses nothing, "
+            "float32 halves the file."
+        )
+
+
+def versions(*more: str) -> dict[str, str]:
     """Name the packages that compute the fields."""
-    return {name: metadata.version(name) for name in ("snapfm", "torch", "numpy", "scipy")}
+    return {name: metadata.version(name) for name in ("snapfm", "torch", "numpy", "scipy", *more)}
 
 
 def paper_count(name: str) -> int:

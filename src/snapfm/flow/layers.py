@@ -46,15 +46,9 @@ class Spectral(nn.Module):
         super().__init__()
         self.weight = convolution.weight
         self.bias = convolution.bias
-        *front, last = convolution.n_modes
-        *sizes, size = shape
-        self.modes = (*front, last)
-        self.register_buffer("zero_mode", _zero_mode(self.modes), persistent=False)
-        self.register_buffer("real_forward", _real_forward(size, last), persistent=False)
-        self.register_buffer("real_inverse", _real_inverse(size, last), persistent=False)
-        for axis, (n, modes) in enumerate(zip(sizes, front)):
-            self.register_buffer(f"forward_{axis}", _forward(n, modes), persistent=False)
-            self.register_buffer(f"inverse_{axis}", _inverse(n, modes), persistent=False)
+        self.modes = tuple(convolution.n_modes)
+        self.shape = tuple(shape)
+        self._build()
 
     def transform(self, x: Tensor, output_shape: object = None) -> Tensor:
         """Carry the skip connection to the output grid, which is the input grid: neuralop's blocks ask for it."""
@@ -69,6 +63,37 @@ class Spectral(nn.Module):
         for axis in range(len(self.modes) - 1):
             modes = _along(axis, modes, self.get_buffer(f"inverse_{axis}"))
         return torch.view_as_real(modes.contiguous()).flatten(-2) @ self.get_buffer("real_inverse")
+
+    def _build(self) -> None:
+        """Make the Fourier matrices where the bias is and in its precision."""
+        *front, last = self.modes
+        *sizes, size = self.shape
+        matrices = {
+            "zero_mode": _zero_mode(self.modes),
+            "real_forward": real_forward(size, last),
+            "real_inverse": real_inverse(size, last),
+        }
+        for axis, (n, modes) in enumerate(zip(sizes, front)):
+            matrices[f"forward_{axis}"] = forward(n, modes)
+            matrices[f"inverse_{axis}"] = inverse(n, modes)
+        real = self.bias.dtype
+        for name, matrix in matrices.items():
+            dtype = real.to_complex() if matrix.is_complex() else real
+            self.register_buffer(name, matrix.to(self.bias.device, dtype), persistent=False)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Spectral:
+        """Take complex weights along to another dtype: `.double()` would leave them, `.to(dtype)` cut them to real parts."""
+        before = self.bias.dtype
+
+        def follow(tensor: Tensor) -> Tensor:
+            if not tensor.is_complex():
+                return fn(tensor)  # type: ignore[no-any-return]
+            return torch.view_as_complex(fn(torch.view_as_real(tensor)).contiguous())
+
+        super()._apply(follow, recurse)  # type: ignore[no-untyped-call]
+        if self.bias.dtype != before:
+            self._build()  # in full precision, not from rounded numbers
+        return self
 
     def _mix(self, modes: Tensor) -> Tensor:
         """Multiply each mode's channels by its complex matrix and add the bias to mode zero.
@@ -102,22 +127,22 @@ def _along(axis: int, modes: Tensor, matrix: Tensor) -> Tensor:
     return (modes.movedim(axis + 2, -1).contiguous() @ matrix).movedim(-1, axis + 2)
 
 
-def _forward(size: int, modes: int) -> Tensor:
+def forward(size: int, modes: int) -> Tensor:
     """Fourier matrix (size, modes) of the frequencies −modes//2 ..., scaled by 1/size as neuralop's 'forward' norm."""
-    return (_waves(size, torch.arange(modes) - modes // 2).conj() / size).to(torch.complex64)
+    return _waves(size, torch.arange(modes) - modes // 2).conj() / size
 
 
-def _inverse(size: int, modes: int) -> Tensor:
-    """Inverse of `_forward` on the kept frequencies: (modes, size)."""
-    return _waves(size, torch.arange(modes) - modes // 2).T.to(torch.complex64).contiguous()
+def inverse(size: int, modes: int) -> Tensor:
+    """Inverse of `forward` on the kept frequencies: (modes, size)."""
+    return _waves(size, torch.arange(modes) - modes // 2).T.contiguous()
 
 
-def _real_forward(size: int, modes: int) -> Tensor:
+def real_forward(size: int, modes: int) -> Tensor:
     """Map real values (size) to the frequencies 0 .. modes − 1, real and imaginary parts in turn: (size, 2·modes)."""
-    return torch.view_as_real(_waves(size, torch.arange(modes)).conj() / size).flatten(1).float()
+    return torch.view_as_real(_waves(size, torch.arange(modes)).conj() / size).flatten(1)
 
 
-def _real_inverse(size: int, modes: int) -> Tensor:
+def real_inverse(size: int, modes: int) -> Tensor:
     """Map the frequencies 0 .. modes − 1 to real values: (2·modes, size).
 
     Every frequency but zero and the Nyquist one stands for its mirror image too.
@@ -125,7 +150,7 @@ def _real_inverse(size: int, modes: int) -> Tensor:
     frequencies = torch.arange(modes)
     twice = 2.0 - ((frequencies == 0) | (2 * frequencies == size)).double()
     waves = torch.view_as_real(_waves(size, frequencies).conj() * twice)
-    return waves.permute(1, 2, 0).flatten(0, 1).float().contiguous()
+    return waves.permute(1, 2, 0).flatten(0, 1).contiguous()
 
 
 def _waves(size: int, frequencies: Tensor) -> Tensor:

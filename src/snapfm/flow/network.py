@@ -95,18 +95,14 @@ class FNOVelocity(nn.Module):
     def forward(self, u: Tensor, tau: float | Tensor) -> Tensor:
         """Predict the velocity of fields u (b, *shape) at flow time tau, a number or one per sample (b,).
 
-        Computed in float32 whatever the fields' dtype, which the answer keeps.
+        Computed in the dtype of the weights, float32 unless converted; the answer has that of the fields.
         """
         times = self._check(u, tau)
         x = u.to(self.coordinates.dtype)
         hidden = self._lift(x, times)
         for layer in range(self.settings.layers):
             hidden = self.fno.fno_blocks(hidden, layer)
-        answer = self._unpatch(self.fno.projection(hidden))
-        if self.settings.predicts == "data":
-            gap = (1 - times).clamp(min=_LAST_GAP)
-            answer = (answer - x) / gap.view(-1, *[1] * (x.ndim - 1))
-        return answer.to(u.dtype)
+        return self._velocity(self.fno.projection(hidden), x, times).to(u.dtype)
 
     def embed(self, times: Tensor) -> Tensor:
         """Give sines and cosines of τ at frequencies from 1 to 200: (b,) to (b, embedding)."""
@@ -157,6 +153,14 @@ class FNOVelocity(nn.Module):
         x = x.permute(0, *(i for k in range(1, axes + 1) for i in (axes + k, k)))
         x = x.reshape(len(x), *(c * patch for c in cells))
         return x[(slice(None), *(slice(n) for n in self.settings.shape))]
+
+    def _velocity(self, channels: Tensor, x: Tensor, times: Tensor) -> Tensor:
+        """Turn the FNO's answer (b, patch^axes, *cells) into the velocity of fields x: it, or what leads to the data."""
+        answer = self._unpatch(channels)
+        if self.settings.predicts == "velocity":
+            return answer
+        gap = (1 - times).clamp(min=_LAST_GAP)
+        return (answer - x) / gap.view(-1, *[1] * (x.ndim - 1))
 
     def _check(self, u: Tensor, tau: float | Tensor) -> Tensor:
         """Refuse fields of another shape; return tau as (b,)."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import DtypeError, ParamsError, ShapeError
+from snapfm.flow import evaluator
 from snapfm.laws import Params
 from snapfm.project import Projector
 from snapfm.project.base import OnFailure
@@ -19,7 +20,7 @@ from snapfm.sampling.base import Sampler, Samples
 from snapfm.sampling.flow import Flow
 from snapfm.sampling.path import STRAIGHT, Path
 from snapfm.sampling.pcfm import PCFM
-from snapfm.sampling.task import Progress, Task, Velocity, home
+from snapfm.sampling.task import Progress, Task, Velocity, home, noise_of
 from snapfm.seeds import base_seed, stream
 
 
@@ -51,14 +52,16 @@ def sample(
     """
     field_shape = _field_shape(velocity, project, shape)
     _check(count, steps, first, dtype, on_failure)
+    if hasattr(velocity, "of_samples"):  # a velocity with inputs of its own, a row for every sample of the run
+        velocity = velocity.of_samples(first, count)
     device = home(velocity, dtype)[0]
     seed = base_seed(generator)
     streams = tuple(stream(seed, index) for index in range(first, first + count))
     task = Task(
-        model=velocity,
+        model=evaluator(velocity),  # our own networks are evaluated the quick way, others as they are
         projector=project,
         params=params,
-        noise=_noise(streams, field_shape).to(device=device, dtype=dtype),
+        noise=noise_of(velocity, _noise(streams, field_shape)).to(device=device, dtype=dtype),
         times=_times(times, steps),
         path=path or getattr(velocity, "path", None) or STRAIGHT,
         streams=streams,

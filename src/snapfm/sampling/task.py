@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from snapfm.errors import ParamsError, ShapeError
+from snapfm.flow import Evaluator
 from snapfm.laws import Params
 from snapfm.project import Projection, Projector
 from snapfm.sampling.path import Path
@@ -38,10 +39,14 @@ class Task:
     calls: int = 0  # of the network, for the whole batch
     done: int = 0
 
-    def velocity(self, u: Tensor, tau: float) -> Tensor:
-        """Evaluate the network, in its own dtype; differentiable where gradients are enabled."""
+    def velocity(self, u: Tensor, tau: float | Tensor) -> Tensor:
+        """Evaluate the network, in its own dtype; differentiable where gradients are enabled.
+
+        `tau` is one number, or one per sample (b,) for samplers whose samples walk at their own pace.
+        """
         began = time.perf_counter()
-        speed = _checked(self.model(u.to(self.network_dtype), tau), u).to(u.dtype)
+        at = tau.to(self.network_dtype) if isinstance(tau, Tensor) else tau
+        speed = _checked(self.model(u.to(self.network_dtype), at), u).to(u.dtype)
         self.seconds["velocity"] += time.perf_counter() - began
         self.calls += 1
         return speed
@@ -49,6 +54,17 @@ class Task:
     def shoot(self, u: Tensor, tau: float) -> Tensor:
         """Say where the network leads from (u, τ) by τ = 1."""
         return self.path.shoot(u, self.velocity(u, tau), tau)
+
+    def gradient(self, value: Tensor, at: Tensor, along: Tensor | None = None) -> Tensor:
+        """Differentiate the sum of `value`, weighted by `along`, in `at`.
+
+        Counted as network time, which nearly all of it is.
+        """
+        began = time.perf_counter()
+        weights = torch.ones_like(value) if along is None else along
+        (found,) = torch.autograd.grad(value, at, weights)
+        self.seconds["velocity"] += time.perf_counter() - began
+        return found
 
     def project(self, u: Tensor, warm: Projection | None = None, tolerance: float | None = None) -> Projection:
         """Give the nearest lawful fields."""
@@ -59,13 +75,14 @@ class Task:
 
     def excess(self, u: Tensor) -> Tensor:
         """Give what is broken at u, (b, rows), in float64 and differentiable: h, max(g, 0), bound excess."""
-        return self.laws().excess(u, self.params)
+        found = self.laws().excess(u, self.params)
+        return found if found.shape[1] else u.flatten(1)[:, :0].double()  # no laws: no rows, but differentiable
 
     def renew(self) -> Tensor:
         """Draw fresh noise; each sample from its own stream, whatever batch it rides in."""
         shape = self.noise.shape[1:]
         fresh = [torch.randn(shape, generator=stream, dtype=torch.float64) for stream in self.streams]
-        return torch.stack(fresh).to(self.noise)
+        return noise_of(self.model, torch.stack(fresh)).to(self.noise)
 
     def laws(self) -> Projector:
         """Give the projector, or say that this sampler needs one."""
@@ -82,6 +99,11 @@ class Task:
         if self.progress is not None:
             self.progress(self.done, len(self.times) - 1)
 
+    def reach(self, tau: float) -> None:
+        """Tick for every time up to `tau` that has not been ticked, for samplers that do not stop at each."""
+        while self.done + 1 < len(self.times) and self.times[self.done + 1] <= tau:
+            self.tick()
+
     @property
     def network_dtype(self) -> torch.dtype:
         """Dtype the network computes in: that of its first floating-point weight, else that of the run."""
@@ -90,11 +112,18 @@ class Task:
 
 def home(velocity: Velocity, dtype: torch.dtype) -> tuple[torch.device, torch.dtype]:
     """Say where a velocity lives and in which dtype it computes: those of its first floating-point weight."""
-    if isinstance(velocity, nn.Module):
-        for weight in velocity.parameters():
+    network = velocity.network if isinstance(velocity, Evaluator) else velocity
+    if isinstance(network, nn.Module):
+        for weight in network.parameters():
             if weight.is_floating_point():
                 return weight.device, weight.dtype
     return torch.device("cpu"), dtype
+
+
+def noise_of(velocity: Velocity, white: Tensor) -> Tensor:
+    """Give the noise a flow starts from: white, unless the velocity makes its own of it."""
+    own = getattr(velocity, "noise_from", None)
+    return white if own is None else own(white)
 
 
 def _checked(speed: Tensor, u: Tensor) -> Tensor:

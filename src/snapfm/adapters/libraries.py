@@ -1,0 +1,172 @@
+"""Models of `flow_matching` and `torchcfm`: their calling conventions, and their paths read off their own objects.
+
+Neither library is imported. Who has a model of one has the library; snapfm asks its schedulers and matchers for numbers.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from snapfm.adapters.base import Model, check_path
+from snapfm.adapters.calls import Call, Joined, TimeFirst
+from snapfm.adapters.paths import LAST, first_time
+from snapfm.errors import ParamsError, SettingError
+from snapfm.sampling.path import Path
+
+# A path that starts at rest (α = τⁿ, n > 1) has a velocity of zero at τ = 0, which says nothing about data; one with n < 1 has
+# an infinite one. Such a path is entered where it holds this much data, with noise that holds none: diffusion models do so.
+ENTERED = 0.01
+
+
+class KeywordCall(Call):
+    """A model called as flow_matching's solvers call it, model(x=…, t=…), from its time `start` on."""
+
+    def __init__(self, model: Model, path: Path | None = None, start: float = 0.0) -> None:
+        super().__init__(model, path, None if start == 0.0 else partial(_from, start))
+        self.start = start
+
+    def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
+        """Ask the model for its velocity at fields u (b, *shape) and flow time tau, a number or (b,)."""
+        speed = super().forward(u, tau, **inputs)
+        return speed if self.start == 0.0 else (1.0 - self.start) * speed
+
+    def _call(self, u: Tensor, time: Tensor, **inputs: Any) -> Any:
+        return self.model(x=u, t=time, **inputs)
+
+
+def flow_matching(model: Model, path: Any = None) -> KeywordCall:
+    """Adapt a model of Meta's `flow_matching`, called as model(x=…, t=…) with t of shape (b,).
+
+    `path` is what it was trained with: a scheduler (CondOTScheduler(), CosineScheduler(), …) or an AffineProbPath; without one
+    the straight path, CondOT.
+    """
+    return KeywordCall(model) if path is None else KeywordCall(model, scheduler_path(path), _start(_scheduler(path)))
+
+
+def torchcfm(model: Model, matcher: Any = None) -> Call:
+    """Adapt a model of `torchcfm`: called as model(t, x) with one t for all samples, as its ODE solvers call it.
+
+    A model with one input, such as torchcfm.models.MLP, gets flat fields with time as last column. `matcher` is what it was
+    trained with: a ConditionalFlowMatcher or one of its kinds; without one the straight path.
+    """
+    path = None if matcher is None else matcher_path(matcher)
+    return Joined(model, path) if _inputs_of(model) == 1 else TimeFirst(model, path, times="one")
+
+
+def scheduler_path(scheduler: Any) -> Path:
+    """Read a path off a scheduler of `flow_matching`, or off an AffineProbPath that holds one."""
+    ask = _scheduler(scheduler)
+    start = _start(ask)
+
+    def read(name: str, tau: float) -> float:
+        return _read(ask, name, _from(start, tau))
+
+    def slope(name: str, tau: float) -> float:  # of variance-preserving paths it is infinite at the end
+        return (1.0 - start) * read(name, min(tau, LAST))
+
+    # Rounding leaves cos(π/2) of noise at the end; the pull-back there must give the data themselves.
+    path = Path(
+        lambda tau: read("alpha_t", tau) if tau < 1.0 else 1.0,
+        lambda tau: read("sigma_t", tau) if tau < 1.0 else 0.0,
+        lambda tau: slope("d_alpha_t", tau),
+        lambda tau: slope("d_sigma_t", tau),
+    )
+    return check_path(path, "flow_matching(model, path)")
+
+
+def matcher_path(matcher: Any) -> Path:
+    """Read a path off a matcher of `torchcfm`: its mean and its flow at fields that are one in data or in noise alone.
+
+    Jitter of constant size around a path (`sigma` of ConditionalFlowMatcher) is left out, as torchcfm leaves it out when it
+    samples. A bridge, whose noise comes and goes, is no affine path and is refused.
+    """
+    if not all(callable(getattr(matcher, name, None)) for name in _MATCHER):
+        raise SettingError(
+            f"torchcfm(model, matcher) expects a ConditionalFlowMatcher or one of its kinds; got {type(matcher).__name__}. Pass "
+            "the object whose sample_location_and_conditional_flow the model was trained with."
+        )
+    zero, one = torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
+
+    def mean(noise: Tensor, data: Tensor, tau: float) -> float:
+        return float(matcher.compute_mu_t(noise, data, _row(tau)))
+
+    def spread(tau: float) -> float:
+        return float(torch.as_tensor(matcher.compute_sigma_t(_row(tau))))
+
+    started = mean(one, zero, 0.0) != 0.0  # from a noise x0; else all noise is in the spread
+    if started and any(not math.isclose(spread(tau), spread(0.5), abs_tol=_SAME) for tau in (0.0, 0.25)):
+        raise ParamsError(
+            f"torchcfm(model, matcher) expects a path from noise to data; got {type(matcher).__name__}, whose bridge noise "
+            "comes and goes. Train with ConditionalFlowMatcher, its optimal-transport, target or variance-preserving kind."
+        )
+
+    def noise(tau: float) -> float:
+        if tau >= 1.0:
+            return 0.0  # a spread that stops short of zero would put noise on finished fields
+        return mean(one, zero, tau) if started else spread(tau)
+
+    def slope(x0: Tensor, x1: Tensor, tau: float, held: float) -> float:
+        return float(matcher.compute_conditional_flow(x0, x1, _row(tau), held * one))
+
+    path = Path(
+        lambda tau: mean(zero, one, tau),
+        noise,
+        lambda tau: slope(zero, one, tau, mean(zero, one, tau)),
+        lambda tau: slope(one, zero, tau, mean(one, zero, tau) if started else spread(tau)),
+    )
+    return check_path(path, "torchcfm(model, matcher)")
+
+
+def _scheduler(given: Any) -> Callable[[Tensor], Any]:
+    found = getattr(given, "scheduler", given)
+    if callable(found) and not isinstance(found, (type, torch.nn.Module)):
+        answer = found(torch.tensor(0.5, dtype=torch.float64))
+        if all(hasattr(answer, name) for name in _SCHEDULER):
+            return found  # type: ignore[no-any-return]
+    came = given.__name__ if isinstance(given, type) else type(given).__name__
+    raise SettingError(
+        f"flow_matching(model, path) expects a scheduler or an AffineProbPath; got {came}. Pass the object the model was trained "
+        "with, such as CondOTScheduler()."
+    )
+
+
+def _start(scheduler: Callable[[Tensor], Any]) -> float:
+    """Say from which of its times on a path is used: 0, unless its velocity there is zero or infinite."""
+    alpha, sigma, rise, fall = (_read(scheduler, name, 0.0) for name in _SCHEDULER)
+    moving = 0.0 < rise * sigma - alpha * fall < math.inf
+    return 0.0 if moving else first_time(lambda tau: _read(scheduler, "alpha_t", tau), ENTERED)
+
+
+def _read(scheduler: Callable[[Tensor], Any], name: str, time: float) -> float:
+    return float(getattr(scheduler(torch.tensor(time, dtype=torch.float64)), name))
+
+
+def _from(start: float, tau: float) -> float:
+    return start + (1.0 - start) * tau
+
+
+def _inputs_of(model: Model) -> int:
+    """Count the inputs a model must be given by position; 0 where it does not say."""
+    try:
+        inputs = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model).parameters.values()
+    except (TypeError, ValueError):  # not a Python function
+        return 0
+    if any(i.kind is i.VAR_POSITIONAL for i in inputs):
+        return 0
+    return sum(i.kind in (i.POSITIONAL_ONLY, i.POSITIONAL_OR_KEYWORD) and i.default is i.empty for i in inputs)
+
+
+def _row(tau: float) -> Tensor:
+    return torch.tensor([tau], dtype=torch.float64)
+
+
+_SAME = 1e-12
+_SCHEDULER = ("alpha_t", "sigma_t", "d_alpha_t", "d_sigma_t")
+_MATCHER = ("compute_mu_t", "compute_sigma_t", "compute_conditional_flow")

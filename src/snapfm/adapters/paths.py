@@ -1,0 +1,143 @@
+"""Paths of diffusion models, as functions of flow time: 0 is noise, 1 is data (math.md, eq. affine-path).
+
+Diffusion clocks run the other way and often stop short of both ends; here they are turned round and joined to the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from snapfm.errors import ParamsError
+from snapfm.sampling.path import Path, Schedule
+
+# The noise of variance-preserving paths ends like √(1 − τ), with a slope that is infinite at τ = 1; it is read no later than
+# here, as are predictions, which are divided by σ. Exact for up to 1000 flow steps.
+LAST = 1.0 - 1e-3
+
+
+def variance_preserving(beta_min: float = 0.1, beta_max: float = 20.0) -> Path:
+    """Give the path of a continuous diffusion with noise rate β rising linearly, α² + σ² = 1.
+
+    The model's own time is 1 − τ: pass clock=lambda tau: 1 - tau if it was trained with time 1 at noise.
+    """
+    if not (math.isfinite(beta_max) and 0.0 < beta_min <= beta_max):
+        raise ParamsError(
+            f"variance_preserving(beta_min, beta_max) expects 0 < beta_min <= beta_max; got {beta_min} and {beta_max}. "
+            "0.1 and 20 are usual."
+        )
+
+    def spent(tau: float) -> float:  # ∫β from data to here
+        late = 1.0 - tau
+        return 0.5 * late * late * (beta_max - beta_min) + late * beta_min
+
+    def rate(tau: float) -> float:  # its slope in τ
+        return -(1.0 - tau) * (beta_max - beta_min) - beta_min
+
+    def data(tau: float) -> float:
+        return math.exp(-0.5 * spent(tau))
+
+    def noise(tau: float) -> float:
+        return math.sqrt(-math.expm1(-spent(tau)))  # 1 − exp(−s) without losing small s
+
+    def data_slope(tau: float) -> float:
+        return -0.5 * rate(tau) * data(tau)
+
+    def noise_slope(tau: float) -> float:
+        tau = min(tau, LAST)
+        return 0.5 * rate(tau) * math.exp(-spent(tau)) / noise(tau)
+
+    return Path(data, noise, data_slope, noise_slope)
+
+
+@dataclass(frozen=True)
+class Timesteps:
+    """Noise levels of a diffusion model with whole timesteps: `levels[i]` is ᾱ at timestep i, falling from data to noise.
+
+    Flow time 0 is the last timestep; each timestep takes 1/T of flow time, and one more leads from timestep 0 to clean
+    data. `sample(steps=…)` with a divisor of T visits timesteps only; at other times the model is asked at the nearest one.
+    """
+
+    levels: Sequence[float] | Tensor
+    path: Path = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        given = self.levels
+        values = given.double().tolist() if isinstance(given, Tensor) else [float(value) for value in given]
+        falling = all(isinstance(v, float) for v in values) and _falling([1.0, *values, 0.0])
+        if not values or not falling:
+            shown = f"{values[:3]} … {values[-1:]}" if len(values) > 4 else str(values)
+            raise ParamsError(
+                "Timesteps(levels) expects alphas_cumprod, numbers that fall from below 1 at data to above 0 at noise; got "
+                f"{shown}. From betas: Timesteps.of_betas(betas)."
+            )
+        object.__setattr__(self, "levels", tuple(values))
+        object.__setattr__(self, "path", Path(self._data, self._noise, self._data_slope, self._noise_slope))
+
+    @classmethod
+    def of_betas(cls, betas: Sequence[float] | Tensor) -> Timesteps:
+        """Multiply up the levels of a diffusion given by its betas."""
+        values = torch.as_tensor(betas, dtype=torch.float64)
+        if values.ndim != 1 or not len(values) or not bool(((values > 0) & (values < 1)).all()):
+            came = f"{float(values.min()):g} to {float(values.max()):g}" if values.numel() else "none"
+            raise ParamsError(
+                f"Timesteps.of_betas(betas) expects a row of numbers between 0 and 1; got shape {tuple(values.shape)}, {came}. "
+                "Pass the betas the model was trained with."
+            )
+        return cls(torch.cumprod(1.0 - values, dim=0))
+
+    def index(self, tau: float) -> int:
+        """Give the timestep nearest to flow time tau: the clock of the model."""
+        last = len(self.levels) - 1
+        return min(max(round((last + 1) * (1.0 - tau) - 1.0), 0), last)
+
+    # ᾱ is interpolated linearly between timesteps, with 1 one step before timestep 0.
+
+    def _data(self, tau: float) -> float:
+        return math.sqrt(self._level(tau)[0])
+
+    def _noise(self, tau: float) -> float:
+        return math.sqrt(1.0 - self._level(tau)[0])
+
+    def _data_slope(self, tau: float) -> float:
+        level, slope = self._level(tau)
+        return 0.5 * slope / math.sqrt(level)
+
+    def _noise_slope(self, tau: float) -> float:
+        level, slope = self._level(min(tau, LAST))
+        return -0.5 * slope / math.sqrt(1.0 - level)
+
+    def _level(self, tau: float) -> tuple[float, float]:
+        """Give ᾱ and its slope towards data, at flow time tau."""
+        nodes = (1.0, *self.levels)  # node j is timestep j − 1, at flow time 1 − j / T
+        count = len(self.levels)
+        place = (1.0 - tau) * count
+        noisier = min(max(math.ceil(place - _SNAP), 1), count)  # the interval from this node towards data
+        rise = nodes[noisier - 1] - nodes[noisier]
+        share = min(max(noisier - place, 0.0), 1.0)
+        level = nodes[noisier] + share * rise if share < 1.0 else nodes[noisier - 1]
+        return level, rise * count
+
+
+def first_time(data: Schedule, level: float) -> float:
+    """Find the flow time at which α has risen to `level`; 0 where it starts there or above."""
+    low, high = 0.0, 1.0
+    if data(low) >= level:
+        return low
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if data(middle) >= level else (middle, high)
+    return high
+
+
+def _falling(values: list[float]) -> bool:
+    return all(math.isfinite(v) for v in values) and all(a > b for a, b in pairwise(values))
+
+
+_SNAP = 1e-9  # flow times are quotients: their rounding must not choose another interval
+_HALVINGS = 40

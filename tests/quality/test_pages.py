@@ -1,0 +1,131 @@
+"""The pages: every cell on them, nothing loaded, the same from records alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tests.quality.toys import tiny
+
+from snapfm.quality import Cell, Status, load_suite, run
+from snapfm.quality.curve import curve
+from snapfm.quality.page import page
+from snapfm.quality.record import Interval, LawScore
+from snapfm.quality.run import write_pages
+from snapfm.quality.tables import summary, task_table, verdicts
+from snapfm.quality.text import text
+
+ROOT = Path(__file__).parents[2]
+
+
+class Reader(HTMLParser):
+    """Collects what a browser would load, and whether every tag is closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.loaded += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def scored(task: str, sampler: str, mmse: float, smse: float = 1e-4) -> Cell:
+    law = LawScore("mass", 3, Interval(1e-15, 0.0, 2e-15), 2e-15, 3e-16)
+    return Cell(
+        task, sampler, Status.DONE, 4, steps=100, mmse=Interval(mmse, 0.9 * mmse, 1.1 * mmse), smse=Interval(smse, smse, smse),
+        laws=(law,), finite=4, converged=4, smallest=-1.0, largest=1.0, calls=100,
+        seconds={"velocity": 1.0, "projection": 0.5, "total": 1.6},
+        machine={"processor": "x", "cores": 2, "threads": 1, "versions": {"snapfm": "0"}},
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("toy_model")
+def test_pages_hold_every_cell_load_nothing_and_come_again_from_records(tmp_path: Path):
+    more = '\n[samplers.slow]\ntitle = "<Slow>"\nkind = "ECI"\nbudget = 1e-9\n'
+    suite, out = tiny(tmp_path, more), tmp_path / "out"
+    cells = run(suite, out)
+    html, markdown = ((out / name).read_text(encoding="utf-8") for name in ("index.html", "quality.md"))
+    reader = Reader(html)
+    assert reader.open == []
+    assert len(reader.loaded) == len(suite.tasks)
+    assert all(source.startswith("data:image/png;base64,") for source in reader.loaded)
+    assert not reader.tags & {"script", "link", "iframe", "object"}
+    assert "&lt;Slow&gt;" in html
+    assert "<Slow>" not in html
+    assert str(tmp_path) not in html + markdown
+    for task in suite.tasks:
+        rows = task_table(suite, task, cells).rows
+        assert len(rows) == 2 + len(suite.samplers)
+        for row in rows:
+            start = (
+                f"| {row[0].words} | {row[1].words} | {row[2].words} | " + ("**" if row[3].first else "") + row[3].words
+            )
+            assert start in markdown
+            assert all(escape(one.words) in html and escape(one.detail) in html for one in row)
+    (out / "index.html").unlink()
+    write_pages(out, suite)
+    assert (out / "index.html").read_text(encoding="utf-8") == html
+
+
+def test_published_figures_stand_beside_ours_and_are_named_so():
+    suite = load_suite("paper")
+    cells = {cell.key: cell for cell in (scored("heat", "flow", 0.05), scored("heat", "pcfm", 0.002))}
+    rows = {row[0].words: [one.words for one in row[1:]] for row in summary(suite, cells).rows}
+    assert rows["Heat, here"][:3] == ["5 / 0.01", "0.2 / 0.01", "not run yet"]
+    assert rows["Heat, published"][:3] == ["4.56 / 3.51", "0.241 / 0.937", "–"]
+    assert "of the PCFM paper, of other models and other data" in text(suite, cells)
+    best = [one.words for row in summary(suite, cells).rows for one in row if one.first]
+    assert best == ["0.2 / 0.01"]
+
+
+def test_the_verdict_counts_first_places_and_names_the_rest():
+    suite = load_suite("paper")
+    cells = [scored("heat", "flow", 0.05), scored("heat", "pcfm", 0.002)]
+    cells += [scored("burgers-bc", "eci", 0.001), scored("burgers-bc", "pcfm", 0.002)]
+    cells.append(replace(scored("burgers-ic", "pcfm", 1.0), status=Status.DNF, mmse=None))
+    told = " ".join(verdicts(suite, {cell.key: cell for cell in cells}))
+    assert "PCFM is first in MMSE on 1 of 2 tasks: Heat." in told
+    assert "is 3.0e-16; 8 of 8 samples are certified." in told
+    assert "It is not first on Burgers BC." in told
+    assert "Without a figure for it: Navier–Stokes, Reaction–diffusion, Burgers IC." in told
+
+
+def test_a_page_of_no_cells_says_so():
+    suite = load_suite("smoke")
+    html = page(suite, {}, {})
+    assert Reader(html).open == []
+    places = 2 * len(suite.samplers) + 3  # of a task: summary with one reference, table with two
+    assert html.count("not run yet") == places * len(suite.tasks)
+
+
+def test_a_suite_of_steps_has_a_curve_and_others_have_none():
+    suite = load_suite("steps")
+    cells = {cell.key: cell for cell in (scored("heat", f"pcfm-{steps}", 0.1 / steps) for steps in (5, 10, 20))}
+    drawn = curve(suite, cells)
+    assert drawn is not None
+    assert drawn.startswith(b"\x89PNG")
+    assert 'alt="Scores against flow steps"' in page(suite, cells, {}, drawn)
+    assert curve(suite, {}) is None
+    assert curve(load_suite("smoke"), {cell.key: cell for cell in (scored("heat", "pcfm", 0.1),)}) is None
+
+
+def test_the_page_in_the_docs_is_that_of_the_records():
+    found = subprocess.run(
+        [sys.executable, "-m", "benchmarks.quality_page", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert found.returncode == 0, f"run python -m benchmarks.quality_page; {found.stderr}"
