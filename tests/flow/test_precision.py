@@ -5,8 +5,11 @@ import torch
 
 from snapfm.flow import FNOVelocity, NetworkSettings
 
+
 @torch.no_grad()
-@pytest.mark.parametrize("convert", [FNOVelocity.double, lambda network: network.to(torch.float64)], ids=["double", "to"])
+@pytest.mark.parametrize(
+    "convert", [FNOVelocity.double, lambda network: network.to(torch.float64)], ids=["double", "to"]
+)
 def test_a_network_converts_to_double_precision_and_back(
     settings: NetworkSettings, convert: Callable[[FNOVelocity], FNOVelocity]
 ) -> None:

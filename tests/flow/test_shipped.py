@@ -1,11 +1,16 @@
+import math
+
 import pytest
 import torch
 
+import snapfm
 from snapfm.errors import UnknownName
 from snapfm.flow import load_checkpoint, shipped, shipped_names
 from snapfm.flow.quality import integrate, roughness
 from snapfm.flow.shipped import _FOLDER
 
+EQUATIONS = {"heat", "burgers", "reaction-diffusion", "navier-stokes"}
+REACH = 0.5  # beyond the data, which are between 0 and 1: what an unstable walk leaves first
 LARGEST = 25_000_000  # bytes of all shipped models together
 
 
@@ -19,7 +24,7 @@ def test_shipped_models_load_and_answer(name: str) -> None:
 
 
 def test_shipped_models_are_small_together() -> None:
-    assert "heat-small" in shipped_names()
+    assert {name.removesuffix("-small") for name in shipped_names()} == EQUATIONS
     files = [file for name in shipped_names() for file in (_FOLDER / name).iterdir()]
     assert sum(len(file.read_bytes()) for file in files) <= LARGEST
 
@@ -39,6 +44,42 @@ def test_the_heat_model_turns_noise_into_smooth_decaying_waves() -> None:
     energy = fields.square().mean(1)
     assert bool((energy[:, 0] > 0.3).all())  # a sine of amplitude one has 0.5
     assert bool((energy[:, -1] < 0.5 * energy[:, 0]).all())
+
+
+@pytest.mark.parametrize("steps", [10, 50])
+def test_the_heat_model_follows_the_initial_condition_that_laws_impose(steps: int) -> None:
+    problem = snapfm.problem("heat-ic-mass")
+    params = problem.params(4, torch.Generator().manual_seed(0))
+    project = snapfm.Projector(problem.laws, problem.grid.shape, params)
+    fields = snapfm.sample(shipped("heat-small"), project, params, 4, steps, torch.Generator().manual_seed(0)).u
+    assert float(fields.abs().max()) < 1.1
+    x = problem.grid.axis("x").points()[:-1]
+    wave = torch.complex(torch.cos(x), -torch.sin(x))
+    phase = (fields[:, :-1, 10].to(wave) * wave).sum(1).angle()
+    imposed = (params["u0"][:, :-1].to(wave) * wave).sum(1).angle()
+    off = torch.remainder(phase - imposed + math.pi, 2 * math.pi) - math.pi
+    assert float(off.abs().max()) < math.pi / 16
+
+
+@pytest.mark.parametrize(
+    ("model", "problem", "settings", "steps"),
+    [
+        ("burgers-small", "burgers-ic-mass-flux", {"mass": "flux"}, 50),
+        ("burgers-small", "burgers-bc-mass", {"mass": "flux"}, 50),
+        ("reaction-diffusion-small", "reaction-diffusion-ic-mass", {"inner": True}, 10),
+    ],
+)
+def test_models_under_laws_converge_and_stay_near_their_data(
+    model: str, problem: str, settings: dict[str, str], steps: int
+) -> None:
+    built = snapfm.problem(problem, **settings)
+    params = built.params(4, torch.Generator().manual_seed(0))
+    project = snapfm.Projector(built.laws, built.grid.shape, params)
+    out = snapfm.sample(shipped(model), project, params, 4, steps, torch.Generator().manual_seed(0))
+    assert out.projection is not None
+    assert bool(out.projection.converged.all())
+    assert float(out.u.min()) > -REACH
+    assert float(out.u.max()) < 1.0 + REACH
 
 
 def test_unknown_models_are_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.sampling.toys import CERTIFIED, LAWLESS, SAMPLERS, SHAPE, bent, mixed, run, seeded
+from tests.sampling.toys import CERTIFIED, DIFFERENTIATES, LAWLESS, SAMPLERS, SHAPE, bent, mixed, run, seeded
 from torch import Tensor, nn
 
 from snapfm import Equality, Projector, Status
@@ -144,6 +144,18 @@ def test_gradients_on_or_off_outside_make_no_difference(draw: Any):
         assert torch.equal(draw().u, expected)
     with torch.enable_grad():
         assert torch.equal(draw().u, expected)
+
+
+def test_inference_mode_serves_those_who_do_not_differentiate(draw: Any, name: str):
+    expected = draw().u
+    with torch.inference_mode():
+        if name in DIFFERENTIATES:
+            with pytest.raises(
+                ParamsError, match=r"expects to differentiate; got torch.inference_mode\(\).*torch.no_grad"
+            ):
+                draw()
+        else:
+            assert torch.equal(draw().u, expected)
 
 
 def test_the_callers_noise_is_not_written_on(draw: Any):

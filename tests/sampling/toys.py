@@ -148,6 +148,7 @@ SAMPLERS: dict[str, Any] = {
     "pcfm-relaxed": PCFM(relaxation=Relaxation(iterations=2)),
 }
 LAWLESS = {"flow", "adaptive"}  # work without a projector
+DIFFERENTIATES = {"guidance", "guidance-through-network", "dflow", "pcfm-relaxed"}  # the network or the laws
 CERTIFIED = {"end", "end-adaptive", "projected", "eci", "pcfm", "pcfm-relaxed"}  # end with a projection
 
 

@@ -22,7 +22,7 @@ from snapfm.quality.curve import curve
 from snapfm.quality.ledger import Ledger, read_folder
 from snapfm.quality.page import page
 from snapfm.quality.picture import Pictured, pictured_task
-from snapfm.quality.record import REFERENCES, TRUE_FIELDS, Cell, Status
+from snapfm.quality.record import REFERENCES, TRUE_FIELDS, Cell
 from snapfm.quality.suite import SamplerEntry, Suite, TaskEntry
 from snapfm.quality.text import text
 
@@ -123,9 +123,8 @@ def _name(sampler: str | SamplerEntry) -> str:
 
 
 def _finished(cell: Cell | None, digest: str | None) -> bool:
-    if cell is None or cell.status is Status.ABSENT:
-        return False
-    return cell.sampler in REFERENCES or cell.model == digest
+    """Tell whether a record still holds: a cell of another model, or of one that has come since, does not."""
+    return cell is not None and (cell.sampler in REFERENCES or cell.model == digest)
 
 
 def _record(out: Path, ledger: Ledger, outcome: Outcome) -> None:

@@ -60,6 +60,11 @@ class Task:
 
         Counted as network time, which nearly all of it is.
         """
+        if torch.is_inference_mode_enabled():
+            raise ParamsError(
+                "this sampler expects to differentiate; got torch.inference_mode(), which forbids it for good. Call sample "
+                "outside of it, or under torch.no_grad()."
+            )
         began = time.perf_counter()
         weights = torch.ones_like(value) if along is None else along
         (found,) = torch.autograd.grad(value, at, weights)
