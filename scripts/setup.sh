@@ -31,11 +31,16 @@ install() {
 torch=$(sed -n 's/^torch==/torch==/p' constraints.txt)
 [ -n "$torch" ] || fail "expected a line 'torch==…' in constraints.txt; found none. Restore the file."
 
-echo "set-up 1/3: $torch"
+echo "set-up 1/4: $torch"
 install "$torch"
-echo "set-up 2/3: build backend"
+echo "set-up 2/4: build backend"
 install hatchling editables
-echo "set-up 3/3: snapfm and its tools"
+echo "set-up 3/4: snapfm and its tools"
 install --no-build-isolation --editable '.[dev]'
+# The tests of snapfm.adapters train models with these. Alone: torchcfm asks for torchdyn and with it for Lightning, Jupyter and
+# torchvision, of which its flow matchers import nothing but POT. No extra names them, because snapfm imports neither, and
+# flow_matching's licence (CC BY-NC) must not come along with a dependency.
+echo "set-up 4/4: flow_matching and torchcfm, for tests"
+install --no-deps flow_matching torchcfm POT
 touch "$venv/.ready"
 echo "set-up done: $("$venv/bin/python" -V), $("$venv/bin/python" -c 'import torch; print("torch", torch.__version__)')"

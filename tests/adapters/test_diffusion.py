@@ -243,7 +243,7 @@ def test_a_trained_diffusion_model_is_sampled_under_a_nonlinear_law():
         ),
         (
             lambda: adapters.predicts_data(adapters.field_first(Net()), VP, clock=lambda tau: tau),
-            "expects clock=… for a model that is called as model(u, time)", "got one beside an adapter", "time_first(model, clock",
+            "expects clock=… for a model that is called as model(u, time)", "got one beside an adapter", "Give it to",
         ),
         (
             lambda: adapters.predicts_data(lambda u, t: {"sample": u}, VP)(noise(), 0.5),

@@ -7,14 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.generate.tiny import GRID, PROBLEM, write_model
 
 pytest.importorskip("neuralop")
 xarray = pytest.importorskip("xarray")
 
 KILLER = Path(__file__).parents[1] / "data" / "killer.py"
-MODULES = "snapfm.generate,snapfm.structure,neuralop.models,safetensors.torch,zarr,zarr.storage,zarr.codecs,rich.progress"
+MODULES = (
+    "snapfm.generate,snapfm.structure,neuralop.models,safetensors.torch,zarr,zarr.storage,zarr.codecs,rich.progress"
+)
 COUNT = 103
 
 

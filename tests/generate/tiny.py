@@ -27,4 +27,5 @@ def write_model(folder: Path, problem: str = PROBLEM, seed: int = 0, **settings:
 
 def recipe(model: Path, **more: Any) -> Recipe:
     """Ask for 23 samples in blocks of 5, the last of them short."""
-    return Recipe(**{"problem": PROBLEM, "count": 23, "model": model, "steps": 3, "seed": 3, "batch": 5, "settings": GRID} | more)
+    plain = {"problem": PROBLEM, "count": 23, "model": model, "steps": 3, "seed": 3, "batch": 5, "settings": GRID}
+    return Recipe(**plain | more)

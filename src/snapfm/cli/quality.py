@@ -94,17 +94,20 @@ def _print(suite: Suite, cells: dict[tuple[str, str], Cell]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from snapfm.quality.tables import summary, verdicts
+    from snapfm.quality.tables import PUBLISHED, summary, verdicts
 
     found = summary(suite, cells)
-    table = Table(
-        title="MMSE / SMSE, in units of 1e-2", title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0)
-    )
-    for place, head in enumerate(found.heads):
-        table.add_column(escape(head), justify="left" if place == 0 else "right")
-    for row in found.rows:
-        words = [f"[bold cyan]{escape(one.words)}[/]" if one.first else escape(one.words) for one in row]
-        table.add_row(*words, style="dim" if row[0].words.endswith(", published") else None)
+    ours = [row for row in found.rows if not row[0].words.endswith(PUBLISHED)]
+    table = Table(title="MMSE / SMSE, in units of 1e-2", title_justify="left", title_style="bold", box=None)
+    table.add_column("sampler", no_wrap=True)
+    for task in suite.tasks:
+        table.add_column(escape(task.title), justify="right")
+    # Samplers downwards: five tasks fit a narrow terminal, seven samplers do not.
+    for place, head in enumerate(found.heads[1:], start=1):
+        entries = [row[place] for row in ours]
+        table.add_row(
+            escape(head), *(f"[bold cyan]{escape(one.words)}[/]" if one.first else escape(one.words) for one in entries)
+        )
     console = Console()
     console.print(table)
     for sentence in verdicts(suite, cells):

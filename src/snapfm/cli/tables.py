@@ -43,7 +43,10 @@ def _reaction_diffusion(seed: int, rows: int, columns: int) -> Tensor:
 
 def _navier_stokes(seed: int, rows: int, columns: int) -> Tensor:
     states = draw(seed, 0, rows, lambda random: navier_stokes.random_state(random, RESOLUTION))
-    phases = draw(seed, _COLUMNS, columns, lambda random: uniform(random, navier_stokes.FORCE_PHASE))
+    # One phase from each of as many equal parts: so few drawn freely would shift the mean of all fields.
+    low, high = navier_stokes.FORCE_PHASE
+    within = draw(seed, _COLUMNS, columns, lambda random: uniform(random, (0.0, 1.0)))
+    phases = low + (high - low) * (torch.arange(columns) + within) / columns
     grid = navier_stokes.navier_stokes_grid()
     return navier_stokes.navier_stokes_fields(states.repeat_interleave(columns, 0), phases.repeat(rows), grid)
 

@@ -14,7 +14,7 @@ from string import Template
 
 from snapfm.quality.record import Cell
 from snapfm.quality.suite import Suite, TaskEntry
-from snapfm.quality.tables import Entry, Table, summary, task_table, verdicts
+from snapfm.quality.tables import PUBLISHED, Entry, Table, summary, task_table, verdicts
 from snapfm.quality.text import ABOUT, COLUMNS, named
 
 _CURVE = "Scores against flow steps <span>· bars: 95 % intervals; dashed: as many true fields</span>"
@@ -68,7 +68,7 @@ def _table(table: Table) -> str:
     heads = "".join(f'<th scope="col"{_side(place)}>{escape(head)}</th>' for place, head in enumerate(table.heads))
     lines = ['<div class="scroll"><table class="figures">', f"<thead><tr>{heads}</tr></thead>", "<tbody>"]
     for row in table.rows:
-        quiet = ' class="quiet"' if row[0].words.endswith(", published") else ""
+        quiet = ' class="quiet"' if row[0].words.endswith(PUBLISHED) else ""
         entries = [f"<td{_side(place)}>{_entry(one)}</td>" for place, one in enumerate(row)]
         lines.append(f"<tr{quiet}>{''.join(entries)}</tr>")
     return "\n".join([*lines, "</tbody></table></div>"])

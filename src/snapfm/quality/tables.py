@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from snapfm.demo.numerals import scientific, seconds
-from snapfm.quality.published import NAMES, PUBLISHED, UNIT
+from snapfm.quality import published
 from snapfm.quality.record import REFERENCES, Cell, Interval, Status
 from snapfm.quality.suite import Suite, TaskEntry
 
 PCFM = "pcfm"
 NOTHING = "–"
+PUBLISHED = ", published"  # how the name of a row of published figures ends
 NOT_YET = "not run yet"
 _PLAIN = 1e-2  # numbers from here to its inverse are written without an exponent
+_ROUNDING = 1e-24  # of squares of float64 numbers: the mean against itself
 
 Cells = Mapping[tuple[str, str], Cell]
 
@@ -47,9 +49,9 @@ def summary(suite: Suite, cells: Cells) -> Table:
         entries = [Entry(_pair(cell), first=cell is not None and cell is best) for cell in ours]
         entries.append(Entry(_pair(cells.get((task.name, "true-fields")))))
         rows.append((Entry(f"{task.title}, here"), *entries))
-        if any(sampler.name in PUBLISHED.get(task.name, {}) for sampler in suite.samplers):
+        if any(sampler.name in published.PUBLISHED.get(task.name, {}) for sampler in suite.samplers):
             given = [Entry(_published(task.name, sampler.name)) for sampler in suite.samplers]
-            rows.append((Entry(f"{task.title}, published"), *given, Entry(NOTHING)))
+            rows.append((Entry(f"{task.title}{PUBLISHED}"), *given, Entry(NOTHING)))
     return Table(("task", *(sampler.title for sampler in suite.samplers), REFERENCES["true-fields"]), tuple(rows))
 
 
@@ -163,13 +165,13 @@ def _pair(cell: Cell | None) -> str:
 
 
 def _published(task: str, sampler: str) -> str:
-    found = PUBLISHED[task].get(sampler) if sampler in NAMES.values() else None
+    found = published.PUBLISHED[task].get(sampler) if sampler in published.NAMES.values() else None
     return NOTHING if found is None else f"{found[0]:g} / {found[1]:g}"
 
 
 def _figure(value: float) -> str:
     """Write three digits, in units of 1e-2."""
-    return "0" if value == 0 else f"{value / UNIT:.3g}"
+    return "0" if value <= _ROUNDING else f"{value / published.UNIT:.3g}"
 
 
 def _size(value: float | None) -> str:
@@ -199,5 +201,5 @@ def _value(value: float) -> str:
 def _time(cell: Cell) -> Entry:
     if not cell.seconds:
         return Entry(NOTHING)
-    parts = f"network {seconds(cell.seconds['velocity'])}, projection {seconds(cell.seconds['projection'])}"
+    parts = f"{cell.seconds['velocity']:.1f} + {cell.seconds['projection']:.1f} s"
     return Entry(seconds(cell.seconds["total"]), parts)

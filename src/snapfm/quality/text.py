@@ -20,7 +20,7 @@ COLUMNS = (
     "Scores have 95 % bootstrap intervals over samples. *error* is the mean over samples of ‖R‖₂ of a law, in float64; "
     "*largest violation* the worst single row of any sample. *certified*: samples whose last projection is proven lawful and "
     "nearest; – for samplers that certify nothing. *like true fields*: texture, neighbor by neighbor and scale by scale. "
-    "*time* is of all samples together."
+    "*time* is of all samples together: network + projection."
 )
 
 

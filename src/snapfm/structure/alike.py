@@ -190,7 +190,9 @@ def _equal_columns(lin: csc_array, quad: csc_array, candidates: Index) -> tuple[
         ]
     )[:, candidates]
     _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    group = np.argsort(np.argsort(first))[group]  # in the order of the field, so that neighbours have neighbouring groups
+    group = np.argsort(np.argsort(first))[
+        group
+    ]  # in the order of the field, so that neighbours have neighbouring groups
     order = np.argsort(group, kind="stable")
     members, group = candidates[order], group[order]
     leader = members[np.searchsorted(group, group)]

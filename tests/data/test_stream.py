@@ -1,0 +1,110 @@
+"""The writer with a source of its own: blocks of any size, and the words by which files of every kind are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import snapfm
+from snapfm.data import Recipe, stream, write
+from snapfm.data.layout import drawn
+from snapfm.data.source import Arrays, Layout, Variable
+from snapfm.errors import DataError
+from snapfm.grid import Axis, Grid
+
+xarray = pytest.importorskip("xarray")
+
+
+class Numbers:
+    """Fields that hold the number of their sample, and its square beside them."""
+
+    command = "numbers"
+    grid = Grid((Axis("x", 0.0, 1.0, 3), Axis("t", 0.0, 1.0, 2)))
+    dtype = "float32"
+    seed = 7
+
+    def __init__(self, count: int, block: int) -> None:
+        self.count, self.block = count, block
+        self.calls: list[tuple[int, int]] = []
+
+    def asked(self) -> dict[str, Any]:
+        return {"fields": "numbers", "count": self.count, "block": self.block}
+
+    def identity(self) -> dict[str, Any]:
+        return self.asked()
+
+    def layout(self) -> Layout:
+        square = Variable("int8", {"long_name": "square"})
+        return Layout({"title": "numbers"}, {"u": Variable("float32", {}, (3, 2), ("x", "t")), "square": square})
+
+    def draw(self, start: int, stop: int) -> Arrays:
+        self.calls.append((start, stop))
+        numbers = np.arange(start, stop)
+        return {"u": np.broadcast_to(numbers[:, None, None], (len(numbers), 3, 2)), "square": numbers**2 % 100}
+
+
+@pytest.mark.parametrize("block", [1, 3, 4, 5, 6, 7, 11, 32])
+@pytest.mark.parametrize("count", [1, 3, 5, 11, 12])
+def test_blocks_of_any_size_hold_every_sample_once(count: int, block: int, tmp_path: Path) -> None:
+    source = Numbers(count, block)
+    written = stream(source, tmp_path / "a.zarr")
+    assert (written.count, written.found, written.shape) == (count, 0, (3, 2))
+    assert source.calls == [(start, min(start + block, count)) for start in range(0, count, block)]
+    with xarray.open_zarr(written.path) as data:
+        numbers = np.arange(count)
+        assert np.array_equal(data.u.values, np.broadcast_to(numbers[:, None, None], (count, 3, 2)))
+        assert np.array_equal(data.square.values, numbers**2 % 100)
+        assert data.sample.values.tolist() == numbers.tolist()
+        assert data.seed.values.tolist() == [7] * count
+
+
+def test_a_run_that_fails_in_a_block_goes_on_with_that_block(tmp_path: Path) -> None:
+    class Failing(Numbers):
+        def draw(self, start: int, stop: int) -> Arrays:
+            if start == 6:
+                raise ArithmeticError
+            return super().draw(start, stop)
+
+    with pytest.raises(ArithmeticError):
+        stream(Failing(10, 3), tmp_path / "a.zarr")
+    again = Numbers(10, 3)
+    assert stream(again, tmp_path / "a.zarr").found == 6
+    assert again.calls == [(6, 9), (9, 10)]
+
+
+def test_messages_name_the_command_of_the_source(tmp_path: Path) -> None:
+    stream(Numbers(3, 3), tmp_path / "a.zarr")
+    with pytest.raises(DataError, match=r"numbers\(out\) expects .* a run with count=4; got count=3\."):
+        stream(Numbers(4, 3), tmp_path / "a.zarr")
+    with pytest.raises(DataError, match=r"data\(out\) expects .* with fields='simulated'; got fields='numbers'\."):
+        write(Recipe("heat-ic-mass", 3), tmp_path / "a.zarr")
+
+
+def test_simulated_files_are_known_by_the_words_they_always_had(tmp_path: Path) -> None:
+    """Files of before there were other sources have these entries and no more; they must be recognized and resumed."""
+    recipe = Recipe("heat-ic-mass", 40, 3, settings={"nx": 7, "nt": 6})
+    assert recipe.identity().keys() == {"problem", "count", "seed", "dtype", "settings", "versions"}
+    out, told = tmp_path / "a.zarr", []
+
+    def look(done: int) -> None:
+        told.append((tmp_path / "a.zarr.part" / "journal.jsonl").read_text().splitlines())
+
+    write(recipe, out, look)
+    assert [json.loads(line) for line in told[-1]] == [{"identity": recipe.identity()}, {"block": 0}, {"block": 1}]
+    attributes = json.loads((out / "zarr.json").read_text())["attributes"]
+    assert attributes["recipe"] == recipe.identity()
+    assert list(attributes) == [
+        "title", "problem", "equation", "summary", "laws", "seed", "count", "snapfm", "format", "recipe", "complete",
+    ]  # fmt: skip
+    assert json.loads((out / "u" / "zarr.json").read_text())["chunk_grid"]["configuration"]["chunk_shape"] == [32, 7, 6]
+
+
+def test_a_param_that_is_neither_a_number_nor_a_state_is_refused() -> None:
+    grid = snapfm.problem("heat-ic-mass", nx=7, nt=6).grid
+    with pytest.raises(DataError, match=r"expects 'u0' to be a number or a state \[7\] per sample; got shape \[6\]\."):
+        drawn(grid, {"u0": torch.zeros(1, 6)}, "float64")
