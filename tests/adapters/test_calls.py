@@ -219,11 +219,15 @@ U = torch.zeros(2, 3, 5)
             lambda: adapters.channels(lambda u, tau: u, axis=2)(U, 0.5),
             "expects an axis of fields with 2", "got 2", "Count without the batch axis",
         ),
+        (
+            lambda: adapters.time_first(adapters.flat(Net())),
+            "expects a model that is called in its own way", "got the adapter flat", "Put time_first inside",
+        ),
         (lambda: adapters.channels(Net(), axis="c"), "expects the axis of ONE field", "got 'c'", "axis=-1"),
     ],
     ids=[
         "number", "class", "path name", "stuck", "slope", "loud", "short", "clock", "times", "tau", "shape", "joined",
-        "channels", "list", "axis", "axis name",
+        "channels", "list", "axis", "adapter", "axis name",
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_in_three_parts(mistake: Any, expected: str, came: str, cure: str):

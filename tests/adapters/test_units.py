@@ -106,6 +106,19 @@ def test_noise_is_in_the_units_of_the_data_and_renewed_in_them():
     assert torch.allclose(adapted.u, POINTS + SCALES * by_hand.u, rtol=0, atol=1e-9)
 
 
+def test_noise_goes_through_layouts():
+    white = torch.randn(3, 2, 5, 4, generator=seeded(15), dtype=torch.float64)
+    mean, std = (
+        POINTS[:4, 0].view(4, 1, 1),
+        SCALES[:4, 0].view(4, 1, 1),
+    )  # one for each of four components, the last axis
+    velocity = adapters.channels(adapters.Normalized(inside, mean, std), axis=-1)
+    assert torch.equal(velocity.noise_from(white), POINTS[:4, 0] + SCALES[:4, 0] * white)
+    flat = adapters.flat(adapters.Normalized(inside, POINTS.flatten(), SCALES.flatten()))
+    white = torch.randn(3, *SHAPE, generator=seeded(16), dtype=torch.float64)
+    assert torch.equal(flat.noise_from(white), POINTS + SCALES * white)
+
+
 def test_one_time_per_sample_is_one_time_for_all_where_they_agree():
     for path in (STRAIGHT, VP):
         velocity = adapters.Normalized(adapters.field_first(inside, path=path), POINTS, SCALES)
@@ -252,8 +265,12 @@ def test_bounds_broken_in_physical_units_are_not_called_kept():
             lambda: adapters.Normalized(inside, 0.0, 2.0)(torch.zeros(2, 6, 8), None),
             "expects tau as a number or of shape (2,)", "got NoneType", "one per sample",
         ),
+        (
+            lambda: adapters.Normalized(inside, 0.0, 2.0).projector(LAWS, 8),
+            "Projector(shape=…) expects the whole-number extents", "got 8", "shape=(8,)",
+        ),
     ],
-    ids=["std", "mean", "axes", "extents", "fields", "laws", "tau"],
+    ids=["std", "mean", "axes", "extents", "fields", "laws", "tau", "shape"],
 )  # fmt: skip
 def test_a_mistake_is_told_in_three_parts(mistake: Any, expected: str, came: str, cure: str):
     with pytest.raises(SnapfmError) as caught:

@@ -24,7 +24,7 @@ def test_defaults_of_an_unknown_problem_are_refused():
         ({"nx": 2.5}, SettingError, r"expects nx to be a whole number; got 2\.5\. Give .*, or leave it out for 101"),
         ({"nx": True}, SettingError, r"expects nx to be a whole number; got True\."),
         ({"position": "left"}, SettingError, r"expects position to be a number or none; got 'left'\."),
-        ({"flux": 1}, SettingError, r"expects flux to be one of \['smoothed', 'godunov'\]; got 1\."),
+        ({"flux": 1}, SettingError, r"expects flux to be one of \['smoothed', 'split', 'godunov'\]; got 1\."),
     ],
 )
 def test_wrong_settings_are_refused_at_the_door(settings, error, words):

@@ -321,3 +321,11 @@ def test_projectors_may_be_called_from_several_threads():
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda u_hat: project(u_hat, params).u, inputs))
     assert all(torch.equal(one, other) for one, other in zip(alone, together))
+
+
+def test_flat_slices_are_mirrored_without_moving_what_follows_them_twice():
+    problem = snapfm.problem("reaction-diffusion-ic-mass", inner=True)
+    truth, params = problem.truth(2, torch.Generator().manual_seed(0))
+    project = snapfm.Projector(problem.laws, problem.grid.shape, params)
+    result = project(torch.zeros_like(truth), params)
+    assert bool(result.converged.all()), result.violation

@@ -23,14 +23,14 @@ class Adapter(nn.Module):
     """A velocity made of a model. Weights, where the model has any, stay its own: device and dtype are found there."""
 
     model: Model
+    name = "Adapter"  # what a caller wrote, for messages
 
     def __init__(self, model: Model, path: Path | None = None) -> None:
         super().__init__()
         if not callable(model) or isinstance(model, type):
             came = model.__name__ if isinstance(model, type) else type(model).__name__
             raise SettingError(
-                f"{type(self).__name__}(model) expects a model to call; got {came}. Pass the trained network itself, or a "
-                "function."
+                f"{self.name}(model) expects a model to call; got {came}. Pass the trained network itself, or a function."
             )
         self.model = model
         self._path = path

@@ -26,7 +26,12 @@ class Call(Adapter):
     def __init__(
         self, model: Model, path: Path | None = None, clock: Clock | None = None, times: Times = "each"
     ) -> None:
-        name = type(self).__name__
+        name = self.name
+        if isinstance(model, Adapter):
+            raise SettingError(
+                f"{name}(model) expects a model that is called in its own way; got the adapter {model.name}, which is called as "
+                f"velocity(u, tau). Put {name} inside and others around it."
+            )
         super().__init__(model, None if path is None else check_path(path, f"{name}(path)"))
         if clock is not None and not callable(clock):
             raise SettingError(
@@ -43,7 +48,7 @@ class Call(Adapter):
 
     def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
         """Ask the model for its answer at fields u (b, *shape) and flow time tau, a number or (b,)."""
-        return fields_back(self._call(u, self._time(u, tau), **inputs), u, f"{type(self).__name__}(model)")
+        return fields_back(self._call(u, self._time(u, tau), **inputs), u, f"{self.name}(model)")
 
     def _call(self, u: Tensor, time: Tensor, **inputs: Any) -> Any:
         raise NotImplementedError
@@ -63,6 +68,8 @@ class Call(Adapter):
 class FieldFirst(Call):
     """A model called as model(u, tau)."""
 
+    name = "field_first"
+
     def _call(self, u: Tensor, time: Tensor, **inputs: Any) -> Any:
         return self.model(u, time, **inputs)
 
@@ -70,12 +77,16 @@ class FieldFirst(Call):
 class TimeFirst(Call):
     """A model called as model(tau, u)."""
 
+    name = "time_first"
+
     def _call(self, u: Tensor, time: Tensor, **inputs: Any) -> Any:
         return self.model(time, u, **inputs)
 
 
 class Joined(Call):
     """A model of one input: the flattened field with its time as last column, (b, n + 1) to (b, n)."""
+
+    name = "joined"
 
     def _call(self, u: Tensor, time: Tensor, **inputs: Any) -> Any:
         column = along(time, u.flatten(1)).expand(len(u), 1)

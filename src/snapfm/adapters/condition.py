@@ -13,6 +13,8 @@ from snapfm.errors import ShapeError
 class Conditioned(Adapter):
     """A velocity with inputs of its own, (rows, …) each, or (1, …) where all samples share them."""
 
+    name = "conditioned"
+
     def __init__(self, model: Model, inputs: dict[str, Tensor]) -> None:
         super().__init__(model)
         for name, value in inputs.items():

@@ -10,6 +10,7 @@ from torch import Tensor
 from snapfm.adapters.base import Adapter, Model, along, check_path, times_of
 from snapfm.adapters.calls import Clock, FieldFirst
 from snapfm.adapters.paths import LAST, first_time
+from snapfm.adapters.units import Normalized
 from snapfm.errors import SettingError
 from snapfm.sampling.path import Path, Schedule
 
@@ -24,12 +25,19 @@ class Prediction(Adapter):
     """A velocity made of what a model says about data or noise: v = α'·data + σ'·noise."""
 
     def __init__(self, model: Model, path: Path, clock: Clock | None) -> None:
-        call = f"{_CALLS[type(self).__name__]}(model, path)"
-        if isinstance(model, Adapter) and clock is not None:
-            raise SettingError(
-                f"{call} expects clock=… for a model that is called as model(u, time); got one beside an adapter. Give it to the "
-                "adapter: time_first(model, clock=…)."
-            )
+        call = f"{self.name}(model, path)"
+        if isinstance(model, Adapter):
+            if clock is not None:
+                raise SettingError(
+                    f"{call} expects clock=… for a model that is called as model(u, time); got one beside an adapter. Give it to "
+                    "the adapter: time_first(model, clock=…)."
+                )
+            moving = [part.name for part in model.modules() if isinstance(part, (Prediction, Normalized))]
+            if moving:
+                raise SettingError(
+                    f"{call} expects a model that predicts; got one inside {moving[0]}, which gives velocities. Turn them round: "
+                    f"{moving[0]}({self.name}(model, path), …)."
+                )
         super().__init__(model if isinstance(model, Adapter) else _Asked(model, None, clock), check_path(path, call))
 
     def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
@@ -55,6 +63,8 @@ class Prediction(Adapter):
 class PredictsData(Prediction):
     """A model that predicts clean data."""
 
+    name = "predicts_data"
+
     def _parts(self, u: Tensor, taus: Taus, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
         data = self._ask(u, taus, inputs)
         return data, self._implied(u, data, taus)
@@ -62,6 +72,8 @@ class PredictsData(Prediction):
 
 class PredictsNoise(Prediction):
     """A model that predicts the noise."""
+
+    name = "predicts_noise"
 
     def __init__(self, model: Model, path: Path, clock: Clock | None) -> None:
         super().__init__(model, path, clock)
@@ -77,6 +89,8 @@ class PredictsNoise(Prediction):
 
 class _Asked(FieldFirst):
     """The model behind a prediction: called as model(u, time), its answer a tensor or, as diffusers has it, `.sample`."""
+
+    name = "predicts_noise or predicts_data"
 
     def _call(self, u: Tensor, time: Tensor, **inputs: Any) -> Any:
         answer = super()._call(u, time, **inputs)
@@ -106,6 +120,3 @@ def _levels(schedule: Schedule, taus: Taus, u: Tensor) -> Tensor:
     """Evaluate a schedule at each flow time, shaped to multiply fields."""
     values = torch.tensor([schedule(tau) for tau in taus], dtype=u.dtype, device=u.device)
     return along(values if len(taus) == len(u) else values.reshape(()), u)
-
-
-_CALLS = {"PredictsData": "predicts_data", "PredictsNoise": "predicts_noise"}

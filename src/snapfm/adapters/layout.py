@@ -13,10 +13,16 @@ from snapfm.errors import SettingError, ShapeError
 class Flat(Adapter):
     """A velocity of flat fields: (b, n) for (b, *shape)."""
 
+    name = "flat"
+
     def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
         """Flatten, ask, and restore the shape."""
         sent = u.flatten(1)
         return fields_back(self.model(sent, tau, **inputs), sent, "flat(model)").view_as(u)
+
+    def noise_from(self, white: Tensor) -> Tensor:
+        """Turn white noise into that of the flow, flat."""
+        return super().noise_from(white.flatten(1)).view_as(white)
 
     @property
     def shape(self) -> None:
@@ -26,6 +32,8 @@ class Flat(Adapter):
 
 class Channels(Adapter):
     """A velocity with channels after the batch axis: one more axis, or an axis of the field moved there."""
+
+    name = "channels"
 
     def __init__(self, model: Model, axis: int | None = None) -> None:
         super().__init__(model)
@@ -38,9 +46,18 @@ class Channels(Adapter):
 
     def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
         """Bring channels to where the model has them, ask, and bring them back."""
-        sent = u.unsqueeze(1) if self.axis is None else u.movedim(self._from(u.ndim - 1), 1)
-        answer = fields_back(self.model(sent, tau, **inputs), sent, "channels(model)")
-        return answer.squeeze(1) if self.axis is None else answer.movedim(1, self._from(u.ndim - 1))
+        sent = self._there(u)
+        return self._back(fields_back(self.model(sent, tau, **inputs), sent, "channels(model)"))
+
+    def noise_from(self, white: Tensor) -> Tensor:
+        """Turn white noise into that of the flow, with channels where the model has them."""
+        return self._back(super().noise_from(self._there(white)))
+
+    def _there(self, u: Tensor) -> Tensor:
+        return u.unsqueeze(1) if self.axis is None else u.movedim(self._from(u.ndim - 1), 1)
+
+    def _back(self, u: Tensor) -> Tensor:
+        return u.squeeze(1) if self.axis is None else u.movedim(1, self._from(u.ndim - 1))
 
     def _from(self, axes: int) -> int:
         """Say which axis of a batch of fields holds the components."""

@@ -28,6 +28,8 @@ ENTERED = 0.01
 class KeywordCall(Call):
     """A model called as flow_matching's solvers call it, model(x=…, t=…), from its time `start` on."""
 
+    name = "flow_matching"
+
     def __init__(self, model: Model, path: Path | None = None, start: float = 0.0) -> None:
         super().__init__(model, path, None if start == 0.0 else partial(_from, start))
         self.start = start

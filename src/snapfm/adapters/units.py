@@ -13,6 +13,7 @@ from snapfm.adapters.projector import UnitsProjector
 from snapfm.errors import ParamsError, ShapeError
 from snapfm.laws import Law, Params
 from snapfm.project import Projector
+from snapfm.project.door import check_shape
 
 
 class Normalized(Adapter):
@@ -25,6 +26,7 @@ class Normalized(Adapter):
 
     mean: Tensor
     std: Tensor
+    name = "Normalized"
 
     def __init__(self, model: Model, mean: float | Tensor, std: float | Tensor) -> None:
         super().__init__(model)
@@ -58,7 +60,7 @@ class Normalized(Adapter):
         A plain Projector works as well; it measures ‖u − û‖, which adds pascals to metres per second where std differs
         between components.
         """
-        mean, std = self._fit(torch.zeros(1, *shape, dtype=torch.float64))
+        mean, std = self._fit(torch.zeros(1, *check_shape(shape), dtype=torch.float64))
         if bool((mean == 0).all()) and bool((std == 1).all()):
             return Projector(laws, shape, params, tolerance)
         return UnitsProjector(laws, shape, params, tolerance, mean=mean, std=std)

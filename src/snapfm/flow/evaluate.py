@@ -79,13 +79,15 @@ class Evaluator:
 
     def _current(self) -> _Copy | None:
         """Give the copy of the weights, made anew if they changed; none of a network with unknown parts."""
-        if self._copy is not None and self._copy.seal.holds():
-            return self._copy
+        copy = self._copy  # another thread may replace it
+        if copy is not None and copy.seal.holds():
+            return copy
         # Normal tensors even inside inference_mode: seals read versions, which the others do not have.
         with torch.inference_mode(False), torch.no_grad():
-            known = familiar(self.network)
-            self._copy = _Copy(prepare(self.network), Seal(self.network)) if known else None
-        return self._copy
+            # The seal first: of weights that change meanwhile it tells at the next call.
+            copy = _Copy(Seal(self.network), prepare(self.network)) if familiar(self.network) else None
+        self._copy = copy
+        return copy
 
     def _evaluate(self, copy: _Copy, u: Tensor, tau: float | Tensor) -> Tensor:
         network, prepared = self.network, copy.prepared
@@ -104,10 +106,10 @@ class Evaluator:
 
 @dataclass(frozen=True)
 class _Copy:
-    """A network's weights, what they were copied from, and memory that no call is using."""
+    """What a network's weights were copied from, the copy, and memory that no call is using."""
 
-    prepared: Prepared
     seal: Seal
+    prepared: Prepared
     _free: list[Space] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 

@@ -191,8 +191,9 @@ class Newton:
         # A group turned inside out (y₂ < 0) obeys as well as its mirror image, which is nearer: go on from there.
         again = np.flatnonzero((u[:, lengths] < 0.0).any(axis=1) & (status == Status.CONVERGED))
         if len(again):
-            mirrored, found = u[again], multipliers[again]
+            mirrored, found, moved = u[again], multipliers[again], part.system.eliminated.ravel()
             mirrored[:, lengths] = np.abs(mirrored[:, lengths])
+            mirrored[:, moved] = start[again][:, moved]  # they follow the multipliers, which are found anew
             then, more = part.solve(start[again], mirrored, externals[again], tolerance, None, found)
             u[again], multipliers[again] = mirrored, found
             status[again], iterations[again] = then, iterations[again] + more
