@@ -5,6 +5,7 @@ The paper-size network has its first weights, which cost as much as trained ones
 
 from __future__ import annotations
 
+import os
 import statistics
 from time import perf_counter
 from typing import Any
@@ -28,7 +29,8 @@ CASES: tuple[tuple[str, tuple[int, ...], int, int], ...] = (
 
 def run() -> dict[str, Any]:
     with torch.no_grad():
-        return {"tau": TAU, "rows": [_row(*case) for case in CASES]}
+        rows = [_row(*case) for case in CASES]
+    return {"tau": TAU, "rows": rows}
 
 
 def _row(name: str, shape: tuple[int, ...], samples: int, repeats: int) -> dict[str, Any]:
@@ -49,6 +51,7 @@ def _row(name: str, shape: tuple[int, ...], samples: int, repeats: int) -> dict[
         "shape": shape,
         "samples": samples,
         "repeats": repeats,
+        "load": os.getloadavg()[0],  # runnable threads of the last minute, these included: above 2, others worked too
         "first_call_seconds": first,  # arranges the weights and takes the memory
         "plain_seconds": middle["plain"],
         "fast_seconds": middle["fast"],
