@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from snapfm import Bounds, Equality, Inequality, Projector
-from snapfm.errors import DtypeError, LawError, ParamsError, ShapeError, SnapfmError, UnsupportedLaw
+from snapfm.errors import DtypeError, LawError, ParamsError, ShapeError, SnapfmError
 
 EXAMPLE = {"u0": torch.zeros(1, 3, dtype=torch.float64)}
 
@@ -318,24 +318,13 @@ def test_laws_are_frozen():
         initial().name = "other"  # type: ignore[misc]
 
 
-# What is not there yet: operators that analysis understands but the compiled projector does not.
+# What has no scalar form takes the slow path, and the structure says so.
 
 
-@pytest.mark.parametrize(
-    ("law", "name"),
-    [
-        (Equality("spectrum", lambda u, p: torch.fft.rfft(u, dim=0).abs().sum() - 1), "_fft_r2c"),
-        (Equality("largest", lambda u, p: torch.linalg.vector_norm(u, 3, dim=0) - 1), "norm of order 3"),
-    ],
-    ids=["a transform", "another norm"],
-)
-def test_what_is_not_there_yet_says_what_is_supported_today(law: Any, name: str):
-    with pytest.raises(UnsupportedLaw) as caught:
-        Projector([initial(), law], shape=(3, 5), params=EXAMPLE)
-    assert isinstance(caught.value, NotImplementedError)
-    assert isinstance(caught.value, SnapfmError)
-    told = str(caught.value)
-    assert told.startswith("Projector handles"), told
-    assert f"'{law.name}'" in told
-    assert f"'{name}'" in told
-    assert "Rewrite it" in told
+def test_the_slow_path_is_told_with_law_and_operator():
+    project = Projector(
+        [initial(), Equality("largest", lambda u, p: torch.linalg.vector_norm(u, 3, dim=0) - 1)], (3, 5), EXAMPLE
+    )
+    assert "slow path: law 'largest' uses norm of order 3" in str(project.structure)
+    usual = Projector([initial()], (3, 5), EXAMPLE)
+    assert "slow path" not in str(usual.structure)

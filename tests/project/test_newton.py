@@ -329,3 +329,12 @@ def test_flat_slices_are_mirrored_without_moving_what_follows_them_twice():
     project = snapfm.Projector(problem.laws, problem.grid.shape, params)
     result = project(torch.zeros_like(truth), params)
     assert bool(result.converged.all()), result.violation
+
+
+def test_a_limit_reached_but_for_rounding_is_reached():
+    """Of x + (0.9 − x) rounding may leave less than 0.9, where the push of the limit would count as a gap."""
+    laws = [Inequality("energy", lambda u, p: (u**2).sum(1) - 4.5), Bounds(lower=-0.4, upper=0.9)]
+    result = Projector(laws, (3, 5))(3.0 * randn(200, 3, 5, seed=4)).raise_for_status()
+    inner = result.u[(result.u > -0.4) & (result.u < 0.9)]
+    assert float((inner - 0.9).abs().min()) > 1e-12
+    assert float((inner + 0.4).abs().min()) > 1e-12

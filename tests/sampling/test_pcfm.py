@@ -50,7 +50,7 @@ def test_steps_before_project_from_are_those_of_the_plain_flow():
         u = u + 0.25 * bent(u, step / 4)
     for step in (2, 3):
         tau, later = step / 4, (step + 1) / 4
-        landed = project(u + (1 - tau) * bent(u, tau), params).u
+        landed = project.move(u + (1 - tau) * bent(u, tau), params).u
         u = (1 - later) * start + later * landed
     assert close(out.u, project(u, params).u, 4)
     assert len(watched.results) == 2 + 1
@@ -85,7 +85,7 @@ def test_early_tolerances_may_depend_on_flow_time():
     out = run(sampler, bent, watched, {"c": C.abs() + 5.0}, steps=4)
     assert watched.tolerances == [1e-1, 1e-2, 1e-3, 1e-4, None]
     for result, tolerance in zip(watched.results, watched.tolerances[:-1]):
-        assert result.tolerance == tolerance
+        assert float(watched.project.check(result.u, {"c": C.abs() + 5.0}).violation.max()) <= tolerance
     assert out.projection.tolerance == watched.project.tolerance
     assert float(out.projection.violation.max()) <= watched.project.tolerance
 

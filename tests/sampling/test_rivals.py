@@ -75,8 +75,9 @@ def test_projected_sampling_by_hand(case: Any):
     project, params = case
     out = run(Projected(warm=False), GAUSSIAN, project, params, steps=4)
     u = noise(3, 0)
-    for step in range(4):
-        u = project(u + 0.25 * GAUSSIAN(u, step / 4), params).u
+    for step in range(3):
+        u = project.move(u + 0.25 * GAUSSIAN(u, step / 4), params).u
+    u = project(u + 0.25 * GAUSSIAN(u, 0.75), params).u
     assert close(out.u, u, 4)
     assert torch.equal(out.u, out.projection.u)
     assert out.projection.status.tolist() == [Status.CONVERGED] * 3

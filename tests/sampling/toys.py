@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from snapfm import Equality, Projector
-from snapfm.project import Projection
+from snapfm.project import Moved, Projection
 from snapfm.sampling import (
     ECI,
     PCFM,
@@ -122,12 +122,18 @@ class Watched:
         self.project, self.shape = project, project.shape
         self.given: list[Tensor] = []
         self.tolerances: list[float | None] = []
-        self.results: list[Projection] = []
+        self.results: list[Projection | Moved] = []
 
-    def __call__(self, u_hat: Tensor, params: Any, **settings: Any) -> Projection:
+    def __call__(self, u_hat: Tensor, params: Any, **settings: Any) -> Projection | Moved:
+        return self._watch(self.project, u_hat, params, settings)
+
+    def move(self, u_hat: Tensor, params: Any, **settings: Any) -> Projection | Moved:
+        return self._watch(self.project.move, u_hat, params, settings)
+
+    def _watch(self, call: Any, u_hat: Tensor, params: Any, settings: dict[str, Any]) -> Projection | Moved:
         self.given.append(u_hat.clone())
         self.tolerances.append(settings["tolerance"])
-        self.results.append(self.project(u_hat, params, **settings))
+        self.results.append(call(u_hat, params, **settings))
         return self.results[-1]
 
     def __getattr__(self, name: str) -> Any:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from snapfm.errors import Status
 from snapfm.laws import Bounds, Law, Params
-from snapfm.project import Projection, Projector
+from snapfm.project import Moved, Projection, Projector
 from snapfm.project.door import check_field, check_laws
 from snapfm.project.judge import Judgement
 
@@ -31,7 +31,7 @@ class UnitsProjector(Projector):
         super().__init__([self._of_normalized(law) for law in self.physical], shape, params, tolerance)
 
     def __call__(
-        self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | None = None,
+        self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None,
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape) as Projector does, to the nearest fields in the model's units."""
@@ -46,6 +46,15 @@ class UnitsProjector(Projector):
         return replace(
             found, u=u.to(u_hat.dtype), status=status, violation=judged.violation, by_law=judged.by_law
         )  # fmt: skip
+
+    def move(
+        self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
+        tolerance: float | None = None,
+    ) -> Moved:  # fmt: skip
+        """Give the same fields without their certificate, as Projector does."""
+        known = replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
+        found = super().move(self._normalize(u_hat), params, warm=known, tolerance=tolerance)
+        return replace(found, u=self._restore(found.u).to(u_hat.dtype))
 
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:
         """Judge fields as they are, in float64, without projecting them."""

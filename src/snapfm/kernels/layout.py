@@ -50,6 +50,7 @@ class Settings(NamedTuple):
 
     tolerance: float  # of the violation
     gap: float  # of the stationarity
+    closer: float  # share of the tolerance that a step more is taken for
     limit: int  # iterations
 
 

@@ -42,6 +42,7 @@ from snapfm.kernels.point import (
     merit_parts,
     nudge,
     residual_at,
+    settle,
 )  # fmt: skip
 from snapfm.kernels.sections import section
 
@@ -51,7 +52,6 @@ _ARMIJO = 1e-4  # share of the predicted decrease that a step has to deliver
 _HALVINGS = 25  # of a step before it counts as failed
 _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8  # of W, after failed steps
 _DOUBLINGS = 8  # of a step that was made with a repaired, and so too cautious, curvature
-_CLOSER = 1e-2  # share of the tolerance below which a step more is not worth it
 _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
 
 
@@ -98,7 +98,7 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, lanes, status, 
                 elif (
                     violation[lane] <= settings.tolerance
                     and gap[lane] <= settings.gap
-                    and (violation[lane] <= _CLOSER * settings.tolerance or polished[lane])
+                    and (violation[lane] <= settings.closer * settings.tolerance or polished[lane])
                 ):
                     status[lane] = CONVERGED
                 elif iteration == settings.limit:
@@ -126,6 +126,8 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, lanes, status, 
                 penalty[lane] = 1.0
                 if damping[lane] > _LAST_DAMPING:
                     status[lane] = STALLED
+    if frame.bounded == 1:
+        settle(memory, at, status)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -52,6 +52,7 @@ from snapfm.kernels.sections import section
 
 _NUDGE = 1e-2  # size of the push away from a point where a broken row has no slope
 _TINY = 1e-30  # stands in for a slope of zero in a quotient
+_CONVERGED = 0  # errors.Status
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -164,6 +165,16 @@ def choose_sets(frame, memory, at):  # written: active, idle (λ of idle rows), 
         for i in range(len(x)):
             wish = x[i] - slope[i]
             to_bound[i] = upper[i] - x[i] if wish > upper[i] else (lower[i] - x[i] if wish < lower[i] else np.nan)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def settle(memory, at, status):  # read: status; written: x
+    """Set what is held at a bound to the bound itself: the last steps leave rounding, or as much as the gap allows."""
+    x, slope, to_bound = section(memory, at, X), section(memory, at, SLOPE), section(memory, at, TO_BOUND)
+    lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
+    for i in range(len(x)):
+        if status[i % LANES] == _CONVERGED and to_bound[i] == to_bound[i]:
+            x[i] = upper[i] if x[i] - slope[i] > upper[i] else lower[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -12,6 +12,7 @@ from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import SuperLU, splu
 from torch import Tensor
 
+from snapfm.kernels.runs import add_batch, join, products
 from snapfm.kernels.sparse import add_product, multiply, step_back
 from snapfm.laws import Params
 from snapfm.project.base import Solution, Warm
@@ -22,6 +23,7 @@ Index = npt.NDArray[np.int64]
 
 # One solve is exact up to the condition of AAᵀ; each further one squares the error away. More never helped.
 _SOLVES = 3
+_NEAR = 16  # samples moved at once without a certificate: few, so that the second pass over them finds them in a cache
 
 
 class Affine:
@@ -46,6 +48,8 @@ class Affine:
         by_column = csc_array(_diagonal(used) @ matrix)
         by_column.eliminate_zeros()
         self.by_unknown = _first_and_more(by_column, structure.unknowns)
+        entries = by_column.tocoo()
+        self.runs = join(entries.col.astype(np.int64), entries.row.astype(np.int64), entries.data)
         self.matrix = csr_array(matrix)
         self.dropped = torch.from_numpy(found.dropped)
         self._params: Params | None = None
@@ -82,10 +86,28 @@ class Affine:
             torch.from_numpy(distance),
         )  # fmt: skip
 
+    def move(self, given: Tensor, params: Params, tolerance: float, warm: Warm | None = None) -> tuple[Tensor, None]:
+        """Do the same without a certificate, in the dtype given; two solves where the factor's condition calls for it."""
+        field, offset = given.reshape(len(given), self.structure.unknowns).numpy(), self._offset(given, params)
+        out, work = np.empty_like(field), np.empty((_NEAR, self.structure.unknowns))
+        for first in range(0, len(field), _NEAR):
+            piece = slice(first, min(first + _NEAR, len(field)))
+            u = work[: piece.stop - first]
+            u[:] = field[piece]
+            for _ in range(1 if self.solver.factor is None else 2):
+                residual = offset[piece].copy()
+                products(self.runs, u, residual)
+                add_batch(self.runs, -self.multipliers(residual), u)
+            out[piece] = u
+        return torch.from_numpy(out).reshape(given.shape), None
+
+    def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> None:
+        """Begin nowhere: a closed form has no use for an earlier answer."""
+
     def _offset(self, start: Tensor, params: Params) -> Values:
         """What the params contribute to the rows; kept while the same params come again, as they do in every flow step."""
         if self._params is not params or self._constant.shape[0] != len(start):
-            zero = torch.zeros(()).to(start).expand(start.shape)
+            zero = torch.zeros((), dtype=torch.float64).expand(start.shape)
             self._constant, self._params = self.structure.residual_alone(zero, params).numpy(), params
         return self._constant
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -26,14 +28,25 @@ class Solution:
     stationarity: Tensor
     distance: Tensor
     status: Tensor | None = None  # what the method itself says; None when it has nothing to add
+    warm: Warm | None = None  # None for closed forms, which begin nowhere
 
 
 @dataclass(frozen=True)
 class Warm:
-    """Where iterations may begin: fields (b, n) and multipliers (b, m), float64."""
+    """Where iterations ended, in a method's own terms, so that they may begin there again: float64, (b, …) each."""
 
-    u: Tensor
-    multipliers: Tensor
+    place: npt.NDArray[np.float64]  # the unknowns that iterations move
+    multipliers: npt.NDArray[np.float64]  # (b, m)
+    usable: npt.NDArray[np.bool_]  # samples that arrived; the others begin from their input
+    owner: object  # the method; to others it means nothing
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The nearest lawful fields without a certificate: what a flow needs of every step but its last."""
+
+    u: Tensor  # (b, *shape), dtype and device of the input
+    warm: Warm | None
 
 
 @dataclass(frozen=True)
@@ -53,6 +66,7 @@ class Projection:
     multipliers: dict[str, Tensor]  # law name to λ (b, rows)
     by_law: dict[str, Tensor]  # law name to violation (b,)
     tolerance: float
+    warm: Warm | None = field(default=None, repr=False, compare=False)  # for project(…, warm=…)
 
     @property
     def converged(self) -> Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 
 from snapfm.kernels.coordinates import condense, expand, turn
 from snapfm.kernels.runs import join
-from snapfm.project.tiles import Values
+from snapfm.project.tiles import Field, Values
 from snapfm.structure.reduce import Reduction
 
 
@@ -23,7 +23,7 @@ class Coordinates:
             self.groups.members, np.repeat(np.arange(len(sizes)), sizes), np.ones(len(self.groups.members))
         )
 
-    def enter(self, given: Values, start: Values) -> None:
+    def enter(self, given: Field, start: Values) -> None:
         """Write fields (b, n) over the reduction's unknowns. Written: start."""
         turns, groups = self.turns, self.groups
         start[:, : self.unknowns] = given

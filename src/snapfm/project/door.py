@@ -9,7 +9,7 @@ from torch import Tensor
 
 from snapfm.errors import DtypeError, LawError, ParamsError, ShapeError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
-from snapfm.project.base import Projection, Warm
+from snapfm.project.base import Moved, Projection
 
 
 def check_laws(laws: Sequence[Law]) -> tuple[Law, ...]:
@@ -85,16 +85,22 @@ def check_example(params: Params | None) -> dict[str, Tensor]:
     return dict(params or {})
 
 
-def check_warm(warm: Projection | None, start: Tensor, rows: Mapping[str, slice]) -> Warm | None:
-    """Accept an earlier projection of the same laws and batch size; samples that failed then begin from `start`."""
-    count = len(start)
+def check_warm(warm: Projection | Moved | None, count: int, rows: Mapping[str, slice]) -> None:
+    """Accept an earlier projection of the same laws and batch size."""
     if warm is None:
-        return None
-    if not isinstance(warm, Projection):
+        return
+    if not isinstance(warm, (Projection, Moved)):
         raise ParamsError(
             f"project(warm=…) expects a Projection of the same laws; got {type(warm).__name__}. Pass the result of an earlier "
             "call, or leave warm out."
         )
+    if isinstance(warm, Moved):
+        if len(warm.u) != count:
+            raise ParamsError(
+                f"project(warm=…) expects an earlier result of a batch of {count}; got one of {len(warm.u)}. Pass that of the "
+                "same batch, or leave warm out."
+            )
+        return
     sizes = {name: tuple(value.shape) for name, value in warm.multipliers.items()}
     wanted = {name: (count, part.stop - part.start) for name, part in rows.items()}
     if sizes != wanted:
@@ -102,12 +108,6 @@ def check_warm(warm: Projection | None, start: Tensor, rows: Mapping[str, slice]
             f"project(warm=…) expects multipliers {wanted}; got {sizes}. Pass a projection by this projector of a batch of "
             f"{count}, or leave warm out."
         )
-    parts = [warm.multipliers[name].detach().to(device="cpu", dtype=torch.float64) for name in rows]
-    whole = torch.cat([torch.zeros(count, 0, dtype=torch.float64), *parts], dim=1)
-    usable = warm.converged.cpu() & torch.isfinite(whole).all(dim=1)
-    u = warm.u.detach().to(device="cpu", dtype=torch.float64).reshape(count, -1)
-    begin = torch.where(usable[:, None], u, start.reshape(count, -1))
-    return Warm(begin.contiguous(), torch.where(usable[:, None], whole, 0.0).contiguous())
 
 
 def check_field(u_hat: Tensor, shape: tuple[int, ...]) -> None:

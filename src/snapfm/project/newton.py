@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +25,12 @@ from snapfm.kernels.threads import shared, workers
 from snapfm.laws import Params
 from snapfm.project.adjoint import Adjoint
 from snapfm.project.affine_part import AffinePart
+from snapfm.project.aim import Aim, enough, sharp
 from snapfm.project.base import Solution, Warm
 from snapfm.project.coordinates import Coordinates
 from snapfm.project.limits import Limits
 from snapfm.project.part import Part
-from snapfm.project.tiles import Index, Rows, Values
+from snapfm.project.tiles import Field, Index, Rows, Values
 from snapfm.structure import RowKind, Structure
 from snapfm.structure.batched import each
 from snapfm.structure.lower import lower
@@ -37,7 +39,8 @@ from snapfm.structure.reduce import Reduction, reduce
 # Seconds of work that make it worth to wake another thread: some fifteen kernels a piece hand the interpreter's lock to and fro.
 _WORTH_SHARING = 8e-3
 _BESIDE = 0.1  # where iterations on a flat slice begin, relative to its size
-_CHUNK = 64  # samples worked on at once: bounds memory, and keeps a chunk's cells near the caches
+_CHUNK = 64  # samples worked on at once: bounds memory
+_NEAR = 16  # likewise without a certificate, where the work is little and so must be done near the caches
 
 
 class Newton:
@@ -85,23 +88,46 @@ class Newton:
     def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None = None) -> Solution:
         """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
         field = start.reshape(len(start), self.structure.unknowns).numpy()
-        out = _Outcome.empty(len(field), field.shape[1], self.structure.rows)
-        externals = self._externals(params, len(field))
-
-        def work(some: slice) -> None:
-            for first in range(some.start, some.stop, _CHUNK):
-                piece = slice(first, min(first + _CHUNK, some.stop))
-                known = None if warm is None else (warm.u[piece].numpy(), warm.multipliers[piece].numpy())
-                self._solve_piece(field[piece], externals[piece], tolerance, known, out.part(piece))
-
-        self._timed(work, len(field))
+        out = self._outcome(np.empty(field.shape))
+        self._run(field, params, sharp(tolerance), warm, out, certified=True)
         u = torch.from_numpy(out.u)
         residual = self.structure.residual(u.reshape(start.shape), params)
         gap = np.maximum(out.gap, self._complementarity(residual.numpy(), out.multipliers))
         return Solution(
             u, torch.from_numpy(out.multipliers), torch.from_numpy(out.iterations), residual, torch.from_numpy(gap),
-            torch.from_numpy(out.distance), torch.from_numpy(out.status),
+            torch.from_numpy(out.distance), torch.from_numpy(out.status), self._warm(out),
         )  # fmt: skip
+
+    def move(self, given: Tensor, params: Params, tolerance: float, warm: Warm | None = None) -> tuple[Tensor, Warm]:
+        """Do the same without a certificate, in the dtype given: multipliers of substituted rows are left at zero."""
+        field = given.reshape(len(given), self.structure.unknowns).numpy()
+        out = self._outcome(np.empty_like(field))
+        self._run(field, params, enough(tolerance), warm, out, certified=False)
+        return torch.from_numpy(out.u).reshape(given.shape), self._warm(out)
+
+    def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
+        """Say where iterations begin that go on from a projection (b, *shape), (b, m) by someone else."""
+        given = np.empty((len(u), self.listing.unknowns))
+        self.coordinates.enter(u.reshape(len(u), self.structure.unknowns).numpy(), given)
+        return Warm(given[:, self.moving], multipliers.numpy(), usable.numpy(), self)
+
+    def _outcome(self, u: Field) -> _Outcome:
+        return _Outcome.empty(u, self.structure.rows, len(self.moving))
+
+    def _warm(self, out: _Outcome) -> Warm:
+        return Warm(out.place, out.multipliers, out.status == Status.CONVERGED, self)
+
+    def _run(self, field: Field, params: Params, aim: Aim, warm: Warm | None, out: _Outcome, certified: bool) -> None:
+        """Work through a batch (b, n) piece by piece. Written: out."""
+        externals = self._externals(params, len(field))
+        chunk = _CHUNK if certified else _NEAR
+
+        def work(some: slice) -> None:
+            for first in range(some.start, some.stop, chunk):
+                piece = slice(first, min(first + chunk, some.stop))
+                self._solve_piece(field[piece], externals[piece], aim, _of(warm, piece), out.part(piece), certified)
+
+        self._timed(work, len(field))
 
     def _timed(self, work: Callable[[slice], None], count: int) -> None:
         """Work through a batch, with several threads if calls before have shown that it takes long enough."""
@@ -132,36 +158,45 @@ class Newton:
         return out
 
     def _solve_piece(
-        self, given: Values, externals: Values, tolerance: float, warm: tuple[Values, Values] | None, out: _Outcome
+        self, given: Field, externals: Values, aim: Aim, warm: Warm | None, out: _Outcome, certified: bool
     ) -> None:
         memory = self._borrow(len(given))
         start, u, rest = memory
         coordinates = self.coordinates
-        if coordinates.same:
-            start = given
+        double = given.dtype == np.float64
+        if coordinates.same and double:
+            start = cast(Values, given)
         else:
             coordinates.enter(given, start)
-        if not coordinates.wider:
-            u = out.u  # the answer is worked out where it will stay
+        stays = double and not coordinates.wider
+        if stays:
+            u = cast(Values, out.u)  # the answer is worked out where it will stay
         u[:] = start
+        multiplier = None
         if warm is not None:
-            coordinates.enter(warm[0], rest)
-            u[:, self.moving] = rest[:, self.moving]
+            multiplier = warm.multipliers
+            if warm.usable.all():
+                u[:, self.moving] = warm.place
+            else:
+                u[:, self.moving] = np.where(warm.usable[:, None], warm.place, u[:, self.moving])
+                multiplier = np.where(warm.usable[:, None], multiplier, 0.0)
         for level, rows in self.marches:
             rows.march(level, u, externals)
         if len(self.loose):
             u[:, self.loose] = np.clip(u[:, self.loose], self.lower[self.loose], self.upper[self.loose])
         self.affine.solve(u, externals, out.multipliers)
-        multiplier = None if warm is None else warm[1]
         for part in self.parts:
-            status, iterations = self._iterate(part, start, u, externals, tolerance, multiplier, out.multipliers)
+            status, iterations = self._iterate(part, start, u, externals, aim, multiplier, out.multipliers)
             np.maximum(out.status, status, out=out.status)
             np.maximum(out.iterations, iterations, out=out.iterations)
-        self._certify(start, u, externals, out.multipliers, rest, out.gap)
+        out.place[:] = u[:, self.moving]
+        if certified:
+            self._certify(start, u, externals, out.multipliers, rest, out.gap)
         coordinates.leave(start, u)
-        if coordinates.wider:
+        if not stays:
             out.u[:] = u[:, : given.shape[1]]
-        distances(out.u, given, out.distance)
+        if certified:
+            distances(out.u, given, out.distance)
         self._free.append(memory)
 
     def _borrow(self, count: int) -> tuple[Values, Values, Values]:
@@ -177,24 +212,24 @@ class Newton:
         return np.empty((count, width)), np.empty((count, width)), np.empty((count, width))
 
     def _iterate(
-        self, part: Part, start: Values, u: Values, externals: Values, tolerance: float, warm: Values | None,
+        self, part: Part, start: Values, u: Values, externals: Values, aim: Aim, warm: Values | None,
         multipliers: Values,
     ) -> tuple[Index, Index]:  # fmt: skip
         lengths = part.lengths
         if not len(lengths):
-            return part.solve(start, u, externals, tolerance, warm, multipliers)
+            return part.solve(start, u, externals, aim, warm, multipliers)
         if not part.crowded:
             # No step leaves a flat slice (y₂ = 0), where the slope of y₂² vanishes: begin beside it.
             flat = u[:, lengths]
             u[:, lengths] = np.where(flat == 0.0, _BESIDE * (1.0 + np.abs(u[:, lengths - 1])), flat)
-        status, iterations = part.solve(start, u, externals, tolerance, warm, multipliers)
+        status, iterations = part.solve(start, u, externals, aim, warm, multipliers)
         # A group turned inside out (y₂ < 0) obeys as well as its mirror image, which is nearer: go on from there.
         again = np.flatnonzero((u[:, lengths] < 0.0).any(axis=1) & (status == Status.CONVERGED))
         if len(again):
             mirrored, found, moved = u[again], multipliers[again], part.system.eliminated.ravel()
             mirrored[:, lengths] = np.abs(mirrored[:, lengths])
             mirrored[:, moved] = start[again][:, moved]  # they follow the multipliers, which are found anew
-            then, more = part.solve(start[again], mirrored, externals[again], tolerance, None, found)
+            then, more = part.solve(start[again], mirrored, externals[again], aim, None, found)
             u[again], multipliers[again] = mirrored, found
             status[again], iterations[again] = then, iterations[again] + more
         return status, iterations
@@ -240,22 +275,28 @@ class Newton:
 class _Outcome:
     """What a call fills in, piece by piece."""
 
-    u: Values
+    u: Field  # float64, or without a certificate the dtype of the input
     multipliers: Values
+    place: Values  # where iterations ended
     gap: Values
     distance: Values
     status: npt.NDArray[np.int8]
     iterations: Index
 
     @classmethod
-    def empty(cls, count: int, unknowns: int, rows: int) -> _Outcome:
+    def empty(cls, u: Field, rows: int, moving: int) -> _Outcome:
+        count = len(u)
         return cls(
-            np.empty((count, unknowns)), np.zeros((count, rows)), np.empty(count), np.empty(count),
+            u, np.zeros((count, rows)), np.empty((count, moving)), np.empty(count), np.empty(count),
             np.full(count, Status.CONVERGED, np.int8), np.ones(count, np.int64),
         )  # fmt: skip
 
     def part(self, piece: slice) -> _Outcome:
         return _Outcome(
-            self.u[piece], self.multipliers[piece], self.gap[piece], self.distance[piece], self.status[piece],
-            self.iterations[piece],
+            self.u[piece], self.multipliers[piece], self.place[piece], self.gap[piece], self.distance[piece],
+            self.status[piece], self.iterations[piece],
         )  # fmt: skip
+
+
+def _of(warm: Warm | None, piece: slice) -> Warm | None:
+    return None if warm is None else Warm(warm.place[piece], warm.multipliers[piece], warm.usable[piece], warm.owner)

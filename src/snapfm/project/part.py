@@ -20,6 +20,7 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.runs import Runs, join, products_to_tiles, tiles_to_field
 from snapfm.kernels.sections import starts
+from snapfm.project.aim import Aim, sharp
 from snapfm.project.frame import prepare
 from snapfm.project.tiles import Index, Rows, Values, tiles_for
 from snapfm.structure.reduce import System
@@ -30,11 +31,6 @@ ITERATIONS = 100  # benchmark inputs need 2 to 12, pathological ones have shown 
 _SETS_CYCLE = 8  # iterations with inequalities or bounds after which their active sets are taken to cycle
 _BARRIER = 150  # iterations of the interior point
 _GIVES = 6  # tenths of the give that are tried
-GAP, LEAST_GAP = (
-    1e-9,
-    1e-12,
-)  # stationarity asked of the iteration: three orders below what the judge asks, or a tenth of
-# the tolerance if that is less, but nothing that rounding could not reach
 
 
 class Part:
@@ -56,7 +52,7 @@ class Part:
         self._free: list[Values] = []
 
     def solve(
-        self, start: Values, u: Values, externals: Values, tolerance: float, warm: Values | None, multipliers: Values
+        self, start: Values, u: Values, externals: Values, aim: Aim, warm: Values | None, multipliers: Values
     ) -> tuple[Counts, Counts]:
         """Iterate from u towards the nearest point to `start`; give statuses and iterations per sample.
 
@@ -78,7 +74,9 @@ class Part:
             self._section(space, core.MULTIPLIER)[:] = 0.0
         else:
             gather(warm, system.rows, at[core.MULTIPLIER], space)
-        status, iterations = self._attempts(space, lanes, tolerance)
+        if self.crowded:  # an unknown short of its limit has no certificate at all: these go all the way
+            aim = sharp(aim.tolerance)
+        status, iterations = self._attempts(space, lanes, aim)
         scatter(space, at[core.X], system.unknowns, u)
         tiles_to_field(self.still, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
         scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
@@ -86,17 +84,17 @@ class Part:
         shape = (len(u), parts)
         return status.reshape(shape).max(axis=1), iterations.reshape(shape).max(axis=1)
 
-    def _attempts(self, space: Values, lanes: int, tolerance: float) -> tuple[Counts, Counts]:
+    def _attempts(self, space: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
         """Iterate as given; then, for what failed, follow a barrier or start elsewhere. Written: space."""
         first = np.array(self._section(space, core.X))
-        status, iterations = self._run(space, lanes, tolerance, _SETS_CYCLE if self.crowded else ITERATIONS)
+        status, iterations = self._run(space, lanes, aim, _SETS_CYCLE if self.crowded else ITERATIONS)
         for attempt in self._others():
             failed = np.flatnonzero((status != Status.CONVERGED) & (status != Status.NONFINITE))
             if not len(failed):
                 break
             again = _lanes(space, failed)
             self._section(again, core.MULTIPLIER)[:] = 0.0
-            outcome, more = attempt(again, _lanes(first, failed), len(failed), tolerance)
+            outcome, more = attempt(again, _lanes(first, failed), len(failed), aim)
             iterations[failed] += more
             # An attempt that shows why there is no answer says more than one that ran out.
             shown = outcome == Status.INFEASIBLE
@@ -105,15 +103,15 @@ class Part:
             status[failed[better]] = outcome[better]
         # Every way was tried: what still breaks a law is stuck, not short of iterations.
         left = np.abs(_by_lane(self._section(space, core.RESIDUAL), lanes)).max(axis=1, initial=0.0)
-        status[(status == Status.ITERATION_LIMIT) & (left > tolerance)] = Status.STALLED
+        status[(status == Status.ITERATION_LIMIT) & (left > aim.tolerance)] = Status.STALLED
         return status, iterations
 
-    def _others(self) -> list[Callable[[Values, Values, int, float], tuple[Counts, Counts]]]:
+    def _others(self) -> list[Callable[[Values, Values, int, Aim], tuple[Counts, Counts]]]:
         """What is tried in turn by samples that did not arrive from û."""
         barrier = [self._barrier] if self.crowded else []
         return [*barrier, self._scattered, self._from_zero, self._giving, self._restored]
 
-    def _barrier(self, space: Values, first: Values, lanes: int, tolerance: float) -> tuple[Counts, Counts]:
+    def _barrier(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
         """Follow a barrier from `first` to where the active set is plain, and finish from there."""
         self._section(space, core.X)[:] = first
         live, status, iterations = _blank(space, lanes)
@@ -121,23 +119,23 @@ class Part:
         interior_tiles(
             code, one.frame, one.schedule, one.signs, _BARRIER, 0, len(space), live, space, self.at, status, iterations
         )
-        outcome, more = self._run(space, lanes, tolerance, ITERATIONS)
+        outcome, more = self._run(space, lanes, aim, ITERATIONS)
         return outcome, more + iterations.ravel()[:lanes]
 
-    def _giving(self, space: Values, first: Values, lanes: int, tolerance: float) -> tuple[Counts, Counts]:
+    def _giving(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
         """Let rows give way a little: where they can only almost hold, no multiplier is large enough to hold them.
 
         A row gives way by `give` times its multiplier, which has to stay within the tolerance; less is tried until it does.
         """
         self._section(space, core.X)[:] = first
-        give, (status, iterations) = 0.1 * tolerance, _nothing(lanes)
+        give, (status, iterations) = 0.1 * aim.tolerance, _nothing(lanes)
         for _ in range(_GIVES):
             self._section(space, core.GIVE)[:] = give
             self._section(space, core.BARRIER)[:] = give
-            outcome, more = self._run(space, lanes, 0.1 * tolerance, ITERATIONS)
+            outcome, more = self._run(space, lanes, sharp(0.1 * aim.tolerance), ITERATIONS)
             left = give * np.abs(_by_lane(self._section(space, core.MULTIPLIER), lanes)).max(axis=1, initial=0.0)
             iterations += more
-            status[:] = np.where(left <= 0.8 * tolerance, outcome, Status.STALLED)
+            status[:] = np.where(left <= 0.8 * aim.tolerance, outcome, Status.STALLED)
             if (status == Status.CONVERGED).all():
                 break
             give *= 0.1
@@ -145,25 +143,25 @@ class Part:
         self._section(space, core.BARRIER)[:] = 0.0
         return status, iterations
 
-    def _scattered(self, space: Values, first: Values, lanes: int, tolerance: float) -> tuple[Counts, Counts]:
+    def _scattered(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
         """Go on beside the point where it stopped."""
         _scatter(self._section(space, core.X))
-        return self._run(space, lanes, tolerance, ITERATIONS)
+        return self._run(space, lanes, aim, ITERATIONS)
 
-    def _from_zero(self, space: Values, first: Values, lanes: int, tolerance: float) -> tuple[Counts, Counts]:
+    def _from_zero(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
         """Start from nothing: noise is the worst start for transport laws, zero often the best."""
         x = self._section(space, core.X)
         x[:] = 0.0
         _scatter(x)
-        return self._run(space, lanes, tolerance, ITERATIONS)
+        return self._run(space, lanes, aim, ITERATIONS)
 
-    def _restored(self, space: Values, first: Values, lanes: int, tolerance: float) -> tuple[Counts, Counts]:
+    def _restored(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
         """Lower the violation alone from û; go on from where a law holds, or report that nothing lowers it further."""
         self._section(space, core.X)[:] = first
         live, status, iterations = _blank(space, lanes)
         code, one = self.system.program.code, self.prepared
         restore_tiles(
-            code, one.frame, one.schedule, one.signs, tolerance, ITERATIONS, 0, len(space), live, space, self.at, status,
+            code, one.frame, one.schedule, one.signs, aim.tolerance, ITERATIONS, 0, len(space), live, space, self.at, status,
             iterations,
         )  # fmt: skip
         found = status.ravel()[:lanes]
@@ -171,17 +169,17 @@ class Part:
         if len(lawful):
             again = _lanes(space, lawful)
             if self.crowded:
-                outcome, more = self._barrier(again, np.array(self._section(again, core.X)), len(lawful), tolerance)
+                outcome, more = self._barrier(again, np.array(self._section(again, core.X)), len(lawful), aim)
             else:
-                outcome, more = self._run(again, len(lawful), tolerance, ITERATIONS)
+                outcome, more = self._run(again, len(lawful), aim, ITERATIONS)
             _put_lanes(space, lawful, again, np.arange(len(lawful)))
             found[lawful], iterations.ravel()[lawful] = outcome, iterations.ravel()[lawful] + more
         return found, iterations.ravel()[:lanes]
 
-    def _run(self, space: Values, lanes: int, tolerance: float, limit: int) -> tuple[Counts, Counts]:
+    def _run(self, space: Values, lanes: int, aim: Aim, limit: int) -> tuple[Counts, Counts]:
         """Iterate on the first `lanes` lanes of a space; give their statuses and iterations."""
         live, status, iterations = _blank(space, lanes)
-        settings = core.Settings(tolerance, min(GAP, max(LEAST_GAP, 0.1 * tolerance)), limit)
+        settings = core.Settings(*aim, limit)
         code, one = self.system.program.code, self.prepared
         solve_tiles(
             code, one.frame, one.schedule, one.signs, settings, 0, len(space), live, space, self.at, status, iterations

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Law, Params
 from snapfm.project.affine import Affine
-from snapfm.project.base import Projection
+from snapfm.project.base import Moved, Projection, Warm
 from snapfm.project.door import (
     check_example,
     check_field,
@@ -21,6 +21,7 @@ from snapfm.project.door import (
     check_tolerance,
     check_warm,
 )
+from snapfm.project.general import General
 from snapfm.project.implicit import attach_gradient
 from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.limits import Limits, limits_of
@@ -47,11 +48,12 @@ class Projector:
         field, sample = self.structure.example
         self.structure.check(field[None], {name: value[None] for name, value in sample.items()})
         self.limits = limits_of(self.laws, self.shape)
-        self.method: Affine | Newton = _method(self.structure, self.limits)
+        self.method: Affine | Newton | General = _method(self.structure, self.limits)
+        self.structure = self.method.structure  # a slow path leaves a note in it
         self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
 
     def __call__(
-        self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | None = None,
+        self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None,
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape); results keep its dtype and device, work is done in float64.
@@ -59,11 +61,8 @@ class Projector:
         `warm`, a projection of nearby fields of the same batch, gives a point to start from: fewer iterations where laws
         are nonlinear. `tolerance` replaces the projector's own for this call.
         """
-        check_field(u_hat, self.shape)
-        given = check_params(params, self.example, len(u_hat))
-        asked = self.tolerance if tolerance is None else check_tolerance(tolerance)
+        given, asked, known = self._asked(u_hat, params, warm, tolerance)
         start, inside = _inside(u_hat), self._inside_params(given, len(u_hat))
-        known = check_warm(warm, start, self.structure.slices())
         with torch.no_grad():
             solved = self.method.solve(start, inside, asked, known)
             judged = judge(self.structure, solved.residual, self.limits, solved.u)
@@ -86,7 +85,47 @@ class Projector:
             multipliers={name: solved.multipliers[:, part].to(device) for name, part in rows.items()},
             by_law={name: value.to(device) for name, value in judged.by_law.items()},
             tolerance=asked,
+            warm=solved.warm,
         )
+
+    def move(
+        self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
+        tolerance: float | None = None,
+    ) -> Moved:  # fmt: skip
+        """Give the same fields without their certificate and without gradients, in a fraction of the time.
+
+        For the steps of a flow before its last, whose answers nobody looks at. A sample that fails is given as the
+        iterations left it, unmarked.
+        """
+        given, asked, known = self._asked(u_hat, params, warm, tolerance)
+        with torch.no_grad():
+            start, inside = u_hat.detach().cpu().contiguous(), self._inside_params(given, len(u_hat))
+            u, ended = self.method.move(start, inside, asked, known)
+        return Moved(u.to(u_hat.device), ended)
+
+    def _asked(
+        self, u_hat: Tensor, params: Params | None, warm: Projection | Moved | None, tolerance: float | None
+    ) -> tuple[dict[str, Tensor], float, Warm | None]:
+        """Check what a call was given; give its params, its tolerance, and where it may begin."""
+        check_field(u_hat, self.shape)
+        given = check_params(params, self.example, len(u_hat))
+        asked = self.tolerance if tolerance is None else check_tolerance(tolerance)
+        check_warm(warm, len(u_hat), self.structure.slices())
+        return given, asked, self._recall(warm)
+
+    def _recall(self, warm: Projection | Moved | None) -> Warm | None:
+        if warm is None:
+            return None
+        if warm.warm is not None and warm.warm.owner is self.method:
+            return warm.warm
+        if isinstance(warm, Moved):
+            return None  # another projector's: it has no multipliers to go by
+        parts = [
+            warm.multipliers[name].detach().to(device="cpu", dtype=torch.float64) for name in self.structure.slices()
+        ]
+        whole = torch.cat([torch.zeros(len(warm.u), 0, dtype=torch.float64), *parts], dim=1)
+        usable = warm.converged.cpu() & torch.isfinite(whole).all(dim=1)
+        return self.method.recall(_inside(warm.u), whole, usable)
 
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:
         """Judge fields as they are, in float64, without projecting them."""
@@ -139,16 +178,15 @@ def _inside(u_hat: Tensor) -> Tensor:
     return u_hat.detach().to(device="cpu", dtype=torch.float64).contiguous()
 
 
-def _method(structure: Structure, limits: Limits) -> Affine | Newton:
-    """Choose: closed form where every row is an affine equality with fixed slopes, Newton otherwise."""
+def _method(structure: Structure, limits: Limits) -> Affine | Newton | General:
+    """Choose: closed form where every row is an affine equality with fixed slopes, Newton otherwise; General as a last resort."""
     if structure.affine and structure.equality_rows.all() and not limits.bounded.any():
         return Affine(structure)
     try:
         return Newton(structure, limits)
     except Unlowerable as cause:
-        names = ", ".join(f"'{plan.name}'" for plan in structure.plans if not (plan.curvature.kinds == 0).all())
-        raise UnsupportedLaw(
-            "Projector handles nonlinear laws made of arithmetic, powers, roots, exp, log, sin, cos, tanh, min, max, where, "
-            f"sums, products and Euclidean norms today; one of {names} uses '{cause}'. Rewrite it with those; "
-            "snapfm.structure.analyze gives its sparse derivatives already."
-        ) from cause
+        note = (
+            f"slow path: law '{structure.plans[cause.law].name}' uses {cause}, which has no scalar form; projected sample by "
+            "sample with torch's derivatives"
+        )
+        return General(replace(structure, note=note), limits)

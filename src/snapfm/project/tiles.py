@@ -13,6 +13,7 @@ from snapfm.structure.cascade import Level
 from snapfm.structure.program import Program
 
 Values = npt.NDArray[np.float64]
+Field = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
 

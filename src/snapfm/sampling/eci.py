@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ParamsError
-from snapfm.project import Projection
+from snapfm.project import Moved, Projection
 from snapfm.sampling.task import Task
 
 
@@ -44,15 +44,22 @@ class ECI:
     def run(self, task: Task) -> tuple[Tensor, Projection]:
         """Walk the task's times."""
         task.laws()
-        u, noise, last, corrected = task.noise, task.noise, None, 0
+        u, noise, corrected = task.noise, task.noise, 0
+        last: Moved | Projection | None = None
+        corrections = self.mixing * (len(task.times) - 1)
         with torch.no_grad():
             for tau, later in pairwise(task.times):
                 for turn in range(1, self.mixing + 1):
                     corrected += 1
                     if self.renew is not None and corrected % self.renew == 0:
                         noise = task.renew()
-                    last = task.project(task.shoot(u, tau), last if self.warm else None)
+                    shot = task.shoot(u, tau)
+                    if corrected == corrections:
+                        break
+                    last = task.move(shot, last if self.warm else None)
                     u = task.path.pull_back(noise, last.u, later if turn == self.mixing else tau)
-                task.tick()
-        assert last is not None  # times hold at least one step
-        return last.u, last
+                else:
+                    task.tick()
+            found = task.project(shot, last if self.warm else None)
+            task.tick()
+        return found.u, found

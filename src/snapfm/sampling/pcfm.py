@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ParamsError
-from snapfm.project import Projection
+from snapfm.project import Moved, Projection
 from snapfm.sampling.relax import Relaxation
 from snapfm.sampling.task import Task
 
@@ -41,21 +41,24 @@ class PCFM:
 
     def run(self, task: Task) -> tuple[Tensor, Projection]:
         """Walk the task's times (math.md, eq. pcfm)."""
-        u, last = task.noise, None
+        task.laws()  # a missing projector is told before the network walks
+        u = task.noise
+        last: Moved | Projection | None = None
         with torch.no_grad():  # not inference_mode: its tensors could not be used in a loss afterwards
             for tau, later in pairwise(task.times):
                 if tau < self.project_from:
                     u = u + (later - tau) * task.velocity(u, tau)
                 else:
-                    last = task.project(task.shoot(u, tau), self._known(last), self._tolerance(tau))
+                    last = task.move(task.shoot(u, tau), self._known(last), self._tolerance(tau))
                     u = task.path.pull_back(task.noise, last.u, later)
                     if self.relaxation is not None and later < 1.0:
                         u = self.relaxation.correct(task, u, later)
                 task.tick()
-            last = task.project(u, self._known(last))
-        return last.u, last
+            # Not warm: after the last pull-back u is lawful but for rounding, so its multipliers are zero, not the last ones.
+            found = task.project(u)
+        return found.u, found
 
-    def _known(self, last: Projection | None) -> Projection | None:
+    def _known(self, last: Moved | Projection | None) -> Moved | Projection | None:
         return last if self.warm else None
 
     def _tolerance(self, tau: float) -> float | None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from snapfm.project import Projection
+from snapfm.project import Moved, Projection
 from snapfm.sampling.task import Task
 
 
@@ -32,11 +32,14 @@ class Projected:
     def run(self, task: Task) -> tuple[Tensor, Projection]:
         """Walk the task's times."""
         task.laws()
-        u, last = task.noise, None
+        u = task.noise
+        last: Moved | Projection | None = None
         with torch.no_grad():
-            for tau, later in pairwise(task.times):
-                last = task.project(u + (later - tau) * task.velocity(u, tau), last if self.warm else None)
+            for tau, later in pairwise(task.times[:-1]):
+                last = task.move(u + (later - tau) * task.velocity(u, tau), last if self.warm else None)
                 u = last.u
                 task.tick()
-        assert last is not None  # times hold at least one step
-        return last.u, last
+            tau = task.times[-2]
+            found = task.project(u + (1.0 - tau) * task.velocity(u, tau), last if self.warm else None)
+            task.tick()
+        return found.u, found

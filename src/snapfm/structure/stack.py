@@ -37,6 +37,7 @@ class Structure:
     shape: tuple[int, ...]
     plans: tuple[LawPlan, ...]
     example: tuple[Tensor, dict[str, Tensor]]  # the float64 sample it was found at: one field, its params
+    note: str = ""  # what a projector has to say of it, a last line when it is told
 
     @property
     def unknowns(self) -> int:
@@ -170,7 +171,8 @@ class Structure:
             _verify(plan, u, params)
 
     def __str__(self) -> str:
-        return describe(self.shape, self.plans, self.presolve, self.where, self.fill)
+        told = describe(self.shape, self.plans, self.presolve, self.where, self.fill)
+        return f"{told}\n{self.note}" if self.note else told
 
 
 def analyze(laws: Sequence[Law], shape: tuple[int, ...], params: Params | None = None) -> Structure:

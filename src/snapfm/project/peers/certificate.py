@@ -18,10 +18,14 @@ from snapfm.laws import Params
 from snapfm.project.base import Solution
 from snapfm.project.judge import STATIONARITY, judge
 from snapfm.project.limits import Limits
-from snapfm.project.peers.model import Model
+from snapfm.project.peers.presolved import Presolved
 from snapfm.structure import Structure
 
 Values = npt.NDArray[np.float64]
+
+# Slack times multiplier that an interior point may leave at a bound or inequality: its root bounds the smaller of both, which
+# is how far from stationary the judge finds that unknown.
+COMPLEMENTARITY = STATIONARITY**2
 
 
 @dataclass(frozen=True)
@@ -36,9 +40,9 @@ class Answer:
 
 def certified(
     structure: Structure, limits: Limits, start: Tensor, params: Params, answer: Answer,
-    model: Model | None = None,
+    reduced: Presolved | None = None,
 ) -> Solution:  # fmt: skip
-    """Complete an answer; rows that `model` pins get the multiplier that makes their unknown stationary.
+    """Complete an answer; rows that `reduced` pins get the multiplier that makes their unknown stationary.
 
     What u − û + Jᵀλ leaves counts by how far u would move along it within its bounds: interior points stop short of bounds,
     and no threshold has to say how near to one is at it.
@@ -51,9 +55,9 @@ def certified(
     row, column = structure.pattern.row_of(), structure.pattern.indices
     for i in range(len(u)):
         rest[i] += np.bincount(column, weights=jacobian[i] * multipliers[i, row], minlength=u.shape[1])
-    if model is not None:
-        multipliers[:, model.pins] = -rest[:, model.fixed] / model.weights
-        rest[:, model.fixed] = 0.0
+    if reduced is not None:
+        multipliers[:, reduced.pins] = -rest[:, reduced.fixed] / reduced.weights
+        rest[:, reduced.fixed] = 0.0
     rest = np.minimum(np.maximum(rest, u - limits.upper), u - limits.lower)
     wrong = np.maximum(-multipliers[:, ~structure.equality_rows], 0.0).max(axis=1, initial=0.0)
     gap = np.maximum(np.abs(rest).max(axis=1, initial=0.0), wrong)

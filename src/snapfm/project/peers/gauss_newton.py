@@ -14,9 +14,9 @@ from torch.func import jacrev, vmap
 
 from snapfm.errors import Status
 from snapfm.laws import Params
+from snapfm.project.aim import GAP
 from snapfm.project.base import Solution
 from snapfm.project.limits import Limits
-from snapfm.project.part import GAP
 from snapfm.project.peers.scope import equalities_only
 from snapfm.structure import Structure
 
@@ -40,8 +40,19 @@ class GaussNewton:
     def _residual(self, u: Tensor, params: Params) -> Tensor:
         return torch.cat([plan.graph(u, dict(params)).reshape(-1) for plan in self.structure.plans])
 
+    def prepare(self, tolerance: float, count: int = 1) -> None:
+        """Do nothing: nothing is built that serves a second call."""
+
+    def run(self, start: Tensor, params: Params, tolerance: float) -> Solution:
+        """Do the same as `solve`: the certificate is what it looks at to stop."""
+        return self.solve(start, params, tolerance)
+
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
         """Project a float64 batch (b, *shape) from û; every sample stops for itself."""
+        return self.limited(start, params, tolerance, self.iterations)
+
+    def limited(self, start: Tensor, params: Params, tolerance: float, limit: int) -> Solution:
+        """Project with a limit of iterations of its own: one point of a convergence curve."""
         count, target = len(start), start.reshape(len(start), self.structure.unknowns)
         u, multipliers = target.clone(), start.new_zeros(count, self.structure.rows)
         gap = start.new_full((count,), torch.inf)
@@ -62,7 +73,7 @@ class GaussNewton:
             status[live[~finite]] = int(Status.NONFINITE)
             going = ~done & finite
             live, residual, slopes = live[going], residual[going], slopes[going]
-            if int(iterations.max()) == self.iterations or not len(live):
+            if int(iterations.max()) == limit or not len(live):
                 break
             live = self._step(live, target, residual[:, self.kept], slopes[:, self.kept], u, multipliers, status)
             iterations[live] += 1

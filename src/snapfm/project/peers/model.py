@@ -19,29 +19,25 @@ from snapfm.errors import UnsupportedLaw, require
 from snapfm.kernels.operations import Op
 from snapfm.laws import Params
 from snapfm.project.limits import Limits
+from snapfm.project.peers.presolved import Presolved
 from snapfm.structure import Structure
 from snapfm.structure.batched import each
 from snapfm.structure.lower import Block, Listing, Unlowerable, lower
 
 Values = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 Symbol: TypeAlias = Any  # casadi.SX or casadi.MX; casadi ships no types
 
 
 def casadi() -> ModuleType:
     """Import casadi, or say how to install it."""
-    return require("casadi", "the Ipopt and root-finder peers", "peers")
+    return require("casadi", "the peers that solve laws as casadi expressions", "peers")
 
 
-class Model:
-    """All rows of a Structure, ready to be written over symbols.
-
-    `presolve` takes out what our own presolve does without iterating: rows that pin one unknown (`fixed`, by `pins`) and
-    equality rows that others imply. `kept` are the rows left, in the order of the stack. Without it every row is kept.
-    """
+class Model(Presolved):
+    """All kept rows of a Structure, ready to be written over symbols."""
 
     def __init__(self, structure: Structure, limits: Limits, presolve: bool) -> None:
-        self.structure, self.limits = structure, limits
+        super().__init__(structure, limits, presolve)
         u, params = structure.example
         try:
             self.listing: Listing = lower([plan.graph for plan in structure.plans], u, params)
@@ -53,30 +49,12 @@ class Model:
         parts = [form.widened(self.listing.cells).matrix for form in self.listing.rows]
         self._rows = csr_array(vstack(parts, format="csr")) if parts else csr_array((0, self.listing.cells))
         self._rows.eliminate_zeros()
-        self.pins = self.fixed = np.zeros(0, np.int64)
-        self.weights: Values = np.zeros(0)
-        self.kept: Index = np.arange(structure.rows)
         self._inputs: tuple[Params, Values, Values] | None = None
-        if presolve:
-            self._presolve()
-
-    def _presolve(self) -> None:
-        # What rows pin at once and imply, no more: a solver that is given values found in order is no longer itself.
-        found = self.structure.presolve
-        self.pins, self.fixed = found.pins, found.fixed
-        matrix = self.structure.pattern.csr(self.structure.constants)
-        self.weights = np.asarray(matrix[self.pins, self.fixed]).ravel() if len(self.pins) else np.zeros(0)
-        self.kept = np.setdiff1d(np.arange(self.structure.rows), np.concatenate([self.pins, found.dropped]))
 
     @property
     def knowns(self) -> int:
         """Number of cells that params define."""
         return sum(size for _, _, size in self.listing.externals)
-
-    @property
-    def free(self) -> Index:
-        """Unknowns that no row pins."""
-        return np.setdiff1d(np.arange(self.listing.unknowns), self.fixed)
 
     def inputs(self, params: Params, count: int) -> tuple[Values, Values]:
         """Evaluate `known` and `pinned`; kept while the same params recur, as they do at every flow step."""
@@ -91,12 +69,6 @@ class Model:
         for _, graph, size in self.listing.externals:
             parts.append(each(graph, field, params).reshape(count, size).to(torch.float64).numpy())
         return np.concatenate(parts, axis=1)
-
-    def pinned(self, params: Params, count: int) -> Values:
-        """Evaluate the fixed unknowns: (b, fixed). A pinning row is weight·u + constant, so its residual at 0 tells."""
-        zero = torch.zeros(count, *self.structure.shape, dtype=torch.float64)
-        constant: Values = self.structure.residual_alone(zero, params).numpy()[:, self.pins]
-        return -constant / self.weights
 
     def rows(self, u: Symbol, known: Symbol) -> Symbol:
         """Write the kept rows over symbols of the unknowns (n, 1) and of what params define (knowns, 1)."""

@@ -49,21 +49,21 @@ class Rootfinder:
         self.structure, self.limits = structure, limits
         self.threads, self.line_search, self.shift = threads, line_search, shift
         self.model = Model(structure, limits, presolve=True)
-        self._finders: dict[float, Symbol] = {}
-        self._calls: dict[tuple[float, int], Call] = {}
+        self._finders: dict[tuple[float, int], Symbol] = {}
+        self._calls: dict[tuple[float, int, int], Call] = {}
 
-    def prepare(self, tolerance: float, count: int) -> Call:
+    def prepare(self, tolerance: float, count: int, iterations: int = ITERATIONS) -> Call:
         """Build the root-finder for a tolerance and, on several threads, a batch size; `solve` does so at first use."""
         wide = count if self.threads > 1 else 1
-        if (tolerance, wide) not in self._calls:
-            if tolerance not in self._finders:
-                self._finders[tolerance] = self._build(tolerance)
-            one = self._finders[tolerance]
+        if (tolerance, iterations, wide) not in self._calls:
+            if (tolerance, iterations) not in self._finders:
+                self._finders[tolerance, iterations] = self._build(tolerance, iterations)
+            one = self._finders[tolerance, iterations]
             mapped = one if self.threads == 1 else one.map(wide, "thread", self.threads)
-            self._calls[tolerance, wide] = Call(mapped)
-        return self._calls[tolerance, wide]
+            self._calls[tolerance, iterations, wide] = Call(mapped)
+        return self._calls[tolerance, iterations, wide]
 
-    def _build(self, tolerance: float) -> Symbol:
+    def _build(self, tolerance: float, iterations: int) -> Symbol:
         ca, model = casadi(), self.model
         # SX, not MX: scalar code gives the system's own derivatives at a third of the time.
         x, weight = ca.SX.sym("x", len(model.free)), ca.SX.sym("weight", len(model.kept))
@@ -81,7 +81,7 @@ class Rootfinder:
             "linear_solver": "ldl",
             "line_search": self.line_search,
             "abstol": 0.5 * tolerance,
-            "max_iter": ITERATIONS,
+            "max_iter": iterations,
             "error_on_fail": False,
             "show_eval_warnings": False,
         }
@@ -89,7 +89,11 @@ class Rootfinder:
 
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
         """Project a float64 batch (b, *shape), each sample from û with multipliers of zero."""
-        answer = self.run(start, params, tolerance)
+        return self.limited(start, params, tolerance, ITERATIONS)
+
+    def limited(self, start: Tensor, params: Params, tolerance: float, iterations: int) -> Solution:
+        """Project with a limit of iterations of its own: one point of a convergence curve."""
+        answer = self.run(start, params, tolerance, iterations)
         solved = certified(self.structure, self.limits, start, params, answer, self.model)
         assert solved.status is not None
         # What it says of itself is lost on threads, so its answers are looked at: short of the tolerance it ran out of steps.
@@ -98,7 +102,7 @@ class Rootfinder:
         solved.status[~finite | broken(start, params)] = int(Status.NONFINITE)
         return solved
 
-    def run(self, start: Tensor, params: Params, tolerance: float) -> Answer:
+    def run(self, start: Tensor, params: Params, tolerance: float, iterations: int = ITERATIONS) -> Answer:
         """Do the same and leave certificate and status out: what a timing should see."""
         model, count = self.model, len(start)
         target: Values = start.reshape(count, self.structure.unknowns).numpy()
@@ -108,14 +112,14 @@ class Rootfinder:
         begin[:, :free] = target[:, model.free]
         given = np.concatenate([begin[:, :free], pinned, known], axis=1)
         with redirect_stderr(StringIO()):  # casadi writes a line for every factor with a zero; the status tells as much
-            found, iterations = self._find(begin, given, tolerance)
+            found, done = self._find(begin, given, tolerance, iterations)
         u, multipliers = np.empty_like(target), np.zeros((count, self.structure.rows))
         u[:, model.free], u[:, model.fixed] = found[:, :free], pinned
         multipliers[:, model.kept] = found[:, free:]
-        return Answer(u, multipliers, iterations, np.full(count, Status.ITERATION_LIMIT, np.int8))
+        return Answer(u, multipliers, done, np.full(count, Status.ITERATION_LIMIT, np.int8))
 
-    def _find(self, begin: Values, given: Values, tolerance: float) -> tuple[Values, npt.NDArray[np.int64]]:
-        call = self.prepare(tolerance, len(begin))
+    def _find(self, begin: Values, given: Values, tolerance: float, limit: int) -> tuple[Values, npt.NDArray[np.int64]]:
+        call = self.prepare(tolerance, len(begin), limit)
         (z, p), (out,) = call.arguments.values(), call.results.values()
         found, iterations = np.empty_like(begin), np.full(len(begin), UNTOLD, np.int64)
         if self.threads > 1:

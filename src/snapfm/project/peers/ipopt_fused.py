@@ -1,0 +1,84 @@
+"""Ipopt on a whole batch at once: all samples as one problem with a block-diagonal structure.
+
+    min Σᵢ ½‖uᵢ − ûᵢ‖²   subject to the laws of every sample
+
+One barrier, one step length and one stop for all: a hard sample makes all others iterate with it, and a problem that fails
+fails for all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from snapfm.laws import Params
+from snapfm.project.limits import Limits
+from snapfm.project.peers.call import Call
+from snapfm.project.peers.certificate import Answer, broken
+from snapfm.project.peers.ipopt import ITERATIONS, Ipopt
+from snapfm.project.peers.model import Symbol, casadi
+from snapfm.project.peers.nlp import Begin, Inputs, Outputs
+from snapfm.structure import Structure
+
+
+class IpoptFused(Ipopt):
+    """Tuned Ipopt on one problem for a whole batch; built for each batch size.
+
+    Tolerance: as for `Ipopt`, on the largest violation of all samples. A sample that is not finite is replaced by a copy of
+    another, so that the problem keeps its size, and told as such; every other sample has the status of the whole.
+    """
+
+    def __init__(self, structure: Structure, limits: Limits, iterations: int = ITERATIONS) -> None:
+        super().__init__(structure, limits, True, iterations)
+        self._wholes: dict[tuple[float, int, int], Call] = {}
+
+    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None) -> Call:
+        """Build the problem of a batch size, once."""
+        limit = self.iterations if iterations is None else iterations
+        if (tolerance, limit, count) not in self._wholes:
+            call = Call(self.whole(tolerance, limit, count))
+            floor = np.where(self.structure.equality_rows[self.model.kept], 0.0, -np.inf)
+            call.arguments["lbg"][:] = np.tile(floor, count)
+            call.arguments["lbx"][:] = np.tile(self.limits.lower, count)
+            call.arguments["ubx"][:] = np.tile(self.limits.upper, count)
+            self._wholes[tolerance, limit, count] = call
+        return self._wholes[tolerance, limit, count]
+
+    def whole(self, tolerance: float, iterations: int, count: int) -> Symbol:
+        """Write one problem over all samples, sample after sample, and give casadi's solver of it."""
+        ca, model, unknowns = casadi(), self.model, self.structure.unknowns
+        u, known = ca.MX.sym("u", unknowns), ca.MX.sym("known", model.knowns)
+        rows = ca.Function("rows", [u, known], [model.rows(u, known)]).map(count)
+        x, p = ca.MX.sym("x", unknowns * count), ca.MX.sym("p", (unknowns + model.knowns) * count)
+        target, given = p[: unknowns * count], p[unknowns * count :]
+        held = ca.vec(rows(ca.reshape(x, unknowns, count), ca.reshape(given, model.knowns, count)))
+        problem = {"x": x, "p": p, "f": 0.5 * ca.sumsqr(x - target), "g": held}
+        return ca.nlpsol("whole", self.plugin, problem, self.options(tolerance, iterations))
+
+    def run(
+        self, start: Tensor, params: Params, tolerance: float, begin: Begin = "input", iterations: int | None = None
+    ) -> Answer:
+        """Solve without certificate, all samples as one."""
+        given, able = self._inputs(start, params, begin), np.flatnonzero(~broken(start, params).numpy())
+        count = len(start)
+        if not len(able):
+            empty = np.zeros((0, self.structure.unknowns))
+            return self._answer(given, able, Outputs(empty, np.zeros((0, len(self.model.kept))), able, []))
+        stand_in = np.full(count, able[0])
+        stand_in[able] = able
+        call = self.prepare(tolerance, count, iterations)
+        self._fill(call, given.take(stand_in))
+        call()
+        stats = call.stats()
+        u, weight = call.results["x"].reshape(count, -1), call.results["lam_g"].reshape(count, -1)
+        done = np.full(len(able), stats["iter_count"], np.int64)
+        return self._answer(given, able, Outputs(u[able], weight[able], done, [stats[self.word]] * len(able)))
+
+    def _fill(self, call: Call, inputs: Inputs) -> None:
+        """Write the inputs of all samples. Written: the call's arguments."""
+        arguments, fixed, shape = call.arguments, self.model.fixed, inputs.target.shape
+        arguments["p"][: inputs.target.size] = inputs.target.ravel()
+        arguments["p"][inputs.target.size :] = inputs.known.ravel()
+        arguments["x0"][:] = inputs.first.ravel()
+        for name in ("x0", "lbx", "ubx"):
+            arguments[name].reshape(shape)[:, fixed] = inputs.pinned

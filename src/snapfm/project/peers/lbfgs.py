@@ -1,0 +1,81 @@
+"""L-BFGS on a penalty that rises: SciPy's L-BFGS-B, a stand-in for first-order packages that know no constraints.
+
+    min ½‖u − û‖² + ρ/2 (‖h(u)‖² + ‖max(g(u), 0)‖²),   lower ≤ u ≤ upper,   ρ = 1, 10, 100, …
+
+At the minimum λ = ρh (and ρ·max(g, 0)) are multipliers, so that laws are broken by λ/ρ: a tolerance of 1e-8 asks for ρ = 1e8,
+and as many more iterations. What does not get there says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import Bounds, minimize
+
+from snapfm.errors import Status
+from snapfm.project.judge import STATIONARITY
+from snapfm.project.limits import Limits
+from snapfm.project.peers.numeric import Sample
+from snapfm.project.peers.samplewise import End, Samplewise
+from snapfm.structure import Structure
+
+Values = npt.NDArray[np.float64]
+
+ITERATIONS = 5000  # of all penalties together
+RISE = 10.0  # from penalty to penalty
+HIGHEST = 1e12  # above it ρ‖h‖² drowns in rounding before a law of order one is obeyed to 1e-12
+MEMORY = 20  # pairs kept, twice SciPy's own: rising penalties are stiff
+
+
+class Lbfgs(Samplewise):
+    """Prepared for one Structure and its limits; bounds are L-BFGS-B's own, pinned unknowns and implied rows taken out.
+
+    Tolerance: a penalty's minimum counts as found when its projected gradient, which is the stationarity of u with λ = ρh, is
+    the judge's (`gtol`); the penalty rises until the largest violation is the tolerance asked for.
+    """
+
+    def __init__(self, structure: Structure, limits: Limits, iterations: int = ITERATIONS) -> None:
+        super().__init__(structure, limits, iterations)
+
+    def build(self) -> None:
+        """Build values and products with Jᵀ: no slopes, no curvature."""
+        _ = self.rows.values, self.rows.pulls
+
+    def one(self, sample: Sample, tolerance: float, iterations: int) -> End:
+        """Minimize from û, each penalty from the minimum of the one before."""
+        rows, target = self.rows, sample.target
+        x, rho, used = np.clip(target, rows.lower, rows.upper), 1.0, 0
+        bounds = Bounds(rows.lower, rows.upper) if rows.bounded else None
+        while True:
+            found = self._minimum(sample, x, rho, bounds, iterations - used)
+            x, used = found.x, used + int(found.nit)
+            excess = _excess(sample, x)
+            violation, weight = float(np.abs(excess).max(initial=0.0)), rho * excess
+            gap = rows.gap(x, x - target + sample.pull(x, weight))
+            if not np.isfinite(violation + gap):
+                return End(x, weight, used, Status.NONFINITE)
+            if violation <= tolerance and gap <= STATIONARITY:
+                return End(x, weight, used, Status.CONVERGED)
+            if used >= iterations:
+                return End(x, weight, used, Status.ITERATION_LIMIT)
+            if violation <= tolerance or rho >= HIGHEST:  # more penalty makes it no nearer
+                return End(x, weight, used, Status.STALLED)
+            rho *= RISE
+
+    def _minimum(self, sample: Sample, x: Values, rho: float, bounds: Bounds | None, iterations: int) -> Any:
+        target = sample.target
+
+        def value(x: Values) -> tuple[float, Values]:
+            away, excess = x - target, _excess(sample, x)
+            return 0.5 * float(away @ away + rho * excess @ excess), away + sample.pull(x, rho * excess)
+
+        options = {"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": MEMORY, "ftol": 0.0, "gtol": STATIONARITY}
+        return minimize(value, x, method="L-BFGS-B", jac=True, bounds=bounds, options=options)
+
+
+def _excess(sample: Sample, x: Values) -> Values:
+    """Give h, and max(g, 0) of inequalities."""
+    residual = sample.residual(x)
+    return np.where(sample.rows.equal, residual, np.maximum(residual, 0.0))

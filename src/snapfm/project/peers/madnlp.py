@@ -1,0 +1,47 @@
+"""MadNLP through casadi: an interior point written in Julia. casadi ships the plugin, not the library behind it.
+
+Where `libMad` is not found the peer says so and how to get it; nothing is loaded that could bring the process down. Written after
+casadi's own interface and not run by its authors: no package index carries the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from snapfm.errors import MissingDependency, Status
+from snapfm.project.limits import Limits
+from snapfm.project.peers.model import casadi
+from snapfm.project.peers.nlp import SILENT, Nlp
+from snapfm.structure import Structure
+
+ITERATIONS = 500  # as for Ipopt
+
+
+class MadNlp(Nlp):
+    """Prepared for one Structure and its limits; raises MissingDependency where libMad is absent.
+
+    Pinned unknowns are fixed bounds, implied rows are dropped. Tolerance: `tol` is the tolerance asked for; MadNLP has one for
+    violation, stationarity and complementarity alike.
+    """
+
+    plugin = "madnlp"
+    word = "unified_return_status"  # its own words are Julia's and not handed on
+    statuses: ClassVar[Mapping[str, Status]] = {
+        "SOLVER_RET_SUCCESS": Status.CONVERGED,
+        "SOLVER_RET_INFEASIBLE": Status.INFEASIBLE,
+        "SOLVER_RET_LIMITED": Status.ITERATION_LIMIT,
+        "SOLVER_RET_NAN": Status.NONFINITE,
+    }
+
+    def __init__(self, structure: Structure, limits: Limits, iterations: int = ITERATIONS) -> None:
+        if not casadi().has_nlpsol(self.plugin):
+            raise MissingDependency(
+                "libMad is needed for the MadNLP peer; casadi's plugin does not find it. Build it with Julia from "
+                "github.com/apozharski/libmad and add its folder to LD_LIBRARY_PATH."
+            )
+        super().__init__(structure, limits, iterations, presolve=True)
+
+    def options(self, tolerance: float, iterations: int) -> dict[str, Any]:
+        """Map the tolerance as the class says."""
+        return {**SILENT, "madnlp": {"tol": tolerance, "max_iter": iterations}}

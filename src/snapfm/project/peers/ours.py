@@ -1,0 +1,85 @@
+"""Our own projector behind the face of a peer, so that one loop can ask all."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from snapfm.errors import UnsupportedLaw
+from snapfm.laws import Params
+from snapfm.project.affine import Affine
+from snapfm.project.aim import Aim
+from snapfm.project.base import Projection, Solution
+from snapfm.project.limits import Limits
+from snapfm.project.newton import Newton
+from snapfm.project.part import Part
+from snapfm.project.projector import Projector
+from snapfm.project.tiles import Index, Values
+from snapfm.structure import Structure
+from snapfm.structure.reduce import System
+
+
+class Ours:
+    """A Projector, asked in float64. Tolerance: the tolerance asked for is the projector's own.
+
+    Certificate and judgement are part of every call, of `run` too; peers are timed without theirs.
+    """
+
+    def __init__(self, project: Projector) -> None:
+        self.project = project
+        self._plain: dict[int, Newton] = {}
+
+    def prepare(self, tolerance: float, count: int = 1) -> None:
+        """Do nothing: the projector is prepared, and what the first call compiles is counted as the first call's."""
+
+    def run(self, start: Tensor, params: Params, tolerance: float) -> Projection:
+        """Project a float64 batch (b, *shape)."""
+        return self.project(start, params, tolerance=tolerance)
+
+    def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
+        """Do the same in the terms of a method."""
+        made, structure = self.run(start, params, tolerance), self.project.structure
+        return Solution(
+            made.u.reshape(len(start), structure.unknowns),
+            torch.cat([start.new_zeros(len(start), 0), *made.multipliers.values()], dim=1),
+            made.iterations,
+            structure.residual(made.u, params),
+            made.stationarity,
+            made.distance,
+            made.status,
+        )
+
+    def limited(self, start: Tensor, params: Params, tolerance: float, iterations: int) -> Solution:
+        """Project with the plain iteration alone, stopped early: none of what is tried after it. Closed forms have none."""
+        method = self.project.method
+        if isinstance(method, Affine):
+            return method.solve(start, params, tolerance)
+        if not isinstance(method, Newton):
+            raise UnsupportedLaw(
+                "Ours.limited expects laws that the projector iterates on in kernels; these go one sample at a time. Use solve."
+            )
+        if iterations not in self._plain:
+            self._plain[iterations] = _PlainNewton(method.structure, method.limits, iterations)
+        return self._plain[iterations].solve(start, params, tolerance)
+
+
+class _PlainNewton(Newton):
+    def __init__(self, structure: Structure, limits: Limits, iterations: int) -> None:
+        super().__init__(structure, limits)
+        outside = self.listing.unknowns + 1
+        self.parts = [
+            _PlainPart(part.system, self.lower, self.upper, outside, part.lengths, iterations) for part in self.parts
+        ]
+
+
+class _PlainPart(Part):
+    """A part that tries once, for so many iterations."""
+
+    def __init__(
+        self, system: System, lower: Values, upper: Values, first_external: int, lengths: Index, iterations: int
+    ) -> None:
+        super().__init__(system, lower, upper, first_external, lengths)
+        self.iterations = iterations
+
+    def _attempts(self, space: Values, lanes: int, aim: Aim) -> tuple[Index, Index]:
+        return self._run(space, lanes, aim, self.iterations)

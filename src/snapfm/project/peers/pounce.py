@@ -1,0 +1,174 @@
+"""POUNCE, a port of Ipopt to Rust: a batch on its threads, the symbolic factorisation shared by samples of one thread."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from threading import Lock
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from snapfm.errors import Status, require
+from snapfm.laws import Params
+from snapfm.project.base import Solution
+from snapfm.project.judge import STATIONARITY
+from snapfm.project.limits import Limits
+from snapfm.project.peers.certificate import COMPLEMENTARITY, Answer, broken, certified
+from snapfm.project.peers.numeric import Numeric, Sample
+from snapfm.structure import Structure
+
+Values = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+ITERATIONS = 500  # as for Ipopt
+
+# What it says, in Ipopt's numbers; everything else is a standstill, "acceptable" too: it is not what was asked for.
+_STATUS = {
+    0: Status.CONVERGED,
+    2: Status.INFEASIBLE,
+    -1: Status.ITERATION_LIMIT,
+    -13: Status.NONFINITE,
+}
+
+
+def pounce() -> ModuleType:
+    """Import pounce, or say how to install it."""
+    return require("pounce", "the POUNCE peer", "peers")
+
+
+class Pounce:
+    """Prepared for one Structure and its limits; pinned unknowns and implied rows are taken out.
+
+    Tolerance: as for Ipopt, whose options it has: `tol` and `constr_viol_tol` are the tolerance asked for, `dual_inf_tol` is
+    the judge's stationarity, `compl_inf_tol` its square, nothing is relaxed or merely acceptable. Laws are
+    called back one at a time; the threads share the linear algebra.
+    """
+
+    def __init__(self, structure: Structure, limits: Limits, iterations: int = ITERATIONS) -> None:
+        pounce()
+        self.structure, self.limits, self.iterations = structure, limits, iterations
+        self.rows = Numeric(structure, limits)
+        _ = self.rows.bends  # refuses curvature that cannot be written out before any work is done
+        self.lock = Lock()
+
+    @cached_property
+    def curvature(self) -> Triangle:
+        """Where I + Σλ∇²h has its lower triangle."""
+        return Triangle(self.rows)
+
+    def prepare(self, tolerance: float, count: int = 1) -> None:
+        """Build values, slopes and curvature, once; `solve` does so at first use."""
+        _ = self.rows.values, self.rows.slopes, self.curvature
+
+    def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
+        """Project a float64 batch (b, *shape), each sample from û."""
+        return certified(self.structure, self.limits, start, params, self.run(start, params, tolerance), self.rows)
+
+    def limited(self, start: Tensor, params: Params, tolerance: float, iterations: int) -> Solution:
+        """Project with a limit of iterations of its own: one point of a convergence curve."""
+        answer = self.run(start, params, tolerance, iterations)
+        return certified(self.structure, self.limits, start, params, answer, self.rows)
+
+    def run(self, start: Tensor, params: Params, tolerance: float, iterations: int | None = None) -> Answer:
+        """Do the same and leave the certificate out: what a timing should see."""
+        self.prepare(tolerance, len(start))
+        rows, count = self.rows, len(start)
+        u: Values = start.reshape(count, self.structure.unknowns).numpy().copy()
+        multipliers, done = np.zeros((count, self.structure.rows)), np.zeros(count, np.int64)
+        status = np.full(count, Status.NONFINITE, np.int8)
+        able = np.flatnonzero(~broken(start, params).numpy())
+        samples = [rows.sample(start, params, int(i)) for i in able]
+        ends = pounce().solve_nlp_batch(
+            [self._problem(sample) for sample in samples],
+            [np.clip(sample.target, rows.lower, rows.upper) for sample in samples],
+            options=_options(tolerance, self.iterations if iterations is None else iterations),
+            share_structure=True,
+        )
+        for i, sample, (x, info) in zip(able, samples, ends):
+            u[i], multipliers[i, rows.kept] = sample.whole(x), info["mult_g"]
+            done[i], status[i] = info["iter_count"], _STATUS.get(int(info["status"]), Status.STALLED)
+        return Answer(u, multipliers, done, status)
+
+    def _problem(self, sample: Sample) -> Any:
+        rows = self.rows
+        return pounce().Problem(
+            n=len(rows.free),
+            m=len(rows.kept),
+            problem_obj=_Callbacks(sample, self.curvature, self.lock),
+            lb=rows.lower,
+            ub=rows.upper,
+            cl=np.where(rows.equal, 0.0, -np.inf),
+            cu=np.zeros(len(rows.kept)),
+        )
+
+
+def _options(tolerance: float, iterations: int) -> dict[str, Any]:
+    return {
+        "print_level": 0,
+        "max_iter": iterations,
+        "tol": tolerance,
+        "constr_viol_tol": tolerance,
+        "compl_inf_tol": min(tolerance, COMPLEMENTARITY),
+        "dual_inf_tol": STATIONARITY,
+        "bound_relax_factor": 0.0,
+        "acceptable_iter": 0,
+        # As tuned for Ipopt: no least-squares start of the multipliers, no scaling of rows of order one.
+        "constr_mult_init_max": 0.0,
+        "nlp_scaling_method": "none",
+    }
+
+
+class Triangle:
+    """The places of the lower triangle of I + Σλ∇²h, each once, and where the entries of both terms go."""
+
+    def __init__(self, rows: Numeric) -> None:
+        unknowns, bends = len(rows.free), rows.bends
+        self.chosen: Index = np.flatnonzero(bends.rows >= bends.columns)
+        keys = bends.columns[self.chosen] * unknowns + bends.rows[self.chosen]
+        diagonal = np.arange(unknowns) * (unknowns + 1)
+        places = np.union1d(keys, diagonal)
+        self.bends, self.diagonal = np.searchsorted(places, keys), np.searchsorted(places, diagonal)
+        self.rows, self.columns = places % unknowns, places // unknowns
+
+    def values(self, bends: Values, scale: float) -> Values:
+        """Add scale·I to the entries of Σλ∇²h."""
+        out = np.zeros(len(self.rows))
+        out[self.bends] = bends[self.chosen]
+        out[self.diagonal] += scale
+        return out
+
+
+class _Callbacks:
+    """What POUNCE calls, by the names it looks for; functions keep their memory, so threads take turns."""
+
+    def __init__(self, sample: Sample, curvature: Triangle, lock: Lock) -> None:
+        self._sample, self._curvature, self._lock = sample, curvature, lock
+
+    def objective(self, x: Values) -> float:
+        away = x - self._sample.target
+        return 0.5 * float(away @ away)
+
+    def gradient(self, x: Values) -> Values:
+        return x - self._sample.target
+
+    def constraints(self, x: Values) -> Values:
+        with self._lock:
+            return self._sample.residual(x)
+
+    def jacobianstructure(self) -> tuple[Index, Index]:
+        slopes = self._sample.rows.slopes
+        return slopes.rows, slopes.columns
+
+    def jacobian(self, x: Values) -> Values:
+        with self._lock:
+            return self._sample.slopes(x).copy()
+
+    def hessianstructure(self) -> tuple[Index, Index]:
+        return self._curvature.rows, self._curvature.columns
+
+    def hessian(self, x: Values, lagrange: Values, obj_factor: float) -> Values:
+        with self._lock:
+            return self._curvature.values(self._sample.bends(x, lagrange), obj_factor)

@@ -1,0 +1,51 @@
+"""What our own presolve takes out before anything iterates, offered to peers too: pinned unknowns and implied rows.
+
+No more than that: a solver that is given values found in order is no longer itself.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from snapfm.laws import Params
+from snapfm.project.limits import Limits
+from snapfm.structure import Structure
+
+Values = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+
+class Presolved:
+    """A Structure and its limits with the rows that are left: `kept`, in the order of the stack.
+
+    Taken out are rows that pin one unknown (`fixed`, by `pins`) and equality rows that others imply. Without `presolve`
+    every row is kept and no unknown fixed.
+    """
+
+    def __init__(self, structure: Structure, limits: Limits, presolve: bool = True) -> None:
+        self.structure, self.limits = structure, limits
+        self.pins: Index = np.zeros(0, np.int64)
+        self.fixed: Index = np.zeros(0, np.int64)
+        self.weights: Values = np.zeros(0)
+        self.kept: Index = np.arange(structure.rows)
+        if presolve:
+            found = structure.presolve
+            self.pins, self.fixed = found.pins, found.fixed
+            matrix = structure.pattern.csr(structure.constants)
+            self.weights = np.asarray(matrix[self.pins, self.fixed]).ravel() if len(self.pins) else np.zeros(0)
+            self.kept = np.setdiff1d(np.arange(structure.rows), np.concatenate([self.pins, found.dropped]))
+
+    @cached_property
+    def free(self) -> Index:
+        """Unknowns that no row pins."""
+        return np.setdiff1d(np.arange(self.structure.unknowns), self.fixed)
+
+    def pinned(self, params: Params, count: int) -> Values:
+        """Evaluate the fixed unknowns: (b, fixed). A pinning row is weight·u + constant, so its residual at 0 tells."""
+        zero = torch.zeros(count, *self.structure.shape, dtype=torch.float64)
+        constant: Values = self.structure.residual_alone(zero, params).numpy()[:, self.pins]
+        return -constant / self.weights

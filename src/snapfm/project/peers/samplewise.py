@@ -1,0 +1,76 @@
+"""The loop of peers that take one sample at a time and speak SciPy: each is a subclass that solves one."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from snapfm.errors import Status
+from snapfm.laws import Params
+from snapfm.project.base import Solution
+from snapfm.project.limits import Limits
+from snapfm.project.peers.certificate import Answer, broken, certified
+from snapfm.project.peers.numeric import Numeric, Sample
+from snapfm.structure import Structure
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class End:
+    """Where one sample ended: its free unknowns and the multipliers of kept rows."""
+
+    x: Values
+    multipliers: Values
+    iterations: int
+    status: Status
+
+
+class Samplewise(ABC):
+    """Prepared for one Structure and its limits; what is built serves every tolerance and batch size."""
+
+    def __init__(self, structure: Structure, limits: Limits, iterations: int) -> None:
+        self.structure, self.limits, self.iterations = structure, limits, iterations
+        self.rows = Numeric(structure, limits)
+
+    @abstractmethod
+    def one(self, sample: Sample, tolerance: float, iterations: int) -> End:
+        """Solve one sample from û."""
+
+    @abstractmethod
+    def build(self) -> None:
+        """Build the functions it calls."""
+
+    def prepare(self, tolerance: float, count: int = 1) -> None:
+        """Build what does not depend on values, once; `solve` does so at first use."""
+        self.build()
+
+    def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
+        """Project a float64 batch (b, *shape), each sample from û."""
+        return certified(self.structure, self.limits, start, params, self.run(start, params, tolerance), self.rows)
+
+    def limited(self, start: Tensor, params: Params, tolerance: float, iterations: int) -> Solution:
+        """Project with a limit of iterations of its own: one point of a convergence curve."""
+        answer = self.run(start, params, tolerance, iterations)
+        return certified(self.structure, self.limits, start, params, answer, self.rows)
+
+    def run(self, start: Tensor, params: Params, tolerance: float, iterations: int | None = None) -> Answer:
+        """Do the same and leave the certificate out: what a timing should see."""
+        count, rows = len(start), self.rows
+        u: Values = start.reshape(count, self.structure.unknowns).numpy().copy()
+        multipliers, done = np.zeros((count, self.structure.rows)), np.zeros(count, np.int64)
+        status = np.full(count, Status.NONFINITE, np.int8)
+        limit = self.iterations if iterations is None else iterations
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # overflow and rank are told by the status
+            for i in np.flatnonzero(~broken(start, params).numpy()):
+                sample = rows.sample(start, params, int(i))
+                end = self.one(sample, tolerance, limit)
+                u[i], done[i], status[i] = sample.whole(end.x), end.iterations, end.status
+                multipliers[i, rows.kept] = end.multipliers
+        return Answer(u, multipliers, done, status)

@@ -1,0 +1,235 @@
+"""The walk over one law's graph: every tensor of the field becomes a form over cells, or a map that is not written out yet.
+
+Three kinds of tensors depend on the field: real ones with a form, complex ones with a pair (a form with a last axis of
+two), and results of linear operators that are kept as maps, to be probed for their matrix when a nonlinear operator or
+the residual asks for them (`regions`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from snapfm.kernels.operations import Op
+from snapfm.laws import Params
+from snapfm.structure.forms import Form, stacked
+from snapfm.structure.lowering.listing import Listing, Unlowerable
+from snapfm.structure.lowering.regions import Regions
+from snapfm.structure.lowering.table import COMPLEX, REAL
+from snapfm.structure.propagate import SHAPE_ONLY
+from snapfm.structure.rules.movement import move, move_by_index
+from snapfm.structure.rules.registry import flat, positions, rule_for
+
+_COARSE = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)  # rounds what float64 would keep
+
+
+class Walk:
+    """The walk over one law's graph; `listing` receives what it finds."""
+
+    def __init__(self, listing: Listing, graph: GraphModule, u: Tensor, params: Params) -> None:
+        self.listing, self.graph, self.u = listing, graph, u
+        self.inputs = [u, *torch.utils._pytree.tree_leaves(dict(params))]
+        self.value: dict[Node, Any] = {}
+        self.known: dict[Node, bool] = {}
+        self.form: dict[Node, Form] = {}  # real tensors of the field
+        self.pairs: dict[Node, Form] = {}  # complex ones
+        self.squares: dict[Node, Form] = {}  # squares of magnitudes, beside their root in `form`
+        self.regions = Regions(self)
+
+    def run(self) -> Form:
+        """Give the residual as a form."""
+        inputs = iter(self.inputs)
+        for node in self.graph.graph.nodes:
+            if node.op == "placeholder":
+                value = next(inputs)
+                self.value[node], self.known[node] = value, False
+                if value is self.u:
+                    self.form[node] = self.listing.unit(0, value.numel(), tuple(value.shape))
+            elif node.op == "get_attr":
+                self.value[node], self.known[node] = getattr(self.graph, node.target), True
+            elif node.op == "output":
+                last = node.args[0][0] if isinstance(node.args[0], (tuple, list)) else node.args[0]
+                return self.operand(last).widened(self.listing.cells)
+            else:
+                self._step(node)
+        raise Unlowerable("no output")
+
+    def reads(self, node: Node) -> bool:
+        """Whether a tensor depends on the field, or on params through cells."""
+        return node in self.form or node in self.pairs or node in self.regions
+
+    def _step(self, node: Node) -> None:
+        target: Any = node.target
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self.value.__getitem__)
+        self.value[node] = target(*args, **kwargs)
+        self.known[node] = all(self.known[used] for used in node.all_input_nodes)
+        if getattr(target, "overloadpacket", None) is not None and target.overloadpacket.__name__ in SHAPE_ONLY:
+            self.known[node] = True
+            return
+        if not any(self.reads(used) for used in node.all_input_nodes):
+            return
+        name = target.overloadpacket.__name__ if hasattr(target, "overloadpacket") else str(target)
+        value = self.value[node]
+        if isinstance(value, Tensor) and value.dtype in _COARSE:
+            raise Unlowerable(f"{name} in {value.dtype}")
+        pending = [used for used in node.all_input_nodes if used in self.regions and not self._written(used)]
+        if (pending or self._is_complex(node)) and self.regions.take(node):
+            return
+        try:
+            self._lowered(node, name)
+        except Unlowerable:
+            if not self.regions.take(node):
+                raise
+
+    def _lowered(self, node: Node, name: str) -> None:
+        if not isinstance(self.value[node], Tensor):
+            raise Unlowerable(name)
+        if self._is_complex(node):
+            if name not in COMPLEX:
+                raise Unlowerable(f"{name} of complex numbers")
+            made = COMPLEX[name](self, node)
+            (self.pairs if self.value[node].is_complex() else self.form)[node] = made
+        elif name in REAL:
+            self.form[node] = REAL[name](self, node)
+        elif rule_for(node.target) in (move, move_by_index):
+            self.form[node] = self._moved(node)
+        else:
+            raise Unlowerable(name)
+
+    def _is_complex(self, node: Node) -> bool:
+        """Whether complex numbers go in or come out."""
+        values = torch.utils._pytree.tree_leaves([self.value[one] for one in (node, *node.all_input_nodes)])
+        return any(isinstance(value, Tensor) and value.is_complex() for value in values)
+
+    def _written(self, node: Node) -> bool:
+        return node in self.form or node in self.pairs
+
+    def operand(self, argument: Any) -> Form:
+        """Give an argument as a form: a tensor of the field, of params, a known one, or a number."""
+        if not isinstance(argument, Node):
+            return self.listing.constant(torch.as_tensor(float(argument), dtype=torch.float64))
+        if argument in self.form:
+            return self.form[argument]
+        if argument in self.regions:
+            self.form[argument] = self.regions.written_out(argument)
+            return self.form[argument]
+        if self.known[argument]:
+            return self.listing.constant(self.value[argument])
+        return self._external(argument)
+
+    def pair(self, argument: Any) -> Form:
+        """Give an argument of a complex operator in real and imaginary parts, along a last axis of two."""
+        if isinstance(argument, Node) and self.value[argument].is_complex():
+            if argument in self.pairs:
+                return self.pairs[argument]
+            if argument in self.regions:
+                self.pairs[argument] = self.regions.written_out(argument)
+                return self.pairs[argument]
+            if self.known[argument]:
+                return self.listing.constant(torch.view_as_real(self.value[argument].to(torch.complex128)))
+            return self._external(argument)
+        if not isinstance(argument, Node):
+            number = torch.tensor(complex(argument), dtype=torch.complex128)
+            return self.listing.constant(torch.view_as_real(number))
+        real = self.operand(argument)
+        nothing = self.listing.constant(torch.zeros(real.shape))
+        order = flat(positions((2, *real.shape)).movedim(0, -1))
+        return stacked([real, nothing], self.listing.cells).gather(order, (*real.shape, 2))
+
+    def _external(self, node: Node) -> Form:
+        """Make cells of a tensor that depends on params only; torch evaluates it once per call."""
+        value = self.value[node]
+        split = value.is_complex()
+        shape = (*value.shape, 2) if split else tuple(value.shape)
+        size, first = int(np.prod(shape)), self.listing.cells
+        self.listing.externals.append((first, _subgraph(self.graph, node, split), size))
+        self.listing.cells += size
+        form = self.listing.unit(first, size, shape)
+        (self.pairs if split else self.form)[node] = form  # met again, it is the same cells
+        return form
+
+    def is_known(self, argument: Any) -> bool:
+        """Whether an argument is the same at every call."""
+        return not isinstance(argument, Node) or (self.known[argument] and not self.reads(argument))
+
+    def number(self, argument: Any) -> Tensor:
+        """Give the value of a known argument."""
+        value = (
+            self.value[argument] if isinstance(argument, Node) else torch.tensor(float(argument), dtype=torch.float64)
+        )
+        return value.to(torch.float64)
+
+    def spread(self, argument: Any, node: Node) -> Form:
+        """Broadcast an argument to the shape of the node's result."""
+        form, shape = self.operand(argument), tuple(self.value[node].shape)
+        if form.shape == shape:
+            return form
+        return form.gather(flat(positions(form.shape).expand(shape)), shape)
+
+    def spread_pair(self, argument: Any, node: Node) -> Form:
+        """Broadcast a complex argument to the shape of the node's result, parts last."""
+        form, shape = self.pair(argument), (*self.value[node].shape, 2)
+        if form.shape == shape:
+            return form
+        return form.gather(flat(positions(form.shape).expand(shape)), shape)
+
+    def squared(self, argument: Any) -> Form:
+        """Square an argument; a magnitude gives the sum it is the root of."""
+        if argument in self.squares:
+            return self.squares[argument]
+        return self.listing.apply(Op.SQUARE, self.operand(argument))
+
+    def _moved(self, node: Node) -> Form:
+        """Run a moving operator on element numbers and copy the forms it points to."""
+        pool: list[Form] = []
+        count = 1
+
+        def number(argument: Any) -> Any:
+            nonlocal count
+            value = self.value[argument]
+            if not self.reads(argument) and not value.is_floating_point():
+                if not self.known[argument]:
+                    raise Unlowerable("indices from params")
+                return value
+            form = self.operand(argument)
+            first, count = count, count + form.size
+            pool.append(form)
+            return positions(form.shape, first)
+
+        target: Any = node.target
+        name = target.overloadpacket.__name__
+        if name in ("masked_fill", "index_fill", "scatter") or (name == "constant_pad_nd" and _fills(node)):
+            raise Unlowerable(name)
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), number)
+        source = flat(target(*args, **kwargs)) - 1
+        return stacked(pool, self.listing.cells).gather(source, tuple(self.value[node].shape))
+
+
+def _fills(node: Node) -> bool:
+    """Whether a padding has a fill that is not zero."""
+    arguments: Any = node.args[2:]
+    return any(float(fill) != 0.0 for fill in arguments)
+
+
+def _subgraph(graph: GraphModule, node: Node, split: bool) -> GraphModule:
+    """Cut out the part of a graph that leads to one node; it keeps the graph's inputs. `split` gives complex parts."""
+    part = torch.fx.Graph()
+    copied: dict[Node, Node] = {}
+    needed = {node}
+    for earlier in reversed(list(graph.graph.nodes)):
+        if earlier in needed:
+            needed.update(earlier.all_input_nodes)
+    for one in graph.graph.nodes:
+        if one.op == "placeholder" or one in needed:
+            copied[one] = part.node_copy(one, copied.__getitem__)
+    result = copied[node]
+    if split:
+        result = part.call_function(torch.ops.aten.view_as_real.default, (result,))
+    last = next(one for one in graph.graph.nodes if one.op == "output").args[0]
+    part.output([result] if isinstance(last, (list, tuple)) else result)
+    part.set_codegen(graph.graph._codegen)  # takes (u, params) apart as the whole graph does
+    return GraphModule(graph, part)

@@ -1,0 +1,192 @@
+"""Linear operators without a lowering of their own: probed matrices, complex numbers, transforms, convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from snapfm.laws import Equality
+from snapfm.structure import analyze
+from snapfm.structure.lower import Listing, Unlowerable, lower
+from snapfm.structure.lowering import regions
+from snapfm.structure.pattern import Pattern
+from snapfm.structure.probe import NotLinear, probe
+
+EPS = np.finfo(np.float64).eps
+SHAPE = (8, 5)
+WAVES = 1j * torch.arange(5, dtype=torch.float64)[:, None]
+PLANE = 1j * torch.fft.fftfreq(8, 1 / 8).double()[:, None]
+TAPS = torch.tensor([1.0, -2.0, 1.0], dtype=torch.float64)
+PARAMS = {"k": TAPS[None], "c": torch.linspace(0.5, 1.2, 8, dtype=torch.float64)[None]}
+
+
+def _lowered(law: Callable[..., Tensor], shape: tuple[int, ...] = SHAPE) -> Listing:
+    structure = analyze([Equality("law", law)], shape, PARAMS)
+    return lower([structure.plans[0].graph], *structure.example)
+
+
+def _rows(law: Callable[..., Tensor]) -> tuple[np.ndarray, np.ndarray, Listing]:
+    """The matrix and offset of an affine law's rows as lowered."""
+    listing = _lowered(law)
+    matrix = listing.rows[0].widened(listing.cells).matrix.toarray()
+    return matrix[:, : listing.unknowns], matrix[:, listing.one], listing
+
+
+def _lines(u: Tensor) -> Tensor:
+    """Columns of the field as a batch with one channel, for convolutions along x."""
+    return u.T[:, None]
+
+
+AFFINE = {
+    "derivative": lambda u, p: torch.fft.irfft(WAVES * torch.fft.rfft(u, dim=0), n=8, dim=0) - 1.0,
+    "derivative on planes": lambda u, p: torch.fft.ifft2(PLANE * torch.fft.fft2(u)).real,
+    "spectrum": lambda u, p: torch.view_as_real(torch.fft.fft2(u) + 2j),
+    "conjugate": lambda u, p: torch.fft.fft(u, dim=0).conj().imag,
+    "joined": lambda u, p: torch.fft.fft(torch.complex(u, 2 * u), dim=0).real[3:],
+    "shifted": lambda u, p: torch.fft.fftshift(torch.fft.fft(u, dim=0), dim=0).imag,
+    "split": lambda u, p: torch.fft.fft(u, dim=0).split(3)[1].real,
+    "convolution": lambda u, p: F.conv1d(_lines(u), TAPS[None, None], bias=TAPS[:1], padding=1),
+    "convolution of planes": lambda u, p: F.conv2d(u[None, None], torch.outer(TAPS, TAPS)[None, None]),
+    "interpolation": lambda u, p: F.interpolate(_lines(u), scale_factor=2, mode="linear"),
+    "pooling": lambda u, p: F.avg_pool2d(u[None, None], 2),
+    "filled": lambda u, p: F.pad(u, (1, 1), value=3.0),
+    "masked": lambda u, p: u.masked_fill(torch.eye(8, 5, dtype=torch.bool), 2.0),
+    "matrix of waves": lambda u, p: (torch.exp(WAVES[:, 0].outer(torch.arange(8.0))) @ u.to(torch.complex128)).real,
+}
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_an_affine_chain_becomes_the_rows_of_its_matrix(name: str):
+    law = AFFINE[name]
+    matrix, offset, listing = _rows(law)
+    assert listing.blocks == []
+    sample = {key: value[0] for key, value in PARAMS.items()}
+    unit = torch.eye(40, dtype=torch.float64).reshape(40, *SHAPE)
+    zero = law(torch.zeros(SHAPE, dtype=torch.float64), sample).reshape(-1)
+    truth = torch.stack([law(one, sample).reshape(-1) - zero for one in unit], dim=1)
+    tolerance = 1e2 * EPS * float(truth.abs().max())
+    assert np.abs(matrix - truth.numpy()).max() <= tolerance
+    assert np.abs(offset - zero.numpy()).max() <= tolerance
+
+
+def test_a_derivative_through_planes_is_as_sparse_as_one_along_lines():
+    along, _, _ = _rows(AFFINE["derivative"])
+    planes, _, _ = _rows(lambda u, p: AFFINE["derivative on planes"](u, p) - 1.0)
+    assert (np.count_nonzero(planes, axis=1) <= 8).all()
+    assert np.count_nonzero(along) == np.count_nonzero(along.reshape(8, 5, 8, 5) * np.eye(5)[None, :, None])
+
+
+def test_every_line_has_the_same_bits():
+    matrix, _, _ = _rows(lambda u, p: torch.fft.irfft(WAVES * torch.fft.rfft(u, dim=0), n=8, dim=0))
+    blocks = matrix.reshape(8, 5, 8, 5)
+    for line in range(1, 5):
+        assert np.array_equal(blocks[:, line, :, line], blocks[:, 0, :, 0])
+
+
+def test_a_convolution_equals_the_stencil_by_slices():
+    by_kernel, _, _ = _rows(lambda u, p: F.conv1d(_lines(u), TAPS[None, None])[:, 0].T)
+    by_slices, _, _ = _rows(lambda u, p: u[2:] - 2 * u[1:-1] + u[:-2])
+    assert np.array_equal(by_kernel, by_slices)
+
+
+CURVED = {
+    "energy": lambda u, p: AFFINE["derivative"](u, p).square().sum(0),
+    "of a square": lambda u, p: torch.fft.irfft(WAVES * torch.fft.rfft(u**2, dim=0), n=8, dim=0),
+    "magnitude": lambda u, p: torch.fft.rfft(u, dim=0).abs(),
+    "power": lambda u, p: torch.fft.rfft(u, dim=0).abs() ** 2,
+    "power by conjugates": lambda u, p: (torch.fft.fft(u, dim=0) * torch.fft.fft(u, dim=0).conj()).real,
+    "complex square": lambda u, p: (torch.fft.fft(u, dim=0) ** 2).imag,
+    "symbol of params": lambda u, p: (torch.fft.fft(u, dim=0) * torch.fft.fft(p["c"])[:, None]).real,
+    "offset of params": lambda u, p: torch.fft.fft(u[:, 0] - p["c"]).imag + torch.fft.fft(p["c"]).real,
+    "kernel of params": lambda u, p: F.conv1d(_lines(u), p["k"][None, None], bias=p["c"][:1], padding=1),
+    "kernel of the field": lambda u, p: F.conv1d(_lines(u), u[None, None, :3, 0]),
+}
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_nonlinear_operators_read_probed_maps(name: str):
+    law = CURVED[name]
+    listing = _lowered(law)
+    assert listing.blocks or listing.externals
+    u = torch.randn(SHAPE, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    sample = {"k": torch.tensor([0.3, 1.0, -0.2], dtype=torch.float64), "c": torch.arange(8.0).double() - 2.5}
+    truth = law(u, sample).reshape(-1).numpy()
+    assert np.abs(_evaluated(listing, u, sample) - truth).max() <= 1e3 * EPS * max(1.0, np.abs(truth).max())
+
+
+OPERATION = {
+    "MUL": lambda a, b: a * b,
+    "SQUARE": lambda a, b: a * a,
+    "SQRT": lambda a, b: np.sqrt(a),
+}
+
+
+def _evaluated(listing: Listing, u: Tensor, sample: dict[str, Tensor]) -> np.ndarray:
+    """Evaluate a listing cell by cell: slow and obvious."""
+    cells = np.zeros(listing.cells)
+    cells[: listing.unknowns] = u.flatten().numpy()
+    cells[listing.one] = 1.0
+    for first, graph, size in listing.externals:
+        cells[first : first + size] = graph(u, sample).reshape(-1).numpy()
+    for block in listing.blocks:
+        a, b = (None if m is None else m @ cells[: m.shape[1]] for m in (block.a, block.b))
+        cells[block.first : block.first + block.size] = OPERATION[block.op.name](a, b)
+    return listing.rows[0].widened(listing.cells).matrix @ cells
+
+
+@pytest.mark.parametrize(
+    ("law", "told"),
+    [
+        (lambda u, p: torch.softmax(u, 0), "_softmax"),
+        (lambda u, p: u.sort(0).values, "sort"),
+        (lambda u, p: torch.fft.fft(u, dim=0).exp().real, "exp of complex numbers"),
+        (lambda u, p: torch.fft.fft(u, dim=0).pow(3).real, "complex pow of 3"),
+        (lambda u, p: torch.linalg.vector_norm(u, 3), "norm of order 3"),
+        (lambda u, p: u.float().double() ** 2, "_to_copy in torch.float32"),
+    ],
+)
+def test_what_has_no_scalar_form_says_which_operator(law: Callable[..., Tensor], told: str):
+    with pytest.raises(Unlowerable) as caught:
+        _lowered(law)
+    assert str(caught.value) == told
+    assert caught.value.law == 0
+
+
+def test_the_law_that_cannot_be_lowered_is_named_by_its_place():
+    laws = [Equality("first", lambda u, p: u.sum()), Equality("second", lambda u, p: torch.softmax(u, 0))]
+    structure = analyze(laws, SHAPE)
+    with pytest.raises(Unlowerable) as caught:
+        lower([plan.graph for plan in structure.plans], *structure.example)
+    assert caught.value.law == 1
+
+
+def test_a_map_too_dense_to_write_out_says_how_dense(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(regions, "ENTRY_LIMIT", 100)
+    with pytest.raises(Unlowerable, match=r"_fft_r2c → .*, whose matrix of 320 entries is too dense .* \(limit 100\)"):
+        _lowered(lambda u, p: AFFINE["derivative"](u, p) ** 2)
+
+
+def _dense(rows: int, columns: int) -> Pattern:
+    row, column = np.indices((rows, columns))
+    return Pattern.from_coordinates(row.ravel(), column.ravel(), (rows, columns))
+
+
+def test_a_function_that_is_not_linear_is_found_out():
+    with pytest.raises(NotLinear):
+        probe(lambda x: x.relu() - (-x).relu() * 0.5, _dense(3, 3))
+
+
+def test_a_pattern_that_lacks_an_entry_is_found_out():
+    with pytest.raises(NotLinear):
+        probe(lambda x: x.flip(0) + x, Pattern.from_coordinates([0, 1, 2], [0, 1, 2], (3, 3)))
+
+
+def test_no_rows_and_no_columns():
+    matrix, offset = probe(lambda x: x[:0], Pattern.from_coordinates([], [], (0, 3)))
+    assert matrix.shape == (0, 3)
+    assert offset.shape == (0,)
