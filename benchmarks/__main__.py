@@ -21,6 +21,7 @@ CASES = (
     "peers",
     "batch",
     "network",
+    "cost",
 )
 
 

@@ -9,11 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from snapfm.cli.audit import audit
+from snapfm.cli.bench import bench
 from snapfm.cli.data import data
 from snapfm.cli.demo import demo
 from snapfm.cli.inspect import inspect
 from snapfm.cli.problems import problems
 from snapfm.cli.quality import quality
+from snapfm.cli.report import report
 from snapfm.cli.sample import sample
 from snapfm.cli.train import train
 from snapfm.errors import SnapfmError
@@ -35,6 +37,8 @@ app.command()(demo)
 app.command()(train)
 app.command()(sample)
 app.command()(quality)
+app.command()(bench)
+app.command()(report)
 
 
 def main() -> None:

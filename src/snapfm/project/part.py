@@ -60,7 +60,7 @@ class Part:
         """
         system, parts, rows = self.system, self.system.parts, self.system.rows.shape[1]
         lanes = len(u) * parts
-        space = self._borrow(tiles_for(lanes))
+        space = self.borrow(tiles_for(lanes))
         at = self.at // LANES
         fill(system.inputs, self.rows.outside, u, externals, at[core.CELLS], space)
         gather(u, system.unknowns, at[core.X], space)
@@ -80,7 +80,7 @@ class Part:
         scatter(space, at[core.X], system.unknowns, u)
         tiles_to_field(self.still, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
         scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
-        self._free.append(space)
+        self.give_back(space)
         shape = (len(u), parts)
         return status.reshape(shape).max(axis=1), iterations.reshape(shape).max(axis=1)
 
@@ -189,7 +189,7 @@ class Part:
     def _section(self, space: Values, number: int) -> Values:
         return space[:, self.at[number] : self.at[number + 1]]
 
-    def _borrow(self, tiles: int) -> Values:
+    def borrow(self, tiles: int) -> Values:
         """Lend memory of so many tiles; pieces of a batch come in few sizes, so most calls find theirs."""
         while self._free:
             try:
@@ -199,6 +199,10 @@ class Part:
             if len(space) == tiles:
                 return space
         return np.zeros((tiles, int(self.at[-1])))
+
+    def give_back(self, space: Values) -> None:
+        """Take back what was lent."""
+        self._free.append(space)
 
     def _sections(self) -> Index:
         """Say where each section of a tile's memory begins."""

@@ -13,6 +13,7 @@ from snapfm.project.base import Projection, Solution
 from snapfm.project.limits import Limits
 from snapfm.project.newton import Newton
 from snapfm.project.part import Part
+from snapfm.project.phases import phases
 from snapfm.project.projector import Projector
 from snapfm.project.tiles import Index, Values
 from snapfm.structure import Structure
@@ -48,6 +49,14 @@ class Ours:
             made.distance,
             made.status,
         )
+
+    def phases(self, start: Tensor, params: Params, tolerance: float) -> dict[str, float]:
+        """Say where the seconds of a call go; nothing to say of closed forms and of the slow path."""
+        method = self.project.method
+        if not isinstance(method, Newton):
+            return {}
+        iterations = self.run(start, params, tolerance).iterations.numpy()
+        return phases(method, lambda: self.run(start, params, tolerance), iterations)
 
     def limited(self, start: Tensor, params: Params, tolerance: float, iterations: int) -> Solution:
         """Project with the plain iteration alone, stopped early: none of what is tried after it. Closed forms have none."""

@@ -1,0 +1,65 @@
+"""A projection cell: every input projected, judged, and projected again and again for the clock."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from snapfm.bench.job import FIELDS
+from snapfm.bench.methods import OURS
+from snapfm.bench.record import Turn
+from snapfm.bench.stand import Stand
+from snapfm.flow.storage import write_file
+
+_KEPT = 2  # samples whose fields are kept for pictures
+
+
+def projection(stand: Stand) -> dict[str, Any]:
+    """Fill a record: cold and hot times apart, a verdict for each input, and phases where the method can tell."""
+    inputs, params = stand.inputs, stand.inputs.params
+    stand.first_call(_calling(stand, next(iter(inputs.fields.values()))))
+    turns = []
+    pictured, _ = inputs.middle()
+    for label, u_hat in inputs.fields.items():
+        stand.tell(f"judged call on {label}")
+        solved = stand.solver.solve(u_hat, params, stand.tolerance)  # warms up as well
+        verdict = stand.verdict(u_hat, solved)
+        if label == pictured and stand.job.method == OURS:
+            _keep(stand, u_hat, stand.answers(solved).u, label)
+        call = _calling(stand, u_hat)
+        for _ in range(stand.suite.warmup - 1):
+            call()
+        turns.append(Turn(label, stand.repeated(label, call, len(inputs.fields)), verdict))
+    return {"turns": tuple(turns), "phases": _phases(stand)}
+
+
+def _calling(stand: Stand, u_hat: Tensor) -> Callable[[], object]:
+    return lambda: stand.solver.run(u_hat, stand.inputs.params, stand.tolerance)
+
+
+def _phases(stand: Stand) -> dict[str, float]:
+    phases = getattr(stand.solver, "phases", None)
+    if phases is None:
+        return {}
+    stand.tell("phases")
+    return {
+        name: float(spent)
+        for name, spent in phases(stand.inputs.middle()[1], stand.inputs.params, stand.tolerance).items()
+    }
+
+
+def _keep(stand: Stand, before: Tensor, after: Tensor, label: str) -> None:
+    packed = io.BytesIO()
+    np.savez_compressed(
+        packed,
+        allow_pickle=False,
+        before=before[:_KEPT].numpy().astype(np.float32),
+        after=after[:_KEPT].numpy().astype(np.float32),
+        axes=np.array([axis.name for axis in stand.problem.grid.axes]),
+        input=np.array(label),
+    )
+    write_file(stand.job.folder / FIELDS, packed.getvalue())

@@ -1,0 +1,54 @@
+"""The parts of a Newton iteration, each over and over on the tiles of a finished call: for a clock around them.
+
+They write what an iteration writes and decide nothing, so that repeating them costs what it costs inside an iteration.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from snapfm.kernels.direction import augmented_direction, factorize, schur_direction
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.point import choose_sets, derivatives_at, residual_at
+
+_RUNNING = -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def repeat_residual(code, frame, space, at, times):  # read: times (tiles,); written: space
+    """Evaluate the rows of tile k `times[k]` times."""
+    for tile in range(len(space)):
+        for _ in range(times[tile]):
+            residual_at(code, frame, space[tile], at)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def repeat_derivatives(code, frame, space, at, times):  # read: times (tiles,); written: space
+    """Likewise slopes, curvature and the gradient of the Lagrangian."""
+    for tile in range(len(space)):
+        for _ in range(times[tile]):
+            derivatives_at(code, frame, space[tile], at)
+        choose_sets(frame, space[tile], at)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def repeat_factor(frame, plan, signs, space, at, times):  # read: times (tiles,); written: space
+    """Likewise the matrix of the step and its factors."""
+    damping, convex, negative = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
+    status = np.full(LANES, _RUNNING, np.int64)
+    for tile in range(len(space)):
+        for _ in range(times[tile]):
+            damping[:], status[:] = 0.0, _RUNNING
+            factorize(frame, plan, signs, space[tile], at, damping, status, convex, negative)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def repeat_solve(frame, plan, space, at, times):  # read: times (tiles,); written: space
+    """Likewise the step, from factors at hand."""
+    for tile in range(len(space)):
+        for _ in range(times[tile]):
+            if frame.augmented == 0:
+                schur_direction(frame, plan, space[tile], at)
+            else:
+                augmented_direction(frame, plan, space[tile], at)

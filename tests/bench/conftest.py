@@ -1,0 +1,20 @@
+"""Planted methods are imported by the runner's processes: their folder is put on everybody's path."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = str(Path(__file__).parent)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def toys_are_found() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", HERE)
+        patch.syspath_prepend(HERE)
+        yield
+    sys.modules.pop("toys", None)
