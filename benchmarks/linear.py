@@ -1,5 +1,8 @@
 """Linear solvers on the patterns of the problems: Lanes against SciPy's splu sample by sample, µs a sample, one run.
 
+Lanes twice: with factors in float64, and in float32 with answers refined to float64; beside the times of the latter
+stands in how many lanes float64 factors were needed after all.
+
 The ratio is what carries over to another machine. Each time is the least of several taken in turns, so that a busy
 machine hurts all alike.
 """
@@ -18,6 +21,7 @@ from scipy.sparse.linalg import splu
 
 from snapfm.kernels.gram import gram, plan
 from snapfm.linear import Lanes, lower_triangle
+from snapfm.linear.single import PreparedSingle
 from snapfm.structure.pattern import Pattern
 
 LANES = (16, 64)  # two tiles, what Newton has under way at a time; and the batch of ECOSYSTEM.md
@@ -91,6 +95,8 @@ def measure(matrix: csr_array, positive: int, lanes: int) -> dict[str, float]:
     start = time.perf_counter()
     work = Lanes().prepare(pattern, signs)
     prepared = time.perf_counter() - start
+    single = Lanes(precision="float32").prepare(pattern, signs)
+    assert isinstance(single, PreparedSingle)
     rhs, out = rng.standard_normal((pattern.rows, lanes)), np.empty((pattern.rows, lanes))
     full = _full(pattern, values[:, 0])
 
@@ -100,17 +106,26 @@ def measure(matrix: csr_array, positive: int, lanes: int) -> dict[str, float]:
     def solve() -> None:
         work.solve(rhs, out)
 
+    def factor_single() -> None:
+        single.factorize(values)
+
+    def solve_single() -> None:
+        single.solve(rhs, out)
+
     def library() -> None:
         options = {"SymmetricMode": True}
         splu(full, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options).solve(rhs[:, 0])
 
     threads = numba.config.NUMBA_NUM_THREADS
     timed = [(factor, 1), (solve, 1), (factor, threads), (solve, threads), (library, 1)]
+    timed += [(factor_single, 1), (solve_single, 1), (factor_single, threads), (solve_single, threads)]
     least = _least(timed)
     names = ("factor_1_thread", "solve_1_thread", "factor", "solve")
     figures = {name: seconds * 1e6 / lanes for name, seconds in zip(names, least)}
     fastest = min(least[0] + least[1], least[2] + least[3])  # a second thread is worth nothing on a busy machine
     figures |= {"splu": least[4] * 1e6, "faster": least[4] * lanes / fastest}
+    figures |= {f"{name}_float32": seconds * 1e6 / lanes for name, seconds in zip(names, least[5:])}
+    figures["doubled_float32"] = len(single.doubled)
     sizes = {"rows": pattern.rows, "entries": pattern.nnz, "fill": work.fill, "flops": work.flops}
     return sizes | {"threads": threads, "prepare_ms": prepared * 1e3} | figures
 

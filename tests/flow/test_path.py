@@ -31,6 +31,9 @@ def test_loss_counts_a_small_gap_as_the_least_one() -> None:
     # The second sample misses 16 + 64 + 4 over half the least gap, squared: a quarter of it counts.
     assert float(loss(lambda u, tau: torch.zeros_like(u), NOISE, DATA, tau)) == pytest.approx((20 + 84 / 4) / 6)
     assert float(loss(lambda u, tau: torch.zeros_like(u), NOISE, DATA, torch.ones(2, dtype=torch.float64))) == 0.0
+    # A smaller least gap counts it in full.
+    half = LEAST_GAP / 2
+    assert float(loss(lambda u, tau: torch.zeros_like(u), NOISE, DATA, tau, least_gap=half)) == pytest.approx(104 / 6)
 
 
 def test_loss_asks_for_data_where_something_else_is_shown() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from snapfm.errors import ShapeError, UnknownName
-from snapfm.flow import PRESETS, preset
+from snapfm.flow import PRESETS, FNOVelocity, FrameSettings, FrameVelocity, network_of, preset
 
 
 def test_paper_preset_is_that_of_the_paper() -> None:
@@ -11,15 +11,29 @@ def test_paper_preset_is_that_of_the_paper() -> None:
     assert settings.predicts == "velocity"
 
 
-@pytest.mark.parametrize("name", sorted(PRESETS))
+@pytest.mark.parametrize("name", ["paper", "small"])
 def test_modes_never_exceed_the_grid(name: str) -> None:
     settings = preset(name, (7, 100))
     assert settings.modes[0] == settings.cells[0]
     assert len(preset(name, [16, 16, 50]).modes) == 3
 
 
+def test_the_frame_reads_both_conditions_of_a_line_and_the_initial_state_of_a_square() -> None:
+    line, square = preset("frame", (101, 101)), preset("frame", (16, 16, 50))
+    assert isinstance(line, FrameSettings)
+    assert isinstance(square, FrameSettings)
+    assert (line.anchors, square.anchors) == ((-1, 0), (-1,))
+    with pytest.raises(ShapeError, match=r"expects a shape of 2 or 3 axes; got \(4,\)\. Give FrameSettings"):
+        preset("frame", (4,))
+
+
+def test_every_preset_has_a_network() -> None:
+    kinds = {name: type(network_of(preset(name, (12, 20)), seed=0)) for name in PRESETS}
+    assert kinds == {"frame": FrameVelocity, "paper": FNOVelocity, "small": FNOVelocity}
+
+
 def test_unknown_presets_and_shapes_are_refused() -> None:
-    with pytest.raises(UnknownName, match=r"expects one of \['paper', 'small'\]; got 'huge'\. Choose"):
+    with pytest.raises(UnknownName, match=r"expects one of \['frame', 'paper', 'small'\]; got 'huge'\. Choose"):
         preset("huge", (4, 4))
     with pytest.raises(ShapeError, match=r"expects a shape of 2 or 3 axes; got \(4,\)\. Give NetworkSettings"):
         preset("small", (4,))

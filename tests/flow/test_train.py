@@ -16,7 +16,19 @@ from snapfm.flow.storage import pack_tensors, unpack_tensors
 from snapfm.flow.train import TrainingError
 
 SETTINGS = TrainingSettings(
-    steps=11, batch=3, learning_rate=1e-2, warmup=2, seed=5, ema=0.9, save_every=4, pool=9, imposed=(-1, 0), rows=3
+    steps=11,
+    batch=3,
+    learning_rate=1e-2,
+    warmup=2,
+    seed=5,
+    ema=0.9,
+    save_every=4,
+    pool=9,
+    imposed=(-1, 0),
+    rows=3,
+    pairing="crossed",
+    meeting=0.6,
+    own=0.7,
 )
 
 # The run of `network` and `fields` in conftest.py, told to die without warning after 6 steps.
@@ -228,6 +240,13 @@ def test_impossible_settings_are_refused() -> None:
         TrainingSettings(ema=1.0)
     with pytest.raises(TrainingError, match=r"expects a size >= 0; got -1\.0\. Try 0\.05"):
         TrainingSettings(stray=-1.0)
+    for wrong in ({"own": 1.5}, {"least_gap": 0.0}, {"meeting": -0.1}):
+        with pytest.raises(
+            TrainingError, match=r"expects own and meeting in \[0, 1\] and least_gap.*Try 0\.5, 0\.8 and 0\.2"
+        ):
+            TrainingSettings(**wrong)
+    with pytest.raises(TrainingError, match=r"pairing\) expects one of \('all', 'rows', 'crossed'\); got 'columns'"):
+        TrainingSettings(pairing="columns")
     with pytest.raises(TrainingError, match=r"expects at most two axes.*got \(0, 1, 2\)\. Name those"):
         TrainingSettings(imposed=(0, 1, 2))
 

@@ -15,7 +15,9 @@ from typing import Any
 from torch import Tensor
 
 from snapfm.errors import CheckpointError, SnapfmError
-from snapfm.flow.network import FNOVelocity, NetworkSettings
+from snapfm.flow.frame import FrameSettings
+from snapfm.flow.network import NetworkSettings
+from snapfm.flow.presets import Settings, VelocityNetwork, network_of
 from snapfm.flow.storage import pack_json, pack_tensors, read_bytes, read_json, restore, unpack_tensors, write_folder
 from snapfm.grid import Axis, Grid
 
@@ -28,7 +30,7 @@ WEIGHTS, MODEL, RECORD = "weights.safetensors", "model.json", "record.json"
 class Checkpoint:
     """A network with what it was trained for: the grid of its fields, the equation, the preset and the record."""
 
-    network: FNOVelocity
+    network: VelocityNetwork
     grid: Grid
     equation: str
     preset: str
@@ -65,7 +67,7 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     settings, grid = _settings(folder / MODEL, model)
     content = read_bytes(folder / WEIGHTS)
     tensors = unpack_tensors(folder / WEIGHTS, content)
-    network = FNOVelocity(settings)
+    network = network_of(settings)
     _load_weights(folder, network, tensors)
     # After the fit: weights of another network deserve the message that says so.
     found = hashlib.sha256(content).hexdigest()
@@ -87,13 +89,14 @@ def _check_version(file: Path, model: Mapping[str, Any]) -> None:
         )
 
 
-def _settings(file: Path, model: Mapping[str, Any]) -> tuple[NetworkSettings, Grid]:
+def _settings(file: Path, model: Mapping[str, Any]) -> tuple[Settings, Grid]:
     """Rebuild the frozen values from JSON, which knows lists but no tuples."""
     try:
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in model["network"].items()
         }
-        settings = NetworkSettings(**values)
+        # Both kinds are told apart by what they have: files of before there were two name none.
+        settings: Settings = FrameSettings(**values) if "size" in values else NetworkSettings(**values)
         grid = Grid(tuple(Axis(**axis) for axis in model["axes"]))
         texts = (model["equation"], model["preset"], model["weights"]["sha256"])
         if settings.shape != grid.shape or not all(isinstance(text, str) for text in texts):
@@ -107,7 +110,7 @@ def _settings(file: Path, model: Mapping[str, Any]) -> tuple[NetworkSettings, Gr
     return settings, grid
 
 
-def _load_weights(folder: Path, network: FNOVelocity, tensors: Mapping[str, Tensor]) -> None:
+def _load_weights(folder: Path, network: VelocityNetwork, tensors: Mapping[str, Tensor]) -> None:
     """Fill the network, or say which weights do not fit."""
     expected = network.state_dict()
     weights, misfits = {}, [f"{name} (unknown)" for name in sorted(tensors.keys() - expected.keys())]

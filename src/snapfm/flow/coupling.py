@@ -8,14 +8,22 @@ optimal transport have straight paths, which shooting and pulling back do not le
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from snapfm.flow.path import Velocity, interpolate
 from snapfm.seeds import stream
 
+# Among which fields noise looks for its partner: all; those of one row, for laws that fix the rows; or some rows × some
+# columns, for laws that fix either.
+Pairing: TypeAlias = Literal["all", "rows", "crossed"]
+
+_SHORTEST_STEP, _LONGEST_STEP = 0.01, 0.1  # of the walks that `revisit` plays: of 100 to 10 flow steps
 _POOL_STREAM = 2**40  # keeps the pools' random numbers apart from those of the training steps, which count from 0
 
 
@@ -28,18 +36,50 @@ class Pool:
     index: Tensor
 
 
-def couple(data: Tensor, seed: int, number: int, size: int) -> Pool:
+def couple(data: Tensor, seed: int, number: int, size: int, rows: int = 1, pairing: Pairing = "all") -> Pool:
     """Draw pool `number` of a run: `size` noises and fields, paired so that the sum of their products is largest.
 
-    That is optimal transport for the squared distance.
+    That is optimal transport for the squared distance. The data are a table of `rows` rows. Where laws fix the row, noise
+    has to tell the column, given the row: paired among fields of all rows it tells the row, and hardly the column.
     """
     random = stream(seed, _POOL_STREAM + number)
-    index = torch.randint(len(data), (size,), generator=random)
+    index = _draw(len(data), size, rows, pairing, random)
     noise = torch.randn((size, *data.shape[1:]), generator=random, dtype=data.dtype)
+    block = len(data) // rows if pairing == "rows" else size
+    paired = [
+        _pair(noise[first : first + block], data, index[first : first + block]) for first in range(0, size, block)
+    ]
+    order = torch.randperm(size, generator=random) if pairing == "rows" else torch.arange(size)  # batches mix rows
+    return Pool(number, noise[order], torch.cat(paired)[order])
+
+
+def _pair(noise: Tensor, data: Tensor, index: Tensor) -> Tensor:
+    """Give each noise one of the fields at `index`."""
     products = noise.flatten(1) @ data[index].flatten(1).T
     # A field that is not finite must reach the loss, which names it; the assignment would only refuse its products.
     _, partner = linear_sum_assignment(products.nan_to_num().numpy(), maximize=True)
-    return Pool(number, noise, index[torch.from_numpy(partner)])
+    return index[torch.from_numpy(partner)]
+
+
+def _draw(count: int, size: int, rows: int, pairing: Pairing, random: torch.Generator) -> Tensor:
+    """Draw `size` places of a table: anywhere, whole rows, or as near to a square of rows and columns as it has them."""
+    if pairing == "all":
+        return torch.randint(count, (size,), generator=random)
+    columns = count // rows
+    wide = columns if pairing == "rows" else min(columns, math.isqrt(size))
+    tall = -(-size // wide)
+    down = torch.randperm(rows, generator=random)[torch.arange(tall) % rows]  # rows may come again
+    along = torch.randperm(columns, generator=random)[:wide]
+    return (down[:, None] * columns + along).flatten()[:size]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the network is shown, what is wanted of it (both (b, *shape)), and which shown values laws have set."""
+
+    shown: Tensor
+    wanted: Tensor
+    imposed: Tensor
 
 
 def disturb(
@@ -50,19 +90,20 @@ def disturb(
     axes: tuple[int, ...] = (),
     rows: int = 1,
     stray: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """Play what sampling does to the fields at `index` (b,): return what the network is shown and what is wanted of it.
+    meeting: float | None = None,
+) -> Scene:
+    """Play what sampling does to the fields at `index` (b,).
 
     A sampler's own error: a shown field strays by a random multiple of the difference of two others, `stray` in size,
     and has to come back. White noise alone says little about such smooth errors once it is small, and a network left
     free there may enlarge them from step to step.
 
     A projection: with `axes`, `data` is a table of `rows` rows. A row shares its first slice along axes[0], a column
-    whatever that slice leaves open, and with it the first slice along axes[1] if there is one. With chance τ a field
-    meets a sibling, of its column or its row: one of the two is shown with such a slice of the other, which is wanted.
-    So a network learns to follow the slice and to keep the rest. Later steps have followed already, so a random part
-    of the way is gone; and the further it is, the likelier the field that noise is paired with is the wanted one, as
-    it should be at the end.
+    whatever that slice leaves open, and with it the first slice along axes[1] if there is one. With chance τ, or
+    `meeting`, a field meets a sibling, of its column or its row: one of the two is shown with such a slice of the other,
+    which is wanted. So a network learns to follow the slice and to keep the rest. Later steps have followed already, so
+    a random part of the way is gone; and the further it is, the likelier the field that noise is paired with is the
+    wanted one, as it should be at the end.
     """
     dims = [1] * (data.ndim - 1)
     count, columns = len(data), len(data) // rows
@@ -70,7 +111,7 @@ def disturb(
     chance, gone, order = torch.rand((3, len(index)), generator=random, dtype=data.dtype)
     size = stray * torch.randn(len(index), generator=random, dtype=data.dtype)
     which = torch.randint(max(1, len(axes)), index.shape, generator=random)
-    met = (chance < tau) & bool(axes)
+    met = (chance < (tau if meeting is None else meeting)) & bool(axes)
     sibling = torch.where(
         which == 0, other // columns * columns + index % columns, index // columns * columns + other % columns
     )
@@ -78,8 +119,34 @@ def disturb(
     swapped = order < gone
     before, wanted = data[torch.where(swapped, sibling, index)], data[torch.where(swapped, index, sibling)]
     shown = torch.lerp(before, wanted, gone.view(-1, *dims)) + size.view(-1, *dims) * (data[one] - data[two])
+    imposed = torch.zeros_like(shown, dtype=torch.bool)
     for place, axis in enumerate(axes):
         dim = 1 + axis % (data.ndim - 1)  # after the batch
-        here = met & (which == place)
-        shown.movedim(dim, 1)[here, 0] = wanted.movedim(dim, 1)[here, 0]
-    return shown, wanted
+        imposed.movedim(dim, 1)[met & (which == place), 0] = True
+    return Scene(torch.where(imposed, wanted, shown), wanted, imposed)
+
+
+def revisit(
+    velocity: Velocity, noise: Tensor, scene: Scene, tau: Tensor, random: torch.Generator, share: float
+) -> Tensor:
+    """Play the last steps of a sampler's walk up to tau: return what is shown after them.
+
+    A `share` of the batch walks at least one step, half of those two, and so on. In each the network's answer takes the
+    place of what is shown, but for imposed values. Training then sees the errors that answers to answers make, and
+    unlearns those that would grow; and it sees how answers from less noise follow answers from more.
+    """
+    order = torch.randperm(len(tau), generator=random)
+    low, high = math.log(_SHORTEST_STEP), math.log(_LONGEST_STEP)
+    pace = torch.exp(low + (high - low) * torch.rand(len(tau), generator=random, dtype=tau.dtype)).to(tau.device)
+    counts: list[int] = []
+    while (count := int(share * len(tau) / 2 ** len(counts))) > 0:
+        counts.append(count)
+    shown = scene.shown.clone()
+    with torch.no_grad():
+        for left, count in reversed(list(enumerate(counts, start=1))):
+            some = order[:count]
+            times = (tau[some] - left * pace[some]).clamp(min=0)
+            u = interpolate(noise[some], shown[some], times)
+            answer = u + (1 - times).view(-1, *[1] * (u.ndim - 1)) * velocity(u, times)
+            shown[some] = torch.where(scene.imposed[some], shown[some], answer)
+    return shown

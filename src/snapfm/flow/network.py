@@ -16,11 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snapfm.errors import DtypeError, ShapeError, require
+from snapfm.errors import ShapeError, require
+from snapfm.flow.fields import check, towards
 from snapfm.flow.layers import quicken
 
 _FASTEST_WAVE = 200.0  # radians per unit of τ; the phase of a heat field is settled between τ = 0.01 and 0.1
-_LAST_GAP = 1e-3  # smallest 1 − τ a data-predicting network divides by: exact for up to 1000 flow steps
 
 
 @dataclass(frozen=True)
@@ -159,27 +159,11 @@ class FNOVelocity(nn.Module):
         answer = self._unpatch(channels)
         if self.settings.predicts == "velocity":
             return answer
-        gap = (1 - times).clamp(min=_LAST_GAP)
-        return (answer - x) / gap.view(-1, *[1] * (x.ndim - 1))
+        return towards(answer, x, times)
 
     def _check(self, u: Tensor, tau: float | Tensor) -> Tensor:
         """Refuse fields of another shape; return tau as (b,)."""
-        shape = self.settings.shape
-        if tuple(u.shape[1:]) != shape:
-            wanted = ", ".join(["b", *map(str, shape)])
-            raise ShapeError(
-                f"velocity(u, tau) expects u of shape ({wanted}); got {tuple(u.shape)}. Reshape the fields, or build "
-                "the network for their shape."
-            )
-        if not u.is_floating_point():
-            raise DtypeError(f"velocity(u, tau) expects real floating fields; got {u.dtype}. Convert with u.float().")
-        times = torch.as_tensor(tau, dtype=self.coordinates.dtype, device=u.device)
-        if times.ndim > 1 or (times.ndim == 1 and len(times) not in (1, len(u))):
-            raise ShapeError(
-                f"velocity(u, tau) expects tau as a number or of shape ({len(u)},); got {tuple(times.shape)}. "
-                "Give one flow time per sample."
-            )
-        return times.expand(len(u))
+        return check(u, tau, self.settings.shape, self.coordinates.dtype)
 
 
 def _raise_gain(fno: Any, settings: NetworkSettings) -> None:

@@ -29,16 +29,23 @@ def target(noise: Tensor, data: Tensor) -> Tensor:
     return data - noise
 
 
-def loss(velocity: Velocity, noise: Tensor, data: Tensor, tau: Tensor, shown: Tensor | None = None) -> Tensor:
+def loss(
+    velocity: Velocity,
+    noise: Tensor,
+    data: Tensor,
+    tau: Tensor,
+    shown: Tensor | None = None,
+    least_gap: float = LEAST_GAP,
+) -> Tensor:
     """Measure the mean squared error of the velocity along the path (math.md, eq. loss).
 
-    As the distance between data and where the velocity leads by τ = 1, over the gap 1 − τ, which counts as LEAST_GAP
+    As the distance between data and where the velocity leads by τ = 1, over the gap 1 − τ, which counts as `least_gap`
     where it is smaller. `shown` takes the place of data on the path, for a network that shall correct it.
     """
     u = interpolate(noise, data if shown is None else shown, tau)
     gap = _per_sample(1 - tau, data)
     landed = u + gap * velocity(u, tau)
-    return ((landed - data) / gap.clamp(min=LEAST_GAP)).square().mean()
+    return ((landed - data) / gap.clamp(min=least_gap)).square().mean()
 
 
 def _per_sample(tau: Tensor, like: Tensor) -> Tensor:

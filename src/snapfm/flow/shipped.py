@@ -6,7 +6,7 @@ from importlib.resources import as_file, files
 
 from snapfm.errors import UnknownName
 from snapfm.flow.checkpoint import MODEL, load_checkpoint
-from snapfm.flow.network import FNOVelocity
+from snapfm.flow.presets import VelocityNetwork
 
 _FOLDER = files("snapfm") / "models"
 
@@ -16,7 +16,7 @@ def shipped_names() -> list[str]:
     return sorted(entry.name for entry in _FOLDER.iterdir() if (entry / MODEL).is_file()) if _FOLDER.is_dir() else []
 
 
-def shipped(name: str) -> FNOVelocity:
+def shipped(name: str) -> VelocityNetwork:
     """Load a shipped velocity network; its record.json says how it was trained and how good its samples are."""
     if name not in shipped_names():
         raise UnknownName(

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 
 from snapfm.errors import DtypeError, ShapeError, SnapfmError
-from snapfm.flow.coupling import Pool, couple, disturb
-from snapfm.flow.path import loss
+from snapfm.flow.coupling import Pairing, Pool, Scene, couple, disturb, revisit
+from snapfm.flow.path import LEAST_GAP, loss
 from snapfm.flow.record import compose, identify
 from snapfm.flow.state import State, load_state, save_state
 from snapfm.flow.storage import pack_json, write_file
@@ -41,9 +41,11 @@ class TrainingSettings:
     """How to train: Adam, a linear warm-up over `warmup` steps, then a cosine down to zero at the last step.
 
     `ema` is the decay of the moving average that is kept; a state to resume from is saved every `save_every` steps.
-    Noise and fields are paired by optimal transport in pools of `pool`, or of one batch. `imposed` names the axes
-    along which laws may fix the first slice, -1 for an initial condition; the data are then a table of `rows` rows. How
-    these and `stray` disturb what the network sees is in coupling.disturb.
+    Noise and fields are paired by optimal transport in pools of `pool`, or of one batch, as `pairing` says. `imposed`
+    names the axes along which laws may fix the first slice, -1 for an initial condition; the data are then a table of
+    `rows` rows. How these, `stray` and `meeting` disturb what the network sees is in coupling.disturb, what a share of
+    `own` answers adds to it in coupling.revisit. `least_gap` is that of the loss. Flow times are spread evenly over the
+    `tau_power`-th root of τ: the more, the more of them are early.
     """
 
     steps: int = 2000
@@ -57,16 +59,31 @@ class TrainingSettings:
     imposed: tuple[int, ...] = ()
     rows: int = 1
     stray: float = 0.05
+    pairing: Pairing = "all"
+    meeting: float | None = None
+    own: float = 0.0
+    least_gap: float = LEAST_GAP
+    tau_power: float = 2.0
 
     def __post_init__(self) -> None:
         least = min(self.steps, self.batch, self.save_every, self.pool, self.rows)
-        if least < 1 or self.warmup < 0 or self.learning_rate <= 0:
+        if least < 1 or self.warmup < 0 or min(self.learning_rate, self.tau_power) <= 0:
             raise TrainingError(
-                "TrainingSettings expects steps, batch, save_every, pool and rows >= 1, warmup >= 0 and learning_rate > 0; "
-                f"got {self}. Correct the number that is too small."
+                "TrainingSettings expects steps, batch, save_every, pool and rows >= 1, warmup >= 0, learning_rate and "
+                f"tau_power > 0; got {self}. Correct the number that is too small."
             )
         if self.stray < 0:
             raise TrainingError(f"TrainingSettings(stray) expects a size >= 0; got {self.stray}. Try 0.05.")
+        if self.pairing not in get_args(Pairing):
+            raise TrainingError(
+                f"TrainingSettings(pairing) expects one of {get_args(Pairing)}; got {self.pairing!r}. Take 'rows' where "
+                "laws fix the rows of the data."
+            )
+        if not (0 <= self.own <= 1 and 0 <= (self.meeting or 0.0) <= 1 and 0 < self.least_gap <= 1):
+            raise TrainingError(
+                "TrainingSettings expects own and meeting in [0, 1] and least_gap in (0, 1]; got "
+                f"own={self.own}, meeting={self.meeting}, least_gap={self.least_gap}. Try 0.5, 0.8 and {LEAST_GAP}."
+            )
         if not 0 <= self.ema < 1:
             raise TrainingError(f"TrainingSettings(ema) expects a decay in [0, 1); got {self.ema}. Try 0.999.")
         if len(self.imposed) > 2:
@@ -143,7 +160,7 @@ def _pool(data: Tensor, settings: TrainingSettings, step: int, last: Pool | None
     number = step // _batches(settings)
     if last is not None and last.number == number:
         return last
-    return couple(data, settings.seed, number, _batches(settings) * settings.batch)
+    return couple(data, settings.seed, number, _batches(settings) * settings.batch, settings.rows, settings.pairing)
 
 
 def _batches(settings: TrainingSettings) -> int:
@@ -167,16 +184,26 @@ def _step(
     first = step % _batches(settings) * settings.batch
     pairs = slice(first, first + settings.batch)
     noise = pool.noise[pairs].to(device)
-    # The batch is spread evenly over the roots of τ: a field is decided at small τ, where no batch goes without.
+    # A field is decided at small τ, where no batch goes without.
     offsets = torch.arange(settings.batch, dtype=data.dtype) / settings.batch
-    tau = ((torch.rand((), generator=random, dtype=data.dtype) + offsets) % 1).square()
-    shown, wanted = disturb(
-        data, pool.index[pairs], tau, random, axes=settings.imposed, rows=settings.rows, stray=settings.stray
+    tau = ((torch.rand((), generator=random, dtype=data.dtype) + offsets) % 1) ** settings.tau_power
+    scene = disturb(
+        data,
+        pool.index[pairs],
+        tau,
+        random,
+        axes=settings.imposed,
+        rows=settings.rows,
+        stray=settings.stray,
+        meeting=settings.meeting,
     )
+    scene = Scene(scene.shown.to(device), scene.wanted.to(device), scene.imposed.to(device))
+    tau = tau.to(device)
+    shown = revisit(network, noise, scene, tau, random, settings.own) if settings.own else scene.shown
     for group in optimizer.param_groups:
         group["lr"] = settings.rate(step)
     optimizer.zero_grad()
-    error = loss(network, noise, wanted.to(device), tau.to(device), shown.to(device))
+    error = loss(network, noise, scene.wanted, tau, shown, settings.least_gap)
     if not bool(error.isfinite()):
         raise TrainingError(
             f"train() expects a finite loss at every step; got {error.item()} at step {step}. Check the data for NaN, "

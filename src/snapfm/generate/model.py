@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from snapfm.errors import CheckpointError, UnknownName
-from snapfm.flow import Checkpoint, FNOVelocity, load_checkpoint, shipped_names
+from snapfm.flow import Checkpoint, VelocityNetwork, load_checkpoint, shipped_names
 from snapfm.flow.checkpoint import MODEL
 from snapfm.flow.storage import read_json
 from snapfm.grid import Grid
@@ -23,7 +23,7 @@ class Model:
     name: str
     sha256: str
     settings: Mapping[str, Any]
-    network: FNOVelocity
+    network: VelocityNetwork
 
 
 def find_model(model: str | Path | None, problem: Problem) -> Model:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from snapfm.flow import FNOVelocity, evaluator, shipped, shipped_names
+from snapfm.flow import VelocityNetwork, evaluator, shipped, shipped_names
 from snapfm.laws import Params
 from snapfm.metrics.moments import Moments, moments
 from snapfm.problems import Problem
@@ -48,7 +48,7 @@ class Prepared:
     problem: Problem
     truth: Truth
     params: Params
-    network: FNOVelocity | None
+    network: VelocityNetwork | None
     projector: Projector | None
 
 
@@ -198,7 +198,7 @@ class _Watch:
 class _Watched(nn.Module):
     """A network whose every call looks at the clock: some samplers take minutes between two steps."""
 
-    def __init__(self, network: FNOVelocity, watch: _Watch) -> None:
+    def __init__(self, network: VelocityNetwork, watch: _Watch) -> None:
         super().__init__()
         self.network, self._watch = network, watch
         self._quick = evaluator(network)

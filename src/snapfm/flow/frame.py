@@ -1,0 +1,153 @@
+"""FrameVelocity: a velocity network that works on the coefficients of a field in a frame of principal fields.
+
+Fields of one equation, with few random numbers behind them, lie near a space of some dozens of dimensions, boundary layers
+and jumps included. The frame spans it; a network of dense layers predicts the clean field's coefficients from those of the
+noisy one and from its first slices (`anchors`), which laws may have imposed and which fix most of the rest. Called as
+velocity(u, tau) with fields (b, *shape). Knows no law, problem or projector.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from snapfm.errors import ShapeError
+from snapfm.flow.fields import check, towards
+
+_FASTEST_WAVE = 200.0  # radians per unit of τ, as in the FNO
+_MOST_FIELDS = 1024  # the frame is found from: beyond, its span hardly changes, and the cost grows with the square
+
+
+@dataclass(frozen=True)
+class FrameSettings:
+    """Everything that fixes the shape of a network's weights: `size` principal fields, `layers` blocks of `width`.
+
+    `anchors` names the axes whose first slice is read point by point beside the coefficients.
+    """
+
+    shape: tuple[int, ...]
+    size: int
+    width: int
+    layers: int
+    anchors: tuple[int, ...] = (-1,)
+    embedding: int = 32
+
+    def __post_init__(self) -> None:
+        axes, points = len(self.shape), math.prod(self.shape)
+        if not (
+            0 < self.size < points and min(self.width, self.layers) > 0 and all(-axes <= a < axes for a in self.anchors)
+        ):
+            raise ShapeError(
+                f"FrameSettings expects a size from 1 to {points - 1}, positive width and layers, and anchors among the "
+                f"{axes} axes of shape; got {self}. Start from a preset: snapfm.flow.preset('frame', shape)."
+            )
+        if self.embedding < 2 or self.embedding % 2:
+            raise ShapeError(f"FrameSettings(embedding) expects a positive even number; got {self.embedding}. Try 32.")
+
+
+class FrameVelocity(nn.Module):
+    """The linear estimate of the coefficients, corrected by residual blocks; first weights depend on `seed` alone.
+
+    Call `fit` before training: a frame of zeros predicts zero. A sample's answer does not depend on what its batch-mates
+    hold; another size of batch may change its last bits.
+    """
+
+    mean: Tensor  # (points,)
+    frame: Tensor  # (size, points), orthonormal rows
+    scale: Tensor  # (size,), standard deviations of the coefficients
+    anchor_scale: Tensor  # (1,), root mean square of what the anchors vary by
+    places: Tensor  # of the anchors' points in a flat field
+
+    def __init__(self, settings: FrameSettings, seed: int = 0) -> None:
+        super().__init__()
+        self.settings = settings
+        points = math.prod(settings.shape)
+        index = torch.arange(points).view(settings.shape)
+        slices = [index.select(axis, 0).flatten() for axis in settings.anchors]
+        places = torch.cat(slices) if slices else index.new_zeros(0)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.first = nn.Linear(settings.size + len(places) + settings.embedding, settings.width)
+            self.blocks = nn.ModuleList(_Block(settings.width) for _ in range(settings.layers))
+            self.last = nn.Linear(settings.width, settings.size)
+        nn.init.zeros_(self.last.weight)  # so that training starts from the linear estimate
+        nn.init.zeros_(self.last.bias)
+        self.register_buffer("mean", torch.zeros(points))
+        self.register_buffer("frame", torch.zeros(settings.size, points))
+        self.register_buffer("scale", torch.ones(settings.size))
+        self.register_buffer("anchor_scale", torch.ones(1))
+        self.register_buffer("places", places, persistent=False)
+
+    def fit(self, data: Tensor) -> None:
+        """Take mean and principal fields from training fields (count, *shape); modified: the network's frame."""
+        size = self.settings.size
+        if len(data) <= size or tuple(data.shape[1:]) != self.settings.shape:
+            raise ShapeError(
+                f"fit(data) expects more than {size} fields of shape {self.settings.shape}; got {tuple(data.shape)}. "
+                "Simulate more fields, or ask for a smaller frame."
+            )
+        flat = data.detach().flatten(1).to(self.mean.device, self.mean.dtype)
+        # An odd stride meets all rows and columns of a table with an even number of columns.
+        some = flat[:: len(flat) // _MOST_FIELDS | 1] if len(flat) > _MOST_FIELDS else flat
+        centered = (some - flat.mean(0)).double()
+        _, vectors = torch.linalg.eigh(centered @ centered.T)
+        frame = torch.linalg.qr((vectors[:, -size:].flip(1).T @ centered).T)[0].T
+        self.mean.copy_(flat.mean(0))
+        self.frame.copy_(frame)
+        coefficients = torch.cat([(part - self.mean) @ self.frame.T for part in torch.split(flat, _MOST_FIELDS)])
+        self.scale.copy_(coefficients.std(0))
+        if len(self.places):
+            self.anchor_scale.copy_(flat[:, self.places].std(0).square().mean().sqrt())
+
+    def forward(self, u: Tensor, tau: float | Tensor) -> Tensor:
+        """Predict the velocity of fields u (b, *shape) at flow time tau, a number or one per sample (b,).
+
+        Computed in the dtype of the weights, float32 unless converted; the answer has that of the fields.
+        """
+        times = check(u, tau, self.settings.shape, self.mean.dtype)
+        x = u.to(self.mean.dtype)
+        data = (self.mean + self._coefficients(x.flatten(1), times[:, None]) @ self.frame).view_as(x)
+        return towards(data, x, times).to(u.dtype)
+
+    def _coefficients(self, x: Tensor, tau: Tensor) -> Tensor:
+        """Predict the clean field's coefficients about the mean from flat noisy fields (b, points) at tau (b, 1)."""
+        shifted = x - tau * self.mean
+        noisy = shifted @ self.frame.T
+        # Variance of a noisy coefficient; the linear estimate is its covariance with the clean one over that.
+        power = (tau * self.scale).square() + (1 - tau).square()
+        linear = tau * self.scale.square() / power * noisy
+        anchor_power = (tau * self.anchor_scale).square() + (1 - tau).square()
+        inputs = [noisy / power.sqrt(), shifted[:, self.places] / anchor_power.sqrt(), self._embed(tau)]
+        hidden = self.first(torch.cat(inputs, dim=1))
+        for block in self.blocks:
+            hidden = block(hidden)
+        answer: Tensor = linear + self.scale * self.last(_even(hidden))
+        return answer
+
+    def _embed(self, tau: Tensor) -> Tensor:
+        """Give sines and cosines of τ at frequencies from 1 to 200: (b, 1) to (b, embedding)."""
+        count = self.settings.embedding // 2
+        angle = tau * torch.exp(torch.linspace(0.0, math.log(_FASTEST_WAVE), count, dtype=tau.dtype, device=tau.device))
+        return torch.cat([angle.sin(), angle.cos()], dim=1)
+
+
+class _Block(nn.Module):
+    """A residual block: two dense layers with a GELU between, twice as wide inside."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, 2 * width)
+        self.down = nn.Linear(2 * width, width)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        answer: Tensor = hidden + self.down(F.gelu(self.up(_even(hidden))))
+        return answer
+
+
+def _even(hidden: Tensor) -> Tensor:
+    """Bring every sample's channels to mean zero and variance one."""
+    return F.layer_norm(hidden, hidden.shape[-1:])
