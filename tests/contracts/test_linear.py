@@ -13,8 +13,16 @@ from snapfm.linear import Dense, Lanes, Levels, Library, Outcome, lower_triangle
 from snapfm.structure.pattern import Pattern
 
 EPS = np.finfo(np.float64).eps
-SOLVERS = [Lanes(), Dense(), Levels(), Library()]
-every_solver = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
+# Factors in float32 are no excuse: answers are refined in float64, to a backward error of max(4, √n) EPS, which all
+# tolerances below leave room for.
+SOLVERS = [Lanes(), Lanes(precision="float32"), Dense(), Levels(), Library()]
+
+
+def name_of(solver):
+    return type(solver).__name__ + (" float32" if getattr(solver, "precision", None) == "float32" else "")
+
+
+every_solver = pytest.mark.parametrize("solver", SOLVERS, ids=name_of)
 
 
 def from_dense(matrices):
@@ -256,8 +264,9 @@ def test_more_lanes_after_fewer(solver):
     assert np.array_equal(work.solve(rhs.copy()), expected)
 
 
-def test_hot_calls_of_lanes_allocate_nothing():
-    _, values, work = prepared(Lanes(refinements=1), definite, 16)
+@pytest.mark.parametrize("solver", [Lanes(refinements=1), Lanes(precision="float32")], ids=name_of)
+def test_hot_calls_of_lanes_allocate_nothing(solver):
+    _, values, work = prepared(solver, definite, 16)
     rhs = np.ones((26, 16))
     first = work.factorize(values)
     work.solve(rhs)
@@ -270,7 +279,7 @@ def test_hot_calls_of_lanes_allocate_nothing():
     assert peak < 4096  # views of arguments; the smallest buffer, one vector of one tile, has more
 
 
-@pytest.mark.parametrize("solver", [Lanes(), Levels(), Library()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("solver", [Lanes(), Lanes(precision="float32"), Levels(), Library()], ids=name_of)
 def test_known_signs_make_the_augmented_matrix_stable(solver):
     """Without any regularisation: rows of J are eliminated behind the unknowns they touch, never with a zero pivot."""
     matrices = augmented(np.random.default_rng(12), 4, soft=0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,8 @@ from snapfm.linear import Dense, Lanes, Levels, Outcome, PivotRule
 from snapfm.structure.pattern import Pattern
 
 EPS = np.finfo(np.float64).eps
-repairing = pytest.mark.parametrize("kind", [Lanes, Dense, Levels], ids=lambda k: k.__name__)
+KINDS = {"Lanes": Lanes, "Lanes float32": partial(Lanes, precision="float32"), "Dense": Dense, "Levels": Levels}
+repairing = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 
 
 def from_dense(matrices):

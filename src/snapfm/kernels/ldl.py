@@ -4,6 +4,9 @@ Consumes a Schedule and values (nnz, lanes); writes the factors of every tile an
 No lane touches another: all arithmetic is lane by lane in an order fixed by the pattern, an incomplete tile is filled
 up with copies of its last lane, and a bad pivot is counted, never raised. May import kernels.packs and kernels.panels.
 
+The buffers written by tile are all float64 or all float32, then with sixteen lanes to a tile: that decides in which
+precision the factors are. Values and results by lane are float64 either way.
+
 Within a panel the diagonal block holds L (unit, scaled) and the rows below hold X = L D, unscaled: an update needs
 X D⁻¹ Xᵀ, a solve needs either, and a dropped pivot (D⁻¹ = 0) leaves finite numbers behind.
 """
@@ -13,15 +16,29 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from snapfm.kernels.packs import WIDTH, absolute, add, div, fnma, full, load, mul, pick, store, take
+from snapfm.kernels.packs import (
+    WIDTH,
+    absolute,
+    add,
+    div,
+    fnma,
+    full_like,
+    load,
+    mul,
+    pick,
+    store,
+    take_as,
+    width,
+)
 from snapfm.kernels.panels import BLOCK, PANEL
 
 FACTORED, SINGULAR, NONFINITE = 0, 1, 2  # status of a lane; linear.base gives the names and the advice
 _NEGATIVE, _WEAK, _BROKEN, _SMALLEST = range(4)
 TALLY = 4  # packs a tile needs to count: negative, weak and not finite pivots, and the smallest
 
-_PHANTOM = 1e300  # pivot of a phantom column: finite, never the smallest, and its column is zero anyway
-_LARGEST = np.finfo(np.float64).max
+# Pivot of a phantom column: finite, never the smallest, and its column is zero anyway. In float64 and in float32.
+_PHANTOM, _SINGLE_PHANTOM = 1e300, 1e30
+_LARGEST, _SINGLE_LARGEST = float(np.finfo(np.float64).max), float(np.finfo(np.float32).max)
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
@@ -48,7 +65,8 @@ def factorize(
     `repair` is the stand-in for a weak pivot relative to its scale; infinity drops the row and makes the lane SINGULAR.
     `matrix` keeps the values by tile, for refinement, unless it has no room.
     """
-    tiles = (lanes + WIDTH - 1) // WIDTH
+    across = width(factor)
+    tiles = (lanes + across - 1) // across
     # One tile needs no threads, and waking them costs more than a small factorisation. (A literal 0 for its number, or
     # the unsigned one of prange, would compile everything below a second time.)
     if tiles == 1:
@@ -64,10 +82,10 @@ def factorize(
                 factor[tile], inverse[tile], matrix[tile], scale[tile], tally[tile],
             )  # fmt: skip
     for lane in range(lanes):
-        seen, at = tally[lane // WIDTH], lane % WIDTH
-        negative[lane], weak[lane] = int(seen[_NEGATIVE * WIDTH + at]), int(seen[_WEAK * WIDTH + at])
-        smallest[lane] = seen[_SMALLEST * WIDTH + at]
-        if seen[_BROKEN * WIDTH + at] > 0.0:
+        seen, at = tally[lane // across], lane % across
+        negative[lane], weak[lane] = int(seen[_NEGATIVE * across + at]), int(seen[_WEAK * across + at])
+        smallest[lane] = seen[_SMALLEST * across + at]
+        if seen[_BROKEN * across + at] > 0.0:
             status[lane] = NONFINITE
         elif weak[lane] > 0 and repair == np.inf:
             status[lane] = SINGULAR
@@ -80,15 +98,15 @@ def factorize_tile(
     plan, values, lanes, tile, signs, signed, tiny, repair, factor, inverse, matrix, scale, tally
 ):  # read: plan, values, signs; written: factor, inverse, matrix, scale, tally (TALLY packs)
     """Factorise one tile of values (nnz * lanes); see factorize."""
-    start = tile * WIDTH
-    count = min(WIDTH, lanes - start)
+    start = tile * width(factor)
+    count = min(width(factor), lanes - start)
     if signed:
-        for k in range(len(scale) // WIDTH):
-            store(scale, k, full(0.0))
+        for k in range(len(scale) // width(scale)):
+            store(scale, k, full_like(scale, 0.0))
     for k in range(PANEL):
-        store(factor, k, full(0.0))
+        store(factor, k, full_like(factor, 0.0))
     for k in range(TALLY):
-        store(tally, k, full(np.inf if k == _SMALLEST else 0.0))
+        store(tally, k, full_like(tally, np.inf if k == _SMALLEST else 0.0))
     # The four steps are inlined by LLVM (forceinline): inlined by numba, the arrays of the plan were counted in and out of
     # use for every panel, which took longer than the arithmetic.
     # Left-looking: a panel is written once, while it is in the nearest cache. Copying the values to the tile first, so
@@ -115,9 +133,9 @@ def _assemble(plan, panel, values, lanes, start, count, factor, matrix):
         store(factor, k, zero)
     step = PANEL + 1 if plan.head[panel] == BLOCK else 1
     for k in range(plan.width[panel], PANEL):
-        store(factor, base + step * k, full(_PHANTOM))
+        store(factor, base + step * k, full_like(factor, _PHANTOM if width(factor) == WIDTH else _SINGLE_PHANTOM))
     for p in range(first, end):
-        store(factor, plan.entry_to[p], take(values, plan.entry_from[p] * lanes + start, count))
+        store(factor, plan.entry_to[p], take_as(factor, values, plan.entry_from[p] * lanes + start, count))
     if len(matrix) > 0:
         for p in range(first, end):
             store(matrix, p, load(factor, plan.entry_to[p]))
@@ -130,7 +148,7 @@ def _scale(plan, panel, signed, factor, inverse, scale):
     A diagonal of -δ says nothing about the size of its pivot; what eliminating a neighbour contributes does. On a definite
     matrix it makes no difference, because a_ij² <= a_ii a_jj there. Written: scale; `inverse`, 1 / |a_jj| for now.
     """
-    zero = full(0.0)
+    zero = full_like(factor, 0.0)
     step = PANEL + 1 if plan.head[panel] == BLOCK else 1
     for k in range(PANEL):
         slot = PANEL * panel + k
@@ -139,7 +157,7 @@ def _scale(plan, panel, signed, factor, inverse, scale):
             store(scale, slot, size)
         else:
             store(scale, slot, pick(load(scale, slot), size, size, load(scale, slot)))
-            store(inverse, slot, pick(size, zero, zero, div(full(1.0), size)))
+            store(inverse, slot, pick(size, zero, zero, div(full_like(factor, 1.0), size)))
     if signed:
         for p in range(plan.entry_ptr[panel], plan.entry_ptr[panel + 1]):
             row, column = plan.entry_row[p], plan.entry_column[p]
@@ -226,19 +244,20 @@ def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _invert(pivot, slot, signs, tiny, repair, scale, tally):  # written: tally
     """Count what the pivot is like and give 1 / pivot, or 1 / its stand-in where it is weak."""
-    zero, one = full(0.0), full(1.0)
+    zero, one = full_like(scale, 0.0), full_like(scale, 1.0)
+    largest = full_like(scale, _LARGEST if width(scale) == WIDTH else _SINGLE_LARGEST)
     size, peak, sign = absolute(pivot), load(scale, slot), signs[slot]
-    limit = mul(peak, full(tiny))
-    strength = size if sign == 0.0 else mul(full(sign), pivot)
-    stand_in = full(np.inf)
+    limit = mul(peak, full_like(scale, tiny))
+    strength = size if sign == 0.0 else mul(full_like(scale, sign), pivot)
+    stand_in = full_like(scale, np.inf)
     if repair < np.inf:
-        stand_in = mul(full(repair), pick(peak, zero, one, peak))
-        either = pick(zero, pivot, stand_in, mul(full(-1.0), stand_in))
-        stand_in = either if sign == 0.0 else mul(full(sign), stand_in)
+        stand_in = mul(full_like(scale, repair), pick(peak, zero, one, peak))
+        either = pick(zero, pivot, stand_in, mul(full_like(scale, -1.0), stand_in))
+        stand_in = either if sign == 0.0 else mul(full_like(scale, sign), stand_in)
     used = pick(strength, limit, stand_in, pivot)
     store(tally, _NEGATIVE, add(load(tally, _NEGATIVE), pick(zero, used, zero, one)))
     store(tally, _WEAK, add(load(tally, _WEAK), pick(strength, limit, one, zero)))
-    store(tally, _BROKEN, add(load(tally, _BROKEN), pick(size, full(_LARGEST), zero, one)))
+    store(tally, _BROKEN, add(load(tally, _BROKEN), pick(size, largest, zero, one)))
     smallest = load(tally, _SMALLEST)
     store(tally, _SMALLEST, pick(size, smallest, size, smallest))
     return div(one, used)

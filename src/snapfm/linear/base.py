@@ -82,7 +82,8 @@ class PivotRule:
 class Pivots:
     """Per lane: the outcome, and the inertia (n - negative - weak, negative, weak) where nothing was repaired.
 
-    The arrays are the workspace's own: the next factorize of as many lanes overwrites them.
+    The arrays are the workspace's own: the next factorize of as many lanes overwrites them, and a solve that had to
+    factorise a lane again, in higher precision, puts there what it found.
     """
 
     status: npt.NDArray[np.int8] | Tensor  # (lanes,) of Outcome

@@ -1,0 +1,15 @@
+"""One sample by a primal-dual interior point: Newton on the optimality system, a filter line search, restoration.
+
+min ½‖u − û‖² subject to h(u) = 0, g(u) + s = 0, s ≥ 0, lower ≤ u ≤ upper (math.md, "Iteration"). Without inequalities and
+bounds there is no barrier, and this is Newton's method. Steps are second-order corrected and made from matrices of the
+right inertia; where no step is acceptable the violation alone is reduced, and where that is stationary the laws are
+locally infeasible. The method is that of Wächter and Biegler (2006), with an active set taken up at the end, which puts
+unknowns on their bounds exactly.
+
+point, filter ← problem ← steps ← search, restoration, polish ← iterations: each imports only what stands before it.
+"""
+
+from snapfm.project.interior.iterations import Interior
+from snapfm.project.interior.point import Arrived
+
+__all__ = ["Arrived", "Interior"]
