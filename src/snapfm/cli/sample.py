@@ -26,7 +26,7 @@ def sample(
             metavar="NAME|FOLDER", help="A shipped model, or the folder of a checkpoint.", show_default="by equation"
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(help="Flow steps from noise to field, each with a projection.")] = 100,
+    steps: Annotated[int, typer.Option(help="Flow steps from noise to field, each with a projection.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed; sample i depends on it and on i alone.")] = 0,
     batch: Annotated[
         int, typer.Option(help="Samples drawn, held in memory and written at a time; a stop loses at most these.")

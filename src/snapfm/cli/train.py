@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,7 @@ class Recipe:
     columns: int
     imposed: tuple[int, ...] = (-1,)
     truth: int = 4096
+    small: Mapping[str, Any] = field(default_factory=dict)  # what else the small network is trained with
 
     @property
     def pairing(self) -> Pairing:
@@ -36,7 +38,9 @@ class Recipe:
 # reaction-diffusion, where noise has to be paired with two fluxes within a row.
 RECIPES = {
     "heat": Recipe(steps=3000, rows=100, columns=100),
-    "burgers": Recipe(steps=4000, rows=80, columns=80, imposed=(-1, 0)),
+    "burgers": Recipe(
+        steps=4000, rows=80, columns=80, imposed=(-1, 0), small={"pairing": "crossed", "own": 0.25, "least_gap": 0.1}
+    ),
     "reaction-diffusion": Recipe(steps=3000, rows=320, columns=32),
     "navier-stokes": Recipe(steps=3000, rows=500, columns=8, truth=512),
 }
@@ -111,7 +115,7 @@ def train(
         save_every=save_every,
         imposed=recipe.imposed,
         rows=rows,
-        **({**FRAME, "pairing": recipe.pairing} if preset == "frame" else {}),
+        **({**FRAME, "pairing": recipe.pairing} if preset == "frame" else recipe.small),
     )
 
     console.print(f"Simulating {rows * columns} fields of {problem}", highlight=False)

@@ -26,7 +26,7 @@ class Recipe:
     problem: str
     count: int
     model: str | Path | None = None
-    steps: int = 100
+    steps: int = 20
     seed: int = 0
     batch: int = 32
     tolerance: float = 1e-8
@@ -36,7 +36,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_request("sample", self.count, self.seed, self.dtype)
-        for name, default in (("steps", 100), ("batch", 32), ("threads", None)):
+        for name, default in (("steps", 20), ("batch", 32), ("threads", None)):
             value = getattr(self, name)
             if value != default and (not isinstance(value, int) or value < 1):
                 raise DataError(f"sample({name}) expects a whole number >= 1; got {value!r}. The default is {default}.")
