@@ -258,7 +258,7 @@ def test_models_that_do_not_fit_are_refused_before_anything_is_written(
     [
         ({"count": 0}, r"sample\(count\) expects a whole number >= 1; got 0\. Ask for at least one"),
         ({"seed": -1}, r"sample\(seed\) expects a whole number from 0 to .*; got -1\. Try 0"),
-        ({"steps": 0}, r"sample\(steps\) expects a whole number >= 1; got 0\. The default is 100"),
+        ({"steps": 0}, r"sample\(steps\) expects a whole number >= 1; got 0\. The default is 20"),
         ({"batch": 2.5}, r"sample\(batch\) expects a whole number >= 1; got 2\.5\. The default is 32"),
         ({"threads": 0}, r"sample\(threads\) expects a whole number >= 1; got 0\. The default is None"),
         ({"tolerance": 0.0}, r"sample\(tolerance\) expects a positive number; got 0\.0\. The default is 1e-8"),

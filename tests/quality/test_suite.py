@@ -27,7 +27,7 @@ def test_the_paper_suite_has_the_published_tasks_and_every_sampler():
     assert set(NAMES.values()) <= {sampler.name for sampler in suite.samplers}
     assert all(set(row) == set(NAMES.values()) for row in PUBLISHED.values())
     assert suite.samples >= 32
-    assert suite.steps == 100
+    assert suite.steps == 20
 
 
 def test_the_steps_suite_is_pcfm_on_the_same_tasks():

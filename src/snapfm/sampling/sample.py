@@ -43,8 +43,8 @@ def sample(
 ) -> Samples:
     """Draw `count` fields that obey the projector's laws, over `steps` uniform flow steps.
 
-    Twenty steps gave PCFM its best scores over all tasks with the shipped models (docs, "How many steps"): fewer leave paths bent,
-    and with more the noise that every step starts from is taken for evidence again and again.
+    Twenty steps gave PCFM its best scores over all tasks with the shipped models (docs/quality.md): fewer leave paths
+    bent, and with more the noise that every step starts from is taken for evidence again and again.
 
     `sampler` is PCFM unless another is given; without a projector (None) it is the plain flow, from the same noise for the
     same generator; give `shape` unless the velocity has one. `times` replaces the uniform steps by flow times of your own,
