@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
@@ -120,3 +122,10 @@ def test_a_suite_of_steps_has_a_curve_and_others_have_none():
     assert 'alt="Scores against flow steps"' in page(suite, cells, {}, drawn)
     assert curve(suite, {}) is None
     assert curve(load_suite("smoke"), {cell.key: cell for cell in (scored("heat", "pcfm", 0.1),)}) is None
+
+
+def test_the_page_in_the_docs_is_that_of_the_records():
+    found = subprocess.run(
+        [sys.executable, "-m", "benchmarks.quality_page", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert found.returncode == 0, f"run python -m benchmarks.quality_page; {found.stderr}"

@@ -1,0 +1,140 @@
+"""`python -m benchmarks.quality_page`: write docs/quality.md from the records of the suites `paper` and `steps`.
+
+The records are the records.jsonl of `snapfm quality paper` and `snapfm quality steps`, copied to benchmarks/records/.
+"""
+
+from __future__ import annotations
+
+import sys
+from math import exp, log
+from pathlib import Path
+from statistics import fmean
+
+import torch
+
+from benchmarks.record import RECORDS
+from snapfm.ledger import read
+from snapfm.problems import navier_stokes, problem
+from snapfm.quality.record import Cell
+from snapfm.quality.suite import Suite
+from snapfm.quality.tables import Entry, Table, summary
+from snapfm.quality.text import about, markdown, sections
+from snapfm.seeds import stream
+
+PAGE = Path(__file__).parents[1] / "docs" / "quality.md"
+PAPER, STEPS = "quality", "quality_steps"
+_STATES = 64  # training states behind their typical size
+
+Cells = dict[tuple[str, str], Cell]
+
+
+def page() -> str:
+    """Write the page; every figure in it comes from a record or from the problem itself."""
+    suite, cells = _records(PAPER)
+    few, by_steps = _records(STEPS)
+    return "\n\n".join(
+        [
+            "# How good samples are",
+            "Written by `python -m benchmarks.quality_page` from `benchmarks/records/quality.jsonl` and "
+            "`quality_steps.jsonl`; not edited by hand.",
+            about(suite, cells),
+            *sections(suite, cells),
+            "## Who comes first, and why",
+            markdown(_orders(suite, cells)),
+            *_reasons(suite, cells),
+            "## How many steps",
+            about(few, by_steps),
+            "MMSE / SMSE of PCFM, in units of 1e-2; the lowest MMSE of a task is bold.",
+            markdown(summary(few, by_steps)),
+            _fewest(few, by_steps),
+            _chosen(few, by_steps),
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def _records(case: str) -> tuple[Suite, Cells]:
+    suite, cells = read(RECORDS / f"{case}.jsonl", Suite.from_raw, Cell.from_raw)
+    assert suite is not None  # committed records are never empty
+    return suite, cells
+
+
+def _ordered(suite: Suite, cells: Cells, task: str, name: str) -> list[tuple[str, float]]:
+    """Give titles and scores of a task's samplers, best first; those without a score are left out."""
+    found = [(sampler.title, getattr(cells.get((task, sampler.name)), name, None)) for sampler in suite.samplers]
+    scored = [(title, score.value) for title, score in found if score is not None and score.value is not None]
+    return sorted(scored, key=lambda one: one[1])
+
+
+def _orders(suite: Suite, cells: Cells) -> Table:
+    rows = []
+    for task in suite.tasks:
+        orders = [_ordered(suite, cells, task.name, name) for name in ("mmse", "smse")]
+        rows.append((Entry(task.title), *(Entry(", ".join(title for title, _ in order) or "–") for order in orders)))
+    return Table(("task", "by MMSE, best first", "by SMSE, best first"), tuple(rows))
+
+
+def _reasons(suite: Suite, cells: Cells) -> list[str]:
+    asked = float(problem("navier-stokes-ic-mass").params(1)["u0"].std())
+    states = torch.stack([navier_stokes.random_state(stream(0, i), navier_stokes.RESOLUTION) for i in range(_STATES)])
+    return [
+        *_losses(suite, cells),
+        "**Navier–Stokes** asks every sample to start as sin(2πy), as the release does, with a standard deviation of "
+        f"{asked:.2f}; states that the model was trained on have {float(states.std()):.2f}. The model has never seen such a "
+        "state, and what follows from it is a guess of the network's, under every sampler.",
+        "**Projected** imposes the laws on the noisy state itself, so that the network sees an initial slice without noise from "
+        "the first step on. PCFM shows it the slice mixed with the original noise, τ·u0 + (1 − τ)·noise, and shoots from that "
+        "same noise at every step: what it takes for evidence once it takes for evidence again, and mean and spread drift as "
+        "steps grow (below).",
+        "Tried for spread: noise paired with fields within what a law fixes, and the network's own answers shown in training. "
+        "Reaction–diffusion and Burgers are trained so; for heat it brought no lower MMSE at the best number of steps, so its "
+        "model was kept.",
+    ]  # fmt: skip
+
+
+def _losses(suite: Suite, cells: Cells) -> list[str]:
+    """Say for every task and score who is ahead of PCFM and by how much."""
+    told = []
+    for task in suite.tasks:
+        for name in ("mmse", "smse"):
+            order = _ordered(suite, cells, task.name, name)
+            own = dict(order).get("PCFM")
+            if own is not None and order[0][0] != "PCFM":
+                ahead = ", ".join(f"{title} {1e2 * score:.3g}" for title, score in order if score < own)
+                cell = cells[task.name, "pcfm"]
+                score = cell.mmse if name == "mmse" else cell.smse
+                assert score is not None  # it was ordered by it
+                within = score.low is not None and score.low <= order[0][1]
+                note = (
+                    "its interval holds the first's score" if within else "its interval does not hold the first's score"
+                )
+                told.append(f"- {task.title}, {name.upper()}: {ahead}; PCFM {1e2 * own:.3g} (1e-2); {note}.")
+    return ["Ahead of PCFM:\n\n" + "\n".join(told)] if told else []
+
+
+def _chosen(suite: Suite, cells: Cells) -> str:
+    """Say which number of steps is best over all tasks: the least mean logarithm of both scores."""
+    means = {}
+    for sampler in suite.samplers:
+        found = [cells.get((task.name, sampler.name)) for task in suite.tasks]
+        scores = [score.value for cell in found if cell for score in (cell.mmse, cell.smse) if score and score.value]
+        if len(scores) == 2 * len(suite.tasks):
+            means[sampler.title] = exp(fmean(log(score) for score in scores))
+    told = ", ".join(f"{title} {1e2 * mean:.3g}" for title, mean in means.items())
+    best = min(means, key=lambda title: means[title])
+    return f"Geometric mean of both scores over all tasks, in 1e-2: {told}. The least is that of {best}, the default."
+
+
+def _fewest(suite: Suite, cells: Cells) -> str:
+    told = []
+    for task in suite.tasks:
+        order = _ordered(suite, cells, task.name, "mmse")
+        if order:
+            told.append(f"{task.title} {order[0][0]}")
+    return f"Lowest MMSE: {', '.join(told)}." if told else "No figures yet."
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(0 if PAGE.read_text(encoding="utf-8") == page() else f"docs/{PAGE.name} differs from the records")
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"wrote docs/{PAGE.name}\n")
