@@ -1,6 +1,6 @@
 """Our answers against Ipopt's at a tighter tolerance, on the six problems as released: who is feasible, who is nearer.
 
-Ours asks for 1e-8, Ipopt for 1e-10. Every answer of either is judged from outside (benchmarks.certificate). Where Ipopt does
+Ours asks for 1e-8, Ipopt for 1e-10. Every answer of either is judged from outside (snapfm.bench.judge). Where Ipopt does
 not arrive from û it gets other starts, and the nearest of what it then reaches counts; the figures say how often.
 """
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import snapfm
-from benchmarks.certificate import Certificate, certificate
+from snapfm.bench.judge import Sizes, measure
 from snapfm.laws import Params
 from snapfm.project.base import Solution
 from snapfm.project.peers import Ipopt
@@ -58,9 +58,9 @@ class Comparison:
     """Both answers to one batch, judged; `difference` is (ours − Ipopt's)/Ipopt's objective, NaN where either failed."""
 
     ours: snapfm.Projection
-    judged: Certificate
+    judged: Sizes
     peer: Solution
-    peer_judged: Certificate
+    peer_judged: Sizes
     peer_start: list[str]  # which start the peer's answer came from
     first_status: Tensor  # what the peer said from û
     ours_arrived: Tensor
@@ -73,7 +73,7 @@ def compare(
 ) -> Comparison:
     """Project with both; `starts` are what the peer gets, sample by sample, where it fails from û."""
     ours = project(u_hat, params)
-    judged = certificate(project.laws, u_hat, ours.u, ours.multipliers, params)
+    judged = measure(project.laws, u_hat, ours.u, ours.multipliers, params)
     solved, peer_judged, used, first = _best_of_peer(project, peer, u_hat, params, starts)
     ours_arrived = ours.converged & _holds(judged)
     peer_arrived = _arrived(solved, peer_judged)
@@ -123,7 +123,7 @@ def statuses(status: Tensor) -> dict[str, int]:
 
 def _best_of_peer(
     project: snapfm.Projector, peer: Ipopt, u_hat: Tensor, params: Params, starts: dict[str, Tensor]
-) -> tuple[Solution, Certificate, list[str], Tensor]:
+) -> tuple[Solution, Sizes, list[str], Tensor]:
     solved, judged = _ask(project, peer, u_hat, params, None)
     assert solved.status is not None
     used, first = ["input"] * len(u_hat), solved.status.clone()  # the status is overwritten with the answers below
@@ -146,26 +146,26 @@ def _best_of_peer(
 
 def _ask(
     project: snapfm.Projector, peer: Ipopt, u_hat: Tensor, params: Params, begin: Tensor | None
-) -> tuple[Solution, Certificate]:
+) -> tuple[Solution, Sizes]:
     wide = {name: value.expand(len(u_hat), *value.shape[1:]) for name, value in params.items()}
     solved = peer.solve(u_hat, wide, PEER_TOLERANCE, "input" if begin is None else begin)
     weight = {name: solved.multipliers[:, rows] for name, rows in project.structure.slices().items()}
     u = solved.u.reshape(u_hat.shape)
-    return solved, certificate(project.laws, u_hat, u, weight, params)
+    return solved, measure(project.laws, u_hat, u, weight, params)
 
 
-def _tensors(solved: Solution, judged: Certificate) -> list[Tensor]:
+def _tensors(solved: Solution, judged: Sizes) -> list[Tensor]:
     assert solved.status is not None
     answer = [solved.u, solved.multipliers, solved.iterations, solved.residual, solved.stationarity, solved.distance]
     return [*answer, solved.status, judged.violation, judged.stationarity, judged.complementarity]
 
 
-def _arrived(solved: Solution, judged: Certificate) -> Tensor:
+def _arrived(solved: Solution, judged: Sizes) -> Tensor:
     assert solved.status is not None
     return (solved.status == snapfm.Status.CONVERGED) & _holds(judged)
 
 
-def _holds(judged: Certificate) -> Tensor:
+def _holds(judged: Sizes) -> Tensor:
     return (judged.violation <= TOLERANCE) & (judged.stationarity <= STATIONARITY)
 
 

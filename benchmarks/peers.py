@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 import snapfm
-from benchmarks.certificate import Certificate, certificate
 from benchmarks.ipopt import PROBLEMS, STATIONARITY, TOLERANCE
+from snapfm.bench.judge import Sizes, measure
 from snapfm.errors import UnsupportedLaw
 from snapfm.problems import Problem
 from snapfm.project.base import Solution
@@ -154,7 +154,7 @@ def _methods(
 def _ours(project: snapfm.Projector, u_hat: Tensor, params: dict[str, Tensor]) -> Timed:
     def verdict() -> dict[str, Any]:
         result = project(u_hat, params)
-        judged = certificate(project.laws, u_hat, result.u, result.multipliers, params)
+        judged = measure(project.laws, u_hat, result.u, result.multipliers, params)
         return _verdict(judged, result.converged, result.iterations)
 
     return Timed("ours", lambda: project(u_hat, params), OURS_REPEATS, verdict)
@@ -187,11 +187,11 @@ def _solution_verdict(
 ) -> dict[str, Any]:
     assert solved.status is not None
     weight = {key: solved.multipliers[:, rows] for key, rows in project.structure.slices().items()}
-    judged = certificate(project.laws, u_hat, solved.u.reshape(u_hat.shape), weight, params)
+    judged = measure(project.laws, u_hat, solved.u.reshape(u_hat.shape), weight, params)
     return _verdict(judged, solved.status == snapfm.Status.CONVERGED, solved.iterations)
 
 
-def _verdict(judged: Certificate, converged: Tensor, iterations: Tensor) -> dict[str, Any]:
+def _verdict(judged: Sizes, converged: Tensor, iterations: Tensor) -> dict[str, Any]:
     """Tell what answers are worth: the share that claims to have converged and does, and the worst of those."""
     holds = converged & (judged.violation <= TOLERANCE) & (judged.stationarity <= STATIONARITY)
     return {

@@ -86,8 +86,8 @@ def _reasons(suite: Suite, cells: Cells) -> list[str]:
         "same noise at every step: what it takes for evidence once it takes for evidence again, and mean and spread drift as "
         "steps grow (below).",
         "Tried for spread: noise paired with fields within what a law fixes, and the network's own answers shown in training. "
-        "Reaction–diffusion and Burgers are trained so; for heat it brought no lower MMSE at the best number of steps, so its "
-        "model was kept.",
+        "Reaction–diffusion and Burgers are trained so; for heat it brought no lower MMSE at the best number of steps (a trial "
+        "without a record), so its model was kept.",
     ]  # fmt: skip
 
 

@@ -95,3 +95,13 @@ def test_signs_of_inequalities_and_bounds():
 def test_a_method_that_says_nothing_claims_all():
     assert claims(None, 2).tolist() == [True, True]
     assert claims(torch.tensor([Status.CONVERGED, Status.STALLED]), 2).tolist() == [True, False]
+
+
+def test_an_inequality_with_room_must_not_push():
+    law = Inequality("small", lambda u, params: (u.sum() - 9.0).reshape(1))
+    weight = torch.full((2, 1), 0.25, dtype=torch.float64)
+    pushed = Answers(U_HAT - 0.25, {"small": weight}, torch.ones(2, dtype=torch.bool), torch.ones(2))
+    found = verdict([law], U_HAT, pushed, {}, 1e-8)
+    assert (found.lawful, found.converged) == (2, 0)
+    assert found.stationarity is not None
+    assert found.stationarity > 1.0

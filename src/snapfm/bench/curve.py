@@ -27,9 +27,9 @@ def curve(stand: Stand) -> dict[str, Any]:
         call = _calling(stand, u_hat, iterations)
         stand.tell(f"{iterations} iterations on {label}")
         answers = stand.answers(call())
-        sizes = measure(stand.projector.laws, u_hat, answers, params)
+        sizes = measure(stand.projector.laws, u_hat, answers.u, answers.multipliers, params)
         seconds = median(stand.repeated(f"{label} with {iterations} iterations", call, LIMIT + 1))
-        points.append(Point(iterations, seconds, _middle(sizes.violation), _middle(sizes.stationarity)))
+        points.append(Point(iterations, seconds, _middle(sizes.violation), _middle(sizes.nearness)))
         if bool(lawful_and_nearest(sizes, stand.tolerance)[1].all()):
             break
     return {"curve": tuple(points)}

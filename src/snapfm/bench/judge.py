@@ -40,7 +40,13 @@ class Sizes:
     """Per sample (b,): everything a nearest lawful field has to have small; infinite where it is not a number."""
 
     violation: Tensor
-    stationarity: Tensor  # NaN without multipliers
+    stationarity: Tensor  # of u − û + Jᵀλ and of wrong-signed λ; NaN without multipliers
+    complementarity: Tensor  # largest |λ g| of an inequality; NaN likewise
+
+    @property
+    def nearness(self) -> Tensor:
+        """Give the larger of the two, which a nearest field has small; NaN without multipliers."""
+        return torch.maximum(self.stationarity, self.complementarity)
 
 
 def claims(status: Tensor | None, count: int) -> Tensor:
@@ -48,25 +54,21 @@ def claims(status: Tensor | None, count: int) -> Tensor:
     return torch.ones(count, dtype=torch.bool) if status is None else status == Status.CONVERGED
 
 
-def measure(laws: Sequence[Law], u_hat: Tensor, answers: Answers, params: Params) -> Sizes:
-    """Measure answers to û (b, *shape)."""
+def measure(laws: Sequence[Law], u_hat: Tensor, u: Tensor, multipliers: Mapping[str, Tensor], params: Params) -> Sizes:
+    """Measure answers u to û (b, *shape) with multipliers (b, rows) by law."""
     found = [
-        _sample(
-            laws, u_hat[i], answers.u[i], {name: value[i] for name, value in answers.multipliers.items()},
-            one_of(params, i),
-        )
+        _sample(laws, u_hat[i], u[i], {name: value[i] for name, value in multipliers.items()}, one_of(params, i))
         for i in range(len(u_hat))
-    ]  # fmt: skip
-    violation, stationarity = torch.tensor(found, dtype=torch.float64).reshape(-1, 2).unbind(1)
-    return Sizes(violation, stationarity)
+    ]
+    return Sizes(*torch.tensor(found, dtype=torch.float64).reshape(-1, 3).unbind(1))
 
 
 def verdict(laws: Sequence[Law], u_hat: Tensor, answers: Answers, params: Params, tolerance: float) -> Verdict:
     """Say what answers are worth, whatever the method says of them."""
-    sizes = measure(laws, u_hat, answers, params)
+    sizes = measure(laws, u_hat, answers.u, answers.multipliers, params)
     lawful, holds = lawful_and_nearest(sizes, tolerance)
     distance = (answers.u - u_hat).flatten(1).norm(dim=1)
-    having = sizes.stationarity[~sizes.stationarity.isnan()]
+    having = sizes.nearness[~sizes.nearness.isnan()]
     told = answers.iterations.double()
     known = bool((told >= 0).all())
     return Verdict(
@@ -86,7 +88,7 @@ def verdict(laws: Sequence[Law], u_hat: Tensor, answers: Answers, params: Params
 def lawful_and_nearest(sizes: Sizes, tolerance: float) -> tuple[Tensor, Tensor]:
     """Say which samples obey their laws, and which of them are nearest as well: (b,) bool each."""
     lawful = sizes.violation <= tolerance * _ROUNDING
-    return lawful, lawful & (sizes.stationarity <= max(NEAREST, tolerance) * _ROUNDING)
+    return lawful, lawful & (sizes.nearness <= max(NEAREST, tolerance) * _ROUNDING)
 
 
 def _law_error(law: Law, rows: Tensor) -> LawError:
@@ -95,8 +97,8 @@ def _law_error(law: Law, rows: Tensor) -> LawError:
 
 def _sample(
     laws: Sequence[Law], u_hat: Tensor, u: Tensor, multipliers: Mapping[str, Tensor], params: Params
-) -> tuple[float, float]:
-    violation, wrong, rest = 0.0, 0.0, u - u_hat
+) -> tuple[float, float, float]:
+    violation, wrong, complementarity, rest = 0.0, 0.0, 0.0, u - u_hat
     lower, upper = torch.full_like(u, -math.inf), torch.full_like(u, math.inf)
     for law in laws:
         if isinstance(law, Bounds):
@@ -114,13 +116,13 @@ def _sample(
             violation = max(violation, _largest(value.abs()))
         else:
             violation = max(violation, _largest(value.clamp(min=0.0)))
-            # An inequality pushes one way, and only where there is no room.
-            wrong = max(wrong, _largest((-weight).clamp(min=0.0)), _largest((weight * value.clamp(max=0.0)).abs()))
+            wrong = max(wrong, _largest((-weight).clamp(min=0.0)))
+            complementarity = max(complementarity, _largest((weight * value).abs()))
     violation = max(violation, _largest((u - upper).clamp(min=0.0)), _largest((lower - u).clamp(min=0.0)))
     if any(not bool(torch.isfinite(one).all()) for one in multipliers.values()):
-        return violation, math.nan
+        return violation, math.nan, math.nan
     rest = torch.minimum(torch.maximum(rest, u - upper), u - lower)  # u − clip(u − rest), without its cancellation
-    return violation, max(_largest(rest.abs()), wrong)
+    return violation, max(_largest(rest.abs()), wrong), complementarity
 
 
 def _largest(value: Tensor) -> float:
