@@ -33,5 +33,6 @@ def test_wrong_settings_are_refused_at_the_door(settings, error, words):
 
 
 def test_whole_numbers_pass_for_numbers_and_none_where_it_means_something():
-    snapfm.problem("burgers-ic-mass-flux", position=0, flux_steps=None)
-    snapfm.problem("reaction-diffusion-ic-mass", inner=True)
+    burgers = snapfm.problem("burgers-ic-mass-flux", position=0, flux_steps=None)
+    assert [law.name for law in burgers.laws] == ["initial", "mass", "flux"]
+    assert snapfm.problem("reaction-diffusion-ic-mass", inner=True).grid.shape == (64, 100)

@@ -13,7 +13,7 @@ def demo(
         Path, typer.Option(file_okay=False, help="Folder for index.html, hero.png and evidence.json.")
     ] = Path("build/demo"),
     count: Annotated[int, typer.Option(min=1, help="Number of samples.")] = 16,
-    steps: Annotated[int, typer.Option(min=1, help="Number of flow steps.")] = 100,
+    steps: Annotated[int, typer.Option(min=1, help="Number of flow steps.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the noise; both runs share it.")] = 0,
 ) -> None:
     """Sample heat fields without and with laws, and write a page that shows the difference."""

@@ -31,7 +31,7 @@ _PACKAGES = ("snapfm", "torch", "numpy")
 Progress: TypeAlias = Callable[[str, int, int], None]  # progress("free" or "lawful", done, total)
 
 
-def collect(count: int = 16, steps: int = 100, seed: int = 0, progress: Progress | None = None) -> Evidence:
+def collect(count: int = 16, steps: int = 20, seed: int = 0, progress: Progress | None = None) -> Evidence:
     """Sample the shipped heat model without and with laws from the same noise, and judge both.
 
     Raises ProjectionFailed if any sample misses its laws: a demonstration never shows a failed sample as a good one.
