@@ -41,6 +41,20 @@ def test_inspect_prints_the_structure_and_draws_it(tmp_path: Path):
     assert [path.name for path in picture.parent.iterdir()] == ["pattern.png"]
 
 
+def test_inspect_takes_settings_and_gives_json(tmp_path: Path):
+    call = ["inspect", "burgers-ic-mass-flux", "--set", "nx=21", "--set", "nt=11", "--set", "flux_steps=2", "--json"]
+    answer = RUN.invoke(app, call, catch_exceptions=False)
+    assert answer.exit_code == 0
+    found = json.loads(answer.stdout)
+    assert (found["shape"], found["rows"]) == ([21, 11], 21 + 11 + 2 * 19)
+    assert {law["name"]: law["affine_rows"] for law in found["laws"]} == {"initial": 21, "mass": 11, "flux": 0}
+    assert sum(law["non_zeros"] for law in found["laws"]) == found["non_zeros"]
+    picture = tmp_path / "pattern.png"
+    answer = RUN.invoke(app, [*call, "--out", str(picture)], catch_exceptions=False)
+    assert json.loads(answer.stdout) == found
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
 def test_a_wrong_name_is_one_clear_line_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -5,23 +5,21 @@ Knows the problems by name and the methods by theirs; runs nothing.
 
 from __future__ import annotations
 
-import inspect
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from snapfm.bench.methods import CATALOG, methods
 from snapfm.bench.record import Kind
 from snapfm.errors import ParamsError, SnapfmError, UnknownName
 from snapfm.problems import Problem, problem
+from snapfm.suitefile import Shelf, built, check_positive, check_whole, named, tables
 
 AXES = ("rows", "samples", "unknowns")
 
-_SUITES = resources.files("snapfm.bench") / "suites"
+_SHELF = Shelf("snapfm.bench", "snapfm bench")
+_LISTS = ("kinds", "taus", "methods")  # of a case
 _FILE_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -96,99 +94,62 @@ class Suite:
     @classmethod
     def from_raw(cls, raw: Mapping[str, Any]) -> Suite:
         """Read a header back."""
-        cases = tuple(Case(**_with_tuples(case, "kinds", "taus", "methods")) for case in raw["cases"])
+        cases = tuple(Case(**_with_tuples(case, *_LISTS)) for case in raw["cases"])
         return cls(**{**_with_tuples(raw, "methods"), "cases": cases})
 
 
 def suite_names() -> list[str]:
     """List the suites shipped with the package."""
-    return sorted(entry.name.removesuffix(".toml") for entry in _SUITES.iterdir() if entry.name.endswith(".toml"))
+    return _SHELF.names()
 
 
 def load_suite(name: str) -> Suite:
-    """Read a shipped suite by name, or any other by the path of its TOML file."""
-    if name in suite_names():
-        return _built_suite(name, _shipped(name))
-    file = Path(name)
-    if not file.is_file():
-        raise UnknownName(
-            f"snapfm bench SUITE expects one of {suite_names()} or the path of a TOML file; got {name!r}, which is neither. "
-            "Write a file like those in snapfm/bench/suites."
-        )
-    raw = _parsed(file.stem, file.read_text(encoding="utf-8"))
-    if "extends" not in raw:
-        return _built_suite(file.stem, raw)
-    base = raw.pop("extends")
+    """Read a shipped suite by name, or any other by the path of its TOML file, which may extend a shipped one."""
+    name, raw = _SHELF.find(name)
+    base = raw.pop("extends", None)
+    if base is None:
+        return _built_suite(name, raw)
     if base not in suite_names():
         raise UnknownName(
-            f"suite '{file.stem}' expects extends to be one of {suite_names()}; got {base!r}. Name a shipped suite."
+            f"suite '{name}' expects extends to be one of {suite_names()}; got {base!r}. Name a shipped suite."
         )
-    return _built_suite(base, {**_shipped(base), **raw})
-
-
-def _shipped(name: str) -> dict[str, Any]:
-    return _parsed(name, (_SUITES / f"{name}.toml").read_text(encoding="utf-8"))
-
-
-def _parsed(name: str, text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as cause:
-        raise ParamsError(f"suite '{name}' is expected to be TOML; got a file with {cause}. Mend that line.") from cause
+    return _built_suite(base, {**_SHELF.shipped(base), **raw})
 
 
 def _built_suite(name: str, raw: Mapping[str, Any]) -> Suite:
     what = f"suite '{name}'"
-    tables = raw.get("cases")
-    if not isinstance(tables, dict) or not tables:
-        raise ParamsError(f"{what} expects a table [cases.NAME] for each of its cases; got none. Add one.")
-    cases = tuple(_case(f"{what} case '{key}'", key, value) for key, value in tables.items())
-    given = {"name": name, "title": name, **raw, "cases": cases}
-    _check_lists(what, given, "methods")
-    suite: Suite = _built(Suite, what, _with_tuples(given, "methods"))
+    cases = tuple(
+        named(Case, f"{what} case '{key}'", "cases", key, _listed(f"{what} case '{key}'", value, *_LISTS))
+        for key, value in tables(what, raw, "cases").items()
+    )
+    given = _listed(what, {"name": name, "title": name, **raw, "cases": cases}, "methods")
+    suite = built(Suite, what, given)
     _check(what, suite)
     return suite
 
 
-def _case(what: str, name: str, raw: Any) -> Case:
+def _listed(what: str, raw: Any, *keys: str) -> Any:
+    """Give a table with tuples for its lists; what is no table is left to be refused."""
     if not isinstance(raw, dict):
-        raise ParamsError(f"{what} expects a table of settings; got {raw!r}. Write it as [cases.{name}].")
-    _check_lists(what, raw, "kinds", "taus", "methods")
-    case: Case = _built(Case, what, _with_tuples({"name": name, "title": name, **raw}, "kinds", "taus", "methods"))
-    return case
-
-
-def _check_lists(what: str, raw: Mapping[str, Any], *keys: str) -> None:
+        return raw
     for key in keys:
         if key in raw and not isinstance(raw[key], list):
             raise ParamsError(f"{what} expects {key} to be a list; got {raw[key]!r}. Write {key} = [{raw[key]!r}].")
+    return _with_tuples(raw, *keys)
 
 
 def _with_tuples(raw: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: tuple(value) if key in keys else value for key, value in raw.items()}
 
 
-def _built(kind: type, what: str, raw: Mapping[str, Any]) -> Any:
-    known = inspect.signature(kind).parameters
-    unknown = sorted(set(raw) - set(known))
-    if unknown:
-        raise ParamsError(f"{what} expects keys among {sorted(known)}; got {unknown[0]!r}. Use one of these names.")
-    missing = [
-        key for key, parameter in known.items() if parameter.default is inspect.Parameter.empty and key not in raw
-    ]
-    if missing:
-        raise ParamsError(f"{what} expects a value for {missing[0]!r}; got none. Add a line `{missing[0]} = …`.")
-    return kind(**raw)
-
-
 def _check(what: str, suite: Suite) -> None:
     """Refuse what cannot run, before anything has been started."""
     for key, least in (("threads", 1), ("repeats", 1), ("warmup", 1), ("seed", 0)):
-        _whole(what, key, getattr(suite, key), least)
+        check_whole(what, key, getattr(suite, key), least)
     for key in ("budget", "tolerance"):
-        _positive(what, key, getattr(suite, key))
+        check_positive(what, key, getattr(suite, key))
     if suite.walk_budget is not None:
-        _positive(what, "walk_budget", suite.walk_budget)
+        check_positive(what, "walk_budget", suite.walk_budget)
     if not isinstance(suite.catalog, str):
         raise ParamsError(f"{what} expects catalog to be the name of a module; got {suite.catalog!r}. Leave it out.")
     known = list(methods(suite.catalog))
@@ -206,10 +167,10 @@ def _check_case(what: str, case: Case, known: Sequence[str]) -> None:
             "Rename it and say more in its title."
         )
     for key in ("samples", "steps"):
-        _whole(what, key, getattr(case, key), 1)
+        check_whole(what, key, getattr(case, key), 1)
     for key in ("noisy", "budget", "walk_budget"):
         if getattr(case, key) is not None:
-            _positive(what, key, getattr(case, key))
+            check_positive(what, key, getattr(case, key))
     for place, kind in enumerate(case.kinds):
         if kind not in list(Kind) or kind in case.kinds[:place]:
             raise ParamsError(
@@ -256,15 +217,3 @@ def _check_methods(what: str, names: Sequence[Any], known: Sequence[str]) -> Non
             raise UnknownName(f"{what} expects methods to be some of {list(known)}; got {name!r}. Choose of these.")
         if name in names[:place]:
             raise ParamsError(f"{what} expects methods to name each once; got {name!r} twice. Remove one.")
-
-
-def _whole(what: str, key: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ParamsError(
-            f"{what} expects {key} to be a whole number >= {least}; got {value!r}. Ask for at least {least}."
-        )
-
-
-def _positive(what: str, key: str, value: Any) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-        raise ParamsError(f"{what} expects {key} to be a positive number; got {value!r}. Give one.")

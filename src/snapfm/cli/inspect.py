@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,27 +12,38 @@ import typer
 def inspect(
     name: Annotated[str, typer.Argument(metavar="PROBLEM", help="A problem's name; `snapfm problems` lists them.")],
     out: Annotated[
-        Path | None, typer.Option(help="PNG file for the pattern. Default: build/inspect/PROBLEM.png")
+        Path | None,
+        typer.Option(metavar="FILE.png", help="File for the pattern. Default: build/inspect/PROBLEM.png"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the problem, such as nx=128; repeatable."),
     ] = None,
     picture: Annotated[bool, typer.Option(help="Draw the pattern (needs matplotlib).")] = True,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON for scripts; the pattern is drawn only if --out is given.")
+    ] = False,
 ) -> None:
     """Show rows, non-zeros, kinds of rows, passes, fixed unknowns and redundant rows of a problem's laws."""
-    import torch
     from rich.console import Console
 
     from snapfm.cli.pattern_picture import draw_pattern
+    from snapfm.cli.settings import read_settings
+    from snapfm.cli.sizes import sizes, sizes_by_law, structure_of
     from snapfm.problems import problem
-    from snapfm.structure import analyze
 
-    console = Console()
+    console = Console(stderr=as_json)
     with console.status(f"analysing {name} …"):
-        chosen = problem(name)
-        params = chosen.params(1, torch.Generator().manual_seed(0))
-        structure = analyze(chosen.laws, chosen.grid.shape, params)
-    console.print(f"[bold]{chosen.name}[/]: {chosen.summary}", highlight=False)
-    # soft_wrap: the table keeps its columns in narrow terminals and in files
-    console.print(str(structure), highlight=False, markup=False, soft_wrap=True)
-    if picture:
+        chosen = problem(name, **read_settings("inspect", settings or []))
+        structure = structure_of(chosen)
+    if as_json:
+        found = {**sizes(chosen, structure), "laws": sizes_by_law(structure)}
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        console.print(f"[bold]{chosen.name}[/]: {chosen.summary}", highlight=False)
+        # soft_wrap: the table keeps its columns in narrow terminals and in files
+        console.print(str(structure), highlight=False, markup=False, soft_wrap=True)
+    if picture and (out is not None or not as_json):
         target = out if out is not None else Path("build/inspect") / f"{name}.png"
         draw_pattern(structure, chosen.name, target)
         console.print(f"pattern drawn in {target}", highlight=False)

@@ -12,12 +12,11 @@ _WIDE = 120  # columns of a terminal that has room for a sentence per problem
 
 def problems(as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False) -> None:
     """List all benchmark problems: unknowns, rows, affine and nonlinear rows, redundant rows."""
-    import torch
     from rich.console import Console
     from rich.table import Table
 
+    from snapfm.cli.sizes import sizes, structure_of
     from snapfm.problems import names, problem
-    from snapfm.structure import RowKind, analyze
 
     console = Console()
     found: list[dict[str, Any]] = []
@@ -25,22 +24,7 @@ def problems(as_json: Annotated[bool, typer.Option("--json", help="Print JSON fo
         for name in names():
             status.update(f"analysing {name} …")
             one = problem(name)
-            structure = analyze(one.laws, one.grid.shape, one.params(1, torch.Generator().manual_seed(0)))
-            affine = int((structure.kinds <= RowKind.PARAMETRIC).sum())
-            found.append(
-                {
-                    "name": name,
-                    "shape": list(one.grid.shape),
-                    "unknowns": structure.unknowns,
-                    "rows": structure.rows,
-                    "equality_rows": int(structure.equality_rows.sum()),
-                    "affine_rows": affine,
-                    "nonlinear_rows": structure.rows - affine,
-                    "non_zeros": structure.nnz,
-                    "redundant_rows": len(structure.presolve.redundant),
-                    "summary": one.summary,
-                }
-            )
+            found.append(sizes(one, structure_of(one)))
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return

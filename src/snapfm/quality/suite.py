@@ -6,17 +6,15 @@ Knows the samplers by name and the problems by theirs; runs nothing.
 from __future__ import annotations
 
 import inspect
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from snapfm.errors import ParamsError, SettingError, SnapfmError, UnknownName
 from snapfm.problems import Problem, problem
 from snapfm.quality.record import REFERENCES
 from snapfm.sampling import ECI, PCFM, DFlow, EndProjection, Flow, Guidance, Projected, Sampler
+from snapfm.suitefile import Shelf, built, check_positive, check_whole, named, tables
 
 KINDS: dict[str, type[Sampler]] = {
     "Flow": Flow,
@@ -29,7 +27,7 @@ KINDS: dict[str, type[Sampler]] = {
 }
 DTYPES = ("float32", "float64")
 
-_SUITES = resources.files("snapfm.quality") / "suites"
+_SHELF = Shelf("snapfm.quality", "snapfm quality")
 
 
 @dataclass(frozen=True)
@@ -96,79 +94,40 @@ class Suite:
 
 def suite_names() -> list[str]:
     """List the suites shipped with the package."""
-    return sorted(entry.name.removesuffix(".toml") for entry in _SUITES.iterdir() if entry.name.endswith(".toml"))
+    return _SHELF.names()
 
 
 def load_suite(name: str) -> Suite:
     """Read a shipped suite by name, or any other by the path of its TOML file."""
-    if name in suite_names():
-        return _read(name, (_SUITES / f"{name}.toml").read_text(encoding="utf-8"))
-    file = Path(name)
-    if not file.is_file():
-        raise UnknownName(
-            f"snapfm quality SUITE expects one of {suite_names()} or the path of a TOML file; got {name!r}, which is neither. "
-            "Write a file like those in snapfm/quality/suites."
-        )
-    return _read(file.stem, file.read_text(encoding="utf-8"))
-
-
-def _read(name: str, text: str) -> Suite:
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as cause:
-        raise ParamsError(f"suite '{name}' is expected to be TOML; got a file with {cause}. Mend that line.") from cause
-    tasks = tuple(_entry(TaskEntry, f"suite '{name}' task", key, value) for key, value in _tables(name, raw, "tasks"))
-    samplers = tuple(
-        _entry(SamplerEntry, f"suite '{name}' sampler", key, value) for key, value in _tables(name, raw, "samplers")
+    name, raw = _SHELF.find(name)
+    what = f"suite '{name}'"
+    tasks = tuple(
+        named(TaskEntry, f"{what} task '{key}'", "tasks", key, value)
+        for key, value in tables(what, raw, "tasks").items()
     )
-    raw = {"name": name, "title": name, **raw, "tasks": tasks, "samplers": samplers}
-    suite: Suite = _built(Suite, f"suite '{name}'", raw)
+    samplers = tuple(
+        named(SamplerEntry, f"{what} sampler '{key}'", "samplers", key, value)
+        for key, value in tables(what, raw, "samplers").items()
+    )
+    suite = built(Suite, what, {"name": name, "title": name, **raw, "tasks": tasks, "samplers": samplers})
     _check(suite)
     return suite
-
-
-def _tables(name: str, raw: Mapping[str, Any], key: str) -> list[tuple[str, Any]]:
-    found = raw.get(key)
-    if not isinstance(found, dict) or not found:
-        raise ParamsError(f"suite '{name}' expects a table [{key}.NAME] for each of its {key}; got none. Add one.")
-    return list(found.items())
-
-
-def _entry(kind: type, what: str, name: str, raw: Any) -> Any:
-    if not isinstance(raw, dict):
-        raise ParamsError(
-            f"{what} '{name}' expects a table of settings; got {raw!r}. Write it as [{what.split()[-1]}s.{name}]."
-        )
-    return _built(kind, f"{what} '{name}'", {"name": name, "title": name, **raw})
-
-
-def _built(kind: type, what: str, raw: Mapping[str, Any]) -> Any:
-    known = inspect.signature(kind).parameters
-    unknown = sorted(set(raw) - set(known))
-    if unknown:
-        raise ParamsError(f"{what} expects keys among {sorted(known)}; got {unknown[0]!r}. Use one of these names.")
-    missing = [
-        key for key, parameter in known.items() if parameter.default is inspect.Parameter.empty and key not in raw
-    ]
-    if missing:
-        raise ParamsError(f"{what} expects a value for {missing[0]!r}; got none. Add a line `{missing[0]} = …`.")
-    return kind(**raw)
 
 
 def _check(suite: Suite) -> None:
     """Refuse what cannot run, before anything has been simulated."""
     what = f"suite '{suite.name}'"
     for key, least in (("samples", 2), ("truth", 2), ("steps", 1), ("seed", 0), ("bootstrap", 2)):
-        _whole(what, key, getattr(suite, key), least)
-    _positive(what, "budget", suite.budget)
-    _positive(what, "tolerance", suite.tolerance)
+        check_whole(what, key, getattr(suite, key), least)
+    check_positive(what, "budget", suite.budget)
+    check_positive(what, "tolerance", suite.tolerance)
     if suite.dtype not in DTYPES:
         raise ParamsError(
             f"{what} expects dtype to be one of {list(DTYPES)}; got {suite.dtype!r}. float64 keeps every digit."
         )
     for task in suite.tasks:
         if task.truth is not None:
-            _whole(f"{what} task '{task.name}'", "truth", task.truth, 2)
+            check_whole(f"{what} task '{task.name}'", "truth", task.truth, 2)
         task.build()  # refuses problems and settings by name
     for sampler in suite.samplers:
         _check_sampler(f"{what} sampler '{sampler.name}'", sampler)
@@ -183,9 +142,9 @@ def _check_sampler(what: str, sampler: SamplerEntry) -> None:
         raise UnknownName(f"{what} expects kind to be one of {list(KINDS)}; got {sampler.kind!r}. Choose one of these.")
     for key, least in (("samples", 2), ("steps", 1)):
         if getattr(sampler, key) is not None:
-            _whole(what, key, getattr(sampler, key), least)
+            check_whole(what, key, getattr(sampler, key), least)
     if sampler.budget is not None:
-        _positive(what, "budget", sampler.budget)
+        check_positive(what, "budget", sampler.budget)
     try:
         sampler.build()
     except SnapfmError as cause:
@@ -193,15 +152,3 @@ def _check_sampler(what: str, sampler: SamplerEntry) -> None:
     except TypeError as cause:
         known = list(inspect.signature(KINDS[sampler.kind]).parameters)
         raise SettingError(f"{what} expects settings among {known}; got {dict(sampler.settings)}: {cause}.") from cause
-
-
-def _whole(what: str, key: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ParamsError(
-            f"{what} expects {key} to be a whole number >= {least}; got {value!r}. Ask for at least {least}."
-        )
-
-
-def _positive(what: str, key: str, value: Any) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-        raise ParamsError(f"{what} expects {key} to be a positive number; got {value!r}. Give one.")

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from snapfm.errors import Status, require
 from snapfm.laws import Params
-from snapfm.project.base import Solution
 from snapfm.project.judge import STATIONARITY
 from snapfm.project.limits import Limits
-from snapfm.project.peers.certificate import COMPLEMENTARITY, Answer, broken, certified
+from snapfm.project.peers.certificate import COMPLEMENTARITY, Answer, broken
 from snapfm.project.peers.numeric import Numeric, Sample
+from snapfm.project.peers.stoppable import Stoppable
 from snapfm.structure import Structure
 
 Values = npt.NDArray[np.float64]
@@ -39,8 +39,8 @@ def pounce() -> ModuleType:
     return require("pounce", "the POUNCE peer", "peers")
 
 
-class Pounce:
-    """Prepared for one Structure and its limits; pinned unknowns and implied rows are taken out.
+class Pounce(Stoppable):
+    """POUNCE on a batch.
 
     Tolerance: as for Ipopt, whose options it has: `tol` and `constr_viol_tol` are the tolerance asked for, `dual_inf_tol` is
     the judge's stationarity, `compl_inf_tol` its square, nothing is relaxed or merely acceptable. Laws are
@@ -49,8 +49,7 @@ class Pounce:
 
     def __init__(self, structure: Structure, limits: Limits, iterations: int = ITERATIONS) -> None:
         pounce()
-        self.structure, self.limits, self.iterations = structure, limits, iterations
-        self.rows = Numeric(structure, limits)
+        super().__init__(structure, limits, iterations)
         _ = self.rows.bends  # refuses curvature that cannot be written out before any work is done
         self.lock = Lock()
 
@@ -63,17 +62,8 @@ class Pounce:
         """Build values, slopes and curvature, once; `solve` does so at first use."""
         _ = self.rows.values, self.rows.slopes, self.curvature
 
-    def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
-        """Project a float64 batch (b, *shape), each sample from û."""
-        return certified(self.structure, self.limits, start, params, self.run(start, params, tolerance), self.rows)
-
-    def limited(self, start: Tensor, params: Params, tolerance: float, iterations: int) -> Solution:
-        """Project with a limit of iterations of its own: one point of a convergence curve."""
-        answer = self.run(start, params, tolerance, iterations)
-        return certified(self.structure, self.limits, start, params, answer, self.rows)
-
     def run(self, start: Tensor, params: Params, tolerance: float, iterations: int | None = None) -> Answer:
-        """Do the same and leave the certificate out: what a timing should see."""
+        """Project and leave the certificate out."""
         self.prepare(tolerance, len(start))
         rows, count = self.rows, len(start)
         u: Values = start.reshape(count, self.structure.unknowns).numpy().copy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,11 +12,9 @@ from torch import Tensor
 
 from snapfm.errors import Status
 from snapfm.laws import Params
-from snapfm.project.base import Solution
-from snapfm.project.limits import Limits
-from snapfm.project.peers.certificate import Answer, broken, certified
-from snapfm.project.peers.numeric import Numeric, Sample
-from snapfm.structure import Structure
+from snapfm.project.peers.certificate import Answer, broken
+from snapfm.project.peers.numeric import Sample
+from snapfm.project.peers.stoppable import Stoppable
 
 Values = npt.NDArray[np.float64]
 
@@ -31,12 +29,8 @@ class End:
     status: Status
 
 
-class Samplewise(ABC):
-    """Prepared for one Structure and its limits; what is built serves every tolerance and batch size."""
-
-    def __init__(self, structure: Structure, limits: Limits, iterations: int) -> None:
-        self.structure, self.limits, self.iterations = structure, limits, iterations
-        self.rows = Numeric(structure, limits)
+class Samplewise(Stoppable):
+    """What is built serves every tolerance and batch size."""
 
     @abstractmethod
     def one(self, sample: Sample, tolerance: float, iterations: int) -> End:
@@ -50,17 +44,8 @@ class Samplewise(ABC):
         """Build what does not depend on values, once; `solve` does so at first use."""
         self.build()
 
-    def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
-        """Project a float64 batch (b, *shape), each sample from û."""
-        return certified(self.structure, self.limits, start, params, self.run(start, params, tolerance), self.rows)
-
-    def limited(self, start: Tensor, params: Params, tolerance: float, iterations: int) -> Solution:
-        """Project with a limit of iterations of its own: one point of a convergence curve."""
-        answer = self.run(start, params, tolerance, iterations)
-        return certified(self.structure, self.limits, start, params, answer, self.rows)
-
     def run(self, start: Tensor, params: Params, tolerance: float, iterations: int | None = None) -> Answer:
-        """Do the same and leave the certificate out: what a timing should see."""
+        """Project one sample after the other and leave the certificate out."""
         count, rows = len(start), self.rows
         u: Values = start.reshape(count, self.structure.unknowns).numpy().copy()
         multipliers, done = np.zeros((count, self.structure.rows)), np.zeros(count, np.int64)
