@@ -16,6 +16,7 @@ import pytest
 from tests.bench.toys import NOTES, suite_file
 
 from snapfm.bench import Cell, Kind, State, inputs, load_suite, run
+from snapfm.bench.record import Turn, Verdict
 from snapfm.bench.run import Cells, Now, ours_failed
 from snapfm.errors import DataError, UnknownName
 from snapfm.ledger import RECORDS
@@ -194,20 +195,26 @@ def test_a_walk_that_would_take_too_long_is_given_up_with_its_steps(tmp_path: Pa
     assert cell.why.endswith(" s of 120 s")
 
 
-def test_a_walk_is_not_begun_by_a_method_that_cannot_project_once(tmp_path: Path):
+VERDICT = Verdict(3, 3, 3, 3, 1e-9, 1e-9, (1.0, 1.0, 1.0), 2.0, 3)
+TRIED = {
+    "did not end in 120 s": {"state": State.DNF, "cold": {"build": 1.0}, "seconds": 120.0},
+    "took 5.5 s": {"state": State.DONE, "turns": (Turn("a", (1.0, 2.0, 9.0), VERDICT), Turn("b", (9.0,), VERDICT))},
+}
+
+
+@pytest.mark.parametrize("words", TRIED)
+def test_a_walk_is_not_begun_by_a_method_that_projects_too_slowly(tmp_path: Path, words: str):
     changes = {**WALK, 'kinds = ["walk"]': 'kinds = ["projection", "walk"]\nnoisy = 0.1', "{steps}": "50"}
     suite, out = load_suite(str(suite_file(tmp_path, ["good"], changes=changes))), tmp_path / "out"
     made, made_from = inputs.make(suite, suite.cases[0]), inputs.fingerprint(suite, suite.cases[0])
     (out / "inputs").mkdir(parents=True)
     (out / "inputs" / "burgers.npz").write_bytes(inputs.pack(made, made_from))
-    tried = Cell(
-        "burgers", "good", Kind.PROJECTION, State.DNF, cold={"build": 1.0}, seconds=120.0, inputs=made.digest()
-    )
+    tried = Cell("burgers", "good", Kind.PROJECTION, inputs=made.digest(), **TRIED[words])
     head = json.dumps({"suite": suite.to_raw()})
     (out / RECORDS).write_text(f"{head}\n{tried.to_line()}\n", encoding="utf-8")
     cell = run(suite, out)["burgers", "good", "walk"]
     assert (cell.state, cell.steps, cell.steps_done, cell.seconds) == (State.DNF, 50, 0, 0.0)
-    assert cell.why == ("not begun: one projection of the batch did not end in 120 s, and a walk of 50 steps has 120 s")
+    assert cell.why == f"not begun: one projection of the batch {words}, and a walk of 50 steps has 120 s"
 
 
 def test_a_missing_network_makes_cells_absent(tmp_path: Path):

@@ -279,6 +279,21 @@ def test_a_warm_start_takes_fewer_iterations_to_the_same_answer():
     assert torch.allclose(warm.u, cold.u, rtol=0, atol=1e-8)
 
 
+def test_a_warm_start_finds_the_active_sets_of_a_cold_one():
+    problem = snapfm.problem("heat-ic-mass-pde-energy", nx=20, nt=12, discretization="release")
+    fields, params = problem.truth(16, torch.Generator().manual_seed(0))
+    project = Projector(problem.laws, problem.grid.shape, params)
+    u_hat = fields + 0.03 * randn(*fields.shape)
+    before = project(u_hat, params).raise_for_status()
+    moved = u_hat + 0.01 * randn(*fields.shape, seed=1)  # other slices lose energy then
+    cold, warm = project(moved, params), project(moved, params, warm=before)
+    held = [(result.multipliers["energy"] > 1e-6).sum() for result in (before, cold, warm)]
+    assert 0 < held[1] == held[2] != held[0]
+    assert warm.converged.all()
+    assert torch.allclose(warm.u, cold.u, rtol=0, atol=1e-7)
+    assert warm.iterations.sum() < cold.iterations.sum()
+
+
 def test_a_warm_start_from_a_failed_sample_is_a_cold_one():
     project = Projector([Equality("sphere", lambda u, p: (u**2).sum() - 1.0)], (3, 5))
     u_hat = randn(2, 3, 5)

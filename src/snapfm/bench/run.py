@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean, median
 from typing import TypeAlias
 
 from snapfm.bench import inputs
@@ -29,7 +30,7 @@ FIELDS_FOLDER = "fields"
 
 _RUNNING = ".running"  # folder of jobs; what a killed run left there is removed
 _INPUTS_BUDGET = 1800.0  # seconds for simulating and walking once; no method's time
-_HOPELESS = 3.0  # a walk is not begun if its projections alone would take so many budgets
+_HOPELESS = 2.0  # a walk is not begun if its projections alone would take so many budgets
 
 Key: TypeAlias = tuple[str, str, str]
 Cells: TypeAlias = dict[Key, Cell]
@@ -224,19 +225,22 @@ def _read(job: Job, blank: Cell, end: End, budget: float) -> Cell:
 
 
 def _hopeless(suite: Suite, place: _Place, ledger: Book) -> str | None:
-    """Say why a walk need not be begun: its method did not get one projection of the same batch done in a long time."""
+    """Say why a walk need not be begun: its method's projections of the same batch are too slow by far."""
     if place.kind is not Kind.WALK:
         return None
     tried = ledger.cells.get((place.case.name, place.method, str(Kind.PROJECTION)))
-    if tried is None or tried.state is not State.DNF or FIRST_CALL in tried.cold:
+    if tried is None:
         return None
-    budget = suite.budget_of(place.case, Kind.WALK)
-    if tried.seconds * place.case.steps <= _HOPELESS * budget:
+    if tried.state is State.DNF and FIRST_CALL not in tried.cold:
+        spent, words = tried.seconds, "did not end in"
+    elif tried.state is State.DONE and tried.turns:
+        spent, words = fmean(median(turn.seconds) for turn in tried.turns), "took"
+    else:
         return None
-    return (
-        f"not begun: one projection of the batch did not end in {tried.seconds:.0f} s, and a walk of {place.case.steps} steps "
-        f"has {budget:g} s"
-    )
+    steps, budget = place.case.steps, suite.budget_of(place.case, Kind.WALK)
+    if spent * steps <= _HOPELESS * budget:
+        return None
+    return f"not begun: one projection of the batch {words} {spent:.3g} s, and a walk of {steps} steps has {budget:g} s"
 
 
 def _inputs_file(out: Path, case: Case) -> Path:

@@ -46,12 +46,15 @@ class Frame(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """When to stop."""
+    """When to stop, and how carefully to step."""
 
     tolerance: float  # of the violation
     gap: float  # of the stationarity
     closer: float  # share of the tolerance that a step more is taken for
     limit: int  # iterations
+    trials: (
+        int  # lengths and corrections of a step that are tried before it counts as failed; 0: full steps, not looked at
+    )
 
 
 class Lanes(NamedTuple):

@@ -49,7 +49,6 @@ from snapfm.kernels.sections import section
 CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration finds what is infeasible
 
 _ARMIJO = 1e-4  # share of the predicted decrease that a step has to deliver
-_HALVINGS = 25  # of a step before it counts as failed
 _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8  # of W, after failed steps
 _DOUBLINGS = 8  # of a step that was made with a repaired, and so too cautious, curvature
 _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
@@ -77,7 +76,7 @@ def _lanes():
 def _solve(code, frame, plan, signs, settings, live, memory, at, lanes, status, iterations):
     damping, penalty, polished = lanes.damping, lanes.penalty, lanes.polished
     violation, gap, accepted = lanes.violation, lanes.gap, lanes.accepted
-    damping[:], penalty[:], polished[:] = 0.0, 1.0, False
+    damping[:], penalty[:], polished[:], lanes.convex[:] = 0.0, 1.0, False, 0.0
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else CONVERGED
         iterations[lane] = 0
@@ -99,6 +98,7 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, lanes, status, 
                     violation[lane] <= settings.tolerance
                     and gap[lane] <= settings.gap
                     and (violation[lane] <= settings.closer * settings.tolerance or polished[lane])
+                    and (settings.trials > 0 or lanes.convex[lane] == 0.0)  # full steps end at saddles too
                 ):
                     status[lane] = CONVERGED
                 elif iteration == settings.limit:
@@ -115,7 +115,7 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, lanes, status, 
         else:
             augmented_direction(frame, plan, memory, at)
         _predict(frame, memory, at, lanes)
-        _search(code, frame, plan, memory, at, status, lanes)
+        _search(code, frame, plan, settings.trials, memory, at, status, lanes)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
@@ -158,7 +158,7 @@ def _predict(frame, memory, at, lanes):  # written: lanes' penalty and decrease
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _search(code, frame, plan, memory, at, status, lanes):
+def _search(code, frame, plan, trials, memory, at, status, lanes):
     """Backtrack per lane on the ℓ1 merit function; a length that fails by its violation is tried again with a correction.
 
     Corrections at every length, not at the full one alone: along a curved law a straight step is worth its square.
@@ -180,7 +180,7 @@ def _search(code, frame, plan, memory, at, status, lanes):
             step[lane::LANES] = 0.0
             direction[lane::LANES] = 0.0
     plain[:], plain_direction[:] = step, direction
-    for _ in range(2 * _HALVINGS):
+    for _ in range(max(trials, 1)):
         for j in range(len(x) // LANES):
             store(x, j, add(load(before, j), load(step, j)))
         for r in range(len(lam) // LANES):
@@ -195,6 +195,9 @@ def _search(code, frame, plan, memory, at, status, lanes):
             merit = objective[lane] + penalty[lane] * theta[lane]
             new_merit = new_objective[lane] + penalty[lane] * new_theta[lane]
             slack = _NOISE * (abs(merit) + abs(objective[lane]))
+            if trials == 0 and np.isfinite(new_merit):
+                accepted[lane] = True
+                continue
             if new_merit <= merit + _ARMIJO * alpha[lane] * min(lanes.decrease[lane], 0.0) + slack:
                 accepted[lane] = True
                 continue
@@ -217,7 +220,8 @@ def _search(code, frame, plan, memory, at, status, lanes):
         if not accepted[lane]:
             _copy_lane(before, x, lane)
             _copy_lane(before_lam, lam, lane)
-        wanted[lane] = accepted[lane] and status[lane] == RUNNING and lanes.convex[lane] > 0.0 and alpha[lane] == 1.0
+        full_step = accepted[lane] and status[lane] == RUNNING and alpha[lane] == 1.0
+        wanted[lane] = full_step and lanes.convex[lane] > 0.0 and trials > 0
         stretched = stretched or wanted[lane]
     if stretched:
         _stretch(code, frame, plan, memory, at, lanes)

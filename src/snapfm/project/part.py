@@ -29,6 +29,9 @@ Counts = npt.NDArray[np.int64]
 
 ITERATIONS = 100  # benchmark inputs need 2 to 12, pathological ones have shown their nature by then
 _SETS_CYCLE = 8  # iterations with inequalities or bounds after which their active sets are taken to cycle
+# Trials of a step: of one towards a wrong active set no length is any good, and from near an answer full steps find the sets
+# in fewer iterations than any search would let them.
+_MANY, _FEW, _NONE = 50, 4, 0
 _BARRIER = 150  # iterations of the interior point
 _GIVES = 6  # tenths of the give that are tried
 
@@ -76,7 +79,7 @@ class Part:
             gather(warm, system.rows, at[core.MULTIPLIER], space)
         if self.crowded:  # an unknown short of its limit has no certificate at all: these go all the way
             aim = sharp(aim.tolerance)
-        status, iterations = self._attempts(space, lanes, aim)
+        status, iterations = self._attempts(space, lanes, aim, near=warm is not None)
         scatter(space, at[core.X], system.unknowns, u)
         tiles_to_field(self.still, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
         scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
@@ -84,10 +87,16 @@ class Part:
         shape = (len(u), parts)
         return status.reshape(shape).max(axis=1), iterations.reshape(shape).max(axis=1)
 
-    def _attempts(self, space: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
-        """Iterate as given; then, for what failed, follow a barrier or start elsewhere. Written: space."""
+    def _attempts(self, space: Values, lanes: int, aim: Aim, near: bool) -> tuple[Counts, Counts]:
+        """Iterate as given; then, for what failed, follow a barrier or start elsewhere. Written: space.
+
+        `near`: what is given comes from an answer to much the same question.
+        """
         first = np.array(self._section(space, core.X))
-        status, iterations = self._run(space, lanes, aim, _SETS_CYCLE if self.crowded else ITERATIONS)
+        if self.crowded:
+            status, iterations = self._run(space, lanes, aim, _SETS_CYCLE, _NONE if near else _FEW)
+        else:
+            status, iterations = self._run(space, lanes, aim)
         for attempt in self._others():
             failed = np.flatnonzero((status != Status.CONVERGED) & (status != Status.NONFINITE))
             if not len(failed):
@@ -119,7 +128,7 @@ class Part:
         interior_tiles(
             code, one.frame, one.schedule, one.signs, _BARRIER, 0, len(space), live, space, self.at, status, iterations
         )
-        outcome, more = self._run(space, lanes, aim, ITERATIONS)
+        outcome, more = self._run(space, lanes, aim)
         return outcome, more + iterations.ravel()[:lanes]
 
     def _giving(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
@@ -132,7 +141,7 @@ class Part:
         for _ in range(_GIVES):
             self._section(space, core.GIVE)[:] = give
             self._section(space, core.BARRIER)[:] = give
-            outcome, more = self._run(space, lanes, sharp(0.1 * aim.tolerance), ITERATIONS)
+            outcome, more = self._run(space, lanes, sharp(0.1 * aim.tolerance))
             left = give * np.abs(_by_lane(self._section(space, core.MULTIPLIER), lanes)).max(axis=1, initial=0.0)
             iterations += more
             status[:] = np.where(left <= 0.8 * aim.tolerance, outcome, Status.STALLED)
@@ -146,14 +155,14 @@ class Part:
     def _scattered(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
         """Go on beside the point where it stopped."""
         _scatter(self._section(space, core.X))
-        return self._run(space, lanes, aim, ITERATIONS)
+        return self._run(space, lanes, aim)
 
     def _from_zero(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
         """Start from nothing: noise is the worst start for transport laws, zero often the best."""
         x = self._section(space, core.X)
         x[:] = 0.0
         _scatter(x)
-        return self._run(space, lanes, aim, ITERATIONS)
+        return self._run(space, lanes, aim)
 
     def _restored(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
         """Lower the violation alone from û; go on from where a law holds, or report that nothing lowers it further."""
@@ -171,15 +180,17 @@ class Part:
             if self.crowded:
                 outcome, more = self._barrier(again, np.array(self._section(again, core.X)), len(lawful), aim)
             else:
-                outcome, more = self._run(again, len(lawful), aim, ITERATIONS)
+                outcome, more = self._run(again, len(lawful), aim)
             _put_lanes(space, lawful, again, np.arange(len(lawful)))
             found[lawful], iterations.ravel()[lawful] = outcome, iterations.ravel()[lawful] + more
         return found, iterations.ravel()[:lanes]
 
-    def _run(self, space: Values, lanes: int, aim: Aim, limit: int) -> tuple[Counts, Counts]:
+    def _run(
+        self, space: Values, lanes: int, aim: Aim, limit: int = ITERATIONS, trials: int = _MANY
+    ) -> tuple[Counts, Counts]:
         """Iterate on the first `lanes` lanes of a space; give their statuses and iterations."""
         live, status, iterations = _blank(space, lanes)
-        settings = core.Settings(*aim, limit)
+        settings = core.Settings(*aim, limit, trials)
         code, one = self.system.program.code, self.prepared
         solve_tiles(
             code, one.frame, one.schedule, one.signs, settings, 0, len(space), live, space, self.at, status, iterations

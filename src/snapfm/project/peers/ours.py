@@ -90,5 +90,5 @@ class _PlainPart(Part):
         super().__init__(system, lower, upper, first_external, lengths)
         self.iterations = iterations
 
-    def _attempts(self, space: Values, lanes: int, aim: Aim) -> tuple[Index, Index]:
+    def _attempts(self, space: Values, lanes: int, aim: Aim, near: bool) -> tuple[Index, Index]:
         return self._run(space, lanes, aim, self.iterations)
