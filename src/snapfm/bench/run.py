@@ -30,7 +30,7 @@ FIELDS_FOLDER = "fields"
 
 _RUNNING = ".running"  # folder of jobs; what a killed run left there is removed
 _INPUTS_BUDGET = 1800.0  # seconds for simulating and walking once; no method's time
-_HOPELESS = 2.0  # a walk is not begun if its projections alone would take so many budgets
+_HOPELESS = 1.0  # a walk is not begun if its projections alone would take so many budgets
 
 Key: TypeAlias = tuple[str, str, str]
 Cells: TypeAlias = dict[Key, Cell]

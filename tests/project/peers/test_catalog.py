@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from snapfm.laws import Law
 from snapfm.project.judge import STATIONARITY, judge
 from snapfm.project.peers.catalog import METHODS, Method, Solver, method
 from snapfm.project.peers.ipopt_processes import started
+from snapfm.project.peers.ours_gpu import OursGpu
 
 SHAPE = (3, 5)
 TOLERANCE = 1e-6
@@ -107,8 +108,8 @@ def one(request) -> Method:
 
 def test_the_catalog_is_complete():
     assert tuple(METHODS) == (
-        "ours", "rootfinder-1", "rootfinder-2", "ipopt", "ipopt-tuned", "ipopt-2", "ipopt-fused", "sqp-piqp", "madnlp",
-        "trust-constr", "lbfgs", "gauss-newton", "pounce",
+        "ours", "ours-gpu", "rootfinder-1", "rootfinder-2", "ipopt", "ipopt-tuned", "ipopt-2", "ipopt-fused", "sqp-piqp",
+        "madnlp", "trust-constr", "lbfgs", "gauss-newton", "pounce",
     )  # fmt: skip
     assert all(name == one.name and one.about.endswith(".") for name, one in METHODS.items())
     assert {one.published for one in METHODS.values()} == {None, "JuMP+Ipopt", "JuMP+MadNLP", "IPNewton", "L-BFGS"}
@@ -252,10 +253,29 @@ def test_absent_madnlp_says_how_to_get_it():
         pytest.skip("libMad is there")
 
 
+def test_without_a_gpu_ours_on_one_is_absent_and_says_where_to_run_it(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(
+        MissingDependency, match=r"a CUDA device is needed for .*; torch finds none. Run it where there is"
+    ):
+        method("ours-gpu").build(projector(_plane()))
+
+
+def test_ours_called_from_a_device_is_ours():
+    known = _sphere(Equality)
+    there, here = OursGpu(projector(known), device="cpu"), method("ours").build(projector(known))
+    for _ in range(2):  # the second call finds its inputs on the device
+        found = there.solve(known.u_hat, known.params, TOLERANCE)
+        for name, value in asdict(here.solve(known.u_hat, known.params, TOLERANCE)).items():
+            assert name == "warm" or torch.equal(getattr(found, name), value)
+    other = there.solve(2.0 * known.u_hat, known.params, TOLERANCE)
+    assert not torch.equal(other.distance, found.distance)
+
+
 @pytest.mark.parametrize(
     ("package", "names"),
     [
-        ("casadi", set(METHODS) - {"ours", "gauss-newton"}),
+        ("casadi", set(METHODS) - {"ours", "ours-gpu", "gauss-newton"}),
         ("pounce", {"pounce"}),
     ],
 )

@@ -18,6 +18,7 @@ from snapfm.errors import DataError
 from snapfm.ledger import RECORDS
 
 OURS = "ours"
+OWN = (OURS, "ours-gpu")  # what is no rival of ours
 
 
 @dataclass(frozen=True)

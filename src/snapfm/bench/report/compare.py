@@ -11,7 +11,7 @@ from math import log
 from statistics import fmean, median
 
 from snapfm.bench.record import Cell, Kind, State, Turn
-from snapfm.bench.report.book import OURS, Case
+from snapfm.bench.report.book import OURS, OWN, Case
 
 # Distances that differ by less than this share are equal; of the tolerance, where a distance is below it: an input that is lawful
 # already lies within rounding of its projection.
@@ -99,7 +99,7 @@ def contest(case: Case, kind: Kind) -> Contest | None:
     fair: dict[str, float] = {}
     for method, cell in cells.items():
         other = outing(cell)
-        if method != OURS and other is not None and fair_rival(ours, other):
+        if method not in OWN and other is not None and fair_rival(ours, other):
             fair[method] = other.seconds
     rival = min(fair, key=lambda method: fair[method], default=None)
     return Contest(case, kind, ours, rival, None if rival is None else fair[rival])

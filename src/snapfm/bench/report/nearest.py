@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snapfm.bench.record import Cell, Kind
-from snapfm.bench.report.book import OURS, Book, Case
+from snapfm.bench.report.book import OURS, OWN, Book, Case
 from snapfm.bench.report.compare import NEARER, Nearness, nearness
 from snapfm.bench.report.document import NOTHING, Entry, Section, Table, Words
 from snapfm.bench.report.titles import title
@@ -33,7 +33,7 @@ def case_nearness(case: Case) -> list[Nearness]:
 
 def _same(ours: Cell, other: Cell) -> bool:
     """Say whether a rival was given the same arrays; distances from others mean nothing."""
-    return other.method != OURS and other.inputs == ours.inputs
+    return other.method not in OWN and other.inputs == ours.inputs
 
 
 def table(compared: list[tuple[Case, list[Nearness]]]) -> Table:

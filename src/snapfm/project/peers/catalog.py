@@ -24,6 +24,7 @@ from snapfm.project.peers.ipopt_processes import IpoptProcesses
 from snapfm.project.peers.lbfgs import Lbfgs
 from snapfm.project.peers.madnlp import MadNlp
 from snapfm.project.peers.ours import Ours
+from snapfm.project.peers.ours_gpu import OursGpu
 from snapfm.project.peers.pounce import Pounce
 from snapfm.project.peers.rootfinder import Rootfinder
 from snapfm.project.peers.sqp import Sqp
@@ -73,6 +74,10 @@ _ALL = (
     Method(
         "ours", "snapfm", "Newton on the reduced system; violation at the tolerance, certificate included.", None, True,
         Ours,
+    ),
+    Method(
+        "ours-gpu", "snapfm, fields on a GPU", "The same, called from a GPU: fields go to the CPU and back.", None, False,
+        OursGpu,
     ),
     Method(
         "rootfinder-1", "casadi Newton", "Newton on the optimality system, every element at half the tolerance.", None,

@@ -39,16 +39,7 @@ class Ours:
 
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
         """Do the same in the terms of a method."""
-        made, structure = self.run(start, params, tolerance), self.project.structure
-        return Solution(
-            made.u.reshape(len(start), structure.unknowns),
-            torch.cat([start.new_zeros(len(start), 0), *made.multipliers.values()], dim=1),
-            made.iterations,
-            structure.residual(made.u, params),
-            made.stationarity,
-            made.distance,
-            made.status,
-        )
+        return solution(self.project.structure, self.run(start, params, tolerance), start, params)
 
     def phases(self, start: Tensor, params: Params, tolerance: float) -> dict[str, float]:
         """Say where the seconds of a call go; nothing to say of closed forms and of the slow path."""
@@ -70,6 +61,19 @@ class Ours:
         if iterations not in self._plain:
             self._plain[iterations] = _PlainNewton(method.structure, method.limits, iterations)
         return self._plain[iterations].solve(start, params, tolerance)
+
+
+def solution(structure: Structure, made: Projection, start: Tensor, params: Params) -> Solution:
+    """Put a projection of a float64 batch into the terms of a method."""
+    return Solution(
+        made.u.reshape(len(start), structure.unknowns),
+        torch.cat([start.new_zeros(len(start), 0), *made.multipliers.values()], dim=1),
+        made.iterations,
+        structure.residual(made.u, params),
+        made.stationarity,
+        made.distance,
+        made.status,
+    )
 
 
 class _PlainNewton(Newton):

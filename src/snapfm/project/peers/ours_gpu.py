@@ -1,0 +1,68 @@
+"""Our own projector as a model on a GPU calls it: tensors come from the device and go back to it. Not measured by us."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from snapfm.errors import MissingDependency
+from snapfm.laws import Params
+from snapfm.project.base import Projection, Solution
+from snapfm.project.peers.ours import Ours, solution
+from snapfm.project.projector import Projector
+
+GPU = "cuda"
+
+
+class OursGpu(Ours):
+    """Ours, called with fields and params on a device. Tolerance: that asked for.
+
+    The work itself is done on the CPU (limitations.md): what is timed beside it is the way there and back.
+    """
+
+    def __init__(self, project: Projector, device: str = GPU) -> None:
+        if device == GPU and not torch.cuda.is_available():
+            raise MissingDependency(
+                "a CUDA device is needed for snapfm on a GPU; torch finds none. Run it where there is one, with a CUDA build of "
+                "torch."
+            )
+        super().__init__(project)
+        self.device = torch.device(device)
+        self._given: tuple[Tensor, Params, Tensor, Params] | None = None
+
+    def run(self, start: Tensor, params: Params, tolerance: float) -> Projection:
+        """Project a float64 batch that lies on the device; the answer lies there too."""
+        u_hat, there = self._there(start, params)
+        made = self.project(u_hat, there, tolerance=tolerance)
+        if self.device.type == GPU:
+            torch.cuda.synchronize(self.device)
+        return made
+
+    def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
+        """Do the same in the terms of a method, on the CPU, where judges are."""
+        made = self.run(start, params, tolerance)
+        return solution(self.project.structure, _fetched(made), start, params)
+
+    def _there(self, start: Tensor, params: Params) -> tuple[Tensor, Params]:
+        """Put a batch on the device, once: a model would have made it there."""
+        if self._given is None or self._given[0] is not start or self._given[1] is not params:
+            there = {name: value.to(self.device) for name, value in params.items()}
+            self._given = start, params, start.to(self.device), there
+        return self._given[2:]
+
+
+def _fetched(made: Projection) -> Projection:
+    """Bring an answer to the CPU."""
+    return replace(
+        made,
+        u=made.u.cpu(),
+        status=made.status.cpu(),
+        violation=made.violation.cpu(),
+        stationarity=made.stationarity.cpu(),
+        iterations=made.iterations.cpu(),
+        distance=made.distance.cpu(),
+        multipliers={name: value.cpu() for name, value in made.multipliers.items()},
+        by_law={name: value.cpu() for name, value in made.by_law.items()},
+    )
