@@ -60,7 +60,8 @@ def comparable(case: Case) -> bool:
 def case_title(case: Case) -> str:
     """Name a case, with the paper's name for it where it has one."""
     key = known(case)
-    return case.title if key is None else f"{case.title}: {published.TITLES[key]}"
+    theirs = case.title if key is None else published.TITLES[key]
+    return case.title if theirs == case.title else f"{case.title}: {theirs}"
 
 
 def overview(cases: list[Case]) -> Table:
