@@ -297,6 +297,6 @@ def test_absent_packages_are_told_by_those_that_need_them(monkeypatch, package, 
 
 def test_unknown_methods_are_named():
     with pytest.raises(
-        UnknownName, match=r"method\(name=…\) expects one of ours, rootfinder-1, .*; got 'knitro'\. Choose"
+        UnknownName, match=r"method\(name=…\) expects one of ours, ours-gpu, rootfinder-1, .*; got 'knitro'\. Choose"
     ):
         method("knitro")
