@@ -80,8 +80,8 @@ def _reasons(suite: Suite, cells: Cells) -> list[str]:
         *_losses(suite, cells),
         *_close(suite, cells),
         "An earlier run of this suite had 128 samples, 1024 true fields and 8 samples of D-Flow; PCFM was first in MMSE on one "
-        "task then, Navier–Stokes, and within its interval of the first on the others. The numbers were raised after seeing that, as "
-        "chance was of the size of the differences; models, samplers, steps and seed are the same.",
+        "task then, Navier–Stokes, and within its interval of the first on the others. The numbers were raised after seeing "
+        "that, as chance was of the size of the differences; models, samplers, steps and seed are the same.",
         "**Navier–Stokes** asks every sample to start as sin(2πy), as the release does, with a standard deviation of "
         f"{asked:.2f}; states that the model was trained on have {float(states.std()):.2f}. The model has never seen such a "
         "state, and what follows from it is a guess of the network's, under every sampler.",
