@@ -14,7 +14,7 @@ from snapfm.bench.record import Kind
 from snapfm.bench.report.book import OURS, Book, Case, read
 from snapfm.bench.report.compare import contest, outing
 from snapfm.bench.report.document import NOTHING, Entry, Table
-from snapfm.bench.report.figures import short, times, total
+from snapfm.bench.report.figures import outcome, short, times, total
 from snapfm.bench.report.runtime import known, published_ratio
 from snapfm.bench.report.summary import made
 from snapfm.bench.report.text import text
@@ -66,7 +66,8 @@ def six(found: Book) -> Table:
 def _row(case: Case) -> tuple[Entry, ...]:
     one, walk = contest(case, Kind.PROJECTION), case.done(Kind.WALK).get(OURS)
     some = next(cell for cell in case.cells if cell.rows)
-    tuned = outing(case.of(Kind.PROJECTION).get(_TUNED))
+    tuned = case.of(Kind.PROJECTION).get(_TUNED)
+    spent = outing(tuned)
     key = known(case)
     assert key is not None  # the caller's choice of cases
     theirs = published.RUNTIMES[key][published.BEST]
@@ -77,7 +78,7 @@ def _row(case: Case) -> tuple[Entry, ...]:
         Entry(f"{some.rows:,}"),
         Entry(NOTHING if one is None else f"{short(1e3 * one.ours.seconds / one.ours.samples)} ms a sample"),
         Entry(NOTHING if one is None or one.rival is None else f"{times(one.ratio)} as long ({title(one.rival)})"),
-        Entry(NOTHING if one is None or tuned is None else times(tuned.seconds / one.ours.seconds)),
+        outcome(tuned) if one is None or spent is None else Entry(times(spent.seconds / one.ours.seconds)),
         Entry(NOTHING if walk is None else f"{total(walk.walk['projection'])} s"),
         Entry(f"{rest}, {times(published_ratio(case))}"),
     )  # fmt: skip

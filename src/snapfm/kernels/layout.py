@@ -52,9 +52,7 @@ class Settings(NamedTuple):
     gap: float  # of the stationarity
     closer: float  # share of the tolerance that a step more is taken for
     limit: int  # iterations
-    trials: (
-        int  # lengths and corrections of a step that are tried before it counts as failed; 0: full steps, not looked at
-    )
+    trials: int  # of lengths and corrections before a step counts as failed; 0: full steps, not looked at
 
 
 class Lanes(NamedTuple):
