@@ -55,7 +55,9 @@ def collect(count: int = 16, steps: int = 20, seed: int = 0, progress: Progress 
     # Not timed: what first calls cost (loading, compiling, tracing) would otherwise count against the run they fall into.
     plain(1, None)
     for _ in range(2):
-        project(torch.zeros(count, *problem.grid.shape), params)
+        nothing = torch.zeros(count, *problem.grid.shape)
+        project(nothing, params)
+        project.move(nothing, params)
     free = plain(steps, progress)
     lawful = snapfm.sample(
         velocity,
