@@ -40,6 +40,27 @@ def test_a_nearest_field_holds():
     assert [law.law for law in found.laws] == ["total"]
 
 
+def test_a_field_nearer_by_what_it_breaks_its_laws_by_is_no_nearer_with_them_kept():
+    u, weight = nearest()
+    short = 1e-4  # of the way to the law
+    near = (1 - short) * weight
+    found = verdict([TOTAL], U_HAT, answers(U_HAT - near[:, None], near), PARAMS, 1e-2)
+    truth = (u - U_HAT).flatten(1).norm(dim=1)
+    assert found.converged == 2
+    assert found.distances == pytest.approx(((1 - short) * truth).tolist(), rel=1e-12)
+    assert found.exact_distances == pytest.approx(truth.tolist(), rel=short**2)
+    assert found.exact_distances != pytest.approx(truth.tolist(), rel=0.1 * short**2)
+
+
+def test_answers_that_do_not_hold_have_no_exact_distance():
+    u, weight = nearest()
+    wrong = torch.stack([weight[0], weight[1] + 0.1])
+    assert verdict([TOTAL], U_HAT, answers(u, wrong), PARAMS, 1e-8).exact_distances == (
+        pytest.approx(float((u[0] - U_HAT[0]).norm())),
+        None,
+    )
+
+
 def test_a_lawful_field_that_is_not_nearest_does_not_hold():
     u, weight = nearest()
     u = u.clone()

@@ -42,6 +42,7 @@ class Sizes:
     violation: Tensor
     stationarity: Tensor  # of u − û + Jᵀλ and of wrong-signed λ; NaN without multipliers
     complementarity: Tensor  # largest |λ g| of an inequality; NaN likewise
+    weighed: Tensor  # λᵀh, what the laws are broken by at their prices; NaN likewise
 
     @property
     def nearness(self) -> Tensor:
@@ -60,7 +61,7 @@ def measure(laws: Sequence[Law], u_hat: Tensor, u: Tensor, multipliers: Mapping[
         _sample(laws, u_hat[i], u[i], {name: value[i] for name, value in multipliers.items()}, one_of(params, i))
         for i in range(len(u_hat))
     ]
-    return Sizes(*torch.tensor(found, dtype=torch.float64).reshape(-1, 3).unbind(1))
+    return Sizes(*torch.tensor(found, dtype=torch.float64).reshape(-1, 4).unbind(1))
 
 
 def verdict(laws: Sequence[Law], u_hat: Tensor, answers: Answers, params: Params, tolerance: float) -> Verdict:
@@ -79,6 +80,9 @@ def verdict(laws: Sequence[Law], u_hat: Tensor, answers: Answers, params: Params
         violation=_finite(sizes.violation.max()),
         stationarity=_finite(having.max()) if len(having) else None,
         distances=tuple(_finite(one) if good else None for one, good in zip(distance, lawful)),
+        exact_distances=tuple(
+            _finite(one) if good else None for one, good in zip(_exact_distance(distance, sizes.weighed), holds)
+        ),
         iterations_median=float(told.median()) if known else None,
         iterations_worst=int(told.max()) if known else None,
         laws=tuple(_law_error(law, residuals(law, answers.u, params)) for law in laws),
@@ -91,14 +95,19 @@ def lawful_and_nearest(sizes: Sizes, tolerance: float) -> tuple[Tensor, Tensor]:
     return lawful, lawful & (sizes.nearness <= max(NEAREST, tolerance) * _ROUNDING)
 
 
+def _exact_distance(distance: Tensor, weighed: Tensor) -> Tensor:
+    """Say how far answers would be if they kept their laws exactly (math.md, eq. kept)."""
+    return (distance.square() + 2 * weighed).clamp(min=0.0).sqrt()
+
+
 def _law_error(law: Law, rows: Tensor) -> LawError:
     return LawError(law.name, _finite(rows.norm(dim=1).mean()), _finite(rows.max()) if rows.numel() else 0.0)
 
 
 def _sample(
     laws: Sequence[Law], u_hat: Tensor, u: Tensor, multipliers: Mapping[str, Tensor], params: Params
-) -> tuple[float, float, float]:
-    violation, wrong, complementarity, rest = 0.0, 0.0, 0.0, u - u_hat
+) -> tuple[float, float, float, float]:
+    violation, wrong, complementarity, weighed, rest = 0.0, 0.0, 0.0, 0.0, u - u_hat
     lower, upper = torch.full_like(u, -math.inf), torch.full_like(u, math.inf)
     for law in laws:
         if isinstance(law, Bounds):
@@ -112,6 +121,7 @@ def _sample(
         if value.requires_grad:
             rest = rest + torch.autograd.grad(value, field, weight)[0]
         value = value.detach()
+        weighed += float(weight @ value)
         if isinstance(law, Equality):
             violation = max(violation, _largest(value.abs()))
         else:
@@ -120,9 +130,9 @@ def _sample(
             complementarity = max(complementarity, _largest((weight * value).abs()))
     violation = max(violation, _largest((u - upper).clamp(min=0.0)), _largest((lower - u).clamp(min=0.0)))
     if any(not bool(torch.isfinite(one).all()) for one in multipliers.values()):
-        return violation, math.nan, math.nan
+        return violation, math.nan, math.nan, math.nan
     rest = torch.minimum(torch.maximum(rest, u - upper), u - lower)  # u − clip(u − rest), without its cancellation
-    return violation, max(_largest(rest.abs()), wrong), complementarity
+    return violation, max(_largest(rest.abs()), wrong), complementarity, weighed
 
 
 def _largest(value: Tensor) -> float:

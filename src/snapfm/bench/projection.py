@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,15 @@ def projection(stand: Stand) -> dict[str, Any]:
     pictured, _ = inputs.middle()
     for label, u_hat in inputs.fields.items():
         stand.tell(f"judged call on {label}")
+        began = perf_counter()
         solved = stand.solver.solve(u_hat, params, stand.tolerance)  # warms up as well
+        judged = perf_counter() - began
         verdict = stand.verdict(u_hat, solved)
         if label == pictured and stand.job.method == OURS:
             _keep(stand, u_hat, stand.answers(solved).u, label)
         call = _calling(stand, u_hat)
-        for _ in range(stand.suite.warmup - 1):
-            call()
-        turns.append(Turn(label, stand.repeated(label, call, len(inputs.fields)), verdict))
+        stand.warm_up(call, len(inputs.fields), judged)
+        turns.append(Turn(label, stand.repeated(label, call, len(inputs.fields), judged), verdict))
     return {"turns": tuple(turns), "phases": _phases(stand)}
 
 

@@ -53,6 +53,9 @@ class Verdict:
     iterations_median: float | None
     iterations_worst: int | None
     laws: tuple[LawError, ...] = ()
+    # What the distances would be, to first order, if every answer kept its laws exactly; None where it does not hold. Records
+    # from before there were these have none.
+    exact_distances: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,4 +132,5 @@ class Cell:
 
 def _verdict(raw: dict[str, Any]) -> Verdict:
     laws = tuple(LawError(**law) for law in raw.get("laws", ()))
-    return Verdict(**{**raw, "laws": laws, "distances": tuple(raw["distances"])})
+    exact = tuple(raw.get("exact_distances", ()))
+    return Verdict(**{**raw, "laws": laws, "distances": tuple(raw["distances"]), "exact_distances": exact})

@@ -54,21 +54,41 @@ class Stand:
         with _clock(self.cold, FIRST_CALL):
             call()
 
-    def repeated(self, what: str, call: Callable[[], object], turns: int) -> tuple[float, ...]:
-        """Time hot calls: as many as the suite says, fewer if that would take too much of the budget, at least one."""
-        assert self.job.kind is not None
-        budget = self.suite.budget_of(self.case, self.job.kind)
+    def warm_up(self, call: Callable[[], object], turns: int, judged: float) -> None:
+        """Make the calls before the timed ones, after the judged one; none if they would take a share of the budget."""
+        more = self.suite.warmup - 1
+        if more * judged <= self._share(turns):
+            for _ in range(more):
+                call()
+
+    def repeated(self, what: str, call: Callable[[], object], turns: int, judged: float = 0.0) -> tuple[float, ...]:
+        """Time hot calls: as many as the suite says, fewer if that would take too much of the budget, at least one.
+
+        A method so slow that the call that was judged took its share of the budget already has that call's seconds.
+        """
+        share = self._share(turns)
+        if judged > share:
+            return (judged,)
         spent: list[float] = []
         while len(spent) < self.suite.repeats:
             more = min(spent, default=0.0)
-            late = perf_counter() - self.began + more > _LATE * budget
-            if spent and (late or sum(spent) + more > _SHARE * budget / turns):
+            late = perf_counter() - self.began + more > _LATE * self._budget
+            if spent and (late or sum(spent) + more > share):
                 break
             self.tell(f"hot call {len(spent) + 1} of {self.suite.repeats} on {what}")
             began = perf_counter()
             call()
             spent.append(perf_counter() - began)
         return tuple(spent)
+
+    @property
+    def _budget(self) -> float:
+        assert self.job.kind is not None
+        return self.suite.budget_of(self.case, self.job.kind)
+
+    def _share(self, turns: int) -> float:
+        """Give the seconds that hot calls may take on one of so many inputs."""
+        return _SHARE * self._budget / turns
 
     def answers(self, solved: Solution) -> Answers:
         """Put what a method gives into the judge's terms."""

@@ -82,7 +82,7 @@ def _teller(screen: Console, bars: Progress) -> Callable[[Now], None]:
 
 
 def _print(suite: Suite, cells: Cells) -> None:
-    """Print one table for each kind: cases downwards, methods across."""
+    """Print one table for each kind: the more of methods and cases downwards, the fewer across, so that columns stay wide."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -101,13 +101,15 @@ def _print(suite: Suite, cells: Cells) -> None:
         names = list(dict.fromkeys(key[1] for key in found))
         if not cases:
             continue
+        turned = len(cases) > len(names)
+        down, across = (cases, names) if turned else (names, cases)
         table = Table(box=None)
-        table.add_column("method", no_wrap=True)
-        for case in cases:
-            table.add_column(escape(case), justify="right")
-        for name in names:
-            entries = [found.get((case, name, str(kind))) for case in cases]
-            table.add_row(escape(name), *(escape(_entry(cell)) for cell in entries))
+        table.add_column("case" if turned else "method", no_wrap=True)
+        for column in across:
+            table.add_column(escape(column), justify="right", overflow="fold")
+        for line in down:
+            keys = [(line, column) if turned else (column, line) for column in across]
+            table.add_row(escape(line), *(escape(_entry(found.get((*key, str(kind))))) for key in keys))
         console.print(head, style="bold", highlight=False, soft_wrap=True)  # a table's own title wraps at its width
         console.print(table)
 

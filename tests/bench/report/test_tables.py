@@ -14,7 +14,7 @@ from snapfm.bench.record import Kind, LawError, State
 from snapfm.bench.report import curves, errors, nearest, runtime, scaling, split, titles
 from snapfm.bench.report import projection as projections
 from snapfm.bench.report.book import Book, Case, read
-from snapfm.bench.report.compare import contest
+from snapfm.bench.report.compare import contest, faster, more_lawful
 from snapfm.bench.report.document import Bars, Table
 from snapfm.bench.report.missing import missing
 from snapfm.bench.report.summary import coverage, headline, made, summary
@@ -145,6 +145,20 @@ def test_nearer_means_by_more_than_a_millionth(tmp_path: Path, own: float, their
     assert (found.nearer, found.farther) == (nearer, farther)
 
 
+def test_a_gain_that_broken_laws_explain_is_counted_apart(tmp_path: Path):
+    exact = (2.0,) * 31 + (2.0 * (1 - 2e-6),)  # of the rival: only its last sample is nearer with the laws kept
+    cells = [
+        projection("odd", "ours", 0.1, verdict(exact_distances=(2.0,) * 32)),
+        projection("odd", "ipopt", 0.1, verdict(distances=(2.0 * (1 - 3e-6),) * 32, exact_distances=exact)),
+    ]
+    book = read([folder(tmp_path / "run", paper_suite(), cells)])
+    (found,) = nearest.case_nearness(book.cases[0])
+    assert (found.compared, found.nearer, found.beaten) == (64, 64, 2)
+    section = nearest.nearest(book)
+    assert section is not None
+    assert "somebody did in odd (ipopt on 2 of 64 samples)" in str(section.blocks[1])
+
+
 def test_distances_from_other_arrays_are_not_compared(tmp_path: Path):
     cells = [projection("odd", "ours", 0.1, inputs="one"), projection("odd", "ipopt", 0.1, inputs="another")]
     found = read([folder(tmp_path / "run", paper_suite(), cells)]).cases[0]
@@ -180,11 +194,25 @@ def test_the_headline_is_computed_from_the_records(book: Book):
     )
     assert told[1] == "Projections where no rival brings as many samples home: 3 of 7 cases."
     assert told[2].endswith("in 1 of 1 cases; the rival's time is 10.0× that of ours.")
-    assert "took 4.12× to 45.7× (median 24.9×) the time of ours in 2 cases, on other hardware (1× L40S" in told[4]
-    assert told[5] == "ours brings 608 of 610 samples home."
-    assert told[6] == coverage(book) == "24 of 31 cells have a figure; 2 DNF, 2 FAILED, 2 ABSENT, 1 REFUSED."
+    assert told[4].startswith("No rival, fair or not, is faster in ")
+    assert "odd, projection (lbfgs)" in told[4]
+    assert told[4].endswith("No rival, fair or not, has more lawful answers on any input in 12 of 12 of these.")
+    assert "took 4.12× to 45.7× (median 24.9×) the time of ours in 2 cases, on other hardware (1× L40S" in told[5]
+    assert told[6] == "ours brings 608 of 610 samples home."
+    assert told[7] == coverage(book) == "24 of 31 cells have a figure; 2 DNF, 2 FAILED, 2 ABSENT, 1 REFUSED."
     (table,) = tables(summary(book))
     assert words(table, "odd")[4:] == ["none brings as many home", "–", "–"]
+
+
+def test_rivals_that_are_faster_or_more_often_lawful_are_named_fair_or_not(tmp_path: Path):
+    cells = [
+        projection("odd", "ours", 0.1, verdict(30, lawful=30)),
+        projection("odd", "lbfgs", 0.05, verdict(0, lawful=30)),
+        projection("odd", "ipopt", 0.2, verdict(0, lawful=31)),
+        projection("odd", "madnlp", 0.05, verdict(32), inputs="other arrays"),
+    ]
+    found = read([folder(tmp_path / "run", paper_suite(), cells)]).cases[0]
+    assert (faster(found, Kind.PROJECTION), more_lawful(found, Kind.PROJECTION)) == (["lbfgs"], ["ipopt"])
 
 
 def test_ours_without_a_sample_home_claims_no_ratio(tmp_path: Path):

@@ -5,12 +5,13 @@ Numbers only; how they are shown is the business of the sections. Only the judge
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import log
 from statistics import fmean, median
 
-from snapfm.bench.record import Cell, Kind, State, Turn
+from snapfm.bench.record import Cell, Kind, State, Turn, Verdict
 from snapfm.bench.report.book import OURS, OWN, Case
 
 # Distances that differ by less than this share are equal; of the tolerance, where a distance is below it: an input that is lawful
@@ -25,6 +26,7 @@ class Outing:
     seconds: float  # of one batch: a walk's total, or the mean over inputs of the median call
     home: tuple[int, ...]
     samples: int
+    lawful: tuple[int, ...]  # samples within the tolerance, home or not
     inputs: tuple[str, ...] = ()
     digest: str | None = None  # of the arrays behind the inputs
 
@@ -61,6 +63,7 @@ class Nearness:
     only_rival: int  # lawful answers where ours has none
     only_ours: int
     gain: float  # largest relative gain of the rival over ours; negative where it never comes as near
+    beaten: int  # samples it would be nearer on if both kept their laws exactly; as nearer where the judge did not say
 
     @property
     def equal(self) -> int:
@@ -78,12 +81,14 @@ def outing(cell: Cell | None) -> Outing | None:
     if cell is None or cell.state is not State.DONE:
         return None
     if cell.kind is Kind.WALK and cell.verdict is not None and "total" in cell.walk:
-        return Outing(cell.walk["total"], (cell.verdict.converged,), cell.verdict.samples, digest=cell.inputs)
+        found = cell.verdict
+        return Outing(cell.walk["total"], (found.converged,), found.samples, (found.lawful,), digest=cell.inputs)
     if cell.kind is Kind.PROJECTION and cell.turns:
         return Outing(
             fmean(typical(turn) for turn in cell.turns),
             tuple(turn.verdict.converged for turn in cell.turns),
             cell.turns[0].verdict.samples,
+            tuple(turn.verdict.lawful for turn in cell.turns),
             tuple(turn.input for turn in cell.turns),
             cell.inputs,
         )
@@ -107,27 +112,64 @@ def contest(case: Case, kind: Kind) -> Contest | None:
 
 def fair_rival(ours: Outing, other: Outing) -> bool:
     """Say whether another saw the same inputs and brought at least as many samples home on each."""
-    same = (other.inputs, other.digest) == (ours.inputs, ours.digest)
-    return same and all(theirs >= mine for theirs, mine in zip(other.home, ours.home))
+    return _same(ours, other) and all(theirs >= mine for theirs, mine in zip(other.home, ours.home))
+
+
+def _same(ours: Outing, other: Outing) -> bool:
+    return (other.inputs, other.digest) == (ours.inputs, ours.digest)
+
+
+def faster(case: Case, kind: Kind) -> list[str]:
+    """Name the rivals that took less time than ours on the same inputs, fair or not."""
+    return _ahead(case, kind, lambda ours, other: other.seconds < ours.seconds)
+
+
+def more_lawful(case: Case, kind: Kind) -> list[str]:
+    """Name the rivals with more lawful answers than ours on any of the same inputs, home or not."""
+    return _ahead(case, kind, lambda ours, other: any(theirs > mine for theirs, mine in zip(other.lawful, ours.lawful)))
+
+
+def _ahead(case: Case, kind: Kind, ahead: Callable[[Outing, Outing], bool]) -> list[str]:
+    cells = case.of(kind)
+    ours = outing(cells.get(OURS))
+    others = {method: outing(cell) for method, cell in cells.items() if method not in OWN}
+    return [
+        method
+        for method, other in others.items()
+        if ours is not None and other is not None and _same(ours, other) and ahead(ours, other)
+    ]
 
 
 def nearness(ours: Cell, other: Cell) -> Nearness:
     """Compare distances on the inputs that both projected; unlawful answers have none and win nothing."""
-    mine = {turn.input: turn.verdict.distances for turn in ours.turns}
-    compared = nearer = farther = only_rival = only_ours = 0
+    mine = {turn.input: turn.verdict for turn in ours.turns}
+    compared = nearer = farther = only_rival = only_ours = beaten = 0
     gain = float("-inf")
     for turn in other.turns:
-        for own, theirs in zip(mine.get(turn.input, ()), turn.verdict.distances):
+        if turn.input not in mine:
+            continue
+        for (own, own_exact), (theirs, their_exact) in zip(_distances(mine[turn.input]), _distances(turn.verdict)):
             if own is None or theirs is None:
                 only_rival += own is None and theirs is not None
                 only_ours += theirs is None and own is not None
                 continue
             ahead = (own - theirs) / max(own, ours.tolerance)
+            exact = (
+                ahead
+                if own_exact is None or their_exact is None
+                else (own_exact - their_exact) / max(own, ours.tolerance)
+            )
             compared += 1
             nearer += ahead > NEARER
             farther += ahead < -NEARER
+            beaten += min(ahead, exact) > NEARER
             gain = max(gain, ahead)
-    return Nearness(other.method, compared, nearer, farther, only_rival, only_ours, gain)
+    return Nearness(other.method, compared, nearer, farther, only_rival, only_ours, gain, beaten)
+
+
+def _distances(verdict: Verdict) -> Iterator[tuple[float | None, float | None]]:
+    """Go through samples: distance, and what it would be with the laws kept exactly."""
+    return zip_longest(verdict.distances, verdict.exact_distances)
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float | None:

@@ -10,11 +10,11 @@ from snapfm.bench.report.figures import home, milliseconds, outcome, short, size
 from snapfm.bench.report.titles import title
 
 _ABOUT = (
-    "Milliseconds a sample, median of the hot calls on the whole batch; under each figure how many samples are home (converged "
-    "by the method's word and the judge's), and its time as a multiple of {ours}. *Claims* is said of a method that calls more "
-    "samples converged than hold. Bold is the fastest of those that bring the most samples home. Violation and stationarity are "
-    "the worst of all samples and inputs, whatever the method says of them; *cold* is what precedes the first hot call: "
-    "structure, model, first call."
+    "Milliseconds a sample, median of the hot calls on the whole batch, or the only one where a method is too slow for more; "
+    "under each figure how many samples are home (converged by the method's word and the judge's), and its time as a multiple of "
+    "{ours}. *Claims* is said of a method that calls more samples converged than hold. Bold is the fastest of those that bring "
+    "the most samples home. Violation and stationarity are the worst of all samples and inputs, whatever the method says. "
+    "*Cold* is what precedes the first hot call: structure, model, first call."
 )
 _MEGABYTE = 1e6
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
 from snapfm.bench import published
 from snapfm.bench.record import Cell, Kind, State
-from snapfm.bench.report.book import OURS, Book, Run
-from snapfm.bench.report.compare import Contest, contest, outing
+from snapfm.bench.report.book import OURS, Book, Case, Run
+from snapfm.bench.report.compare import Contest, contest, faster, more_lawful, outing
 from snapfm.bench.report.document import NOT_YET, NOTHING, Block, Entry, Section, Table, Words
 from snapfm.bench.report.figures import short, times
 from snapfm.bench.report.runtime import published_ratio
@@ -51,6 +51,10 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
             told.append(
                 f"{words.capitalize()} where no rival brings as many samples home: {alone} of {len(of_kind)} cases."
             )
+    if contests:
+        told.append(
+            f"{_nobody(contests, faster, 'is faster')} {_nobody(contests, more_lawful, 'has more lawful answers on any input')}"
+        )
     ratios = sorted(ratio for case in book.cases if (ratio := published_ratio(case)) is not None)
     if ratios:
         told.append(
@@ -65,6 +69,14 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
         )
     told.append(coverage(book))
     return told
+
+
+def _nobody(contests: list[Contest], who: Callable[[Case, Kind], list[str]], does: str) -> str:
+    """Say of how many contests it is true that no rival, fair or not, does something, and who does in the others."""
+    told = [(one, found) for one in contests if (found := who(one.case, one.kind))]
+    words = f"No rival, fair or not, {does} in {len(contests) - len(told)} of {len(contests)} of these"
+    others = [f"{one.case.title}, {one.kind} ({', '.join(map(title, found))})" for one, found in told]
+    return f"{words}; somebody in {'; '.join(others)}." if others else f"{words}."
 
 
 def coverage(book: Book) -> str:
