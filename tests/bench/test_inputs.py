@@ -11,6 +11,7 @@ from torch import Tensor
 
 from snapfm.bench import Suite, inputs, load_suite
 from snapfm.errors import DataError
+from snapfm.project import Projector
 
 WALKED = {
     "noisy = 0.01": 'model = "heat-small"\ntaus = [0.0, 0.5, 1.0]\nsteps = 2',
@@ -70,6 +71,18 @@ def test_recorded_inputs_are_what_a_walk_feeds_its_projector(tmp_path: Path):
     first, last = (_violation(suite, found.fields[label][0], found.params) for label in ("tau 0.00", "tau 1.00"))
     assert first > 1e-2  # a network's word
     assert last < 1e-10  # projected before: affine laws hold to rounding
+
+
+def test_a_walk_ends_when_its_inputs_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    changes = {**WALKED, "noisy = 0.01": WALKED["noisy = 0.01"].replace("[0.0, 0.5, 1.0]", "[0.0]")}
+    whole, short = (load_suite(str(suite_file(tmp_path, ["ours"], changes=one))) for one in (WALKED, changes))
+    wanted = inputs.make(whole, whole.cases[0]).fields["tau 0.00"]
+    moves = []
+    move = Projector.move
+    monkeypatch.setattr(Projector, "move", lambda *given, **asked: moves.append(1) or move(*given, **asked))
+    found = inputs.make(short, short.cases[0])
+    assert torch.equal(found.fields["tau 0.00"], wanted)
+    assert len(moves) == 1  # that which compiles the kernels
 
 
 def _violation(suite: Suite, u: Tensor, params: dict[str, Tensor]) -> float:

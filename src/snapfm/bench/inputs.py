@@ -11,6 +11,7 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -97,7 +98,7 @@ def make(suite: Suite, case: Case) -> Inputs:
         fields["truth + noise"] = lawful + case.noisy * torch.randn(lawful.shape, generator=noise, dtype=torch.float64)
     elif case.taus:
         fields = _recorded(suite, case, projector, params)
-    _compile(projector, params)
+    _compile(projector, params, next(iter(fields.values()), None))
     return Inputs(fields, params, projector.structure.rows)
 
 
@@ -145,23 +146,32 @@ def _recorded(suite: Suite, case: Case, projector: Projector, params: dict[str, 
     assert case.model is not None  # the suite was checked
     places = {round(tau * case.steps): tau for tau in case.taus}
     recorder = _Recorder(projector, set(places))
-    sample(
-        shipped(case.model), recorder, params, count=case.samples, steps=case.steps,  # type: ignore[arg-type]  # its face
-        generator=torch.Generator().manual_seed(suite.seed), dtype=torch.float64, on_failure="keep",
-    )  # fmt: skip
+    with suppress(_Enough):
+        sample(
+            shipped(case.model), recorder, params, count=case.samples, steps=case.steps,  # type: ignore[arg-type]  # its face
+            generator=torch.Generator().manual_seed(suite.seed), dtype=torch.float64, on_failure="keep",
+        )  # fmt: skip
     return {f"tau {place / case.steps:.2f}": recorder.fed[place] for place in sorted(places)}
 
 
-def _compile(projector: Projector, params: dict[str, Tensor]) -> None:
+def _compile(projector: Projector, params: dict[str, Tensor], field: Tensor | None) -> None:
     """Call both ways into our kernels once: on a fresh installation they compile for minutes, which no cell's budget foresees."""
-    one = torch.randn(1, *projector.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    noise = torch.randn(1, *projector.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    one = noise if field is None else field[:1]  # the most difficult laws take minutes from noise
     own = {name: value[:1] for name, value in params.items()}
     projector(one, own)
     projector.move(one, own)
 
 
+class _Enough(Exception):
+    """Ends a walk: what is left of it would be for nothing, and with hard laws for minutes."""
+
+
 class _Recorder:
-    """A projector's face that keeps copies of some of what it is fed; its last call, at τ = 1, is one more than the steps."""
+    """A projector's face that keeps copies of some of what it is fed and ends the walk when it has them.
+
+    The last call of a walk, at τ = 1, is one more than its steps.
+    """
 
     def __init__(self, projector: Projector, places: set[int]) -> None:
         self._projector, self._places, self._calls = projector, places, 0
@@ -180,6 +190,8 @@ class _Recorder:
     def _note(self, u_hat: Tensor) -> None:
         if self._calls in self._places:
             self.fed[self._calls] = u_hat.detach().double().clone()
+            if len(self.fed) == len(self._places):
+                raise _Enough
         self._calls += 1
 
 

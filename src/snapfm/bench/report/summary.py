@@ -53,7 +53,10 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
             )
     if contests:
         told.append(
-            f"{_nobody(contests, faster, 'is faster')} {_nobody(contests, more_lawful, 'has more lawful answers on any input')}"
+            " ".join(
+                _nobody(contests, who, does)
+                for who, does in ((faster, "takes less time"), (more_lawful, "gives more lawful answers on any input"))
+            )
         )
     ratios = sorted(ratio for case in book.cases if (ratio := published_ratio(case)) is not None)
     if ratios:
@@ -74,9 +77,9 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
 def _nobody(contests: list[Contest], who: Callable[[Case, Kind], list[str]], does: str) -> str:
     """Say of how many contests it is true that no rival, fair or not, does something, and who does in the others."""
     told = [(one, found) for one in contests if (found := who(one.case, one.kind))]
-    words = f"No rival, fair or not, {does} in {len(contests) - len(told)} of {len(contests)} of these"
+    words = f"In {len(contests) - len(told)} of {len(contests)} comparisons no rival, fair or not, {does}"
     others = [f"{one.case.title}, {one.kind} ({', '.join(map(title, found))})" for one, found in told]
-    return f"{words}; somebody in {'; '.join(others)}." if others else f"{words}."
+    return f"{words}; somebody does in {'; '.join(others)}." if others else f"{words}."
 
 
 def coverage(book: Book) -> str:
