@@ -27,6 +27,11 @@ _ABOUT = (
     f"ones, of {published.HARDWARE}; the number after a name in the legend is its power."
 )
 _NOT_ALL = "not all home"
+_EQUATIONS = {
+    "burgers": "Burgers",
+    "navier": "Navier–Stokes",
+    "reaction": "reaction–diffusion",
+}  # by first word of problem
 _NEAREST = 0.1  # of the axis: ticks that are nearer to the one before have no label
 
 
@@ -83,11 +88,14 @@ def _same_run(known: published.Scaling, cell: Cell) -> bool:
 def scaling(book: Book) -> Section | None:
     """Draw and tabulate every group of cases with an axis."""
     blocks: list[Block] = [Words(_ABOUT)]
-    for place, group in enumerate(groups(book)):
-        name = f"{group.kind} of {group.family} against {group.axis} ({group.suite})"
+    found = groups(book)
+    looks = {method: place for place, method in enumerate(dict.fromkeys(name for one in found for name in one.series))}
+    for place, group in enumerate(found):
+        family = _EQUATIONS.get(group.family, group.family)
+        name = f"{group.kind} of {family} against {group.axis} ({group.suite})"
         blocks.append(Head(name[0].upper() + name[1:]))
         if group.series:
-            blocks.append(Picture(_drawn(group, f"scaling{place}"), f"Seconds of a batch against {group.axis}"))
+            blocks.append(Picture(_drawn(group, f"scaling{place}", looks), f"Seconds of a batch against {group.axis}"))
         blocks.append(table(group))
     return Section("Scaling", tuple(blocks)) if len(blocks) > 1 else None
 
@@ -149,12 +157,13 @@ def _size(case: Case, axis: str) -> int:
     return max(int(getattr(cell, axis)) for cell in case.cells)
 
 
-def _drawn(group: Group, name: str) -> str:
+def _drawn(group: Group, name: str, looks: Mapping[str, int]) -> str:
+    """Draw a group; a method has the same look in all pictures."""
     series, given = group.series, group.published
     with canvas.style():
         figure, axes = plot(len(series) + len(given))
-        for place, (method, points) in enumerate(series.items()):
-            style = look(place)
+        for method, points in series.items():
+            style = look(looks[method])
             across, up = [point.size for point in points], [point.seconds for point in points]
             axes.plot(
                 across,
