@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from snapfm.bench.job import FIELDS
@@ -16,7 +17,10 @@ from snapfm.bench.record import Turn
 from snapfm.bench.stand import Stand
 from snapfm.flow.storage import write_file
 
+Values = npt.NDArray[np.float32]
+
 _KEPT = 2  # samples whose fields are kept for pictures
+_POINTS = 20_000  # of such a field at most: a picture shows no more, and records are kept with the code
 
 
 def projection(stand: Stand) -> dict[str, Any]:
@@ -59,9 +63,18 @@ def _keep(stand: Stand, before: Tensor, after: Tensor, label: str) -> None:
     np.savez_compressed(
         packed,
         allow_pickle=False,
-        before=before[:_KEPT].numpy().astype(np.float32),
-        after=after[:_KEPT].numpy().astype(np.float32),
+        before=thinned(before[:_KEPT].numpy().astype(np.float32)),
+        after=thinned(after[:_KEPT].numpy().astype(np.float32)),
         axes=np.array([axis.name for axis in stand.problem.grid.axes]),
         input=np.array(label),
     )
     write_file(stand.job.folder / FIELDS, packed.getvalue())
+
+
+def thinned(fields: Values) -> Values:
+    """Leave out points of large fields (b, *shape), evenly along every axis; both ends stay."""
+    share = (_POINTS / max(_POINTS, fields[0].size)) ** (1 / (fields.ndim - 1))
+    for axis, size in enumerate(fields.shape[1:], start=1):
+        place = np.linspace(0, size - 1, max(2, int(share * size))) if share < 1 else np.arange(size)
+        fields = fields.take(place.round().astype(np.int64), axis)
+    return fields
