@@ -43,7 +43,10 @@ def fields(book: Book) -> Section | None:
         blocks += [Head(case.title), Picture(_drawn(case, before, after, axes, f"fields{place}"), caption, wide=True)]
     if not blocks:
         return None
-    about = f"What {title(OURS)} was given and what it gave back; the change has a scale of its own, white at zero."
+    about = (
+        f"What {title(OURS)} was given and what it gave back; the change has a scale of its own, white at zero. Of large fields "
+        "every few points are shown."
+    )
     return Section("Fields", (Words(about), *blocks))
 
 
