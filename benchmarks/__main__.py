@@ -22,6 +22,7 @@ CASES = (
     "batch",
     "network",
     "cost",
+    "threads",
 )
 
 

@@ -21,7 +21,8 @@ from scipy.sparse.linalg import splu
 
 from snapfm.kernels.gram import gram, plan
 from snapfm.linear import Lanes, lower_triangle
-from snapfm.linear.single import PreparedSingle
+from snapfm.linear.double import DoubleWorkspace
+from snapfm.linear.single import SingleWorkspace
 from snapfm.structure.pattern import Pattern
 
 LANES = (16, 64)  # two tiles, what Newton has under way at a time; and the batch of ECOSYSTEM.md
@@ -93,10 +94,9 @@ def measure(matrix: csr_array, positive: int, lanes: int) -> dict[str, float]:
         values[~off] = np.where(np.arange(pattern.rows) < positive, 1.0, -1e-8)[:, None]
         signs = np.where(np.arange(pattern.rows) < positive, 1, -1)
     start = time.perf_counter()
-    work = Lanes().prepare(pattern, signs)
+    planned = Lanes().prepare(pattern, signs).plan
     prepared = time.perf_counter() - start
-    single = Lanes(precision="float32").prepare(pattern, signs)
-    assert isinstance(single, PreparedSingle)
+    work, single = DoubleWorkspace(planned), SingleWorkspace(planned)
     rhs, out = rng.standard_normal((pattern.rows, lanes)), np.empty((pattern.rows, lanes))
     full = _full(pattern, values[:, 0])
 
@@ -126,7 +126,7 @@ def measure(matrix: csr_array, positive: int, lanes: int) -> dict[str, float]:
     figures |= {"splu": least[4] * 1e6, "faster": least[4] * lanes / fastest}
     figures |= {f"{name}_float32": seconds * 1e6 / lanes for name, seconds in zip(names, least[5:])}
     figures["doubled_float32"] = len(single.doubled)
-    sizes = {"rows": pattern.rows, "entries": pattern.nnz, "fill": work.fill, "flops": work.flops}
+    sizes = {"rows": pattern.rows, "entries": pattern.nnz, "fill": planned.fill, "flops": planned.flops}
     return sizes | {"threads": threads, "prepare_ms": prepared * 1e3} | figures
 
 

@@ -89,9 +89,13 @@ _ADVICE = {
         "condition that breaks a balance), then for params that belong to another sample"
     ),
     Status.STALLED: (
-        "no further progress was possible above the tolerance; try a larger tolerance, then laws scaled to order one"
+        "iterations ended where no step helps; if the law is off by little more than the tolerance, try a larger tolerance=, "
+        "otherwise look for kinks (abs, max, where) or vanishing slopes in that law, or begin nearer with warm="
     ),
-    Status.ITERATION_LIMIT: "the iteration limit was reached; try a larger limit, then a start nearer to the laws",
+    Status.ITERATION_LIMIT: (
+        "the budget was used up; try a larger limit= (iterations a sample) or seconds= (wall time of the batch), which "
+        "Projector and its calls take, then smaller batches, or begin nearer with warm="
+    ),
     Status.NONFINITE: (
         "the input field, its params or a law's residual holds NaN or infinity; check the network's output and the "
         "law's domain (square roots, logarithms, divisions)"

@@ -97,10 +97,10 @@ class Ledger(Generic[S, C, K]):
 
 def read(file: Path, read_suite: Callable[[Any], S], read_cell: Callable[[Any], C]) -> tuple[S | None, dict[Any, C]]:
     """Read suite and cells of a ledger."""
-    lines = file.read_text(encoding="utf-8").split("\n")[:-1]  # not splitlines: a reason may hold a line separator
-    if not lines:
-        return None, {}
     try:
+        lines = file.read_text(encoding="utf-8").split("\n")[:-1]  # not splitlines: a reason may hold a line separator
+        if not lines:
+            return None, {}
         entries: list[dict[str, Any]] = [json.loads(line) for line in lines]
         suite = read_suite(entries[0]["suite"])
         cells = [read_cell(entry) for entry in entries[1:]]

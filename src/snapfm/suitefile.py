@@ -42,7 +42,13 @@ class Shelf:
                 f"{self._command} SUITE expects one of {self.names()} or the path of a TOML file; got {name!r}, which is "
                 f"neither. Write a file like those in {self._place}."
             )
-        return file.stem, _parsed(file.stem, file.read_text(encoding="utf-8"))
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as cause:
+            raise ParamsError(
+                f"suite '{file.stem}' is expected to be TOML; got a file that is no text. Name another."
+            ) from cause
+        return file.stem, _parsed(file.stem, text)
 
     def shipped(self, name: str) -> dict[str, Any]:
         """Give the tables of a shipped suite."""

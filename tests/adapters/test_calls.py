@@ -168,6 +168,8 @@ STUCK = Path(lambda t: t * t, lambda t: 1 - t * t, lambda t: 2 * t, lambda t: -2
 WRONG = Path(lambda t: t, lambda t: 1 - t, lambda t: 1.0, lambda t: 1.0)
 LOUD = Path(lambda t: 1.0, lambda t: 80 * (1 - t), lambda t: 0.0, lambda t: -80.0)
 SHORT = Path(lambda t: 0.5 * t, lambda t: 1 - t, lambda t: 0.5, lambda t: -1.0)
+WORDS = Path(lambda t: t, lambda t: "none", lambda t: 1.0, lambda t: -1.0)  # type: ignore[arg-type, return-value]
+RAISES = Path(lambda t: 1.0 // 0, lambda t: 1 - t, lambda t: 1.0, lambda t: -1.0)
 U = torch.zeros(2, 3, 5)
 
 
@@ -224,10 +226,19 @@ U = torch.zeros(2, 3, 5)
             "expects a model that is called in its own way", "got the adapter flat", "Put time_first inside",
         ),
         (lambda: adapters.channels(Net(), axis="c"), "expects the axis of ONE field", "got 'c'", "axis=-1"),
+        (lambda: adapters.channels(Net(), axis=True), "expects the axis of ONE field", "got True", "axis=-1"),
+        (
+            lambda: adapters.field_first(Net(), path=WORDS),
+            "field_first(path) expects path.noise to give a number for a flow time", "got 'none' at τ = 0.5", "Return a float.",
+        ),
+        (
+            lambda: adapters.field_first(Net(), path=RAISES),
+            "expects path.data to give a number for a flow time", "got ZeroDivisionError(", "Return a float.",
+        ),
     ],
     ids=[
         "number", "class", "path name", "stuck", "slope", "loud", "short", "clock", "times", "tau", "shape", "joined",
-        "channels", "list", "axis", "adapter", "axis name",
+        "channels", "list", "axis", "adapter", "axis name", "axis flag", "path of words", "path that raises",
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_in_three_parts(mistake: Any, expected: str, came: str, cure: str):

@@ -235,7 +235,7 @@ def test_a_trained_diffusion_model_is_sampled_under_a_nonlinear_law():
         ),
         (
             lambda: adapters.predicts_noise(Net(), DDPM),
-            "predicts_noise(model, path) expects a snapfm.sampling.Path", "got Timesteps", "Build one",
+            "predicts_noise(model, path) expects a snapfm.sampling.Path", "got Timesteps", "Pass its path: Timesteps(…).path.",
         ),
         (
             lambda: adapters.predicts_data(Net(), adapters.Timesteps([0.9, 0.6]).path),
@@ -257,8 +257,37 @@ def test_a_trained_diffusion_model_is_sampled_under_a_nonlinear_law():
             lambda: adapters.predicts_noise(Net(), VP)(noise(), torch.zeros(2)),
             "expects tau as a number or of shape (3,)", "got a tensor of shape (2,)", "one per sample",
         ),
+        (
+            lambda: adapters.variance_preserving("linear"),
+            "expects 0 < beta_min <= beta_max", "got 'linear' and 20.0", "0.1 and 20 are usual",
+        ),
+        (
+            lambda: adapters.variance_preserving(0.1, None),
+            "expects 0 < beta_min <= beta_max", "got 0.1 and None", "0.1 and 20 are usual",
+        ),
+        (lambda: adapters.Timesteps(1000), "expects alphas_cumprod", "got 1000", "of_betas(betas)"),
+        (lambda: adapters.Timesteps("linear"), "expects alphas_cumprod", "got 'linear'", "of_betas(betas)"),
+        (
+            lambda: adapters.Timesteps(torch.rand(3, 2)),
+            "expects alphas_cumprod", "got a tensor of shape (3, 2)", "of_betas(betas)",
+        ),
+        (lambda: adapters.Timesteps.of_betas(None), "expects a row of numbers", "got None", "Pass the betas"),
+        (lambda: adapters.Timesteps.of_betas([]), "expects a row of numbers", "got shape (0,), none", "Pass the betas"),
+        (lambda: adapters.Timesteps.of_betas(["a"]), "expects a row of numbers", "got ['a']", "Pass the betas"),
+        (
+            lambda: adapters.predicts_noise(Net(), VP, clock=5),
+            "predicts_noise(clock) expects a function of flow time", "got int", "clock=lambda tau",
+        ),
+        (
+            lambda: adapters.predicts_data(3, VP),
+            "predicts_data(model) expects a model to call", "got int", "Pass the trained network",
+        ),
     ],
-    ids=["betas", "rising", "none", "beta", "timesteps", "short", "clock", "turned", "dict", "tau"],
+    ids=[
+        "betas", "rising", "none", "beta", "timesteps", "short", "clock", "turned", "dict", "tau", "a word for betas",
+        "no beta", "how many levels", "a word for levels", "a table of levels", "nothing for betas", "no betas at all",
+        "words for betas", "a number for a clock", "a number for a model",
+    ],
 )  # fmt: skip
 def test_a_mistake_is_told_in_three_parts(mistake: Any, expected: str, came: str, cure: str):
     with pytest.raises(SnapfmError) as caught:

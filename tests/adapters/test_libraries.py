@@ -261,6 +261,10 @@ def test_a_torchdyn_style_model_gets_one_time_for_all():
             lambda: adapters.flow_matching(Net(), lambda t: t),
             "expects a scheduler or an AffineProbPath", "got function", "Pass the object",
         ),
+        (
+            lambda: adapters.flow_matching(Net(), lambda t, x: t),
+            "expects a scheduler or an AffineProbPath", "got function", "Pass the object",
+        ),
         (lambda: adapters.flow_matching(Net), "expects a model to call", "got Net", "Pass the trained network"),
         (lambda: adapters.torchcfm(Net(), 0.1), "expects a ConditionalFlowMatcher", "got float", "Pass the object whose"),
         (
@@ -276,7 +280,10 @@ def test_a_torchdyn_style_model_gets_one_time_for_all():
             "expects fields (2, 3, 5) back", "got (2, 1, 5)", "Choose the adapter",
         ),
     ],
-    ids=["no scheduler", "a class", "a function", "a network's class", "no matcher", "a bridge", "times", "shape"],
+    ids=[
+        "no scheduler", "a class", "a function", "a function of two", "a network's class", "no matcher", "a bridge", "times",
+        "shape",
+    ],
 )  # fmt: skip
 def test_a_mistake_is_told_in_three_parts(mistake: Any, expected: str, came: str, cure: str):
     with pytest.raises(SnapfmError) as caught:

@@ -231,7 +231,20 @@ def test_bounds_broken_in_physical_units_are_not_called_kept():
     assert float(judged.violation) == pytest.approx(5e-3)
 
 
+def test_numbers_keep_all_their_digits():
+    velocity = adapters.Normalized(inside, 0.1, [[0.3] * 6] * 8)
+    assert float(velocity.mean) == 0.1
+    assert velocity.std.unique().tolist() == [0.3]
+
+
 # Mistakes.
+
+OTHERS: dict[str, tuple[Any, str]] = {
+    "a word": ("zero", "'zero'"), "nothing": (None, "None"), "a claim": (True, "True"), "a complex number": (1j, "1j"),
+    "a mapping": ({"mean": 0.0}, "{'mean': 0.0}"),
+    "an empty tensor": (torch.zeros(0), "a tensor of shape (0,), torch.float32"),
+    "a complex tensor": (torch.zeros(2, dtype=torch.complex64), "a tensor of shape (2,), torch.complex64"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -269,8 +282,15 @@ def test_bounds_broken_in_physical_units_are_not_called_kept():
             lambda: adapters.Normalized(inside, 0.0, 2.0).projector(LAWS, 8),
             "Projector(shape=…) expects the whole-number extents", "got 8", "shape=(8,)",
         ),
+        *(
+            (
+                lambda mean=mean: adapters.Normalized(inside, mean, 1.0),
+                "Normalized(mean) expects a real number, or a tensor of them", f"got {came}", "Normalized(model, mean, std)",
+            )
+            for mean, came in OTHERS.values()
+        ),
     ],
-    ids=["std", "mean", "axes", "extents", "fields", "laws", "tau", "shape"],
+    ids=["std", "mean", "axes", "extents", "fields", "laws", "tau", "shape", *(f"{name} for a mean" for name in OTHERS)],
 )  # fmt: skip
 def test_a_mistake_is_told_in_three_parts(mistake: Any, expected: str, came: str, cure: str):
     with pytest.raises(SnapfmError) as caught:

@@ -133,6 +133,15 @@ def test_mistakes_name_the_key(old: str, new: str, words: str, tmp_path: Path):
     assert str(mistake.value).startswith(words)
 
 
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path):
+    file = tmp_path / "picture.toml"
+    file.write_bytes(b"\x89PNG\xff")
+    with pytest.raises(
+        SnapfmError, match=r"^suite 'picture' is expected to be TOML; got a file that is no text\. Name another"
+    ):
+        load_suite(str(file))
+
+
 def test_unknown_suites_are_refused(tmp_path: Path):
     with pytest.raises(SnapfmError, match=r"snapfm bench SUITE expects one of \[.*'smoke'\] or the path"):
         load_suite("moon")

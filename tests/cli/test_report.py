@@ -47,6 +47,14 @@ def test_folders_without_records_are_refused(
     assert not (tmp_path / "out").exists()
 
 
+def test_records_that_are_no_text_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "records.jsonl").write_bytes(b"\xff\xfe\n")
+    message = "records.jsonl is expected to hold a suite and one record per line; got something else"
+    refuse(["report", str(tmp_path), "--out", str(tmp_path / "out")], message, monkeypatch, capsys)
+
+
 def test_a_folder_named_twice_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

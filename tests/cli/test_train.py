@@ -1,5 +1,6 @@
 import inspect
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from snapfm.cli.train import RECIPES, train
-from snapfm.errors import CheckpointError, UnknownName
+from snapfm.errors import CheckpointError, ShapeError, UnknownName
 from snapfm.flow import TrainingSettings, load_checkpoint
 from snapfm.problems import names, problem
 
@@ -61,12 +62,69 @@ def test_train_writes_a_checkpoint_with_its_record(tmp_path: Path) -> None:
     assert str(tmp_path) not in json.dumps(dict(checkpoint.record))
 
 
-def test_train_says_that_it_resumes_and_refuses_another_run(tmp_path: Path) -> None:
-    first = run(tmp_path, "--steps", "1")
-    assert "Resuming" not in first
+def nothing_simulated(*arguments: object) -> None:
+    raise AssertionError("fields were simulated")
+
+
+def test_a_finished_run_is_told_and_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path, "--steps", "1")
+    before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}
+    monkeypatch.setattr("snapfm.cli.tables.table", nothing_simulated)
+    told = " ".join(run(tmp_path, "--steps", "1").split())
+    assert told == (
+        f"{tmp_path} is finished: {tmp_path}/model holds the small network of heat after 1 step. Nothing was done. Train "
+        "another one with another --out; a finished run is not made longer, as its learning rate has come down to zero."
+    )
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
+    run(tmp_path, "--steps", "1", "--save-every", "7")  # how often states are saved makes no other run
+
+
+def test_a_finished_run_is_judged_when_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RECIPES, "heat", replace(RECIPES["heat"], truth=3))
+    run(tmp_path, "--steps", "1")
+    assert "quality" not in load_checkpoint(tmp_path / "model").record
+    judged = ["heat-ic-mass", "--out", str(tmp_path), "--batch", "1", "--rows", "3", "--columns", "1", "--steps", "1"]
+    for samples, words in ((2, "Judging 2 samples"), (2, "Nothing was done."), (3, "Judging 3 samples")):
+        result = CliRunner().invoke(app, [*judged, "--samples", str(samples)], catch_exceptions=False)
+        assert words in result.output
+        assert load_checkpoint(tmp_path / "model").record["quality"]["count"] == samples
+
+
+def test_a_run_whose_checkpoint_is_missing_is_brought_to_its_end(tmp_path: Path) -> None:
+    run(tmp_path, "--steps", "1")
+    shutil.rmtree(tmp_path / "model")
     assert "Resuming at step 1 of 1" in run(tmp_path, "--steps", "1")
-    with pytest.raises(CheckpointError, match="settings steps=2; got one with steps=1"):
-        run(tmp_path, "--steps", "2")
+    assert load_checkpoint(tmp_path / "model").record["steps"] == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--steps", "2"], "settings steps=2; got one with steps=1"),
+        (["--steps", "1", "--seed", "5"], "settings seed=5; got one with seed=0"),
+        (["--steps", "1", "--rows", "2"], "settings rows=2; got one with rows=3"),
+        (["--steps", "1", "--preset", "paper"], "network kind="),
+    ],
+)
+def test_another_run_is_refused_before_its_fields_are_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], words: str
+) -> None:
+    run(tmp_path, "--steps", "1")
+    monkeypatch.setattr("snapfm.cli.tables.table", nothing_simulated)
+    with pytest.raises(CheckpointError, match=words):
+        run(tmp_path, *more)
+
+
+def test_other_data_are_refused(tmp_path: Path) -> None:
+    run(tmp_path, "--steps", "1")
+    with pytest.raises(CheckpointError, match=r"data shape=\[6, 100, 100\]"):
+        run(tmp_path, "--steps", "1", "--columns", "2")
+
+
+def test_one_sample_to_judge_by_is_refused_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("snapfm.cli.tables.table", nothing_simulated)
+    with pytest.raises(ShapeError, match=r"--samples expects 0, or at least 2 to have a spread; got 1\. The default"):
+        run(tmp_path, "--samples", "1")
 
 
 def test_unknown_problems_and_presets_are_refused(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def signs_of(family):
 def prepared(solver, family, lanes, seed=0):
     matrices = family(np.random.default_rng(seed), lanes)
     pattern, values = from_dense(matrices)
-    return matrices, values, solver.prepare(pattern, signs_of(family))
+    return matrices, values, solver.prepare(pattern, signs_of(family)).workspace()
 
 
 @every_solver
@@ -134,7 +134,7 @@ def test_indefinite_inertia(solver):
     matrices = definite(rng, 6)
     matrices[2:4] -= 3 * np.eye(26)  # well inside the spectrum: some pivots turn negative, none is small
     pattern, values = from_dense(matrices)
-    pivots = solver.prepare(pattern).factorize(values)
+    pivots = solver.prepare(pattern).workspace().factorize(values)
     expected = [int((np.linalg.eigvalsh(a) < 0).sum()) for a in matrices]
     assert pivots.negative.tolist() == expected
     assert expected[0] == 0
@@ -145,7 +145,7 @@ def test_indefinite_inertia(solver):
 def test_smallest_pivot(solver):
     matrices = np.stack([np.diag([3.0, -0.25, 7.0]), np.diag([2.0, 5.0, 9.0])])
     pattern, values = from_dense(matrices)
-    assert solver.prepare(pattern).factorize(values).smallest.tolist() == [0.25, 2.0]
+    assert solver.prepare(pattern).workspace().factorize(values).smallest.tolist() == [0.25, 2.0]
 
 
 @every_solver
@@ -156,7 +156,7 @@ def test_repeated_rows_are_flagged_and_spare_the_others(solver):
     j[7, 2] = 0.0  # lane 7: a row without a gradient
     matrices = j @ j.transpose(0, 2, 1)
     pattern, values = from_dense(matrices)
-    work = solver.prepare(pattern)
+    work = solver.prepare(pattern).workspace()
     pivots = work.factorize(values)
     bad = [4, 7]
     assert [Outcome(s) for s in pivots.status[bad].tolist()] == [Outcome.SINGULAR] * 2
@@ -165,7 +165,7 @@ def test_repeated_rows_are_flagged_and_spare_the_others(solver):
     assert (pivots.status[good] == Outcome.FACTORED).all()
     rhs = rng.standard_normal((5, 9))
     x = work.solve(rhs.copy())
-    alone = solver.prepare(pattern)
+    alone = solver.prepare(pattern).workspace()
     alone.factorize(np.ascontiguousarray(values[:, good]))
     assert np.array_equal(x[:, good], alone.solve(np.ascontiguousarray(rhs[:, good])))
 
@@ -284,7 +284,7 @@ def test_known_signs_make_the_augmented_matrix_stable(solver):
     """Without any regularisation: rows of J are eliminated behind the unknowns they touch, never with a zero pivot."""
     matrices = augmented(np.random.default_rng(12), 4, soft=0.0)
     pattern, values = from_dense(matrices)
-    work = solver.prepare(pattern, augmented_signs())
+    work = solver.prepare(pattern, augmented_signs()).workspace()
     pivots = work.factorize(values)
     assert pivots.status.tolist() == [Outcome.FACTORED] * 4
     assert pivots.negative.tolist() == [9] * 4
@@ -295,7 +295,7 @@ def test_known_signs_make_the_augmented_matrix_stable(solver):
 @every_solver
 def test_wrong_arguments_are_named(solver):
     pattern, values = from_dense(band(np.random.default_rng(0), 2))
-    work = solver.prepare(pattern)
+    work = solver.prepare(pattern).workspace()
     with pytest.raises(ShapeError, match=r"solve\(rhs\) expects factors; got none yet\. Call factorize"):
         work.solve(np.ones((31, 2)))
     with pytest.raises(ShapeError, match=r"factorize\(values\) expects \(118, lanes\).*got \(2, 118\)\. Put the"):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from snapfm.cli.app import app
 from snapfm.demo.record import Record
 from snapfm.demo.snippet import snippet
-from snapfm.errors import ProjectionFailed
+from snapfm.errors import DataError, ProjectionFailed
 
 COUNT, STEPS, SEED = 2, 2, 3
 
@@ -75,5 +75,8 @@ def test_a_failed_sample_ends_with_code_1_and_its_message(tmp_path: Path, monkey
 def test_wrong_calls_are_refused(tmp_path: Path):
     file = tmp_path / "file"
     file.touch()
-    assert CliRunner().invoke(app, ["demo", "--out", str(file)]).exit_code == 2
+    with pytest.raises(
+        DataError, match=r"^snapfm demo --out expects a folder .*/file, which is a file\. Choose another folder\."
+    ):
+        CliRunner().invoke(app, ["demo", "--out", str(file)], catch_exceptions=False)
     assert CliRunner().invoke(app, ["demo", "--count", "0"]).exit_code == 2

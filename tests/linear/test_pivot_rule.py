@@ -26,7 +26,7 @@ def from_dense(matrices):
 def test_a_repaired_pivot_has_the_expected_sign(kind):
     matrices = np.stack([np.diag([2.0, 0.0, -3.0]), np.diag([2.0, 1.0, 3.0])])
     pattern, values = from_dense(matrices)
-    work = kind(PivotRule(repair=0.5)).prepare(pattern, np.array([1, -1, -1]))
+    work = kind(PivotRule(repair=0.5)).prepare(pattern, np.array([1, -1, -1])).workspace()
     pivots = work.factorize(values)
     assert pivots.status.tolist() == [Outcome.FACTORED] * 2
     assert pivots.weak.tolist() == [1, 2]  # a zero; two of the wrong sign
@@ -38,7 +38,7 @@ def test_a_repaired_pivot_has_the_expected_sign(kind):
 @repairing
 def test_a_dropped_row_leaves_the_rest_solved(kind):
     pattern, values = from_dense(np.array([[[2.0, 0, 0], [0, 0, 0], [0, 0, 4]]]))
-    work = kind().prepare(pattern)
+    work = kind().prepare(pattern).workspace()
     assert work.factorize(values).status.tolist() == [Outcome.SINGULAR]
     assert work.solve(np.ones((3, 1))).ravel().tolist() == [0.5, 0.0, 0.25]
 
@@ -55,7 +55,7 @@ def test_refinement_takes_the_repair_back(kind):
     rhs = np.random.default_rng(11).standard_normal((6, 3))
     sizes = []
     for refinements in (0, 45):
-        work = kind(PivotRule(tiny=1e-3, repair=1e-3), refinements).prepare(pattern)
+        work = kind(PivotRule(tiny=1e-3, repair=1e-3), refinements).prepare(pattern).workspace()
         assert work.factorize(values).weak.tolist() == [3, 3, 0]
         x = work.solve(rhs.copy())
         sizes.append([np.abs(a @ x[:, k] - rhs[:, k]).max() for k, a in enumerate(matrices)])

@@ -42,9 +42,9 @@ def pairs(gaps):
 
 def both(pattern, values, rhs, solver=SINGLE):
     """Pivots and answer with factors in float32, and with the same settings in float64."""
-    double = Lanes(solver.pivots, solver.refinements).prepare(pattern)
+    double = Lanes(solver.pivots, solver.refinements).prepare(pattern).workspace()
     wanted = double.factorize(values)
-    work = solver.prepare(pattern)
+    work = solver.prepare(pattern).workspace()
     return work, work.factorize(values), work.solve(rhs.copy()), wanted, double.solve(rhs.copy())
 
 
@@ -69,7 +69,7 @@ def test_an_ill_conditioned_lane_is_solved_in_float64_and_spares_the_others():
     assert pivots.status.tolist() == [Outcome.FACTORED] * 3
     assert np.array_equal(x[:, 1], exact[:, 1])
     assert pivots.smallest[1] == wanted.smallest[1]
-    alone = SINGLE.prepare(pattern)
+    alone = SINGLE.prepare(pattern).workspace()
     alone.factorize(np.ascontiguousarray(values[:, [0, 2]]))
     assert np.array_equal(x[:, [0, 2]], alone.solve(np.ascontiguousarray(rhs[:, [0, 2]])))
 
@@ -121,8 +121,8 @@ def test_a_matrix_that_solve_finds_singular_is_reported():
     column = np.concatenate([np.arange(points), np.arange(points + 1)])
     pattern = Pattern.from_coordinates(row, column, (points + 1, points + 1))
     values = np.concatenate([np.ones(points), np.full(points, side), [points * side**2]])[:, None]
-    assert Lanes().prepare(pattern).factorize(values).status.tolist() == [Outcome.SINGULAR]
-    work = SINGLE.prepare(pattern)
+    assert Lanes().prepare(pattern).workspace().factorize(values).status.tolist() == [Outcome.SINGULAR]
+    work = SINGLE.prepare(pattern).workspace()
     pivots = work.factorize(values)
     assert pivots.status.tolist() == [Outcome.FACTORED]  # as far as float32 can tell
     work.solve(np.ones((points + 1, 1)))
@@ -133,7 +133,7 @@ def test_a_matrix_that_solve_finds_singular_is_reported():
 
 def test_bits_do_not_depend_on_lanes_doubled_before():
     pattern, values = pairs([0.5, 0.25])
-    work = SINGLE.prepare(pattern)
+    work = SINGLE.prepare(pattern).workspace()
     work.factorize(values)
     rhs = np.random.default_rng(0).standard_normal((2, 2))
     before = work.solve(rhs.copy())

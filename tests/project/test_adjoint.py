@@ -47,9 +47,9 @@ def test_batched_and_single_solutions_agree(name: str):
     result = project(start, params).raise_for_status()
     gradient = torch.randn(4, *SHAPE, generator=generator, dtype=torch.float64)
     multipliers = torch.cat([result.multipliers[plan.name] for plan in project.structure.plans], dim=1)
-    batched, single = (Adjoint(project.structure, project.limits) for _ in range(2))
-    single.__dict__["schur"] = None
+    batched, single = (Adjoint(project.structure, project.limits, batched=choice) for choice in (True, False))
     assert batched.schur is not None
+    assert single.schur is None
     w, nu = batched.solve(result.u, params, multipliers, gradient)
     other, other_nu = single.solve(result.u, params, multipliers, gradient)
     assert torch.isfinite(w).all()

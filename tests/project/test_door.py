@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -82,7 +83,28 @@ FIELDS = [
     ),
     Mistake(
         "complex numbers", on_call(torch.zeros(2, 3, 5, dtype=torch.complex64), U0), DtypeError, TypeError,
-        "project(u_hat=…) expects float32 or float64", "got torch.complex64", "u_hat.float() or .double()",
+        "project(u_hat=…) expects float32 or float64", "got torch.complex64",
+        "torch.view_as_real(u_hat).movedim(-1, 1), build the Projector with shape=(2, 3, 5)",
+    ),
+    Mistake(
+        "bfloat16", on_call(torch.zeros(2, 3, 5, dtype=torch.bfloat16), U0), DtypeError, TypeError,
+        "project(u_hat=…) expects float32 or float64", "got torch.bfloat16", "rounded back, an answer would break its laws",
+    ),
+    # Of these each may be a field without its batch axis, or a batch for a shape that has one too many.
+    Mistake(
+        "the batch axis in both or in none", on_call(torch.zeros(3, 5), U0), ShapeError, ValueError,
+        "project(u_hat=…) expects (b, 3, 5)", "got (3, 5)",
+        "If 3 already is the number of samples, leave the batch axis out of Projector(shape=…): shape=(5,).",
+    ),
+    Mistake(
+        "the batch axis in the shape", on_call(torch.zeros(7, 5), U0), ShapeError, ValueError,
+        "project(u_hat=…) expects (b, 3, 5)", "got (7, 5)",
+        "If 7 is the number of samples, leave the batch axis out of Projector(shape=…): shape=(5,).",
+    ),
+    Mistake(
+        "samples one after the other", on_call(torch.zeros(6, 5), U0), ShapeError, ValueError,
+        "project(u_hat=…) expects (b, 3, 5)", "got (6, 5)",
+        "shape=(5,). If samples follow each other along that axis, reshape with u_hat.view(-1, 3, 5).",
     ),
     Mistake(
         "a list", on_call([[0.0]], U0), DtypeError, TypeError,
@@ -131,6 +153,10 @@ PARAMS = [
     Mistake(
         "a bare tensor", on_call(FIELD, torch.zeros(2, 3)), ParamsError, ValueError,
         "params=… expects a mapping from names to tensors", "got Tensor", "Write params={'u0': …}",
+    ),
+    Mistake(
+        "a number for a name", on_call(FIELD, {0: torch.zeros(2, 3)}), ParamsError, ValueError,
+        "params=… expects a mapping from names to tensors", "got 0 for a name", "Write params={'u0': …}",
     ),
     Mistake(
         "example params that are no tensors", on_build(params={"u0": [0.0]}), ParamsError, ValueError,
@@ -182,6 +208,44 @@ BUILDING = [
     Mistake(
         "a number for a shape", on_build(shape=15), ShapeError, ValueError,
         "Projector(shape=…) expects the whole-number extents of ONE field", "got 15", "Write shape=(15,)",
+    ),
+    *(
+        Mistake(
+            f"{name} for a shape", on_build(shape=shape), ShapeError, ValueError,
+            "Projector(shape=…) expects the whole-number extents of ONE field", f"got {came}", "Write them as a tuple",
+        )
+        for name, shape, came in (
+            ("nothing", None, "None"), ("a fraction", 3.0, "3.0"), ("a word", "ab", "'ab'"), ("a claim", True, "True"),
+            ("a set", {3, 5}, "{3, 5}"), ("a batch", torch.zeros(2, 3, 5), "a tensor of shape (2, 3, 5)"),
+        )
+    ),
+    *(
+        Mistake(
+            f"{name} for an extent", on_build(shape=shape), ShapeError, ValueError,
+            "Projector(shape=…) expects the whole-number extents of ONE field", f"got {shape}",
+            "Write each as a whole number >= 0. Leave the batch axis out.",
+        )
+        for name, shape in (("a claim", (True, 5)), ("a word", (3, "x")), ("nothing", (3, None)), ("a tuple", ((3,), 5)))
+    ),
+    Mistake(
+        "laws in two lists", on_build(laws=[initial(), [initial("a"), initial("b")]]), LawError, ValueError,
+        "Projector(laws=…) expects one flat list of laws", "got a list of laws inside it", "laws=[*first, *second]",
+    ),
+    Mistake(
+        "laws by name", on_build(laws={"initial": initial()}), LawError, ValueError,
+        "Projector(laws=…) expects a list of laws", "got dict", "Write laws=[law, ...].",
+    ),
+    *(
+        Mistake(
+            f"{name} for a tolerance", on_build(tolerance=tolerance), SnapfmError, ValueError,
+            "Projector(tolerance=…) expects a positive number, and a finite one", f"got {came}", cure,
+        )
+        for name, tolerance, came, cure in (
+            ("infinity", float("inf"), "inf", "The default is 1e-8"), ("a complex number", 1e-8j, "1e-08j", "The default is"),
+            ("a claim", True, "True", "The default is"), ("nothing", None, "None", "The default is"),
+            ("a tensor", torch.tensor(1e-8), "a tensor of shape ()", "tolerance.item()"),
+            ("one of each sample", torch.ones(2), "a tensor of shape (2,)", "Take one number out of it"),
+        )
     ),
     Mistake(
         "tolerance zero", on_build(tolerance=0), SnapfmError, ValueError,
@@ -238,7 +302,7 @@ LAWS = [
     ),
     Mistake(
         "bounds that are not numbers", on_law(lambda: Bounds(lower=0.0, upper=float("nan"))), LawError, ValueError,
-        "Bounds(lower, upper) expects lower <= upper everywhere", "got a gap of nan", "Swap the two",
+        "Bounds(upper=…) expects numbers", "got nan", "Where a point has no limit write float('inf').",
     ),
     Mistake(
         "an empty name", on_law(lambda: Equality("", lambda u, p: u)), LawError, ValueError,
@@ -254,7 +318,7 @@ LAWS = [
     ),
     Mistake(
         "a function in the place of the name", on_law(lambda: Equality(lambda u, p: u, "mass")), LawError, ValueError,  # type: ignore[arg-type]
-        "A law expects a non-empty name", "got <function", "such as 'mass'",
+        "Equality(name, function) expects the name first", "got the function first", "Equality('mass', function)",
     ),
     Mistake(
         "a tensor for a function", on_law(lambda: Equality("mass", torch.zeros(3))), LawError, ValueError,  # type: ignore[arg-type]
@@ -279,7 +343,7 @@ def test_a_mistake_is_told_in_three_parts(mistake: Mistake, project: Projector):
     check(mistake, project)
 
 
-@pytest.mark.parametrize("mistake", [*FIELDS, *PARAMS[:9]], ids=lambda mistake: mistake.name)
+@pytest.mark.parametrize("mistake", [*FIELDS, *PARAMS[:10]], ids=lambda mistake: mistake.name)
 def test_judging_fields_has_the_same_door(mistake: Mistake, project: Projector):
     class Judging:
         def __call__(self, *arguments: Any) -> Any:
@@ -300,6 +364,40 @@ def test_the_shape_message_reads_as_printed_in_the_style_guide(project: Projecto
 def test_the_advice_for_flattened_fields_works(project: Projector):
     flat = torch.arange(30, dtype=torch.float64).reshape(2, 15)
     assert project(flat.view(-1, 3, 5), U0).u.shape == (2, 3, 5)
+
+
+def test_the_advice_for_complex_fields_works():
+    """One law on the real part, one on the imaginary part; nearness is that of complex numbers."""
+    laws = [Equality("real", lambda u, p: u[0].sum(0) - 1.0), Equality("imaginary", lambda u, p: u[1, 0])]
+    field = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.complex128)
+    found = Projector(laws, shape=(2, 3, 5))(torch.view_as_real(field).movedim(-1, 1))
+    u = torch.view_as_complex(found.u.movedim(1, -1).contiguous())
+    assert bool(found.converged.all())
+    assert float((u.real.sum(1) - 1.0).abs().max()) <= found.tolerance
+    assert float(u.imag[:, 0].abs().max()) <= found.tolerance
+    assert torch.allclose(found.distance, (u - field).flatten(1).norm(dim=1), rtol=1e-12)
+
+
+def test_a_shape_with_the_batch_axis_is_seen_at_the_first_call():
+    whole = Projector([Equality("total", lambda u, p: u.sum())], shape=(32, 3, 5))
+    with pytest.raises(ShapeError, match=r"If 16 is the number of samples, leave .*: shape=\(3, 5\)\.$"):
+        whole(torch.zeros(16, 3, 5))
+    with pytest.raises(
+        ShapeError, match=r"u_hat\[None\]\. If 32 already is the number of samples, .*: shape=\(3, 5\)\.$"
+    ):
+        whole(torch.zeros(32, 3, 5))
+
+
+def test_numbers_of_numpy_are_numbers():
+    found = Projector([initial()], (np.int64(3), 5), EXAMPLE, tolerance=np.float32(1e-6))
+    assert found.shape == (3, 5)
+    assert type(found.shape[0]) is int
+    assert found.tolerance == float(np.float32(1e-6))
+
+
+def test_a_field_without_points_is_a_field():
+    nothing = Projector([Equality("total", lambda u, p: u.sum(0))], shape=(0, 5))
+    assert nothing(torch.zeros(2, 0, 5)).u.shape == (2, 0, 5)
 
 
 def test_a_refused_call_leaves_the_projector_in_order(project: Projector):

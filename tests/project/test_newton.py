@@ -207,7 +207,7 @@ def test_heat_energy_as_an_equality_is_infeasible_by_a_hair(tolerance: float, ex
     if expected:
         result.raise_for_status()
     else:
-        assert set(result.status.tolist()) <= {int(Status.INFEASIBLE), int(Status.STALLED)}
+        assert not result.converged.any()
         with pytest.raises(snapfm.errors.ProjectionFailed, match="'energy'"):
             result.raise_for_status()
 
@@ -244,8 +244,7 @@ def test_gradients_pass_gradcheck(name: str):
 def test_laws_that_cannot_hold_are_said_to_be_infeasible():
     project = Projector([Equality("impossible", lambda u, p: (u**2).sum(0) + 1.0)], (3, 5))
     result = project(randn(3, 3, 5))
-    assert set(result.status.tolist()) <= {int(Status.INFEASIBLE), int(Status.STALLED)}
-    assert (result.status == Status.INFEASIBLE).any()
+    assert result.status.tolist() == [Status.INFEASIBLE] * 3
     with pytest.raises(snapfm.errors.ProjectionFailed, match="impossible"):
         result.raise_for_status()
 

@@ -403,7 +403,7 @@ OTHERS = [
     Case("right-hand-side", lambda u, p: u[0] - p, 5, AFFINE, with_params=True),
     Case("index-param", lambda u, p: u[:, (p > 1).long()], None, PARAMETRIC, with_params=True),
     Case("write-param-index", lambda u, p: torch.index_put(u, ((p > 1).long(),), C[0]), None, PARAMETRIC, with_params=True),
-    Case("pow-zero", lambda u: u**0 + C, 0, AFFINE),
+    Case("pow-zero", lambda u: u**0 + CZ * u, 10, AFFINE),
     Case("pow-exponents", lambda u: u ** torch.tensor([0, 1, 2, 0, 1]), 9, SEPARABLE),
     Case("mul-neighbours", lambda u: u[:, 1:] * u[:, :-1], 24, GENERAL),
     Case("div-neighbours", lambda u: u[:, 1:] / u[:, :-1], 24, GENERAL),
@@ -454,9 +454,12 @@ OTHERS = [
     Case("scalar-square", lambda u: u * u, 1, SEPARABLE, ()),
     Case("no-unknowns", lambda u: u.sum(0), 0, AFFINE, (0, 4)),
     Case("no-rows", lambda u: u[:0] ** 2, 0, AFFINE),
-    Case("independent", lambda u: C, 0, AFFINE),
     Case("cube-roll", lambda u: u - u.roll(1, 2), 48, AFFINE, (2, 3, 4)),
 ]  # fmt: skip
+
+
+def _beside(steps: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda u: torch.cat([steps(u).reshape(-1), u[0, :1]])
 
 
 def cases() -> Iterator[Case]:
@@ -464,6 +467,7 @@ def cases() -> Iterator[Case]:
     count = 15
     for table, nnz, kind in ((LINEAR, count, AFFINE), (CURVED, count, SEPARABLE), (KINKED, count, SEPARABLE)):
         yield from (Case(name, law, nnz, kind) for name, law in table.items())
-    yield from (Case(name, law, 0, SEPARABLE) for name, law in STEPS.items())
+    # A law of steps alone is refused: nothing in it moves with the field. One unknown beside them makes it a law.
+    yield from (Case(name, _beside(law), 1, SEPARABLE) for name, law in STEPS.items())
     yield from (Case(name, law, nnz, AFFINE) for name, (law, nnz) in MOVED.items())
     yield from OTHERS

@@ -43,7 +43,7 @@ def pairs(plan: LawPlan) -> set[tuple[int, int]]:
         (lambda u, p: torch.maximum(u[0], u[1]), SEPARABLE, set()),
         (lambda u, p: torch.where(u[0] > 0, u[1], u[2]), SEPARABLE, set()),
         (lambda u, p: torch.where(u[0] > 0, u[1] ** 2, u[2]), SEPARABLE, {(1, 1)}),
-        (lambda u, p: torch.floor(u).sum(), SEPARABLE, set()),
+        (lambda u, p: torch.floor(u).sum() + u[3], SEPARABLE, set()),
         (lambda u, p: u[0] * u[1], GENERAL, {(0, 1), (1, 0)}),
         (lambda u, p: u[0] / u[1], GENERAL, {(0, 1), (1, 0), (1, 1)}),
         (lambda u, p: (u[0] + u[1]) ** 2, GENERAL, {(0, 0), (0, 1), (1, 0), (1, 1)}),

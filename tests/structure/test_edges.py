@@ -80,15 +80,6 @@ def test_rows_that_do_not_read_the_field() -> None:
     assert structure.presolve.dropped.tolist() == [0, 1, 2]
 
 
-def test_whole_law_does_not_read_the_field() -> None:
-    structure = one(lambda u, p: p["p"] * 2)
-    residual, slopes, bends = evaluate(structure, U)
-    assert torch.equal(residual, 2 * PARAMS["p"])
-    assert slopes.shape == bends.shape == (5, 0)
-    structure.check(U[:1], {"p": PARAMS["p"][:1]})
-    structure.verify(U, PARAMS)
-
-
 def boundary(u: Tensor, p: dict[str, Tensor]) -> Tensor:
     """Overwrite the ends, scale what is between, add neighbours: all in place, on a copy."""
     v = u.clone()

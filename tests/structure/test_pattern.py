@@ -43,7 +43,20 @@ def test_empty() -> None:
     assert (pattern.rows, pattern.columns, pattern.nnz) == (0, 3, 0)
 
 
-@pytest.mark.parametrize(("row", "column"), [([3], [0]), ([0], [4]), ([-1], [0]), ([0, 1], [0])])
-def test_pairs_outside_are_refused(row: list[int], column: list[int]) -> None:
-    with pytest.raises(ShapeError, match=r"expects two equally long lists of indices within \(3, 4\); got lengths"):
+@pytest.mark.parametrize(
+    ("row", "column", "came"),
+    [
+        ([1, 3], [0, 0], "2 from 1 to 3 and 2 from 0 to 0"),
+        ([0], [4], "1 from 0 to 0 and 1 from 4 to 4"),
+        ([-1], [0], "1 from -1 to -1 and 1 from 0 to 0"),
+        ([0, 1], [0], "2 from 0 to 1 and 1 from 0 to 0"),
+        ([0], [], "1 from 0 to 0 and none"),
+    ],
+)
+def test_pairs_outside_are_refused(row: list[int], column: list[int], came: str) -> None:
+    with pytest.raises(ShapeError) as caught:
         Pattern.from_coordinates(row, column, (3, 4))
+    assert str(caught.value) == (
+        f"pattern=(rows, columns) expects two equally long lists of indices within (3, 4); got {came}. Index the flattened "
+        "residual and the flattened field, from 0."
+    )

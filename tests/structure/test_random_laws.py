@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, note, settings
 from tests.structure import dense
 from tests.structure.random_laws import FAMILIES, Chain, laws
 
+from snapfm.errors import LawError
 from snapfm.laws import Equality
 from snapfm.structure import RowKind, analyze
 
@@ -35,9 +36,16 @@ def test_random_laws(family: str) -> None:
 def check(chain: Chain) -> None:
     """Compare structure and values with dense derivatives of the law itself; points 0 and 1 share their params."""
     params = {name: value[:3] for name, value in chain.params.items()}
-    structure = analyze([Equality("random", chain.residual)], chain.shape, params)
-    plan, u = structure.plans[0], chain.fields[:3]
+    u = chain.fields[:3]
     samples = [{name: value[i] for name, value in params.items()} for i in range(3)]
+    try:
+        structure = analyze([Equality("random", chain.residual)], chain.shape, params)
+    except LawError as refusal:  # of a chain that lost the field on its way, with x**0 or a mask of zeros
+        if "law 'random' expects a residual that changes with u" not in str(refusal):
+            raise
+        assert not any(dense.jacobian(chain.residual, u[i], samples[i]).any() for i in range(3))
+        return
+    plan = structure.plans[0]
     dtype = torch.float32 if chain.coarse else torch.float64
     tolerance = ROUNDINGS[dtype] * torch.finfo(dtype).eps
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from snapfm.errors import LawError, ShapeError
 from snapfm.laws import Bounds, Equality
+from snapfm.project import Projector
 from snapfm.structure import analyze
 
 PARAMS = {"p": torch.ones(1, 3, dtype=torch.float64)}
@@ -183,11 +184,86 @@ def test_bounds_have_no_rows() -> None:
     assert analyze([Bounds(lower=0.0)], (3, 5)).rows == 0
 
 
-@pytest.mark.parametrize("pattern", [([0], [15]), ([12], [0]), ([-1], [0]), ([0, 1], [0])])
+@pytest.mark.parametrize("pattern", [([0], [15]), ([12], [0])])
 def test_pattern_outside_the_matrix(pattern: tuple[list[int], list[int]]) -> None:
     with pytest.raises(ShapeError) as caught:
         analyze([Equality("odd", lambda u, p: u.diff(dim=1), pattern)], (3, 5))
+    (row,), (column,) = pattern
     assert str(caught.value) == (
-        f"pattern=(rows, columns) expects two equally long lists of indices within (12, 15); got lengths {len(pattern[0])} "
-        f"and {len(pattern[1])}. Index the flattened residual and the flattened field, from 0."
+        f"pattern=(rows, columns) expects two equally long lists of indices within (12, 15); got 1 from {row} to {row} and 1 "
+        f"from {column} to {column}. Index the flattened residual and the flattened field, from 0."
     )
+
+
+# A law that nothing in the field can move.
+
+UNMOVED = (
+    "law 'odd' expects a residual that changes with u; got one whose slopes all vanish, so that no move of the field could "
+    "make it hold. Look for .detach() or .data in it, for steps without a slope (round, sign, u > 0), and for a residual of "
+    "params or constants alone. A pattern=… without entries says the same."
+)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda u, p: u.detach().sum(1) - p["p"],
+        lambda u, p: (u.detach() ** 2).sum(1) - p["p"],
+        lambda u, p: torch.sin(u.data).sum(1) - p["p"],
+        lambda u, p: u.round().sum(1) - p["p"],
+        lambda u, p: u.detach() + torch.sign(u.detach()),
+        lambda u, p: p["p"] - 1.0,
+        lambda u, p: torch.ones(3, dtype=torch.float64),
+        lambda u, p: torch.zeros_like(u),
+        lambda u, p: 0.0 * u,
+        lambda u, p: u**0 - 1.0,
+    ],
+    ids=["detach", "detach-curved", "data", "round", "detach-twice", "params", "constant", "shape", "zeros", "power-0"],
+)
+def test_law_that_does_not_depend_on_the_field(law: Callable[..., object]) -> None:
+    assert refusal(law) == UNMOVED
+
+
+@pytest.mark.parametrize(
+    ("law", "pattern"),
+    [
+        (lambda u, p: p["p"] - 1.0, ([0, 1, 2], [0, 5, 10])),
+        (lambda u, p: u.detach()[:, 0] - p["p"], ([0, 1, 2], [0, 5, 10])),
+        (lambda u, p: u[:, 0] - p["p"], ([], [])),
+    ],
+    ids=["params", "detach", "pattern-without-entries"],
+)
+def test_a_pattern_by_hand_does_not_hide_it(law: Callable[..., Tensor], pattern: tuple[list[int], list[int]]) -> None:
+    with pytest.raises(LawError) as caught:
+        analyze([Equality("odd", law, pattern)], (3, 5), PARAMS)
+    assert str(caught.value) == UNMOVED
+
+
+def test_the_law_is_refused_when_the_projector_is_built() -> None:
+    laws = [Equality("initial", lambda u, p: u[:, 0]), Equality("mass", lambda u, p: u.detach().sum(0))]
+    with pytest.raises(LawError, match=r"^law 'mass' expects a residual that changes with u"):
+        Projector(laws, (3, 5))
+
+
+@pytest.mark.parametrize(
+    ("law", "nnz"),
+    [
+        (lambda u, p: u.detach() * u, 15),  # half of it carries a slope
+        (lambda u, p: p["p"][:, None] * u, 15),  # the example may hold zeros
+        (lambda u, p: torch.relu(u - 50.0), 15),  # flat at the example
+        (lambda u, p: u[:0], 0),  # no rows: nothing is asked
+    ],
+    ids=["half-detached", "params-of-zero", "flat-here", "no-rows"],
+)
+def test_laws_that_look_like_it_are_taken(law: Callable[..., Tensor], nnz: int) -> None:
+    nothing = {"p": torch.zeros(1, 3, dtype=torch.float64)}
+    assert analyze([Equality("odd", law)], (3, 5), nothing).nnz == nnz
+
+
+def test_a_law_under_no_grad_is_differentiated_all_the_same() -> None:
+    def law(u: Tensor, p: object) -> Tensor:
+        with torch.no_grad():
+            return u.sum(1)
+
+    structure = analyze([Equality("quiet", law)], (3, 5))
+    assert structure.jacobian(torch.zeros(1, 3, 5, dtype=torch.float64), {}).tolist() == [[1.0] * 15]

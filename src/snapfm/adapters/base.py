@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from snapfm.errors import ParamsError, SettingError, ShapeError
+from snapfm.project.door import is_real
 from snapfm.sampling.path import STRAIGHT, Path
 
 Model = Callable[..., Any]
@@ -100,11 +101,20 @@ def fields_back(answer: Any, sent: Tensor, call: str) -> Tensor:
 
 def check_path(path: Path, call: str) -> Path:
     """Accept a path that starts at noise, moves from the start, ends at data, and has the slopes of its values."""
+    if isinstance(getattr(path, "path", None), Path):
+        kind = type(path).__name__
+        raise SettingError(f"{call} expects a snapfm.sampling.Path; got {kind}. Pass its path: {kind}(…).path.")
     if not isinstance(path, Path):
         raise SettingError(
             f"{call} expects a snapfm.sampling.Path; got {type(path).__name__}. Build one from α, σ and their slopes, or with "
             "adapters.variance_preserving, Timesteps, scheduler_path or matcher_path."
         )
+    for name, schedule in vars(path).items():
+        if not is_real(found := _at_middle(schedule)):
+            raise SettingError(
+                f"{call} expects path.{name} to give a number for a flow time; got {found!r} at τ = 0.5. Return a "
+                "float."
+            )
     for name, value, wanted, slack in (
         ("data(1)", path.data(1.0), 1.0, _ROUNDING),
         ("noise(1)", path.noise(1.0), 0.0, _ROUNDING),
@@ -129,6 +139,15 @@ def check_path(path: Path, call: str) -> Path:
             "τ = 0 says nothing about data: start the path a little later, τ' = τ₀ + (1 − τ₀)τ."
         )
     return path
+
+
+def _at_middle(schedule: Callable[[float], Any]) -> Any:
+    """Give the value of a schedule half way, or what it raises."""
+    try:
+        value = schedule(0.5)
+    except Exception as cause:  # the schedule is the caller's: it may raise anything
+        return cause
+    return value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
 
 
 def turn_at(path: Path, tau: float) -> float:

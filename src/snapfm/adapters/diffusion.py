@@ -38,7 +38,9 @@ class Prediction(Adapter):
                     f"{call} expects a model that predicts; got one inside {moving[0]}, which gives velocities. Turn them round: "
                     f"{moving[0]}({self.name}(model, path), …)."
                 )
-        super().__init__(model if isinstance(model, Adapter) else _Asked(model, None, clock), check_path(path, call))
+        super().__init__(
+            model if isinstance(model, Adapter) else _Asked(model, clock, self.name), check_path(path, call)
+        )
 
     def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
         """Give the velocity at fields u (b, *shape) and flow time tau, a number or (b,)."""
@@ -90,7 +92,9 @@ class PredictsNoise(Prediction):
 class _Asked(FieldFirst):
     """The model behind a prediction: called as model(u, time), its answer a tensor or, as diffusers has it, `.sample`."""
 
-    name = "predicts_noise or predicts_data"
+    def __init__(self, model: Model, clock: Clock | None, name: str) -> None:
+        self.name = name  # of the prediction, which is what the caller wrote
+        super().__init__(model, None, clock)
 
     def _call(self, u: Tensor, time: Tensor, **inputs: Any) -> Any:
         answer = super()._call(u, time, **inputs)

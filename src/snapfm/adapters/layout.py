@@ -8,6 +8,7 @@ from torch import Tensor
 
 from snapfm.adapters.base import Adapter, Model, fields_back
 from snapfm.errors import SettingError, ShapeError
+from snapfm.project.door import is_whole
 
 
 class Flat(Adapter):
@@ -37,7 +38,7 @@ class Channels(Adapter):
 
     def __init__(self, model: Model, axis: int | None = None) -> None:
         super().__init__(model)
-        if axis is not None and not isinstance(axis, int):
+        if axis is not None and not is_whole(axis):
             raise SettingError(
                 f"channels(model, axis) expects the axis of ONE field that holds its components, or None for one channel; got "
                 f"{axis!r}. axis=-1 is the last one."

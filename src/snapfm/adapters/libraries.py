@@ -129,7 +129,10 @@ def matcher_path(matcher: Any) -> Path:
 def _scheduler(given: Any) -> Callable[[Tensor], Any]:
     found = getattr(given, "scheduler", given)
     if callable(found) and not isinstance(found, (type, torch.nn.Module)):
-        answer = found(torch.tensor(0.5, dtype=torch.float64))
+        try:
+            answer = found(torch.tensor(0.5, dtype=torch.float64))
+        except Exception:  # any function may be given for a scheduler, and may raise anything
+            answer = None
         if all(hasattr(answer, name) for name in _SCHEDULER):
             return found  # type: ignore[no-any-return]
     came = given.__name__ if isinstance(given, type) else type(given).__name__

@@ -9,11 +9,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from snapfm.errors import ParamsError
+from snapfm.project.door import is_real
 from snapfm.sampling.path import Path, Schedule
 
 # The noise of variance-preserving paths ends like √(1 − τ), with a slope that is infinite at τ = 1; it is read no later than
@@ -26,9 +29,9 @@ def variance_preserving(beta_min: float = 0.1, beta_max: float = 20.0) -> Path:
 
     The model's own time is 1 − τ: pass clock=lambda tau: 1 - tau if it was trained with time 1 at noise.
     """
-    if not (math.isfinite(beta_max) and 0.0 < beta_min <= beta_max):
+    if not (is_real(beta_min) and is_real(beta_max) and 0.0 < beta_min <= beta_max < math.inf):
         raise ParamsError(
-            f"variance_preserving(beta_min, beta_max) expects 0 < beta_min <= beta_max; got {beta_min} and {beta_max}. "
+            f"variance_preserving(beta_min, beta_max) expects 0 < beta_min <= beta_max; got {beta_min!r} and {beta_max!r}. "
             "0.1 and 20 are usual."
         )
 
@@ -67,14 +70,13 @@ class Timesteps:
     path: Path = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        given = self.levels
-        values = given.double().tolist() if isinstance(given, Tensor) else [float(value) for value in given]
-        falling = all(isinstance(v, float) for v in values) and _falling([1.0, *values, 0.0])
-        if not values or not falling:
+        row = _row(self.levels)
+        values = [] if row is None else row.tolist()
+        if not values or not _falling([1.0, *values, 0.0]):
             shown = f"{values[:3]} … {values[-1:]}" if len(values) > 4 else str(values)
             raise ParamsError(
                 "Timesteps(levels) expects alphas_cumprod, numbers that fall from below 1 at data to above 0 at noise; got "
-                f"{shown}. From betas: Timesteps.of_betas(betas)."
+                f"{_other(self.levels) if row is None else shown}. From betas: Timesteps.of_betas(betas)."
             )
         object.__setattr__(self, "levels", tuple(values))
         object.__setattr__(self, "path", Path(self._data, self._noise, self._data_slope, self._noise_slope))
@@ -82,12 +84,16 @@ class Timesteps:
     @classmethod
     def of_betas(cls, betas: Sequence[float] | Tensor) -> Timesteps:
         """Multiply up the levels of a diffusion given by its betas."""
-        values = torch.as_tensor(betas, dtype=torch.float64)
-        if values.ndim != 1 or not len(values) or not bool(((values > 0) & (values < 1)).all()):
-            came = f"{float(values.min()):g} to {float(values.max()):g}" if values.numel() else "none"
+        values = _row(betas)
+        if values is None or not len(values) or not bool(((values > 0) & (values < 1)).all()):
+            if values is None:
+                came = _other(betas)
+            else:
+                spread = f"{float(values.min()):g} to {float(values.max()):g}" if len(values) else "none"
+                came = f"shape {tuple(values.shape)}, {spread}"
             raise ParamsError(
-                f"Timesteps.of_betas(betas) expects a row of numbers between 0 and 1; got shape {tuple(values.shape)}, {came}. "
-                "Pass the betas the model was trained with."
+                f"Timesteps.of_betas(betas) expects a row of numbers between 0 and 1; got {came}. Pass the betas the model was "
+                "trained with."
             )
         return cls(torch.cumprod(1.0 - values, dim=0))
 
@@ -133,6 +139,20 @@ def first_time(data: Schedule, level: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if data(middle) >= level else (middle, high)
     return high
+
+
+def _row(values: Any) -> Tensor | None:
+    """Give a row of real numbers in float64, None for anything else."""
+    try:
+        found = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    except (TypeError, ValueError, RuntimeError):  # lists of unequal length
+        return None
+    return torch.from_numpy(found.astype(np.float64)) if found.ndim == 1 and found.dtype.kind in "iuf" else None
+
+
+def _other(values: Any) -> str:
+    """Say what came in place of a row of numbers."""
+    return f"a tensor of shape {tuple(values.shape)}" if isinstance(values, Tensor) else repr(values)
 
 
 def _falling(values: list[float]) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor
 from snapfm.errors import Status
 from snapfm.laws import Bounds, Law, Params
 from snapfm.project import Moved, Projection, Projector
+from snapfm.project.budget import LIMIT, SECONDS
 from snapfm.project.door import check_field, check_laws
 from snapfm.project.judge import Judgement
 
@@ -24,36 +25,43 @@ class UnitsProjector(Projector):
 
     def __init__(
         self, laws: Sequence[Law], shape: Sequence[int], params: Params | None = None, tolerance: float = 1e-8, *,
-        mean: Tensor, std: Tensor,
+        mean: Tensor, std: Tensor, limit: int = LIMIT, seconds: float = SECONDS,
     ) -> None:  # fmt: skip
         self.mean, self.std = mean.cpu(), std.cpu()
         self.physical = check_laws(laws)
-        super().__init__([self._of_normalized(law) for law in self.physical], shape, params, tolerance)
+        inside = [self._of_normalized(law) for law in self.physical]
+        super().__init__(inside, shape, params, tolerance, limit=limit, seconds=seconds)
 
     def __call__(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
-        tolerance: float | None = None,
+        tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape) as Projector does, to the nearest fields in the model's units."""
         start = self._normalize(u_hat)
         known = replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
-        found = super().__call__(start, params, warm=known, tolerance=tolerance)
+        found = super().__call__(start, params, warm=known, tolerance=tolerance, limit=limit, seconds=seconds)
         u = self._restore(found.u)
         judged = self._in_units(Judgement(found.violation, found.by_law), u.detach())
         # Inside, bounds were met to the tolerance in the model's units; here they are asked in their own.
         broken = found.converged & ~(judged.violation <= found.tolerance)
         status = torch.where(broken, torch.full_like(found.status, int(Status.STALLED)), found.status)
+        returned, rounding = u.to(u_hat.dtype), found.rounding
+        if returned.dtype != torch.float64:
+            z = self._normalize(returned.detach())
+            rounding = self.changed(found.u.detach(), z, params)
+            judged = self.check(returned, params)
         return replace(
-            found, u=u.to(u_hat.dtype), status=status, violation=judged.violation, by_law=judged.by_law
+            found, u=returned, status=status, violation=judged.violation, by_law=judged.by_law, rounding=rounding
         )  # fmt: skip
 
     def move(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
-        tolerance: float | None = None,
+        tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Moved:  # fmt: skip
         """Give the same fields without their certificate, as Projector does."""
         known = replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
-        found = super().move(self._normalize(u_hat), params, warm=known, tolerance=tolerance)
+        start = self._normalize(u_hat)
+        found = super().move(start, params, warm=known, tolerance=tolerance, limit=limit, seconds=seconds)
         return replace(found, u=self._restore(found.u).to(u_hat.dtype))
 
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:

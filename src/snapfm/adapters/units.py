@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from snapfm.adapters.base import Adapter, Model, along, times_of
 from snapfm.adapters.projector import UnitsProjector
-from snapfm.errors import ParamsError, ShapeError
+from snapfm.errors import ParamsError, SettingError, ShapeError
 from snapfm.laws import Law, Params
 from snapfm.project import Projector
 from snapfm.project.door import check_shape
@@ -30,8 +31,8 @@ class Normalized(Adapter):
 
     def __init__(self, model: Model, mean: float | Tensor, std: float | Tensor) -> None:
         super().__init__(model)
-        self.register_buffer("mean", torch.as_tensor(mean).detach().double(), persistent=False)
-        self.register_buffer("std", torch.as_tensor(std).detach().double(), persistent=False)
+        self.register_buffer("mean", _numbers("mean", mean), persistent=False)
+        self.register_buffer("std", _numbers("std", std), persistent=False)
         if not bool(torch.isfinite(self.mean).all()) or not bool((torch.isfinite(self.std) & (self.std > 0)).all()):
             raise ParamsError(
                 "Normalized(model, mean, std) expects finite means and positive finite stds; got means from "
@@ -88,3 +89,18 @@ class Normalized(Adapter):
             return a(tau) + b(tau)
         values = [a(at) + b(at) for at in times_of(tau, u.double()).reshape(-1).tolist()]
         return along(torch.tensor(values, dtype=u.dtype, device=u.device) if tau.ndim else u.new_tensor(values[0]), u)
+
+
+def _numbers(name: str, value: Any) -> Tensor:
+    """Give a mean or std in float64; refuse what holds no real numbers."""
+    try:
+        found = value.detach() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))  # not to float32
+    except (TypeError, ValueError, RuntimeError):
+        found = torch.zeros(0)
+    if not found.numel() or found.is_complex() or found.dtype == torch.bool:
+        came = f"a tensor of shape {tuple(value.shape)}, {value.dtype}" if isinstance(value, Tensor) else repr(value)
+        raise SettingError(
+            f"Normalized({name}) expects a real number, or a tensor of them; got {came}. Write Normalized(model, mean, std) with "
+            "those of the training fields."
+        )
+    return found.double()

@@ -122,6 +122,8 @@ class Standin:
             multipliers=dict(answers.multipliers),
             by_law=judged.by_law,
             tolerance=tolerance,
+            rounding=torch.zeros_like(judged.violation),  # walks judge their float64 answers
+            second_order=torch.full((len(u_hat),), -1, dtype=torch.int8),
         )
 
 

@@ -26,7 +26,7 @@ def bench(
             help="smoke, paper, scaling-constraints, scaling-samples, scaling-grid, or the path of a TOML file like theirs.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", file_okay=False, help="Folder for records, inputs and fields.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for records, inputs and fields.")],
     only: Annotated[str | None, typer.Option(metavar="CASE", help="Run this case alone.")] = None,
     method: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Run this method alone; repeat it for several.")
@@ -50,8 +50,10 @@ def bench(
 
     from snapfm.bench import load_suite, run
     from snapfm.bench.run import ours_failed
+    from snapfm.cli.place import check_folder
 
     chosen = load_suite(suite)
+    check_folder("bench", out)
     screen = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"), TimeElapsedColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:

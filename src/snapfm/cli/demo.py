@@ -10,7 +10,7 @@ import typer
 
 def demo(
     out: Annotated[
-        Path, typer.Option(file_okay=False, help="Folder for index.html, hero.png and evidence.json.")
+        Path, typer.Option(metavar="FOLDER", help="Folder for index.html, hero.png and evidence.json.")
     ] = Path("build/demo"),
     count: Annotated[int, typer.Option(min=1, help="Number of samples.")] = 16,
     steps: Annotated[int, typer.Option(min=1, help="Number of flow steps.")] = 20,
@@ -19,9 +19,11 @@ def demo(
     """Sample heat fields without and with laws, and write a page that shows the difference."""
     from rich.console import Console
 
+    from snapfm.cli.place import check_folder
     from snapfm.demo.run import run
     from snapfm.errors import ProjectionFailed
 
+    check_folder("demo", out)
     console = Console()
     try:
         page = run(out, count, steps, seed, console)

@@ -38,8 +38,11 @@ def draw_pattern(structure: Structure, title: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")
     FigureCanvasAgg(figure)
-    figure.savefig(temporary, format="png")
-    os.replace(temporary, path)
+    try:
+        figure.savefig(temporary, format="png")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _marker(rows: int) -> float:

@@ -22,9 +22,7 @@ def quality(
     suite: Annotated[
         str, typer.Argument(metavar="SUITE", help="smoke, steps, paper, or the path of a TOML file like theirs.")
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", file_okay=False, help="Folder for records.jsonl, quality.md and index.html.")
-    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for records.jsonl, quality.md and index.html.")],
     only: Annotated[str | None, typer.Option(metavar="TASK", help="Run this task alone.")] = None,
     page_only: Annotated[
         bool, typer.Option("--page-only", help="Write the pages again from the records; run nothing.")
@@ -42,6 +40,7 @@ def quality(
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from snapfm.cli.place import check_folder
     from snapfm.errors import require
     from snapfm.quality import Status, load_suite, run
     from snapfm.quality.ledger import read_folder
@@ -49,6 +48,7 @@ def quality(
 
     require("matplotlib", "the pages of snapfm quality", "report")  # asked for now: not after an hour of sampling
     chosen = load_suite(suite)
+    check_folder("quality", out)
     if page_only:
         cells = read_folder(out, chosen)
         write_pages(out, chosen)

@@ -12,7 +12,7 @@ def report(
     folders: Annotated[
         list[Path], typer.Argument(metavar="DIR", help="Folders that snapfm bench wrote; several make one page.")
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", file_okay=False, help="Folder for index.html and report.md.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for index.html and report.md.")],
 ) -> None:
     """Write a self-contained page from the records of benchmark runs; nothing is run.
 
@@ -24,9 +24,11 @@ def report(
     from snapfm.bench.report import write
     from snapfm.bench.report.summary import coverage
     from snapfm.bench.report.write import PAGE
+    from snapfm.cli.place import check_folder
     from snapfm.errors import require
 
     require("matplotlib", "the pages of snapfm report", "report")
+    check_folder("report", out)
     book = write(folders, out)
     screen = Console()
     screen.print(coverage(book), markup=False, highlight=False, soft_wrap=True)

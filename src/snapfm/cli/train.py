@@ -56,9 +56,7 @@ def train(
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            metavar="FOLDER", file_okay=False, help="Where states to resume from go, and the checkpoint, as model/."
-        ),
+        typer.Option(metavar="FOLDER", help="Where states to resume from go, and the checkpoint, as model/."),
     ],
     preset: Annotated[
         str, typer.Option(help="Network: small or frame, for two cores, or paper, which wants a GPU.")
@@ -84,18 +82,24 @@ def train(
     of its equation. FOLDER/model holds the weights and record.json: data,
     settings, losses, time and the quality of samples. Load it with
     snapfm.flow.load_checkpoint. The same command goes on after a stop, to the
-    same weights.
+    same weights; of a finished run it says so and does nothing.
     """
     import torch
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     import snapfm.flow as flow
+    from snapfm.cli.place import check_folder
     from snapfm.cli.tables import table
+    from snapfm.errors import ShapeError, require
     from snapfm.flow.quality import quality
-    from snapfm.flow.state import saved_step
+    from snapfm.flow.record import identify_run
+    from snapfm.flow.state import check_run, saved_step
     from snapfm.problems import problem as build
 
+    require("safetensors", "checkpoints", "flow")  # asked for now: not after the first hundred steps
+    if samples == 1:
+        raise ShapeError("snapfm train --samples expects 0, or at least 2 to have a spread; got 1. The default is 128.")
     chosen = build(problem)
     equation = chosen.equation
     recipe = RECIPES[equation]
@@ -118,6 +122,19 @@ def train(
         **({**FRAME, "pairing": recipe.pairing} if preset == "frame" else recipe.small),
     )
 
+    check_folder("train", out)
+    about = {"command": command, "problem": problem, "equation": equation, "preset": preset}
+    run = identify_run(network, settings.describe())
+    if _finished(out / "model", run, about, [rows * columns, *chosen.grid.shape], samples):
+        console.print(
+            f"{out} is finished: {out / 'model'} holds the {preset} network of {equation} after {steps} "
+            f"step{'s' * (steps != 1)}. Nothing was done. "
+            "Train another one with another --out; a finished run is not made longer, as its learning rate has come down to "
+            "zero.",
+            markup=False, highlight=False, soft_wrap=True,
+        )  # fmt: skip
+        return
+    check_run(out, run)
     console.print(f"Simulating {rows * columns} fields of {problem}", highlight=False)
     generator = torch.Generator().manual_seed(seed)
     data = table(equation, rows, columns, generator).float()
@@ -137,12 +154,7 @@ def train(
             settings,
             out,
             progress=lambda done, loss: bar.update(task, completed=done, loss=loss),
-            about={
-                "command": command,
-                "problem": problem,
-                "equation": equation,
-                "preset": preset,
-            },
+            about=about,
         )
 
     record = dict(training.record)
@@ -152,3 +164,23 @@ def train(
         record["quality"] = quality(network, truth, data.mean(0), samples)
     flow.save_checkpoint(out / "model", flow.Checkpoint(network, chosen.grid, equation, preset, record))
     console.print(f"The checkpoint: {out / 'model'}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _finished(model: Path, run: Mapping[str, Any], about: Mapping[str, Any], shape: list[int], samples: int) -> bool:
+    """Tell whether a checkpoint is of this run, on as many fields, and judged by as many samples as asked for.
+
+    Fields depend on the equation alone, so another problem of it asks for the same run.
+    """
+    from snapfm.errors import CheckpointError
+    from snapfm.flow.checkpoint import RECORD
+    from snapfm.flow.storage import read_json
+
+    try:
+        record = read_json(model / RECORD)
+    except CheckpointError:  # none yet, or a damaged one, which is written again
+        return False
+    settings = {name: value for name, value in record.get("settings", {}).items() if name in run["settings"]}
+    found = [settings, record.get("parameters"), record.get("data", {}).get("shape")]
+    wanted = [run["settings"], run["network"]["parameters"], shape]
+    same = found == wanted and all(record.get(key) == about[key] for key in ("equation", "preset"))
+    return same and (not samples or record.get("quality", {}).get("count") == samples)

@@ -18,11 +18,10 @@ from torch import Tensor, nn
 _CURVE_POINTS = 200  # of the loss curve; each is the mean over its stretch of steps
 
 
-def identify(network: nn.Module, data: Tensor, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Describe what a run is, to tell it from another; how often it saves does not change its weights."""
+def identify_run(network: nn.Module, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Describe what is known of a run before its data are; how often it saves does not change its weights."""
     parameters = dict(network.named_parameters())
     shapes = {name: (tuple(value.shape), value.dtype) for name, value in parameters.items()}
-    values = data.detach().cpu().contiguous().view(torch.uint8).numpy()
     return {
         "settings": {name: value for name, value in settings.items() if name != "save_every"},
         "network": {
@@ -30,6 +29,14 @@ def identify(network: nn.Module, data: Tensor, settings: Mapping[str, Any]) -> d
             "parameters": sum(value.numel() * (2 if value.is_complex() else 1) for value in parameters.values()),
             "shapes": hashlib.sha256(repr(shapes).encode()).hexdigest(),
         },
+    }
+
+
+def identify(network: nn.Module, data: Tensor, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Describe what a run is, to tell it from another."""
+    values = data.detach().cpu().contiguous().view(torch.uint8).numpy()
+    return {
+        **identify_run(network, settings),
         "data": {
             "shape": list(data.shape),
             "dtype": str(data.dtype).removeprefix("torch."),

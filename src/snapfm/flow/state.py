@@ -65,8 +65,11 @@ def save_state(out_dir: Path, state: State, identity: Mapping[str, Any]) -> None
             shutil.rmtree(_folder(out_dir, step))
 
 
-def load_state(out_dir: Path, identity: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> State | None:
-    """Load the newest state, refusing one of another run; None if there is none."""
+def check_run(out_dir: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Give what a saved state says of its run, None if there is no state; refuse one of another run.
+
+    `identity` may be a part of a run's, so that a folder can be refused before data are at hand.
+    """
     step = saved_step(out_dir)
     if step is None:
         return None
@@ -78,6 +81,16 @@ def load_state(out_dir: Path, identity: Mapping[str, Any], parameters: Mapping[s
             "Give train(out_dir) an empty folder."
         )
     _check_identity(out_dir, run.get("identity", {}), identity)
+    return {**run, "step": step}
+
+
+def load_state(out_dir: Path, identity: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> State | None:
+    """Load the newest state, refusing one of another run; None if there is none."""
+    run = check_run(out_dir, identity)
+    if run is None:
+        return None
+    step = int(run["step"])
+    folder = _folder(out_dir, step)
     tensors = unpack_tensors(folder / _TENSORS, read_bytes(folder / _TENSORS))
 
     def take(name: str, like: Tensor) -> Tensor:

@@ -7,14 +7,14 @@ L % parts of sample L // parts; an incomplete last tile repeats its last lane, s
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import full, store
 from snapfm.kernels.program import tile_gradient, tile_values
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def march(code, size, inputs, outside, externals, unknowns, weights, field):
     """field[:, unknowns] −= row / weight. Read: inputs, outside (1, …), externals (b, …), weights; written: field (b, n)."""
     cells, rows = np.empty(size * LANES), np.empty(len(unknowns) * LANES)
@@ -26,7 +26,7 @@ def march(code, size, inputs, outside, externals, unknowns, weights, field):
                 field[first + lane, unknowns[k]] -= rows[k * LANES + lane] / weights[k]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def evaluate(code, size, inputs, outside, externals, field, out):
     """out (b, rows) = the rows of a program of one part. Read: the rest; written: out."""
     cells, rows = np.empty(size * LANES), np.empty(out.shape[1] * LANES)
@@ -38,7 +38,7 @@ def evaluate(code, size, inputs, outside, externals, field, out):
                 out[first + lane, k] = rows[k * LANES + lane]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def pull(code, size, inputs, outside, externals, index, multipliers, field, rest):
     """rest += Jᵀλ, λ = multipliers[:, index[part]]. Read: field, multipliers (b, m); written: rest (b, n)."""
     parts, width = index.shape
@@ -59,7 +59,7 @@ def pull(code, size, inputs, outside, externals, index, multipliers, field, rest
                 rest[sample, inputs[part, k]] += adjoint[(1 + k) * LANES + lane]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def determine(rest, unknowns, weights, rows, multipliers):
     """multipliers[:, rows] = −rest[:, unknowns] / weight: what makes determined unknowns stationary."""
     for sample in range(len(rest)):
@@ -67,7 +67,7 @@ def determine(rest, unknowns, weights, rows, multipliers):
             multipliers[sample, rows[k]] = -rest[sample, unknowns[k]] / weights[k]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def fill_cells(inputs, outside, field, externals, first, cells):
     """Write the constant, the unknowns and the params of lanes first .. first + LANES − 1. Written: cells."""
     parts, own = inputs.shape

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from scipy.sparse import csr_array
+
+from snapfm.kernels.compiling import compiled
 
 Index = npt.NDArray[np.int64]
 
@@ -58,7 +59,7 @@ def _orders(indptr: Index, column_ptr: Index, column_rows: Index):
     yield occupied[::-1]
 
 
-@njit(cache=True)
+@compiled()
 def _greedy(indptr, indices, column_ptr, column_rows, order, colors):  # written: colors
     used = np.full(len(colors) + 1, -1, np.int64)  # used[c] == j: color c is taken by a neighbour of column j
     count = 0
@@ -77,7 +78,7 @@ def _greedy(indptr, indices, column_ptr, column_rows, order, colors):  # written
     return count
 
 
-@njit(cache=True)
+@compiled()
 def _conflicts(indptr, indices, colors):  # written: nothing
     seen = np.full(colors.max() + 1 if len(colors) else 0, -1, np.int64)
     bad = 0

@@ -6,15 +6,15 @@ All lengths are kept. One thread each: callers share samples out among threads.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.packs import WIDTH, add, fma, fnma, full, load_at, store_at
 from snapfm.kernels.runs import add_products
 
 _GOLDEN = 0.6180339887498949  # multiples of it, modulo one: a scatter without symmetry
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def turn(first, second, cos, sin, field):  # written: field
     """Turn pairs of unknowns by their angles; give −sin to turn back."""
     for sample in range(len(field)):
@@ -24,7 +24,7 @@ def turn(first, second, cos, sin, field):  # written: field
             field[sample, second[k]] = cos[k] * other - sin[k] * one
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def condense(runs, ptr, first, field):  # written: field, the coordinates of each group
     """y₁ = Σu/√c and y₂ = ‖u − mean‖ of every group; run k holds members of groups runs.row[k] and on."""
     groups = len(ptr) - 1
@@ -45,7 +45,7 @@ def condense(runs, ptr, first, field):  # written: field, the coordinates of eac
             line[first + 2 * g + 1] = np.sqrt(max(square[g] - rest[g] * left, 0.0))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _deviations(runs, line, mean, rest, square):  # written: rest and square, sums of the deviation and of its square
     for k in range(len(runs.place)):
         place, group, step, length = runs.place[k], runs.row[k], runs.step[k], runs.length[k]
@@ -61,7 +61,7 @@ def _deviations(runs, line, mean, rest, square):  # written: rest and square, su
             square[at] += off * off
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def expand(runs, ptr, members, first, start, field):  # read: start, field's coordinates; written: field, the members
     """u = y₁/√c + y₂ e, with e along start − mean; where that is nothing, along a fixed scatter."""
     groups = len(ptr) - 1
@@ -87,7 +87,7 @@ def expand(runs, ptr, members, first, start, field):  # read: start, field's coo
                 _scatter(members[ptr[g] : ptr[g + 1]], middle[g], line[first + 2 * g + 1], line)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _scatter(group, middle, length, line):  # written: line, the members of the group
     """Put members around the middle at a given length of their deviation, without symmetry."""
     count, total, square = len(group), 0.0, 0.0
@@ -99,12 +99,12 @@ def _scatter(group, middle, length, line):  # written: line, the members of the 
         line[group[i]] = middle + length / np.sqrt(square) * (_point(i) - total / count)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _point(i):
     return (_GOLDEN * (i + 1)) % 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc"})
+@compiled(nogil=True, error_model="numpy", fastmath={"reassoc"})
 def distances(one, other, out):  # read: one, other (b, n); written: out (b,)
     """Measure how far apart two batches are, sample by sample."""
     for sample in range(len(one)):
@@ -114,7 +114,7 @@ def distances(one, other, out):  # read: one, other (b, n); written: out (b,)
         out[sample] = np.sqrt(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def differences(which, one, other, out):  # read: one, other (b, n); written: out (b, n), at `which`
     """out = one − other, for some unknowns."""
     for sample in range(len(one)):
@@ -122,7 +122,7 @@ def differences(which, one, other, out):  # read: one, other (b, n); written: ou
             out[sample, j] = one[sample, j] - other[sample, j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def largest(which, field, out):  # read: field (b, n); written: out (b,)
     """Give the largest |u| among some unknowns, NaN if any is."""
     for sample in range(len(field)):

@@ -7,8 +7,8 @@ identity, so that the pattern never changes.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.layout import (
     ACTIVE,
     BARRIER,
@@ -66,10 +66,11 @@ _CONVEX_TRIALS = 12  # of growing convexity, before a factorisation is taken as 
 _PIVOT = 1e-14  # a pivot below this share of its scale is a dependent row
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def factorize(frame, plan, signs, memory, at, damping, status, convex, negative):
+@compiled(nogil=True, error_model="numpy")
+def factorize(frame, plan, signs, memory, at, damping, status, convex, negative, stop):
     """Assemble and factorise; lanes of wrong inertia are made convex and the tile is done again.
 
+    Ends without factors once stop[0] is not zero: look at it before using them.
     Written: inverse, scaled, matrix, factor, pivots, scale, tally; convex (what was added), negative.
     """
     convex[:] = 0.0
@@ -83,8 +84,10 @@ def factorize(frame, plan, signs, memory, at, damping, status, convex, negative)
         factorize_tile(
             plan, section(memory, at, MATRIX), LANES, 0, signs, frame.augmented == 1, _PIVOT, np.inf,
             section(memory, at, FACTOR), section(memory, at, PIVOTS), section(memory, at, KEPT), section(memory, at, SCALE),
-            tally,
+            tally, stop,
         )  # fmt: skip
+        if stop[0] != 0:
+            return
         again = False
         for lane in range(LANES):
             if status[lane] != RUNNING:
@@ -102,7 +105,7 @@ def factorize(frame, plan, signs, memory, at, damping, status, convex, negative)
             break
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _weigh(frame, memory, at, damping, convex, negative):  # written: inverse, negative
     """Invert the diagonal W, damped, made positive in `convex` lanes, infinite where a bound holds; count negative ones."""
     weight, inverse, to_bound = section(memory, at, WEIGHT), section(memory, at, INVERSE), section(memory, at, TO_BOUND)
@@ -118,7 +121,7 @@ def _weigh(frame, memory, at, damping, convex, negative):  # written: inverse, n
             negative[lane] += 1 if inverse[i] < 0.0 else 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _assemble_schur(frame, memory, at):  # written: scaled, matrix
     """JW⁻¹Jᵀ + G, with idle rows replaced by those of the identity."""
     jacobian, scaled, matrix = section(memory, at, JACOBIAN), section(memory, at, SCALED), section(memory, at, MATRIX)
@@ -147,7 +150,7 @@ def _assemble_schur(frame, memory, at):  # written: scaled, matrix
         store(matrix, s, total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _assemble_augmented(frame, memory, at, damping, convex):  # written: matrix
     """[[W, Jᵀ], [J, −G]], with idle rows and held unknowns replaced by those of ∓ the identity."""
     jacobian, bends, matrix = section(memory, at, JACOBIAN), section(memory, at, BENDS), section(memory, at, MATRIX)
@@ -185,7 +188,7 @@ def _assemble_augmented(frame, memory, at, damping, convex):  # written: matrix
                     matrix[here] = -1.0 if i == j else 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def schur_direction(frame, plan, memory, at):  # written: direction, step, rhs, plain_step
     """(JW⁻¹Jᵀ + G) dλ = h − JW⁻¹ slope over the active rows, with the multipliers of idle rows already at zero."""
     rhs, residual, scaled = section(memory, at, RHS), section(memory, at, RESIDUAL), section(memory, at, SCALED)
@@ -225,7 +228,7 @@ def schur_direction(frame, plan, memory, at):  # written: direction, step, rhs, 
     _follow(frame, memory, at, direction, section(memory, at, STEP))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _solved(plan, memory, at, rhs, out):  # written: out, work
     work = section(memory, at, WORK)
     solve_tile(
@@ -234,7 +237,7 @@ def _solved(plan, memory, at, rhs, out):  # written: out, work
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _follow(frame, memory, at, direction, step):  # written: step
     """dx = −W⁻¹(slope + Jᵀdλ), and to the bound where one holds."""
     slope, jacobian, inverse = section(memory, at, SLOPE), section(memory, at, JACOBIAN), section(memory, at, INVERSE)
@@ -252,7 +255,7 @@ def _follow(frame, memory, at, direction, step):  # written: step
                 step[i] = to_bound[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def augmented_direction(frame, plan, memory, at):  # written: direction, step, rhs
     """[[W, Jᵀ], [J, −G]] (dx, dλ) = −(slope, h), with what is known of idle rows and held unknowns moved to the right."""
     rhs, slope, residual = section(memory, at, RHS), section(memory, at, SLOPE), section(memory, at, RESIDUAL)
@@ -291,7 +294,7 @@ def augmented_direction(frame, plan, memory, at):  # written: direction, step, r
     direction[:] = rhs[v * LANES :]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def correct(frame, plan, memory, at, alpha, wanted):  # written: rhs; step, direction (lanes that are `wanted`)
     """Second-order correction of a step of length alpha, with the same factors: back to the violation it had promised.
 

@@ -1,7 +1,7 @@
 """Gram matrices: the lower triangle of S = J diag(w) Jᵀ for every lane, on one pattern.
 
-`plan` finds once which products meet in which entry; `gram` computes them, eight lanes at once, tiles spread over the
-cores. J is by rows (CSR), S is the lower triangle by rows with every diagonal entry present and last in its row.
+`plan` finds once which products meet in which entry; `gram` computes them, eight lanes at once, tile by tile.
+J is by rows (CSR), S is the lower triangle by rows with every diagonal entry present and last in its row.
 Numpy in, numpy out; may import kernels.packs only.
 """
 
@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
 from scipy.sparse import csc_array, csr_array, eye_array, tril
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.packs import WIDTH, add, fma, full, mul, put, take
 
 Index = npt.NDArray[np.int64]
@@ -61,18 +61,15 @@ def plan(
     return GramPlan(s_ptr, s_indices, constant, pointers, left, right, column)
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def gram(plan, values, weights, lanes, out):
     """Fill S. Read: plan, values (nnz(J) * lanes), weights (columns * lanes); written: out (nnz(S) * lanes)."""
     tiles = (lanes + WIDTH - 1) // WIDTH
-    if tiles == 1:
-        _tile(plan, values, weights, lanes, tiles - 1, out)
-    else:
-        for tile in prange(tiles):
-            _tile(plan, values, weights, lanes, np.int64(tile), out)
+    for tile in range(tiles):
+        _tile(plan, values, weights, lanes, tile, out)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _tile(plan, values, weights, lanes, tile, out):  # written: out
     """One tile of S. Two sums take turns, because in a long row each addition would otherwise wait for the last."""
     start = tile * WIDTH
@@ -86,7 +83,7 @@ def _tile(plan, values, weights, lanes, tile, out):  # written: out
         put(out, s * lanes + start, count, add(even, odd))
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _meet(indptr, indices, column_ptr, column_rows, column_places, s_ptr, s_indices):
     """For row i of S in turn: walk the columns of row i of J and every row j <= i that has them too."""
     pointers = np.zeros(len(s_indices) + 1, np.int64)

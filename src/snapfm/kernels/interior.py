@@ -9,8 +9,8 @@ with its own barrier.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
 from snapfm.kernels.layout import (
     ACTIVE,
@@ -29,6 +29,8 @@ from snapfm.kernels.layout import (
     LOWER_DUAL,
     MULTIPLIER,
     RESIDUAL,
+    ROW_SIZE,
+    ROW_WEIGHT,
     SLACK,
     SLOPE,
     STEP,
@@ -40,7 +42,7 @@ from snapfm.kernels.layout import (
     X,
 )  # fmt: skip
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.point import derivatives_at, residual_at
+from snapfm.kernels.point import derivatives_at, residual_at, size_rows
 from snapfm.kernels.sections import section
 
 ARRIVED, LIMIT, BROKEN = 0, 3, 4  # errors.Status
@@ -55,17 +57,19 @@ _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8
 _NOISE = 64 * 2.220446049250313e-16
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def interior_tiles(code, frame, plan, signs, limit, first, last, live, space, at, status, iterations):
-    """Follow the barrier in tiles first .. last − 1. Written: space, status, iterations (tiles, …)."""
-    for tile in range(first, last):
-        _follow_barrier(code, frame, plan, signs, limit, live[tile], space[tile], at, status[tile], iterations[tile])
+@compiled(nogil=True, error_model="numpy")
+def interior_tiles(code, frame, plan, signs, limits, stop, live, space, at, status, iterations):
+    """Follow the barrier in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
+    for tile in range(len(space)):
+        _follow_barrier(
+            code, frame, plan, signs, limits[tile], stop, live[tile], space[tile], at, status[tile], iterations[tile]
+        )
         section(space[tile], at, BARRIER)[:] = 0.0
         section(space[tile], at, BOUND_WEIGHT)[:] = 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _follow_barrier(code, frame, plan, signs, limit, live, memory, at, status, iterations):
+@compiled(nogil=True, error_model="numpy")
+def _follow_barrier(code, frame, plan, signs, limits, stop, live, memory, at, status, iterations):
     mu, damping, penalty = np.full(LANES, _FIRST), np.zeros(LANES), np.ones(LANES)
     convex, negative = np.empty(LANES), np.empty(LANES, np.int64)
     for lane in range(LANES):
@@ -76,8 +80,10 @@ def _follow_barrier(code, frame, plan, signs, limit, live, memory, at, status, i
     section(memory, at, TO_BOUND)[:] = np.nan
     _enter(frame, memory, at)
     residual_at(code, frame, memory, at)
+    derivatives_at(code, frame, memory, at)
+    size_rows(memory, at)
     _slacken(frame, memory, at)
-    for iteration in range(limit + 1):
+    for iteration in range(limits.max() + 1):
         derivatives_at(code, frame, memory, at)
         running = False
         for lane in range(LANES):
@@ -93,7 +99,7 @@ def _follow_barrier(code, frame, plan, signs, limit, live, memory, at, status, i
                 off = _off(frame, memory, at, lane, mu[lane])
             if off <= _SOLVED * _LAST and mu[lane] <= _LAST:
                 status[lane] = ARRIVED
-            elif iteration == limit:
+            elif iteration >= limits[lane] or stop[0] != 0:
                 status[lane] = LIMIT
             else:
                 running = True
@@ -101,12 +107,15 @@ def _follow_barrier(code, frame, plan, signs, limit, live, memory, at, status, i
         if not running:
             break
         _press(frame, memory, at, mu)
-        factorize(frame, plan, signs, memory, at, damping, status, convex, negative)
+        factorize(frame, plan, signs, memory, at, damping, status, convex, negative, stop)
+        if stop[0] != 0:
+            residual_at(code, frame, memory, at)  # the step's equations had changed it
+            continue
         if frame.augmented == 0:
             schur_direction(frame, plan, memory, at)
         else:
             augmented_direction(frame, plan, memory, at)
-        accepted = _advance(code, frame, memory, at, mu, status, penalty)
+        accepted = _advance(code, frame, stop, memory, at, mu, status, penalty)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
@@ -119,7 +128,7 @@ def _follow_barrier(code, frame, plan, signs, limit, live, memory, at, status, i
                     status[lane] = LIMIT
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _enter(frame, memory, at):  # written: x, the duals of bounds
     """Push x inside its bounds."""
     if frame.bounded == 0:
@@ -137,34 +146,40 @@ def _enter(frame, memory, at):  # written: x, the duals of bounds
         high[i] = _FIRST / max(upper[i] - x[i], 1e-300) if above else 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _slacken(frame, memory, at):  # written: slack, multiplier of inequalities
     if frame.mixed == 0:
         return
     residual, slack, lam = section(memory, at, RESIDUAL), section(memory, at, SLACK), section(memory, at, MULTIPLIER)
-    equality = section(frame.table, frame.table_at, EQUALITY)
+    equality, row_size = section(frame.table, frame.table_at, EQUALITY), section(memory, at, ROW_SIZE)
     for r in range(len(equality)):
         for lane in range(LANES):
             i = r * LANES + lane
-            slack[i] = max(-residual[i], _ROOM * max(1.0, abs(residual[i])))
+            slack[i] = max(-residual[i], _ROOM * row_size[i])
             if equality[r] == 0:
                 lam[i] = _FIRST / slack[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _off(frame, memory, at, lane, mu):
     """How far one lane is from solving the barrier problem of this parameter."""
     slope, residual, lam = section(memory, at, SLOPE), section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER)
-    equality = section(frame.table, frame.table_at, EQUALITY)
+    equality, row_weight = section(frame.table, frame.table_at, EQUALITY), section(memory, at, ROW_WEIGHT)
     slack = section(memory, at, SLACK)
     worst = 0.0
     for r in range(len(equality)):
         i = r * LANES + lane
-        off = abs(residual[i]) if equality[r] == 1 else max(abs(residual[i] + slack[i]), abs(slack[i] * lam[i] - mu))
-        worst = off if not off <= worst else worst
+        off = row_weight[i] * abs(residual[i] if equality[r] == 1 else residual[i] + slack[i])
+        if equality[r] == 0:
+            off = max(off, abs(slack[i] * lam[i] - mu))
+        if np.isnan(off):
+            return off
+        worst = max(worst, off)
     if frame.bounded == 0:
         for i in range(lane, len(slope), LANES):
-            worst = abs(slope[i]) if not abs(slope[i]) <= worst else worst
+            if np.isnan(slope[i]):
+                return slope[i]
+            worst = max(worst, abs(slope[i]))
         return worst
     x, lower, upper = section(memory, at, X), section(memory, at, LOWER), section(memory, at, UPPER)
     low, high = section(memory, at, LOWER_DUAL), section(memory, at, UPPER_DUAL)
@@ -174,11 +189,13 @@ def _off(frame, memory, at, lane, mu):
             off = max(off, abs((x[i] - lower[i]) * low[i] - mu))
         if upper[i] < np.inf:
             off = max(off, abs((upper[i] - x[i]) * high[i] - mu))
-        worst = off if not off <= worst else worst
+        if np.isnan(off):
+            return off
+        worst = max(worst, off)
     return worst
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _press(frame, memory, at, mu):
     """Put the barrier into the step's equations. Written: barrier, bound_weight, weight, residual, slope."""
     residual, lam = section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER)
@@ -206,8 +223,8 @@ def _press(frame, memory, at, mu):
             weight[i] += more[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _advance(code, frame, memory, at, mu, status, penalty):
+@compiled(nogil=True, error_model="numpy")
+def _advance(code, frame, stop, memory, at, mu, status, penalty):
     """Go along the step, inside the boundary, as far as the barrier's merit function falls.
 
     Written: x, multiplier, slack, duals, residual; gives which lanes moved.
@@ -220,7 +237,7 @@ def _advance(code, frame, memory, at, mu, status, penalty):
     lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
     target, equality = section(memory, at, TARGET), section(frame.table, frame.table_at, EQUALITY)
     ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
-    gram = section(frame.weight, frame.weight_at, GRAM)
+    gram, row_size = section(frame.weight, frame.weight_at, GRAM), section(memory, at, ROW_SIZE)
     before[:], before_lam[:], before_slack[:] = x, lam, slack
     accepted = np.zeros(LANES, np.bool_)
     alpha, old, predicted = np.ones(LANES), np.empty(LANES), np.empty(LANES)
@@ -235,7 +252,7 @@ def _advance(code, frame, memory, at, mu, status, penalty):
         length, largest, fall = 1.0, 0.0, 0.0
         for r in range(len(equality)):
             i = r * LANES + lane
-            largest = max(largest, abs(lam[i] + direction[i]))
+            largest = max(largest, row_size[i] * abs(lam[i] + direction[i]))
             for p in range(ptr[r], ptr[r + 1]):
                 fall += lam[i] * gram[p] * direction[column[p] * LANES + lane]
             if equality[r] == 0:
@@ -297,7 +314,7 @@ def _advance(code, frame, memory, at, mu, status, penalty):
             else:
                 alpha[lane] *= 0.5
                 waiting = True
-        if not waiting:
+        if not waiting or stop[0] != 0:
             break
     for lane in range(LANES):
         if status[lane] == RUNNING and accepted[lane] and frame.bounded == 1:
@@ -316,21 +333,21 @@ def _advance(code, frame, memory, at, mu, status, penalty):
     return accepted
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _merit(frame, memory, at, lane, mu):
     """Of one lane: ℓ1 violation with slacks, and objective with barrier."""
     residual, lam, slack = section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER), section(memory, at, SLACK)
     x, target = section(memory, at, X), section(memory, at, TARGET)
     equality = section(frame.table, frame.table_at, EQUALITY)
     ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
-    gram = section(frame.weight, frame.weight_at, GRAM)
+    gram, row_weight = section(frame.weight, frame.weight_at, GRAM), section(memory, at, ROW_WEIGHT)
     theta, value = 0.0, 0.0
     for r in range(len(equality)):
         i = r * LANES + lane
         if equality[r] == 1:
-            theta += abs(residual[i])
+            theta += row_weight[i] * abs(residual[i])
         else:
-            theta += abs(residual[i] + slack[i])
+            theta += row_weight[i] * abs(residual[i] + slack[i])
             value -= mu * np.log(slack[i])
         for p in range(ptr[r], ptr[r + 1]):
             value += 0.5 * lam[i] * gram[p] * lam[column[p] * LANES + lane]

@@ -6,12 +6,11 @@ lane ever holds rubbish. One thread each: callers share samples out among thread
 
 from __future__ import annotations
 
-from numba import njit
-
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import LANES
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def gather(field, index, first, tiles):
     """tiles[:, first + k] = field[sample, index[part, k]]. Read: field (b, n), index (parts, k); written: tiles."""
     parts = len(index)
@@ -24,7 +23,7 @@ def gather(field, index, first, tiles):
                 tiles[tile, (first + k) * LANES + lane] = field[sample, index[part, k]]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def scatter(tiles, first, index, field):
     """field[sample, index[part, k]] = tiles[:, first + k]. Read: tiles, index (parts, k); written: field (b, n)."""
     parts = len(index)
@@ -36,7 +35,7 @@ def scatter(tiles, first, index, field):
                 field[sample, index[part, k]] = tiles[tile, (first + k) * LANES + lane]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def fill(inputs, outside, field, externals, first, tiles):
     """Write the constant, the unknowns and the params of a program's cells, which begin at `first`. Written: tiles."""
     tiles[:, first * LANES : (first + 1) * LANES] = 1.0  # cell 0 is the constant

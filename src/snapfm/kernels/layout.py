@@ -30,7 +30,16 @@ MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK, KEPT = range(30, 38)
 SLACK, BEFORE_SLACK, BARRIER, LOWER_DUAL, UPPER_DUAL, BOUND_WEIGHT = range(38, 44)
 BEFORE_RESIDUAL, BEST_STEP, BEST_DIRECTION = range(44, 47)
 GIVE = 47  # one pack: how far a row gives way per unit of its multiplier
-SECTIONS = 48
+# Two packs: the power of two that a lane's unknowns, rows and multipliers are measured in, and one over it.
+UNIT = 48
+# Per row: its size, that of its slopes or of what it is off by where iterations begin, and one over it. Merit functions add up
+# rows measured by their size, so that no row counts more for being written in smaller units.
+ROW_SIZE, ROW_WEIGHT = 49, 50
+SECTIONS = 51
+
+
+# Curvature along the laws at a point: not known, somewhere negative, nowhere negative.
+UNKNOWN, FAILS, HOLDS = -1, 0, 1
 
 
 class Frame(NamedTuple):
@@ -49,9 +58,8 @@ class Settings(NamedTuple):
     """When to stop, and how carefully to step."""
 
     tolerance: float  # of the violation
-    gap: float  # of the stationarity
+    gap: float  # of the stationarity, relative to the unit where that is small
     closer: float  # share of the tolerance that a step more is taken for
-    limit: int  # iterations
     trials: int  # of lengths and corrections before a step counts as failed; 0: full steps, not looked at
 
 
@@ -73,7 +81,14 @@ class Lanes(NamedTuple):
     merit: Values
     slopes: Values
     sizes: Values
+    tolerance: Values  # in the lane's unit
+    shift: Values  # what the factors at hand have on the diagonal of W
+    allowed: Values  # stationarity that is small enough, in the lane's unit
     negative: Index  # negative entries of W
+    second: Index  # what is known of the curvature along the laws: UNKNOWN, FAILS or HOLDS
+    kicks: Index  # times that a lane was pushed off a saddle
+    arrived: Flags  # first-order conditions hold
+    kicked: Flags  # the step at hand is a push off a saddle
     polished: Flags
     accepted: Flags
     corrected: Flags

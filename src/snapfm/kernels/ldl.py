@@ -1,4 +1,4 @@
-"""Numeric LDLᵀ without pivoting of many matrices on one pattern, eight lanes at once, tiles spread over the cores.
+"""Numeric LDLᵀ without pivoting of many matrices on one pattern, eight lanes at once, tile by tile.
 
 Consumes a Schedule and values (nnz, lanes); writes the factors of every tile and, per lane, what its pivots were like.
 No lane touches another: all arithmetic is lane by lane in an order fixed by the pattern, an incomplete tile is filled
@@ -14,8 +14,8 @@ X D⁻¹ Xᵀ, a solve needs either, and a dropped pivot (D⁻¹ = 0) leaves fin
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.packs import (
     WIDTH,
     absolute,
@@ -41,7 +41,7 @@ _PHANTOM, _SINGLE_PHANTOM = 1e300, 1e30
 _LARGEST, _SINGLE_LARGEST = float(np.finfo(np.float64).max), float(np.finfo(np.float32).max)
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def factorize(
     plan,  # read, as are the values (nnz * lanes) and signs (slots)
     values,
@@ -67,20 +67,12 @@ def factorize(
     """
     across = width(factor)
     tiles = (lanes + across - 1) // across
-    # One tile needs no threads, and waking them costs more than a small factorisation. (A literal 0 for its number, or
-    # the unsigned one of prange, would compile everything below a second time.)
-    if tiles == 1:
+    never = np.zeros(1, np.int64)  # nobody stops this one
+    for tile in range(tiles):
         factorize_tile(
-            plan, values, lanes, tiles - 1, signs, signed, tiny, repair,
-            factor[0], inverse[0], matrix[0], scale[0], tally[0],
+            plan, values, lanes, tile, signs, signed, tiny, repair,
+            factor[tile], inverse[tile], matrix[tile], scale[tile], tally[tile], never,
         )  # fmt: skip
-    else:
-        for k in prange(tiles):
-            tile = np.int64(k)
-            factorize_tile(
-                plan, values, lanes, tile, signs, signed, tiny, repair,
-                factor[tile], inverse[tile], matrix[tile], scale[tile], tally[tile],
-            )  # fmt: skip
     for lane in range(lanes):
         seen, at = tally[lane // across], lane % across
         negative[lane], weak[lane] = int(seen[_NEGATIVE * across + at]), int(seen[_WEAK * across + at])
@@ -93,11 +85,11 @@ def factorize(
             status[lane] = FACTORED
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def factorize_tile(
-    plan, values, lanes, tile, signs, signed, tiny, repair, factor, inverse, matrix, scale, tally
-):  # read: plan, values, signs; written: factor, inverse, matrix, scale, tally (TALLY packs)
-    """Factorise one tile of values (nnz * lanes); see factorize."""
+    plan, values, lanes, tile, signs, signed, tiny, repair, factor, inverse, matrix, scale, tally, stop
+):  # read: plan, values, signs, stop; written: factor, inverse, matrix, scale, tally (TALLY packs)
+    """Factorise one tile of values (nnz * lanes); see factorize. Ends early, without a factor, once stop[0] is not zero."""
     start = tile * width(factor)
     count = min(width(factor), lanes - start)
     if signed:
@@ -112,6 +104,8 @@ def factorize_tile(
     # Left-looking: a panel is written once, while it is in the nearest cache. Copying the values to the tile first, so
     # that they are read in sequence, gained a third at 64 lanes on long patterns and lost a tenth at 8 to 16.
     for panel in range(len(plan.width)):
+        if stop[0] != 0:
+            return
         _assemble(plan, panel, values, lanes, start, count, factor, matrix)
         _scale(plan, panel, signed, factor, inverse, scale)
         if plan.head[panel] == BLOCK:
@@ -124,7 +118,7 @@ def factorize_tile(
                 store(inverse, slot, _invert(pivot, slot, signs, tiny, repair, scale, tally))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@compiled(nogil=True, error_model="numpy", forceinline=True)
 def _assemble(plan, panel, values, lanes, start, count, factor, matrix):
     """Spread the entries over the zeroed panel. Written: factor, matrix (if it has room)."""
     zero = load(factor, 0)  # the row of zeros: a literal zero becomes a call of memset, slow for a few lines
@@ -141,7 +135,7 @@ def _assemble(plan, panel, values, lanes, start, count, factor, matrix):
             store(matrix, p, load(factor, plan.entry_to[p]))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@compiled(nogil=True, error_model="numpy", forceinline=True)
 def _scale(plan, panel, signed, factor, inverse, scale):
     """Give the assembled panel's pivots their scale: |a_ii|, and with signs at least a_ij² / |a_jj| for j before i.
 
@@ -167,7 +161,7 @@ def _scale(plan, panel, signed, factor, inverse, scale):
                 store(scale, row, pick(gained, gain, gain, gained))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@compiled(nogil=True, error_model="numpy", forceinline=True)
 def _receive(plan, panel, factor, inverse):  # written: factor
     """Subtract X D⁻¹ Xᵀ of every earlier panel that reaches this one."""
     for u in range(plan.update_ptr[panel], plan.update_ptr[panel + 1]):
@@ -199,7 +193,7 @@ def _receive(plan, panel, factor, inverse):  # written: factor
             x += PANEL
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@compiled(nogil=True, error_model="numpy", forceinline=True)
 def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):
     """Factorise one panel in place. xij is unscaled, lij = xij / pivot j. Written: factor, inverse, tally."""
     b, s = plan.base[panel], PANEL * panel
@@ -241,7 +235,7 @@ def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):
         store(factor, x + 3, x3)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _invert(pivot, slot, signs, tiny, repair, scale, tally):  # written: tally
     """Count what the pivot is like and give 1 / pivot, or 1 / its stand-in where it is weak."""
     zero, one = full_like(scale, 0.0), full_like(scale, 1.0)

@@ -12,8 +12,8 @@ every row differs from the given one by rounding, however rows are scaled agains
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.packs import (
     SINGLE_WIDTH,
     WIDTH,
@@ -47,20 +47,15 @@ _SHRINK = 0.25
 BEST = 4 * float(np.finfo(np.float64).eps)
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def keep(plan, values, lanes, matrix, norms):
     """Lay down values (nnz * lanes) by half a tile. Written: matrix (halves, nnz), norms (halves, slots): ‖A_i‖₁."""
     halves = (lanes + WIDTH - 1) // WIDTH
-    if halves <= HALVES:  # one tile needs no threads, as in kernels.ldl
-        for half in range(halves):
-            _keep_half(plan, values, lanes, half, matrix[half], norms[half])
-    else:
-        for k in prange(halves):
-            half = np.int64(k)
-            _keep_half(plan, values, lanes, half, matrix[half], norms[half])
+    for half in range(halves):
+        _keep_half(plan, values, lanes, half, matrix[half], norms[half])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _keep_half(plan, values, lanes, half, matrix, norms):  # written: matrix, norms
     start = half * WIDTH
     count = min(WIDTH, lanes - start)
@@ -75,7 +70,7 @@ def _keep_half(plan, values, lanes, half, matrix, norms):  # written: matrix, no
             store(norms, column, add(load(norms, column), absolute(entry)))
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def solve(
     plan,  # read, down to lanes; usable (lanes,) is 1, or 0 in lanes not to be tried
     factor,
@@ -99,22 +94,15 @@ def solve(
     `error` above `enough`, infinity included, marks what has not been solved; `out` is then what rhs was.
     """
     tiles = (lanes + SINGLE_WIDTH - 1) // SINGLE_WIDTH
-    if tiles == 1:
+    for tile in range(tiles):
+        f = 0 if shared else tile
         _solve_tile(
-            plan, factor[0], inverse[0], matrix, norms, usable, shared, enough, rhs, sides, lanes, tiles - 1,
-            work[0], correction[0], state[0], out, error,
+            plan, factor[f], inverse[f], matrix, norms, usable, shared, enough, rhs, sides, lanes, tile,
+            work[tile], correction[tile], state[tile], out, error,
         )  # fmt: skip
-    else:
-        for k in prange(tiles):
-            tile = np.int64(k)
-            f = np.int64(0) if shared else tile
-            _solve_tile(
-                plan, factor[f], inverse[f], matrix, norms, usable, shared, enough, rhs, sides, lanes, tile,
-                work[tile], correction[tile], state[tile], out, error,
-            )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _solve_tile(
     plan, factor, inverse, matrix, norms, usable, shared, enough, rhs, sides, lanes, tile,
     work, correction, state, out, error,
@@ -153,7 +141,7 @@ def _solve_tile(
                 put(out, (i * sides + side) * lanes + start, count, answer)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _begin(b, tried, residual, state):  # written: residual, state
     """Begin with no answer: the residual is b, all of it wrong. A lane that is not to be tried is not live."""
     largest = full(0.0)
@@ -165,7 +153,7 @@ def _begin(b, tried, residual, state):  # written: residual, state
     store(state, _LARGEST, largest)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _any_live(state, halves):  # written: nothing
     """Whether any lane is still refined."""
     for h in range(halves):
@@ -175,7 +163,7 @@ def _any_live(state, halves):  # written: nothing
     return False
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _narrowed(work, state, halves, correction):  # written: correction
     """Round the residuals to float32, each lane's largest scaled to 1: the range of float32 is short."""
     low, high = work[0, 2], work[halves - 1, 2]
@@ -184,14 +172,14 @@ def _narrowed(work, state, halves, correction):  # written: correction
         store(correction, k, narrow(mul(load(low, k), low_scale), mul(load(high, k), high_scale)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _inverse(state):  # written: nothing
     """1 / largest residual, or 0 where there is none."""
     largest = load(state, _LARGEST)
     return pick(largest, full(0.0), full(0.0), div(full(1.0), largest))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _correct(correction, half, state, x, trial):  # written: trial
     """Try the answer with its correction, scaled back."""
     largest = load(state, _LARGEST)
@@ -201,7 +189,7 @@ def _correct(correction, half, state, x, trial):  # written: trial
         store(trial, k, fma(double, largest, load(x, k)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _accept(plan, matrix, norms, work, state):  # written: work, state
     """Take the trial in live lanes where its error has shrunk as it should; other lanes are done, or have stalled."""
     x, b, residual, trial, left = work[0], work[1], work[2], work[3], work[4]
@@ -218,7 +206,7 @@ def _accept(plan, matrix, norms, work, state):  # written: work, state
     store(state, _LIVE, pick(new, asked, pick(new, best, zero, one), zero))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _backward_error(plan, matrix, norms, b, x, out):  # written: out
     """out = b - A x; gives its backward error, row by row, and its largest size, infinite where not a number."""
     peak = full(0.0)
@@ -239,7 +227,7 @@ def _backward_error(plan, matrix, norms, b, x, out):  # written: out
     return error, largest
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _larger(a, b):  # written: nothing
     """The larger of both, infinity where `a` is not a number; `b` is one."""
     a = pick(a, full(np.inf), a, full(np.inf))

@@ -10,26 +10,32 @@ driver owns all memory; lanes that are done keep their numbers, whatever their n
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.direction import RUNNING, augmented_direction, correct, factorize, schur_direction
 from snapfm.kernels.layout import (
     BEFORE,
     BEFORE_MULTIPLIER,
     BEFORE_RESIDUAL,
+    BEND_ROW,
     BEST_DIRECTION,
     BEST_STEP,
     DIRECTION,
+    FAILS,
     GIVE,
     GRAM,
     GRAM_COLUMN,
     GRAM_PTR,
+    HOLDS,
     MULTIPLIER,
     PLAIN_DIRECTION,
     PLAIN_STEP,
     RESIDUAL,
+    ROW_SIZE,
     STEP,
     TARGET,
+    UNIT,
+    UNKNOWN,
     Lanes,
     X,
 )  # fmt: skip
@@ -43,6 +49,7 @@ from snapfm.kernels.point import (
     nudge,
     residual_at,
     settle,
+    size_rows,
 )  # fmt: skip
 from snapfm.kernels.sections import section
 
@@ -52,73 +59,120 @@ _ARMIJO = 1e-4  # share of the predicted decrease that a step has to deliver
 _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8  # of W, after failed steps
 _DOUBLINGS = 8  # of a step that was made with a repaired, and so too cautious, curvature
 _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
+_LEAST_GAP = 1e-12  # stationarity that rounding can reach, in the lane's unit
+_NEAR = 1e-3  # a step below this share of the field tells that the inertia of the factors before it is still right
+_KICKS = 3  # pushes off a saddle before a lane is given up
+_PUSH = 1e-2  # size of a push, relative to the field
+_FLAT = 1e-7  # curvature along the laws above minus this counts as not negative
+_GOLDEN = 0.6180339887498949
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def solve_tiles(code, frame, plan, signs, settings, first, last, live, space, at, status, iterations):
-    """Solve tiles first .. last − 1; `live` marks lanes that hold a sample. Written: space, status, iterations (tiles, …)."""
+@compiled(nogil=True, error_model="numpy")
+def solve_tiles(code, frame, plan, signs, settings, limits, stop, live, space, at, status, iterations, second):
+    """Solve all tiles; `live` marks lanes that hold a sample, `limits` their iterations. (tiles, …) each.
+
+    Another thread may set stop[0]: lanes still at work then end with LIMIT, at the last point they had accepted. `second`
+    says what is known of the curvature along the laws. Written: space, status, iterations, second.
+    """
     lanes = _lanes()
-    for tile in range(first, last):
-        _solve(code, frame, plan, signs, settings, live[tile], space[tile], at, lanes, status[tile], iterations[tile])
+    for tile in range(len(space)):
+        _solve(
+            code, frame, plan, signs, settings, limits[tile], stop, live[tile], space[tile], at, lanes, status[tile],
+            iterations[tile],
+        )  # fmt: skip
+        second[tile, :] = lanes.second
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _lanes():
     return Lanes(
         np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
         np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
-        np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES, np.int64), np.empty(LANES, np.bool_),
-        np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
+        np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
+        np.empty(LANES, np.int64),
+        np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
+        np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _solve(code, frame, plan, signs, settings, live, memory, at, lanes, status, iterations):
-    damping, penalty, polished = lanes.damping, lanes.penalty, lanes.polished
-    violation, gap, accepted = lanes.violation, lanes.gap, lanes.accepted
-    damping[:], penalty[:], polished[:], lanes.convex[:] = 0.0, 1.0, False, 0.0
+@compiled(nogil=True, error_model="numpy")
+def _solve(code, frame, plan, signs, settings, limits, stop, live, memory, at, lanes, status, iterations):
+    damping, penalty, polished, second = lanes.damping, lanes.penalty, lanes.polished, lanes.second
+    violation, gap, accepted, arrived = lanes.violation, lanes.gap, lanes.accepted, lanes.arrived
+    damping[:], penalty[:], polished[:], lanes.kicks[:] = 0.0, 1.0, False, 0
+    arrived[:], lanes.kicked[:] = False, False
+    inverse = section(memory, at, UNIT)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else CONVERGED
         iterations[lane] = 0
+        lanes.tolerance[lane] = settings.tolerance * inverse[LANES + lane]
+        lanes.allowed[lane] = max(settings.gap * min(inverse[LANES + lane], 1.0), min(_LEAST_GAP, settings.gap))
     residual_at(code, frame, memory, at)
-    for iteration in range(settings.limit + 1):
+    most = limits.max()
+    _know_curvature(frame, memory, at, second)
+    for iteration in range(most + 1):
         derivatives_at(code, frame, memory, at)
-        if iteration == 0 and nudge(frame, memory, at, settings.tolerance):
+        if iteration == 0:
+            if nudge(frame, memory, at, lanes.tolerance):
+                residual_at(code, frame, memory, at)
+                derivatives_at(code, frame, memory, at)
+            size_rows(memory, at)
+        _look(frame, memory, at, lanes)
+        if frame.bounded == 1 and settle(memory, at, arrived):
             residual_at(code, frame, memory, at)
             derivatives_at(code, frame, memory, at)
-        merit_parts(frame, memory, at, lanes.theta, lanes.objective, violation)
-        choose_sets(frame, memory, at)
-        gap_of(frame, memory, at, gap)
+            _look(frame, memory, at, lanes)
         running = False
         for lane in range(LANES):
-            if status[lane] == RUNNING:
-                if not (np.isfinite(violation[lane]) and np.isfinite(gap[lane])):
-                    status[lane] = BROKEN
-                elif (
-                    violation[lane] <= settings.tolerance
-                    and gap[lane] <= settings.gap
-                    and (violation[lane] <= settings.closer * settings.tolerance or polished[lane])
-                    and (settings.trials > 0 or lanes.convex[lane] == 0.0)  # full steps end at saddles too
-                ):
-                    status[lane] = CONVERGED
-                elif iteration == settings.limit:
-                    status[lane] = LIMIT
-                else:  # one more step, once within the tolerance, takes what is left of the violation to rounding
-                    polished[lane] = violation[lane] <= settings.tolerance and gap[lane] <= settings.gap
-                    running = True
-                    iterations[lane] += 1
+            if status[lane] != RUNNING:
+                continue
+            known = second[lane]
+            if known == HOLDS and arrived[lane] and iteration > 0 and not _short(memory, at, lane):
+                known = UNKNOWN  # the factors it is known from belong to a point too far away
+            second[lane] = known
+            if not (np.isfinite(violation[lane]) and np.isfinite(gap[lane])):
+                status[lane] = BROKEN
+            elif (
+                arrived[lane]
+                and (violation[lane] <= settings.closer * lanes.tolerance[lane] or polished[lane])
+                and known == HOLDS
+            ):
+                status[lane] = CONVERGED
+            elif iteration >= limits[lane] or stop[0] != 0:
+                status[lane] = LIMIT
+            else:  # one more step, once within the tolerance, takes what is left of the violation to rounding
+                polished[lane] = arrived[lane]
+                running = True
+                iterations[lane] += 1
         if not running:
             break
-        factorize(frame, plan, signs, memory, at, damping, status, lanes.convex, lanes.negative)
+        for lane in range(LANES):  # at an answer, curvature within rounding of zero is not negative
+            lanes.shift[lane] = max(damping[lane], _FLAT) if arrived[lane] else damping[lane]
+        factorize(frame, plan, signs, memory, at, lanes.shift, status, lanes.convex, lanes.negative, stop)
+        if stop[0] != 0:
+            continue  # ends above
         if frame.augmented == 0:
             schur_direction(frame, plan, memory, at)
         else:
             augmented_direction(frame, plan, memory, at)
+        for lane in range(LANES):
+            if status[lane] == RUNNING:
+                right = lanes.convex[lane] == 0.0
+                second[lane] = FAILS if not right else (HOLDS if lanes.shift[lane] <= _FLAT else UNKNOWN)
+                saddle = arrived[lane] and not right
+                if saddle and lanes.kicks[lane] == _KICKS:
+                    status[lane] = STALLED
+                lanes.kicked[lane] = saddle and status[lane] == RUNNING
+                if lanes.kicked[lane]:
+                    lanes.kicks[lane] += 1
+                    _kick(memory, at, lane, lanes.kicks[lane])
         _predict(frame, memory, at, lanes)
-        _search(code, frame, plan, settings.trials, memory, at, status, lanes)
+        _search(code, frame, plan, settings.trials, stop, memory, at, status, lanes)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
+            if lanes.kicked[lane]:
+                second[lane] = UNKNOWN
             if accepted[lane]:
                 damping[lane] = 0.0 if damping[lane] <= _FIRST_DAMPING else 0.1 * damping[lane]
             else:
@@ -126,11 +180,54 @@ def _solve(code, frame, plan, signs, settings, live, memory, at, lanes, status, 
                 penalty[lane] = 1.0
                 if damping[lane] > _LAST_DAMPING:
                     status[lane] = STALLED
-    if frame.bounded == 1:
-        settle(memory, at, status)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
+def _look(frame, memory, at, lanes):  # written: sets; lanes' theta, objective, violation, gap, arrived
+    """See where a point stands: which lanes meet the first-order conditions."""
+    merit_parts(frame, memory, at, lanes.theta, lanes.objective, lanes.violation)
+    choose_sets(frame, memory, at)
+    gap_of(frame, memory, at, lanes.gap)
+    for lane in range(LANES):
+        lanes.arrived[lane] = lanes.violation[lane] <= lanes.tolerance[lane] and lanes.gap[lane] <= lanes.allowed[lane]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _know_curvature(frame, memory, at, second):  # written: second
+    """Before the first factors: without multipliers of curved rows the Hessian is the identity."""
+    bends, lam = section(frame.table, frame.table_at, BEND_ROW), section(memory, at, MULTIPLIER)
+    second[:] = HOLDS
+    if len(bends) > 0:
+        for i in range(len(lam)):
+            if lam[i] != 0.0:
+                second[i % LANES] = UNKNOWN
+
+
+@compiled(nogil=True, error_model="numpy")
+def _short(memory, at, lane):
+    """Whether the last step of a lane left it near where its factors were made."""
+    x, before = section(memory, at, X), section(memory, at, BEFORE)
+    moved, size = 0.0, 0.0
+    for i in range(lane, len(x), LANES):
+        moved, size = max(moved, abs(x[i] - before[i])), max(size, abs(x[i]))
+    return moved <= _NEAR * max(size, 1.0)
+
+
+@compiled(nogil=True, error_model="numpy")
+def _kick(memory, at, lane, times):  # written: step, direction (one lane)
+    """Push a lane off a saddle, by a hundredth of its size and in no special direction: from there on it goes down."""
+    x, target, step = section(memory, at, X), section(memory, at, TARGET), section(memory, at, STEP)
+    size = 0.0
+    for i in range(lane, len(x), LANES):
+        size = max(size, abs(x[i]), abs(target[i]))
+    size = size if size > 0.0 else 1.0
+    for j in range(len(x) // LANES):
+        # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
+        step[j * LANES + lane] = _PUSH * size * (2.0 * ((_GOLDEN * (j + 1) * times) % 1.0) - 1.0)
+    section(memory, at, DIRECTION)[lane::LANES] = 0.0
+
+
+@compiled(nogil=True, error_model="numpy")
 def _predict(frame, memory, at, lanes):  # written: lanes' penalty and decrease
     """Raise the penalty above the multipliers and predict the merit's decrease."""
     theta, penalty, slopes, sizes = lanes.theta, lanes.penalty, lanes.slopes, lanes.sizes
@@ -139,6 +236,7 @@ def _predict(frame, memory, at, lanes):  # written: lanes' penalty and decrease
     ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
     gram = section(frame.weight, frame.weight_at, GRAM)
     slope, largest, give = full(0.0), full(0.0), load(section(memory, at, GIVE), 0)
+    row_size = section(memory, at, ROW_SIZE)
     for j in range(len(x) // LANES):
         slope = fma(fnma(full(1.0), load(target, j), load(x, j)), load(step, j), slope)
     for r in range(len(ptr) - 1):
@@ -146,7 +244,7 @@ def _predict(frame, memory, at, lanes):  # written: lanes' penalty and decrease
         for p in range(ptr[r], ptr[r + 1]):
             moved = fma(full(gram[p]), load(direction, column[p]), moved)
         slope = fma(load(lam, r), moved, slope)
-        size = absolute(add(load(lam, r), load(direction, r)))
+        size = mul(load(row_size, r), absolute(add(load(lam, r), load(direction, r))))
         largest = pick(size, largest, largest, size)
     store(slopes, 0, slope)
     store(sizes, 0, largest)
@@ -157,8 +255,8 @@ def _predict(frame, memory, at, lanes):  # written: lanes' penalty and decrease
         lanes.decrease[lane] = slopes[lane] - penalty[lane] * theta[lane]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _search(code, frame, plan, trials, memory, at, status, lanes):
+@compiled(nogil=True, error_model="numpy")
+def _search(code, frame, plan, trials, stop, memory, at, status, lanes):
     """Backtrack per lane on the ℓ1 merit function; a length that fails by its violation is tried again with a correction.
 
     Corrections at every length, not at the full one alone: along a curved law a straight step is worth its square.
@@ -195,7 +293,7 @@ def _search(code, frame, plan, trials, memory, at, status, lanes):
             merit = objective[lane] + penalty[lane] * theta[lane]
             new_merit = new_objective[lane] + penalty[lane] * new_theta[lane]
             slack = _NOISE * (abs(merit) + abs(objective[lane]))
-            if trials == 0 and np.isfinite(new_merit):
+            if (trials == 0 or lanes.kicked[lane]) and np.isfinite(new_merit):
                 accepted[lane] = True
                 continue
             if new_merit <= merit + _ARMIJO * alpha[lane] * min(lanes.decrease[lane], 0.0) + slack:
@@ -211,7 +309,7 @@ def _search(code, frame, plan, trials, memory, at, status, lanes):
                 step[i] = alpha[lane] * plain[i]
             for i in range(lane, len(direction), LANES):
                 direction[i] = alpha[lane] * plain_direction[i]
-        if not open_lanes:
+        if not open_lanes or stop[0] != 0:
             break
         if any_wanted:
             correct(frame, plan, memory, at, alpha, wanted)
@@ -221,7 +319,7 @@ def _search(code, frame, plan, trials, memory, at, status, lanes):
             _copy_lane(before, x, lane)
             _copy_lane(before_lam, lam, lane)
         full_step = accepted[lane] and status[lane] == RUNNING and alpha[lane] == 1.0
-        wanted[lane] = full_step and lanes.convex[lane] > 0.0 and trials > 0
+        wanted[lane] = full_step and lanes.convex[lane] > 0.0 and trials > 0 and not lanes.kicked[lane]
         stretched = stretched or wanted[lane]
     if stretched:
         _stretch(code, frame, plan, memory, at, lanes)
@@ -229,7 +327,7 @@ def _search(code, frame, plan, trials, memory, at, status, lanes):
         residual_at(code, frame, memory, at)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _stretch(code, frame, plan, memory, at, lanes):
     """Double the full steps of `wanted` lanes while that lowers the merit: repaired curvature makes them short.
 
@@ -284,7 +382,7 @@ def _stretch(code, frame, plan, memory, at, lanes):
     residual_at(code, frame, memory, at)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _copy_lane(source, target, lane):  # written: target, one lane
     for i in range(lane, len(source), LANES):
         target[i] = source[i]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
-from numba import njit
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.packs import WIDTH, absolute, add, div, fnma, full, load, mul, pick, root, store
 
 LANES = WIDTH  # samples of a tile, as in the linear solver
@@ -51,7 +51,7 @@ _SIN, _COS, _TANH, _SIGMOID, _RECIPROCAL, _RSQRT, _ABS = 7, 8, 9, 10, 11, 12, 13
 _RELU, _MAX, _MIN, _SELECT, _GT, _GE = 14, 15, 16, 17, 18, 19
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def apply(op, a, b, c, cells, spill):  # a, b, c: packs; packs spill and spill + 1 of cells are overwritten
     """Give the value, a pack."""
     zero, one = full(0.0), full(1.0)
@@ -84,7 +84,7 @@ def apply(op, a, b, c, cells, spill):  # a, b, c: packs; packs spill and spill +
     return _called(op, a, b, cells, spill)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _called(op, a, b, cells, spill):  # functions of the mathematics library, lane by lane; written: two packs of cells
     store(cells, spill, a)
     store(cells, spill + 1, b)
@@ -107,7 +107,7 @@ def _called(op, a, b, cells, spill):  # functions of the mathematics library, la
     return load(cells, spill)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def slopes(op, a, b, c, value, cells, spill):  # packs; packs spill and spill + 1 of cells are overwritten
     """Give f_a and f_b, two packs."""
     zero, one = full(0.0), full(1.0)
@@ -154,7 +154,7 @@ def slopes(op, a, b, c, value, cells, spill):  # packs; packs spill and spill + 
     return zero, zero  # comparisons
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def bends(op, a, b, value, by_a, by_b, cells, spill):  # packs; packs spill and spill + 1 of cells are overwritten
     """Give f_aa, f_ab and f_bb, three packs, from the slopes f_a and f_b."""
     zero, one = full(0.0), full(1.0)

@@ -7,8 +7,7 @@ acts lane by lane with the same instruction, so a lane's bits cannot depend on i
 Packs of float32 fill the same registers with twice the lanes. Which kind a pack is follows from the array it is read
 from, so that one kernel, compiled for either, serves both; it asks `width` and `full_like` instead of WIDTH and `full`.
 
-Low in kernels: imports nothing of snapfm. numba caches a kernel by its own file only: after a change here, remove
-the `__pycache__` of the kernels.
+Low in kernels: imports kernels.compiling only.
 """
 
 from __future__ import annotations
@@ -17,10 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, models, overload, register_model
+
+from snapfm.kernels.compiling import compiled
 
 WIDTH = (
     8  # lanes of a tile; 16 gained 0-25 % per sample on wide batches, lost half of it on odd ones, and spills on AVX2
@@ -296,13 +297,13 @@ def pick(_: Any, a: Any, b: Any, yes: Any, no: Any) -> tuple[Any, _Emit]:
     return a(a, a, a, a), emit
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def take(values, offset, count):  # written: nothing
     """Read `count` lanes from element `offset` on; an incomplete tile repeats its last lane."""
     return load_at(values, offset) if count == width(values) else _load_some(values, offset, count)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def put(values, offset, count, pack):  # written: values
     """Write `count` lanes from element `offset` on."""
     if count == width(values):

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.symbolic import Index, columns, permuted, postorder, tree
 
 PANEL = 4
@@ -123,7 +123,7 @@ def _locate(row_ptr: Index, rows: Index, base: Index, head: Index, row: Index, c
     return base[panel] + np.where(row // PANEL == panel, inside, head[panel] + PANEL * line + c)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _partition(parent, leaf, column_ptr, column_rows, cycles):
     """First column of each panel, and the end: the cheapest cut of the columns into groups of one to four.
 
@@ -171,7 +171,7 @@ def _partition(parent, leaf, column_ptr, column_rows, cycles):
     return first
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _updates(row_ptr, rows, base, below):
     """For every pair of a panel and a later panel it reaches: the later one, what is read, where it is subtracted."""
     reached = np.zeros(0, np.int64)
@@ -206,7 +206,7 @@ def _updates(row_ptr, rows, base, below):
     return reached, updates, targets
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _place(row_ptr, rows, base, panel, wanted, out):  # written: out
     """Packs at which the wanted rows (slots, ascending) of a panel begin; leaves are never asked for."""
     at = row_ptr[panel]

@@ -6,8 +6,8 @@ They write what an iteration writes and decide nothing, so that repeating them c
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.direction import augmented_direction, factorize, schur_direction
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import choose_sets, derivatives_at, residual_at
@@ -15,7 +15,7 @@ from snapfm.kernels.point import choose_sets, derivatives_at, residual_at
 _RUNNING = -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def repeat_residual(code, frame, space, at, times):  # read: times (tiles,); written: space
     """Evaluate the rows of tile k `times[k]` times."""
     for tile in range(len(space)):
@@ -23,7 +23,7 @@ def repeat_residual(code, frame, space, at, times):  # read: times (tiles,); wri
             residual_at(code, frame, space[tile], at)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def repeat_derivatives(code, frame, space, at, times):  # read: times (tiles,); written: space
     """Likewise slopes, curvature and the gradient of the Lagrangian."""
     for tile in range(len(space)):
@@ -32,18 +32,18 @@ def repeat_derivatives(code, frame, space, at, times):  # read: times (tiles,); 
         choose_sets(frame, space[tile], at)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def repeat_factor(frame, plan, signs, space, at, times):  # read: times (tiles,); written: space
     """Likewise the matrix of the step and its factors."""
-    damping, convex, negative = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
+    damping, convex, negative, stop = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES, np.int64), np.zeros(1, np.int64)
     status = np.full(LANES, _RUNNING, np.int64)
     for tile in range(len(space)):
         for _ in range(times[tile]):
             damping[:], status[:] = 0.0, _RUNNING
-            factorize(frame, plan, signs, space[tile], at, damping, status, convex, negative)
+            factorize(frame, plan, signs, space[tile], at, damping, status, convex, negative, stop)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def repeat_solve(frame, plan, space, at, times):  # read: times (tiles,); written: space
     """Likewise the step, from factors at hand."""
     for tile in range(len(space)):

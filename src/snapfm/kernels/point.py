@@ -6,8 +6,8 @@ One tile at a time. May import the program and the layout of memory; knows nothi
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.layout import (
     ACTIVE,
     ADJOINT,
@@ -35,12 +35,15 @@ from snapfm.kernels.layout import (
     RESIDUAL,
     RIGHT,
     ROW_PTR,
+    ROW_SIZE,
+    ROW_WEIGHT,
     ROWS,
     SHIFT,
     SLOPE,
     SLOTS,
     TARGET,
     TO_BOUND,
+    UNIT,
     UPPER,
     WEIGHT,
     X,
@@ -52,15 +55,15 @@ from snapfm.kernels.sections import section
 
 _NUDGE = 1e-2  # size of the push away from a point where a broken row has no slope
 _TINY = 1e-30  # stands in for a slope of zero in a quotient
-_CONVERGED = 0  # errors.Status
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def residual_at(code, frame, memory, at):  # read: x, λ, shift; written: cells, rows, residual
-    """residual = h(x) + shift − Gλ − give·λ."""
+    """residual = h(x) + shift − Gλ − give·λ, with h of x in its own unit and the rest in the lane's (layout.UNIT)."""
     place, x, cells = section(frame.table, frame.table_at, PLACE), section(memory, at, X), section(memory, at, CELLS)
+    unit, inverse = load(section(memory, at, UNIT), 0), load(section(memory, at, UNIT), 1)
     for j in range(len(place)):
-        store(cells, place[j], load(x, j))
+        store(cells, place[j], mul(unit, load(x, j)))
     rows = section(memory, at, ROWS)
     tile_values(code, cells, rows)
     residual, shift, lam = section(memory, at, RESIDUAL), section(memory, at, SHIFT), section(memory, at, MULTIPLIER)
@@ -68,14 +71,14 @@ def residual_at(code, frame, memory, at):  # read: x, λ, shift; written: cells,
     gram = section(frame.weight, frame.weight_at, GRAM)
     give = load(section(memory, at, GIVE), 0)
     for r in range(len(ptr) - 1):
-        total = add(load(rows, r), load(shift, r))
+        total = fma(inverse, load(rows, r), load(shift, r))
         for p in range(ptr[r], ptr[r + 1]):
             total = fnma(full(gram[p]), load(lam, column[p]), total)
         total = fnma(give, load(lam, r), total)
         store(residual, r, total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def derivatives_at(code, frame, memory, at):
     """J, Σλ∇²h, the slope x − x̂ + Jᵀλ, the diagonal of W and ‖J_r‖². Read: cells, x, λ; written: those."""
     partial, jacobian, lam = (
@@ -101,9 +104,12 @@ def derivatives_at(code, frame, memory, at):
         section(frame.table, frame.table_at, BEND_ROW),
         section(frame.table, frame.table_at, BEND_COLUMN),
     )
+    unit = load(section(memory, at, UNIT), 0)
     for h in range(len(bend_row)):
+        bend = mul(unit, load(bends, h))  # multipliers are in the lane's unit
+        store(bends, h, bend)
         if bend_row[h] == bend_column[h]:
-            store(weight, bend_row[h], add(load(weight, bend_row[h]), load(bends, h)))
+            store(weight, bend_row[h], add(load(weight, bend_row[h]), bend))
     norm = section(memory, at, NORM)
     row_ptr = section(frame.table, frame.table_at, ROW_PTR)
     gram_ptr, gram_column = (
@@ -121,8 +127,19 @@ def derivatives_at(code, frame, memory, at):
         store(norm, r, total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def nudge(frame, memory, at, tolerance):  # written: x, where a broken row has no slope
+@compiled(nogil=True, error_model="numpy")
+def size_rows(memory, at):  # read: residual, norm; written: row_size, row_weight
+    """Measure every row by the larger of ‖J_r‖ and |h_r|: how far it is off, in steps of the field's size."""
+    residual, norm = section(memory, at, RESIDUAL), section(memory, at, NORM)
+    size, weight = section(memory, at, ROW_SIZE), section(memory, at, ROW_WEIGHT)
+    for i in range(len(residual)):
+        found = max(np.sqrt(norm[i]), abs(residual[i]))
+        found = found if _TINY < found < 1.0 / _TINY else 1.0  # a row without slope, or not a number
+        size[i], weight[i] = found, 1.0 / found
+
+
+@compiled(nogil=True, error_model="numpy")
+def nudge(frame, memory, at, tolerance):  # read: tolerance, by lane; written: x, where a broken row has no slope
     """Push x off points where a broken row's slope vanishes (a quadratic at its centre): no step could start there."""
     residual, x, norm = section(memory, at, RESIDUAL), section(memory, at, X), section(memory, at, NORM)
     equality = section(frame.table, frame.table_at, EQUALITY)
@@ -132,7 +149,7 @@ def nudge(frame, memory, at, tolerance):  # written: x, where a broken row has n
     for r in range(len(equality)):
         for lane in range(LANES):
             h = residual[r * LANES + lane]
-            broken = abs(h) > tolerance if equality[r] == 1 else h > tolerance
+            broken = abs(h) > tolerance[lane] if equality[r] == 1 else h > tolerance[lane]
             # the slope a push of this size would see: below it the row is flat for all purposes
             if broken and norm[r * LANES + lane] < (1e-3 * _NUDGE) ** 2:
                 for p in range(ptr[r], ptr[r + 1]):
@@ -145,7 +162,7 @@ def nudge(frame, memory, at, tolerance):  # written: x, where a broken row has n
     return any_pushed
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def choose_sets(frame, memory, at):  # written: active, idle (λ of idle rows), to_bound
     """Choose the rows and bounds that take part: those whose multiplier, were they held, would have the right sign."""
     active, idle, lam = section(memory, at, ACTIVE), section(memory, at, IDLE), section(memory, at, MULTIPLIER)
@@ -167,30 +184,38 @@ def choose_sets(frame, memory, at):  # written: active, idle (λ of idle rows), 
             to_bound[i] = upper[i] - x[i] if wish > upper[i] else (lower[i] - x[i] if wish < lower[i] else np.nan)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def settle(memory, at, status):  # read: status; written: x
-    """Set what is held at a bound to the bound itself: the last steps leave rounding, or as much as the gap allows."""
+@compiled(nogil=True, error_model="numpy")
+def settle(memory, at, arrived):  # read: arrived; written: x
+    """Set what is held at a bound to the bound itself; say whether that moved anything.
+
+    Steps leave rounding, or as much as the gap allows, and many small distances add up in a row: whether the laws still
+    hold has to be looked at afterwards.
+    """
     x, slope, to_bound = section(memory, at, X), section(memory, at, SLOPE), section(memory, at, TO_BOUND)
     lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
+    moved = False
     for i in range(len(x)):
-        if status[i % LANES] == _CONVERGED and to_bound[i] == to_bound[i]:
-            x[i] = upper[i] if x[i] - slope[i] > upper[i] else lower[i]
+        if arrived[i % LANES] and to_bound[i] == to_bound[i]:
+            bound = upper[i] if x[i] - slope[i] > upper[i] else lower[i]
+            moved = moved or x[i] != bound
+            x[i] = bound
+    return moved
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def merit_parts(frame, memory, at, theta, objective, violation):  # written: the last three
-    """Per lane: ℓ1 violation, objective and largest violation."""
+    """Per lane: ℓ1 violation of rows measured by their size, objective, and largest violation as it is."""
     residual, lam = section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER)
     equality = section(frame.table, frame.table_at, EQUALITY)
     ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
     gram = section(frame.weight, frame.weight_at, GRAM)
     total, worst, value, zero = full(0.0), full(0.0), full(0.0), full(0.0)
-    give = load(section(memory, at, GIVE), 0)
+    give, row_weight = load(section(memory, at, GIVE), 0), section(memory, at, ROW_WEIGHT)
     for r in range(len(equality)):
         h = load(residual, r)
         size = absolute(h) if equality[r] == 1 else pick(h, zero, zero, h)
-        total = add(total, size)
-        worst = pick(size, worst, worst, size)  # NaN wins
+        total = fma(load(row_weight, r), size, total)
+        worst = pick(size, worst, worst, size)
         moved = mul(give, load(lam, r))
         for p in range(ptr[r], ptr[r + 1]):
             moved = fma(full(gram[p]), load(lam, column[p]), moved)
@@ -209,23 +234,24 @@ def merit_parts(frame, memory, at, theta, objective, violation):  # written: the
             worst = pick(excess, worst, worst, excess)
     store(theta, 0, total)
     store(objective, 0, mul(full(0.5), value))
-    store(violation, 0, worst)
+    store(violation, 0, pick(total, total, worst, total))  # a maximum forgets NaN, a sum does not
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def gap_of(frame, memory, at, gap):  # written: gap
     """Per lane: how far stationarity and complementarity are off."""
     slope, to_bound = section(memory, at, SLOPE), section(memory, at, TO_BOUND)
-    worst = full(0.0)
+    worst, total = full(0.0), full(0.0)
     if frame.bounded == 0:
         for j in range(len(slope) // LANES):
             size = absolute(load(slope, j))
             worst = pick(size, worst, worst, size)
-    store(gap, 0, worst)
+            total = add(total, size)
+    store(gap, 0, pick(total, total, worst, total))  # a maximum forgets NaN, a sum does not
     if frame.bounded == 1:
         for i in range(len(slope)):
             size = abs(to_bound[i]) if to_bound[i] == to_bound[i] else abs(slope[i])
-            if not size <= gap[i % LANES]:
+            if not (size <= gap[i % LANES] or np.isnan(gap[i % LANES])):
                 gap[i % LANES] = size
     if frame.mixed == 1:
         active, idle = section(memory, at, ACTIVE), section(memory, at, IDLE)
@@ -238,13 +264,13 @@ def gap_of(frame, memory, at, gap):  # written: gap
                     # an idle row's multiplier has to vanish, an active one's residual too
                     size = np.sqrt(max(norm[i], _TINY))
                     off = abs(idle[i]) * size if active[i] == 0.0 else abs(residual[i]) / size
-                    if not off <= gap[lane]:
+                    if not (off <= gap[lane] or np.isnan(gap[lane])):
                         gap[lane] = off
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def pull_of(frame, memory, at, lane):
-    """Of one lane: ‖Jᵀh₊‖² over all unknowns that can move, and the largest ‖J_r‖²."""
+    """Of one lane, with rows measured by their size: ‖Jᵀh₊‖² over all unknowns that can move, and the largest ‖J_r‖²."""
     residual, jacobian, norm = section(memory, at, RESIDUAL), section(memory, at, JACOBIAN), section(memory, at, NORM)
     equality = section(frame.table, frame.table_at, EQUALITY)
     gram_ptr, gram_column = (
@@ -252,12 +278,13 @@ def pull_of(frame, memory, at, lane):
         section(frame.table, frame.table_at, GRAM_COLUMN),
     )
     gram = section(frame.weight, frame.weight_at, GRAM)
-    broken = np.zeros(len(equality))
+    broken, row_weight = np.zeros(len(equality)), section(memory, at, ROW_WEIGHT)
     pull, norms = 0.0, _TINY
     for r in range(len(equality)):
         h = residual[r * LANES + lane]
-        broken[r] = h if equality[r] == 1 or h > 0.0 else 0.0
-        norms = max(norms, norm[r * LANES + lane])
+        weight = row_weight[r * LANES + lane] ** 2
+        broken[r] = weight * h if equality[r] == 1 or h > 0.0 else 0.0
+        norms = max(norms, weight * norm[r * LANES + lane])
     for r in range(len(equality)):
         for p in range(gram_ptr[r], gram_ptr[r + 1]):
             pull += broken[r] * gram[p] * broken[gram_column[p]]

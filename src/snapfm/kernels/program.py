@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import apply, bends, slopes
 from snapfm.kernels.packs import add, fma, full, load, mul, store
 from snapfm.kernels.sections import section
@@ -42,7 +42,7 @@ class Code(NamedTuple):
     weight_at: Index
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _combine(ptr, cell, weight, position, cells):
     """Give an operand or a row, a pack: Σ weight·cell."""
     total = full(0.0)
@@ -51,7 +51,7 @@ def _combine(ptr, cell, weight, position, cells):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def tile_values(code, cells, rows):  # written: cells (operations), rows
     """Evaluate operations and residual rows of one tile."""
     ops = section(code.table, code.table_at, OPS)
@@ -72,7 +72,7 @@ def tile_values(code, cells, rows):  # written: cells (operations), rows
         store(rows, r, _combine(ptr, cell, weight, r, cells))
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def tile_partials(code, cells, curved, partial):
     """Derive every operation at cells already valued: f_a, f_b and, if `curved`, f_aa, f_ab, f_bb.
 
@@ -100,7 +100,7 @@ def tile_partials(code, cells, curved, partial):
             store(partial, 5 * e + 4, by_bb)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def tile_slopes(code, partial, slots, left, right, entries):
     """Follow slopes through the operations. Read: partial; written: slots, left and right (slopes of operands), entries."""
     slot_ptr = section(code.table, code.table_at, SLOT_PTR)
@@ -129,7 +129,7 @@ def tile_slopes(code, partial, slots, left, right, entries):
         store(entries, varying[r], total)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def tile_bends(code, weight, left, right, partial, adjoint, curvature):
     """Evaluate Σ weight·∇²row on its pattern. Read: weight (rows), left, right, partial; written: adjoint, curvature."""
     ptr, row = section(code.table, code.table_at, BACK_PTR), section(code.table, code.table_at, BACK_ROW)
@@ -157,7 +157,7 @@ def tile_bends(code, weight, left, right, partial, adjoint, curvature):
         store(curvature, h, total)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _push_back(code, partial, first, adjoint):  # written: adjoint (cells from `first` on)
     """Carry adjoints from the last operation to the first, into the cells numbered `first` and up."""
     a_ptr, a_cell = section(code.table, code.table_at, A_PTR), section(code.table, code.table_at, A_CELL)
@@ -176,7 +176,7 @@ def _push_back(code, partial, first, adjoint):  # written: adjoint (cells from `
                 store(adjoint, earlier, fma(full(b_weight[p]), by_b, load(adjoint, earlier)))
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def tile_gradient(code, cells, weight, partial, adjoint):
     """adjoint = gradient of Σ weight·row in every cell. Read: cells, weight (rows); written: partial, adjoint (cells)."""
     tile_partials(code, cells, False, partial)

@@ -8,8 +8,8 @@ violation, which is what "locally infeasible" means (math.md, eq. infeasible).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
 from snapfm.kernels.layout import (
     ACTIVE,
@@ -27,36 +27,40 @@ from snapfm.kernels.layout import (
     LOWER,
     MULTIPLIER,
     RESIDUAL,
+    ROW_SIZE,
+    ROW_WEIGHT,
     SLOPE,
     STEP,
     TO_BOUND,
+    UNIT,
     UPPER,
     WEIGHT,
     X,
 )  # fmt: skip
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.point import derivatives_at, pull_of, residual_at
+from snapfm.kernels.point import derivatives_at, pull_of, residual_at, size_rows
 from snapfm.kernels.sections import section
 
 FEASIBLE, INFEASIBLE, LIMIT, BROKEN = 0, 1, 3, 4  # errors.Status
 
 _FIRST, _LEAST, _MOST = 1e-3, 1e-12, 1e12  # damping of a step, relative to the largest ‖J_r‖²
 _STATIONARY = 1e-7  # ‖Jᵀh₊‖ below this share of ‖J‖‖h₊‖ counts as nothing
-_FAR = 1e-3  # likewise below this share of ‖h₊‖², for slopes that vanish themselves: a move by a thousand would not do
+_FAR = 1e-6  # likewise below this share of ‖h₊‖², for slopes that vanish themselves: a move by a million sizes would not do
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def restore_tiles(code, frame, plan, signs, tolerance, limit, first, last, live, space, at, status, iterations):
-    """Lower the violation in tiles first .. last − 1. Written: space, status, iterations (tiles, …)."""
-    for tile in range(first, last):
+@compiled(nogil=True, error_model="numpy")
+def restore_tiles(code, frame, plan, signs, tolerance, limits, stop, live, space, at, status, iterations):
+    """Lower the violation in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
+    for tile in range(len(space)):
         _restore(
-            code, frame, plan, signs, tolerance, limit, live[tile], space[tile], at, status[tile], iterations[tile]
-        )
+            code, frame, plan, signs, tolerance, limits[tile], stop, live[tile], space[tile], at, status[tile],
+            iterations[tile],
+        )  # fmt: skip
         section(space[tile], at, BARRIER)[:] = 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _restore(code, frame, plan, signs, tolerance, limit, live, memory, at, status, iterations):
+@compiled(nogil=True, error_model="numpy")
+def _restore(code, frame, plan, signs, tolerance, limits, stop, live, memory, at, status, iterations):
     x, lam = section(memory, at, X), section(memory, at, MULTIPLIER)
     step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
     before, before_lam = section(memory, at, BEFORE), section(memory, at, BEFORE_MULTIPLIER)
@@ -73,22 +77,26 @@ def _restore(code, frame, plan, signs, tolerance, limit, live, memory, at, statu
         for i in range(len(x)):
             x[i] = min(max(x[i], lower[i]), upper[i])
     residual_at(code, frame, memory, at)
-    for iteration in range(limit + 1):
+    inverse, row_size = section(memory, at, UNIT), section(memory, at, ROW_SIZE)
+    for iteration in range(limits.max() + 1):
         derivatives_at(code, frame, memory, at)
+        if iteration == 0:
+            size_rows(memory, at)
         _break(frame, memory, at, size, worst)
         running = False
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
+            allowed = tolerance * inverse[LANES + lane]
             pull, norms = pull_of(frame, memory, at, lane)
             norm[lane] = norms
             if not np.isfinite(size[lane]):
                 status[lane] = BROKEN
-            elif worst[lane] <= 0.1 * tolerance:
+            elif worst[lane] <= 0.1 * allowed:
                 status[lane] = FEASIBLE
             elif pull <= max(_STATIONARY * _STATIONARY * norms, _FAR * _FAR * size[lane]) * size[lane]:
-                status[lane] = FEASIBLE if worst[lane] <= tolerance else INFEASIBLE
-            elif iteration == limit or damping[lane] > _MOST:
+                status[lane] = FEASIBLE if worst[lane] <= allowed else INFEASIBLE
+            elif iteration >= limits[lane] or damping[lane] > _MOST or stop[0] != 0:
                 status[lane] = LIMIT
             else:
                 running = True
@@ -101,8 +109,10 @@ def _restore(code, frame, plan, signs, tolerance, limit, live, memory, at, statu
         section(memory, at, SLOPE)[:] = 0.0
         section(memory, at, BENDS)[:] = 0.0
         for i in range(len(barrier)):
-            barrier[i] = damping[i % LANES] * norm[i % LANES]
-        factorize(frame, plan, signs, memory, at, none, status, convex, negative)
+            barrier[i] = damping[i % LANES] * norm[i % LANES] * row_size[i] ** 2
+        factorize(frame, plan, signs, memory, at, none, status, convex, negative, stop)
+        if stop[0] != 0:
+            continue  # ends above
         if frame.augmented == 0:
             schur_direction(frame, plan, memory, at)
         else:
@@ -131,12 +141,13 @@ def _restore(code, frame, plan, signs, tolerance, limit, live, memory, at, statu
         residual_at(code, frame, memory, at)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _hold(frame, memory, at):  # written: to_bound
     """Hold the unknowns that are at a bound and would be pushed through it."""
     x, lower, upper = section(memory, at, X), section(memory, at, LOWER), section(memory, at, UPPER)
     to_bound, jacobian = section(memory, at, TO_BOUND), section(memory, at, JACOBIAN)
     residual, active = section(memory, at, RESIDUAL), section(memory, at, ACTIVE)
+    row_weight = section(memory, at, ROW_WEIGHT)
     ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
     entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
     for j in range(len(ptr) - 1):
@@ -144,16 +155,16 @@ def _hold(frame, memory, at):  # written: to_bound
             i, pull = j * LANES + lane, 0.0
             for p in range(ptr[j], ptr[j + 1]):
                 r = row[p] * LANES + lane
-                pull += jacobian[entry[p] * LANES + lane] * active[r] * residual[r]
+                pull += jacobian[entry[p] * LANES + lane] * active[r] * row_weight[r] ** 2 * residual[r]
             out = (pull > 0.0 and x[i] <= lower[i]) or (pull < 0.0 and x[i] >= upper[i])
             to_bound[i] = 0.0 if out else np.nan
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _break(frame, memory, at, size, worst):  # written: active, size, worst
-    """Mark the rows that are broken; per lane Σh₊² and max h₊."""
+    """Mark the rows that are broken; per lane Σh₊² of rows measured by their size, and max h₊ as it is."""
     residual, active = section(memory, at, RESIDUAL), section(memory, at, ACTIVE)
-    equality = section(frame.table, frame.table_at, EQUALITY)
+    equality, row_weight = section(frame.table, frame.table_at, EQUALITY), section(memory, at, ROW_WEIGHT)
     for lane in range(LANES):
         size[lane], worst[lane] = 0.0, 0.0
         for r in range(len(equality)):
@@ -162,5 +173,5 @@ def _break(frame, memory, at, size, worst):  # written: active, size, worst
             broken = equality[r] == 1 or not h <= 0.0
             active[r * LANES + lane] = 1.0 if broken else 0.0
             if broken:
-                size[lane] += h * h
+                size[lane] += (row_weight[r * LANES + lane] * h) ** 2
                 worst[lane] = abs(h) if not abs(h) <= worst[lane] else worst[lane]

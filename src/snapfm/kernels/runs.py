@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import WIDTH, fma, full, load_at, store_at
 
@@ -41,7 +41,7 @@ def join(place: Index, row: Index, value: Values) -> Runs:
     return Runs(*_join(place[order], row[order], value[order]))
 
 
-@njit(cache=True)
+@compiled()
 def _join(place, row, value):
     count = len(place)
     start, length, step = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
@@ -58,7 +58,7 @@ def _join(place, row, value):
     return place[start], row[start], length[:runs].copy(), step[:runs].copy(), value[start]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def add_products(runs, line, totals):  # read: line (one sample); written: totals
     """totals += matrix · line."""
     for k in range(len(runs.place)):
@@ -73,7 +73,7 @@ def add_products(runs, line, totals):  # read: line (one sample); written: total
                 totals[row + step * i] += value * line[place + i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def add_transposed(runs, totals, line):  # read: totals; written: line (one sample)
     """line += matrixᵀ · totals."""
     for k in range(len(runs.place)):
@@ -86,7 +86,7 @@ def add_transposed(runs, totals, line):  # read: totals; written: line (one samp
                 line[place + i] += value * totals[row + step * i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _add_scaled(value, source, begin, length, out, first):  # written: out
     """out[first + i] += value · source[begin + i]."""
     scale, whole = full(value), length - length % WIDTH
@@ -96,7 +96,7 @@ def _add_scaled(value, source, begin, length, out, first):  # written: out
         out[first + i] += value * source[begin + i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _sum(line, place, length):
     """Sum neighbours in four streams: one would wait for every addition."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -111,7 +111,7 @@ def _sum(line, place, length):
     return (a + b) + (c + d)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def products_to_tiles(runs, parts, rows, field, first, tiles):
     """tiles[:, first + r] = matrix · field; row r of part k is row k·rows + r of the matrix. Read: field; written: tiles."""
     totals = np.empty(parts * rows)
@@ -126,13 +126,13 @@ def products_to_tiles(runs, parts, rows, field, first, tiles):
         _into_lane(totals, (parts - 1) * rows, rows, tiles[which // LANES], first, which % LANES)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _into_lane(totals, start, rows, tile, first, lane):  # written: tile
     for r in range(rows):
         tile[(first + r) * LANES + lane] = totals[start + r]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def tiles_to_field(runs, parts, rows, tiles, first, sign, field):
     """field += sign · matrixᵀλ, with λ = tiles[:, first : first + rows]. Read: tiles; written: field (b, n)."""
     totals = np.empty(parts * rows)
@@ -145,14 +145,14 @@ def tiles_to_field(runs, parts, rows, tiles, first, sign, field):
         add_transposed(runs, totals, field[sample])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def products(runs, field, out):  # read: field (b, n); written: out (b, rows)
     """out += matrix · field."""
     for sample in range(len(field)):
         add_products(runs, field[sample], out[sample])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def add_batch(runs, weight, field):  # read: weight (b, rows); written: field (b, n)
     """field += matrixᵀ · weight."""
     for sample in range(len(field)):

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
+
+from snapfm.kernels.compiling import compiled
 
 Index = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -58,7 +60,7 @@ def _borrowed(_: Any, whole: Any, first: Any, last: Any) -> tuple[Any, Any]:
     return whole(whole, types.intp, types.intp), emit
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def section(whole, at, number):  # read: all; a view, not a copy
     """Give section `number` of a whole, which must outlive it.
 

@@ -1,21 +1,20 @@
 """Products of a batch of fields with one shared sparse matrix, sample by sample.
 
-Every sample is worked on alone and in one fixed order, so its bits do not depend on the batch it rides in; samples are
-spread over the cores. Fields are (b, n), rows (b, m). `prange` counts unsigned; its index is made signed so that
-nothing is compiled twice.
+Every sample is worked on alone and in one fixed order, so its bits do not depend on the batch it rides in. Fields are
+(b, n), rows (b, m). One thread each: callers share samples out among threads.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+
+from snapfm.kernels.compiling import compiled
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@compiled(nogil=True)
 def multiply(indptr, indices, values, field, out):  # read: the rest; written: out (b, rows)
     """out = A field, for A in CSR."""
-    for number in prange(field.shape[0]):
-        b = np.int64(number)
+    for b in range(field.shape[0]):
         for r in range(len(indptr) - 1):
             total = 0.0
             for p in range(indptr[r], indptr[r + 1]):
@@ -23,11 +22,10 @@ def multiply(indptr, indices, values, field, out):  # read: the rest; written: o
             out[b, r] = total
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@compiled(nogil=True)
 def add_product(indptr, indices, values, field, offset, out):  # read: the rest; written: out (b, rows)
     """out = A field + offset, for A in CSR."""
-    for number in prange(field.shape[0]):
-        b = np.int64(number)
+    for b in range(field.shape[0]):
         for r in range(len(indptr) - 1):
             total = offset[b, r]
             for p in range(indptr[r], indptr[r + 1]):
@@ -35,7 +33,7 @@ def add_product(indptr, indices, values, field, offset, out):  # read: the rest;
             out[b, r] = total
 
 
-@njit(cache=True, parallel=True, nogil=True, fastmath={"reassoc", "contract"})
+@compiled(nogil=True, fastmath={"reassoc", "contract"})
 def step_back(row, value, more_column, more_row, more_value, field, weight, out, gap, distance):
     """out = field − Aᵀ weight; with it gap = ‖out − field + Aᵀ weight‖∞ and distance = ‖out − field‖₂.
 
@@ -43,8 +41,7 @@ def step_back(row, value, more_column, more_row, more_value, field, weight, out,
     law, and this loop over them has no branch. Both norms are NaN if anything is not finite. Sums may be reordered by
     the compiler, the same way for every sample. Written: out (b, n), gap (b,), distance (b,).
     """
-    for number in prange(field.shape[0]):
-        b = np.int64(number)
+    for b in range(field.shape[0]):
         pulls, weights, fields = out[b], weight[b], field[b]
         for j in range(len(row)):
             pulls[j] = value[j] * weights[row[j]]
@@ -63,7 +60,7 @@ def step_back(row, value, more_column, more_row, more_value, field, weight, out,
         distance[b] = np.sqrt(squares) if np.isfinite(squares) else np.nan
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def lanes_product(
     indptr, indices, values, x, out
 ):  # read: values (nnz, lanes), x (columns, lanes); written: out (rows, lanes)
@@ -75,7 +72,7 @@ def lanes_product(
                 out[r, lane] += values[p, lane] * x[indices[p], lane]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def lanes_transposed(indptr, indices, values, x, out):  # read: values (nnz, lanes), x (rows, lanes); written: out
     """out (columns, lanes) = Aᵀ x likewise."""
     out[:, :] = 0.0

@@ -7,30 +7,26 @@ factor may serve all lanes. No lane touches another. May import kernels.packs an
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
 
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.packs import WIDTH, absolute, add, fnma, full, load, pick, put, store, take
 from snapfm.kernels.triangular import substitute
 
 WORK = 5  # vectors a tile needs to refine: answer, right-hand side, its residual, trial, residual of the trial
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def solve(
     plan, factor, inverse, matrix, shared, refinements, rhs, sides, lanes, work, out
 ):  # read: up to lanes, rhs (n * sides * lanes); written: work (tiles, 1 or WORK, slots), out (as rhs, may be rhs)
     """Solve for every side and lane; `shared` uses the first tile's factor for all lanes."""
     tiles = (lanes + WIDTH - 1) // WIDTH
-    if tiles == 1:
-        solve_tile(plan, factor[0], inverse[0], matrix[0], refinements, rhs, sides, lanes, tiles - 1, work[0], out)
-    else:
-        for k in prange(tiles):
-            tile = np.int64(k)
-            f = np.int64(0) if shared else tile
-            solve_tile(plan, factor[f], inverse[f], matrix[f], refinements, rhs, sides, lanes, tile, work[tile], out)
+    for tile in range(tiles):
+        f = 0 if shared else tile
+        solve_tile(plan, factor[f], inverse[f], matrix[f], refinements, rhs, sides, lanes, tile, work[tile], out)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def solve_tile(
     plan, factor, inverse, matrix, refinements, rhs, sides, lanes, tile, work, out
 ):  # read: all but work and out; written: work (1 or WORK, slots), out
@@ -52,7 +48,7 @@ def solve_tile(
             put(out, (i * sides + side) * lanes + start, count, load(x, slot[i]))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _refine(plan, factor, inverse, matrix, refinements, work):  # written: work
     """Add the solution for the residual, `refinements` times; a lane keeps what it had unless its residual shrinks."""
     x, b, residual, trial, left = work[0], work[1], work[2], work[3], work[4]
@@ -69,7 +65,7 @@ def _refine(plan, factor, inverse, matrix, refinements, work):  # written: work
         size = pick(new, size, new, size)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _residual(plan, matrix, b, x, out):  # written: out
     """out = b - A x; gives its largest size, infinite where it is not a number."""
     _copy(b, out)
@@ -86,7 +82,7 @@ def _residual(plan, matrix, b, x, out):  # written: out
     return largest
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _copy(x, out):  # written: out
     """Pack by pack: numba takes seconds to compile out[:] = x."""
     for k in range(len(x) // WIDTH):

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from scipy.sparse import coo_array
+
+from snapfm.kernels.compiling import compiled
 
 Index = npt.NDArray[np.int64]
 
@@ -67,7 +68,7 @@ def columns(indptr: Index, indices: Index, found: Tree) -> tuple[Index, Index]:
     return pointers, rows
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _climb(indptr, indices, limit, parent, counts):  # written: parent, counts
     """Row i of the factor is the union of the paths from its entries up the tree to i."""
     mark = np.full(len(parent), -1, np.int64)
@@ -88,7 +89,7 @@ def _climb(indptr, indices, limit, parent, counts):  # written: parent, counts
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _columns(indptr, indices, parent, pointers, rows):  # written: rows
     mark = np.full(len(parent), -1, np.int64)
     end = pointers[:-1].copy()
@@ -103,7 +104,7 @@ def _columns(indptr, indices, parent, pointers, rows):  # written: rows
                 j = parent[j]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _postorder(parent, ascending, post):  # written: post
     size = len(parent)
     child, sibling = np.full(size, -1, np.int64), np.full(size, -1, np.int64)

@@ -1,43 +1,177 @@
-"""Share the work on a batch among threads.
+"""Run the pieces of one call: on the caller's thread or on several, until they are done or their time is over.
 
 Compiled kernels release the interpreter's lock, so plain threads keep all cores busy; small batches are better off with one,
-because handing the lock to and fro costs more than it gains. Parallel loops inside the kernels lost by far when torch's own
-threads, or another program, wanted a core too. Results do not depend on who works on what.
+because handing the lock to and fro costs more than it gains. Threads live for one call: nothing is left behind that a fork
+could break, and starting them costs a hundredth of the shortest call that uses them. Pieces are handed out one by one, so
+that a core that is busy elsewhere gets fewer. Results do not depend on who works on what.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numba
+import numpy as np
+import numpy.typing as npt
 
-_POOL: list[ThreadPoolExecutor] = []  # made at first use, so that importing starts no thread
+Index = npt.NDArray[np.int64]
+
+_LOOK = 0.1  # seconds between looks at the clock while others work
+
+
+class Clock:
+    """The time that a call may take. It can be paused: what a kernel takes to compile is not counted."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self._paused: list[float] = []  # appended to by any thread
+
+    @property
+    def left(self) -> float:
+        """Seconds left, at least zero."""
+        return max(0.0, self._end + sum(self._paused) - time.monotonic())
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is over."""
+        return self.left <= 0.0
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Do not count what happens meanwhile."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._paused.append(time.monotonic() - began)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A piece's turn: it ends by itself, or soon after `stop[0]` is set, which compiled loops look at."""
+
+    clock: Clock
+    until: float = 0.0  # seconds that the clock has left when the turn is over
+    stop: Index = field(default_factory=lambda: np.zeros(1, np.int64))
+
+    @property
+    def over(self) -> bool:
+        """Whether the piece has to come to an end."""
+        return bool(self.stop[0]) or self.clock.left <= self.until
+
+
+Work = Callable[[slice, Turn], bool]  # says whether the piece ended by itself
+
+
+def run(work: Work, pieces: Sequence[slice], clock: Clock, threads: int = 1, watched: bool = False) -> float:
+    """Work on all pieces; give the seconds of processor time that took.
+
+    Every piece is begun, if only to find that its time is over, and has a fair share of the time first; those that were cut
+    short begin again while time is left, so that a slow piece cannot starve the others. `watched`: the caller waits for
+    another thread, which lets the clock and Control-C end compiled loops; without it they end before anyone looks.
+    """
+    spent, left = 0.0, list(pieces)
+    while left:
+        turns = _Turns(left, clock, max(1, min(threads, len(left))))
+        spent += turns.shared(work) if watched or turns.threads > 1 else turns.alone(work)
+        left = [] if clock.over else turns.cut
+    return spent
 
 
 def shared(work: Callable[[slice], None], count: int, unit: int = 1) -> None:
-    """Call work on consecutive ranges of 0 .. count − 1, one per thread, cut at multiples of `unit`."""
-    pieces = _cut(count, unit)
-    if len(pieces) > 1 and not _POOL:
-        _POOL.append(ThreadPoolExecutor(workers() - 1, thread_name_prefix="snapfm"))
-    waiting = [_POOL[0].submit(work, piece) for piece in pieces[1:]]
-    try:
-        work(pieces[0])  # the caller's own share
-    finally:
-        for done in waiting:
-            done.exception()
-    for done in waiting:
-        done.result()
+    """Call work on ranges of 0 .. count − 1, cut at multiples of `unit`, with as many threads as may work at once."""
+
+    def whole(piece: slice, turn: Turn) -> bool:
+        work(piece)
+        return True
+
+    run(whole, cut(count, unit, workers()), Clock(np.inf), workers())
 
 
-def _cut(count: int, unit: int) -> list[slice]:
+def cut(count: int, unit: int, number: int) -> list[slice]:
+    """Cut 0 .. count − 1 into at most `number` ranges of much the same length, at multiples of `unit`."""
     units = -(-count // unit)
-    threads = max(1, min(workers(), units))
-    edges = [min(unit * (units * k // threads), count) for k in range(threads + 1)]
-    return [slice(first, last) for first, last in pairwise(edges)]
+    number = max(1, min(number, units))
+    edges = [min(unit * (units * k // number), count) for k in range(number + 1)]
+    return [slice(first, last) for first, last in pairwise(edges) if last > first]
 
 
 def workers() -> int:
-    """Number of threads that work at once: NUMBA_NUM_THREADS or the number of cores."""
-    return int(numba.get_num_threads())
+    """Number of threads that may work at once: of the cores, OMP_NUM_THREADS and NUMBA_NUM_THREADS the least."""
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    cores = int(numba.config.NUMBA_NUM_THREADS)  # asking numba itself would start its threads
+    return max(1, min(cores, int(limit))) if limit.isdigit() else cores
+
+
+class _Turns:
+    """One round over some pieces, and what came of it."""
+
+    def __init__(self, pieces: Sequence[slice], clock: Clock, threads: int) -> None:
+        self.threads, self.cut = threads, list[slice]()
+        self._pieces: Iterator[tuple[int, slice]] = iter(list(enumerate(pieces)))  # next() is atomic
+        self._count, self._clock, self._halted = len(pieces), clock, False
+        self._live, self._spent, self._failures = list[Turn](), list[float](), list[BaseException]()
+
+    def alone(self, work: Work) -> float:
+        """Take all turns on the caller's thread."""
+        self._take(work)
+        return self._spent[0]
+
+    def shared(self, work: Work) -> float:
+        """Take the turns on threads of their own, and watch them."""
+        helpers = [threading.Thread(target=self._caught, args=(work,), daemon=True) for _ in range(self.threads)]
+        try:
+            for helper in helpers:
+                helper.start()
+            for helper in helpers:
+                while helper.is_alive():
+                    helper.join(_LOOK)
+                    self._look()
+        finally:  # also when Control-C ends the waiting: nobody works on after the call
+            self._halted = True
+            self._stop_all()
+            for helper in helpers:
+                if helper.ident is not None:
+                    helper.join()
+        if self._failures:
+            raise self._failures[0]
+        return sum(self._spent)
+
+    def _caught(self, work: Work) -> None:
+        try:
+            self._take(work)
+        except BaseException as failure:
+            self._failures.append(failure)
+            self._halted = True
+
+    def _take(self, work: Work) -> None:
+        began = time.thread_time()
+        for number, piece in self._pieces:
+            if self._halted:
+                break
+            share = min(1.0, self.threads / (self._count - number))
+            turn = Turn(self._clock, (1.0 - share) * self._clock.left if share < 1.0 else 0.0)
+            self._live.append(turn)
+            if self._halted:  # since the look above
+                turn.stop[0] = 1
+            try:
+                if not work(piece, turn):
+                    self.cut.append(piece)
+            finally:
+                self._live.remove(turn)
+        self._spent.append(time.thread_time() - began)
+
+    def _look(self) -> None:
+        for turn in list(self._live):
+            if turn.over:
+                turn.stop[0] = 1
+
+    def _stop_all(self) -> None:
+        for turn in list(self._live):
+            turn.stop[0] = 1

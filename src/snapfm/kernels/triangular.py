@@ -6,13 +6,12 @@ another. May import kernels.packs and kernels.panels only.
 
 from __future__ import annotations
 
-from numba import njit
-
+from snapfm.kernels.compiling import compiled
 from snapfm.kernels.packs import fma, fnma, full_like, load, mul, store
 from snapfm.kernels.panels import BLOCK, PANEL
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def substitute(plan, factor, inverse, x):  # written: x
     """x becomes L⁻ᵀ D⁻¹ L⁻¹ x. The rows below a panel hold X = L D, so D⁻¹ is applied before them going forward."""
     base, head, row_ptr, rows = plan.base, plan.head, plan.row_ptr, plan.rows

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import torch
 from torch import Tensor
 
-from snapfm.errors import LawError
+from snapfm.laws.door import check_function, check_limits, check_name, check_pattern
 
 Params: TypeAlias = Mapping[str, Tensor]
 Residual: TypeAlias = Callable[[Tensor, Params], Tensor]
@@ -33,12 +32,10 @@ class _Rows:
     pattern: Coordinates | None = None
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        if not callable(self.function):
-            raise LawError(
-                f"{type(self).__name__}('{self.name}', function) expects a callable function(u, params) -> residual; "
-                f"got {type(self.function).__name__}. Wrap it: lambda u, p: ..."
-            )
+        kind = type(self).__name__
+        check_function(kind, self.name, self.function)
+        if self.pattern is not None:
+            check_pattern(kind, self.name, self.pattern)
 
     def residual(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate the signed residual of one field."""
@@ -64,25 +61,8 @@ class Bounds:
     name: str = "bounds"
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        if self.lower is None and self.upper is None:
-            raise LawError(
-                "Bounds(lower, upper) expects at least one limit; got none. Give lower=..., upper=... or both."
-            )
-        if self.lower is not None and self.upper is not None:
-            gap = torch.as_tensor(self.upper) - torch.as_tensor(self.lower)
-            if not bool((gap >= 0).all()):
-                raise LawError(
-                    f"Bounds(lower, upper) expects lower <= upper everywhere; got a gap of {float(gap.min()):g}. "
-                    "Swap the two, or drop the points that have no room."
-                )
+        check_name(self.name)
+        check_limits(self.lower, self.upper)
 
 
 Law: TypeAlias = Equality | Inequality | Bounds
-
-
-def _check_name(name: str) -> None:
-    if not isinstance(name, str) or not name:
-        raise LawError(
-            f"A law expects a non-empty name; got {name!r}. Name it after what it states, such as 'mass': reports use it."
-        )

@@ -11,7 +11,7 @@ def checked_steps(grid: Grid, steps: int | None, argument: str) -> int:
     largest = grid.axis("t").size - 1
     if steps is None:
         return largest
-    if not isinstance(steps, int) or not 1 <= steps <= largest:
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= largest:
         raise LawError(
             f"{argument} expects a whole number from 1 to {largest}, the steps of the grid; got {steps!r}. "
             "Leave the law out for none, or give the grid more times."

@@ -1,6 +1,6 @@
-"""HOW a batch of symmetric systems on one pattern is solved: frozen settings, prepare, factorize, solve."""
+"""HOW a batch of symmetric systems on one pattern is solved: frozen settings, prepare, workspace, factorize, solve."""
 
-from snapfm.linear.base import LANES_AT_ONCE, Outcome, PivotRule, Pivots, Prepared, Solver, lower_triangle
+from snapfm.linear.base import LANES_AT_ONCE, Outcome, PivotRule, Pivots, Prepared, Solver, Workspace, lower_triangle
 from snapfm.linear.choose import choose
 from snapfm.linear.dense import Dense
 from snapfm.linear.lanes import Lanes
@@ -18,6 +18,7 @@ __all__ = [
     "Pivots",
     "Prepared",
     "Solver",
+    "Workspace",
     "choose",
     "lower_triangle",
 ]

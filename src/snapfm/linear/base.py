@@ -1,8 +1,9 @@
 """The seam of the linear solvers: a solver holds settings, `prepare` does what depends on the pattern, values last.
 
-    prepared = Lanes().prepare(pattern)      # order, elimination tree, schedule: once
-    pivots = prepared.factorize(values)      # (nnz, lanes): every hot call; reuses its memory
-    prepared.solve(rhs)                      # (n, lanes), in place
+    prepared = Lanes().prepare(pattern)      # order, elimination tree, schedule: once, frozen, for all threads
+    work = prepared.workspace()              # memory and factors: for one call at a time
+    pivots = work.factorize(values)          # (nnz, lanes): every hot call; reuses its memory
+    work.solve(rhs)                          # (n, lanes), in place
 
 Matrices are symmetric, given by their lower triangle by rows (CSR) with the diagonal last in every row; the augmented
 matrix is then the diagonal of W followed by the rows of J, each with its -δ behind it. All are factorised as L D Lᵀ
@@ -98,14 +99,25 @@ class Pivots:
 
 
 class Prepared(Protocol):
-    """A workspace for one pattern. It owns memory and holds one factorisation; not for two threads at once."""
+    """All that depends on the pattern alone. It never changes, so any number of threads may share it."""
 
-    pattern: Pattern
+    @property
+    def pattern(self) -> Pattern:
+        """The lower triangle it was prepared for."""
+        ...
 
     @property
     def fill(self) -> int:
         """Entries of the factor, the diagonal included."""
         ...
+
+    def workspace(self) -> Workspace:
+        """Give memory for factors of its own, for one call at a time."""
+        ...
+
+
+class Workspace(Protocol):
+    """Memory for one pattern: it holds one factorisation at a time; not for two threads at once."""
 
     def factorize(self, values: Array) -> Pivots:
         """Factorise every lane of values (nnz, lanes)."""

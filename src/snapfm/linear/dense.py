@@ -13,7 +13,7 @@ from torch import Tensor
 
 from snapfm.linear.base import Index, PivotRule
 from snapfm.linear.pivots import Tally, scales
-from snapfm.linear.whole import Whole
+from snapfm.linear.whole import Task, Whole, task
 from snapfm.structure.pattern import Pattern
 
 
@@ -26,22 +26,39 @@ class Dense:
 
     def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedDense:
         """Keep the pattern; there is nothing to plan."""
-        return PreparedDense(self.pivots, self.refinements, pattern, signs)
+        return PreparedDense(task(self.pivots, self.refinements, pattern, signs))
 
 
-class PreparedDense(Whole):
-    """The workspace of one pattern: full matrices (n, n, lanes)."""
+@dataclass(frozen=True)
+class PreparedDense:
+    """One pattern, and how its systems are to be solved."""
+
+    task: Task
+
+    @property
+    def pattern(self) -> Pattern:
+        """The lower triangle it was prepared for."""
+        return self.task.pattern
 
     @property
     def fill(self) -> int:
         """Entries of the factor, the diagonal included."""
         return self.pattern.rows * (self.pattern.rows + 1) // 2
 
+    def workspace(self) -> DenseWorkspace:
+        """Give room for factors of its own, for one call at a time."""
+        return DenseWorkspace(self.task)
+
+
+class DenseWorkspace(Whole):
+    """Full matrices (n, n, lanes)."""
+
     def _factorize(self, values: Tensor, tally: Tally) -> None:
-        size, device = self.pattern.rows, values.device
-        row, column = (torch.from_numpy(a).to(device) for a in (self.pattern.row_of(), self.pattern.indices))
-        scale = scales(row, column, values, size, self.signed)
-        signs = self.signs.to(values)
+        pattern, device = self.task.pattern, values.device
+        size = pattern.rows
+        row, column = (torch.from_numpy(a).to(device) for a in (pattern.row_of(), pattern.indices))
+        scale = scales(row, column, values, size, self.task.signed)
+        signs = self.task.signs.to(values)
         lower = values.new_zeros(size, size, values.shape[1])
         lower[row, column] = values
         self._matrix = lower.clone()

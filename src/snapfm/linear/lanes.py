@@ -1,7 +1,8 @@
-"""Lanes: sparse LDLᵀ with the batch as the SIMD lane, eight samples to a tile, tiles spread over the cores.
+"""Lanes: sparse LDLᵀ with the batch as the SIMD lane, eight samples to a tile, on the thread that calls.
 
-The solver of choice on a CPU. One symbolic analysis serves all lanes and calls; buffers grow to the largest batch seen
-and are then reused. The arithmetic is in kernels.ldl and kernels.substitution; with factors in float32 in kernels.mixed.
+The solver of choice on a CPU. One symbolic analysis serves all lanes, calls and threads; the buffers of a workspace grow
+to the largest batch seen and are then reused. The arithmetic is in kernels.ldl and kernels.substitution; with factors in
+float32 in kernels.mixed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Literal
 from snapfm.errors import SettingError
 from snapfm.linear.base import Index, PivotRule, check_pattern
 from snapfm.linear.double import PreparedDouble
+from snapfm.linear.planned import plan
 from snapfm.linear.single import PreparedSingle
 from snapfm.structure.pattern import Pattern
 
@@ -39,5 +41,5 @@ class Lanes:
     def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedDouble | PreparedSingle:
         """Order the unknowns, plan the elimination."""
         check_pattern(pattern, signs)
-        double = PreparedDouble(self.pivots, self.refinements, pattern, signs)
-        return double if self.precision == "float64" else PreparedSingle(double)
+        planned = plan(self.pivots, self.refinements, pattern, signs)
+        return PreparedDouble(planned) if self.precision == "float64" else PreparedSingle(planned)

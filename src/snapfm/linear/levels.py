@@ -7,17 +7,17 @@ added in pairs, in a fixed tree. Correct first: on a CPU, Lanes is far faster.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.kernels.ordering import best
+from snapfm.kernels.ordering import Order, best
 from snapfm.kernels.symbolic import columns, permuted, tree
 from snapfm.linear.base import Index, PivotRule
 from snapfm.linear.pivots import Tally, scales
-from snapfm.linear.whole import Whole
+from snapfm.linear.whole import Task, Whole, task
 from snapfm.structure.pattern import Pattern
 
 
@@ -30,24 +30,33 @@ class Levels:
 
     def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedLevels:
         """Order the unknowns, list the products of every level."""
-        return PreparedLevels(self.pivots, self.refinements, pattern, signs)
+        given = task(self.pivots, self.refinements, pattern, signs)
+        order = best(pattern.indptr, pattern.indices, signs)
+        return PreparedLevels(given, order, _layout(pattern, order))
 
 
+@dataclass(frozen=True)
 class Meeting:
     """Contributions to places: a fixed tree that adds those of one place, and the place each sum belongs to."""
 
-    def __init__(self, place: Index) -> None:
+    rounds: tuple[tuple[Tensor, Tensor], ...]
+    first: Tensor
+    place: Tensor
+
+    @classmethod
+    def at(cls, place: Index) -> Meeting:
+        """Plan the sums of contributions to the given places."""
         order = np.argsort(place, kind="stable")
         ordered = place[order]
         starts = np.flatnonzero(np.diff(ordered, prepend=-1))
         rank = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-        self.rounds: list[tuple[Tensor, Tensor]] = []
+        rounds: list[tuple[Tensor, Tensor]] = []
         step = 1
         while step <= int(rank.max(initial=0)):
             giver = np.flatnonzero(rank % (2 * step) == step)
-            self.rounds.append((torch.from_numpy(order[giver - step]), torch.from_numpy(order[giver])))
+            rounds.append((torch.from_numpy(order[giver - step]), torch.from_numpy(order[giver])))
             step *= 2
-        self.first, self.place = torch.from_numpy(order[starts]), torch.from_numpy(ordered[starts])
+        return cls(tuple(rounds), torch.from_numpy(order[starts]), torch.from_numpy(ordered[starts]))
 
     def subtract(self, parts: Tensor, target: Tensor) -> None:
         """Subtract every part from its place in the target; the parts are overwritten."""
@@ -55,13 +64,13 @@ class Meeting:
             parts[taker] = parts[taker] + parts[giver]
         target[self.place] = target[self.place] - parts[self.first]
 
-    def to(self, device: torch.device) -> None:
-        """Move to the device."""
-        self.rounds = [(taker.to(device), giver.to(device)) for taker, giver in self.rounds]
-        self.first, self.place = self.first.to(device), self.place.to(device)
+    def to(self, device: torch.device) -> Meeting:
+        """Give the same on a device."""
+        rounds = tuple((taker.to(device), giver.to(device)) for taker, giver in self.rounds)
+        return Meeting(rounds, self.first.to(device), self.place.to(device))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Level:
     """Columns of one height: their entries in the factor, and what they give to places above."""
 
@@ -76,92 +85,127 @@ class Level:
     right: Tensor
     pair_column: Tensor
 
+    def to(self, device: torch.device) -> Level:
+        """Give the same on a device."""
+        return Level(*(getattr(self, one.name).to(device) for one in fields(self)))
 
-class PreparedLevels(Whole):
-    """The workspace of one pattern. The factor is (entries + n, lanes): X = L D below the diagonal, then D."""
 
-    def __init__(self, rule: PivotRule, refinements: int, pattern: Pattern, signs: Index | None) -> None:
-        super().__init__(rule, refinements, pattern, signs)
-        self.order = best(pattern.indptr, pattern.indices, signs)
-        indptr, lower, source = permuted(pattern.indptr, pattern.indices, self.order.perm)
-        found = tree(indptr, lower)
-        assert found is not None
-        pointers, rows = columns(indptr, lower, found)
-        column = np.repeat(np.arange(pattern.rows), found.counts)
-        key = column * pattern.rows + rows  # ascending: entries are sorted by column, then row
-        height = _heights(found.parent)
+@dataclass(frozen=True)
+class Layout:
+    """Where entries are in the factor, and its levels, on one device."""
 
-        row = np.repeat(np.arange(pattern.rows), np.diff(indptr))
-        diagonal = row == lower
-        place = np.empty(pattern.nnz, np.int64)
-        place[source] = np.where(diagonal, len(rows) + row, np.searchsorted(key, lower * pattern.rows + row))
-        self._entries = len(rows)
-        self._place = torch.from_numpy(place)
-        self._perm = torch.from_numpy(self.order.perm)
-        self._row, self._column = torch.from_numpy(row), torch.from_numpy(lower)
-        self._source = torch.from_numpy(source)
-        off = np.flatnonzero(~diagonal)
-        self._both = torch.from_numpy(np.concatenate([np.arange(len(row)), off]))
-        self._seen = torch.from_numpy(np.concatenate([lower, row[off]]))
-        self._sums = Meeting(np.concatenate([row, lower[off]]))
-        self._levels = [
-            _level(np.flatnonzero(height == h), pointers, rows, key, pattern.rows) for h in range(int(height.max()) + 1)
-        ]
-        self._device = torch.device("cpu")
+    levels: tuple[Level, ...]
+    sums: Meeting  # of the entries of both triangles, in their rows
+    place: Tensor  # (nnz,) in the factor
+    perm: Tensor
+    row: Tensor  # of the permuted matrix's entries
+    column: Tensor
+    source: Tensor  # their place among the values
+    both: Tensor  # entries of both triangles,
+    seen: Tensor  # and the unknowns they are multiplied with
+
+    @property
+    def entries(self) -> int:
+        """Entries of the factor below the diagonal."""
+        return sum(len(level.entries) for level in self.levels)
+
+    def to(self, device: torch.device) -> Layout:
+        """Give the same on a device."""
+        if self.perm.device == device:
+            return self
+        tensors = (self.place, self.perm, self.row, self.column, self.source, self.both, self.seen)
+        levels = tuple(level.to(device) for level in self.levels)
+        return Layout(levels, self.sums.to(device), *(one.to(device) for one in tensors))
+
+
+@dataclass(frozen=True)
+class PreparedLevels:
+    """The order and the levels of one pattern."""
+
+    task: Task
+    order: Order
+    layout: Layout
+
+    @property
+    def pattern(self) -> Pattern:
+        """The lower triangle it was prepared for."""
+        return self.task.pattern
 
     @property
     def fill(self) -> int:
         """Entries of the factor, the diagonal included."""
         return self.order.fill
 
+    def workspace(self) -> LevelsWorkspace:
+        """Give room for factors of its own, for one call at a time."""
+        return LevelsWorkspace(self.task, self.layout)
+
+
+class LevelsWorkspace(Whole):
+    """The factor is (entries + n, lanes): X = L D below the diagonal, then D."""
+
+    def __init__(self, task: Task, layout: Layout) -> None:
+        super().__init__(task)
+        self._layout = layout
+
     def _factorize(self, values: Tensor, tally: Tally) -> None:
-        self._move(values.device)
-        signs = self.signs.to(values)[self._perm].unsqueeze(1)
-        scale = scales(self._row, self._column, values[self._source], self.pattern.rows, self.signed)
-        factor = values.new_zeros(self._entries + self.pattern.rows, values.shape[1])
-        factor[self._place] = values
+        self._layout = layout = self._layout.to(values.device)
+        size, entries = self.task.pattern.rows, layout.entries
+        signs = self.task.signs.to(values)[layout.perm].unsqueeze(1)
+        scale = scales(layout.row, layout.column, values[layout.source], size, self.task.signed)
+        factor = values.new_zeros(entries + size, values.shape[1])
+        factor[layout.place] = values
         self._inverse = torch.empty_like(scale)
-        for level in self._levels:
+        for level in layout.levels:
             at = level.columns
-            self._inverse[at] = tally.invert(factor[self._entries + at], scale[at], signs[at])
+            self._inverse[at] = tally.invert(factor[entries + at], scale[at], signs[at])
             scaled = factor[level.right] * self._inverse[level.pair_column]
             level.updates.subtract(factor[level.left] * scaled, factor)
         self._factor = factor
 
     def _substitute(self, x: Tensor) -> Tensor:
-        x = x[self._perm]
-        for level in self._levels:
+        layout = self._layout
+        x = x[layout.perm]
+        for level in layout.levels:
             scaled = x[level.entry_column] * self._inverse[level.entry_column]
             level.down.subtract(self._factor[level.entries] * scaled, x)
         x = x * self._inverse
-        for level in reversed(self._levels):
+        for level in reversed(layout.levels):
             parts = self._factor[level.entries] * x[level.entry_row]
             level.up.subtract(parts * self._inverse[level.entry_column], x)
         out = torch.empty_like(x)
-        out[self._perm] = x
+        out[layout.perm] = x
         return out
 
     def _residual(self, b: Tensor, x: Tensor) -> Tensor:
-        left, x = b[self._perm], x[self._perm]
-        self._sums.subtract(self._values[self._source][self._both] * x[self._seen], left)
+        layout = self._layout
+        left, x = b[layout.perm], x[layout.perm]
+        layout.sums.subtract(self._values[layout.source][layout.both] * x[layout.seen], left)
         out = torch.empty_like(left)
-        out[self._perm] = left
+        out[layout.perm] = left
         return out
 
-    def _move(self, device: torch.device) -> None:
-        if device == self._device:
-            return
-        for name, part in vars(self).items():
-            if isinstance(part, Tensor):
-                setattr(self, name, part.to(device))
-        self._sums.to(device)
-        for level in self._levels:
-            for name, part in vars(level).items():
-                if isinstance(part, Meeting):
-                    part.to(device)
-                else:
-                    setattr(level, name, part.to(device))
-        self._device = device
+
+def _layout(pattern: Pattern, order: Order) -> Layout:
+    indptr, lower, source = permuted(pattern.indptr, pattern.indices, order.perm)
+    found = tree(indptr, lower)
+    assert found is not None
+    pointers, rows = columns(indptr, lower, found)
+    column = np.repeat(np.arange(pattern.rows), found.counts)
+    key = column * pattern.rows + rows  # ascending: entries are sorted by column, then row
+    height = _heights(found.parent)
+
+    row = np.repeat(np.arange(pattern.rows), np.diff(indptr))
+    diagonal = row == lower
+    place = np.empty(pattern.nnz, np.int64)
+    place[source] = np.where(diagonal, len(rows) + row, np.searchsorted(key, lower * pattern.rows + row))
+    off = np.flatnonzero(~diagonal)
+    both, seen = np.concatenate([np.arange(len(row)), off]), np.concatenate([lower, row[off]])
+    levels = tuple(
+        _level(np.flatnonzero(height == h), pointers, rows, key, pattern.rows) for h in range(int(height.max()) + 1)
+    )
+    tensors = (torch.from_numpy(a) for a in (place, order.perm, row, lower, source, both, seen))
+    return Layout(levels, Meeting.at(np.concatenate([row, lower[off]])), *tensors)
 
 
 def _heights(parent: Index) -> Index:
@@ -184,4 +228,4 @@ def _level(own: Index, pointers: Index, rows: Index, key: Index, size: int) -> L
     pair_column = np.repeat(own, counts * (counts + 1) // 2)
     place = np.where(left == right, len(key) + rows[right], np.searchsorted(key, rows[right] * size + rows[left]))
     index = (torch.from_numpy(a) for a in (own, entries, column, rows[entries], left, right, pair_column))
-    return Level(Meeting(place), Meeting(rows[entries]), Meeting(column), *index)
+    return Level(Meeting.at(place), Meeting.at(rows[entries]), Meeting.at(column), *index)

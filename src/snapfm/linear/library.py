@@ -43,10 +43,10 @@ class Library:
 
 
 class PreparedLibrary:
-    """The workspace of one pattern: the order, and one factor per lane; None where there is none."""
+    """The order of one pattern, and where its entries are in the full matrix; nothing in it changes."""
 
     def __init__(self, solver: Library, pattern: Pattern, signs: Index | None) -> None:
-        self.solver, self.pattern, self.signs = solver, pattern, signs
+        self.solver, self.pattern = solver, pattern
         self.order = best(pattern.indptr, pattern.indices, signs)
         place = np.empty(pattern.rows, np.int64)
         place[self.order.perm] = np.arange(pattern.rows)
@@ -58,17 +58,33 @@ class PreparedLibrary:
         source = np.concatenate([np.arange(pattern.nnz), off]) + 1
         full = csc_array((source, (rows, columns)), shape=shape)
         self._source, self._indices, self._indptr = full.data - 1, full.indices, full.indptr
-        self._diagonal = np.flatnonzero(pattern.row_of() == pattern.indices)[self.order.perm]
-        self._factors: list[tuple[csr_array, SuperLU] | None] = []
+        self.diagonal = np.flatnonzero(pattern.row_of() == pattern.indices)[self.order.perm]
 
     @property
     def fill(self) -> int:
         """Entries of the factor, the diagonal included."""
         return self.order.fill
 
+    def workspace(self) -> LibraryWorkspace:
+        """Give room for factors of its own, for one call at a time."""
+        return LibraryWorkspace(self)
+
+    def full(self, values: Values) -> csc_array:
+        """Put one lane's values into the full matrix, in the order of elimination."""
+        shape = (self.pattern.rows, self.pattern.rows)
+        return csc_array((values[self._source], self._indices, self._indptr), shape=shape)
+
+
+class LibraryWorkspace:
+    """One factor per lane; None where there is none."""
+
+    def __init__(self, prepared: PreparedLibrary) -> None:
+        self.prepared = prepared
+        self._factors: list[tuple[csr_array, SuperLU] | None] = []
+
     def factorize(self, values: Array) -> Pivots:
         """Factorise every lane of values (nnz, lanes), one after the other."""
-        lanes = check_values(values, self.pattern.nnz)
+        lanes = check_values(values, self.prepared.pattern.nnz)
         given = host(values)
         counts = np.zeros((2, lanes), np.int64)
         found = Pivots(np.zeros(lanes, np.int8), counts[0], counts[1], np.zeros(lanes))
@@ -80,13 +96,14 @@ class PreparedLibrary:
 
     def solve(self, rhs: Array, out: Array | None = None) -> Array:
         """Solve for rhs (n, lanes) or (n, sides, lanes), into `out` or else in place; NaN in lanes without a factor."""
-        sides, lanes = check_rhs(rhs, out, self.pattern.rows, len(self._factors))
+        perm = self.prepared.order.perm
+        sides, lanes = check_rhs(rhs, out, len(perm), len(self._factors))
         answer = rhs if out is None else out
         given, into = host(rhs).reshape(-1, sides, lanes), host(answer).reshape(-1, sides, lanes)
         for lane in range(lanes):
             pair = self._factors[lane if len(self._factors) > 1 else 0]
             for side in range(sides):
-                into[self.order.perm, side, lane] = self._solve(pair, given[self.order.perm, side, lane])
+                into[perm, side, lane] = self._solve(pair, given[perm, side, lane])
         return answer
 
     def _factorize(self, values: Values) -> tuple[Outcome, int, int, float]:
@@ -94,18 +111,17 @@ class PreparedLibrary:
         self._factors.append(None)
         if not np.isfinite(values).all():
             return Outcome.NONFINITE, 0, 0, np.nan
-        shape = (self.pattern.rows, self.pattern.rows)
-        matrix = csc_array((values[self._source], self._indices, self._indptr), shape=shape)
+        matrix = self.prepared.full(values)
         try:
             factor = splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
         except RuntimeError:  # SuperLU's word for a pivot that is exactly zero
             return Outcome.SINGULAR, 0, 1, 0.0
-        pivots = np.empty(self.pattern.rows)
+        pivots = np.empty(self.prepared.pattern.rows)
         pivots[factor.perm_c.argsort()] = factor.U.diagonal()
         if not np.isfinite(pivots).all():
             return Outcome.NONFINITE, 0, 0, np.nan
         size = np.abs(pivots)
-        weak = size <= self.solver.tiny * np.abs(values[self._diagonal])
+        weak = size <= self.prepared.solver.tiny * np.abs(values[self.prepared.diagonal])
         off_diagonal = not np.array_equal(factor.perm_r, factor.perm_c)  # it pivoted around a zero: no inertia to read
         self._factors[-1] = (csr_array(matrix), factor)
         outcome = Outcome.SINGULAR if weak.any() or off_diagonal else Outcome.FACTORED
@@ -116,8 +132,9 @@ class PreparedLibrary:
             return np.full(len(rhs), np.nan)
         matrix, factor = pair
         x: Values = factor.solve(rhs)
-        residual = rhs - matrix @ x if self.solver.refinements else rhs
-        for _ in range(self.solver.refinements):
+        refinements = self.prepared.solver.refinements
+        residual = rhs - matrix @ x if refinements else rhs
+        for _ in range(refinements):
             trial = x + factor.solve(residual)
             left = rhs - matrix @ trial
             if not np.abs(left).max() <= np.abs(residual).max():

@@ -1,25 +1,31 @@
-"""What the workspaces of Lanes share, whatever their precision: the order and the plan of one pattern, and records.
+"""What Lanes prepares, whatever the precision: the order and the schedule of one pattern, and the rule for its pivots.
 
-May import linear.base, linear.buffers and kernels.
+May import linear.base and kernels.
 """
 
 from __future__ import annotations
 
-from snapfm.kernels.ordering import Order
-from snapfm.kernels.panels import Schedule
-from snapfm.linear.buffers import Records
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapfm.kernels.ordering import Order, best
+from snapfm.kernels.panels import Schedule, schedule
+from snapfm.linear.base import Index, PivotRule, Values
 from snapfm.structure.pattern import Pattern
 
 
-class Planned:
-    """A pattern with its plan, no lane factorised yet."""
+@dataclass(frozen=True)
+class Plan:
+    """Structure and settings; nothing in it is written after it is made."""
 
-    def __init__(self, pattern: Pattern, order: Order, plan: Schedule) -> None:
-        self.pattern, self.order, self.plan = pattern, order, plan
-        self._records = Records()
-        self._lanes = 0  # factorised at present
-        self._tiles = 0  # that there is room for the factors of,
-        self._solve_tiles = 0  # and to solve with
+    pattern: Pattern
+    order: Order
+    schedule: Schedule
+    rule: PivotRule
+    refinements: int
+    signs: Values  # by slot: the pivots' expected signs, 0 where either will do
+    signed: bool
 
     @property
     def fill(self) -> int:
@@ -30,3 +36,13 @@ class Planned:
     def flops(self) -> int:
         """Multiply-adds of one lane's factorisation."""
         return self.order.flops
+
+
+def plan(rule: PivotRule, refinements: int, pattern: Pattern, signs: Index | None) -> Plan:
+    """Order the unknowns, plan the elimination."""
+    order = best(pattern.indptr, pattern.indices, signs)
+    found = schedule(pattern.indptr, pattern.indices, order.perm)
+    by_slot = np.zeros(found.slots)
+    if signs is not None:
+        by_slot[found.slot] = signs
+    return Plan(pattern, order, found, rule, refinements, by_slot, signs is not None)

@@ -3,12 +3,10 @@
 [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0) over the rows and unknowns that take part: equalities, inequalities that hold with a
 multiplier, and unknowns that no bound holds. Where every row is a sum of functions of one unknown, W is diagonal and a
 whole batch is solved at once through J W⁻¹ Jᵀ, on one symbolic analysis; otherwise, and for samples that this leaves
-inaccurate, one sparse factorisation a sample.
+inaccurate, one sparse factorisation a sample. A sample that cannot be solved gets NaN, and no other.
 """
 
 from __future__ import annotations
-
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +18,9 @@ from torch import Tensor
 from snapfm.kernels.gram import gram, plan
 from snapfm.kernels.sparse import lanes_product, lanes_transposed
 from snapfm.laws import Params
-from snapfm.linear import LANES_AT_ONCE, Lanes
+from snapfm.linear import LANES_AT_ONCE, Lanes, Workspace
 from snapfm.project.limits import Limits
+from snapfm.project.workspaces import Workspaces
 from snapfm.structure import RowKind, Structure
 from snapfm.structure.pattern import Pattern
 
@@ -38,13 +37,21 @@ _REFINEMENTS = 2  # of a solve, against what the soft diagonal and rounding leav
 
 
 class Adjoint:
-    """Prepared for one structure and its limits; the symbolic work is done at the first gradient."""
+    """Prepared for one structure and its limits; the symbolic work is done at the first gradient.
 
-    def __init__(self, structure: Structure, limits: Limits) -> None:
+    `batched=False` leaves out the batched way.
+    """
+
+    def __init__(self, structure: Structure, limits: Limits, batched: bool = True) -> None:
         self.structure, self.limits = structure, limits
+        self._schur: tuple[_Schur | None] | None = None if batched else (None,)
 
     def solve(self, u: Tensor, params: Params, multipliers: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Solve for (w, ν) at answers u (b, *shape), given their multipliers (b, m) and the gradient (b, *shape)."""
+        with np.errstate(all="ignore"):
+            return self._solve(u, params, multipliers, gradient)
+
+    def _solve(self, u: Tensor, params: Params, multipliers: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         structure, count = self.structure, len(u)
         flat, point = gradient.reshape(count, -1).numpy(), u.reshape(count, -1).numpy()
         held = (point >= self.limits.upper) | (point <= self.limits.lower)
@@ -52,25 +59,33 @@ class Adjoint:
         active = structure.equality_rows | _holding(multipliers.numpy())
         w, nu = np.full(flat.shape, np.nan), np.full(multipliers.shape, np.nan)
         finite = np.isfinite(flat).all(axis=1) & np.isfinite(jacobian).all(axis=1)
+        idle = ~finite & ~flat.any(axis=1)  # nobody asks, so that shared params need not hear of it
+        w[idle], nu[idle] = 0.0, 0.0
         left = np.flatnonzero(finite)
-        if self.schur is not None and len(left):
+        schur = self.schur
+        if schur is not None and len(left):
             curved = self._curvature(u, params, multipliers)
             for first in range(0, len(left), LANES_AT_ONCE):
                 some = left[first : first + LANES_AT_ONCE]
-                w[some], nu[some] = self.schur.solve(jacobian[some], curved[some], active[some], held[some], flat[some])
+                w[some], nu[some] = schur.solve(jacobian[some], curved[some], active[some], held[some], flat[some])
             left = np.flatnonzero(finite & ~np.isfinite(w).all(axis=1))
         if len(left):
-            chosen = {name: value[left] for name, value in params.items()}
-            bends = structure.hessian(u[left], chosen, multipliers[left])
-            for i, bend in zip(left, bends):
+            # Where every sample goes this way, one that is not finite is replaced by another: sums round by the batch's size.
+            some = left if schur is not None else np.where(finite, np.arange(count), left[0])
+            bends = structure.hessian(u[some], {name: value[some] for name, value in params.items()}, multipliers[some])
+            for i, bend in dict(zip(some.tolist(), bends)).items():
                 w[i], nu[i] = _alone(structure, jacobian[i], bend, active[i], held[i], flat[i])
         return torch.from_numpy(w), torch.from_numpy(nu)
 
-    @cached_property
+    @property
     def schur(self) -> _Schur | None:
-        """The batched way, where W is diagonal."""
-        separable = bool((self.structure.kinds <= RowKind.SEPARABLE).all())
-        return _Schur(self.structure, self.limits) if separable and len(self.structure.presolve.kept) else None
+        """The batched way, where W is diagonal. Made at first use; threads that come together each make one, and one stays."""
+        made = self._schur
+        if made is None:
+            separable = bool((self.structure.kinds <= RowKind.SEPARABLE).all())
+            usable = separable and len(self.structure.presolve.kept) > 0
+            self._schur = made = (_Schur(self.structure, self.limits) if usable else None,)
+        return made[0]
 
     def _curvature(self, u: Tensor, params: Params, multipliers: Tensor) -> Values:
         """Evaluate the diagonal of W = I + Σλ∇²h: (b, n)."""
@@ -103,7 +118,7 @@ class _Schur:
         self.plan = plan(self.indptr, self.indices, structure.unknowns, known, ~curved)
         self.diagonal = self.plan.indptr[1:] - 1
         matrix = Pattern(len(self.rows), len(self.rows), self.plan.indptr, self.plan.indices)
-        self.factors = Lanes(refinements=_REFINEMENTS).prepare(matrix)
+        self._factors: Workspaces[Workspace] = Workspaces(Lanes(refinements=_REFINEMENTS).prepare(matrix).workspace)
 
     def solve(
         self, jacobian: Values, curvature: Values, active: Mask, held: Mask, gradient: Values
@@ -121,10 +136,11 @@ class _Schur:
         gram(self.plan, values.ravel(), inverse.ravel(), lanes, matrix.ravel())
         scale = np.maximum(1.0, (values**2).max(axis=0, initial=0.0))
         matrix[self.diagonal] += _SOFT * scale + idle
-        self.factors.factorize(matrix)
         image = np.empty((len(self.rows), lanes))
         lanes_product(self.indptr, self.indices, values, inverse * right, image)
-        nu = self.factors.solve(image)
+        with self._factors.lend() as factors:
+            factors.factorize(matrix)
+            nu = factors.solve(image)
         pulled = np.empty((unknowns, lanes))
         lanes_transposed(self.indptr, self.indices, values, nu, pulled)
         w = inverse * (right - pulled)
@@ -143,14 +159,20 @@ class _Schur:
 def _alone(
     structure: Structure, jacobian: Values, bend: csr_array, active: Mask, held: Mask, gradient: Values
 ) -> tuple[Values, Values]:
-    """Solve one sample by a sparse factorisation of the whole system."""
+    """Solve one sample by a sparse factorisation of the whole system; NaN where there is none."""
     w, nu = np.zeros(len(gradient)), np.zeros(structure.rows)
+    if not np.isfinite(bend.data).all():
+        return w + np.nan, nu + np.nan
     rows, free = np.flatnonzero(active), np.flatnonzero(~held)
     matrix = csr_array(csr_array(structure.pattern.csr(jacobian)[rows])[:, free])
     curved = csr_array(eye_array(structure.unknowns) + bend)[free][:, free]
     soft = _SOFT * max(1.0, float((matrix.data**2).max(initial=0.0)))
     system = block_array([[curved, matrix.T], [matrix, diags_array(np.full(len(rows), -soft))]], format="csc")
-    answer = splu(system).solve(np.concatenate([gradient[free], np.zeros(len(rows))]))
+    try:
+        factor = splu(system)
+    except RuntimeError:  # SuperLU's word for a pivot that is exactly zero
+        return w + np.nan, nu + np.nan
+    answer = factor.solve(np.concatenate([gradient[free], np.zeros(len(rows))]))
     w[free], nu[rows] = answer[: len(free)], answer[len(free) :]
     return w, nu
 

@@ -12,10 +12,13 @@ from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import SuperLU, splu
 from torch import Tensor
 
+from snapfm.errors import Status
 from snapfm.kernels.runs import add_batch, join, products
-from snapfm.kernels.sparse import add_product, multiply, step_back
+from snapfm.kernels.sparse import multiply, step_back
+from snapfm.kernels.threads import Turn, cut, run, workers
 from snapfm.laws import Params
 from snapfm.project.base import Solution, Warm
+from snapfm.project.budget import Budget
 from snapfm.structure import Structure
 
 Values = npt.NDArray[np.float64]
@@ -23,6 +26,7 @@ Index = npt.NDArray[np.int64]
 
 # One solve is exact up to the condition of AAᵀ; each further one squares the error away. More never helped.
 _SOLVES = 3
+_WORTH_SHARING = 8e-3  # seconds of work that make it worth to wake another thread
 _NEAR = 16  # samples moved at once without a certificate: few, so that the second pass over them finds them in a cache
 
 
@@ -52,49 +56,63 @@ class Affine:
         self.runs = join(entries.col.astype(np.int64), entries.row.astype(np.int64), entries.data)
         self.matrix = csr_array(matrix)
         self.dropped = torch.from_numpy(found.dropped)
-        self._params: Params | None = None
-        self._constant: Values = np.zeros((0, structure.rows))
+        self._constant: tuple[Params, Values] | None = None  # params and their offset; swapped whole, read once
+        self._pace = 0.0  # processor seconds a sample took at the last call
 
     @property
     def fill(self) -> int:
         """Non-zeros of the factor of AAᵀ."""
         return self.solver.fill
 
-    def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None = None) -> Solution:
+    def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
         """Project a float64 batch (b, *shape); repeat the step for samples whose rounding exceeds the tolerance.
 
         `warm` is of no use to a closed form.
         """
         count = len(start)
         field = start.reshape(count, self.structure.unknowns).numpy()
-        residual = np.empty((count, self.structure.rows))
-        # Own products, not the law's: the order of torch's sums, and so the last bits of u, may depend on the batch size.
-        add_product(*_arrays(self.matrix), field, self._offset(start, params), residual)
-        total = self.multipliers(residual)
-        iterations = torch.ones(count, dtype=torch.int64)
+        offset, total = self._offset(start, params), np.zeros((count, self.structure.rows))
+        u, gap, distance = np.empty_like(field), np.empty(count), np.empty(count)
+        iterations, status = np.zeros(count, np.int64), np.full(count, Status.ITERATION_LIMIT, np.int8)
+        live = np.ones(count, bool)
+
+        def work(piece: slice, turn: Turn) -> bool:
+            if not live[piece].any() or turn.over:
+                if not iterations[piece].any():
+                    u[piece], gap[piece], distance[piece] = field[piece], 0.0, 0.0
+                return not turn.over
+            # Own products, not the law's: the order of torch's sums, and so the last bits of u, may depend on the batch size.
+            residual = offset[piece].copy()
+            products(self.runs, u[piece] if iterations[piece].any() else field[piece], residual)
+            total[piece] += np.where(live[piece, None], self.multipliers(residual), 0.0)
+            step_back(*self.by_unknown, field[piece], total[piece], u[piece], gap[piece], distance[piece])
+            iterations[piece] += live[piece]
+            status[piece] = Status.CONVERGED
+            return True
+
         for left in reversed(range(_SOLVES)):
-            u, gap, distance = self._stepped(field, total)
+            threads = workers() if self._pace * count > _WORTH_SHARING else 1
+            spent = run(work, cut(count, 1, -(-count // _NEAR)), budget.clock, threads)
+            self._pace = spent / max(count, 1)
             judged = self.structure.residual(torch.from_numpy(u).reshape(start.shape), params)
-            live = self._broken(judged, tolerance)
+            live = self._broken(judged, tolerance) & (status == Status.CONVERGED)
             if left == 0 or not live.any():
                 break
-            add_product(*_arrays(self.matrix), u, self._offset(start, params), residual)
-            total[live] += self.multipliers(residual[live])
-            iterations += torch.from_numpy(live)
         return Solution(
-            torch.from_numpy(u), torch.from_numpy(total), iterations, judged, torch.from_numpy(gap),
-            torch.from_numpy(distance),
+            torch.from_numpy(u), torch.from_numpy(total), torch.from_numpy(iterations), judged, torch.from_numpy(gap),
+            torch.from_numpy(distance), torch.from_numpy(status),
         )  # fmt: skip
 
-    def move(self, given: Tensor, params: Params, tolerance: float, warm: Warm | None = None) -> tuple[Tensor, None]:
+    def move(
+        self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
+    ) -> tuple[Tensor, None]:
         """Do the same without a certificate, in the dtype given; two solves where the factor's condition calls for it."""
         field, offset = given.reshape(len(given), self.structure.unknowns).numpy(), self._offset(given, params)
-        out, work = np.empty_like(field), np.empty((_NEAR, self.structure.unknowns))
-        for first in range(0, len(field), _NEAR):
-            piece = slice(first, min(first + _NEAR, len(field)))
-            u = work[: piece.stop - first]
+        out, memory = np.empty_like(field), np.empty((_NEAR, self.structure.unknowns))
+        for piece in cut(len(field), 1, -(-len(field) // _NEAR)):
+            u = memory[: piece.stop - piece.start]
             u[:] = field[piece]
-            for _ in range(1 if self.solver.factor is None else 2):
+            for _ in range(0 if budget.over else 1 if self.solver.factor is None else 2):
                 residual = offset[piece].copy()
                 products(self.runs, u, residual)
                 add_batch(self.runs, -self.multipliers(residual), u)
@@ -106,10 +124,13 @@ class Affine:
 
     def _offset(self, start: Tensor, params: Params) -> Values:
         """What the params contribute to the rows; kept while the same params come again, as they do in every flow step."""
-        if self._params is not params or self._constant.shape[0] != len(start):
-            zero = torch.zeros((), dtype=torch.float64).expand(start.shape)
-            self._constant, self._params = self.structure.residual_alone(zero, params).numpy(), params
-        return self._constant
+        kept = self._constant
+        if kept is not None and kept[0] is params:  # one batch's params are one object: see Projector
+            return kept[1]
+        zero = torch.zeros((), dtype=torch.float64).expand(start.shape)
+        offset: Values = self.structure.residual_alone(zero, params).numpy()
+        self._constant = (params, offset)
+        return offset
 
     def _broken(self, residual: Tensor, tolerance: float) -> npt.NDArray[np.bool_]:
         """Samples with a row in use above the tolerance; NaN counts as nothing to mend."""
@@ -145,13 +166,9 @@ class Affine:
         image = np.empty((len(flat), self.structure.rows))
         multiply(*_arrays(self.matrix), flat, image)
         weight = self.multipliers(image)
-        return torch.from_numpy(self._stepped(flat, weight)[0]), torch.from_numpy(weight)
-
-    def _stepped(self, field: Values, weight: Values) -> tuple[Values, Values, Values]:
-        """Give field − Aᵀ weight with its stationarity and distance."""
-        out, gap, distance = np.empty_like(field), np.empty(len(field)), np.empty(len(field))
-        step_back(*self.by_unknown, field, weight, out, gap, distance)
-        return out, gap, distance
+        out, gap, distance = np.empty_like(flat), np.empty(len(flat)), np.empty(len(flat))
+        step_back(*self.by_unknown, flat, weight, out, gap, distance)
+        return torch.from_numpy(out), torch.from_numpy(weight)
 
     def _fixed_by_kept(self) -> csr_array:
         return csr_array(self.kept_on_fixed.T)

@@ -1,10 +1,14 @@
 """The augmented matrix of one sample, [[W, Jᵀ], [J, −D]]: factorised, its negative eigenvalues counted, solved with.
 
 Small systems are dense, with pivoting (LAPACK's Bunch–Kaufman), so that no zero on the diagonal of W can hurt; large ones
-go to the sparse LDLᵀ of `linear`, whose pivots tell signs too, and which D > 0 keeps away from zero.
+go to the sparse LDLᵀ of `linear`, whose pivots tell signs too, and which D > 0 keeps away from zero. What is planned once
+is shared by all calls; matrix and factors are a workspace's, for one call at a time.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +27,30 @@ DENSE_LIMIT = 700
 _REFINEMENTS = 3  # of a sparse solve, against what missing pivoting costs
 
 
-class Dense:
+@dataclass(frozen=True)
+class DensePlan:
     """Any augmented matrix of `unknowns` + `rows`."""
 
-    def __init__(self, unknowns: int, rows: int) -> None:
-        self.unknowns, self.rows = unknowns, rows
-        self._matrix = np.zeros((unknowns + rows, unknowns + rows), order="F")
+    unknowns: int
+    rows: int
+
+    def workspace(self) -> DenseMatrix:
+        """Give room for a matrix and its factors, for one call at a time."""
+        return DenseMatrix(self)
+
+
+class DenseMatrix:
+    """One matrix and its factors. `negative` counts its negative eigenvalues, None if it could not be factorised."""
+
+    def __init__(self, plan: DensePlan) -> None:
+        self.unknowns, self.rows = plan.unknowns, plan.rows
+        self.negative: int | None = None
+        self._matrix = np.zeros((plan.unknowns + plan.rows, plan.unknowns + plan.rows), order="F")
 
     def factorize(self, bend: csr_array, diagonal: Values, jacobian: csr_array, soft: Values) -> bool:
         """Factorise with W = bend + diagonal, D = soft; say whether as many eigenvalues are negative as there are rows."""
         n, matrix = self.unknowns, self._matrix
+        self.negative = None
         matrix[:] = 0.0
         matrix[:n, :n] = bend.toarray()
         matrix[n:, :n] = jacobian.toarray()
@@ -46,8 +64,8 @@ class Dense:
             return False
         single = self._pivots > 0
         # A pivot of two by two is chosen for a negative determinant: one eigenvalue of either sign.
-        negative = int((np.diagonal(self._factor)[single] < 0).sum()) + int((~single).sum()) // 2
-        return negative == self.rows
+        self.negative = int((np.diagonal(self._factor)[single] < 0).sum()) + int((~single).sum()) // 2
+        return self.negative == self.rows
 
     def solve(self, right: Values) -> Values:
         """Solve with the last factors."""
@@ -55,8 +73,8 @@ class Dense:
         return answer
 
 
-class Sparse:
-    """The augmented matrix on the pattern of one structure: planned once, one sample at a time."""
+class SparsePlan:
+    """The augmented matrix on the pattern of one structure; nothing in it changes."""
 
     def __init__(self, structure: Structure) -> None:
         n, m = structure.unknowns, structure.rows
@@ -71,33 +89,52 @@ class Sparse:
                 column.append(bends.indices[below])
         pattern = Pattern.from_coordinates(np.concatenate(row), np.concatenate(column), (n + m, n + m))
         self._keys = pattern.row_of() * self.size + pattern.indices
-        self._diagonal = pattern.indptr[1:] - 1
-        self._factors = Lanes(refinements=_REFINEMENTS).prepare(pattern)
-        self._values = np.zeros((pattern.nnz, 1))
+        self.diagonal = pattern.indptr[1:] - 1
+        self.factors = Lanes(refinements=_REFINEMENTS).prepare(pattern)
+
+    def workspace(self) -> SparseMatrix:
+        """Give room for a matrix and its factors, for one call at a time."""
+        return SparseMatrix(self)
+
+    def place(self, row: npt.NDArray[np.integer], column: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """Say where entries are among the values."""
+        return np.searchsorted(self._keys, row.astype(np.int64) * self.size + column)
+
+
+class SparseMatrix:
+    """One matrix and its factors. `negative` counts its negative pivots, None if it could not be factorised."""
+
+    def __init__(self, plan: SparsePlan) -> None:
+        self.unknowns, self.rows = plan.unknowns, plan.rows
+        self.negative: int | None = None
+        self._plan, self._factors = plan, plan.factors.workspace()
+        self._values = np.zeros((plan.factors.pattern.nnz, 1))
 
     def factorize(self, bend: csr_array, diagonal: Values, jacobian: csr_array, soft: Values) -> bool:
         """Factorise with W = bend + diagonal, D = soft; say whether as many pivots are negative as there are rows."""
-        values = self._values[:, 0]
+        values, plan = self._values[:, 0], self._plan
         values[:] = 0.0
         lower = tril(bend, format="coo")
-        values[self._place(lower.row, lower.col)] = lower.data
+        values[plan.place(lower.row, lower.col)] = lower.data
         slopes = jacobian.tocoo()
-        values[self._place(self.unknowns + slopes.row.astype(np.int64), slopes.col)] = slopes.data
-        values[self._diagonal[: self.unknowns]] += diagonal
-        values[self._diagonal[self.unknowns :]] -= soft
+        values[plan.place(self.unknowns + slopes.row.astype(np.int64), slopes.col)] = slopes.data
+        values[plan.diagonal[: self.unknowns]] += diagonal
+        values[plan.diagonal[self.unknowns :]] -= soft
         pivots = self._factors.factorize(self._values)
-        return int(pivots.status[0]) == Outcome.FACTORED and int(pivots.negative[0]) == self.rows
+        factored = int(pivots.status[0]) == Outcome.FACTORED
+        self.negative = int(pivots.negative[0]) if factored else None
+        return self.negative == self.rows
 
     def solve(self, right: Values) -> Values:
         """Solve with the last factors."""
         return self._factors.solve(np.ascontiguousarray(right[:, None]))[:, 0]
 
-    def _place(self, row: npt.NDArray[np.integer], column: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        return np.searchsorted(self._keys, row.astype(np.int64) * self.size + column)
+
+AugmentedMatrix: TypeAlias = DenseMatrix | SparseMatrix
 
 
-def augmented(structure: Structure) -> Dense | Sparse:
+def augmented(structure: Structure) -> DensePlan | SparsePlan:
     """Choose by size, and by whether the curvature has a pattern at all."""
     n, m = structure.unknowns, structure.rows
     full = n <= FULL and any(plan.curvature.pattern is None for plan in structure.plans)
-    return Dense(n, m) if full or n + m <= DENSE_LIMIT else Sparse(structure)
+    return DensePlan(n, m) if full or n + m <= DENSE_LIMIT else SparsePlan(structure)

@@ -29,6 +29,8 @@ class Solution:
     distance: Tensor
     status: Tensor | None = None  # what the method itself says; None when it has nothing to add
     warm: Warm | None = None  # None for closed forms, which begin nowhere
+    # What is known of the curvature along the laws: 1 nowhere negative, 0 somewhere, -1 not known. None stands for all 1.
+    second_order: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,9 @@ class Moved:
 class Projection:
     """The nearest lawful fields and, per sample, the evidence.
 
-    The certificate is of the float64 answer; `u` is that answer in the dtype of the input, so in float32 the rounding of
-    the output comes on top.
+    `violation` and `by_law` are those of the tensor `u` that is returned. In float32 it is the float64 answer, rounded:
+    CONVERGED then means that the answer obeys to the tolerance, and `rounding` says what its rounding to float32 costs, so
+    that violation ≤ tolerance + rounding. In float64 nothing is rounded.
     """
 
     u: Tensor  # (b, *shape), dtype and device of the input, differentiable
@@ -66,6 +69,9 @@ class Projection:
     multipliers: dict[str, Tensor]  # law name to λ (b, rows)
     by_law: dict[str, Tensor]  # law name to violation (b,)
     tolerance: float
+    rounding: Tensor  # (b,) largest change of a row, in the law's own units, when u was rounded to its dtype
+    # (b,) int8, curvature along the laws: 1 nowhere negative, so nearer than all neighbours; 0 somewhere; -1 not known
+    second_order: Tensor
     warm: Warm | None = field(default=None, repr=False, compare=False)  # for project(…, warm=…)
 
     @property
@@ -87,7 +93,10 @@ class Projection:
             lines.append(f"  sample {sample}: {status.name}, {self._worst(sample)}; {status.advice}.")
         if len(failed) > _LISTED:
             lines.append(f"  … and {len(failed) - _LISTED} more")
-        lines.append("Use on_failure='keep' (or result.converged) to go on with the samples that did converge.")
+        lines.append(
+            "To go on with the samples that did converge take result.u[result.converged]; snapfm.sample and the command line "
+            "return the others too, marked, with on_failure='keep' (--keep-failed)."
+        )
         return "\n".join(lines)
 
     def _worst(self, sample: int) -> str:

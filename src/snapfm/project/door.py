@@ -2,62 +2,103 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
-from snapfm.errors import DtypeError, LawError, ParamsError, ShapeError
+from snapfm.errors import DtypeError, LawError, ParamsError, SettingError, ShapeError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.project.base import Moved, Projection
+from snapfm.project.budget import LIMIT, SECONDS
 
 
-def check_laws(laws: Sequence[Law]) -> tuple[Law, ...]:
+def is_whole(value: object) -> TypeGuard[int]:
+    """Tell whether a value is a whole number, of Python or of numpy; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_real(value: object) -> TypeGuard[float]:
+    """Tell whether a value is a real number, of Python or of numpy; True and False are none, nor is a tensor."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_laws(laws: Any) -> tuple[Law, ...]:
     """Accept a list of laws with distinct names."""
     if isinstance(laws, (Equality, Inequality, Bounds)):
         raise LawError(f"Projector(laws=…) expects a list of laws; got one {type(laws).__name__}. Write laws=[law].")
-    if not isinstance(laws, Iterable):
+    if not isinstance(laws, Iterable) or isinstance(laws, (str, Tensor, Mapping)):
         raise LawError(f"Projector(laws=…) expects a list of laws; got {type(laws).__name__}. Write laws=[law, ...].")
-    laws = tuple(laws)
-    for law in laws:
+    found: tuple[Law, ...] = tuple(laws)
+    for law in found:
+        if isinstance(law, (list, tuple)) and any(isinstance(one, (Equality, Inequality, Bounds)) for one in law):
+            raise LawError(
+                f"Projector(laws=…) expects one flat list of laws; got a {type(law).__name__} of laws inside it. Join them: "
+                "laws=[*first, *second]."
+            )
         if not isinstance(law, (Equality, Inequality, Bounds)):
             raise LawError(
                 f"Projector(laws=…): laws expects Equality, Inequality and Bounds; got {type(law).__name__}. Wrap a function: "
                 "snapfm.Equality('name', function)."
             )
-    names = [law.name for law in laws]
+    names = [law.name for law in found]
     twice = sorted({str(name) for name in names if names.count(name) > 1})
     if twice:
         raise LawError(
             f"Projector(laws=…) expects distinct names, which results are reported by; got {twice} more than once. "
             "Rename one of them."
         )
-    return laws
+    return found
 
 
-def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """Accept the shape of one field."""
-    if isinstance(shape, int):
+def check_shape(shape: Any, call: str = "Projector") -> tuple[int, ...]:
+    """Accept the shape of one field; `call` is what the caller called."""
+    expected = f"{call}(shape=…) expects the whole-number extents of ONE field, such as (100, 100)"
+    if is_whole(shape):
+        raise ShapeError(f"{expected}; got {shape}. Write shape=({shape},).")
+    if not isinstance(shape, Sequence) or isinstance(shape, str):
         raise ShapeError(
-            f"Projector(shape=…) expects the whole-number extents of ONE field, such as (100, 100); got {shape}. Write "
-            f"shape=({shape},)."
+            f"{expected}; got {_shown(shape)}. Write them as a tuple; those of a batch u_hat are tuple(u_hat.shape[1:])."
         )
-    if not all(isinstance(extent, int) and extent >= 0 for extent in shape):
+    if not all(is_whole(extent) and extent >= 0 for extent in shape):
         raise ShapeError(
-            f"Projector(shape=…) expects the whole-number extents of ONE field, such as (100, 100); got {tuple(shape)}. "
-            "Leave the batch axis out."
+            f"{expected}; got {tuple(shape)}. Write each as a whole number >= 0. Leave the batch axis out."
         )
-    return tuple(shape)
+    return tuple(int(extent) for extent in shape)
 
 
-def check_tolerance(tolerance: float) -> float:
+def check_tolerance(tolerance: Any) -> float:
     """Accept a positive number."""
-    if not isinstance(tolerance, (int, float)) or not tolerance > 0:
+    if not is_real(tolerance) or not 0 < tolerance < math.inf:
+        cure = "Take one number out of it: tolerance.item(). " if isinstance(tolerance, Tensor) else ""
         raise LawError(
-            f"Projector(tolerance=…) expects a positive number; got {tolerance!r}. The default is 1e-8; rounding of a sum of "
-            "100 values of order one is near 1e-14."
+            f"Projector(tolerance=…) expects a positive number, and a finite one; got {_shown(tolerance)}. {cure}The default is "
+            "1e-8; rounding of a sum of 100 values of order one is near 1e-14."
         )
     return float(tolerance)
+
+
+def check_limit(limit: int) -> int:
+    """Accept a number of iterations."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise SettingError(
+            f"limit=… expects a whole number of iterations, at least 1; got {limit!r}. The default is {LIMIT} a sample, over "
+            "all attempts."
+        )
+    return limit
+
+
+def check_seconds(seconds: float) -> float:
+    """Accept a length of time."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise SettingError(
+            f"seconds=… expects a positive number, the wall time of one call; got {seconds!r}. The default is {SECONDS:.0f}; "
+            "float('inf') waits for ever."
+        )
+    return float(seconds)
 
 
 def check_mapping(params: Params | None) -> None:
@@ -65,6 +106,11 @@ def check_mapping(params: Params | None) -> None:
     if params is not None and not isinstance(params, Mapping):
         raise ParamsError(
             f"params=… expects a mapping from names to tensors; got {type(params).__name__}. Write params={{'u0': …}}."
+        )
+    unnamed = [name for name in params or {} if not isinstance(name, str)]
+    if unnamed:
+        raise ParamsError(
+            f"params=… expects a mapping from names to tensors; got {unnamed[0]!r} for a name. Write params={{'u0': …}}."
         )
 
 
@@ -118,23 +164,12 @@ def check_field(u_hat: Tensor, shape: tuple[int, ...]) -> None:
         )
     if u_hat.dtype not in (torch.float32, torch.float64):
         raise DtypeError(
-            f"project(u_hat=…) expects float32 or float64; got {u_hat.dtype}. Convert it with u_hat.float() or .double()."
+            f"project(u_hat=…) expects float32 or float64; got {u_hat.dtype}. {_dtype_cure(u_hat.dtype, shape)}"
         )
     if tuple(u_hat.shape[1:]) != shape or u_hat.dim() != len(shape) + 1:
         wanted = ", ".join(["b", *map(str, shape)])
-        count = 1
-        for extent in shape:
-            count *= extent
-        if tuple(u_hat.shape) == shape:
-            cure = "Add the batch axis: u_hat[None]."
-        elif u_hat.dim() == len(shape) + 1 and sorted(u_hat.shape[1:]) == sorted(shape):
-            order = ", ".join(map(str, _order(tuple(u_hat.shape[1:]), shape)))
-            cure = f"Bring the axes into order, for example with u_hat.permute({order})."
-        elif count and u_hat.numel() % count == 0:
-            cure = f"Reshape with u_hat.view({', '.join(['-1', *map(str, shape)])})."
-        else:
-            cure = "Build the Projector with the shape of these fields."
-        raise ShapeError(f"project(u_hat=…) expects ({wanted}); got {tuple(u_hat.shape)}. {cure}")
+        came = tuple(u_hat.shape)
+        raise ShapeError(f"project(u_hat=…) expects ({wanted}); got {came}. {_shape_cure(came, shape)}")
 
 
 def check_params(params: Params | None, example: Params, batch: int) -> dict[str, Tensor]:
@@ -166,6 +201,41 @@ def check_params(params: Params | None, example: Params, batch: int) -> dict[str
                 f"value.to({model.dtype})."
             )
     return given
+
+
+def _dtype_cure(dtype: torch.dtype, shape: tuple[int, ...]) -> str:
+    """Say what to do about fields of a dtype that is not projected."""
+    if dtype.is_complex:
+        # Nearness is the same in both forms: |z|² is the sum of the squares of the two parts.
+        return (
+            "Lay real and imaginary parts out as two channels, torch.view_as_real(u_hat).movedim(-1, 1), build the Projector "
+            f"with shape={(2, *shape)}, and write its laws for u[0] and u[1]."
+        )
+    if dtype.is_floating_point:
+        return "Convert it with u_hat.float() or .double(); rounded back, an answer would break its laws again."
+    return "Convert it with u_hat.float() or .double()."
+
+
+def _shape_cure(came: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """Say what to do about a batch of another shape than (b, *shape), likeliest cause first."""
+    view = f"u_hat.view({', '.join(['-1', *map(str, shape)])})"
+    fits = math.prod(shape) and math.prod(came) % math.prod(shape) == 0
+    batch_in_shape = f"leave the batch axis out of Projector(shape=…): shape={shape[1:]}"
+    if came == shape:
+        cure = "Add the batch axis: u_hat[None]."
+        return cure if len(shape) < 2 else f"{cure} If {shape[0]} already is the number of samples, {batch_in_shape}."
+    if len(came) == len(shape) > 1 and came[1:] == shape[1:]:
+        cure = f"If {came[0]} is the number of samples, {batch_in_shape}."
+        return f"{cure} If samples follow each other along that axis, reshape with {view}." if fits else cure
+    if len(came) == len(shape) + 1 and sorted(came[1:]) == sorted(shape):
+        order = ", ".join(map(str, _order(came[1:], shape)))
+        return f"Bring the axes into order, for example with u_hat.permute({order})."
+    return f"Reshape with {view}." if fits else "Build the Projector with the shape of these fields."
+
+
+def _shown(value: Any) -> str:
+    """Show a value where it is short; a tensor by its shape."""
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
 
 
 def _order(have: tuple[int, ...], want: tuple[int, ...]) -> list[int]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from snapfm.laws import Params
+from snapfm.project.serial import one_thread
 from snapfm.structure import Structure
 
 Adjoint = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -31,8 +32,9 @@ class _Implicit(torch.autograd.Function):
         structure, names, params, u, multipliers, adjoint, origin = ctx.attach
         (gradient,) = gradients
         dtype, device = gradient.dtype, gradient.device
-        w, nu = adjoint(gradient.detach().to("cpu", torch.float64).contiguous())
-        in_params = _params_gradient(structure, names, params, u, multipliers, w.reshape(u.shape), nu, origin)
+        with one_thread():
+            w, nu = adjoint(gradient.detach().to("cpu", torch.float64).contiguous())
+            in_params = _params_gradient(structure, names, params, u, multipliers, w.reshape(u.shape), nu, origin)
         return (w.reshape(u.shape).to(device, dtype), None, None, *in_params)
 
 
@@ -59,6 +61,12 @@ def _params_gradient(
             name: leaves[name].expand(len(u), *leaves[name].shape[1:]) if name in leaves else params[name]
             for name in params
         }
+        spoilt = _spoilt(u, multipliers, w, nu)
+        if bool(spoilt.any()) and not bool(spoilt.all()):
+            # 0 · NaN is NaN, and would reach params that samples share: another sample stands in, with a weight of zero.
+            chosen = torch.where(spoilt, int(torch.nonzero(~spoilt)[0]), torch.arange(len(u)))
+            u, full = u[chosen], {name: value[chosen] for name, value in full.items()}
+            multipliers = torch.where(spoilt[:, None], 0.0, multipliers)
         field = u.detach().clone().requires_grad_()
         residual = structure.residual(field, full)
         (slope,) = torch.autograd.grad((multipliers * residual).sum(), field, create_graph=True)
@@ -70,3 +78,9 @@ def _params_gradient(
         value = by_name.get(name)
         out.append(None if value is None else value.to(given[name].device, given[name].dtype))
     return out
+
+
+def _spoilt(u: Tensor, multipliers: Tensor, w: Tensor, nu: Tensor) -> Tensor:
+    """Tell which samples are not finite and have no share in the gradient: (b,)."""
+    finite = torch.isfinite(u.flatten(1)).all(dim=1) & torch.isfinite(multipliers).all(dim=1)
+    return ~finite & (w.flatten(1) == 0.0).all(dim=1) & (nu == 0.0).all(dim=1)

@@ -12,9 +12,10 @@ from snapfm.project.base import Solution
 from snapfm.project.limits import Limits
 from snapfm.structure import Structure
 
-# Nearness asked of a converged sample, absolute: fields are of order one, and white noise that happens to obey its laws
-# misses this by orders of magnitude.
+# Nearness asked of a converged sample whose field is of order one: white noise that happens to obey its laws misses this by
+# orders of magnitude. Of a smaller field it is asked relative to its size, of one beyond a thousand a billionth of its size.
 STATIONARITY = 1e-6
+_LARGE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,22 @@ def judge(structure: Structure, residual: Tensor, limits: Limits, u: Tensor) -> 
     return Judgement(_largest(by_law, residual), by_law)
 
 
-def verdict(structure: Structure, solved: Solution, judged: Judgement, tolerance: float) -> Tensor:
-    """Give each sample its status (b,) int8; only dropped rows being broken, by more than rounding, means a contradiction."""
+def nearness(u_hat: Tensor) -> Tensor:
+    """Say which stationarity is small enough, given û (b, *shape): (b,)."""
+    flat = u_hat.reshape(len(u_hat), u_hat.shape[1:].numel())
+    size = flat.abs().amax(dim=1) if flat.shape[1] else flat.new_ones(len(flat))
+    return torch.maximum(STATIONARITY * torch.where(size > 0.0, size, 1.0).clamp(max=1.0), _LARGE * size)
+
+
+def verdict(structure: Structure, solved: Solution, judged: Judgement, tolerance: float, u_hat: Tensor) -> Tensor:
+    """Give each sample its status (b,) int8; only dropped rows being broken, by more than rounding, means a contradiction.
+
+    What is known to be a saddle has not arrived, however well it obeys.
+    """
     residual, stationarity = solved.residual, solved.stationarity
-    arrived = (judged.violation <= tolerance) & (stationarity <= STATIONARITY)
+    arrived = (judged.violation <= tolerance) & (stationarity <= nearness(u_hat))
+    if solved.second_order is not None:
+        arrived &= solved.second_order != 0
     if bool(arrived.all()):
         return torch.full((len(residual),), int(Status.CONVERGED), dtype=torch.int8)
     status = torch.full((len(residual),), int(Status.STALLED), dtype=torch.int8)

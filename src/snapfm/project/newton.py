@@ -7,8 +7,6 @@ knows laws only through the reduction of their structure.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,16 +18,18 @@ from torch import Tensor
 from snapfm.errors import Status
 from snapfm.kernels.batches import determine
 from snapfm.kernels.coordinates import differences, distances, largest
+from snapfm.kernels.layout import HOLDS
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.threads import shared, workers
+from snapfm.kernels.threads import Clock, Turn, cut, run, workers
 from snapfm.laws import Params
 from snapfm.project.adjoint import Adjoint
 from snapfm.project.affine_part import AffinePart
 from snapfm.project.aim import Aim, enough, sharp
 from snapfm.project.base import Solution, Warm
+from snapfm.project.budget import Budget
 from snapfm.project.coordinates import Coordinates
 from snapfm.project.limits import Limits
-from snapfm.project.part import Part
+from snapfm.project.part import Ended, Part, gravest
 from snapfm.project.tiles import Field, Index, Rows, Values
 from snapfm.structure import RowKind, Structure
 from snapfm.structure.batched import each
@@ -38,6 +38,8 @@ from snapfm.structure.reduce import Reduction, reduce
 
 # Seconds of work that make it worth to wake another thread: some fifteen kernels a piece hand the interpreter's lock to and fro.
 _WORTH_SHARING = 8e-3
+# Seconds that one compiled call may take before the clock and Control-C have to be able to end it.
+_WATCHED = 0.25
 _BESIDE = 0.1  # where iterations on a flat slice begin, relative to its size
 _CHUNK = 64  # samples worked on at once: bounds memory
 _NEAR = 16  # likewise without a certificate, where the work is little and so must be done near the caches
@@ -81,28 +83,32 @@ class Newton:
         self.example = u
         self._free: list[tuple[Values, Values, Values]] = []
         self._adjoint = Adjoint(structure, limits)
-        self._pace = 0.0  # seconds a sample took at the last call, on one thread
-        self._params: Params | None = None
-        self._known: Values = np.zeros((0, 0))
+        self._pace = (
+            0.0  # processor seconds a sample took at the last call: others' use of the machine does not show in it
+        )
+        self._compiled = False
+        self._known: tuple[Params, Values] | None = None  # params and what they evaluate to; swapped whole, read once
 
-    def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None = None) -> Solution:
+    def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
         """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
         field = start.reshape(len(start), self.structure.unknowns).numpy()
         out = self._outcome(np.empty(field.shape))
-        self._run(field, params, sharp(tolerance), warm, out, certified=True)
+        self._run(field, params, sharp(tolerance), warm, out, budget, certified=True)
         u = torch.from_numpy(out.u)
         residual = self.structure.residual(u.reshape(start.shape), params)
         gap = np.maximum(out.gap, self._complementarity(residual.numpy(), out.multipliers))
         return Solution(
             u, torch.from_numpy(out.multipliers), torch.from_numpy(out.iterations), residual, torch.from_numpy(gap),
-            torch.from_numpy(out.distance), torch.from_numpy(out.status), self._warm(out),
+            torch.from_numpy(out.distance), torch.from_numpy(out.status), self._warm(out), torch.from_numpy(out.second),
         )  # fmt: skip
 
-    def move(self, given: Tensor, params: Params, tolerance: float, warm: Warm | None = None) -> tuple[Tensor, Warm]:
+    def move(
+        self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
+    ) -> tuple[Tensor, Warm]:
         """Do the same without a certificate, in the dtype given: multipliers of substituted rows are left at zero."""
         field = given.reshape(len(given), self.structure.unknowns).numpy()
         out = self._outcome(np.empty_like(field))
-        self._run(field, params, enough(tolerance), warm, out, certified=False)
+        self._run(field, params, enough(tolerance), warm, out, budget, certified=False)
         return torch.from_numpy(out.u).reshape(given.shape), self._warm(out)
 
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
@@ -117,28 +123,36 @@ class Newton:
     def _warm(self, out: _Outcome) -> Warm:
         return Warm(out.place, out.multipliers, out.status == Status.CONVERGED, self)
 
-    def _run(self, field: Field, params: Params, aim: Aim, warm: Warm | None, out: _Outcome, certified: bool) -> None:
+    def _run(
+        self, field: Field, params: Params, aim: Aim, warm: Warm | None, out: _Outcome, budget: Budget, certified: bool
+    ) -> None:
         """Work through a batch (b, n) piece by piece. Written: out."""
-        externals = self._externals(params, len(field))
+        self._compile(budget.clock)
+        externals, count = self._externals(params, len(field)), len(field)
+
+        def work(piece: slice, turn: Turn) -> bool:
+            given, known, mine = field[piece], externals[piece], out.part(piece)
+            self._solve_piece(given, known, aim, _of(warm, piece), mine, certified, budget.limit, turn)
+            return not (turn.over and bool((mine.status == Status.ITERATION_LIMIT).any()))
+
         chunk = _CHUNK if certified else _NEAR
-
-        def work(some: slice) -> None:
-            for first in range(some.start, some.stop, chunk):
-                piece = slice(first, min(first + chunk, some.stop))
-                self._solve_piece(field[piece], externals[piece], aim, _of(warm, piece), out.part(piece), certified)
-
-        self._timed(work, len(field))
-
-    def _timed(self, work: Callable[[slice], None], count: int) -> None:
-        """Work through a batch, with several threads if calls before have shown that it takes long enough."""
+        long = sum(part.seconds(chunk, budget.limit) for part in self.parts) > _WATCHED
+        chunk = LANES if long else chunk
         threads = workers() if self._pace * count > _WORTH_SHARING else 1
-        began = time.perf_counter()
-        if threads > 1:
-            shared(work, count, LANES)
-        else:
-            work(slice(0, count))
+        if threads > 1:  # pieces enough that a core busy elsewhere can get fewer
+            chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))
+        spent = run(work, cut(count, LANES, -(-count // chunk)), budget.clock, threads, watched=long)
         if count:
-            self._pace = threads * (time.perf_counter() - began) / count
+            self._pace = spent / count
+
+    def _compile(self, clock: Clock) -> None:
+        """Compile, in the first call of a process, what every call needs, without counting the time."""
+        if not self._compiled:
+            with clock.paused():
+                nothing = np.empty((0, self.structure.unknowns))
+                out, known = self._outcome(nothing), np.empty((0, self.listing.cells - self.listing.unknowns - 1))
+                self._solve_piece(nothing, known, sharp(1.0), None, out, True, 1, Turn(clock))
+            self._compiled = True
 
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Solve the optimality system's transpose at an answer."""
@@ -147,19 +161,23 @@ class Newton:
 
     def _externals(self, params: Params, count: int) -> Values:
         """Evaluate what depends on params only: (b, cells of params), numbered as in the listing; kept while they recur."""
-        if self._params is params and len(self._known) == count:
-            return self._known
+        kept = self._known
+        if kept is not None and kept[0] is params:  # one batch's params are one object: see Projector
+            return kept[1]
         first = self.listing.unknowns + 1
         out = np.zeros((count, self.listing.cells - first))
         for cell, graph, size in self.listing.externals:
             value = each(graph, self.example.expand(count, *self.example.shape), params)
             out[:, cell - first : cell - first + size] = value.reshape(count, size).to(torch.float64).numpy()
-        self._known, self._params = out, params
+        self._known = (params, out)
         return out
 
     def _solve_piece(
-        self, given: Field, externals: Values, aim: Aim, warm: Warm | None, out: _Outcome, certified: bool
-    ) -> None:
+        self, given: Field, externals: Values, aim: Aim, warm: Warm | None, out: _Outcome, certified: bool, limit: int,
+        turn: Turn,
+    ) -> None:  # fmt: skip
+        """Walk one piece from end to end. Written: out, whatever it held before."""
+        out.clear()
         memory = self._borrow(len(given))
         start, u, rest = memory
         coordinates = self.coordinates
@@ -186,9 +204,10 @@ class Newton:
             u[:, self.loose] = np.clip(u[:, self.loose], self.lower[self.loose], self.upper[self.loose])
         self.affine.solve(u, externals, out.multipliers)
         for part in self.parts:
-            status, iterations = self._iterate(part, start, u, externals, aim, multiplier, out.multipliers)
-            np.maximum(out.status, status, out=out.status)
-            np.maximum(out.iterations, iterations, out=out.iterations)
+            ended = self._iterate(part, start, u, externals, aim, multiplier, out.multipliers, limit, turn)
+            out.status[:] = gravest(np.stack([out.status, ended.status], axis=1))
+            np.maximum(out.iterations, ended.iterations, out=out.iterations)
+            np.minimum(out.second, ended.second, out=out.second, casting="unsafe")
         out.place[:] = u[:, self.moving]
         if certified:
             self._certify(start, u, externals, out.multipliers, rest, out.gap)
@@ -213,26 +232,30 @@ class Newton:
 
     def _iterate(
         self, part: Part, start: Values, u: Values, externals: Values, aim: Aim, warm: Values | None,
-        multipliers: Values,
-    ) -> tuple[Index, Index]:  # fmt: skip
+        multipliers: Values, limit: int, turn: Turn,
+    ) -> Ended:  # fmt: skip
         lengths = part.lengths
         if not len(lengths):
-            return part.solve(start, u, externals, aim, warm, multipliers)
+            return part.solve(start, u, externals, aim, warm, multipliers, limit, turn)
         if not part.crowded:
             # No step leaves a flat slice (y₂ = 0), where the slope of y₂² vanishes: begin beside it.
-            flat = u[:, lengths]
-            u[:, lengths] = np.where(flat == 0.0, _BESIDE * (1.0 + np.abs(u[:, lengths - 1])), flat)
-        status, iterations = part.solve(start, u, externals, aim, warm, multipliers)
+            flat, size = (
+                u[:, lengths],
+                np.abs(start[:, part.system.unknowns[0]]).max(axis=1, keepdims=True, initial=0.0),
+            )
+            u[:, lengths] = np.where(flat == 0.0, _BESIDE * np.where(size > 0.0, size, 1.0), flat)
+        ended = part.solve(start, u, externals, aim, warm, multipliers, limit, turn)
         # A group turned inside out (y₂ < 0) obeys as well as its mirror image, which is nearer: go on from there.
-        again = np.flatnonzero((u[:, lengths] < 0.0).any(axis=1) & (status == Status.CONVERGED))
+        again = np.flatnonzero((u[:, lengths] < 0.0).any(axis=1) & (ended.status == Status.CONVERGED))
         if len(again):
             mirrored, found, moved = u[again], multipliers[again], part.system.eliminated.ravel()
             mirrored[:, lengths] = np.abs(mirrored[:, lengths])
             mirrored[:, moved] = start[again][:, moved]  # they follow the multipliers, which are found anew
-            then, more = part.solve(start[again], mirrored, externals[again], aim, None, found)
+            then = part.solve(start[again], mirrored, externals[again], aim, None, found, limit, turn)
             u[again], multipliers[again] = mirrored, found
-            status[again], iterations[again] = then, iterations[again] + more
-        return status, iterations
+            ended.status[again], ended.second[again] = then.status, then.second
+            ended.iterations[again] += then.iterations
+        return ended
 
     def _certify(
         self, start: Values, u: Values, externals: Values, multipliers: Values, rest: Values, gap: Values
@@ -282,19 +305,24 @@ class _Outcome:
     distance: Values
     status: npt.NDArray[np.int8]
     iterations: Index
+    second: npt.NDArray[np.int8]
 
     @classmethod
     def empty(cls, u: Field, rows: int, moving: int) -> _Outcome:
         count = len(u)
         return cls(
-            u, np.zeros((count, rows)), np.empty((count, moving)), np.empty(count), np.empty(count),
-            np.full(count, Status.CONVERGED, np.int8), np.ones(count, np.int64),
+            u, np.empty((count, rows)), np.empty((count, moving)), np.empty(count), np.empty(count),
+            np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int8),
         )  # fmt: skip
+
+    def clear(self) -> None:
+        self.multipliers[:] = 0.0
+        self.status[:], self.iterations[:], self.second[:] = Status.CONVERGED, 1, HOLDS
 
     def part(self, piece: slice) -> _Outcome:
         return _Outcome(
             self.u[piece], self.multipliers[piece], self.place[piece], self.gap[piece], self.distance[piece],
-            self.status[piece], self.iterations[piece],
+            self.status[piece], self.iterations[piece], self.second[piece],
         )  # fmt: skip
 
 

@@ -6,6 +6,8 @@ Owns the memory of the iterations and lends it out call by call, so that threads
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,24 +18,79 @@ from snapfm.kernels.interior import interior_tiles
 from snapfm.kernels.lanes import fill, gather, scatter
 from snapfm.kernels.ldl import TALLY
 from snapfm.kernels.newton import solve_tiles
-from snapfm.kernels.operations import LANES
+from snapfm.kernels.operations import LANES, SPILL
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.runs import Runs, join, products_to_tiles, tiles_to_field
 from snapfm.kernels.sections import starts
+from snapfm.kernels.threads import Turn
+from snapfm.kernels.units import enter_units, leave_units
 from snapfm.project.aim import Aim, sharp
 from snapfm.project.frame import prepare
+from snapfm.project.proof import Proof
 from snapfm.project.tiles import Index, Rows, Values, tiles_for
 from snapfm.structure.reduce import System
 
 Counts = npt.NDArray[np.int64]
 
-ITERATIONS = 100  # benchmark inputs need 2 to 12, pathological ones have shown their nature by then
+# Iterations of one attempt, as shares of a sample's limit. Benchmark inputs need 2 to 12 of the 100 that the default gives,
+# pathological ones have shown their nature by then.
+_ATTEMPT, _SCATTERED, _BARRIER, _GIVING = 0.2, 0.1, 0.3, 0.4
 _SETS_CYCLE = 8  # iterations with inequalities or bounds after which their active sets are taken to cycle
 # Trials of a step: of one towards a wrong active set no length is any good, and from near an answer full steps find the sets
 # in fewer iterations than any search would let them.
 _MANY, _FEW, _NONE = 50, 4, 0
-_BARRIER = 150  # iterations of the interior point
 _GIVES = 6  # tenths of the give that are tried
+_PACKS_A_SECOND = 4e8  # arithmetic on packs that one thread does at least, from the profiles of the six problems
+
+
+_OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # of lanes that another attempt may help
+# What a sample is called when its parts ended in different ways: the later in this order. One part that is proven infeasible
+# makes the sample so, whatever the others would have done.
+_GRAVITY = (Status.CONVERGED, Status.STALLED, Status.ITERATION_LIMIT, Status.INFEASIBLE, Status.NONFINITE)
+_RANK = np.argsort([int(status) for status in _GRAVITY])
+
+
+def gravest(status: Counts) -> Counts:
+    """Join the statuses (b, parts) of the parts of samples."""
+    found: Counts = np.array([int(status) for status in _GRAVITY])[_RANK[status].max(axis=1)]
+    return found
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of lanes or samples: status, iterations, what is known of second order."""
+
+    status: Counts
+    iterations: Counts
+    second: Counts
+
+    @classmethod
+    def unfinished(cls, lanes: int) -> Ended:
+        """Begin with nothing done."""
+        return cls(np.full(lanes, int(Status.ITERATION_LIMIT)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
+
+
+@dataclass(frozen=True)
+class Room:
+    """Iterations that lanes have left, and the limit that attempts are shares of."""
+
+    left: Counts
+    limit: int
+
+    def upto(self, share: float) -> Counts:
+        """Give what one attempt may use."""
+        return np.clip(self.left, 0, max(1, round(share * self.limit)))
+
+    def less(self, used: Counts) -> Room:
+        """Give what is left after so many more."""
+        return Room(self.left - used, self.limit)
+
+    def at(self, lanes: Index) -> Room:
+        """Give that of some lanes."""
+        return Room(self.left[lanes], self.limit)
+
+
+Attempt = Callable[[Values, Values, Aim, Room, Turn], Ended]
 
 
 class Part:
@@ -53,11 +110,22 @@ class Part:
         self.crowded = bool(self.prepared.frame.mixed or self.prepared.frame.bounded)
         self.at = self._sections()
         self._free: list[Values] = []
+        self._proof = Proof(system)
+
+    def seconds(self, samples: int, limit: int) -> float:
+        """Say how long one compiled call on so many samples may take at most, roughly."""
+        program, plan = self.system.program, self.prepared.schedule
+        once = (
+            16 * int(plan.updates[:, 1].sum()) + 10 * plan.packs + 40 * program.operations + 20 * self.prepared.entries
+        )
+        once += 30 * (program.pattern.nnz + program.pattern.columns + program.pattern.rows)
+        return once * tiles_for(samples * self.system.parts) * max(_ATTEMPT, _BARRIER) * limit / _PACKS_A_SECOND
 
     def solve(
-        self, start: Values, u: Values, externals: Values, aim: Aim, warm: Values | None, multipliers: Values
-    ) -> tuple[Counts, Counts]:
-        """Iterate from u towards the nearest point to `start`; give statuses and iterations per sample.
+        self, start: Values, u: Values, externals: Values, aim: Aim, warm: Values | None, multipliers: Values, limit: int,
+        turn: Turn,
+    ) -> Ended:  # fmt: skip
+        """Iterate from u towards the nearest point to `start`; say what became of every sample.
 
         Written: u (this part's unknowns), multipliers (its rows).
         """
@@ -71,131 +139,183 @@ class Part:
         products_to_tiles(self.still, parts, rows, start, at[core.SHIFT], space)
         self._section(space, core.JACOBIAN)[:] = np.repeat(system.program.constants, LANES)
         if self.prepared.frame.bounded:
-            for limit, number in ((self.lower, core.LOWER), (self.upper, core.UPPER)):
-                gather(np.repeat(limit, len(u), axis=0), system.unknowns, at[number], space)
+            for bound, number in ((self.lower, core.LOWER), (self.upper, core.UPPER)):
+                gather(np.repeat(bound, len(u), axis=0), system.unknowns, at[number], space)
         if warm is None:
             self._section(space, core.MULTIPLIER)[:] = 0.0
         else:
             gather(warm, system.rows, at[core.MULTIPLIER], space)
         if self.crowded:  # an unknown short of its limit has no certificate at all: these go all the way
             aim = sharp(aim.tolerance)
-        status, iterations = self._attempts(space, lanes, aim, near=warm is not None)
+        other = enter_units(space, self.at)
+        ended = self._attempts(space, lanes, aim, warm is not None, limit, turn)
+        if other:
+            leave_units(space, self.at)
         scatter(space, at[core.X], system.unknowns, u)
         tiles_to_field(self.still, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
         scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
         self.give_back(space)
         shape = (len(u), parts)
-        return status.reshape(shape).max(axis=1), iterations.reshape(shape).max(axis=1)
+        return Ended(
+            gravest(ended.status.reshape(shape)),
+            ended.iterations.reshape(shape).max(axis=1),
+            ended.second.reshape(shape).min(axis=1),
+        )
 
-    def _attempts(self, space: Values, lanes: int, aim: Aim, near: bool) -> tuple[Counts, Counts]:
+    def _attempts(self, space: Values, lanes: int, aim: Aim, near: bool, limit: int, turn: Turn) -> Ended:
         """Iterate as given; then, for what failed, follow a barrier or start elsewhere. Written: space.
 
         `near`: what is given comes from an answer to much the same question.
         """
+        if turn.over:
+            return Ended.unfinished(lanes)
         first = np.array(self._section(space, core.X))
+        most = max(1, round(_ATTEMPT * limit))
         if self.crowded:
-            status, iterations = self._run(space, lanes, aim, _SETS_CYCLE, _NONE if near else _FEW)
+            room = np.full(lanes, min(_SETS_CYCLE, limit))
+            ended = self._run(space, lanes, aim, room, turn, _NONE if near else _FEW)
         else:
-            status, iterations = self._run(space, lanes, aim)
+            ended = self._run(space, lanes, aim, np.full(lanes, most), turn)
+        status, iterations, second = ended.status, ended.iterations, ended.second
         for attempt in self._others():
-            failed = np.flatnonzero((status != Status.CONVERGED) & (status != Status.NONFINITE))
-            if not len(failed):
+            failed = np.flatnonzero(np.isin(status, _OPEN) & (iterations < limit))
+            if turn.over or not len(failed):
                 break
             again = _lanes(space, failed)
             self._section(again, core.MULTIPLIER)[:] = 0.0
-            outcome, more = attempt(again, _lanes(first, failed), len(failed), aim)
-            iterations[failed] += more
-            # An attempt that shows why there is no answer says more than one that ran out.
-            shown = outcome == Status.INFEASIBLE
-            better = np.flatnonzero((outcome == Status.CONVERGED) | shown)
+            outcome = attempt(again, _lanes(first, failed), aim, Room(limit - iterations[failed], limit), turn)
+            iterations[failed] += outcome.iterations
+            better = np.flatnonzero((outcome.status == Status.CONVERGED) | (outcome.status == Status.INFEASIBLE))
             _put_lanes(space, failed[better], again, better)
-            status[failed[better]] = outcome[better]
-        # Every way was tried: what still breaks a law is stuck, not short of iterations.
-        left = np.abs(_by_lane(self._section(space, core.RESIDUAL), lanes)).max(axis=1, initial=0.0)
-        status[(status == Status.ITERATION_LIMIT) & (left > aim.tolerance)] = Status.STALLED
-        return status, iterations
+            status[failed[better]], second[failed[better]] = outcome.status[better], outcome.second[better]
+        # With iterations and time left every way was tried: what has not arrived is stuck.
+        stuck = np.isin(status, _OPEN)
+        short = (iterations >= limit) | turn.over
+        status[stuck] = np.where(short[stuck], int(Status.ITERATION_LIMIT), int(Status.STALLED))
+        return Ended(status, iterations, second)
 
-    def _others(self) -> list[Callable[[Values, Values, int, Aim], tuple[Counts, Counts]]]:
-        """What is tried in turn by samples that did not arrive from û."""
-        barrier = [self._barrier] if self.crowded else []
-        return [*barrier, self._scattered, self._from_zero, self._giving, self._restored]
+    def _others(self) -> list[Attempt]:
+        """What is tried in turn by samples that did not arrive from û.
 
-    def _barrier(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
+        With inequalities or bounds the way over a lawful point is the one that helps most often; without them starts
+        elsewhere are cheaper and do as well.
+        """
+        if self.crowded:
+            return [self._barrier, self._restored, self._scattered, self._from_zero, self._giving]
+        return [self._scattered, self._from_zero, self._giving, self._restored]
+
+    def _barrier(self, space: Values, first: Values, aim: Aim, room: Room, turn: Turn) -> Ended:
         """Follow a barrier from `first` to where the active set is plain, and finish from there."""
         self._section(space, core.X)[:] = first
-        live, status, iterations = _blank(space, lanes)
-        code, one = self.system.program.code, self.prepared
-        interior_tiles(
-            code, one.frame, one.schedule, one.signs, _BARRIER, 0, len(space), live, space, self.at, status, iterations
-        )
-        outcome, more = self._run(space, lanes, aim)
-        return outcome, more + iterations.ravel()[:lanes]
+        lanes, allowed = len(room.left), room.upto(_BARRIER)
+        live, limits, status, iterations = _blank(space, allowed)
+        self._call(interior_tiles, turn, (limits, turn.stop, live), space, (status, iterations))
+        used = iterations.ravel()[:lanes]
+        ended = self._run(space, lanes, aim, room.less(used).upto(_ATTEMPT), turn)
+        return Ended(ended.status, ended.iterations + used, ended.second)
 
-    def _giving(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
+    def _giving(self, space: Values, first: Values, aim: Aim, room: Room, turn: Turn) -> Ended:
         """Let rows give way a little: where they can only almost hold, no multiplier is large enough to hold them.
 
         A row gives way by `give` times its multiplier, which has to stay within the tolerance; less is tried until it does.
         """
         self._section(space, core.X)[:] = first
-        give, (status, iterations) = 0.1 * aim.tolerance, _nothing(lanes)
+        lanes = len(room.left)
+        ended = Ended(np.full(lanes, int(Status.STALLED)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
+        give, tolerance = 0.1 * aim.tolerance, aim.tolerance / self._units(space, lanes)
+        room = Room(room.upto(_GIVING), room.limit)
+        waiting = np.arange(lanes)
         for _ in range(_GIVES):
-            self._section(space, core.GIVE)[:] = give
-            self._section(space, core.BARRIER)[:] = give
-            outcome, more = self._run(space, lanes, sharp(0.1 * aim.tolerance))
-            left = give * np.abs(_by_lane(self._section(space, core.MULTIPLIER), lanes)).max(axis=1, initial=0.0)
-            iterations += more
-            status[:] = np.where(left <= 0.8 * aim.tolerance, outcome, Status.STALLED)
-            if (status == Status.CONVERGED).all():
+            if turn.over or not len(waiting):
                 break
+            some = _lanes(space, waiting)
+            self._section(some, core.GIVE)[:] = give
+            self._section(some, core.BARRIER)[:] = give
+            left = room.less(ended.iterations).at(waiting).upto(_ATTEMPT)
+            found = self._run(some, len(waiting), sharp(0.1 * aim.tolerance), left, turn)
+            way = give * np.abs(_by_lane(self._section(some, core.MULTIPLIER), len(waiting))).max(axis=1, initial=0.0)
+            _put_lanes(space, waiting, some, np.arange(len(waiting)))
+            ended.iterations[waiting] += found.iterations
+            ended.status[waiting] = np.where(way <= 0.8 * tolerance[waiting], found.status, int(Status.STALLED))
+            ended.second[waiting] = found.second
+            waiting = waiting[ended.status[waiting] != Status.CONVERGED]
             give *= 0.1
         self._section(space, core.GIVE)[:] = 0.0
         self._section(space, core.BARRIER)[:] = 0.0
-        return status, iterations
+        return ended
 
-    def _scattered(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
+    def _scattered(self, space: Values, first: Values, aim: Aim, room: Room, turn: Turn) -> Ended:
         """Go on beside the point where it stopped."""
         _scatter(self._section(space, core.X))
-        return self._run(space, lanes, aim)
+        return self._run(space, len(room.left), aim, room.upto(_SCATTERED), turn)
 
-    def _from_zero(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
+    def _from_zero(self, space: Values, first: Values, aim: Aim, room: Room, turn: Turn) -> Ended:
         """Start from nothing: noise is the worst start for transport laws, zero often the best."""
         x = self._section(space, core.X)
         x[:] = 0.0
         _scatter(x)
-        return self._run(space, lanes, aim)
+        return self._run(space, len(room.left), aim, room.upto(_ATTEMPT), turn)
 
-    def _restored(self, space: Values, first: Values, lanes: int, aim: Aim) -> tuple[Counts, Counts]:
+    def _restored(self, space: Values, first: Values, aim: Aim, room: Room, turn: Turn) -> Ended:
         """Lower the violation alone from û; go on from where a law holds, or report that nothing lowers it further."""
         self._section(space, core.X)[:] = first
-        live, status, iterations = _blank(space, lanes)
-        code, one = self.system.program.code, self.prepared
-        restore_tiles(
-            code, one.frame, one.schedule, one.signs, aim.tolerance, ITERATIONS, 0, len(space), live, space, self.at, status,
-            iterations,
-        )  # fmt: skip
-        found = status.ravel()[:lanes]
+        lanes = len(room.left)
+        live, limits, status, used = _blank(space, room.upto(_BARRIER))
+        self._call(restore_tiles, turn, (aim.tolerance, limits, turn.stop, live), space, (status, used))
+        found, iterations = status.ravel()[:lanes], used.ravel()[:lanes]
+        broken = np.flatnonzero((found != Status.CONVERGED) & (found != Status.NONFINITE))
+        if len(broken):  # a violation that nothing nearby lowers is no proof
+            proven = self._proven(_lanes(space, broken), len(broken), aim.tolerance)
+            found[broken] = np.where(proven, int(Status.INFEASIBLE), int(Status.STALLED))
+        second = np.full(lanes, core.UNKNOWN)
         lawful = np.flatnonzero(found == Status.CONVERGED)
         if len(lawful):
-            again = _lanes(space, lawful)
+            again, left = _lanes(space, lawful), room.less(iterations).at(lawful)
             if self.crowded:
-                outcome, more = self._barrier(again, np.array(self._section(again, core.X)), len(lawful), aim)
+                ended = self._barrier(again, np.array(self._section(again, core.X)), aim, left, turn)
             else:
-                outcome, more = self._run(again, len(lawful), aim)
+                ended = self._run(again, len(lawful), aim, left.upto(_ATTEMPT), turn)
             _put_lanes(space, lawful, again, np.arange(len(lawful)))
-            found[lawful], iterations.ravel()[lawful] = outcome, iterations.ravel()[lawful] + more
-        return found, iterations.ravel()[:lanes]
+            found[lawful], second[lawful] = ended.status, ended.second
+            iterations[lawful] += ended.iterations
+        return Ended(found, iterations, second)
 
-    def _run(
-        self, space: Values, lanes: int, aim: Aim, limit: int = ITERATIONS, trials: int = _MANY
-    ) -> tuple[Counts, Counts]:
-        """Iterate on the first `lanes` lanes of a space; give their statuses and iterations."""
-        live, status, iterations = _blank(space, lanes)
-        settings = core.Settings(*aim, limit, trials)
-        code, one = self.system.program.code, self.prepared
-        solve_tiles(
-            code, one.frame, one.schedule, one.signs, settings, 0, len(space), live, space, self.at, status, iterations
+    def _run(self, space: Values, lanes: int, aim: Aim, limit: Counts, turn: Turn, trials: int = _MANY) -> Ended:
+        """Iterate on the first `lanes` lanes of a space; say what became of them."""
+        live, limits, status, iterations = _blank(space, limit)
+        second = np.empty_like(status)
+        settings = core.Settings(*aim, trials)
+        self._call(solve_tiles, turn, (settings, limits, turn.stop, live), space, (status, iterations, second))
+        return Ended(status.ravel()[:lanes], iterations.ravel()[:lanes], second.ravel()[:lanes])
+
+    def _call(
+        self, kernel: Any, turn: Turn, given: tuple[Any, ...], space: Values, written: tuple[Counts, ...]
+    ) -> None:
+        """Run a kernel on all tiles; what it takes to compile when it is first used is not counted."""
+        one = self.prepared
+        read = (self.system.program.code, one.frame, one.schedule, one.signs, *given)
+        if not kernel.overloads:
+            with turn.clock.paused():
+                kernel(*read, space[:0], self.at, *written)
+        kernel(*read, space, self.at, *written)
+
+    def _proven(self, space: Values, lanes: int, tolerance: float) -> npt.NDArray[np.bool_]:
+        """Say for which lanes, where restoration ended, it is proven that the laws cannot hold."""
+        unit = self._units(space, lanes)[:, None]
+
+        def at(number: int) -> Values:
+            return _by_lane(self._section(space, number), lanes)
+
+        rows, weights = unit * at(core.RESIDUAL), at(core.ROW_WEIGHT) ** 2
+        cells = at(core.CELLS)[:, :-SPILL]
+        nothing = np.full((lanes, self.system.unknowns.shape[1]), np.inf)
+        lower, upper = (
+            (unit * at(core.LOWER), unit * at(core.UPPER)) if self.prepared.frame.bounded else (-nothing, nothing)
         )
-        return status.ravel()[:lanes], iterations.ravel()[:lanes]
+        return self._proof.holds(cells, rows, weights, lower, upper, tolerance)
+
+    def _units(self, space: Values, lanes: int) -> Values:
+        return _by_lane(self._section(space, core.UNIT), lanes)[:, 0]
 
     def _section(self, space: Values, number: int) -> Values:
         return space[:, self.at[number] : self.at[number + 1]]
@@ -235,8 +355,10 @@ class Part:
             (core.ROWS, core.MULTIPLIER, core.DIRECTION, core.PLAIN_DIRECTION, core.SHIFT, core.RESIDUAL): m,
             (core.ACTIVE, core.IDLE, core.NORM, core.BEFORE_MULTIPLIER, core.BEFORE_RESIDUAL, core.BEST_DIRECTION): m,
             (core.SLACK, core.BEFORE_SLACK): slacks,
+            (core.ROW_SIZE, core.ROW_WEIGHT): m,
             (core.BARRIER,): m,
             (core.GIVE,): 1,
+            (core.UNIT,): 2,
             (core.MATRIX,): self.prepared.entries,
             (core.RHS,): v + m if frame.augmented else m,
             (core.FACTOR,): plan.packs,
@@ -256,16 +378,13 @@ def _still(system: System) -> Runs:
     return join(place, row, np.tile(entries.data, system.parts))
 
 
-def _blank(space: Values, lanes: int) -> tuple[npt.NDArray[np.bool_], Counts, Counts]:
-    """Make (tiles, LANES) arrays: which lanes hold a sample, statuses, iterations."""
+def _blank(space: Values, limit: Counts) -> tuple[npt.NDArray[np.bool_], Counts, Counts, Counts]:
+    """Make (tiles, LANES) arrays: which lanes hold a sample and may iterate, how often, statuses, iterations."""
     shape = (len(space), LANES)
-    live = np.zeros(shape, bool)
-    live.ravel()[:lanes] = True
-    return live, np.empty(shape, np.int64), np.empty(shape, np.int64)
-
-
-def _nothing(lanes: int) -> tuple[Counts, Counts]:
-    return np.full(lanes, int(Status.STALLED), np.int64), np.zeros(lanes, np.int64)
+    live, limits = np.zeros(shape, bool), np.zeros(shape, np.int64)
+    live.ravel()[: len(limit)] = True
+    limits.ravel()[: len(limit)] = limit
+    return live, limits, np.empty(shape, np.int64), np.empty(shape, np.int64)
 
 
 def _by_lane(part: Values, lanes: int) -> Values:

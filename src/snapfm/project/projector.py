@@ -11,12 +11,15 @@ from torch import Tensor
 
 from snapfm.laws import Law, Params
 from snapfm.project.affine import Affine
-from snapfm.project.base import Moved, Projection, Warm
+from snapfm.project.base import Moved, Projection, Solution, Warm
+from snapfm.project.budget import LIMIT, SECONDS, Budget
 from snapfm.project.door import (
     check_example,
     check_field,
     check_laws,
+    check_limit,
     check_params,
+    check_seconds,
     check_shape,
     check_tolerance,
     check_warm,
@@ -26,6 +29,7 @@ from snapfm.project.implicit import attach_gradient
 from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.limits import Limits, limits_of
 from snapfm.project.newton import Newton
+from snapfm.project.serial import one_thread
 from snapfm.structure import Structure, analyze
 from snapfm.structure.lower import Unlowerable
 
@@ -34,40 +38,49 @@ class Projector:
     """Project batches of fields of one shape onto a list of laws: min ½‖u − û‖² subject to the laws.
 
     `params` is an example with a leading batch axis: it fixes names, shapes and dtypes. `tolerance` is the largest
-    violation, in the laws' own units, that counts as obeyed.
+    violation, in the laws' own units, that counts as obeyed. A call ends: a sample that has used up `limit` iterations,
+    over all attempts, or that is not done when the batch has taken `seconds`, is returned as ITERATION_LIMIT.
+
+    A projector may be called by several threads at once and after a fork.
     """
 
     def __init__(
-        self, laws: Sequence[Law], shape: Sequence[int], params: Params | None = None, tolerance: float = 1e-8
-    ) -> None:
+        self, laws: Sequence[Law], shape: Sequence[int], params: Params | None = None, tolerance: float = 1e-8, *,
+        limit: int = LIMIT, seconds: float = SECONDS,
+    ) -> None:  # fmt: skip
         self.laws = check_laws(laws)
         self.shape = check_shape(shape)
         self.example = check_example(params)
         self.tolerance = check_tolerance(tolerance)
+        self.limit, self.seconds = check_limit(limit), check_seconds(seconds)
         self.structure: Structure = analyze(self.laws, self.shape, self.example)
         field, sample = self.structure.example
         self.structure.check(field[None], {name: value[None] for name, value in sample.items()})
         self.limits = limits_of(self.laws, self.shape)
         self.method: Affine | Newton | General = _method(self.structure, self.limits)
         self.structure = self.method.structure  # a slow path leaves a note in it
+        # Batch size, params as given, params inside: one tuple, swapped whole and read once, as threads may share it.
         self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
 
     def __call__(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
-        tolerance: float | None = None,
+        tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape); results keep its dtype and device, work is done in float64.
 
         `warm`, a projection of nearby fields of the same batch, gives a point to start from: fewer iterations where laws
-        are nonlinear. `tolerance` replaces the projector's own for this call.
+        are nonlinear. `tolerance`, `limit` and `seconds` replace the projector's own for this call.
         """
-        given, asked, known = self._asked(u_hat, params, warm, tolerance)
-        start, inside = _inside(u_hat), self._inside_params(given, len(u_hat))
-        with torch.no_grad():
-            solved = self.method.solve(start, inside, asked, known)
+        given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
+        with torch.no_grad(), one_thread():
+            start, inside = _inside(u_hat), self._inside_params(given, len(u_hat))
+            solved = self.method.solve(start, inside, asked, known, budget)
             judged = judge(self.structure, solved.residual, self.limits, solved.u)
-            status = verdict(self.structure, solved, judged, asked)
+            status = verdict(self.structure, solved, judged, asked, start)
             answer = solved.u.reshape(start.shape).to(device=u_hat.device, dtype=u_hat.dtype)
+            returned, rounding = judged, judged.violation.new_zeros(len(start))
+            if answer.dtype != torch.float64:
+                returned, rounding = self.check(answer, given), self.changed(solved.u.view_as(start), answer, given)
         if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values())):
             answer = attach_gradient(
                 u_hat, answer, self.structure, inside, given, solved.u.reshape(start.shape), solved.multipliers,
@@ -78,40 +91,47 @@ class Projector:
         return Projection(
             u=answer,
             status=status.to(device),
-            violation=judged.violation.to(device),
+            violation=returned.violation.to(device),
             stationarity=solved.stationarity.to(device),
             iterations=solved.iterations.to(device),
             distance=solved.distance.to(device),
             multipliers={name: solved.multipliers[:, part].to(device) for name, part in rows.items()},
-            by_law={name: value.to(device) for name, value in judged.by_law.items()},
+            by_law={name: value.to(device) for name, value in returned.by_law.items()},
             tolerance=asked,
+            rounding=rounding.to(device),
+            second_order=_second_order(solved).to(device),
             warm=solved.warm,
         )
 
     def move(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
-        tolerance: float | None = None,
+        tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Moved:  # fmt: skip
         """Give the same fields without their certificate and without gradients, in a fraction of the time.
 
         For the steps of a flow before its last, whose answers nobody looks at. A sample that fails is given as the
         iterations left it, unmarked.
         """
-        given, asked, known = self._asked(u_hat, params, warm, tolerance)
-        with torch.no_grad():
+        given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
+        with torch.no_grad(), one_thread():
             start, inside = u_hat.detach().cpu().contiguous(), self._inside_params(given, len(u_hat))
-            u, ended = self.method.move(start, inside, asked, known)
+            u, ended = self.method.move(start, inside, asked, known, budget)
         return Moved(u.to(u_hat.device), ended)
 
     def _asked(
-        self, u_hat: Tensor, params: Params | None, warm: Projection | Moved | None, tolerance: float | None
-    ) -> tuple[dict[str, Tensor], float, Warm | None]:
-        """Check what a call was given; give its params, its tolerance, and where it may begin."""
+        self, u_hat: Tensor, params: Params | None, warm: Projection | Moved | None, tolerance: float | None,
+        limit: int | None, seconds: float | None,
+    ) -> tuple[dict[str, Tensor], float, Warm | None, Budget]:  # fmt: skip
+        """Check what a call was given; give its params, its tolerance, where it may begin, and what it may spend."""
+        budget = Budget.of(
+            self.limit if limit is None else check_limit(limit),
+            self.seconds if seconds is None else check_seconds(seconds),
+        )
         check_field(u_hat, self.shape)
         given = check_params(params, self.example, len(u_hat))
         asked = self.tolerance if tolerance is None else check_tolerance(tolerance)
         check_warm(warm, len(u_hat), self.structure.slices())
-        return given, asked, self._recall(warm)
+        return given, asked, self._recall(warm), budget
 
     def _recall(self, warm: Projection | Moved | None) -> Warm | None:
         if warm is None:
@@ -131,10 +151,18 @@ class Projector:
         """Judge fields as they are, in float64, without projecting them."""
         check_field(u, self.shape)
         given = check_params(params, self.example, len(u))
-        with torch.no_grad():
+        with torch.no_grad(), one_thread():
             field = _inside(u)
             residual = self.structure.residual(field, self._inside_params(given, len(u)))
             return judge(self.structure, residual, self.limits, field.reshape(len(u), -1))
+
+    def changed(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
+        """Say how far the rows of the laws differ between two batches: (b,), the largest difference in a law's own units."""
+        given = check_params(params, self.example, len(u))
+        with torch.no_grad(), one_thread():
+            inside = self._inside_params(given, len(u))
+            one, two = (self.structure.residual(_inside(field), inside) for field in (u, other))
+            return torch.cat([one - two, one.new_zeros(len(one), 1)], dim=1).abs().amax(dim=1)
 
     def excess(self, u: Tensor, params: Params | None = None) -> Tensor:
         """Give what is broken at u, (b, rows), in float64 and differentiable in u: h, max(g, 0), then bound excess.
@@ -154,8 +182,9 @@ class Projector:
 
     def _inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
         """Take params to where the work is done; the same ones again give the same object, so that methods can tell."""
-        if self._last is not None and self._last[0] == batch and _equal(self._last[1], given):
-            return self._last[2]
+        last = self._last
+        if last is not None and last[0] == batch and _equal(last[1], given):
+            return last[2]
         inside = {}
         for name, value in given.items():
             moved = value.detach().cpu()
@@ -176,6 +205,12 @@ def _equal(kept: Params, given: Params) -> bool:
 def _inside(u_hat: Tensor) -> Tensor:
     """Take a batch to where the work is done: float64, contiguous, on the CPU."""
     return u_hat.detach().to(device="cpu", dtype=torch.float64).contiguous()
+
+
+def _second_order(solved: Solution) -> Tensor:
+    if solved.second_order is not None:
+        return solved.second_order
+    return torch.ones(len(solved.u), dtype=torch.int8)  # affine equalities: the Hessian is the identity
 
 
 def _method(structure: Structure, limits: Limits) -> Affine | Newton | General:

@@ -15,6 +15,7 @@ from torch import Tensor
 from snapfm.errors import ParamsError
 from snapfm.sampling.descent import descend
 from snapfm.sampling.penalty import row_weights
+from snapfm.sampling.settings import is_count, is_positive
 from snapfm.sampling.task import Task
 
 
@@ -36,14 +37,14 @@ class DFlow:
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.iterations, int) and self.iterations >= 1 and self.physics > 0.0):
+        if not (is_count(self.iterations) and is_positive(self.physics)):
             raise ParamsError(
-                f"DFlow expects iterations >= 1 and physics > 0; got {self.iterations} and {self.physics}. For no descent use "
-                "Flow()."
+                f"DFlow expects iterations >= 1 and physics > 0; got {self.iterations!r} and {self.physics!r}. For no descent "
+                "use Flow()."
             )
-        if self.tolerance is not None and not self.tolerance > 0.0:
+        if self.tolerance is not None and not is_positive(self.tolerance):
             raise ParamsError(
-                f"DFlow(tolerance) expects a positive number; got {self.tolerance}. None is the projector's own."
+                f"DFlow(tolerance) expects a positive number; got {self.tolerance!r}. None is the projector's own."
             )
 
     def run(self, task: Task) -> tuple[Tensor, None]:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from snapfm.errors import ParamsError
 from snapfm.project import Moved, Projection
+from snapfm.sampling.settings import check_flag, is_count
 from snapfm.sampling.task import Task
 
 
@@ -34,12 +35,13 @@ class ECI:
     warm: bool = True
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.mixing, int) and self.mixing >= 1):
-            raise ParamsError(f"ECI(mixing) expects a whole number >= 1; got {self.mixing}. The default is 5.")
-        if self.renew is not None and not (isinstance(self.renew, int) and self.renew >= 1):
+        if not is_count(self.mixing):
+            raise ParamsError(f"ECI(mixing) expects a whole number >= 1; got {self.mixing!r}. The default is 5.")
+        if self.renew is not None and not is_count(self.renew):
             raise ParamsError(
-                f"ECI(renew) expects a whole number >= 1 or None; got {self.renew}. None keeps the first noise."
+                f"ECI(renew) expects a whole number >= 1 or None; got {self.renew!r}. None keeps the first noise."
             )
+        check_flag("ECI(warm)", self.warm)
 
     def run(self, task: Task) -> tuple[Tensor, Projection]:
         """Walk the task's times."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from snapfm.errors import ParamsError
 from snapfm.sampling.adaptive import integrate
+from snapfm.sampling.settings import is_positive
 from snapfm.sampling.task import Task
 
 
@@ -34,10 +35,10 @@ class Flow:
             raise ParamsError(
                 f"Flow(solver) expects 'euler' or 'adaptive'; got {self.solver!r}. 'euler' visits the times you ask for."
             )
-        if not (self.relative_tolerance > 0.0 and self.absolute_tolerance > 0.0):
+        if not (is_positive(self.relative_tolerance) and is_positive(self.absolute_tolerance)):
             raise ParamsError(
                 "Flow(relative_tolerance, absolute_tolerance) expects positive numbers; got "
-                f"{self.relative_tolerance} and {self.absolute_tolerance}. The default is 1e-5 for both."
+                f"{self.relative_tolerance!r} and {self.absolute_tolerance!r}. The default is 1e-5 for both."
             )
 
     def run(self, task: Task) -> tuple[Tensor, None]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from snapfm.errors import ParamsError
 from snapfm.sampling.penalty import row_weights
+from snapfm.sampling.settings import check_flag, is_positive
 from snapfm.sampling.task import Task
 
 
@@ -38,11 +39,12 @@ class Guidance:
     through_network: bool = False
 
     def __post_init__(self) -> None:
-        if not (self.weight > 0.0 and self.physics > 0.0):
+        if not (is_positive(self.weight) and is_positive(self.physics)):
             raise ParamsError(
-                f"Guidance expects weight > 0 and physics > 0; got {self.weight} and {self.physics}. The default is 0.01 for "
+                f"Guidance expects weight > 0 and physics > 0; got {self.weight!r} and {self.physics!r}. The default is 0.01 for "
                 "both; for no guidance use Flow()."
             )
+        check_flag("Guidance(through_network)", self.through_network)
 
     def run(self, task: Task) -> tuple[Tensor, None]:
         """Walk the task's times."""

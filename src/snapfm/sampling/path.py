@@ -1,6 +1,6 @@
 """Affine paths from noise to data: u = α(τ)·data + σ(τ)·noise, and the two moves every sampler makes along one.
 
-Flow time runs from 0 (noise) to 1 (data). Imports nothing of snapfm (math.md, eq. affine-path).
+Flow time runs from 0 (noise) to 1 (data). Imports errors only (math.md, eq. affine-path).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
+
+from snapfm.errors import SettingError
 
 Schedule = Callable[[float], float]
 
@@ -22,6 +24,14 @@ class Path:
     noise: Schedule  # σ
     data_slope: Schedule  # dα/dτ
     noise_slope: Schedule  # dσ/dτ
+
+    def __post_init__(self) -> None:
+        for name, schedule in vars(self).items():
+            if isinstance(schedule, type) or not callable(schedule):
+                raise SettingError(
+                    f"Path({name}) expects a function of flow time; got {schedule!r}. Write {name}=lambda tau: ...; STRAIGHT and "
+                    "COSINE are ready-made."
+                )
 
     def shoot(self, u: Tensor, speed: Tensor, tau: float) -> Tensor:
         """Say where the velocity at (u, τ) leads: the data that state and velocity together imply.

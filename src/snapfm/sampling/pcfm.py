@@ -14,7 +14,9 @@ from torch import Tensor
 
 from snapfm.errors import ParamsError
 from snapfm.project import Moved, Projection
+from snapfm.project.door import is_real
 from snapfm.sampling.relax import Relaxation
+from snapfm.sampling.settings import check_flag, is_positive
 from snapfm.sampling.task import Task
 
 
@@ -33,10 +35,21 @@ class PCFM:
     relaxation: Relaxation | None = None
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.project_from <= 1.0:
+        check_flag("PCFM(warm)", self.warm)
+        if not (self.early_tolerance is None or callable(self.early_tolerance) or is_positive(self.early_tolerance)):
             raise ParamsError(
-                f"PCFM(project_from) expects a flow time in [0, 1]; got {self.project_from}. 0 projects at every step, 1 "
+                f"PCFM(early_tolerance) expects a positive number, or a function of τ; got {self.early_tolerance!r}. None is the "
+                "projector's own."
+            )
+        if not is_real(self.project_from) or not 0.0 <= self.project_from <= 1.0:
+            raise ParamsError(
+                f"PCFM(project_from) expects a flow time in [0, 1]; got {self.project_from!r}. 0 projects at every step, 1 "
                 "only at the end."
+            )
+        if self.relaxation is not None and not isinstance(self.relaxation, Relaxation):
+            raise ParamsError(
+                f"PCFM(relaxation) expects a Relaxation, or None; got {self.relaxation!r}. Write "
+                "PCFM(relaxation=snapfm.sampling.Relaxation())."
             )
 
     def run(self, task: Task) -> tuple[Tensor, Projection]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from snapfm.project import Moved, Projection
+from snapfm.sampling.settings import check_flag
 from snapfm.sampling.task import Task
 
 
@@ -28,6 +29,9 @@ class Projected:
     """
 
     warm: bool = True
+
+    def __post_init__(self) -> None:
+        check_flag("Projected(warm)", self.warm)
 
     def run(self, task: Task) -> tuple[Tensor, Projection]:
         """Walk the task's times."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from snapfm.errors import ParamsError
 from snapfm.sampling.descent import descend
+from snapfm.sampling.settings import is_count, is_positive
 from snapfm.sampling.task import Task
 
 _NEARNESS = 0.5  # inverse curvature of ‖u − ũ‖²: no first step need be longer
@@ -25,9 +26,9 @@ class Relaxation:
     iterations: int = 5
 
     def __post_init__(self) -> None:
-        if not (self.weight > 0.0 and self.iterations >= 1):
+        if not (is_positive(self.weight) and is_count(self.iterations)):
             raise ParamsError(
-                f"Relaxation expects weight > 0 and iterations >= 1; got {self.weight} and {self.iterations}. Leave "
+                f"Relaxation expects weight > 0 and iterations >= 1; got {self.weight!r} and {self.iterations!r}. Leave "
                 "relaxation=None to go without."
             )
 

@@ -1,25 +1,27 @@
 """A law over a whole batch, in two ways: all samples at once, or each alone.
 
-At once: the graph under `vmap` is traced per batch size into operators that carry the batch axis themselves, which spares
-the overhead of `vmap` at every call; a batch size is traced when it comes for the second time, so that odd last batches
+At once: the graph under `vmap` is recorded per batch size as operators that carry the batch axis themselves, which spares
+the overhead of `vmap` at every call; a batch size is recorded when it comes for the second time, so that odd last batches
 cost nothing extra. Alone: a long sum or a product may round differently in a batch than by itself, so whatever enters an
-answer (not only its judgement) is evaluated sample by sample.
+answer (not only its judgement) is evaluated sample by sample. Either way a sample for which the law raises gets NaN.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from snapfm.laws import Params
+from snapfm.structure.replay import Unrecordable, replayable
+from snapfm.structure.sparing import RAISED, spared
 
 _KEPT = 4  # batch sizes remembered; a run has one or two
+
+Whole = Callable[[Tensor, Params], Tensor]
 
 
 class Batched:
@@ -27,53 +29,99 @@ class Batched:
 
     def __init__(self, graph: GraphModule, rows: int) -> None:
         self.graph, self.rows = graph, rows
-        self._met: set[int] = set()
-        self._traced: OrderedDict[int, GraphModule] = OrderedDict()
+        # How to evaluate a batch size that has come before, None if it came once. Never written to: threads that read it
+        # while another learns a size see the mapping as it was, or the new one.
+        self._known: Mapping[int, Whole | None] = {}
+
+    def __reduce__(self) -> tuple[type[Batched], tuple[GraphModule, int]]:
+        return Batched, (self.graph, self.rows)  # what was learnt is learnt again
 
     def __call__(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate all at once; with gradients wanted the graph runs under `vmap`, which knows how to differentiate it."""
-        count = len(u)
-        if count == 0:
+        if len(u) == 0:
             return u.new_zeros(0, self.rows)
-        traced = None if torch.is_grad_enabled() else self._traced.get(count)
-        if traced is None and count in self._met and not torch.is_grad_enabled():
-            traced = self._trace(u, params)
-        self._met.add(count)
-        value: Tensor = vmap(self.graph)(u, dict(params)) if traced is None else traced.forward(u, *_in_order(params))
-        return value
+        whole = self._vmapped if torch.is_grad_enabled() else self._whole(u, params)
+
+        def run(some: Tensor | None) -> Tensor:
+            if some is None:
+                return whole(u, params)
+            chosen = {name: value[some] for name, value in params.items()}
+            return (whole if len(some) == len(u) else self._vmapped)(u[some], chosen)
+
+        try:
+            return spared(run, len(u))
+        except RAISED:  # for every sample; the gradient, if one is wanted, is NaN too
+            return (u.flatten(1).sum(dim=1, keepdim=True) * torch.nan).expand(len(u), self.rows)
 
     def alone(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate sample by sample, each from memory of its own, so that its bits do not depend on the batch."""
-        return each(self.graph, u, params).reshape(len(u), self.rows)
+        return each(self.graph, u, params, self.rows).reshape(len(u), self.rows)
 
-    def _trace(self, u: Tensor, params: Params) -> GraphModule:
+    def _vmapped(self, u: Tensor, params: Params) -> Tensor:
+        value: Tensor = vmap(self.graph)(u, dict(params))
+        return value
+
+    def _whole(self, u: Tensor, params: Params) -> Whole:
+        """Say how to evaluate a batch of this size; learn it if it has come before."""
+        known = self._known
+        found = known.get(len(u))
+        if found is not None:
+            return found
+        whole = self._recorded(u, params) if len(u) in known else None
+        others = [(size, kept) for size, kept in known.items() if size != len(u)]
+        self._known = dict([*others, (len(u), whole)][-_KEPT:])
+        return self._vmapped if whole is None else whole
+
+    def _recorded(self, u: Tensor, params: Params) -> Whole | None:
+        """Record the graph for batches of this size, unless that gives other values; None if this batch cannot tell."""
+        names = sorted(
+            params
+        )  # one by one, whatever order a caller's dict has: taking a dict apart costs at every call
+
+        def positional(u: Tensor, *values: Tensor) -> Tensor:
+            return self._vmapped(u, dict(zip(names, values)))
+
         with torch.inference_mode(False), torch.no_grad():
-            # Copies, because tensors made in inference mode cannot be traced.
-            values = [value.clone() for value in _in_order(params)]
-            traced = make_fx(self._positional(sorted(params)), tracing_mode="real")(u.clone(), *values)
-        self._traced[len(u)] = traced
-        while len(self._traced) > _KEPT:
-            self._traced.popitem(last=False)
-        return traced
+            # Copies, because tensors made in inference mode cannot be recorded.
+            inputs = [u.clone(), *(params[name].clone() for name in names)]
+            try:
+                record = replayable(positional, *inputs)
+                other = inputs[0] + 0.25 * inputs[0].abs()  # anywhere else: what was frozen into the record would show
+                expected, found = positional(other, *inputs[1:]), record.forward(other, *inputs[1:])
+            except Unrecordable:
+                return self._vmapped
+            except RAISED:
+                return None
+        if not torch.allclose(found, expected, rtol=0.0, atol=0.0, equal_nan=True):
+            return self._vmapped
 
-    def _positional(self, names: list[str]) -> Callable[..., Tensor]:
-        """Take params one by one: a traced graph unpacks a dict in slow Python at every call."""
-
-        def whole(u: Tensor, *values: Tensor) -> Tensor:
-            result: Tensor = vmap(self.graph)(u, dict(zip(names, values)))
-            return result
+        def whole(u: Tensor, params: Params) -> Tensor:
+            value: Tensor = record.forward(u, *(params[name] for name in names))
+            return value
 
         return whole
 
 
-def _in_order(params: Params) -> list[Tensor]:
-    """Give params by the order of their names, whatever order the caller's dict has."""
-    return [params[name] for name in sorted(params)]
+def each(graph: GraphModule, u: Tensor, params: Params, size: int | None = None) -> Tensor:
+    """Evaluate a graph sample by sample and stack the results; an empty batch gives an empty stack.
 
-
-def each(graph: GraphModule, u: Tensor, params: Params) -> Tensor:
-    """Evaluate a graph sample by sample and stack the results; an empty batch gives an empty stack."""
+    A sample for which it raises gets NaN; `size` is the number of elements that has if it raises for all of them.
+    """
     if len(u) == 0:
         return u.new_zeros(0)
-    samples = [{name: value[i].clone() for name, value in params.items()} for i in range(len(u))]
-    return torch.stack([graph(u[i].clone(), sample) for i, sample in enumerate(samples)])
+    values: list[Tensor | None] = []
+    cause: Exception | None = None
+    for i in range(len(u)):
+        try:
+            values.append(graph(u[i].clone(), {name: value[i].clone() for name, value in params.items()}))
+        except RAISED as error:
+            values.append(None)
+            cause = error
+    like = next((value for value in values if value is not None), None)
+    if like is None:
+        if size is None:
+            assert cause is not None
+            raise cause
+        like = u.new_empty(size)
+    numbers = like if like.is_floating_point() or like.is_complex() else like.double()
+    return torch.stack([torch.full_like(numbers, torch.nan) if value is None else value for value in values])

@@ -10,19 +10,34 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.func import grad, jvp, vjp, vmap
+from torch.func import grad, vjp, vmap
+from torch.fx import GraphModule
 
 from snapfm.laws import Params
 from snapfm.structure.color import Passes
+from snapfm.structure.exclusive import jvp
+from snapfm.structure.propagate import SHAPE_ONLY
+from snapfm.structure.rules import rule_for
+from snapfm.structure.sparing import RAISED, spared
 
 Residual = Callable[[Tensor, Params], Tensor]
 
 # A block of products is kept below this many numbers, so that wide batches with many colors stay in memory.
 _BLOCK = 32_000_000
+_ALONE = "snapfm: sample by sample"  # where a graph keeps what has been found out about it
+_WEIGHT = ""  # the name λ goes by among the params: laws cannot ask for it
+
+# Torch remarks that an operator's derivative is batched by a loop. Nobody who calls a projector can act on that, and where
+# warnings are errors it would end the call. Python's filters cannot drop it safely: they are the process's own and change
+# under other threads. Torch's own switch is set once, here, and no call touches it.
+torch._C._functorch._set_vmap_fallback_warning_enabled(False)  # type: ignore[attr-defined]
 
 
 def jacobian_values(function: Residual, passes: Passes, u: Tensor, params: Params, out: Tensor) -> None:
-    """Write the values of the passes' rows into out (b, nnz) at the passes' entries. Written: out."""
+    """Write the values of the passes' rows into out (b, nnz) at the passes' entries. Written: out.
+
+    NaN for a sample whose law raises.
+    """
     if passes.pattern.nnz == 0:
         return
     entries = torch.from_numpy(passes.entries).to(u.device)
@@ -30,21 +45,24 @@ def jacobian_values(function: Residual, passes: Passes, u: Tensor, params: Param
     column = torch.from_numpy(passes.pattern.indices).to(u.device)
     rows = torch.from_numpy(passes.rows).to(u.device)
     colors = torch.from_numpy(passes.colors).to(u.device)
-    step = max(1, _BLOCK // max(1, passes.count * u.shape[1:].numel()))
-    for start in range(0, len(u), step):
-        stop = min(len(u), start + step)
-        part = {name: value[start:stop] for name, value in params.items()}
+
+    def values(u: Tensor, params: Params) -> Tensor:
         if passes.side == "columns":
             seeds = _seeds(colors, passes.count, u).reshape(passes.count, *u.shape[1:])
-            products = _jvps(function, u[start:stop], part, seeds)
-            out[start:stop, entries] = products[:, colors[column], rows[row]].to(out.dtype)
-        else:
-            products = _vjps(function, u[start:stop], part, colors, rows, passes.count)
-            out[start:stop, entries] = products[:, colors[row], column]
+            return _jvps(function, u, params, seeds)[:, colors[column], rows[row]].to(out.dtype)
+        return _vjps(function, u, params, colors, rows, passes.count)[:, colors[row], column]
+
+    try:
+        _write(function, values, passes, u, params, out, entries)
+    except RAISED:  # for every sample
+        out[:, entries] = torch.nan
 
 
 def hessian_values(function: Residual, passes: Passes, u: Tensor, params: Params, weight: Tensor, out: Tensor) -> None:
-    """Write the values of Σλ∇²h (symmetric, so columns suffice) into out (b, nnz); weight is λ (b, m). Written: out."""
+    """Write the values of Σλ∇²h (symmetric, so columns suffice) into out (b, nnz); weight is λ (b, m). Written: out.
+
+    NaN for a sample whose law raises. Raises if it does for all of them: then it may have no second derivative at all.
+    """
     if passes.pattern.nnz == 0:
         return
     entries, row = torch.from_numpy(passes.entries).to(u.device), torch.from_numpy(passes.pattern.row_of()).to(u.device)
@@ -59,13 +77,54 @@ def hessian_values(function: Residual, passes: Passes, u: Tensor, params: Params
         values: Tensor = vmap(lambda seed: pull(seed)[0])(seeds)
         return values.reshape(passes.count, -1)
 
-    step = max(1, _BLOCK // max(1, passes.count * u.shape[1:].numel()))
-    for start in range(0, len(u), step):
-        stop = min(len(u), start + step)
-        part = {name: value[start:stop] for name, value in params.items()}
-        values = vmap(products)(u[start:stop], part, weight[start:stop])
+    def values(u: Tensor, params: Params) -> Tensor:
+        own = {name: value for name, value in params.items() if name != _WEIGHT}
         # Entry (i, j) is row i of the product with the seed of column j's color.
-        out[start:stop, entries] = values[:, colors[column], row]
+        return vmap(products)(u, own, params[_WEIGHT])[:, colors[column], row]
+
+    _write(function, values, passes, u, {**params, _WEIGHT: weight}, out, entries)
+
+
+def _write(
+    function: Residual, values: Callable[[Tensor, Params], Tensor], passes: Passes, u: Tensor, params: Params, out: Tensor,
+    entries: Tensor,
+) -> None:  # fmt: skip
+    """Evaluate in blocks that fit in memory, sparing samples from those that raise. Written: out, at the entries."""
+    step = 1 if _alone(function) else max(1, _BLOCK // max(1, passes.count * u.shape[1:].numel()))
+
+    def run(some: Tensor | None) -> Tensor:
+        field = u if some is None else u[some]
+        own = params if some is None else {name: value[some] for name, value in params.items()}
+        found = [
+            values(field[first : first + step], {name: value[first : first + step] for name, value in own.items()})
+            for first in range(0, len(field), step)
+        ]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    if len(u):
+        out[:, entries] = spared(run, len(u))
+
+
+def _alone(function: Residual) -> bool:
+    """Whether derivatives are to be taken sample by sample: where the field goes through an operator without a rule.
+
+    Under `vmap`, torch 2.13 gives wrong derivatives of several of them, without a word: linalg.solve, det, slogdet, eigvals
+    and cdist. One sample at a time they are right.
+    """
+    if not isinstance(function, GraphModule):
+        return False
+    known = function.meta.get(_ALONE)
+    if known is None:
+        nodes = list(function.graph.nodes)
+        reading, known = {nodes[0]}, False  # the field is the first input
+        for node in nodes[1:]:
+            packet = getattr(node.target, "overloadpacket", None)
+            if reading.isdisjoint(node.all_input_nodes) or getattr(packet, "__name__", "") in SHAPE_ONLY:
+                continue
+            reading.add(node)
+            known = known or (packet is not None and rule_for(node.target) is None)
+        function.meta[_ALONE] = known
+    return bool(known)
 
 
 def _seeds(colors: Tensor, count: int, u: Tensor) -> Tensor:
@@ -78,7 +137,7 @@ def _seeds(colors: Tensor, count: int, u: Tensor) -> Tensor:
 
 def _jvps(function: Residual, u: Tensor, params: Params, seeds: Tensor) -> Tensor:
     def one(field: Tensor, params: Params) -> Tensor:
-        values: Tensor = vmap(lambda seed: jvp(lambda x: function(x, params), (field,), (seed,))[1])(seeds)
+        values: Tensor = vmap(lambda seed: jvp(lambda x: function(x, params), field, seed))(seeds)
         return values
 
     return vmap(one)(u, dict(params))

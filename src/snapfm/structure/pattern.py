@@ -34,8 +34,8 @@ class Pattern:
             len(row) and (row.min() < 0 or column.min() < 0 or row.max() >= shape[0] or column.max() >= shape[1])
         ):
             raise ShapeError(
-                f"pattern=(rows, columns) expects two equally long lists of indices within {shape}; got lengths "
-                f"{len(row)} and {len(column)}. Index the flattened residual and the flattened field, from 0."
+                f"pattern=(rows, columns) expects two equally long lists of indices within {shape}; got {_range(row)} and "
+                f"{_range(column)}. Index the flattened residual and the flattened field, from 0."
             )
         matrix = csr_array(coo_array((np.ones(len(row), bool), (row, column)), shape=shape))
         matrix.sum_duplicates()
@@ -69,3 +69,7 @@ class Pattern:
     def csr(self, values: npt.NDArray[np.float64]) -> csr_array:
         """Join with the values of one sample."""
         return csr_array((values, self.indices, self.indptr), shape=(self.rows, self.columns))
+
+
+def _range(indices: Index) -> str:
+    return f"{len(indices)} from {indices.min()} to {indices.max()}" if len(indices) else "none"

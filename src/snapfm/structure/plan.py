@@ -21,6 +21,7 @@ from snapfm.structure.batched import Batched
 from snapfm.structure.color import Passes, plan_passes
 from snapfm.structure.curvature import Curvature, RowKind, bounded, curvature
 from snapfm.structure.derivatives import hessian_values, jacobian_values
+from snapfm.structure.exclusive import jvp
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.propagate import propagate
 from snapfm.structure.trace import trace
@@ -85,12 +86,17 @@ def plan_law(law: Equality | Inequality, u: Tensor, params: Params) -> LawPlan:
         pattern = Pattern.from_sets(walk.residual.first, unknowns)
     else:
         pattern = Pattern.from_coordinates(*law.pattern, (rows, unknowns))
+    if rows and unknowns and not (pattern.nnz and walk.residual.first.nnz and _slope_reaches(graph)):
+        raise LawError(_unmoved(law.name))
     # Where an operator had no rule, a pattern given by hand bounds the curvature better than the walk does.
     bent = curvature(walk, unknowns) if law.pattern is None or not walk.unruled else bounded(pattern)
     forward = _has_forward(law.name, graph, u, params)
     steady = np.flatnonzero(bent.kinds == RowKind.AFFINE)
     varying = np.flatnonzero(bent.kinds != RowKind.AFFINE)
     fixed_passes = plan_passes(pattern, steady, forward)
+    constants = _constants(graph, pattern, fixed_passes, u, params)
+    if rows and unknowns and not len(varying) and not constants.any():
+        raise LawError(_unmoved(law.name))
     return LawPlan(
         name=law.name,
         kind="equality" if isinstance(law, Equality) else "inequality",
@@ -101,9 +107,31 @@ def plan_law(law: Equality | Inequality, u: Tensor, params: Params) -> LawPlan:
         fixed_passes=fixed_passes,
         varying_passes=plan_passes(pattern, varying, forward),
         hessian_passes=_hessian_passes(bent.pattern),
-        constants=_constants(graph, pattern, fixed_passes, u, params),
+        constants=constants,
         unruled=walk.unruled,
     )
+
+
+def _unmoved(name: str) -> str:
+    return (
+        f"law '{name}' expects a residual that changes with u; got one whose slopes all vanish, so that no move of the field "
+        "could make it hold. Look for .detach() or .data in it, for steps without a slope (round, sign, u > 0), and for a "
+        "residual of params or constants alone. A pattern=… without entries says the same."
+    )
+
+
+def _slope_reaches(graph: GraphModule) -> bool:
+    """Tell whether any path from the field to the residual carries a slope past detach, which u.data is recorded as too.
+
+    The pattern goes through detach: a detached factor still tells where the other factor's slope changes.
+    """
+    nodes = list(graph.graph.nodes)
+    carrying = {next(node for node in nodes if node.op == "placeholder")}  # the field is the first input
+    for node in nodes:
+        detached = node.target is torch.ops.aten.detach.default
+        if not detached and not carrying.isdisjoint(node.all_input_nodes):
+            carrying.add(node)
+    return nodes[-1] in carrying
 
 
 def _constants(graph: GraphModule, pattern: Pattern, passes: tuple[Passes, ...], u: Tensor, params: Params) -> Values:
@@ -133,7 +161,7 @@ def _has_forward(name: str, graph: GraphModule, u: Tensor, params: Params) -> bo
         return value
 
     try:
-        torch.func.jvp(residual, (u,), (torch.ones_like(u),))
+        jvp(residual, u, torch.ones_like(u))
         return True
     except (NotImplementedError, RuntimeError):
         pass

@@ -20,6 +20,7 @@ from snapfm.kernels.ordering import best
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.structure.curvature import RowKind
 from snapfm.structure.describe import describe
+from snapfm.structure.exclusive import jvp
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.plan import LawPlan, plan_law
 from snapfm.structure.presolve import SEARCH_LIMIT, Presolve, presolve
@@ -213,7 +214,7 @@ def _products(plan: LawPlan, values: Tensor, u: Tensor, params: Params) -> tuple
 
     try:
         direction = torch.randn(u.shape, generator=generator, dtype=u.dtype).to(u.device)
-        truth: Tensor = torch.func.jvp(residual, (u,), (direction,))[1]
+        truth = jvp(residual, u, direction)
         return torch.from_numpy(sparse @ direction.flatten().cpu().numpy()), truth.cpu(), "row"
     except (NotImplementedError, RuntimeError):  # an operator without a forward derivative: multiply from the left
         value, pull = torch.func.vjp(residual, u)[:2]

@@ -2,7 +2,7 @@
 
 Consumes a law and example inputs; gives an fx graph without in-place writes or views, which everything later reads
 (patterns) or runs (residuals, derivatives): in-place code, which `vmap` refuses, is harmless in this form. A law whose
-value cannot be replayed from its graph is refused here. May import laws and errors only.
+value cannot be replayed from its graph is refused here. May import laws, errors, structure.exclusive and structure.rewrite only.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from snapfm.errors import LawError
 from snapfm.laws import Equality, Inequality, Params
+from snapfm.structure.exclusive import recorded
 from snapfm.structure.rewrite import SIMPLER, lift, rewrite
 
 _PROBE_SEED = 20240229  # any fixed seed: the probe must only differ from the field that was traced
@@ -65,7 +65,7 @@ def _flattened(law: Equality | Inequality) -> Function:
 def _record(law: Equality | Inequality, function: Function, u: Tensor, params: Params) -> GraphModule:
     copies = {name: value.clone() for name, value in params.items()}  # tracing runs the law, which may write into them
     try:
-        return make_fx(function, tracing_mode="real", decomposition_table=SIMPLER)(u.clone(), copies)
+        return recorded(function, u.clone(), copies, decompositions=SIMPLER)
     except LawError:
         raise
     except Exception as cause:

@@ -52,7 +52,8 @@ def test_the_example_of_the_contract_works_as_printed():
     assert result.converged.dtype == torch.bool
     assert result.converged.tolist() == [True] * 4
     assert set(result.by_law) == set(result.multipliers) == {"initial", "mass"}
-    assert bool((result.violation <= 1e-8).all())
+    assert bool((result.violation <= 1e-8 + result.rounding).all())
+    assert bool((result.rounding < 1e-5).all())
     assert result.raise_for_status() is result
 
 
@@ -123,5 +124,19 @@ def test_float32_is_the_float64_answer_rounded(run: Run):
     result, wide = run.project(single, run.params), run.project(single.double(), run.params)
     assert result.u.dtype == torch.float32
     assert torch.equal(result.u, wide.u.float())
-    assert torch.equal(result.violation, wide.violation)
     assert torch.equal(result.stationarity, wide.stationarity)
+    assert torch.equal(result.status, wide.status)
+
+
+def test_what_is_returned_is_what_is_certified(run: Run):
+    for dtype in (torch.float32, torch.float64):
+        result = run.project(run.u_hat.to(dtype), run.params)
+        seen = run.project.check(result.u, run.params)
+        assert torch.equal(result.violation, seen.violation)
+        assert all(torch.equal(result.by_law[name], seen.by_law[name]) for name in seen.by_law)
+        assert bool((result.violation <= run.project.tolerance + result.rounding).all())
+        if dtype == torch.float64:
+            assert not result.rounding.any()
+        else:
+            size = float(result.u.abs().max()) * 100 * result.u[0].numel()
+            assert bool((result.rounding <= size * torch.finfo(dtype).eps).all())

@@ -4,12 +4,15 @@ min ½‖u − û‖² subject to h(u) = 0, g(u) + s = 0, s ≥ 0, lower ≤ u �
 bounds there is no barrier, and this is Newton's method. Steps are second-order corrected and made from matrices of the
 right inertia; where no step is acceptable the violation alone is reduced, and where that is stationary the laws are
 locally infeasible. The method is that of Wächter and Biegler (2006), with an active set taken up at the end, which puts
-unknowns on their bounds exactly.
+unknowns on their bounds exactly. Every iteration, of a restoration too, is counted on an account, which ends them.
 
-point, filter ← problem ← steps ← search, restoration, polish ← iterations: each imports only what stands before it.
+account, point, filter ← problem ← steps ← search, restoration, polish, curvature ← iterations: each imports only what stands
+before it.
 """
 
+from snapfm.project.interior.account import Account
+from snapfm.project.interior.curvature import Curving, curving
 from snapfm.project.interior.iterations import Interior
 from snapfm.project.interior.point import Arrived
 
-__all__ = ["Arrived", "Interior"]
+__all__ = ["Account", "Arrived", "Curving", "Interior", "curving"]

@@ -34,4 +34,3 @@ class Arrived:
     u: Values
     weight: Values
     status: Status
-    iterations: int

@@ -1,6 +1,6 @@
 """The end: put unknowns on the bounds they push against, and take Newton's last steps on that active set.
 
-May import interior.point, .problem and .steps.
+May import interior.account, .point, .problem and .steps.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array
 
 from snapfm.errors import Status
-from snapfm.project.augmented import Dense, Sparse
+from snapfm.project.augmented import AugmentedMatrix
+from snapfm.project.interior.account import Account
 from snapfm.project.interior.point import Arrived, Point, Values
 from snapfm.project.interior.problem import STATIONARY, Problem
 from snapfm.project.interior.steps import softness
@@ -17,16 +18,19 @@ from snapfm.project.interior.steps import softness
 _STEPS = 8  # Newton steps on the active set
 
 
-def left(problem: Problem, point: Point, status: Status, iteration: int) -> Arrived:
+def left(problem: Problem, point: Point, status: Status) -> Arrived:
     """Leave a point as it is."""
-    return Arrived(point.u, problem.scale * point.weight, status, iteration)
+    return Arrived(point.u, problem.scale * point.weight, status)
 
 
-def polished(problem: Problem, system: Dense | Sparse, point: Point, status: Status, iteration: int) -> Arrived:
-    """Put what pushes on its bound, drop the multipliers of what does not, and take Newton's last steps there."""
+def polished(problem: Problem, system: AugmentedMatrix, point: Point, status: Status, account: Account) -> Arrived:
+    """Put what pushes on its bound, drop the multipliers of what does not, and take Newton's last steps there.
+
+    These are few and not counted; none is begun when the time is over.
+    """
     p = problem
     if not p.inner:
-        return left(p, point, status, iteration)
+        return left(p, point, status)
     at_low = p.has_low & (point.low > p.below(point.u))
     at_high = p.has_high & (point.high > p.above(point.u)) & ~at_low
     active = p.equality.copy()
@@ -38,8 +42,10 @@ def polished(problem: Problem, system: Dense | Sparse, point: Point, status: Sta
     best = _offence(p, u, weight)
     found = (u, weight)
     for _ in range(_STEPS):
+        if account.late:
+            break
         raw = p.oracle.jacobian(u)
-        bend = p.oracle.hessian(u, p.scale * weight)
+        bend = p.oracle.hessian(u, p.scale * weight)[0]
         if not (np.isfinite(raw.data).all() and np.isfinite(bend.data).all()):
             break
         on = diags_array(active.astype(float))
@@ -57,7 +63,7 @@ def polished(problem: Problem, system: Dense | Sparse, point: Point, status: Sta
         if not now < best:
             break
         best, found = now, (u, weight)
-    return Arrived(found[0], p.scale * found[1], status, iteration)
+    return Arrived(found[0], p.scale * found[1], status)
 
 
 def _offence(problem: Problem, u: Values, weight: Values) -> float:

@@ -64,7 +64,7 @@ class Problem:
 
     def bend(self, u: Values, weight: Values) -> csr_array:
         """Σ weight ∇²row without fixed unknowns; none where it is not finite."""
-        bend = self.oracle.hessian(u, self.scale * weight)
+        bend = self.oracle.hessian(u, self.scale * weight)[0]
         if not np.isfinite(bend.data).all():
             return csr_array(bend.shape)
         free = diags_array((~self.fixed).astype(float))

@@ -1,6 +1,6 @@
 """Restoration: reduce the violation alone, by damped Newton steps for ½‖c‖², until the filter accepts where that leads.
 
-May import interior.point, .filter, .problem and .steps.
+Its iterations are on the sample's account like all others. May import interior.point, .filter, .problem and .steps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def restored(steps: Steps, point: Point, seen: Filter) -> tuple[Point, Status | 
 
     Gives the point where it ended in either case. Written: seen.
     """
-    p = steps.problem
+    p, account = steps.problem, steps.account
     u, s = point.u, point.s
     began, phi, off = p.measured(u, s)
     seen.add(began, phi)
@@ -35,6 +35,8 @@ def restored(steps: Steps, point: Point, seen: Filter) -> tuple[Point, Status | 
         now = p.measured(u, s)
         if now[0] < _LESS * began and not seen.forbids(now):
             return _resumed(steps, point, u, s), None
+        if not account.spend():
+            return replace(point, u=u, s=s), Status.ITERATION_LIMIT
         own = p.own_slopes(u)
         if own is None:
             return point, Status.STALLED
@@ -52,7 +54,7 @@ def restored(steps: Steps, point: Point, seen: Filter) -> tuple[Point, Status | 
         near, near_slack = np.abs(gradient) / room, np.where(slack > 0.0, slack / s, 0.0)
         bend = p.bend(u, off)
         size, found = 0.5 * float(off @ off), None
-        while found is None and damping <= _STRONGEST:
+        while found is None and damping <= _STRONGEST and not account.late:
             move = _move(steps, bend, slopes, off, near + damping, near_slack + damping)
             if move is not None:
                 share = steps.longest(replace(point, u=u, s=s), replace(point, u=move[0], s=move[1]))[0]
@@ -62,6 +64,8 @@ def restored(steps: Steps, point: Point, seen: Filter) -> tuple[Point, Status | 
                 if 0.5 * float(trial @ trial) <= size + ARMIJO * down and down < 0.0 and np.isfinite(height):
                     found = (*there, trial)
             damping = damping * 10.0 if found is None else max(_WEAKEST, damping / 10.0)
+        if found is None and account.late:
+            return replace(point, u=u, s=s), Status.ITERATION_LIMIT
         if found is None:  # nothing goes down that rounding lets one see
             status = Status.INFEASIBLE if flat <= _FLAT**0.5 * steep else Status.STALLED
             return _resumed(steps, point, u, s), status

@@ -5,6 +5,7 @@ May import interior.point, .filter, .problem and .steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -34,10 +35,10 @@ def search(steps: Steps, point: Point, slopes: csr_array, off: Values, step: Poi
     longest, dual = steps.longest(point, step)
     share, first = longest, True
     rounding = 10.0 * np.finfo(float).eps * max(1.0, abs(phi))
-    while share >= _SHORTEST:
+    while share >= _SHORTEST and not steps.account.late:
         u, s = p.kept_inside(point.u + share * step.u), p.kept_open(point.s + share * step.s)
         trial = p.measured(u, s)
-        descent = slope < 0.0 and share * (-slope) ** _SWITCH_PHI > theta**_SWITCH_THETA
+        descent = slope < 0.0 and share * _power(-slope, _SWITCH_PHI) > _power(theta, _SWITCH_THETA)
 
         def good(trial: Trial, descent: bool = descent, share: float = share) -> bool:
             if not np.isfinite(trial[0] + trial[1]) or seen.forbids(trial):
@@ -60,6 +61,14 @@ def search(steps: Steps, point: Point, slopes: csr_array, off: Values, step: Poi
         first = False
         share *= 0.5
     return None
+
+
+def _power(base: float, exponent: float) -> float:
+    """Raise a number ≥ 0 to a power, infinite beyond the largest number: Python raises there."""
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return math.inf
 
 
 def _corrected(

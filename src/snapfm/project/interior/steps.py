@@ -1,11 +1,15 @@
-"""Newton's steps from a point, how far they may go, and where they lead. May import interior.point and interior.problem."""
+"""Newton's steps from a point, how far they may go, and where they lead.
+
+May import interior.account, interior.point and interior.problem.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from snapfm.project.augmented import Dense, Sparse
+from snapfm.project.augmented import AugmentedMatrix
+from snapfm.project.interior.account import Account
 from snapfm.project.interior.point import Point, Values
 from snapfm.project.interior.problem import Problem
 
@@ -22,10 +26,10 @@ def softness(slopes: csr_array) -> Values:
 
 
 class Steps:
-    """Steps of one problem; remembers the shift that last made a matrix convex."""
+    """Steps of one problem; remembers the shift that last made a matrix convex. `account` is the sample's."""
 
-    def __init__(self, problem: Problem, system: Dense | Sparse) -> None:
-        self.problem, self.system = problem, system
+    def __init__(self, problem: Problem, system: AugmentedMatrix, account: Account) -> None:
+        self.problem, self.system, self.account = problem, system, account
         self._shift = 0.0
 
     def least_squares(self, point: Point, slopes: csr_array) -> Values:
@@ -51,7 +55,7 @@ class Steps:
         while not self.system.factorize(bend, diagonal + shift, slopes, soft):
             first = _FIRST_SHIFT if self._shift == 0.0 else self._shift / _DECAY
             shift = first if shift == 0.0 else shift * _GROWTH
-            if shift > _LAST_SHIFT:
+            if shift > _LAST_SHIFT or self.account.late:
                 return None
         if shift > 0.0:
             self._shift = shift

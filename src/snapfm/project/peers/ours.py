@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from snapfm.errors import UnsupportedLaw
+from snapfm.kernels.threads import Turn
 from snapfm.laws import Params
 from snapfm.project.affine import Affine
 from snapfm.project.aim import Aim
 from snapfm.project.base import Projection, Solution
+from snapfm.project.budget import Budget
 from snapfm.project.limits import Limits
 from snapfm.project.newton import Newton
-from snapfm.project.part import Part
+from snapfm.project.part import Ended, Part
 from snapfm.project.phases import phases
 from snapfm.project.projector import Projector
 from snapfm.project.tiles import Index, Values
@@ -53,14 +56,17 @@ class Ours:
         """Project with the plain iteration alone, stopped early: none of what is tried after it. Closed forms have none."""
         method = self.project.method
         if isinstance(method, Affine):
-            return method.solve(start, params, tolerance)
+            return method.solve(start, params, tolerance, None, self._budget())
         if not isinstance(method, Newton):
             raise UnsupportedLaw(
                 "Ours.limited expects laws that the projector iterates on in kernels; these go one sample at a time. Use solve."
             )
         if iterations not in self._plain:
             self._plain[iterations] = _PlainNewton(method.structure, method.limits, iterations)
-        return self._plain[iterations].solve(start, params, tolerance)
+        return self._plain[iterations].solve(start, params, tolerance, None, self._budget())
+
+    def _budget(self) -> Budget:
+        return Budget.of(self.project.limit, self.project.seconds)
 
 
 def solution(structure: Structure, made: Projection, start: Tensor, params: Params) -> Solution:
@@ -94,5 +100,5 @@ class _PlainPart(Part):
         super().__init__(system, lower, upper, first_external, lengths)
         self.iterations = iterations
 
-    def _attempts(self, space: Values, lanes: int, aim: Aim, near: bool) -> tuple[Index, Index]:
-        return self._run(space, lanes, aim, self.iterations)
+    def _attempts(self, space: Values, lanes: int, aim: Aim, near: bool, limit: int, turn: Turn) -> Ended:
+        return self._run(space, lanes, aim, np.full(lanes, self.iterations), turn)

@@ -65,4 +65,6 @@ def _fetched(made: Projection) -> Projection:
         distance=made.distance.cpu(),
         multipliers={name: value.cpu() for name, value in made.multipliers.items()},
         by_law={name: value.cpu() for name, value in made.by_law.items()},
+        rounding=made.rounding.cpu(),
+        second_order=made.second_order.cpu(),
     )

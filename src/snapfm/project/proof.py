@@ -1,0 +1,201 @@
+"""Proof that laws cannot hold: a combination of rows that stays away from zero wherever the unknowns are (math.md, eq. proof).
+
+Rows are linear in cells: unknowns and the values of operations. With weights y, non-negative on inequalities, Σ y h is
+bounded from below over the ranges of all cells (limits of unknowns; squares and exponentials are not negative, sines lie
+between −1 and 1, …), where an unknown and its own squares are bounded together: a x² + b x ≥ −b²/4a. Above tolerance·Σ|y|
+no field obeys to the tolerance: Farkas' lemma where laws are affine, and a relaxation of it elsewhere. The weights come
+from restoration, which ends where Jᵀy vanishes. Where the proof fails nothing is known. Unknowns without limits are taken to
+lie within a hundred times the size of the field.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from snapfm.kernels.operations import Op
+from snapfm.kernels.program import A_CELL, A_PTR, B_CELL, B_PTR, C_CELL, C_PTR, OPS, ROW, ROW_CELL, ROW_PTR, A, B
+from snapfm.project.tiles import Index, Values
+from snapfm.structure.reduce import System
+
+_FAR = 100.0  # sizes of the field within which unknowns without limits are taken to lie
+_SHARES = (0.0, 1e-6, 1e-4, 1e-2)  # of the largest weight: rows with less are left out
+
+_RANGES = {
+    Op.SQUARE: (0.0, np.inf),
+    Op.SQRT: (0.0, np.inf),
+    Op.RSQRT: (0.0, np.inf),
+    Op.EXP: (0.0, np.inf),
+    Op.ABS: (0.0, np.inf),
+    Op.RELU: (0.0, np.inf),
+    Op.SIGMOID: (0.0, 1.0),
+    Op.TANH: (-1.0, 1.0),
+    Op.SIN: (-1.0, 1.0),
+    Op.COS: (-1.0, 1.0),
+    Op.GT: (0.0, 1.0),
+    Op.GE: (0.0, 1.0),
+}
+
+
+class Proof:
+    """Prepared for one system at its first use."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+
+    def holds(
+        self, cells: Values, rows: Values, weights: Values, lower: Values, upper: Values, tolerance: float
+    ) -> npt.NDArray[np.bool_]:
+        """Say for which lanes it is proven that no field obeys.
+
+        Per lane: values of all cells, and of the rows where their violation is least; `weights` of the rows' squares there;
+        limits of the unknowns. All in the laws' own units.
+        """
+        whole = weights * np.where(self.system.equality, rows, np.maximum(rows, 0.0))
+        size = np.abs(cells[:, self._moving]).max(axis=1, initial=0.0)
+        far = _FAR * np.where(size > 0.0, size, 1.0)[:, None]
+        low, high = self._ranges(cells, lower, upper, far)
+        share = np.abs(whole) / np.sqrt(weights)
+        proven = np.zeros(len(cells), bool)
+        for least in _SHARES:  # any weights will do: those of rows that hardly take part only spoil the bound
+            y = np.where(share >= least * share.max(axis=1, keepdims=True, initial=0.0), whole, 0.0)
+            with np.errstate(invalid="ignore", over="ignore"):
+                bound = self._bound(cells, y, low, high, far)
+                proven |= np.isfinite(bound) & (bound > tolerance * np.abs(y).sum(axis=1))
+        return proven
+
+    def _bound(self, cells: Values, y: Values, low: Values, high: Values, far: Values) -> Values:
+        """Bound Σ y h from below."""
+        combined = y @ self._rows
+        least = np.where(combined > 0.0, combined * low, combined * high)
+        least[combined == 0.0] = 0.0
+        self._join_squares(cells, combined, least)
+        eliminated = np.abs(y @ self.system.still) * far
+        bound: Values = least.sum(axis=1) - eliminated.sum(axis=1)
+        return bound
+
+    def _join_squares(self, cells: Values, combined: Values, least: Values) -> None:
+        """Bound unknowns together with the squares of w x + b in them, where that gives more. Written: least."""
+        number, place, weight = self._squares
+        if not len(number):
+            return
+        unknown, which = np.unique(place, return_inverse=True)
+        ops = self._code.first + number
+        c, rest = combined[:, ops], self._operand_at(cells, number) - weight * cells[:, place]
+        shape = (len(cells), len(unknown))
+        square, slope, constant, apart = (
+            np.zeros(shape),
+            combined[:, unknown].copy(),
+            np.zeros(shape),
+            least[:, unknown].copy(),
+        )
+        lanes = np.arange(len(cells))[:, None]
+        np.add.at(square, (lanes, which[None]), c * weight**2)
+        np.add.at(slope, (lanes, which[None]), 2.0 * c * weight * rest)
+        np.add.at(constant, (lanes, which[None]), c * rest**2)
+        np.add.at(apart, (lanes, which[None]), least[:, ops])
+        with np.errstate(divide="ignore"):
+            together = np.where(square > 0.0, constant - slope**2 / (4.0 * square), -np.inf)
+        least[:, ops] = 0.0
+        least[:, unknown] = np.maximum(apart, together)
+
+    def _operand_at(self, cells: Values, number: Index) -> Values:
+        """Evaluate the first operand of some operations."""
+        ptr = self._index(A_PTR)
+        matrix = csr_array((self._weight(A), self._index(A_CELL), ptr), shape=(len(ptr) - 1, cells.shape[1]))
+        value: Values = cells @ csr_array(matrix[number]).T
+        return value
+
+    @cached_property
+    def _squares(self) -> tuple[Index, Index, Values]:
+        """Operations that are squares of one unknown, w x + b: their numbers, the cell of x, and w."""
+        ptr, cell, weight = self._index(A_PTR), self._index(A_CELL), self._weight(A)
+        varies = np.zeros(self._code.first + self.system.program.operations, bool)
+        varies[self._moving] = True
+        varies[self._code.first :] = self._varying
+        ops, found = self._index(OPS), []
+        for e in np.flatnonzero((ops == Op.SQUARE) | (ops == Op.MUL)):
+            mine = np.arange(ptr[e], ptr[e + 1])
+            mine = mine[varies[cell[mine]]]
+            if (
+                len(mine) == 1
+                and cell[mine[0]] < self._code.first
+                and (ops[e] == Op.SQUARE or self._same_operands(int(e)))
+            ):
+                found.append((int(e), int(cell[mine[0]]), float(weight[mine[0]])))
+        number, place, w = zip(*found) if found else ((), (), ())
+        return np.array(number, np.int64), np.array(place, np.int64), np.array(w)
+
+    def _ranges(self, cells: Values, lower: Values, upper: Values, far: Values) -> tuple[Values, Values]:
+        """Give the range of every cell: its value where it cannot change, else what its unknown or operation allows."""
+        low, high = cells.copy(), cells.copy()
+        low[:, self._moving] = np.where(np.isfinite(lower), lower, -far)
+        high[:, self._moving] = np.where(np.isfinite(upper), upper, far)
+        first, (least, most) = self._code.first, self._operations
+        varies = first + np.flatnonzero(self._varying)
+        low[:, varies], high[:, varies] = least[self._varying], most[self._varying]
+        number, place, weight = self._squares
+        rest = self._operand_at(cells, number) - weight * cells[:, place]
+        reach = np.abs(weight) * np.maximum(np.abs(low[:, place]), np.abs(high[:, place])) + np.abs(rest)
+        high[:, first + number] = reach**2
+        return low, high
+
+    @property
+    def _code(self):  # type: ignore[no-untyped-def]
+        return self.system.program.code
+
+    @cached_property
+    def _moving(self) -> Index:
+        """Cells of the unknowns that are iterated on."""
+        return 1 + np.searchsorted(self.system.inputs[0], self.system.unknowns[0])
+
+    @cached_property
+    def _rows(self) -> csr_array:
+        """The rows over all cells but the spare ones."""
+        ptr, cell, weight = self._index(ROW_PTR), self._index(ROW_CELL), self._weight(ROW)
+        program = self.system.program
+        return csr_array((weight, cell, ptr), shape=(len(ptr) - 1, self._code.first + program.operations))
+
+    @cached_property
+    def _operations(self) -> tuple[Values, Values]:
+        """The range of every operation's values, whatever its operands are."""
+        ops = self._index(OPS)
+        low, high = np.full(len(ops), -np.inf), np.full(len(ops), np.inf)
+        for op, (least, most) in _RANGES.items():
+            low[ops == op], high[ops == op] = least, most
+        for e in np.flatnonzero(ops == Op.MUL):
+            if self._same_operands(int(e)):
+                low[e] = 0.0
+        return low, high
+
+    @cached_property
+    def _varying(self) -> npt.NDArray[np.bool_]:
+        """Operations whose operands lead back to an unknown that is iterated on; the others keep their value."""
+        varies = np.zeros(self._code.first + self.system.program.operations, bool)
+        varies[self._moving] = True
+        operands = [
+            (self._index(ptr), self._index(cell)) for ptr, cell in ((A_PTR, A_CELL), (B_PTR, B_CELL), (C_PTR, C_CELL))
+        ]
+        for e in range(self.system.program.operations):
+            varies[self._code.first + e] = any(varies[cell[ptr[e] : ptr[e + 1]]].any() for ptr, cell in operands)
+        return varies[self._code.first :]
+
+    def _same_operands(self, e: int) -> bool:
+        a, b = self._index(A_PTR)[e : e + 2], self._index(B_PTR)[e : e + 2]
+        one, two = slice(*a), slice(*b)
+        return np.array_equal(self._index(A_CELL)[one], self._index(B_CELL)[two]) and np.array_equal(
+            self._weight(A)[one], self._weight(B)[two]
+        )
+
+    def _index(self, section: int) -> Index:
+        at = self._code.table_at
+        part: Index = self._code.table[at[section] : at[section + 1]]
+        return part
+
+    def _weight(self, section: int) -> Values:
+        at = self._code.weight_at
+        part: Values = self._code.weight[at[section] : at[section + 1]]
+        return part
