@@ -1,25 +1,32 @@
 """A hundred thousand projections of many kinds, every claim judged from outside: how many are false, and which.
 
-A case is a set of laws with a batch of fields, drawn from its kind and number alone, so that a false claim can be looked at
-again by itself: `python -m benchmarks certificates --only KIND:NUMBER`. The judge shares no code with the projector: the laws'
-residuals in float64 and torch's derivatives of them. What it asks of a sample called CONVERGED, S being max(1, ‖û‖∞):
+A case is a set of laws with a batch of fields, drawn from its kind and number alone, so that it can be looked at again by itself:
+`python -m benchmarks certificates --only KIND:NUMBER`. The judge shares no code with the projector: it takes the laws' residuals in
+float64 and torch's derivatives of them, and knows of the answer only the field, the multipliers and the status. With
+S = max(1, ‖û‖∞) and r = u − û + Jᵀλ, a sample called CONVERGED is a false claim of
 
-- violation: the largest |h|, max(g, 0) or bound excess of the field as returned is within the tolerance;
-- stationarity: ‖u − clip(u − r, bounds)‖∞ ≤ 1e-6 S with r = u − û + Jᵀλ;
-- sign: no inequality with λ < 0 pushes, |λ|‖∇g‖∞ > 1e-6 S; nor does one that is slack, with λ|g| > 1e-6 S² besides;
-- second order: W = I + Σλ∇²h has no eigenvalue below −1e-6 max(1, ‖W‖) along the null space of what holds u (equalities,
-  inequalities with λ > 0, unknowns at bounds). A claim is counted false when a lawful and nearer field is found that way.
+- violation, unless the largest |h|, max(g, 0) and bound excess of the field as returned are within the tolerance;
+- stationarity, unless ‖u − clip(u − r, bounds)‖∞ ≤ 1e-6 S. Where slopes jump, a mix of those around u may stand for J. It is one
+  of multipliers instead if other multipliers make u stationary: the field is right, its certificate is not;
+- sign, if an inequality with λ < 0 pushes, |λ|‖∇g‖∞ > 1e-6 S, or one that is slack does, g < −tolerance and λ|g| > 1e-6 S² besides;
+- second order, if W = I + Σλ∇²h has an eigenvalue below −1e-6 max(1, ‖W‖) along the null space of what holds u (equalities,
+  inequalities with λ > 0, unknowns at bounds) and a walk that way finds a lawful field nearer to û; unproved if it finds none.
 
-A float32 answer is allowed what rounding it may cost, to first order: ε Σ|∂h||u| and ε Σ|W||u|. INFEASIBLE is counted false where
-a field is known that obeys the laws. Second order is left out, and counted, for fields of more than 64 unknowns.
+In float32 the field is allowed what rounding costs, to first order: ε Σ|∂h||u| of violation, ε Σ|W||u| of stationarity. INFEASIBLE is a
+false claim where a lawful field is known; it is true nearby if the laws contradict each other to first order where the projector
+stopped. Second order is not looked at beyond 64 unknowns, and counted so. `loose` counts the converged fields smaller than one whose
+r is above 1e-6 ‖û‖∞: true by the contract, which asks for 1e-6 of fields of order one, but not by their own units.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from subprocess import run as run_command
 from time import perf_counter
 from typing import Any
 from zlib import crc32
@@ -27,6 +34,7 @@ from zlib import crc32
 import torch
 from scipy.optimize import nnls
 from torch import Tensor
+from torch.func import grad, jacrev, vmap
 
 import snapfm
 from snapfm import Bounds, Equality, Inequality, Projection, Status
@@ -35,13 +43,19 @@ from snapfm.problems import names
 
 COUNT = 100_000
 NEAREST = 1e-6  # asked of stationarity, signs and curvature
+_SHOWN = 3  # samples of a case told in full for each fault; all are listed by number
 _ROUNDING = 1.0 + 1e-6  # judge and projector add up the same rows in another order
 _DENSE = 64  # unknowns up to which W and its null space are formed
 _RANK = 1e-10  # singular values of unit rows below it count as none
-_AT_BOUND = 1e-7  # of S: an unknown so near to its bound does not move in the second-order check
-_AT_KINK = 1e-5  # of S: stationarity asked where slopes jump; they are taken 1e-8 S away
-_LOCAL = 1e-3  # of ‖J‖‖h₊‖: slopes of the violation below it count as none
+_AT_BOUND = 1e-7  # of S: an unknown so near to its bound counts as held
+_NEXT = 0.1  # of S: fields farther away prove nothing of u
+_CORRECTIONS = 30  # Gauss–Newton steps back onto the laws; a few are enough from next to them
+_AROUND = 64  # points at which slopes are taken around a kink
+_AT_KINK = 1e-5  # of S: stationarity asked there, as the slopes are taken 1e-8 S away
+_CANCELS = 0.1  # unit slopes of broken laws that mix to less leave next to no step that mends them all
+_TINY = 1e-300
 _INF = math.inf
+_NONE = torch.zeros(0, dtype=torch.float64)
 
 Rows = Callable[[Tensor, Tensor], Tensor]  # field (n,) and weights (rows, n) to rows
 
@@ -247,7 +261,11 @@ def _repeated(draws: Draws) -> Case:
         how = draws.of(("again", "times", "almost", "almost", "squared", "summed"))
         factor = float(draws.normal(1)) if how == "times" else 1.0
         factor = abs(factor) if isinstance(law, Inequality) else factor
-        tilt = 10.0 ** -draws.whole(5, 13) * draws.normal(*case.shape) if how == "almost" else torch.zeros(case.shape).double()
+        tilt = (
+            10.0 ** -draws.whole(5, 13) * draws.normal(*case.shape)
+            if how == "almost"
+            else torch.zeros(case.shape).double()
+        )
         name = f"{how} {k}"
         first = (tilt * case.known).flatten(1).sum(1)
 
@@ -384,7 +402,9 @@ def _domain(draws: Draws) -> Case:
 
 def _slow(draws: Draws) -> Case:
     """Operators without a scalar form."""
-    return _feasible(draws, (*SLOW, "affine", "quadratic"), shapes=((2,), (3,), (2, 3)), equalities=(1, 3), batch=draws.of((1, 2, 5)))
+    return _feasible(
+        draws, (*SLOW, "affine", "quadratic"), shapes=((2,), (3,), (2, 3)), equalities=(1, 3), batch=draws.of((1, 2, 5))
+    )
 
 
 SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -406,11 +426,21 @@ SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-def _physics(draws: Draws, sizes: Sequence[tuple[int, int]] = ((6, 5), (8, 8), (5, 12)), batches: Sequence[int] = (16, 33, 64)) -> Case:
+def _physics(
+    draws: Draws, sizes: Sequence[tuple[int, int]] = ((6, 5), (8, 8), (5, 12)), batches: Sequence[int] = (16, 33, 64)
+) -> Case:
     name, settings = draws.of(SETTINGS)
     nx, nt = draws.of(sizes)
     waves = name.startswith("navier")
-    grid = {"size": 4 if nx < 20 else nx // 6, "nt": 4 if nx < 20 else nt // 2, "resolution": 16 if nx < 20 else 2 * (nx // 6)} if waves else {"nx": nx, "nt": nt}
+    grid = (
+        {
+            "size": 4 if nx < 20 else nx // 6,
+            "nt": 4 if nx < 20 else nt // 2,
+            "resolution": 16 if nx < 20 else 2 * (nx // 6),
+        }
+        if waves
+        else {"nx": nx, "nt": nt}
+    )
     if "flux" in name or "pde" in name or "implicit" in name:
         grid |= {"pde_steps" if "heat" in name else "flux_steps": draws.of((2, 4))}
     problem, batch = snapfm.problem(name, **settings, **grid), draws.of(batches)
@@ -460,71 +490,213 @@ KINDS: dict[str, Callable[[Draws], Case]] = {
 # The judge
 
 
+class Judge:
+    """The laws of a case as functions of flat fields, and torch's derivatives of them."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.laws = [law for law in case.laws if not isinstance(law, Bounds)]
+        self.u_hat = case.u_hat.double().flatten(1)
+        self.params = {name: value.double() for name, value in case.params.items()}
+        self.lower, self.upper = _limits(case)
+        self.size = self.u_hat.abs().nan_to_num(_INF).amax(1).clamp(min=1.0)  # S of each sample
+        first = {name: value[0] for name, value in self.params.items()}
+        rows = [(law, law.residual(self.u_hat[0].view(case.shape), first).numel()) for law in self.laws]
+        self.equality = torch.cat([_NONE.bool(), *(torch.full((n,), isinstance(law, Equality)) for law, n in rows)])
+
+    def one_residual(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate all rows at one flat field."""
+        return torch.cat([_NONE, *(law.residual(u.view(self.case.shape), params).reshape(-1) for law in self.laws)])
+
+    def residual(self, u: Tensor) -> Tensor:
+        """Evaluate all rows at a batch (b, n): (b, m)."""
+        return vmap(self.one_residual)(u, self.params)
+
+    def broken(self, residual: Tensor) -> Tensor:
+        """Give h and max(g, 0) of a residual."""
+        return torch.where(self.equality, residual, residual.clamp(min=0.0))
+
+    def violation(self, u: Tensor) -> Tensor:
+        """Measure what is broken most at a batch (b, n): (b,)."""
+        excess = torch.maximum(u - self.upper, self.lower - u).clamp(min=0.0)
+        return _largest(torch.cat([self.broken(self.residual(u)), excess], 1))
+
+    def jacobian(self, u: Tensor) -> Tensor:
+        """Differentiate all rows: (b, m, n)."""
+        return vmap(jacrev(self.one_residual))(u, self.params)
+
+    def pull(self, u: Tensor, multipliers: Tensor) -> Tensor:
+        """Form Jᵀλ by one reverse pass: (b, n)."""
+        return vmap(grad(self._weighted))(u, self.params, multipliers)
+
+    def hessian(self, u: Tensor, multipliers: Tensor) -> Tensor:
+        """Form W = I + Σλ∇²h: (b, n, n)."""
+        return torch.eye(u.shape[1]) + vmap(jacrev(grad(self._weighted)))(u, self.params, multipliers)
+
+    def _weighted(self, u: Tensor, params: Params, multipliers: Tensor) -> Tensor:
+        return multipliers @ self.one_residual(u, params) + 0.0 * u.sum()  # rows may be none, or read nothing
+
+    def within(self, u: Tensor, rest: Tensor) -> Tensor:
+        """Give u − clip(u − rest, bounds), without its cancellation."""
+        return torch.minimum(torch.maximum(rest, u - self.upper), u - self.lower)
+
+    def walls(self, u: Tensor) -> Tensor:
+        """List the directions in which the bounds that one flat field is at may push it, as rows."""
+        eye, near = torch.eye(len(u)).double(), self.case.tolerance
+        return torch.cat([-eye[u - self.lower <= near], eye[self.upper - u <= near]])
+
+
 @dataclass(frozen=True)
 class Findings:
     """What the judge measures on a batch, (b,) each; infinite where something is not a number."""
 
     violation: Tensor
-    allowed: Tensor  # of violation: the tolerance, and in float32 what rounding costs
-    stationarity: Tensor  # relative to what is allowed
-    sign: Tensor  # likewise
-    curvature: Tensor  # smallest eigenvalue of W where u is free to move, relative to max(1, ‖W‖); +inf where not looked at
-    direction: Tensor  # (b, n): of that eigenvalue
-    looked: Tensor  # bool: second order was looked at
-    obeyed: Tensor  # bool: the known field obeys
-    descent: Tensor  # of ‖h₊‖² where u is free to move, relative to ‖J‖‖h₊‖: small where INFEASIBLE is true nearby
+    allowed: Tensor  # of violation
+    stationarity: Tensor  # as a share of what is allowed, like `sign`
+    sign: Tensor
+    relative: Tensor  # stationarity as a share of 1e-6 ‖û‖∞
+    curvature: Tensor  # smallest eigenvalue of W where u may move, over max(1, ‖W‖); infinite where not looked at
+    direction: Tensor  # (b, n), of that eigenvalue
+    known: Tensor  # bool: a lawful field is known
 
 
-class Judge:
-    """The laws of a case as functions of one flat field, and their derivatives by torch alone."""
+def measure(case: Case, answer: Tensor, multipliers: Mapping[str, Tensor]) -> Findings:
+    """Measure answers (b, *shape) with multipliers (b, rows) by law."""
+    judge, u = Judge(case), answer.detach().double().flatten(1)
+    weights = _joined(judge, multipliers)
+    rest = judge.within(u, u - judge.u_hat + judge.pull(u, weights))
+    allowed, nearest = torch.full_like(judge.size, case.tolerance), NEAREST * judge.size
+    push, curvature, direction = weights.abs(), torch.full_like(judge.size, _INF), torch.zeros_like(u)
+    if u.shape[1] <= _DENSE:
+        jacobian, hessian = judge.jacobian(u), judge.hessian(u, weights)
+        push = push * jacobian.abs().amax(2)
+        curvature, direction = _second_order(judge, u, weights, jacobian, hessian)
+        if answer.dtype == torch.float32:
+            allowed, nearest = allowed + _rounding(jacobian, u), nearest + _rounding(hessian, u)
+    residual = judge.residual(u)
+    slack = torch.minimum(push, (weights * residual).abs() / judge.size[:, None]) * (residual < -case.tolerance)
+    wrong = torch.where(weights < 0, push, slack)[:, ~judge.equality]
+    return Findings(
+        violation=judge.violation(u),
+        allowed=allowed,
+        stationarity=_largest(rest) / nearest,
+        sign=_largest(wrong) / nearest,
+        relative=_largest(rest) / (NEAREST * _largest(judge.u_hat)).clamp(min=_TINY),
+        curvature=curvature,
+        direction=direction,
+        known=_known(judge),
+    )
 
-    def __init__(self, case: Case) -> None:
-        self.case = case
-        self.rows = [law for law in case.laws if not isinstance(law, Bounds)]
-        self.u_hat = case.u_hat.double().flatten(1)
-        self.params = {name: value.double() for name, value in case.params.items()}
-        self.lower, self.upper = _limits(case)
-        self.size = self.u_hat.abs().nan_to_num(_INF).amax(1).clamp(min=1.0)
-        self.equality = torch.cat(
-            [torch.full((self._one(law).numel(),), isinstance(law, Equality)) for law in self.rows] or [torch.ones(0).bool()]
-        )
 
-    def _one(self, law: Any) -> Tensor:
-        return law.residual(self.u_hat[0].view(self.case.shape), {k: v[0] for k, v in self.params.items()})
+def _known(judge: Judge) -> Tensor:
+    """Say of which samples a lawful field is known: believed only after a look."""
+    known = judge.case.known
+    if known is None:
+        return torch.zeros(len(judge.u_hat), dtype=torch.bool)
+    return judge.violation(known.double().flatten(1)) <= judge.case.tolerance
 
-    def residual(self, u: Tensor, params: Params) -> Tensor:
-        """Evaluate all rows at one flat field."""
-        parts = [law.residual(u.view(self.case.shape), params).reshape(-1) for law in self.rows]
-        return torch.cat(parts) if parts else u.new_zeros(0)
 
-    def residuals(self, u: Tensor) -> Tensor:
-        """Evaluate all rows at a batch: (b, m)."""
-        return torch.func.vmap(self.residual)(u, self.params)
+def _second_order(
+    judge: Judge, u: Tensor, multipliers: Tensor, jacobian: Tensor, hessian: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Find the smallest eigenvalue of W, over max(1, ‖W‖), along the null space of what holds u; and its direction."""
+    finite = torch.isfinite(hessian).all(2).all(1) & torch.isfinite(jacobian).all(2).all(1)
+    hessian, jacobian = hessian.where(finite[:, None, None], 0.0), jacobian.where(finite[:, None, None], 0.0)
+    held = judge.equality | (multipliers > 0)
+    unit = jacobian / jacobian.norm(dim=2, keepdim=True).clamp(min=_TINY) * held[..., None]
+    near = _AT_BOUND * judge.size[:, None]
+    fixed = torch.diag_embed(((u - judge.lower <= near) | (judge.upper - u <= near)).double())
+    _, values, basis = torch.linalg.svd(torch.cat([unit, fixed], 1), full_matrices=False)
+    basis = basis * (values > _RANK)[..., None]
+    spanned = basis.mT @ basis
+    free = torch.eye(u.shape[1]) - spanned
+    norm = torch.linalg.matrix_norm(hessian, 2).clamp(min=1.0)
+    moved = free @ hessian @ free + 2.0 * norm[:, None, None] * spanned  # what is held stays out of the smallest
+    values, vectors = torch.linalg.eigh(0.5 * (moved + moved.mT))
+    return torch.where(finite, values[:, 0] / norm, _INF), vectors[:, :, 0]
 
-    def violation(self, u: Tensor, value: Tensor | None = None) -> Tensor:
-        """Measure what is broken most at a batch (b, n): (b,)."""
-        value = self.residuals(u) if value is None else value
-        broken = torch.where(self.equality, value.abs(), value.clamp(min=0.0))
-        excess = torch.maximum(u - self.upper, self.lower - u).clamp(min=0.0)
-        return torch.cat([broken, excess], 1).nan_to_num(_INF, _INF, _INF).amax(1)
 
-    def jacobian(self, u: Tensor) -> Tensor:
-        """Differentiate all rows: (b, m, n)."""
-        return torch.func.vmap(torch.func.jacrev(self.residual))(u, self.params)
+def nearer(case: Case, sample: int, u: Tensor, multipliers: Tensor, direction: Tensor) -> float:
+    """Walk from u both ways, back onto the laws by Gauss–Newton, and say how much ‖u − û‖² falls; 0 if it does not.
 
-    def hessian(self, u: Tensor, multipliers: Tensor) -> Tensor:
-        """Form W = I + Σλ∇²h: (b, n, n)."""
-        def weighted(u: Tensor, params: Params, weight: Tensor) -> Tensor:
-            return 0.5 * (u * u).sum() + weight @ self.residual(u, params)
+    What is found is a proof that needs no rank condition: a lawful field next to u that is nearer to û.
+    """
+    judge, start, best = Judge(_alone(case, sample)), u.double().flatten()[None], 0.0
+    here, size = float((start - judge.u_hat).square().sum()), float(judge.size)
+    price, missed = 4.0 * float(multipliers.abs().sum()), float(judge.violation(start))
+    for step in (1e-3, -1e-3, 3e-3, -3e-3, 1e-2, -1e-2, 3e-2, -3e-2):
+        point = _back(judge, start + step * size * direction, judge.equality | (multipliers > 0))
+        violation = float(judge.violation(point))
+        if violation <= case.tolerance and float((point - start).norm()) <= _NEXT * size:
+            gain = here - float((point - judge.u_hat).square().sum())
+            # What is broken, at its price, may explain a gain; and so may rounding.
+            explained = price * (missed + violation) + 1e-12 * max(1.0, here)
+            best = max(best, gain if gain > explained else 0.0)
+    return best
 
-        return torch.func.vmap(torch.func.jacrev(torch.func.grad(weighted)))(u, self.params, multipliers)
 
-    def pull(self, u: Tensor, multipliers: Tensor) -> Tensor:
-        """Form Jᵀλ by one reverse pass: (b, n)."""
-        def weighted(u: Tensor, params: Params, weight: Tensor) -> Tensor:
-            return weight @ self.residual(u, params) + 0.0 * u.sum()
+def _back(judge: Judge, point: Tensor, held: Tensor) -> Tensor:
+    """Bring a field back onto the rows that hold it and the laws it breaks, within its bounds."""
+    for _ in range(_CORRECTIONS):
+        point = point.clamp(judge.lower, judge.upper)
+        residual = judge.residual(point)
+        broken = torch.where(held, residual, judge.broken(residual))
+        if not bool(torch.isfinite(broken).all()) or float(_largest(broken)) <= 1e-4 * judge.case.tolerance:
+            break
+        inner = (point > judge.lower) & (point < judge.upper)
+        matrix = judge.jacobian(point)[0] * (broken != 0).T * inner
+        point = point - torch.linalg.lstsq(matrix, broken.T, driver="gelsd").solution.T
+    return point
 
-        return torch.func.vmap(torch.func.grad(weighted))(u, self.params, multipliers)
+
+def fits_at_kink(case: Case, sample: int, u: Tensor, multipliers: Tensor) -> bool:
+    """Say if slopes taken around u, mixed, make u stationary: where they jump, torch's own is one of many (Clarke)."""
+    judge, flat = Judge(_alone(case, sample)), u.double().flatten()
+    size, count = float(judge.size), _AROUND
+    noise = torch.randn(count, len(flat), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    judge.params = {name: value.expand(count, *value.shape[1:]) for name, value in judge.params.items()}
+    pulls = flat - judge.u_hat + judge.pull(flat + 1e-8 * size * noise, multipliers.expand(count, -1))
+    return _shortest_mix(pulls / size, judge.walls(flat)) <= _AT_KINK
+
+
+def fits_otherwise(case: Case, sample: int, u: Tensor) -> bool:
+    """Say if some multipliers make u stationary, though those that came with it do not."""
+    judge, flat = Judge(_alone(case, sample)), u.double().flatten()
+    residual, slopes = judge.residual(flat[None])[0], judge.jacobian(flat[None])[0]
+    active = judge.equality | (residual >= -case.tolerance)
+    pushes = torch.cat([slopes[active], -slopes[judge.equality], judge.walls(flat)])
+    pushes = pushes / pushes.norm(dim=1, keepdim=True).clamp(min=_TINY)
+    goal = judge.u_hat[0] - flat
+    if not bool(torch.isfinite(pushes).all() & torch.isfinite(goal).all()):
+        return False
+    found, _ = nnls(pushes.T.numpy(), goal.numpy())
+    return float((pushes.T @ torch.from_numpy(found) - goal).abs().max()) <= NEAREST * float(judge.size)
+
+
+def contradiction(case: Case, sample: int, u: Tensor) -> float:
+    """Measure how far the laws at u are from contradicting each other to first order (Farkas): 0 if no step mends them.
+
+    It is the shortest mix of the slopes of broken rows; those of rows and bounds that hold u push as they may. Slopes are of unit
+    length, and shorter where mending a row would take a step longer than the field.
+    """
+    judge, flat = Judge(_alone(case, sample)), u.double().flatten()
+    residual, slopes = judge.residual(flat[None])[0], judge.jacobian(flat[None])[0]
+    slopes = slopes / torch.maximum(slopes.norm(dim=1), residual.abs() / judge.size).clamp(min=_TINY)[:, None]
+    broken = judge.broken(residual).abs() > case.tolerance
+    kept = ~broken & (judge.equality | (residual >= -case.tolerance))
+    others = torch.cat([slopes[kept], -slopes[kept & judge.equality], judge.walls(flat)])
+    return _shortest_mix((slopes * residual.sign()[:, None])[broken], others)
+
+
+def _shortest_mix(vectors: Tensor, others: Tensor) -> float:
+    """Give about the least length of a convex mix of vectors (k, n) plus a non-negative sum of others."""
+    columns = torch.cat([vectors, others])
+    if len(vectors) == 0 or not bool(torch.isfinite(columns).all()):
+        return _INF
+    share = torch.cat([torch.ones(len(vectors)), torch.zeros(len(others))])[None]
+    goal = torch.cat([torch.zeros(columns.shape[1]), torch.ones(1)])
+    _, left = nnls(torch.cat([columns.T, share.double()]).numpy(), goal.double().numpy())
+    return float(left)
 
 
 def _limits(case: Case) -> tuple[Tensor, Tensor]:
@@ -537,95 +709,10 @@ def _limits(case: Case) -> tuple[Tensor, Tensor]:
     return lower.flatten(), upper.flatten()
 
 
-def measure(case: Case, answer: Tensor, multipliers: dict[str, Tensor]) -> Findings:
-    """Measure answers (b, *shape) with multipliers (b, rows) by law."""
-    judge, u = Judge(case), answer.detach().double().flatten(1)
-    batch, unknowns = u.shape
-    weights = torch.cat([u.new_zeros(batch, 0), *(multipliers[law.name].double() for law in judge.rows)], 1)
-    value = judge.residuals(u)
-    rest = u - judge.u_hat + judge.pull(u, weights)
-    rest = torch.minimum(torch.maximum(rest, u - judge.upper), u - judge.lower)
-    allowed, rounding = torch.full_like(judge.size, case.tolerance), 0.0
-    inequality = ~judge.equality
-    dense = unknowns <= _DENSE
-    curvature, direction = torch.full_like(judge.size, _INF), torch.zeros_like(u)
-    push = weights.abs()
-    if dense:
-        jacobian, hessian = judge.jacobian(u), judge.hessian(u, weights)
-        push = push * jacobian.abs().amax(2) if unknowns else push
-        if answer.dtype == torch.float32:
-            epsilon = torch.finfo(torch.float32).eps
-            if value.shape[1]:
-                allowed = allowed + epsilon * (jacobian.abs() @ u.abs()[..., None]).amax((1, 2)).nan_to_num(0.0, 0.0)
-            rounding = epsilon * (hessian.abs() @ u.abs()[..., None]).amax((1, 2)).nan_to_num(0.0, 0.0)
-        curvature, direction = _second_order(judge, u, weights, jacobian, hessian, rest)
-    slack = torch.minimum(push, (weights * value).abs() / judge.size[:, None]) * (value < -case.tolerance)
-    wrong = torch.where(weights < 0, push, slack)[:, inequality]
-    nearest = NEAREST * judge.size + rounding
-    known = case.known
-    return Findings(
-        violation=judge.violation(u, value),
-        allowed=allowed,
-        stationarity=_largest(rest) / nearest,
-        sign=_largest(wrong) / nearest,
-        curvature=curvature,
-        direction=direction,
-        looked=torch.full((batch,), dense),
-        obeyed=torch.zeros(batch).bool() if known is None else judge.violation(known.flatten(1)) <= case.tolerance,
-        descent=_descent(judge, u, value),
-    )
-
-
-def _descent(judge: Judge, u: Tensor, value: Tensor) -> Tensor:
-    """Measure how steeply ‖h₊‖²/2 falls within the bounds, relative to the laws' own slopes."""
-    broken = torch.where(judge.equality, value, value.clamp(min=0.0))
-    slope = judge.pull(u, broken)
-    slope = torch.where((slope > 0) & (u <= judge.lower) | (slope < 0) & (u >= judge.upper), 0.0, slope)
-    random = torch.Generator().manual_seed(0)
-    sizes = [judge.pull(u, torch.randn(value.shape, generator=random, dtype=torch.float64)).norm(dim=1) for _ in range(8)]
-    return slope.norm(dim=1) / (torch.stack(sizes).amax(0) * broken.norm(dim=1)).clamp(min=1e-300)
-
-
-def fits_otherwise(case: Case, sample: int, u: Tensor) -> bool:
-    """Say if some multipliers make u stationary, though those that came with it do not."""
-    judge, flat = Judge(_alone(case, sample)), u.double().flatten()
-    value, slopes = judge.residuals(flat[None])[0], judge.jacobian(flat[None])[0]
-    slopes = slopes[judge.equality | (value >= -case.tolerance)]
-    equality = judge.equality[judge.equality | (value >= -case.tolerance)]
-    columns = torch.cat([slopes, -slopes[equality], _walls(judge, flat, case.tolerance)])
-    if not bool(torch.isfinite(columns).all() & torch.isfinite(judge.u_hat).all()):
-        return False
-    columns = columns / columns.norm(dim=1, keepdim=True).clamp(min=1e-300)
-    found, _ = nnls(columns.T.numpy(), (judge.u_hat[0] - flat).numpy())
-    left = flat - judge.u_hat[0] + columns.T @ torch.from_numpy(found)
-    return bool(left.abs().max() <= NEAREST * judge.size[0])
-
-
-def _walls(judge: Judge, flat: Tensor, tolerance: float) -> Tensor:
-    """List the directions in which the bounds that u is at may push, as rows."""
-    eye = torch.eye(flat.numel()).double()
-    return torch.cat([-eye[flat - judge.lower <= tolerance], eye[judge.upper - flat <= tolerance]])
-
-
-def fits_at_kink(case: Case, sample: int, u: Tensor, multipliers: Tensor) -> bool:
-    """Say if slopes taken around u, mixed, make u stationary: at a kink torch's own is only one of many.
-
-    Clarke's condition: 0 lies in the convex hull of u − û + Jᵀλ over the slopes J nearby, bounds pushing as they may.
-    """
-    judge = Judge(_alone(case, sample))
-    random, flat, count = torch.Generator().manual_seed(0), u.double().flatten(), 64
-    size = float(judge.size)
-    points = flat + 1e-8 * size * torch.randn(count, flat.numel(), generator=random, dtype=torch.float64)
-    judge.params = {name: value.expand(count, *value.shape[1:]) for name, value in judge.params.items()}
-    pulls = flat - judge.u_hat[0] + judge.pull(points, multipliers.expand(count, -1))
-    walls = _walls(judge, flat, case.tolerance)
-    columns = torch.cat([pulls, walls]).T
-    share = torch.cat([torch.ones(count), torch.zeros(len(walls))]).double()[None]
-    if not bool(torch.isfinite(columns).all()):
-        return False
-    mixed, _ = nnls(torch.cat([columns, size * share]).numpy(), torch.cat([0.0 * flat, torch.tensor([size]).double()]).numpy())
-    left = columns @ torch.from_numpy(mixed)
-    return bool(left.abs().max() <= _AT_KINK * size) and abs(float(share @ torch.from_numpy(mixed)) - 1.0) <= _AT_KINK
+def _joined(judge: Judge, multipliers: Mapping[str, Tensor]) -> Tensor:
+    """Join the multipliers of all laws: (b, m)."""
+    none = _NONE.expand(len(judge.u_hat), 0)
+    return torch.cat([none, *(multipliers[law.name].detach().double() for law in judge.laws)], 1)
 
 
 def _alone(case: Case, sample: int) -> Case:
@@ -634,132 +721,153 @@ def _alone(case: Case, sample: int) -> Case:
     return replace(case, params={name: value[only] for name, value in case.params.items()}, u_hat=case.u_hat[only])
 
 
+def _rounding(matrix: Tensor, u: Tensor) -> Tensor:
+    """Bound what float32 rounding of u does to a product with a matrix (b, k, n): the largest ε Σ|a||u|, (b,)."""
+    if matrix.shape[1] == 0:
+        return torch.zeros(len(u)).double()
+    return torch.finfo(torch.float32).eps * (matrix.abs() @ u.abs()[..., None])[..., 0].nan_to_num(0.0, 0.0).amax(1)
+
+
 def _largest(value: Tensor) -> Tensor:
-    """Give each sample's largest entry; NaN counts as infinite, so that it cannot hide behind a maximum."""
-    return value.abs().nan_to_num(_INF, _INF).amax(1) if value.shape[1] else value.new_zeros(len(value))
-
-
-def _second_order(
-    judge: Judge, u: Tensor, weights: Tensor, jacobian: Tensor, hessian: Tensor, rest: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Find the smallest eigenvalue of W, relative to max(1, ‖W‖), along the null space of what holds u; and its direction."""
-    finite = torch.isfinite(hessian).all((1, 2)) & torch.isfinite(jacobian).all((1, 2))
-    hessian, jacobian = hessian.where(finite[:, None, None], 0.0), jacobian.where(finite[:, None, None], 0.0)
-    held = judge.equality | (weights > 0)
-    size = jacobian.norm(dim=2, keepdim=True)
-    unit = torch.where(size > 0, jacobian / size.clamp(min=1e-300), 0.0) * held[..., None]
-    near = _AT_BOUND * judge.size[:, None]
-    fixed = torch.diag_embed(((u - judge.lower <= near) | (judge.upper - u <= near)).double())
-    _, values, basis = torch.linalg.svd(torch.cat([unit, fixed], 1), full_matrices=False)
-    basis = basis * (values > _RANK)[..., None]
-    spanned = basis.mT @ basis
-    free = torch.eye(u.shape[1]).double() - spanned
-    norm = torch.linalg.matrix_norm(hessian, 2).clamp(min=1.0)
-    inside = free @ hessian @ free + 2.0 * norm[:, None, None] * spanned
-    values, vectors = torch.linalg.eigh(0.5 * (inside + inside.mT))
-    return torch.where(finite, values[:, 0] / norm, _INF), vectors[:, :, 0]
-
-
-def nearer(case: Case, sample: int, u: Tensor, multipliers: Tensor, direction: Tensor) -> float:
-    """Walk from u both ways, back onto the laws by Gauss–Newton, and say how much nearer to û one gets; 0 if not.
-
-    A field found so is a proof: it obeys, and no convergence to u can call u nearest.
-    """
-    judge, best = Judge(_alone(case, sample)), 0.0
-    start, u_hat = u.double().flatten()[None], judge.u_hat
-    held = judge.equality | (multipliers > 0)
-    here = float((start - u_hat).square().sum())
-    price = 4.0 * float(multipliers.abs().sum())
-    length, broken_here = float(judge.size), float(judge.violation(start))
-    for step in (1e-3, -1e-3, 3e-3, -3e-3, 1e-2, -1e-2, 3e-2, -3e-2):
-        point = start + step * length * direction
-        for _ in range(30):
-            point = point.clamp(judge.lower, judge.upper)
-            value = judge.residuals(point)
-            broken = torch.where(held, value, value.clamp(min=0.0))
-            if not bool(torch.isfinite(broken).all()) or float(broken.abs().max()) <= 1e-4 * case.tolerance:
-                break
-            inner = ((point > judge.lower) & (point < judge.upper)).double()
-            matrix = judge.jacobian(point)[0] * (broken != 0).double().T * inner
-            point = point - torch.linalg.lstsq(matrix, broken.T, driver="gelsd").solution.T
-        broken_there = float(judge.violation(point))
-        if broken_there <= case.tolerance and float((point - start).norm()) <= 0.1 * length:
-            gain = here - float((point - u_hat).square().sum())
-            least = price * (broken_here + broken_there) + 1e-12 * max(1.0, here)
-            best = max(best, gain if gain > least else 0.0)
-    return best
+    """Give each sample's largest size; NaN counts as infinite, so that it cannot hide behind a maximum."""
+    return value.abs().nan_to_num(_INF, _INF).amax(1) if value.shape[1] else torch.zeros(len(value)).double()
 
 
 # The audit
 
 
-@dataclass
-class Tally:
-    """Counts of one kind of case."""
+def run(count: int = COUNT) -> dict[str, Any]:
+    """Project and judge about `count` samples, shared among the kinds."""
+    kinds, claims, errors = {}, [], []
+    for kind, (_, share) in KINDS.items():
+        began, cases = perf_counter(), []
+        while sum(case["samples"] for case in cases) < share * count:
+            cases.append(one(kind, len(cases)))
+        kinds[kind] = _sums(cases) | {"seconds": perf_counter() - began}
+        claims += [claim for case in cases for claim in case["false"]]
+        errors += [{"case": case["case"], "error": case["error"]} for case in cases if case["error"]]
+        print(f"  {kind}: {json.dumps(kinds[kind], ensure_ascii=False)}", flush=True)
+    return {
+        "commit": commit(),
+        "nearest": NEAREST,
+        "samples": sum(kind["samples"] for kind in kinds.values()),
+        "statuses": dict(sum((Counter(kind["statuses"]) for kind in kinds.values()), Counter())),
+        "false": dict(sum((Counter(kind["false"]) for kind in kinds.values()), Counter())),
+        "second_order": sum(kind["second_order"] for kind in kinds.values()),
+        "kinds": kinds,
+        "claims": _brief(claims),
+        "errors": errors,
+    }
 
-    samples: int = 0
-    cases: int = 0
-    statuses: Counter[str] = field(default_factory=Counter)
-    false: Counter[str] = field(default_factory=Counter)
-    looked: int = 0
-    not_looked: int = 0
-    seconds: float = 0.0
+
+def one(kind: str, number: int) -> dict[str, Any]:
+    """Draw, project and judge one case; a projector that raises is told, not passed on."""
+    case, error = draw(kind, number), None
+    try:
+        found = project(case)
+    except Exception as cause:
+        statuses, told, looked, loose = {"ERROR": len(case.u_hat)}, [], 0, 0
+        error = f"{type(cause).__name__}: {cause}"
+    else:
+        seen = measure(case, found.u, found.multipliers)
+        statuses = dict(Counter(Status(status).name for status in found.status.tolist()))
+        told = [{"case": f"{kind}:{number}", **claim} for claim in false_claims(case, found, seen)]
+        looked = int((found.converged & torch.isfinite(seen.curvature)).sum())
+        loose = int((found.converged & (_largest(case.u_hat.flatten(1)) < 1) & (seen.relative > 1)).sum())
+    return {
+        "case": f"{kind}:{number}", "laws": list(case.makes), "shape": list(case.shape), "samples": len(case.u_hat),
+        "statuses": statuses, "second_order": looked, "loose": loose, "false": told, "error": error,
+    }  # fmt: skip
 
 
 def project(case: Case) -> Projection:
     """Ask snapfm."""
-    projector = snapfm.Projector(case.laws, case.shape, {k: v[:1] for k, v in case.params.items()}, tolerance=case.tolerance)
+    example = {name: value[:1] for name, value in case.params.items()}
+    projector = snapfm.Projector(case.laws, case.shape, example, tolerance=case.tolerance)
     warm = None if case.warm is None else projector(case.warm, case.params)
     return projector(case.u_hat, case.params, warm=warm)
 
 
-def false_claims(case: Case, found: Projection) -> tuple[list[dict[str, Any]], Findings]:
+def false_claims(case: Case, found: Projection, seen: Findings) -> list[dict[str, Any]]:
     """List every false claim of a batch, with what it was caught by."""
-    seen = measure(case, found.u, found.multipliers)
     claimed = found.status == Status.CONVERGED
     faults = {
         "violation": claimed & ~(seen.violation <= seen.allowed * _ROUNDING),
         "stationarity": claimed & ~(seen.stationarity <= _ROUNDING),
         "sign": claimed & ~(seen.sign <= _ROUNDING),
         "second order": claimed & ~(seen.curvature >= -NEAREST),
-        "infeasible": (found.status == Status.INFEASIBLE) & seen.obeyed,
+        "infeasible": (found.status == Status.INFEASIBLE) & seen.known,
     }
+    weights = _joined(Judge(case), found.multipliers)
     told = []
-    for fault, where in faults.items():
+    for name, where in faults.items():
         for i in torch.nonzero(where).flatten().tolist():
-            weights = torch.cat([torch.zeros(0), *(v[i].flatten().double() for v in found.multipliers.values())])
-            entry = {
-                "fault": fault, "sample": i, "laws": list(case.makes), "shape": list(case.shape),
-                "status": Status(int(found.status[i])).name, "iterations": int(found.iterations[i]),
-                "violation": float(seen.violation[i]), "stationarity": float(seen.stationarity[i]) * NEAREST,
-                "sign": float(seen.sign[i]) * NEAREST, "curvature": float(seen.curvature[i]),
-                "multiplier": float(weights.abs().max()) if len(weights) else 0.0,
-            }  # fmt: skip
-            if fault == "infeasible":
-                entry["descent"] = float(seen.descent[i])
-                entry["fault"] = "infeasible, true nearby" if entry["descent"] <= _LOCAL else "infeasible"
-            if fault == "stationarity":
-                if fits_at_kink(case, i, found.u[i], weights):
-                    continue
-                entry["fault"] = "multipliers" if seen.looked[i] and fits_otherwise(case, i, found.u[i]) else fault
-            if fault == "second order":
-                entry["nearer_by"] = nearer(case, i, found.u[i], weights, seen.direction[i])
-                entry["fault"] = fault if entry["nearer_by"] > 0 else "second order, unproved"
-            told.append(entry)
-    return told, seen
+            fault, measured = _examine(name, case, i, found.u[i], weights[i], seen)
+            if fault is not None:
+                told.append(
+                    {
+                        "fault": fault,
+                        "sample": i,
+                        "laws": list(case.makes),
+                        "shape": list(case.shape),
+                        "iterations": int(found.iterations[i]),
+                        "violation": float(seen.violation[i]),
+                        "stationarity": float(seen.stationarity[i]) * NEAREST,
+                        "sign": float(seen.sign[i]) * NEAREST,
+                        "multiplier": float(_largest(weights[i][None])),
+                        **measured,
+                    }
+                )
+    return told
 
 
-def one(kind: str, number: int) -> dict[str, Any]:
-    """Project and judge a single case, as the audit does."""
-    case = draw(kind, number)
-    began = perf_counter()
-    found = project(case)
-    seconds = perf_counter() - began
-    told, seen = false_claims(case, found)
-    converged = found.converged
+def _examine(
+    fault: str, case: Case, sample: int, u: Tensor, multipliers: Tensor, seen: Findings
+) -> tuple[str | None, dict[str, float]]:
+    """Look at one suspect again: give the name of its fault, None if there is none, and what was measured."""
+    small = u.numel() <= _DENSE
+    if fault == "stationarity" and small:
+        if fits_at_kink(case, sample, u, multipliers):
+            return None, {}
+        return ("multipliers" if fits_otherwise(case, sample, u) else fault), {}
+    if fault == "second order":
+        gain = nearer(case, sample, u, multipliers, seen.direction[sample])
+        measured = {"curvature": float(seen.curvature[sample]), "nearer_by": gain}
+        return (fault if gain > 0 else "second order, unproved"), measured
+    if fault == "infeasible" and small:
+        left = contradiction(case, sample, u)
+        return ("infeasible, true nearby" if left <= _CANCELS else fault), {"contradiction": left}
+    return fault, {}
+
+
+def _sums(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Count what became of the cases of one kind."""
     return {
-        "case": f"{kind}:{number}", "samples": len(case.u_hat), "laws": list(case.makes), "seconds": seconds,
-        "statuses": dict(Counter(Status(s).name for s in found.status.tolist())),
-        "looked": int((seen.looked & converged).sum()), "not_looked": int((~seen.looked & converged).sum()),
-        "false": [{"case": f"{kind}:{number}", **entry} for entry in told],
-    }  # fmt: skip
+        "cases": len(cases),
+        "samples": sum(case["samples"] for case in cases),
+        "statuses": dict(sum((Counter(case["statuses"]) for case in cases), Counter())),
+        "second_order": sum(case["second_order"] for case in cases),
+        "loose": sum(case["loose"] for case in cases),
+        "false": dict(Counter(claim["fault"] for case in cases for claim in case["false"])),
+    }
+
+
+def _brief(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Join the claims of one case and fault: all samples by number, the first few in full."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for claim in claims:
+        found.setdefault((claim["case"], claim["fault"]), []).append(claim)
+    shared = ("case", "fault", "laws", "shape")
+    return [
+        {name: some[0][name] for name in shared}
+        | {"samples": [claim["sample"] for claim in some]}
+        | {"first": [{k: v for k, v in claim.items() if k not in shared} for claim in some[:_SHOWN]]}
+        for some in found.values()
+    ]
+
+
+def commit() -> str | None:
+    """Name the commit that was audited, with a plus where files differ from it; None outside a repository."""
+    here = Path(__file__).parent
+    found = run_command(["git", "describe", "--always", "--dirty=+"], cwd=here, capture_output=True, text=True)
+    return found.stdout.strip() or None

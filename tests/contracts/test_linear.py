@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -262,6 +263,28 @@ def test_more_lanes_after_fewer(solver):
     work.solve(np.ones((31, 2)))
     work.factorize(values)
     assert np.array_equal(work.solve(rhs.copy()), expected)
+
+
+@every_solver
+def test_what_is_prepared_serves_many_threads_each_with_a_workspace_of_its_own(solver):
+    matrices = [band(np.random.default_rng(seed), 9) for seed in range(4)]
+    pattern, _ = from_dense(matrices[0])
+    values, rhs = [from_dense(one)[1] for one in matrices], np.random.default_rng(9).standard_normal((31, 9))
+    prepared = solver.prepare(pattern)
+
+    def solved(number):
+        work = prepared.workspace()
+        work.factorize(values[number])
+        return work.solve(rhs.copy())
+
+    alone = [solved(number) for number in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(solved, [number for number in range(4) for _ in range(6)]))
+    assert all(np.array_equal(one, alone[number // 6]) for number, one in enumerate(together))
+    first, second = prepared.workspace(), prepared.workspace()
+    first.factorize(values[0])
+    second.factorize(values[1])
+    assert np.array_equal(first.solve(rhs.copy()), alone[0])
 
 
 @pytest.mark.parametrize("solver", [Lanes(refinements=1), Lanes(precision="float32")], ids=name_of)

@@ -160,31 +160,32 @@ def test_a_workspace_is_lent_to_one_call_at_a_time_and_dropped_if_it_raises():
 
 RAISING: dict[str, tuple[Callable[..., Tensor], Callable[[Tensor], Tensor]]] = {
     "inverse": (lambda u, p: torch.linalg.inv(u)[0] - 0.3, lambda u: u.fill_(1.0)),
-    "cholesky": (lambda u, p: torch.linalg.cholesky(u + u.T)[0, 0] - 2.0, lambda u: u.neg_()),
+    "cholesky": (lambda u, p: torch.linalg.cholesky(u + u.T + 2 * EYE)[0] - 2.0 * EYE[0], lambda u: u.fill_(-5.0)),
     "solve": (lambda u, p: torch.linalg.solve(u, EYE[0])[0] - 0.3, lambda u: u.fill_(1.0)),
 }
 
 
 @pytest.mark.filterwarnings("ignore::snapfm.errors.StructureWarning")
-@pytest.mark.parametrize("name", ["inverse", "solve"])
+@pytest.mark.parametrize("name", RAISING)
 def test_a_sample_whose_law_raises_is_nonfinite_and_the_others_keep_their_bits(name: str):
     law, spoil = RAISING[name]
     project = slow(Equality("law", law), shape=(3, 3))
     u_hat = randn(4, 3, 3) + 3 * EYE
     spoilt, others = u_hat.clone(), [0, 2, 3]
     spoil(spoilt[1])
-    clean = project(u_hat)
-    for _ in range(3):
-        result = project(spoilt)
-        assert result.status[1] == Status.NONFINITE
+    lost = (Status.NONFINITE, Status.ITERATION_LIMIT)  # the latter if a start beside the input is cut short
+    clean = project(u_hat, limit=30)
+    for _ in range(2):
+        result = project(spoilt, limit=30)
+        assert result.status[1] in lost
         for field in EVIDENCE:
             assert torch.equal(getattr(result, field)[others], getattr(clean, field)[others]), field
-    assert project(spoilt[1:2]).status.tolist() == [Status.NONFINITE]
+    assert project(spoilt[1:2], limit=30).status[0] in lost
     assert project.check(spoilt).violation.isnan().tolist() == [False, True, False, False]
     grown = []
     for batch in (u_hat, spoilt):
         leaf = batch.clone().requires_grad_()
-        project(leaf).u[others].square().sum().backward()
+        project(leaf, limit=30).u[others].square().sum().backward()
         grown.append(leaf.grad[others])
     assert torch.equal(grown[0], grown[1])
 
@@ -323,8 +324,9 @@ def test_rows_and_bounds_that_hold_take_their_directions_out_of_the_curvature():
 
 @pytest.mark.filterwarnings("ignore::snapfm.errors.StructureWarning")
 def test_without_second_derivatives_nothing_is_claimed():
-    law = Equality("law", lambda u, p: torch.cdist(u, torch.ones(1, 2, dtype=torch.float64)).flatten() - 1.0)
-    result = slow(law, shape=(3, 2))(randn(2, 3, 2))
+    far = torch.full((1, 2), 5.0, dtype=torch.float64)
+    law = Equality("law", lambda u, p: torch.cdist(u, far).flatten() - 1.0)  # torch has no second derivative of it
+    result = slow(law, shape=(3, 2))(randn(2, 3, 2)).raise_for_status()
     assert result.second_order.tolist() == [-1, -1]
 
 

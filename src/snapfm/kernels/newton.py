@@ -205,12 +205,20 @@ def _know_curvature(frame, memory, at, second):  # written: second
 
 @compiled(nogil=True, error_model="numpy")
 def _short(memory, at, lane):
-    """Whether the last step of a lane left it near where its factors were made."""
+    """Whether the last step of a lane left it, multipliers included, near where its factors were made."""
     x, before = section(memory, at, X), section(memory, at, BEFORE)
-    moved, size = 0.0, 0.0
+    lam, before_lam, size = (
+        section(memory, at, MULTIPLIER),
+        section(memory, at, BEFORE_MULTIPLIER),
+        section(memory, at, ROW_SIZE),
+    )
+    moved, far = 0.0, 1.0
     for i in range(lane, len(x), LANES):
-        moved, size = max(moved, abs(x[i] - before[i])), max(size, abs(x[i]))
-    return moved <= _NEAR * max(size, 1.0)
+        moved, far = max(moved, abs(x[i] - before[i])), max(far, abs(x[i]))
+    turned, large = 0.0, 1.0
+    for i in range(lane, len(lam), LANES):
+        turned, large = max(turned, size[i] * abs(lam[i] - before_lam[i])), max(large, size[i] * abs(lam[i]))
+    return moved <= _NEAR * far and turned <= _NEAR * large
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import numba
 import numpy as np
 import numpy.typing as npt
+from numba.core import config
 
 Index = npt.NDArray[np.int64]
 
@@ -52,7 +52,7 @@ class Clock:
             self._paused.append(time.monotonic() - began)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Turn:
     """A piece's turn: it ends by itself, or soon after `stop[0]` is set, which compiled loops look at."""
 
@@ -105,7 +105,8 @@ def cut(count: int, unit: int, number: int) -> list[slice]:
 def workers() -> int:
     """Number of threads that may work at once: of the cores, OMP_NUM_THREADS and NUMBA_NUM_THREADS the least."""
     limit = os.environ.get("OMP_NUM_THREADS", "")
-    cores = int(numba.config.NUMBA_NUM_THREADS)  # asking numba itself would start its threads
+    # Asking numba's own function would start its threads.
+    cores = int(config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
     return max(1, min(cores, int(limit))) if limit.isdigit() else cores
 
 
@@ -115,7 +116,8 @@ class _Turns:
     def __init__(self, pieces: Sequence[slice], clock: Clock, threads: int) -> None:
         self.threads, self.cut = threads, list[slice]()
         self._pieces: Iterator[tuple[int, slice]] = iter(list(enumerate(pieces)))  # next() is atomic
-        self._count, self._clock, self._halted = len(pieces), clock, False
+        self._count, self._clock = len(pieces), clock
+        self._halted = threading.Event()
         self._live, self._spent, self._failures = list[Turn](), list[float](), list[BaseException]()
 
     def alone(self, work: Work) -> float:
@@ -134,7 +136,7 @@ class _Turns:
                     helper.join(_LOOK)
                     self._look()
         finally:  # also when Control-C ends the waiting: nobody works on after the call
-            self._halted = True
+            self._halted.set()
             self._stop_all()
             for helper in helpers:
                 if helper.ident is not None:
@@ -148,17 +150,17 @@ class _Turns:
             self._take(work)
         except BaseException as failure:
             self._failures.append(failure)
-            self._halted = True
+            self._halted.set()
 
     def _take(self, work: Work) -> None:
         began = time.thread_time()
         for number, piece in self._pieces:
-            if self._halted:
+            if self._halted.is_set():
                 break
             share = min(1.0, self.threads / (self._count - number))
             turn = Turn(self._clock, (1.0 - share) * self._clock.left if share < 1.0 else 0.0)
             self._live.append(turn)
-            if self._halted:  # since the look above
+            if self._halted.is_set():  # since the look above
                 turn.stop[0] = 1
             try:
                 if not work(piece, turn):

@@ -32,9 +32,9 @@ Index: TypeAlias = npt.NDArray[np.int64]
 Values: TypeAlias = npt.NDArray[np.float64]
 Array = TypeVar("Array", Values, Tensor)  # what comes as numpy leaves as numpy, what comes as torch leaves as torch
 
-# Samples to factorise and solve at a time: one tile for each of two cores. Arrays with the lane last are read eight lanes at
-# a time, and the factors of all lanes are kept: with more of them both leave the caches. Burgers flux 5, Schur matrix, one
-# thread, µs a sample: 11 at 8 lanes, 15 at 16, 25 at 64; augmented matrix 109, 140 and 390.
+# Samples to factorise and solve at a time: two tiles, so that what is done around them is done half as often. Arrays with the
+# lane last are read eight lanes at a time, and the factors of all lanes are kept: with more of them both leave the caches.
+# Burgers flux 5, Schur matrix, one thread, µs a sample: 11 at 8 lanes, 15 at 16, 25 at 64; augmented matrix 109, 140 and 390.
 LANES_AT_ONCE = 16
 
 

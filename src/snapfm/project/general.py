@@ -61,7 +61,7 @@ class General:
                 u[i], weight[i], status[i], iterations[i] = found.u, found.weight, found.status, sample.account.used
                 residual[i] = sample.oracle.residual(found.u)
                 gap[i] = sample.gap(found, residual[i])
-        distance = np.sqrt(((u - target) ** 2).sum(axis=1))
+            distance = np.sqrt(((u - target) ** 2).sum(axis=1))
         return Solution(
             torch.from_numpy(u), torch.from_numpy(weight), torch.from_numpy(iterations), torch.from_numpy(residual),
             torch.from_numpy(gap), torch.from_numpy(distance), torch.from_numpy(status),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from snapfm.errors import Status
+from snapfm.laws import Params
 from snapfm.project.base import Solution
 from snapfm.project.limits import Limits
 from snapfm.structure import Structure
@@ -16,6 +18,7 @@ from snapfm.structure import Structure
 # orders of magnitude. Of a smaller field it is asked relative to its size, of one beyond a thousand a billionth of its size.
 STATIONARITY = 1e-6
 _LARGE = 1e-9
+_STEEP = 1e6  # multipliers below this cannot spoil a stationarity by rounding
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,22 @@ def verdict(structure: Structure, solved: Solution, judged: Judgement, tolerance
     finite = torch.isfinite(judged.violation) & torch.isfinite(stationarity)
     status[~finite] = int(Status.NONFINITE)
     return status
+
+
+def unresolved(structure: Structure, solved: Solution, params: Params, u_hat: Tensor) -> Tensor:
+    """Say which samples have multipliers so large that rounding of Jᵀλ hides whether they are nearest: (b,) bool."""
+    out = torch.zeros(len(u_hat), dtype=torch.bool)
+    if solved.multipliers.shape[1] == 0:
+        return out
+    large = torch.nonzero(solved.multipliers.abs().amax(dim=1) > _STEEP).flatten()
+    if len(large):
+        some = {name: value[large] for name, value in params.items()}
+        field = solved.u[large].reshape(len(large), *structure.shape)
+        slopes = structure.jacobian(field, some).abs().numpy()
+        for i, values, weight in zip(large.tolist(), slopes, solved.multipliers[large].abs().numpy()):
+            pulls = structure.pattern.csr(values).T @ weight
+            out[i] = float(np.finfo(float).eps * pulls.max(initial=0.0)) > float(nearness(u_hat[i : i + 1]))
+    return out
 
 
 def _by_law(structure: Structure, residual: Tensor) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from snapfm.kernels.operations import Op
-from snapfm.kernels.program import A_CELL, A_PTR, B_CELL, B_PTR, C_CELL, C_PTR, OPS, ROW, ROW_CELL, ROW_PTR, A, B
+from snapfm.kernels.program import A_CELL, A_PTR, B_CELL, B_PTR, C_CELL, C_PTR, OPS, ROW, ROW_CELL, ROW_PTR, A, B, Code
 from snapfm.project.tiles import Index, Values
 from snapfm.structure.reduce import System
 
@@ -144,13 +144,14 @@ class Proof:
         return low, high
 
     @property
-    def _code(self):  # type: ignore[no-untyped-def]
+    def _code(self) -> Code:
         return self.system.program.code
 
     @cached_property
     def _moving(self) -> Index:
         """Cells of the unknowns that are iterated on."""
-        return 1 + np.searchsorted(self.system.inputs[0], self.system.unknowns[0])
+        place: Index = 1 + np.searchsorted(self.system.inputs[0], self.system.unknowns[0])
+        return place
 
     @cached_property
     def _rows(self) -> csr_array:

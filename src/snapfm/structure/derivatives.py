@@ -7,6 +7,7 @@ only file of `structure` that computes derivatives. float64, any device the grap
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -24,6 +25,8 @@ Residual = Callable[[Tensor, Params], Tensor]
 
 # A block of products is kept below this many numbers, so that wide batches with many colors stay in memory.
 _BLOCK = 32_000_000
+# Agreement asked of products made at once and by themselves, relative to all of them together: rounding.
+_AGREE = 1e-9
 _ALONE = "snapfm: sample by sample"  # where a graph keeps what has been found out about it
 _WEIGHT = ""  # the name λ goes by among the params: laws cannot ask for it
 
@@ -67,20 +70,19 @@ def hessian_values(function: Residual, passes: Passes, u: Tensor, params: Params
         return
     entries, row = torch.from_numpy(passes.entries).to(u.device), torch.from_numpy(passes.pattern.row_of()).to(u.device)
     column, colors = torch.from_numpy(passes.pattern.indices).to(u.device), torch.from_numpy(passes.colors).to(u.device)
-    seeds = _seeds(colors, passes.count, u).reshape(passes.count, *u.shape[1:])
+    seeds, alone = _seeds(colors, passes.count, u).reshape(passes.count, *u.shape[1:]), _alone(function)
 
     def products(field: Tensor, params: Params, weight: Tensor) -> Tensor:
         # Reverse over reverse: every operator with a backward of its backward has this, fewer have a JVP of it, and it
         # measured faster (Burgers, 9 colors, 32 samples: 0.58 s against 0.72 s).
         slope = grad(lambda x: (weight * function(x, params)).sum())
         pull = vjp(slope, field)[1]
-        values: Tensor = vmap(lambda seed: pull(seed)[0])(seeds)
-        return values.reshape(passes.count, -1)
+        return _by_seed(lambda seed: pull(seed)[0], seeds, alone).reshape(passes.count, -1)
 
     def values(u: Tensor, params: Params) -> Tensor:
         own = {name: value for name, value in params.items() if name != _WEIGHT}
         # Entry (i, j) is row i of the product with the seed of column j's color.
-        return vmap(products)(u, own, params[_WEIGHT])[:, colors[column], row]
+        return _by_sample(products, alone)(u, own, params[_WEIGHT])[:, colors[column], row]
 
     _write(function, values, passes, u, {**params, _WEIGHT: weight}, out, entries)
 
@@ -106,10 +108,10 @@ def _write(
 
 
 def _alone(function: Residual) -> bool:
-    """Whether derivatives are to be taken sample by sample: where the field goes through an operator without a rule.
+    """Whether `vmap` is not to be trusted with derivatives: where the field goes through an operator without a rule.
 
-    Under `vmap`, torch 2.13 gives wrong derivatives of several of them, without a word: linalg.solve, det, slogdet, eigvals
-    and cdist. One sample at a time they are right.
+    Over samples, torch 2.13 gives wrong derivatives of linalg.solve, det, slogdet and eigvals, over seeds those of cdist, and
+    all without a word. So these laws are differentiated sample by sample, and what comes of the seeds is checked.
     """
     if not isinstance(function, GraphModule):
         return False
@@ -136,20 +138,52 @@ def _seeds(colors: Tensor, count: int, u: Tensor) -> Tensor:
 
 
 def _jvps(function: Residual, u: Tensor, params: Params, seeds: Tensor) -> Tensor:
-    def one(field: Tensor, params: Params) -> Tensor:
-        values: Tensor = vmap(lambda seed: jvp(lambda x: function(x, params), field, seed))(seeds)
-        return values
+    alone = _alone(function)
 
-    return vmap(one)(u, dict(params))
+    def one(field: Tensor, params: Params) -> Tensor:
+        return _by_seed(lambda seed: jvp(lambda x: function(x, params), field, seed), seeds, alone)
+
+    return _by_sample(one, alone)(u, dict(params))
 
 
 def _vjps(function: Residual, u: Tensor, params: Params, colors: Tensor, rows: Tensor, count: int) -> Tensor:
+    alone = _alone(function)
+
     def one(field: Tensor, params: Params) -> Tensor:
         value, pull = vjp(lambda x: function(x, params), field)[:2]
         seeds = value.new_zeros(count, value.shape[0])
         index = (colors.clamp(min=0), rows)
         seeds = torch.index_put(seeds, index, (colors >= 0).to(value.dtype))
-        values: Tensor = vmap(lambda seed: pull(seed)[0])(seeds)
-        return values.reshape(count, -1)
+        return _by_seed(lambda seed: pull(seed)[0], seeds, alone).reshape(count, -1)
 
-    return vmap(one)(u, dict(params))
+    return _by_sample(one, alone)(u, dict(params))
+
+
+def _by_sample(one: Callable[..., Tensor], alone: bool) -> Callable[..., Tensor]:
+    """Batch a function of one field, its params and more: by `vmap`, or by a loop."""
+    if not alone:
+        return cast(Callable[..., Tensor], vmap(one))
+
+    def loop(u: Tensor, params: Params, *more: Tensor) -> Tensor:
+        samples = ({name: value[i] for name, value in params.items()} for i in range(len(u)))
+        return torch.stack([one(u[i], sample, *(each[i] for each in more)) for i, sample in enumerate(samples)])
+
+    return loop
+
+
+def _by_seed(apply: Callable[[Tensor], Tensor], seeds: Tensor, checked: bool) -> Tensor:
+    """Apply a linear map to all seeds (k, …): by `vmap`; if checked, by a loop where one further product disagrees."""
+    values: Tensor
+    if not checked:
+        values = vmap(apply)(seeds)
+        return values
+    try:
+        values = vmap(apply)(seeds)
+        weight = torch.arange(1.0, len(seeds) + 1.0, dtype=seeds.dtype, device=seeds.device)
+        told = torch.tensordot(weight.to(values.dtype), values, dims=1)
+        truth, scale = apply(torch.tensordot(weight, seeds, dims=1)), float(values.abs().nan_to_num().sum())
+        if torch.allclose(told, truth, rtol=_AGREE, atol=_AGREE * scale, equal_nan=True):
+            return values
+    except RAISED:  # an operator that `vmap` cannot batch
+        pass
+    return torch.stack([apply(seed) for seed in seeds])

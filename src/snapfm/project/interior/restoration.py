@@ -49,8 +49,8 @@ def restored(steps: Steps, point: Point, seen: Filter) -> tuple[Point, Status | 
             float(np.abs(slack * np.where(slack > 0.0, np.minimum(1.0, s), 1.0)).max(initial=0.0)),
         )
         steep = max(1.0, float(np.abs(slopes.data).max(initial=0.0))) * float(np.abs(off).max(initial=0.0))
-        if flat <= _FLAT * steep:
-            return _resumed(steps, point, u, s), Status.INFEASIBLE
+        if flat <= _FLAT * steep:  # stationary: nothing nearby obeys, which proves nothing
+            return _resumed(steps, point, u, s), Status.STALLED
         near, near_slack = np.abs(gradient) / room, np.where(slack > 0.0, slack / s, 0.0)
         bend = p.bend(u, off)
         size, found = 0.5 * float(off @ off), None
@@ -67,8 +67,7 @@ def restored(steps: Steps, point: Point, seen: Filter) -> tuple[Point, Status | 
         if found is None and account.late:
             return replace(point, u=u, s=s), Status.ITERATION_LIMIT
         if found is None:  # nothing goes down that rounding lets one see
-            status = Status.INFEASIBLE if flat <= _FLAT**0.5 * steep else Status.STALLED
-            return _resumed(steps, point, u, s), status
+            return _resumed(steps, point, u, s), Status.STALLED
         u, s, off = found
     return _resumed(steps, point, u, s), Status.STALLED
 

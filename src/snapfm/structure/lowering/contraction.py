@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,9 @@ def _matrix_product(walk: Walk, node: Node) -> Form:
     left = left[None] if left.dim() == 1 else left
     right = right[:, None] if right.dim() == 1 else right
     batch = np.broadcast_shapes(tuple(left.shape[:-2]), tuple(right.shape[:-2]))
-    rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
-    left_number = positions(left.shape).expand(*batch, rows, inner).reshape(-1, rows, inner)
-    right_number = positions(right.shape).expand(*batch, inner, columns).reshape(-1, inner, columns)
-    count = left_number.shape[0]
+    rows, inner, columns, count = left.shape[-2], left.shape[-1], right.shape[-1], math.prod(batch)
+    left_number = positions(left.shape).expand(*batch, rows, inner).reshape(count, rows, inner)
+    right_number = positions(right.shape).expand(*batch, inner, columns).reshape(count, inner, columns)
     grid = np.indices((count, rows, inner, columns)).reshape(4, -1)
     b, i, k, j = (torch.from_numpy(axis) for axis in grid)
     label = np.ravel_multi_index((grid[0], grid[1], grid[3]), (count, rows, columns)).astype(np.int64)
