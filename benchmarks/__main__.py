@@ -18,6 +18,7 @@ CASES = (
     "audit",
     "ipopt",
     "random_problems",
+    "certificates",
     "peers",
     "batch",
     "network",
@@ -29,9 +30,18 @@ CASES = (
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run micro benchmarks and append records to benchmarks/records/.")
     parser.add_argument("case", nargs="*", help=f"which to run: {', '.join(CASES)} (default: all)")
-    for case in parser.parse_args().case or CASES:
+    parser.add_argument("--count", type=int, help="of certificates: how many projections")
+    parser.add_argument("--only", metavar="KIND:NUMBER", help="of certificates: show one case, record nothing")
+    asked = parser.parse_args()
+    if asked.only:
+        kind, _, number = asked.only.partition(":")
+        figures = importlib.import_module("benchmarks.certificates").one(kind, int(number))
+        print(json.dumps(figures, indent=2, ensure_ascii=False))
+        return
+    for case in asked.case or CASES:
         print(f"{case} …", flush=True)
-        figures = importlib.import_module(f"benchmarks.{case}").run()
+        settings = {"count": asked.count} if case == "certificates" and asked.count else {}
+        figures = importlib.import_module(f"benchmarks.{case}").run(**settings)
         print(json.dumps(figures, indent=2, ensure_ascii=False))
         print(f"recorded in {append(case, figures)}")
 

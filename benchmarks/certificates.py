@@ -1,21 +1,22 @@
 """A hundred thousand projections of many kinds, every claim judged from outside: how many are false, and which.
 
-A case is a set of laws with a batch of fields, drawn from its kind and number alone, so that it can be looked at again by itself:
-`python -m benchmarks certificates --only KIND:NUMBER`. The judge shares no code with the projector: it takes the laws' residuals in
-float64 and torch's derivatives of them, and knows of the answer only the field, the multipliers and the status. With
+A case is a set of laws with a batch of fields, drawn from its kind and number alone, so that it can be looked at again by
+itself: `python -m benchmarks certificates --only KIND:NUMBER`. The judge shares no code with the projector: it takes the laws'
+residuals in float64 and torch's derivatives of them, and knows of an answer only its field, multipliers and status. With
 S = max(1, ‖û‖∞) and r = u − û + Jᵀλ, a sample called CONVERGED is a false claim of
 
 - violation, unless the largest |h|, max(g, 0) and bound excess of the field as returned are within the tolerance;
-- stationarity, unless ‖u − clip(u − r, bounds)‖∞ ≤ 1e-6 S. Where slopes jump, a mix of those around u may stand for J. It is one
-  of multipliers instead if other multipliers make u stationary: the field is right, its certificate is not;
-- sign, if an inequality with λ < 0 pushes, |λ|‖∇g‖∞ > 1e-6 S, or one that is slack does, g < −tolerance and λ|g| > 1e-6 S² besides;
+- stationarity, unless ‖u − clip(u − r, bounds)‖∞ ≤ 1e-6 S. Where slopes jump, a mix of those around u may stand for J. It is
+  a false claim of multipliers instead if others make u stationary: the field is right, its certificate is not;
+- sign, if an inequality with λ < 0 pushes, |λ|‖∇g‖∞ > 1e-6 S; or one that is slack does, with g < −tolerance and
+  λ|g| > 1e-6 S² besides;
 - second order, if W = I + Σλ∇²h has an eigenvalue below −1e-6 max(1, ‖W‖) along the null space of what holds u (equalities,
   inequalities with λ > 0, unknowns at bounds) and a walk that way finds a lawful field nearer to û; unproved if it finds none.
 
-In float32 the field is allowed what rounding costs, to first order: ε Σ|∂h||u| of violation, ε Σ|W||u| of stationarity. INFEASIBLE is a
-false claim where a lawful field is known; it is true nearby if the laws contradict each other to first order where the projector
-stopped. Second order is not looked at beyond 64 unknowns, and counted so. `loose` counts the converged fields smaller than one whose
-r is above 1e-6 ‖û‖∞: true by the contract, which asks for 1e-6 of fields of order one, but not by their own units.
+In float32 the field is allowed what its rounding costs, to first order: ε Σ|∂h||u| of violation and ε Σ|W||u| of stationarity.
+INFEASIBLE is a false claim where a lawful field is known; it is true nearby if the laws contradict each other to first order
+where the projector stopped. Second order is not looked at beyond 64 unknowns. `loose` counts converged fields smaller than one
+whose r is above 1e-6 of their size: true by the contract, which asks for 1e-6 of fields of order one, not in their own units.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from subprocess import run as run_command
 from time import perf_counter
@@ -57,7 +59,7 @@ _TINY = 1e-300
 _INF = math.inf
 _NONE = torch.zeros(0, dtype=torch.float64)
 
-Rows = Callable[[Tensor, Tensor], Tensor]  # field (n,) and weights (rows, n) to rows
+Rows = Callable[[Tensor, Tensor, Tensor], Tensor]  # of a field (n,), weights (rows, n) and places (3, rows)
 
 
 # What is projected
@@ -108,7 +110,7 @@ SHAPES = ((3, 5), (4, 6), (2, 3, 3), (17,), (1,), (2,), (3,), (5,), (30,))
 BATCHES = (1, 3, 16, 33, 64, 100, 128)
 NOISES = (0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 3.0, 30.0)
 
-SMOOTH: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+SMOOTH: dict[str, Rows] = {
     "affine": lambda u, w, at: w @ u,
     "quadratic": lambda u, w, at: w.abs() @ u**2,
     "saddle": lambda u, w, at: w @ u**2,
@@ -132,13 +134,13 @@ SMOOTH: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "running": lambda u, w, at: w @ (torch.cumsum(u, 0) * u),
     "energy": lambda u, w, at: w @ u + 0.5 * (u[1:] - u[:-1]).square().sum(),
 }
-SLOW: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {  # no scalar form: projected sample by sample
+SLOW: dict[str, Rows] = {  # no scalar form: projected sample by sample
     "arctan": lambda u, w, at: torch.atan(w @ u) * u[at[0]],
     "logsumexp": lambda u, w, at: torch.logsumexp(w * u, 1),
     "softplus": lambda u, w, at: w @ torch.nn.functional.softplus(u),
     "erf": lambda u, w, at: torch.erf(w @ u) + u[at[0]] ** 2,
 }
-KINKED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+KINKED: dict[str, Rows] = {
     "abs": lambda u, w, at: w @ u.abs(),
     "relu": lambda u, w, at: w @ torch.relu(u) + 0.1 * (w @ u),
     "maximum": lambda u, w, at: torch.maximum(u[at[0]], u[at[1]]) + 0.1 * (w @ u),
@@ -147,7 +149,7 @@ KINKED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "where": lambda u, w, at: w @ torch.where(u > 0, u**2, 0.5 * u),
     "split": lambda u, w, at: w @ (u.clamp(min=0.0) ** 2 - u),
 }
-DOMAIN: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {  # of positive fields only
+DOMAIN: dict[str, Rows] = {  # of positive fields only
     "logarithm": lambda u, w, at: w @ torch.log(u),
     "square root": lambda u, w, at: w @ torch.sqrt(u),
     "inverse": lambda u, w, at: w @ (1.0 / u),
@@ -160,35 +162,26 @@ FLAT = ("quadratic", "saddle", "triple", "cubic", "quartic", "log", "bell", "nor
 def draw(kind: str, number: int) -> Case:
     """Draw one case; all of it follows from its kind and number."""
     seed = (crc32(kind.encode()) << 24) + number
-    return KINDS[kind](Draws(torch.Generator().manual_seed(seed)))
-
-
-def _rows(draws: Draws, unknowns: int, make: str, count: int | None = None) -> tuple[int, Rows]:
-    """Choose a few rows of one make: their number, and the function of field and weights."""
-    count = draws.whole(1, 4) if count is None else count
-    at = torch.randint(unknowns, (3, count), generator=draws.generator)
-    function = (SMOOTH | KINKED | SLOW | DOMAIN)[make]
-    return count, lambda u, w: function(u.flatten(), w, at)
+    return KINDS[kind][0](Draws(torch.Generator().manual_seed(seed)))
 
 
 def _law(
-    draws: Draws, name: str, make: str, fields: Tensor, kind: type[Equality] | type[Inequality],
-    *, scale: float = 1.0, units: float = 1.0, count: int | None = None,
+    draws: Draws, name: str, make: str, fields: Tensor, kind: type[Equality] | type[Inequality], scale: float, units: float
 ) -> tuple[Law, dict[str, Tensor]]:  # fmt: skip
-    """Make a law that every field (b, *shape) obeys, by params of its own; weights are shared or each sample's."""
-    batch, unknowns = len(fields), fields[0].numel()
-    count, rows = _rows(draws, unknowns, make, count)
+    """Make a law of a few rows that every field (b, *shape) obeys, by params of its own; weights are shared or per sample."""
+    batch, unknowns, count = len(fields), fields[0].numel(), draws.whole(1, 4)
+    at = torch.randint(unknowns, (3, count), generator=draws.generator)
     own = bool(draws.chance(0.3))
-    weight = draws.normal(batch if own else 1, count, unknowns) * draws.chance(0.4, count, unknowns)
-    shared = weight[0]
+    weights = draws.normal(batch if own else 1, count, unknowns) * draws.chance(0.4, count, unknowns)
+    shared, rows = weights[0], (SMOOTH | KINKED | SLOW | DOMAIN)[make]
 
     def value(u: Tensor, w: Tensor) -> Tensor:
-        return scale * rows(u / units, w)
+        return scale * rows((u / units).flatten(), w, at)
 
-    target = torch.stack([value(one, weight[i if own else 0]) for i, one in enumerate(fields)])
+    target = torch.stack([value(one, weights[i if own else 0]) for i, one in enumerate(fields)])
     if kind is Inequality:  # half of the rows hold with equality there
         target = target + scale * draws.uniform(batch, count) * draws.chance(0.5, batch, count)
-    params = {name: target} | ({f"{name} weights": weight} if own else {})
+    params = {name: target} | ({f"{name} weights": weights} if own else {})
 
     def residual(u: Tensor, p: Params) -> Tensor:
         return value(u, p[f"{name} weights"] if own else shared) - p[name]
@@ -199,8 +192,7 @@ def _law(
 def _feasible(
     draws: Draws, makes: Sequence[str] = tuple(SMOOTH), *, shapes: Sequence[tuple[int, ...]] = SHAPES, units: float = 1.0,
     equalities: tuple[int, int] = (1, 4), inequalities: tuple[int, int] = (0, 3), bounds: float = 0.5,
-    scales: tuple[int, int] = (0, 1), batch: int | None = None, center: float = 1.0,
-    positive: bool = False,
+    scales: tuple[int, int] = (0, 1), batch: int | None = None, center: float = 1.0, positive: bool = False,
 ) -> Case:  # fmt: skip
     """Draw laws around random fields, which obey them; û is such a field with noise, or noise."""
     shape = draws.of(shapes)
@@ -218,11 +210,13 @@ def _feasible(
         one_sided = draws.whole(0, 3)
         limits = [Bounds(None if one_sided == 1 else units * lower, None if one_sided == 2 else units * upper)]
     known = units * known
-    laws, used, params = [], [], {}
+    laws: list[Law] = []
+    used: list[str] = []
+    params: dict[str, Tensor] = {}
     for kind, counts in ((Equality, equalities), (Inequality, inequalities)):
         for k in range(draws.whole(*counts)):
             name, make = f"{kind.__name__} {k}", draws.of(makes)
-            law, own = _law(draws, name, make, known, kind, scale=10.0 ** draws.whole(*scales), units=units)
+            law, own = _law(draws, name, make, known, kind, 10.0 ** draws.whole(*scales), units)
             laws.append(law)
             used.append(make + (" ≤" if kind is Inequality else ""))
             params |= own
@@ -261,23 +255,20 @@ def _repeated(draws: Draws) -> Case:
         how = draws.of(("again", "times", "almost", "almost", "squared", "summed"))
         factor = float(draws.normal(1)) if how == "times" else 1.0
         factor = abs(factor) if isinstance(law, Inequality) else factor
-        tilt = (
-            10.0 ** -draws.whole(5, 13) * draws.normal(*case.shape)
-            if how == "almost"
-            else torch.zeros(case.shape).double()
-        )
+        tilt = torch.zeros(case.shape).double()
+        if how == "almost":
+            tilt = 10.0 ** -draws.whole(5, 13) * draws.normal(*case.shape)
         name = f"{how} {k}"
-        first = (tilt * case.known).flatten(1).sum(1)
 
-        def residual(u: Tensor, p: Params, law: Any = law, factor: float = factor, tilt: Tensor = tilt, name: str = name,
-                     how: str = how) -> Tensor:  # fmt: skip
-            value = factor * law.residual(u, p) + (tilt * u).sum() - p[name]
-            return value + value**2 if how == "squared" else value.sum() if how == "summed" else value
-
-        laws.append(type(law)(name, residual))
-        params[name] = first
+        laws.append(type(law)(name, partial(_said_again, law, how, factor, tilt, name)))
+        params[name] = (tilt * case.known).flatten(1).sum(1)
         makes.append(f"{how} {case.makes[k]}")
     return replace(case, laws=tuple(laws), params=params, makes=tuple(makes))
+
+
+def _said_again(law: Any, how: str, factor: float, tilt: Tensor, name: str, u: Tensor, p: Params) -> Tensor:
+    value: Tensor = factor * law.residual(u, p) + (tilt * u).sum() - p[name]
+    return value + value**2 if how == "squared" else value.sum() if how == "summed" else value
 
 
 def _scaled(draws: Draws) -> Case:
@@ -323,8 +314,12 @@ def _contradictory(draws: Draws) -> Case:
     unknowns = case.u_hat[0].numel()
     total = float(draws.normal(1))
     ways: dict[str, tuple[Law, ...]] = {
-        "two totals": (Equality("total", lambda u, p: u.sum() - total), Equality("other", lambda u, p: u.sum() - total - gap)),
-        "two squares": (Equality("square", lambda u, p: (u**2).sum() - 1.0), Equality("other", lambda u, p: (u**2).sum() - 1.0 - gap)),
+        "two totals": (
+            Equality("total", lambda u, p: u.sum() - total), Equality("other", lambda u, p: u.sum() - total - gap)
+        ),
+        "two squares": (
+            Equality("square", lambda u, p: (u**2).sum() - 1), Equality("other", lambda u, p: (u**2).sum() - 1 - gap)
+        ),
         "negative square": (Equality("square", lambda u, p: u.flatten()[:1] ** 2 + gap),),
         "negative sum of squares": (Equality("square", lambda u, p: (u**2).sum() + gap),),
         "negative exp": (Equality("exp", lambda u, p: torch.exp(u.flatten()[0]) + gap),),
@@ -429,18 +424,13 @@ SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
 def _physics(
     draws: Draws, sizes: Sequence[tuple[int, int]] = ((6, 5), (8, 8), (5, 12)), batches: Sequence[int] = (16, 33, 64)
 ) -> Case:
+    """The law sets of the problems and their variants on small grids, fields as they come up around a sampler."""
     name, settings = draws.of(SETTINGS)
     nx, nt = draws.of(sizes)
-    waves = name.startswith("navier")
-    grid = (
-        {
-            "size": 4 if nx < 20 else nx // 6,
-            "nt": 4 if nx < 20 else nt // 2,
-            "resolution": 16 if nx < 20 else 2 * (nx // 6),
-        }
-        if waves
-        else {"nx": nx, "nt": nt}
-    )
+    grid = {"nx": nx, "nt": nt}
+    if name.startswith("navier"):  # in the plane: fewer points each way
+        points = max(4, nx // 6)
+        grid = {"size": points, "nt": max(4, nt // 2) if points > 4 else 4, "resolution": max(16, 2 * points)}
     if "flux" in name or "pde" in name or "implicit" in name:
         grid |= {"pde_steps" if "heat" in name else "flux_steps": draws.of((2, 4))}
     problem, batch = snapfm.problem(name, **settings, **grid), draws.of(batches)
@@ -465,26 +455,27 @@ def _large(draws: Draws) -> Case:
     return _physics(draws, ((40, 40), (101, 101)), (8, 16))
 
 
-KINDS: dict[str, Callable[[Draws], Case]] = {
-    "random": _random,
-    "curved": _curved,
-    "square": _square,
-    "repeated": _repeated,
-    "scaled": _scaled,
-    "units": _units,
-    "lawful": _lawful,
-    "stationary": _stationary,
-    "kinked": _kinked,
-    "contradictory": _contradictory,
-    "nonfinite": _nonfinite,
-    "simplex": _simplex,
-    "warm": _warm,
-    "single": _single,
-    "domain": _domain,
-    "slow": _slow,
-    "physics": _physics,
-    "large": _large,
-}  # fmt: skip
+# How each kind is drawn, and its share of all samples.
+KINDS: dict[str, tuple[Callable[[Draws], Case], float]] = {
+    "random": (_random, 0.12),
+    "curved": (_curved, 0.10),
+    "square": (_square, 0.05),
+    "repeated": (_repeated, 0.07),
+    "scaled": (_scaled, 0.07),
+    "units": (_units, 0.07),
+    "lawful": (_lawful, 0.05),
+    "stationary": (_stationary, 0.07),
+    "kinked": (_kinked, 0.05),
+    "contradictory": (_contradictory, 0.04),
+    "nonfinite": (_nonfinite, 0.03),
+    "simplex": (_simplex, 0.07),
+    "warm": (_warm, 0.06),
+    "single": (_single, 0.06),
+    "domain": (_domain, 0.03),
+    "physics": (_physics, 0.0547),
+    "large": (_large, 0.005),
+    "slow": (_slow, 0.0003),
+}
 
 
 # The judge
@@ -510,7 +501,8 @@ class Judge:
 
     def residual(self, u: Tensor) -> Tensor:
         """Evaluate all rows at a batch (b, n): (b, m)."""
-        return vmap(self.one_residual)(u, self.params)
+        rows: Tensor = vmap(self.one_residual)(u, self.params)
+        return rows
 
     def broken(self, residual: Tensor) -> Tensor:
         """Give h and max(g, 0) of a residual."""
@@ -523,15 +515,18 @@ class Judge:
 
     def jacobian(self, u: Tensor) -> Tensor:
         """Differentiate all rows: (b, m, n)."""
-        return vmap(jacrev(self.one_residual))(u, self.params)
+        slopes: Tensor = vmap(jacrev(self.one_residual))(u, self.params)
+        return slopes
 
     def pull(self, u: Tensor, multipliers: Tensor) -> Tensor:
         """Form Jᵀλ by one reverse pass: (b, n)."""
-        return vmap(grad(self._weighted))(u, self.params, multipliers)
+        pulled: Tensor = vmap(grad(self._weighted))(u, self.params, multipliers)
+        return pulled
 
     def hessian(self, u: Tensor, multipliers: Tensor) -> Tensor:
         """Form W = I + Σλ∇²h: (b, n, n)."""
-        return torch.eye(u.shape[1]) + vmap(jacrev(grad(self._weighted)))(u, self.params, multipliers)
+        bent: Tensor = vmap(jacrev(grad(self._weighted)))(u, self.params, multipliers)
+        return torch.eye(u.shape[1]) + bent
 
     def _weighted(self, u: Tensor, params: Params, multipliers: Tensor) -> Tensor:
         return multipliers @ self.one_residual(u, params) + 0.0 * u.sum()  # rows may be none, or read nothing
@@ -554,7 +549,7 @@ class Findings:
     allowed: Tensor  # of violation
     stationarity: Tensor  # as a share of what is allowed, like `sign`
     sign: Tensor
-    relative: Tensor  # stationarity as a share of 1e-6 ‖û‖∞
+    loose: Tensor  # bool: the field is smaller than one, and stationarity above 1e-6 of its size
     curvature: Tensor  # smallest eigenvalue of W where u may move, over max(1, ‖W‖); infinite where not looked at
     direction: Tensor  # (b, n), of that eigenvalue
     known: Tensor  # bool: a lawful field is known
@@ -576,12 +571,13 @@ def measure(case: Case, answer: Tensor, multipliers: Mapping[str, Tensor]) -> Fi
     residual = judge.residual(u)
     slack = torch.minimum(push, (weights * residual).abs() / judge.size[:, None]) * (residual < -case.tolerance)
     wrong = torch.where(weights < 0, push, slack)[:, ~judge.equality]
+    own = torch.maximum(_largest(u), _largest(judge.u_hat))
     return Findings(
         violation=judge.violation(u),
         allowed=allowed,
         stationarity=_largest(rest) / nearest,
         sign=_largest(wrong) / nearest,
-        relative=_largest(rest) / (NEAREST * _largest(judge.u_hat)).clamp(min=_TINY),
+        loose=(own < 1) & (_largest(rest) > NEAREST * own),
         curvature=curvature,
         direction=direction,
         known=_known(judge),
@@ -738,9 +734,11 @@ def _largest(value: Tensor) -> Tensor:
 
 def run(count: int = COUNT) -> dict[str, Any]:
     """Project and judge about `count` samples, shared among the kinds."""
-    kinds, claims, errors = {}, [], []
+    kinds: dict[str, dict[str, Any]] = {}
+    claims: list[dict[str, Any]] = []
+    errors: list[dict[str, Any]] = []
     for kind, (_, share) in KINDS.items():
-        began, cases = perf_counter(), []
+        began, cases = perf_counter(), list[dict[str, Any]]()
         while sum(case["samples"] for case in cases) < share * count:
             cases.append(one(kind, len(cases)))
         kinds[kind] = _sums(cases) | {"seconds": perf_counter() - began}
@@ -773,7 +771,7 @@ def one(kind: str, number: int) -> dict[str, Any]:
         statuses = dict(Counter(Status(status).name for status in found.status.tolist()))
         told = [{"case": f"{kind}:{number}", **claim} for claim in false_claims(case, found, seen)]
         looked = int((found.converged & torch.isfinite(seen.curvature)).sum())
-        loose = int((found.converged & (_largest(case.u_hat.flatten(1)) < 1) & (seen.relative > 1)).sum())
+        loose = int((found.converged & seen.loose).sum())
     return {
         "case": f"{kind}:{number}", "laws": list(case.makes), "shape": list(case.shape), "samples": len(case.u_hat),
         "statuses": statuses, "second_order": looked, "loose": loose, "false": told, "error": error,
@@ -797,6 +795,7 @@ def false_claims(case: Case, found: Projection, seen: Findings) -> list[dict[str
         "sign": claimed & ~(seen.sign <= _ROUNDING),
         "second order": claimed & ~(seen.curvature >= -NEAREST),
         "infeasible": (found.status == Status.INFEASIBLE) & seen.known,
+        "nonfinite": (found.status != Status.NONFINITE) & ~torch.isfinite(case.u_hat).flatten(1).all(1),
     }
     weights = _joined(Judge(case), found.multipliers)
     told = []

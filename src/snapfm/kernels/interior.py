@@ -58,18 +58,19 @@ _NOISE = 64 * 2.220446049250313e-16
 
 
 @compiled(nogil=True, error_model="numpy")
-def interior_tiles(code, frame, plan, signs, limits, stop, live, space, at, status, iterations):
+def interior_tiles(code, frame, plan, signs, ordinary, limits, stop, live, space, at, status, iterations):
     """Follow the barrier in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
     for tile in range(len(space)):
         _follow_barrier(
-            code, frame, plan, signs, limits[tile], stop, live[tile], space[tile], at, status[tile], iterations[tile]
-        )
+            code, frame, plan, signs, ordinary, limits[tile], stop, live[tile], space[tile], at, status[tile],
+            iterations[tile],
+        )  # fmt: skip
         section(space[tile], at, BARRIER)[:] = 0.0
         section(space[tile], at, BOUND_WEIGHT)[:] = 0.0
 
 
 @compiled(nogil=True, error_model="numpy")
-def _follow_barrier(code, frame, plan, signs, limits, stop, live, memory, at, status, iterations):
+def _follow_barrier(code, frame, plan, signs, ordinary, limits, stop, live, memory, at, status, iterations):
     mu, damping, penalty = np.full(LANES, _FIRST), np.zeros(LANES), np.ones(LANES)
     convex, negative = np.empty(LANES), np.empty(LANES, np.int64)
     for lane in range(LANES):
@@ -81,7 +82,7 @@ def _follow_barrier(code, frame, plan, signs, limits, stop, live, memory, at, st
     _enter(frame, memory, at)
     residual_at(code, frame, memory, at)
     derivatives_at(code, frame, memory, at)
-    size_rows(memory, at)
+    size_rows(memory, at, ordinary)
     _slacken(frame, memory, at)
     for iteration in range(limits.max() + 1):
         derivatives_at(code, frame, memory, at)

@@ -60,6 +60,7 @@ class Settings(NamedTuple):
     tolerance: float  # of the violation
     gap: float  # of the stationarity, relative to the unit where that is small
     closer: float  # share of the tolerance that a step more is taken for
+    ordinary: float  # see point.size_rows
     trials: int  # of lengths and corrections before a step counts as failed; 0: full steps, not looked at
 
 

@@ -116,7 +116,7 @@ def _solve(code, frame, plan, signs, settings, limits, stop, live, memory, at, l
             if nudge(frame, memory, at, lanes.tolerance):
                 residual_at(code, frame, memory, at)
                 derivatives_at(code, frame, memory, at)
-            size_rows(memory, at)
+            size_rows(memory, at, settings.ordinary)
         _look(frame, memory, at, lanes)
         if frame.bounded == 1 and settle(memory, at, arrived):
             residual_at(code, frame, memory, at)

@@ -128,13 +128,17 @@ def derivatives_at(code, frame, memory, at):
 
 
 @compiled(nogil=True, error_model="numpy")
-def size_rows(memory, at):  # read: residual, norm; written: row_size, row_weight
-    """Measure every row by the larger of ‖J_r‖ and |h_r|: how far it is off, in steps of the field's size."""
+def size_rows(memory, at, ordinary):  # read: residual, norm; written: row_size, row_weight
+    """Measure every row by the larger of ‖J_r‖ and |h_r|: how far it is off, in steps of the field's size.
+
+    Rows of sizes from `ordinary` to one over it are left as they are: 1 measures all.
+    """
     residual, norm = section(memory, at, RESIDUAL), section(memory, at, NORM)
     size, weight = section(memory, at, ROW_SIZE), section(memory, at, ROW_WEIGHT)
     for i in range(len(residual)):
         found = max(np.sqrt(norm[i]), abs(residual[i]))
-        found = found if _TINY < found < 1.0 / _TINY else 1.0  # a row without slope, or not a number
+        if ordinary < found < 1.0 / ordinary or not _TINY < found < 1.0 / _TINY:  # or without slope, or not a number
+            found = 1.0
         size[i], weight[i] = found, 1.0 / found
 
 

@@ -81,7 +81,7 @@ def _restore(code, frame, plan, signs, tolerance, limits, stop, live, memory, at
     for iteration in range(limits.max() + 1):
         derivatives_at(code, frame, memory, at)
         if iteration == 0:
-            size_rows(memory, at)
+            size_rows(memory, at, 1.0)
         _break(frame, memory, at, size, worst)
         running = False
         for lane in range(LANES):

@@ -13,8 +13,8 @@ from scipy.sparse.linalg import SuperLU, splu
 from torch import Tensor
 
 from snapfm.errors import Status
-from snapfm.kernels.runs import add_batch, join, products
-from snapfm.kernels.sparse import multiply, step_back
+from snapfm.kernels.runs import add_batch, join, products, step_back
+from snapfm.kernels.sparse import multiply
 from snapfm.kernels.threads import Turn, cut, run, workers
 from snapfm.laws import Params
 from snapfm.project.base import Solution, Warm
@@ -51,7 +51,6 @@ class Affine:
         used[self.pins] = used[self.kept] = True
         by_column = csc_array(_diagonal(used) @ matrix)
         by_column.eliminate_zeros()
-        self.by_unknown = _first_and_more(by_column, structure.unknowns)
         entries = by_column.tocoo()
         self.runs = join(entries.col.astype(np.int64), entries.row.astype(np.int64), entries.data)
         self.matrix = csr_array(matrix)
@@ -85,7 +84,7 @@ class Affine:
             residual = offset[piece].copy()
             products(self.runs, u[piece] if iterations[piece].any() else field[piece], residual)
             total[piece] += np.where(live[piece, None], self.multipliers(residual), 0.0)
-            step_back(*self.by_unknown, field[piece], total[piece], u[piece], gap[piece], distance[piece])
+            step_back(self.runs, total[piece], field[piece], u[piece], gap[piece], distance[piece])
             iterations[piece] += live[piece]
             status[piece] = Status.CONVERGED
             return True
@@ -167,7 +166,7 @@ class Affine:
         multiply(*_arrays(self.matrix), flat, image)
         weight = self.multipliers(image)
         out, gap, distance = np.empty_like(flat), np.empty(len(flat)), np.empty(len(flat))
-        step_back(*self.by_unknown, flat, weight, out, gap, distance)
+        step_back(self.runs, weight, flat, out, gap, distance)
         return torch.from_numpy(out), torch.from_numpy(weight)
 
     def _fixed_by_kept(self) -> csr_array:
@@ -201,19 +200,6 @@ class Gram:
         for i, row in enumerate(right):
             out[i] = self.factor.solve(row) if np.isfinite(row).all() else np.nan
         return out
-
-
-def _first_and_more(matrix: csc_array, unknowns: int) -> tuple[Index, Values, Index, Index, Values]:
-    """Split a matrix by columns into the first entry of each (zero where there is none) and a list of all others."""
-    counts = np.diff(matrix.indptr)
-    filled = np.flatnonzero(counts)
-    first = matrix.indptr[filled]
-    row, value = np.zeros(unknowns, np.int64), np.zeros(unknowns)
-    row[filled], value[filled] = matrix.indices[first], matrix.data[first]
-    rest = np.ones(matrix.nnz, bool)
-    rest[first] = False
-    column = np.repeat(np.arange(unknowns), counts)[rest]
-    return row, value, column, matrix.indices[rest].astype(np.int64), matrix.data[rest]
 
 
 def _diagonal(mask: npt.NDArray[np.bool_]) -> csr_array:

@@ -81,6 +81,8 @@ class Newton:
         self.looked = np.flatnonzero(looked)
         self.unequal = np.flatnonzero(~structure.equality_rows)
         self.example = u
+        # Seconds that one compiled call may take, for each sample of a piece and each iteration of its limit.
+        self.longest = max((part.seconds(LANES, 1) for part in self.parts), default=0.0) / LANES
         self._free: list[tuple[Values, Values, Values]] = []
         self._adjoint = Adjoint(structure, limits)
         self._pace = (
@@ -135,9 +137,10 @@ class Newton:
             self._solve_piece(given, known, aim, _of(warm, piece), mine, certified, budget.limit, turn)
             return not (turn.over and bool((mine.status == Status.ITERATION_LIMIT).any()))
 
+        once = budget.limit * self.longest
         chunk = _CHUNK if certified else _NEAR
-        long = sum(part.seconds(chunk, budget.limit) for part in self.parts) > _WATCHED
-        chunk = LANES if long else chunk
+        chunk = max(LANES, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
+        long = once * chunk > _WATCHED
         threads = workers() if self._pace * count > _WORTH_SHARING else 1
         if threads > 1:  # pieces enough that a core busy elsewhere can get fewer
             chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))
@@ -205,7 +208,8 @@ class Newton:
         self.affine.solve(u, externals, out.multipliers)
         for part in self.parts:
             ended = self._iterate(part, start, u, externals, aim, multiplier, out.multipliers, limit, turn)
-            out.status[:] = gravest(np.stack([out.status, ended.status], axis=1))
+            if ended.status.any():
+                out.status[:] = gravest(np.stack([out.status, ended.status], axis=1))
             np.maximum(out.iterations, ended.iterations, out=out.iterations)
             np.minimum(out.second, ended.second, out=out.second, casting="unsafe")
         out.place[:] = u[:, self.moving]

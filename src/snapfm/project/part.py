@@ -39,8 +39,11 @@ _SETS_CYCLE = 8  # iterations with inequalities or bounds after which their acti
 # Trials of a step: of one towards a wrong active set no length is any good, and from near an answer full steps find the sets
 # in fewer iterations than any search would let them.
 _MANY, _FEW, _NONE = 50, 4, 0
+# Rows of sizes from this to one over it are added up as they are, at first: measuring all by their size takes more iterations
+# where that is not needed (Heat-2 from noise), and fewer where it is (a total and an energy of a field of a thousandth).
+_ORDINARY, _ALL = 1e-3, 1.0
 _GIVES = 6  # tenths of the give that are tried
-_PACKS_A_SECOND = 4e8  # arithmetic on packs that one thread does at least, from the profiles of the six problems
+_PACKS_A_SECOND = 8e8  # arithmetic on packs that one thread does at least, from the profiles of the six problems
 
 
 _OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # of lanes that another attempt may help
@@ -52,6 +55,8 @@ _RANK = np.argsort([int(status) for status in _GRAVITY])
 
 def gravest(status: Counts) -> Counts:
     """Join the statuses (b, parts) of the parts of samples."""
+    if not status.any():
+        return status[:, 0]
     found: Counts = np.array([int(status) for status in _GRAVITY])[_RANK[status].max(axis=1)]
     return found
 
@@ -155,6 +160,8 @@ class Part:
         tiles_to_field(self.still, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
         scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
         self.give_back(space)
+        if parts == 1:
+            return ended
         shape = (len(u), parts)
         return Ended(
             gravest(ended.status.reshape(shape)),
@@ -177,6 +184,8 @@ class Part:
         else:
             ended = self._run(space, lanes, aim, np.full(lanes, most), turn)
         status, iterations, second = ended.status, ended.iterations, ended.second
+        if not status.any():  # all converged, as they mostly do
+            return ended
         for attempt in self._others():
             failed = np.flatnonzero(np.isin(status, _OPEN) & (iterations < limit))
             if turn.over or not len(failed):
@@ -204,14 +213,16 @@ class Part:
             return [self._barrier, self._restored, self._scattered, self._from_zero, self._giving]
         return [self._scattered, self._from_zero, self._giving, self._restored]
 
-    def _barrier(self, space: Values, first: Values, aim: Aim, room: Room, turn: Turn) -> Ended:
+    def _barrier(
+        self, space: Values, first: Values, aim: Aim, room: Room, turn: Turn, ordinary: float = _ORDINARY
+    ) -> Ended:
         """Follow a barrier from `first` to where the active set is plain, and finish from there."""
         self._section(space, core.X)[:] = first
         lanes, allowed = len(room.left), room.upto(_BARRIER)
         live, limits, status, iterations = _blank(space, allowed)
-        self._call(interior_tiles, turn, (limits, turn.stop, live), space, (status, iterations))
+        self._call(interior_tiles, turn, (ordinary, limits, turn.stop, live), space, (status, iterations))
         used = iterations.ravel()[:lanes]
-        ended = self._run(space, lanes, aim, room.less(used).upto(_ATTEMPT), turn)
+        ended = self._run(space, lanes, aim, room.less(used).upto(_ATTEMPT), turn, ordinary=ordinary)
         return Ended(ended.status, ended.iterations + used, ended.second)
 
     def _giving(self, space: Values, first: Values, aim: Aim, room: Room, turn: Turn) -> Ended:
@@ -272,19 +283,28 @@ class Part:
         if len(lawful):
             again, left = _lanes(space, lawful), room.less(iterations).at(lawful)
             if self.crowded:
-                ended = self._barrier(again, np.array(self._section(again, core.X)), aim, left, turn)
+                ended = self._barrier(again, np.array(self._section(again, core.X)), aim, left, turn, _ALL)
             else:
-                ended = self._run(again, len(lawful), aim, left.upto(_ATTEMPT), turn)
+                ended = self._run(again, len(lawful), aim, left.upto(_ATTEMPT), turn, ordinary=_ALL)
             _put_lanes(space, lawful, again, np.arange(len(lawful)))
             found[lawful], second[lawful] = ended.status, ended.second
             iterations[lawful] += ended.iterations
         return Ended(found, iterations, second)
 
-    def _run(self, space: Values, lanes: int, aim: Aim, limit: Counts, turn: Turn, trials: int = _MANY) -> Ended:
+    def _run(
+        self,
+        space: Values,
+        lanes: int,
+        aim: Aim,
+        limit: Counts,
+        turn: Turn,
+        trials: int = _MANY,
+        ordinary: float = _ORDINARY,
+    ) -> Ended:
         """Iterate on the first `lanes` lanes of a space; say what became of them."""
         live, limits, status, iterations = _blank(space, limit)
         second = np.empty_like(status)
-        settings = core.Settings(*aim, trials)
+        settings = core.Settings(*aim, ordinary, trials)
         self._call(solve_tiles, turn, (settings, limits, turn.stop, live), space, (status, iterations, second))
         return Ended(status.ravel()[:lanes], iterations.ravel()[:lanes], second.ravel()[:lanes])
 

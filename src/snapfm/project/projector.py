@@ -9,7 +9,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from snapfm.errors import Status
 from snapfm.laws import Law, Params
 from snapfm.project.affine import Affine
 from snapfm.project.base import Moved, Projection, Solution, Warm
@@ -27,7 +26,7 @@ from snapfm.project.door import (
 )
 from snapfm.project.general import General
 from snapfm.project.implicit import attach_gradient
-from snapfm.project.judge import Judgement, judge, unresolved, verdict
+from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.limits import Limits, limits_of
 from snapfm.project.newton import Newton
 from snapfm.project.serial import one_thread
@@ -77,9 +76,7 @@ class Projector:
             start, inside = _inside(u_hat), self._inside_params(given, len(u_hat))
             solved = self.method.solve(start, inside, asked, known, budget)
             judged = judge(self.structure, solved.residual, self.limits, solved.u)
-            status = verdict(self.structure, solved, judged, asked, start)
-            hidden = unresolved(self.structure, solved, inside, start) & (status == Status.CONVERGED)
-            status[hidden] = int(Status.STALLED)
+            status = verdict(self.structure, solved, judged, asked, start, inside)
             answer = solved.u.reshape(start.shape).to(device=u_hat.device, dtype=u_hat.dtype)
             returned, rounding = judged, judged.violation.new_zeros(len(start))
             if answer.dtype != torch.float64:
