@@ -173,6 +173,7 @@ def _law(
     at = torch.randint(unknowns, (3, count), generator=draws.generator)
     own = bool(draws.chance(0.3))
     weights = draws.normal(batch if own else 1, count, unknowns) * draws.chance(0.4, count, unknowns)
+    weights[..., 0] += (weights == 0.0).all(dim=-1)  # a row of zeros is no law, and refused as one
     shared, rows = weights[0], (SMOOTH | KINKED | SLOW | DOMAIN)[make]
 
     def value(u: Tensor, w: Tensor) -> Tensor:

@@ -50,6 +50,8 @@ def caught(
         multipliers,
         {},
         1e-8,
+        nothing,
+        torch.ones(len(u), dtype=torch.int8),
     )
     return audit.false_claims(case, claim, audit.measure(case, u, multipliers))
 

@@ -154,19 +154,20 @@ class _Turns:
 
     def _take(self, work: Work) -> None:
         began = time.thread_time()
-        for number, piece in self._pieces:
-            if self._halted.is_set():
-                break
-            share = min(1.0, self.threads / (self._count - number))
-            turn = Turn(self._clock, (1.0 - share) * self._clock.left if share < 1.0 else 0.0)
-            self._live.append(turn)
-            if self._halted.is_set():  # since the look above
-                turn.stop[0] = 1
-            try:
-                if not work(piece, turn):
-                    self.cut.append(piece)
-            finally:
-                self._live.remove(turn)
+        with np.errstate(all="ignore"):  # what is not a number is told by its status
+            for number, piece in self._pieces:
+                if self._halted.is_set():
+                    break
+                share = min(1.0, self.threads / (self._count - number))
+                turn = Turn(self._clock, (1.0 - share) * self._clock.left if share < 1.0 else 0.0)
+                self._live.append(turn)
+                if self._halted.is_set():  # since the look above
+                    turn.stop[0] = 1
+                try:
+                    if not work(piece, turn):
+                        self.cut.append(piece)
+                finally:
+                    self._live.remove(turn)
         self._spent.append(time.thread_time() - began)
 
     def _look(self) -> None:

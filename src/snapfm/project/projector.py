@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -72,7 +73,7 @@ class Projector:
         are nonlinear. `tolerance`, `limit` and `seconds` replace the projector's own for this call.
         """
         given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
-        with torch.no_grad(), one_thread():
+        with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             start, inside = _inside(u_hat), self._inside_params(given, len(u_hat))
             solved = self.method.solve(start, inside, asked, known, budget)
             judged = judge(self.structure, solved.residual, self.limits, solved.u)
@@ -113,7 +114,7 @@ class Projector:
         iterations left it, unmarked.
         """
         given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
-        with torch.no_grad(), one_thread():
+        with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             start, inside = u_hat.detach().cpu().contiguous(), self._inside_params(given, len(u_hat))
             u, ended = self.method.move(start, inside, asked, known, budget)
         return Moved(u.to(u_hat.device), ended)
@@ -151,7 +152,7 @@ class Projector:
         """Judge fields as they are, in float64, without projecting them."""
         check_field(u, self.shape)
         given = check_params(params, self.example, len(u))
-        with torch.no_grad(), one_thread():
+        with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             field = _inside(u)
             residual = self.structure.residual(field, self._inside_params(given, len(u)))
             return judge(self.structure, residual, self.limits, field.reshape(len(u), -1))
@@ -159,7 +160,7 @@ class Projector:
     def changed(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
         """Say how far the rows of the laws differ between two batches: (b,), the largest difference in a law's own units."""
         given = check_params(params, self.example, len(u))
-        with torch.no_grad(), one_thread():
+        with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             inside = self._inside_params(given, len(u))
             one, two = (self.structure.residual(_inside(field), inside) for field in (u, other))
             return torch.cat([one - two, one.new_zeros(len(one), 1)], dim=1).abs().amax(dim=1)
