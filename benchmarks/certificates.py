@@ -156,6 +156,15 @@ DOMAIN: dict[str, Rows] = {  # of positive fields only
     "entropy": lambda u, w, at: w.abs() @ (u * torch.log(u)),
     "power": lambda u, w, at: w @ u**1.5,
 }
+SYMMETRIC: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda u: u.sum(),
+    "squares": lambda u: (u**2).sum(),
+    "fourth powers": lambda u: (u**4).sum(),
+    "wells": lambda u: ((u**2 - 1.0) ** 2).sum(),
+    "cosines": lambda u: torch.cos(u).sum(),
+    "bells": lambda u: torch.exp(-(u**2)).sum(),
+    "neighbors": lambda u: (u[1:] * u[:-1]).sum(),
+}
 FLAT = ("quadratic", "saddle", "triple", "cubic", "quartic", "log", "bell", "norm")  # zero slope where u = 0
 
 
@@ -299,6 +308,32 @@ def _stationary(draws: Draws) -> Case:
     case = _feasible(draws, FLAT, center=0.2)
     share = draws.of((0.5, 1.0, 1.0))
     return replace(case, u_hat=case.u_hat * ~draws.chance(share, *case.u_hat.shape))
+
+
+def _symmetric(draws: Draws) -> Case:
+    """Laws that tell neither unknowns nor signs apart, û and start of the same symmetry: nothing pushes off a saddle."""
+    shape, batch = draws.of(((2,), (3,), (5,), (8,), (3, 4))), draws.of(BATCHES)
+    known, level = draws.normal(batch, *shape), draws.normal(batch, *[1] * len(shape))
+    laws: list[Law] = []
+    makes: list[str] = []
+    params: dict[str, Tensor] = {}
+    for k in range(draws.whole(1, 4)):
+        kind, make = draws.of((Equality, Equality, Inequality)), draws.of(list(SYMMETRIC))
+        name, value = f"{kind.__name__} {k}", SYMMETRIC[make]
+        laws.append(kind(name, lambda u, p, name=name, value=value: value(u) - p[name]))
+        params[name] = torch.stack([value(one) for one in known])
+        makes.append(make + (" ≤" if kind is Inequality else ""))
+    signs = 2.0 * draws.chance(0.5, *shape) - 1.0
+    how = draws.of(("constant", "signs", "zero", "noise"))
+    u_hat = {
+        "constant": level.expand(batch, *shape),
+        "signs": level * signs,
+        "zero": 0.0 * known,
+        "noise": 2.0 * known,
+    }[how]
+    warm = -u_hat if bool(draws.chance(0.5)) else None
+    mirrored = () if warm is None else ("begun at the mirror image",)
+    return Case(shape, tuple(laws), (*makes, how, *mirrored), params, u_hat.clone(), known, warm=warm)
 
 
 def _kinked(draws: Draws) -> Case:
@@ -458,7 +493,7 @@ def _large(draws: Draws) -> Case:
 
 # How each kind is drawn, and its share of all samples.
 KINDS: dict[str, tuple[Callable[[Draws], Case], float]] = {
-    "random": (_random, 0.12),
+    "random": (_random, 0.09),
     "curved": (_curved, 0.10),
     "square": (_square, 0.05),
     "repeated": (_repeated, 0.07),
@@ -466,6 +501,7 @@ KINDS: dict[str, tuple[Callable[[Draws], Case], float]] = {
     "units": (_units, 0.07),
     "lawful": (_lawful, 0.05),
     "stationary": (_stationary, 0.07),
+    "symmetric": (_symmetric, 0.03),
     "kinked": (_kinked, 0.05),
     "contradictory": (_contradictory, 0.04),
     "nonfinite": (_nonfinite, 0.03),
@@ -568,7 +604,9 @@ def measure(case: Case, answer: Tensor, multipliers: Mapping[str, Tensor]) -> Fi
         push = push * jacobian.abs().amax(2)
         curvature, direction = _second_order(judge, u, weights, jacobian, hessian)
         if answer.dtype == torch.float32:
-            allowed, nearest = allowed + _rounding(jacobian, u), nearest + _rounding(hessian, u)
+            bounded = torch.diag_embed((judge.lower > -_INF) | (judge.upper < _INF)).double().expand_as(hessian)
+            allowed = allowed + _rounding(torch.cat([jacobian, bounded], 1), u)
+            nearest = nearest + _rounding(hessian, u)
     residual = judge.residual(u)
     slack = torch.minimum(push, (weights * residual).abs() / judge.size[:, None]) * (residual < -case.tolerance)
     wrong = torch.where(weights < 0, push, slack)[:, ~judge.equality]
@@ -720,8 +758,6 @@ def _alone(case: Case, sample: int) -> Case:
 
 def _rounding(matrix: Tensor, u: Tensor) -> Tensor:
     """Bound what float32 rounding of u does to a product with a matrix (b, k, n): the largest ε Σ|a||u|, (b,)."""
-    if matrix.shape[1] == 0:
-        return torch.zeros(len(u)).double()
     return torch.finfo(torch.float32).eps * (matrix.abs() @ u.abs()[..., None])[..., 0].nan_to_num(0.0, 0.0).amax(1)
 
 

@@ -140,8 +140,8 @@ def test_nan_is_caught_whatever_is_claimed(certificates: ModuleType):
 
 
 KINDS = (
-    "random", "curved", "square", "repeated", "scaled", "units", "lawful", "stationary", "kinked", "contradictory",
-    "nonfinite", "simplex", "warm", "single", "domain", "physics",
+    "random", "curved", "square", "repeated", "scaled", "units", "lawful", "stationary", "symmetric", "kinked",
+    "contradictory", "nonfinite", "simplex", "warm", "single", "domain", "physics",
 )  # fmt: skip
 
 

@@ -72,6 +72,7 @@ def verdict(
     met = (judged.violation.numpy() <= tolerance) & near(stationarity.numpy(), u_hat)
     if solved.second_order is not None:
         met &= solved.second_order.numpy() != 0
+    met &= np.isfinite(solved.distance.numpy())  # an infinite input may have been clipped to a bound
     met[_unresolved(structure, solved, params, u_hat)] = False
     if met.all():
         return torch.full((len(residual),), int(Status.CONVERGED), dtype=torch.int8)
@@ -88,7 +89,7 @@ def verdict(
         beyond = (residual[:, dropped].abs() > _rounding(structure, solved.u)).any(dim=1)
         status[consistent & beyond & (judged.violation > tolerance)] = int(Status.INFEASIBLE)
     status[arrived] = int(Status.CONVERGED)
-    finite = torch.isfinite(judged.violation) & torch.isfinite(stationarity)
+    finite = torch.isfinite(judged.violation) & torch.isfinite(stationarity) & torch.isfinite(solved.distance)
     status[~finite] = int(Status.NONFINITE)
     return status
 

@@ -332,7 +332,7 @@ class Part:
         lower, upper = (
             (unit * at(core.LOWER), unit * at(core.UPPER)) if self.prepared.frame.bounded else (-nothing, nothing)
         )
-        return self._proof.holds(cells, rows, weights, lower, upper, tolerance)
+        return self._proof.holds(cells, rows, weights, unit * at(core.TARGET), lower, upper, tolerance)
 
     def _units(self, space: Values, lanes: int) -> Values:
         return _by_lane(self._section(space, core.UNIT), lanes)[:, 0]
@@ -410,7 +410,7 @@ def _blank(space: Values, limit: Counts) -> tuple[npt.NDArray[np.bool_], Counts,
 def _by_lane(part: Values, lanes: int) -> Values:
     """See a section as (lanes, packs)."""
     packs = part.shape[1] // LANES
-    return part.reshape(len(part), packs, LANES).transpose(0, 2, 1).reshape(-1, packs)[:lanes]
+    return part.reshape(len(part), packs, LANES).transpose(0, 2, 1).reshape(len(part) * LANES, packs)[:lanes]
 
 
 _GOLDEN = 0.6180339887498949

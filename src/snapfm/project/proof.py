@@ -5,7 +5,7 @@ bounded from below over the ranges of all cells (limits of unknowns; squares and
 between −1 and 1, …), where an unknown and its own squares are bounded together: a x² + b x ≥ −b²/4a. Above tolerance·Σ|y|
 no field obeys to the tolerance: Farkas' lemma where laws are affine, and a relaxation of it elsewhere. The weights come
 from restoration, which ends where Jᵀy vanishes. Where the proof fails nothing is known. Unknowns without limits are taken to
-lie within a hundred times the size of the field.
+lie within a thousand times the size of the input, or of one if that is larger.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack
 
 from snapfm.kernels.operations import Op
 from snapfm.kernels.program import A_CELL, A_PTR, B_CELL, B_PTR, C_CELL, C_PTR, OPS, ROW, ROW_CELL, ROW_PTR, A, B, Code
 from snapfm.project.tiles import Index, Values
 from snapfm.structure.reduce import System
 
-_FAR = 100.0  # sizes of the field within which unknowns without limits are taken to lie
+_FAR = 1e3  # sizes of the input within which unknowns without limits are taken to lie
+_DENSE = 1_000_000  # entries up to which weights are balanced by a dense factorisation
 _SHARES = (0.0, 1e-6, 1e-4, 1e-2)  # of the largest weight: rows with less are left out
 
 _RANGES = {
@@ -47,25 +48,42 @@ class Proof:
         self.system = system
 
     def holds(
-        self, cells: Values, rows: Values, weights: Values, lower: Values, upper: Values, tolerance: float
+        self,
+        cells: Values,
+        rows: Values,
+        weights: Values,
+        target: Values,
+        lower: Values,
+        upper: Values,
+        tolerance: float,
     ) -> npt.NDArray[np.bool_]:
         """Say for which lanes it is proven that no field obeys.
 
         Per lane: values of all cells, and of the rows where their violation is least; `weights` of the rows' squares there;
-        limits of the unknowns. All in the laws' own units.
+        `target` û and limits of the unknowns. All in the laws' own units.
         """
         whole = weights * np.where(self.system.equality, rows, np.maximum(rows, 0.0))
-        size = np.abs(cells[:, self._moving]).max(axis=1, initial=0.0)
-        far = _FAR * np.where(size > 0.0, size, 1.0)[:, None]
+        far = _FAR * np.maximum(np.abs(cells[:, self._moving]), np.abs(target)).max(axis=1, initial=1.0)[:, None]
         low, high = self._ranges(cells, lower, upper, far)
         share = np.abs(whole) / np.sqrt(weights)
+        free = np.isinf(lower[0]) & np.isinf(upper[0])  # the same for all lanes
         proven = np.zeros(len(cells), bool)
         for least in _SHARES:  # any weights will do: those of rows that hardly take part only spoil the bound
             y = np.where(share >= least * share.max(axis=1, keepdims=True, initial=0.0), whole, 0.0)
-            with np.errstate(invalid="ignore", over="ignore"):
-                bound = self._bound(cells, y, low, high, far)
-                proven |= np.isfinite(bound) & (bound > tolerance * np.abs(y).sum(axis=1))
+            for tried in (y, self._balanced(y, free)):
+                bound = self._bound(cells, tried, low, high, far)
+                proven |= np.isfinite(bound) & (bound > tolerance * np.abs(tried).sum(axis=1))
         return proven
+
+    def _balanced(self, y: Values, free: npt.NDArray[np.bool_]) -> Values:
+        """Take out of y what pulls on unknowns without limits or squares, as restoration would had it gone on for ever."""
+        pulled = np.setdiff1d(self._moving[free], self._squares[1])
+        matrix = hstack([csr_array(self._rows[:, pulled]), self.system.still])
+        if matrix.shape[0] * matrix.shape[1] > _DENSE:
+            return y
+        basis = matrix.toarray()
+        left: Values = y - (basis @ np.linalg.lstsq(basis, y.T, rcond=None)[0]).T
+        return np.where(self.system.equality, left, np.maximum(left, 0.0))
 
     def _bound(self, cells: Values, y: Values, low: Values, high: Values, far: Values) -> Values:
         """Bound Σ y h from below."""

@@ -1,9 +1,10 @@
 """Keep torch's operations on the thread that calls them, for the length of one call.
 
-Torch spreads an operation on more than 32 768 numbers over OpenMP threads. Inside a projection that costs more than it
-gains: with one core of two busy elsewhere every operation waits for a scheduling quantum, and sums depend, in their last
-bits, on the number of threads. The number is a property of the calling thread in OpenMP, so it is changed there and put
-back; torch.set_num_threads would change it for the whole process. Where OpenMP cannot be reached nothing is done.
+Torch spreads an operation on many numbers over OpenMP threads, its own and those of MKL. Inside a projection that costs
+more than it gains: with one core of two busy elsewhere every operation waits for a scheduling quantum, sums depend in their
+last bits on the number of threads, and in a forked child such threads wait for ever. Both libraries keep the number for
+each thread that calls them, so it is changed there and put back; torch.set_num_threads would change it for the whole
+process. Where a library cannot be reached nothing is done about it.
 """
 
 from __future__ import annotations
@@ -12,29 +13,31 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 import torch
+
+Exchange = Callable[[int], int]  # set this thread's number, give the one before
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Run torch's operations of this thread on this thread."""
-    found = _openmp()
-    if found is None:
-        yield
-        return
-    get, set_ = found
-    before = get()
-    set_(1)
+    before = [exchange(1) for exchange in _exchanges()]
     try:
         yield
     finally:
-        set_(before)
+        for exchange, number in zip(_exchanges(), before):
+            exchange(number)
 
 
 @cache
-def _openmp() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """Find the functions of the OpenMP library that torch has loaded; None if they are not what torch listens to."""
+def _exchanges() -> tuple[Exchange, ...]:
+    return tuple(found for found in (_openmp(), _mkl()) if found is not None)
+
+
+def _openmp() -> Exchange | None:
+    """Find the OpenMP library that torch has loaded; None if it is not what torch listens to."""
     torch.get_num_threads()  # torch sets a thread's number when it first asks for it
     try:
         library = ctypes.CDLL(None)
@@ -42,8 +45,25 @@ def _openmp() -> tuple[Callable[[], int], Callable[[int], None]] | None:
     except (AttributeError, OSError, TypeError):  # another way of threading, or a system without global symbols
         return None
     get.restype, set_.restype, set_.argtypes = ctypes.c_int, None, [ctypes.c_int]
-    before = get()
-    set_(before + 1)
+
+    def exchange(number: int) -> int:
+        before = int(get())
+        set_(number)
+        return before
+
+    before = exchange(int(get()) + 1)
     heard = torch.get_num_threads() == before + 1
-    set_(before)
-    return (get, set_) if heard else None
+    exchange(before)
+    return exchange if heard else None
+
+
+def _mkl() -> Exchange | None:
+    """Find MKL inside torch, where there is one; 0 stands for the number of the process."""
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        exchange = library.MKL_Set_Num_Threads_Local
+    except (AttributeError, OSError):
+        return None
+    exchange.restype, exchange.argtypes = ctypes.c_int, [ctypes.c_int]
+    found: Exchange = exchange
+    return found
