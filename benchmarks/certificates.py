@@ -373,7 +373,10 @@ def _contradictory(draws: Draws) -> Case:
         ),
     }  # fmt: skip
     way = draws.of(list(ways))
-    return replace(case, laws=(*case.laws, *ways[way]), makes=(*case.makes, f"{way}, {gap:g}"), known=None)
+    others = tuple(
+        law for law in case.laws if not isinstance(law, Bounds) or "bound" not in way
+    )  # two would be refused
+    return replace(case, laws=(*others, *ways[way]), makes=(*case.makes, f"{way}, {gap:g}"), known=None)
 
 
 def _nonfinite(draws: Draws) -> Case:
@@ -608,7 +611,7 @@ def measure(case: Case, answer: Tensor, multipliers: Mapping[str, Tensor]) -> Fi
             allowed = allowed + _rounding(torch.cat([jacobian, bounded], 1), u)
             nearest = nearest + _rounding(hessian, u)
     residual = judge.residual(u)
-    slack = torch.minimum(push, (weights * residual).abs() / judge.size[:, None]) * (residual < -case.tolerance)
+    slack = torch.minimum(push, (weights * residual).abs() / judge.size[:, None]) * (residual < -allowed[:, None])
     wrong = torch.where(weights < 0, push, slack)[:, ~judge.equality]
     own = torch.maximum(_largest(u), _largest(judge.u_hat))
     return Findings(
