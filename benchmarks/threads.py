@@ -155,19 +155,32 @@ def _busy(name: str) -> dict[str, Any]:
     project = Projector(problem.laws, problem.grid.shape, {key: value[:1] for key, value in params.items()})
     for _ in range(6):
         project(u_hat, params)
-    quiet, busy = [], []
+    quiet, busy, plain, plain_busy = [], [], [], []
     for _ in range(ROUNDS):
         quiet.append(_hot(lambda: project(u_hat, params)))
+        plain.append(_hot(_plain_loop))
         with _core_busy():
             busy.append(_hot(lambda: project(u_hat, params)))
+            plain_busy.append(_hot(_plain_loop))
     ratio = statistics.median(busy) / statistics.median(quiet)
+    # What the machine itself costs: cores that share a physical one slow each other down, whatever runs on them.
+    unavoidable = statistics.median(plain_busy) / statistics.median(plain)
     return {
         "problem": name,
         "samples": SAMPLES,
         "quiet_seconds": quiet,
         "busy_seconds": busy,
         "ratio_of_medians": ratio,
+        "ratio_of_a_plain_loop": unavoidable,
     }
+
+
+def _plain_loop() -> int:
+    """Some milliseconds of one thread, with nothing shared."""
+    total = 0
+    for k in range(100_000):
+        total += k
+    return total
 
 
 def _hot(call: Callable[[], object]) -> float:
