@@ -27,6 +27,7 @@ from snapfm.kernels.layout import (
     GRAM_COLUMN,
     GRAM_PTR,
     HOLDS,
+    INVERSE,
     MULTIPLIER,
     PLAIN_DIRECTION,
     PLAIN_STEP,
@@ -36,6 +37,7 @@ from snapfm.kernels.layout import (
     TARGET,
     UNIT,
     UNKNOWN,
+    WEIGHT,
     Lanes,
     X,
 )  # fmt: skip
@@ -61,6 +63,7 @@ _DOUBLINGS = 8  # of a step that was made with a repaired, and so too cautious, 
 _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
 _LEAST_GAP = 1e-12  # stationarity that rounding can reach, in the lane's unit
 _NEAR = 1e-3  # a step below this share of the field tells that the inertia of the factors before it is still right
+_TURNED = 0.1  # likewise a change of the diagonal of the Hessian below this share of it
 _KICKS = 3  # pushes off a saddle before a lane is given up
 _PUSH = 1e-2  # size of a push, relative to the field
 _FLAT = 1e-7  # curvature along the laws above minus this counts as not negative
@@ -205,20 +208,18 @@ def _know_curvature(frame, memory, at, second):  # written: second
 
 @compiled(nogil=True, error_model="numpy")
 def _short(memory, at, lane):
-    """Whether the last step of a lane left it, multipliers included, near where its factors were made."""
+    """Whether the last step of a lane left it, and the diagonal of its Hessian, near where its factors were made.
+
+    The multipliers themselves tell nothing: those of rows that repeat each other may be huge and cancel in the Hessian.
+    """
     x, before = section(memory, at, X), section(memory, at, BEFORE)
-    lam, before_lam, size = (
-        section(memory, at, MULTIPLIER),
-        section(memory, at, BEFORE_MULTIPLIER),
-        section(memory, at, ROW_SIZE),
-    )
-    moved, far = 0.0, 1.0
+    weight, inverse = section(memory, at, WEIGHT), section(memory, at, INVERSE)
+    moved, far, turned = 0.0, 1.0, 0.0
     for i in range(lane, len(x), LANES):
         moved, far = max(moved, abs(x[i] - before[i])), max(far, abs(x[i]))
-    turned, large = 0.0, 1.0
-    for i in range(lane, len(lam), LANES):
-        turned, large = max(turned, size[i] * abs(lam[i] - before_lam[i])), max(large, size[i] * abs(lam[i]))
-    return moved <= _NEAR * far and turned <= _NEAR * large
+        if inverse[i] != 0.0:  # held at a bound otherwise
+            turned = max(turned, abs(weight[i] * inverse[i] - 1.0))
+    return moved <= _NEAR * far and turned <= _TURNED
 
 
 @compiled(nogil=True, error_model="numpy")
