@@ -214,12 +214,14 @@ def _short(memory, at, lane):
     """
     x, before = section(memory, at, X), section(memory, at, BEFORE)
     weight, inverse = section(memory, at, WEIGHT), section(memory, at, INVERSE)
-    moved, far, turned = 0.0, 1.0, 0.0
+    moved, far = 0.0, 1.0
     for i in range(lane, len(x), LANES):
         moved, far = max(moved, abs(x[i] - before[i])), max(far, abs(x[i]))
         if inverse[i] != 0.0:  # held at a bound otherwise
-            turned = max(turned, abs(weight[i] * inverse[i] - 1.0))
-    return moved <= _NEAR * far and turned <= _TURNED
+            was = 1.0 / inverse[i]
+            if abs(weight[i] - was) > _TURNED * abs(was) + 2.0 * _FLAT:
+                return False
+    return moved <= _NEAR * far
 
 
 @compiled(nogil=True, error_model="numpy")
