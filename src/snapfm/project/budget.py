@@ -9,7 +9,7 @@ from snapfm.kernels.threads import Clock
 LIMIT = (
     500  # iterations of a sample over all attempts: benchmark inputs need 2 to 12, the hardest that converge some 400
 )
-SECONDS = 120.0  # longer than any call of the benchmarks takes, short enough to wait for
+SECONDS = 120.0  # chosen, not measured: short enough to wait for
 
 
 @dataclass(frozen=True)
