@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from snapfm.kernels.threads import Clock
 
-LIMIT = (
-    500  # iterations of a sample over all attempts: benchmark inputs need 2 to 12, the hardest that converge some 400
-)
+LIMIT = 500  # iterations of a sample over all attempts; most benchmark inputs need 2 to 12
 SECONDS = 120.0  # chosen, not measured: short enough to wait for
 
 
