@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from snapfm.audit import audit
+from snapfm.evidence.audit import audit
 
 SAMPLES = 8
 SEED = 0

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
+from benchmarks.page import DOCS, main
 from benchmarks.record import latest
-from snapfm.audit import in_words
-from snapfm.audit.verdict import LEAST_ORDER, ROUNDING
-
-PAGE = Path(__file__).parents[1] / "docs" / "audit.md"
+from snapfm.evidence.audit import in_words
+from snapfm.evidence.audit.run import LEAST_ORDER, ROUNDING
 
 
 def page(record: dict[str, Any]) -> str:
@@ -62,13 +60,5 @@ def _named(row: dict[str, Any]) -> str:
     return row["law"] + (f" ({in_words(row['settings'])})" if row["settings"] else "")
 
 
-def main() -> None:
-    text = page(latest("audit"))
-    if sys.argv[1:] == ["--check"]:
-        sys.exit(PAGE.read_text(encoding="utf-8") != text)
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"written: {PAGE.name}")
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(main({DOCS / "audit.md": page(latest("audit"))}))

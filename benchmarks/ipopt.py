@@ -1,6 +1,6 @@
 """Our answers against Ipopt's at a tighter tolerance, on the six problems as released: who is feasible, who is nearer.
 
-Ours asks for 1e-8, Ipopt for 1e-10. Every answer of either is judged from outside (snapfm.bench.judge). Where Ipopt does
+Ours asks for 1e-8, Ipopt for 1e-10. Every answer of either is judged from outside (snapfm.evidence.judge). Where Ipopt does
 not arrive from û it gets other starts, and the nearest of what it then reaches counts; the figures say how often.
 """
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import snapfm
-from snapfm.bench.judge import Sizes, measure
+from snapfm.evidence.judge import Sizes, measure
 from snapfm.laws import Params
 from snapfm.project.base import Solution
 from snapfm.project.peers import Ipopt

@@ -11,7 +11,7 @@ import torch
 
 import snapfm
 from benchmarks.record import seconds
-from snapfm.structure import analyze
+from snapfm.structure import compile_laws
 
 SAMPLES = 32
 DENSE_SAMPLES = (32, 16, 8, 4, 2, 1)  # the largest that fits is taken
@@ -45,7 +45,7 @@ def measure(way: str, count: int) -> dict[str, float]:
     problem = snapfm.problem("burgers-ic-mass-flux", flux_steps=10)
     generator = torch.Generator().manual_seed(0)
     params = {name: value.expand(count, *value.shape[1:]) for name, value in problem.params(count, generator).items()}
-    structure = analyze(problem.laws, problem.grid.shape, params)
+    structure = compile_laws(problem.laws, problem.grid.shape, params)
     u = torch.rand(count, *problem.grid.shape, dtype=torch.float64, generator=generator)
     flux = structure.plans[-1]
 

@@ -1,10 +1,7 @@
-"""Linear solvers on the patterns of the problems: Lanes against SciPy's splu sample by sample, µs a sample, one run.
+"""Linear solvers on the patterns of the problems: Lanes against Library (SciPy's splu sample by sample), µs per sample.
 
-Lanes twice: with factors in float64, and in float32 with answers refined to float64; beside the times of the latter
-stands in how many lanes float64 factors were needed after all.
-
-The ratio is what carries over to another machine. Each time is the least of several taken in turns, so that a busy
-machine hurts all alike.
+The ratio is what carries over to another machine. All run on one thread. Each time is the least of several taken in
+turns, so that a busy machine hurts all alike.
 """
 
 from __future__ import annotations
@@ -14,15 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
-from scipy.sparse import block_array, csc_array, csr_array, diags_array, eye_array, kron
-from scipy.sparse.linalg import splu
+from scipy.sparse import block_array, csr_array, diags_array, eye_array, kron
 
 from snapfm.kernels.gram import gram, plan
-from snapfm.linear import Lanes, lower_triangle
-from snapfm.linear.double import DoubleWorkspace
-from snapfm.linear.single import SingleWorkspace
+from snapfm.linear import Lanes, Library
 from snapfm.structure.pattern import Pattern
 
 LANES = (16, 64)  # two tiles, what Newton has under way at a time; and the batch of ECOSYSTEM.md
@@ -80,8 +73,9 @@ def cases() -> dict[str, tuple[csr_array, int]]:
 
 def measure(matrix: csr_array, positive: int, lanes: int) -> dict[str, float]:
     """Time one pattern with random values."""
-    whole = Pattern.from_coordinates(*matrix.nonzero(), matrix.shape)
-    pattern = lower_triangle(whole)
+    rows, columns = (csr_array(matrix) + eye_array(matrix.shape[0])).nonzero()
+    below = columns <= rows
+    pattern = Pattern.from_coordinates(rows[below], columns[below], matrix.shape)
     rng = np.random.default_rng(0)
     values = rng.standard_normal((pattern.nnz, lanes))
     weight = np.zeros((pattern.rows, lanes))  # rows of absolute values: dominance makes any pattern definite
@@ -94,44 +88,28 @@ def measure(matrix: csr_array, positive: int, lanes: int) -> dict[str, float]:
         values[~off] = np.where(np.arange(pattern.rows) < positive, 1.0, -1e-8)[:, None]
         signs = np.where(np.arange(pattern.rows) < positive, 1, -1)
     start = time.perf_counter()
-    planned = Lanes().prepare(pattern, signs).plan
-    prepared = time.perf_counter() - start
-    work, single = DoubleWorkspace(planned), SingleWorkspace(planned)
+    prepared = Lanes().prepare(pattern, signs)
+    seconds = time.perf_counter() - start
+    work, library = prepared.workspace(), Library().prepare(pattern, signs).workspace()
     rhs, out = rng.standard_normal((pattern.rows, lanes)), np.empty((pattern.rows, lanes))
-    full = _full(pattern, values[:, 0])
+    one, one_rhs = np.ascontiguousarray(values[:, :1]), np.ascontiguousarray(rhs[:, :1])
 
-    def factor() -> None:
-        work.factorize(values)
+    def by_library() -> None:
+        library.factorize(one)
+        library.solve(one_rhs, np.empty_like(one_rhs))
 
-    def solve() -> None:
-        work.solve(rhs, out)
-
-    def factor_single() -> None:
-        single.factorize(values)
-
-    def solve_single() -> None:
-        single.solve(rhs, out)
-
-    def library() -> None:
-        options = {"SymmetricMode": True}
-        splu(full, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options).solve(rhs[:, 0])
-
-    threads = numba.config.NUMBA_NUM_THREADS
-    timed = [(factor, 1), (solve, 1), (factor, threads), (solve, threads), (library, 1)]
-    timed += [(factor_single, 1), (solve_single, 1), (factor_single, threads), (solve_single, threads)]
-    least = _least(timed)
-    names = ("factor_1_thread", "solve_1_thread", "factor", "solve")
-    figures = {name: seconds * 1e6 / lanes for name, seconds in zip(names, least)}
-    fastest = min(least[0] + least[1], least[2] + least[3])  # a second thread is worth nothing on a busy machine
-    figures |= {"splu": least[4] * 1e6, "faster": least[4] * lanes / fastest}
-    figures |= {f"{name}_float32": seconds * 1e6 / lanes for name, seconds in zip(names, least[5:])}
-    figures["doubled_float32"] = len(single.doubled)
-    sizes = {"rows": pattern.rows, "entries": pattern.nnz, "fill": planned.fill, "flops": planned.flops}
-    return sizes | {"threads": threads, "prepare_ms": prepared * 1e3} | figures
+    least = _least([lambda: work.factorize(values), lambda: work.solve(rhs, out), work.log_determinant, by_library])
+    figures = {
+        name: taken * 1e6 / lanes for name, taken in zip(("factor", "solve", "log_determinant"), least, strict=False)
+    }
+    figures |= {"library": least[3] * 1e6, "faster": least[3] * lanes / (least[0] + least[1])}
+    order = prepared.order
+    sizes = {"rows": pattern.rows, "entries": pattern.nnz, "fill": order.fill, "flops": order.flops}
+    return sizes | {"prepare_ms": seconds * 1e3} | figures
 
 
 def measure_gram(lanes: int) -> dict[str, float]:
-    """Time S = J diag(w) Jᵀ on Burgers flux 5, µs a sample: all products, and without those that never change."""
+    """Time S = J diag(w) Jᵀ on Burgers flux 5, µs per sample: all products, and without those that never change."""
     j = burgers(5)
     j.sort_indices()
     arrays = (j.indptr.astype(np.int64), j.indices.astype(np.int64), j.shape[1])
@@ -142,30 +120,22 @@ def measure_gram(lanes: int) -> dict[str, float]:
     plans = {"all products": plan(*arrays), "constant ones once": plan(*arrays, np.where(mass, 1.0, np.nan), ~touched)}
     values, weights = np.ones((j.nnz, lanes)), np.ones((j.shape[1], lanes))
     out = np.empty((len(plans["all products"].indices), lanes))
-    threads = numba.config.NUMBA_NUM_THREADS
 
     def fill(name: str) -> Callable[[], None]:
         return lambda: gram(plans[name], values.reshape(-1), weights.reshape(-1), lanes, out.reshape(-1))
 
-    least = _least([(fill(name), threads) for name in plans])
+    least = _least([fill(name) for name in plans])
     return {name: seconds * 1e6 / lanes for name, seconds in zip(plans, least)}
 
 
-def _full(pattern: Pattern, values: np.ndarray) -> csc_array:
-    lower = pattern.csr(values)
-    return csc_array(lower + lower.T - diags_array(lower.diagonal()))
-
-
-def _least(timed: list[tuple[Callable[[], None], int]]) -> list[float]:
-    """Run the functions in turns, each on its number of threads, and give the least time of each."""
+def _least(timed: list[Callable[[], Any]]) -> list[float]:
+    """Run the functions in turns and give the least time of each."""
     least = [np.inf] * len(timed)
-    for function, threads in timed:  # compiles and warms
-        numba.set_num_threads(threads)
+    for function in timed:  # compiles and warms
         function()
     end = time.perf_counter() + _SECONDS
     while time.perf_counter() < end:
-        for k, (function, threads) in enumerate(timed):
-            numba.set_num_threads(threads)
+        for k, function in enumerate(timed):
             start = time.perf_counter()
             function()
             least[k] = min(least[k], time.perf_counter() - start)

@@ -23,13 +23,13 @@ from torch import Tensor
 
 import snapfm
 from benchmarks.ipopt import PROBLEMS, STATIONARITY, TOLERANCE
-from snapfm.bench.judge import Sizes, measure
 from snapfm.errors import UnsupportedLaw
+from snapfm.evidence.judge import Sizes, measure
 from snapfm.problems import Problem
 from snapfm.project.base import Solution
 from snapfm.project.limits import limits_of
 from snapfm.project.peers import GaussNewton, Ipopt, Rootfinder
-from snapfm.structure import analyze
+from snapfm.structure import compile_laws
 
 CASES = (  # problem, samples
     ("heat-ic-mass-pde-energy", 32),
@@ -299,7 +299,7 @@ def _prepare_process(name: str, samples: int) -> None:
     torch.set_num_threads(1)
     problem = snapfm.problem(name, **PROBLEMS[name])
     _params_here = problem.params(samples, torch.Generator().manual_seed(0))
-    structure = analyze(problem.laws, problem.grid.shape, _params_here)
+    structure = compile_laws(problem.laws, problem.grid.shape, _params_here)
     _peer_here = Ipopt(structure, limits_of(problem.laws, problem.grid.shape))
     _peer_here.prepare(TOLERANCE)
 

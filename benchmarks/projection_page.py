@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
+from benchmarks.page import DOCS, main
 from benchmarks.record import latest
-
-PAGE = Path(__file__).parents[1] / "docs" / "projection.md"
 
 
 def page() -> str:
@@ -130,7 +128,4 @@ def _table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
 
 
 if __name__ == "__main__":
-    if "--check" in sys.argv:
-        sys.exit(0 if PAGE.read_text(encoding="utf-8") == page() else f"docs/{PAGE.name} differs from the records")
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"wrote docs/{PAGE.name}\n")
+    sys.exit(main({DOCS / "projection.md": page()}))

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import sys
 from math import exp, log
-from pathlib import Path
 from statistics import fmean
 
 import torch
 
+from benchmarks.page import DOCS, main
 from benchmarks.record import RECORDS
-from snapfm.ledger import read
+from snapfm.evidence.page.document import Table, table
+from snapfm.evidence.page.markdown import markdown
+from snapfm.evidence.quality.pages import about, sections
+from snapfm.evidence.quality.record import Cell
+from snapfm.evidence.quality.suite import Suite
+from snapfm.evidence.quality.tables import summary
+from snapfm.evidence.record import read
 from snapfm.problems import navier_stokes, problem
-from snapfm.quality.record import Cell
-from snapfm.quality.suite import Suite
-from snapfm.quality.tables import Entry, Table, summary
-from snapfm.quality.text import about, markdown, sections
 from snapfm.seeds import stream
 
-PAGE = Path(__file__).parents[1] / "docs" / "quality.md"
 PAPER, STEPS = "quality", "quality_steps"
 _STATES = 64  # training states behind their typical size
 
@@ -53,7 +54,7 @@ def page() -> str:
 
 
 def _records(case: str) -> tuple[Suite, Cells]:
-    suite, cells = read(RECORDS / f"{case}.jsonl", Suite.from_raw, Cell.from_raw)
+    suite, cells = read(RECORDS / f"{case}.jsonl", Suite, Cell)
     assert suite is not None  # committed records are never empty
     return suite, cells
 
@@ -69,8 +70,8 @@ def _orders(suite: Suite, cells: Cells) -> Table:
     rows = []
     for task in suite.tasks:
         orders = [_ordered(suite, cells, task.name, name) for name in ("mmse", "smse")]
-        rows.append((Entry(task.title), *(Entry(", ".join(title for title, _ in order) or "–") for order in orders)))
-    return Table(("task", "by MMSE, best first", "by SMSE, best first"), tuple(rows))
+        rows.append((task.title, *(", ".join(title for title, _ in order) or "–" for order in orders)))
+    return table(("task", "by MMSE, best first", "by SMSE, best first"), rows)
 
 
 def _reasons(suite: Suite, cells: Cells) -> list[str]:
@@ -149,7 +150,4 @@ def _fewest(suite: Suite, cells: Cells) -> str:
 
 
 if __name__ == "__main__":
-    if "--check" in sys.argv:
-        sys.exit(0 if PAGE.read_text(encoding="utf-8") == page() else f"docs/{PAGE.name} differs from the records")
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"wrote docs/{PAGE.name}\n")
+    sys.exit(main({DOCS / "quality.md": page()}))

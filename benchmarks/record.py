@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import torch
+from snapfm.evidence import record
+from snapfm.evidence.machine import machine
 
 RECORDS = Path(__file__).parent / "records"
 
@@ -27,39 +24,13 @@ def seconds(function: Callable[[], object], repeats: int = 50) -> float:
     return best
 
 
-def machine() -> dict[str, Any]:
-    """Describe what the figures were taken on."""
-    packages = ("torch", "numpy", "scipy", "numba", "snapfm")
-    return {
-        "processor": platform.machine(),
-        "model": _processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "versions": {name: metadata.version(name) for name in packages},
-    }
-
-
 def append(case: str, figures: dict[str, Any]) -> Path:
     """Add one record to the file of its case."""
-    RECORDS.mkdir(exist_ok=True)
-    path = RECORDS / f"{case}.jsonl"
-    line = json.dumps({"case": case, **figures, "machine": machine()}, ensure_ascii=False)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
-    return path
+    file = RECORDS / f"{case}.jsonl"
+    record.append(file, {"case": case, **figures, "machine": machine()})
+    return file
 
 
 def latest(case: str) -> dict[str, Any]:
     """Read the newest record of a case."""
-    lines = (RECORDS / f"{case}.jsonl").read_text(encoding="utf-8").splitlines()
-    record: dict[str, Any] = json.loads(lines[-1])
-    return record
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    return record.newest(RECORDS / f"{case}.jsonl")

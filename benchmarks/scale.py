@@ -29,7 +29,7 @@ def measure(size: int) -> dict[str, Any]:
     import torch
 
     from snapfm.laws import Equality
-    from snapfm.structure import analyze
+    from snapfm.structure import compile_laws
 
     spacing = step = 1.0 / (size - 1)
 
@@ -38,9 +38,9 @@ def measure(size: int) -> dict[str, Any]:
         bend = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * inner
         return (inner[..., 1:] - inner[..., :-1]) / step - 0.5 * (bend[..., 1:] + bend[..., :-1]) / spacing**2
 
-    analyze([Equality("heat", heat)], (5, 5, 5))  # compiles and loads what the first call of a process has to
+    compile_laws([Equality("heat", heat)], (5, 5, 5))  # compiles and loads what the first call of a process has to
     began = perf_counter()
-    structure = analyze([Equality("heat", heat)], (size, size, size))
+    structure = compile_laws([Equality("heat", heat)], (size, size, size))
     took = perf_counter() - began
     plan = structure.plans[0]
     return {

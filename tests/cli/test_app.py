@@ -26,13 +26,13 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "problems": ([], "snapfm.problems.names"),
     "inspect": (["heat-ic-mass"], "snapfm.cli.sizes.structure_of"),
     "data": (["heat-ic-mass", "--count", "2", "--out", "OUT"], "snapfm.data.write"),
-    "audit": (["heat-ic-mass"], "snapfm.audit.audit"),
-    "demo": (["--out", "OUT"], "snapfm.demo.run.run"),
-    "train": (["heat-ic-mass", "--out", "OUT"], "snapfm.cli.tables.table"),
+    "audit": (["heat-ic-mass"], "snapfm.evidence.audit.audit"),
+    "demo": (["--out", "OUT"], "snapfm.evidence.demo.run.run"),
+    "train": (["heat-ic-mass", "--out", "OUT"], "snapfm.problems.training.table"),
     "sample": (["heat-ic-mass", "--count", "2", "--out", "OUT"], "snapfm.generate.generate"),
-    "quality": (["smoke", "--out", "OUT"], "snapfm.quality.run"),
-    "bench": (["smoke", "--out", "OUT"], "snapfm.bench.run"),
-    "report": (["RUN", "--out", "OUT"], "snapfm.bench.report.write"),
+    "quality": (["smoke", "--out", "OUT"], "snapfm.evidence.quality.run"),
+    "bench": (["smoke", "--out", "OUT"], "snapfm.evidence.projection.run"),
+    "report": (["RUN", "--out", "OUT"], "snapfm.evidence.projection.report.write"),
 }
 FOLDERS = ("demo", "train", "quality", "bench", "report")  # these write a folder
 FILES = ("data", "sample")  # these a file

@@ -1,18 +1,14 @@
-"""`snapfm audit`: its table, its JSON and its page."""
+"""`snapfm audit`: its table and its JSON."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 from typer.testing import CliRunner
 
 from snapfm.cli.app import app
 
 RUN = CliRunner()
-ROOT = Path(__file__).parents[2]
 
 
 def test_the_table_fits_a_narrow_terminal():
@@ -31,10 +27,3 @@ def test_json_for_scripts():
     initial, mass = json.loads(answer.stdout)
     assert (initial["law"], initial["error"], initial["verdict"]) == ("initial", 0.0, "obeyed")
     assert (mass["law"], mass["order"], mass["verdict"]) == ("mass", None, "obeyed")
-
-
-def test_the_page_in_the_docs_is_that_of_the_newest_record():
-    run = subprocess.run(
-        [sys.executable, "-m", "benchmarks.audit_page", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert run.returncode == 0, f"run python -m benchmarks.audit_page; {run.stderr}"

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.bench.toys import suite_file
+from tests.evidence.projection.toys import suite_file
 from typer.testing import CliRunner
 
 from snapfm.cli.app import app, main
 
 RUN = CliRunner()
-TOYS = str(Path(__file__).parents[1] / "bench")
+TOYS = str(Path(__file__).parents[1] / "evidence" / "projection")
 
 
 @pytest.fixture

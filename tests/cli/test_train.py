@@ -10,10 +10,11 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from snapfm.cli.train import RECIPES, train
+from snapfm.cli.train import train
 from snapfm.errors import CheckpointError, ShapeError, UnknownName
 from snapfm.flow import TrainingSettings, load_checkpoint
 from snapfm.problems import names, problem
+from snapfm.problems.training import TRAINING_SETS
 
 app = typer.Typer()
 app.command()(train)
@@ -69,7 +70,7 @@ def nothing_simulated(*arguments: object) -> None:
 def test_a_finished_run_is_told_and_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path, "--steps", "1")
     before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}
-    monkeypatch.setattr("snapfm.cli.tables.table", nothing_simulated)
+    monkeypatch.setattr("snapfm.problems.training.table", nothing_simulated)
     told = " ".join(run(tmp_path, "--steps", "1").split())
     assert told == (
         f"{tmp_path} is finished: {tmp_path}/model holds the small network of heat after 1 step. Nothing was done. Train "
@@ -80,7 +81,7 @@ def test_a_finished_run_is_told_and_left_as_it_is(tmp_path: Path, monkeypatch: p
 
 
 def test_a_finished_run_is_judged_when_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RECIPES, "heat", replace(RECIPES["heat"], truth=3))
+    monkeypatch.setitem(TRAINING_SETS, "heat", replace(TRAINING_SETS["heat"], truth=3))
     run(tmp_path, "--steps", "1")
     assert "quality" not in load_checkpoint(tmp_path / "model").record
     judged = ["heat-ic-mass", "--out", str(tmp_path), "--batch", "1", "--rows", "3", "--columns", "1", "--steps", "1"]
@@ -110,7 +111,7 @@ def test_another_run_is_refused_before_its_fields_are_simulated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], words: str
 ) -> None:
     run(tmp_path, "--steps", "1")
-    monkeypatch.setattr("snapfm.cli.tables.table", nothing_simulated)
+    monkeypatch.setattr("snapfm.problems.training.table", nothing_simulated)
     with pytest.raises(CheckpointError, match=words):
         run(tmp_path, *more)
 
@@ -122,7 +123,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
 
 
 def test_one_sample_to_judge_by_is_refused_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("snapfm.cli.tables.table", nothing_simulated)
+    monkeypatch.setattr("snapfm.problems.training.table", nothing_simulated)
     with pytest.raises(ShapeError, match=r"--samples expects 0, or at least 2 to have a spread; got 1\. The default"):
         run(tmp_path, "--samples", "1")
 
@@ -144,13 +145,13 @@ def test_defaults_are_those_of_the_library() -> None:
 def test_every_problem_has_a_recipe() -> None:
     for name in names():
         chosen = problem(name)
-        recipe = RECIPES[chosen.equation]
+        recipe = TRAINING_SETS[chosen.equation]
         assert all(-1 <= axis < len(chosen.grid.shape) for axis in recipe.imposed)
         assert min(recipe.steps, recipe.rows, recipe.columns, recipe.truth) > 1
 
 
 def test_steps_and_fields_left_out_come_from_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RECIPES, "heat", replace(RECIPES["heat"], steps=1, rows=2, columns=3, truth=3))
+    monkeypatch.setitem(TRAINING_SETS, "heat", replace(TRAINING_SETS["heat"], steps=1, rows=2, columns=3, truth=3))
     options = ["heat-ic-mass", "--out", str(tmp_path), "--batch", "1", "--samples", "2"]
     result = CliRunner().invoke(app, options, catch_exceptions=False)
     assert result.exit_code == 0, result.output

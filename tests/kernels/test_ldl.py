@@ -98,7 +98,7 @@ def test_schedules_are_complete(rows, reach):
     assert (plan.head[reached] == BLOCK).all()  # nothing is subtracted from leaves
 
 
-def factorized(indptr, indices, values, signs=None, tiny=1e-14, repair=np.inf):
+def factorized(indptr, indices, values, signs=None, tiny=1e-14):
     """Run the kernel; give the factor unpacked to dense L, D⁻¹ in the order of the slots, and the outcome."""
     lanes, size = values.shape[1], len(indptr) - 1
     tiles = -(-lanes // WIDTH)
@@ -110,7 +110,7 @@ def factorized(indptr, indices, values, signs=None, tiny=1e-14, repair=np.inf):
     scale, tally = np.empty((tiles, plan.slots * WIDTH)), np.empty((tiles, ldl.TALLY * WIDTH))
     status, counts, smallest = np.empty(lanes, np.int8), np.empty((2, lanes), np.int64), np.empty(lanes)
     ldl.factorize(
-        plan, values.reshape(-1), lanes, slot_signs, signs is not None, tiny, repair,
+        plan, values.reshape(-1), lanes, slot_signs, signs is not None, tiny,
         factor, inverse, np.empty((tiles, 0)), scale, tally, status, counts[0], counts[1], smallest,
     )  # fmt: skip
     assert size == len(plan.slot)
@@ -163,10 +163,10 @@ def test_zero_diagonal_one_by_one_and_wrong_sign():
     assert counts[0].tolist()[:3] == [0, 0, 1]
     assert counts[1].tolist()[:3] == [1, 0, 0]
     assert smallest.tolist()[:3] == [0.0, 4.0, 4.0]
-    *_, inverse, status, counts, _ = factorized(*one, values, signs=np.array([1]), repair=0.5)
-    assert status.tolist() == [0, 0, 0, ldl.NONFINITE, ldl.NONFINITE]
+    *_, inverse, status, counts, _ = factorized(*one, values, signs=np.array([1]))
+    assert status.tolist() == [ldl.SINGULAR, 0, ldl.SINGULAR, ldl.NONFINITE, ldl.NONFINITE]
     assert counts[1].tolist()[:3] == [1, 0, 1]
-    assert inverse[0, 0, :3].tolist() == [2.0, 0.25, 0.5]  # stand-ins 0.5 (no scale) and 0.5 * 4
+    assert inverse[0, 0, :3].tolist() == [0.0, 0.25, 0.0]  # rows of weak pivots are left out
 
 
 def test_scale_of_a_zero_diagonal_comes_from_its_neighbours():

@@ -6,7 +6,7 @@ import torch
 import snapfm
 from snapfm.errors import LawError, ShapeError, UnknownName
 from snapfm.problems import names
-from snapfm.structure import RowKind, analyze
+from snapfm.structure import RowKind, compile_laws
 
 AFFINE, PARAMETRIC, SEPARABLE, GENERAL = RowKind
 
@@ -145,7 +145,7 @@ def test_the_registry_holds_the_benchmark():
 @pytest.mark.parametrize(("name", "settings", "laws"), SIZES)
 def test_rows_non_zeros_and_kinds(name, settings, laws):
     problem = snapfm.problem(name, **settings)
-    structure = analyze(problem.laws, problem.grid.shape, problem.params(1, seeded()))
+    structure = compile_laws(problem.laws, problem.grid.shape, problem.params(1, seeded()))
     found = {
         plan.name: (plan.rows, plan.pattern.nnz, *map(RowKind, sorted(set(plan.curvature.kinds.tolist()))))
         for plan in structure.plans
@@ -159,7 +159,7 @@ def test_rows_non_zeros_and_kinds(name, settings, laws):
 def test_structure_agrees_with_dense_derivatives(name, settings):
     problem = snapfm.problem(name, **settings)
     params = problem.params(2, seeded())
-    structure = analyze(problem.laws, problem.grid.shape, params)
+    structure = compile_laws(problem.laws, problem.grid.shape, params)
     structure.verify(torch.randn(2, *problem.grid.shape, generator=seeded(), dtype=torch.float64), params)
 
 

@@ -46,7 +46,7 @@ def test_batched_and_single_solutions_agree(name: str):
     start = true + 0.1 * draw(4, *SHAPE) if name == "redundant" else 2.0 * draw(4, *SHAPE) - 0.8
     result = project(start, params).raise_for_status()
     gradient = torch.randn(4, *SHAPE, generator=generator, dtype=torch.float64)
-    multipliers = torch.cat([result.multipliers[plan.name] for plan in project.structure.plans], dim=1)
+    multipliers = torch.cat([result.multipliers[law.name] for law in project.structure.laws], dim=1)
     batched, single = (Adjoint(project.structure, project.limits, batched=choice) for choice in (True, False))
     assert batched.schur is not None
     assert single.schur is None

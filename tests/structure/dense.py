@@ -1,4 +1,4 @@
-"""The slow, obvious reference: dense derivatives of a law by plain reverse-mode autograd, no graph, no vmap."""
+"""Two references for derivatives: dense ones by plain reverse-mode autograd, and torch's colored passes over a law's graph."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from snapfm.kernels.coloring import color_columns
-from snapfm.structure import Pattern
+from snapfm.structure import CompiledLaws, Pattern
 from snapfm.structure.color import Passes, plan_passes
 from snapfm.structure.derivatives import jacobian_values
-from snapfm.structure.plan import LawPlan, _has_forward
+from snapfm.structure.opaque import Opaque, _has_forward
+from snapfm.structure.propagate import propagate
 
 Params = Mapping[str, Tensor]
 Residual = Callable[[Tensor, Params], Tensor]
@@ -34,28 +35,43 @@ def hessian(law: Residual, u: Tensor, params: Params, weight: Tensor) -> Tensor:
     return torch.autograd.functional.hessian(lambda x: (weight * law(x, params).reshape(-1)).sum(), u).reshape(n, n)
 
 
-def by_side(plan: LawPlan, u: Tensor, params: Params) -> dict[str, Tensor]:
-    """Evaluate the sparse Jacobian once with VJPs alone and, where the law has them, once with JVPs alone."""
-    rows, pattern = np.arange(plan.rows), plan.pattern
-    sides = {"by rows": plan_passes(pattern, rows, forward=False)}
-    if _has_forward(plan.name, plan.graph, u[0], {name: value[0] for name, value in params.items()}):
+def oracle(compiled: CompiledLaws, place: int = 0, pattern: Pattern | None = None) -> Opaque:
+    """Treat a law as one without a scalar form: a pattern by sparsity rules alone, derivatives by torch alone."""
+    law, (u, params) = compiled.laws[place], compiled.example
+    if pattern is None:
+        pattern = Pattern.from_sets(propagate(law.graph, u, params, law.name, quiet=True), u.numel())
+    return Opaque(law.name, "the test says so", law.graph, pattern, u, params)
+
+
+def by_side(law: Opaque, u: Tensor, params: Params) -> dict[str, Tensor]:
+    """Evaluate the colored passes as planned, with VJPs alone and, where the law has them, with JVPs alone."""
+    rows, pattern = np.arange(law.pattern.rows), law.pattern
+    sides = {"as planned": law.passes, "by rows": plan_passes(pattern, rows, forward=False)}
+    if len(u) and _has_forward("law", law.graph, u[0], {name: value[0] for name, value in params.items()}):
         coloring = color_columns(pattern.indptr, pattern.indices, pattern.columns)
         sides["by columns"] = (Passes(rows, pattern, np.arange(pattern.nnz), "columns", *coloring),)
     values = {}
     for side, passes in sides.items():
         values[side] = u.new_zeros(len(u), pattern.nnz)
         for one in passes:
-            jacobian_values(plan.graph, one, u, params, values[side])
+            jacobian_values(law.graph, one, u, params, values[side])
     return values
 
 
+def pairs(pattern: Pattern | None) -> set[tuple[int, int]]:
+    """List the entries of a pattern."""
+    assert pattern is not None
+    return set(zip(pattern.row_of().tolist(), pattern.indices.tolist()))
+
+
 def assert_agrees(
-    what: str, pattern: Pattern, values: Tensor, truth: Tensor, tolerance: float, noisy: bool = False
+    what: str, pattern: Pattern | None, values: Tensor, truth: Tensor, tolerance: float, noisy: bool = False
 ) -> None:
     """Assert that no non-zero of the truth is missing from the pattern and that the values are its own.
 
-    `noisy` lets entries below the tolerance pass for zeros: a second derivative that cancels leaves its rounding behind.
+    `noisy` lets entries below the tolerance pass for zeros: what cancels leaves its rounding behind.
     """
+    assert pattern is not None, f"{what} has no pattern"
     present = pattern.csr(np.ones(pattern.nnz)).toarray() > 0
     scale = max(1.0, float(truth.abs().max()) if truth.numel() else 0.0)
     missing = np.argwhere((truth.abs().numpy() > (tolerance * scale if noisy else 0.0)) & ~present)

@@ -1,7 +1,7 @@
-"""One small law per operator, with the number of Jacobian entries its rule promises and the kind of its hardest row.
+"""One small law per operator, with the number of Jacobian entries and the kind of its hardest row.
 
-The field is (3, 5) unless said otherwise, so that no axis can be taken for another. `nnz` counts what the rule must
-give exactly; None stands where a rule only promises a superset. Functions take the field alone; the few that need
+The field is (3, 5) unless said otherwise, so that no axis can be taken for another. `nnz` is the number of entries that
+must be found exactly; None stands where only a superset is promised. Functions take the field alone; the few that need
 params read `p`, of shape (5,), which is positive.
 """
 
@@ -366,10 +366,10 @@ MOVED: dict[str, tuple[Callable[..., Tensor], int]] = {
     ),
     "interpolate-bicubic": (lambda u: F.interpolate(u[None, None], size=(4, 7), mode="bicubic"), 190),
     "interpolate-bilinear-aa": (
-        lambda u: F.interpolate(u[None, None], size=(2, 3), mode="bilinear", antialias=True), 32
+        lambda u: F.interpolate(u[None, None], size=(2, 3), mode="bilinear", antialias=True), 28
     ),
     "interpolate-bicubic-aa": (
-        lambda u: F.interpolate(u[None, None], size=(2, 3), mode="bicubic", antialias=True), 78
+        lambda u: F.interpolate(u[None, None], size=(2, 3), mode="bicubic", antialias=True), 66
     ),
     "interpolate-nearest-1d": (lambda u: F.interpolate(u[None], size=7), 21),
     "interpolate-nearest-2d": (lambda u: F.interpolate(u[None, None], size=(4, 7)), 28),
@@ -385,10 +385,10 @@ MOVED: dict[str, tuple[Callable[..., Tensor], int]] = {
     "adaptive-avg-pool3d": (lambda u: F.adaptive_avg_pool3d(u[None, None], (1, 2, 2)), 24),
     "fft-real-input": (lambda u: torch.fft.rfft(u, dim=1).real, 45),
     "fft-inverse": (lambda u: torch.fft.irfft(torch.complex(u, C), n=6, dim=1), 72),
-    "fft": (lambda u: torch.view_as_real(torch.fft.fft(u, dim=0)), 90),
+    "fft": (lambda u: torch.view_as_real(torch.fft.fft(u, dim=0)), 65),
     "fft2": (lambda u: torch.fft.fft2(u).real, 225),
     "fft-derivative": (
-        lambda u: torch.fft.irfft(1j * torch.arange(3) * torch.fft.rfft(u, dim=1), n=5, dim=1), 75
+        lambda u: torch.fft.irfft(1j * torch.arange(3) * torch.fft.rfft(u, dim=1), n=5, dim=1), 60
     ),
 }  # fmt: skip
 
@@ -404,7 +404,7 @@ OTHERS = [
     Case("index-param", lambda u, p: u[:, (p > 1).long()], None, PARAMETRIC, with_params=True),
     Case("write-param-index", lambda u, p: torch.index_put(u, ((p > 1).long(),), C[0]), None, PARAMETRIC, with_params=True),
     Case("pow-zero", lambda u: u**0 + CZ * u, 10, AFFINE),
-    Case("pow-exponents", lambda u: u ** torch.tensor([0, 1, 2, 0, 1]), 9, SEPARABLE),
+    Case("pow-exponents", lambda u: u ** torch.tensor([0, 1, 2, 0, 1]), 15, SEPARABLE),
     Case("mul-neighbours", lambda u: u[:, 1:] * u[:, :-1], 24, GENERAL),
     Case("div-neighbours", lambda u: u[:, 1:] / u[:, :-1], 24, GENERAL),
     Case("where-branches", lambda u: torch.where(u[:, :1] > 0.5, u[:, 1:3], u[:, 3:]), 12, SEPARABLE),
@@ -448,7 +448,7 @@ OTHERS = [
     Case("mse", lambda u: F.mse_loss(u, C), 15, SEPARABLE),
     Case("smooth-l1", lambda u: F.smooth_l1_loss(u, C, reduction="none"), 15, SEPARABLE),
     Case("huber-mean", lambda u: F.huber_loss(u, C), 15, SEPARABLE),
-    Case("scalar-cumsum", lambda u: u.cumsum(0), None, SEPARABLE, ()),
+    Case("scalar-cumsum", lambda u: u.cumsum(0), 1, AFFINE, ()),
     Case("scalar-softmax", lambda u: u.softmax(0), 1, SEPARABLE, ()),
     Case("scalar-sort", lambda u: u.sort().values, 1, SEPARABLE, ()),
     Case("scalar-square", lambda u: u * u, 1, SEPARABLE, ()),
@@ -456,6 +456,22 @@ OTHERS = [
     Case("no-rows", lambda u: u[:0] ** 2, 0, AFFINE),
     Case("cube-roll", lambda u: u - u.roll(1, 2), 48, AFFINE, (2, 3, 4)),
 ]  # fmt: skip
+
+
+# Cases that may be left to torch. A case that is not named here has to be lowered. The kind of their rows is bounded by how
+# many unknowns they read.
+WITHOUT_SCALAR_FORM = {
+    "cast", "cast-back", "write-copy",  # through float32
+    "detach",  # its slope is not that of its value
+    "erfinv", "sinc", "lgamma", "digamma", "polygamma", "i0", "i1", "erfcx", "log-ndtr", "ndtri", "entr", "angle",
+    "sgn-complex", "cast-integer",
+    "argmax", "argmin", "argsort", "median", "nanmedian", "mode", "sort", "sort-stable", "scalar-sort", "topk",
+    "kthvalue", "quantile", "gather-by-field", "scatter-reduce", "write-param-index",
+}  # fmt: skip
+# Probed transforms: torch leaves roundings where the matrix is zero.
+NOISY = {
+    "fft", "fft2", "fft-real-input", "fft-inverse", "fft-derivative", "interpolate-bilinear-aa", "interpolate-bicubic-aa",
+}  # fmt: skip
 
 
 def _beside(steps: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import snapfm
-from snapfm.structure import Structure, analyze
+from snapfm.structure import CompiledLaws, compile_laws
 from snapfm.structure.batched import each
 from snapfm.structure.replay import Unrecordable, replayable
 from snapfm.structure.sparing import spared
@@ -27,7 +27,7 @@ def fields(*shape: int, seed: int = 0) -> Tensor:
 def test_params_may_come_in_any_order():
     law = snapfm.Equality("mixed", lambda u, p: p["b"] * u[0] - p["a"])
     first = {"a": torch.tensor([[1.0], [2.0]]).double(), "b": torch.tensor([[3.0], [5.0]]).double()}
-    structure = analyze([law], (2, 1), first)
+    structure = compile_laws([law], (2, 1), first)
     u = torch.ones(2, 2, 1, dtype=torch.float64)
     expected = torch.tensor([[2.0], [3.0]], dtype=torch.float64)
     turned = {"b": first["b"], "a": first["a"]}
@@ -37,7 +37,7 @@ def test_params_may_come_in_any_order():
 
 
 def test_many_batch_sizes_in_any_order_are_as_good_as_one():
-    structure = analyze([snapfm.Equality("law", lambda u, p: torch.softmax(u, 0).cumsum(0)[:2] - 0.5)], (5,))
+    structure = compile_laws([snapfm.Equality("law", lambda u, p: torch.softmax(u, 0).cumsum(0)[:2] - 0.5)], (5,))
     u = fields(9, 5)
     expected = torch.stack([torch.softmax(one, 0).cumsum(0)[:2] - 0.5 for one in u])
     with torch.no_grad():
@@ -47,7 +47,7 @@ def test_many_batch_sizes_in_any_order_are_as_good_as_one():
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")  # torch's own, when it pickles a graph
 def test_what_a_batch_has_learnt_is_not_pickled():
-    batched = analyze([snapfm.Equality("law", lambda u, p: (u**2).cumsum(0))], (4,)).plans[0].batched
+    batched = compile_laws([snapfm.Equality("law", lambda u, p: (u**2).cumsum(0))], (4,)).plans[0].batched
     u = fields(3, 4)
     with torch.no_grad():
         for _ in range(3):
@@ -85,11 +85,11 @@ def inverse(field: Tensor) -> Tensor:
 
 
 @pytest.fixture
-def structure() -> Structure:
-    return analyze([snapfm.Equality("inverse", lambda u, p: inverse(u))], (3, 3))
+def structure() -> CompiledLaws:
+    return compile_laws([snapfm.Equality("inverse", lambda u, p: inverse(u))], (3, 3))
 
 
-def test_a_sample_that_raises_is_nan_and_the_others_keep_their_bits(structure: Structure):
+def test_a_sample_that_raises_is_nan_and_the_others_keep_their_bits(structure: CompiledLaws):
     u = fields(4, 3, 3) + 3 * EYE
     spoilt, others = u.clone(), [0, 2, 3]
     spoilt[1] = 1.0  # singular
@@ -110,7 +110,7 @@ def test_a_sample_that_raises_is_nan_and_the_others_keep_their_bits(structure: S
         assert all(number != number for number in value[1].data)
 
 
-def test_where_every_sample_raises_all_rows_are_nan(structure: Structure):
+def test_where_every_sample_raises_all_rows_are_nan(structure: CompiledLaws):
     u = torch.ones(3, 3, 3, dtype=torch.float64)
     with torch.no_grad():
         for _ in range(3):
@@ -119,7 +119,7 @@ def test_where_every_sample_raises_all_rows_are_nan(structure: Structure):
     assert structure.jacobian(u, {}).isnan().all()
 
 
-def test_gradients_through_rows_pass_by_a_sample_that_raises(structure: Structure):
+def test_gradients_through_rows_pass_by_a_sample_that_raises(structure: CompiledLaws):
     u = fields(3, 3, 3) + 3 * EYE
     spoilt = u.clone()
     spoilt[1] = 1.0
@@ -131,7 +131,7 @@ def test_gradients_through_rows_pass_by_a_sample_that_raises(structure: Structur
     assert torch.equal(found[0], found[1])
 
 
-def test_a_graph_that_raises_for_some_has_nan_in_their_place(structure: Structure):
+def test_a_graph_that_raises_for_some_has_nan_in_their_place(structure: CompiledLaws):
     graph, u = structure.plans[0].graph, fields(3, 3, 3) + 3 * EYE
     u[0] = 1.0
     value = each(graph, u, {})
@@ -191,7 +191,7 @@ def slopes(function: Callable[[Tensor], Tensor], u: Tensor, step: float = 1e-6) 
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("graded", [False, True])
 def test_derivatives_of_a_batch_are_those_of_its_samples(name: str, graded: bool):
-    structure = analyze([snapfm.Equality(name, lambda u, p: OPERATORS[name](u))], (3, 3))
+    structure = compile_laws([snapfm.Equality(name, lambda u, p: OPERATORS[name](u))], (3, 3))
     u = fields(4, 3, 3) + 2 * EYE
     with torch.set_grad_enabled(graded):
         dense = [structure.pattern.csr(values.numpy()).toarray() for values in structure.jacobian(u, {})]

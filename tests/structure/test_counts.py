@@ -20,7 +20,7 @@ from tests.structure.release_laws import (
 from torch import Tensor
 
 from snapfm.laws import Equality
-from snapfm.structure import RowKind, Structure, analyze
+from snapfm.structure import RowKind, CompiledLaws, compile_laws
 
 pytestmark = pytest.mark.reference
 
@@ -52,9 +52,9 @@ PUBLISHED = {
 
 
 @functools.cache
-def analyzed(name: str) -> Structure:
+def analyzed(name: str) -> CompiledLaws:
     problem = PUBLISHED[name]
-    return analyze(problem.laws, problem.shape, params(problem.shape))
+    return compile_laws(problem.laws, problem.shape, params(problem.shape))
 
 
 def params(shape: tuple[int, ...]) -> dict[str, Tensor]:
@@ -144,7 +144,7 @@ def test_toy_jacobian() -> None:
         Equality("mass", lambda u, p: u[1:, :-1].sum(1) - u[0, :-1].sum()),
     ]
     given = {"u0": torch.zeros(1, 3, dtype=torch.float64)}
-    structure = analyze(laws, (3, 3), given)
+    structure = compile_laws(laws, (3, 3), given)
     values = structure.jacobian(torch.zeros(1, 3, 3, dtype=torch.float64), given)[0]
     assert structure.nnz == 11
     np.testing.assert_array_equal(structure.pattern.csr(values.numpy()).toarray(), TOY_JACOBIAN)

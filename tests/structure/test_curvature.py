@@ -11,7 +11,7 @@ from torch import Tensor
 
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Equality
-from snapfm.structure import Pattern, RowKind, analyze, curvature
+from snapfm.structure import Pattern, RowKind, compile_laws, curvature
 from snapfm.structure.plan import LawPlan
 
 AFFINE, PARAMETRIC, SEPARABLE, GENERAL = RowKind
@@ -19,7 +19,7 @@ PARAMS = {"a": torch.ones(1, dtype=torch.float64), "b": torch.ones(1, 4, dtype=t
 
 
 def planned(law: Callable[..., Tensor], shape: tuple[int, ...] = (4,)) -> LawPlan:
-    return analyze([Equality("law", law)], shape, PARAMS).plans[0]
+    return compile_laws([Equality("law", law)], shape, PARAMS).plans[0]
 
 
 def pairs(plan: LawPlan) -> set[tuple[int, int]]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from snapfm.laws import Equality, Inequality
-from snapfm.structure import analyze, presolve
+from snapfm.structure import compile_laws, presolve
 
 PARAMS = {"u0": torch.zeros(1, 5, dtype=torch.float64)}
 
@@ -17,7 +17,7 @@ def initial(u: Tensor, params: dict[str, Tensor]) -> Tensor:
 
 
 def lines(*laws: Equality | Inequality, shape: tuple[int, ...] = (5, 40)) -> list[str]:
-    return str(analyze(laws, shape, PARAMS)).splitlines()
+    return str(compile_laws(laws, shape, PARAMS)).splitlines()
 
 
 def test_table() -> None:

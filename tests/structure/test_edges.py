@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from snapfm.laws import Equality
-from snapfm.structure import RowKind, Structure, analyze, derivatives
+from snapfm.structure import RowKind, CompiledLaws, compile_laws, derivatives
 
 U = torch.rand(5, 3, 4, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
 PARAMS = {"p": torch.rand(5, 4, generator=torch.Generator().manual_seed(10), dtype=torch.float64)}
 
 
-def one(law: Callable[..., Tensor], shape: tuple[int, ...] = (3, 4)) -> Structure:
-    return analyze([Equality("law", law)], shape, PARAMS)
+def one(law: Callable[..., Tensor], shape: tuple[int, ...] = (3, 4)) -> CompiledLaws:
+    return compile_laws([Equality("law", law)], shape, PARAMS)
 
 
-def evaluate(structure: Structure, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def evaluate(structure: CompiledLaws, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     plan, params = structure.plans[0], {"p": PARAMS["p"][: len(u)]}
     weight = torch.ones(len(u), plan.rows, dtype=torch.float64)
     return structure.residual(u, params), structure.jacobian(u, params), plan.hessian(u, params, weight)
@@ -51,7 +51,7 @@ def test_law_without_rows() -> None:
 
 
 def test_no_laws() -> None:
-    structure = analyze([], (3, 4))
+    structure = compile_laws([], (3, 4))
     assert (structure.rows, structure.nnz, structure.affine) == (0, 0, True)
     assert structure.residual(U, {}).shape == structure.jacobian(U, {}).shape == (5, 0)
 
@@ -167,7 +167,7 @@ def test_laws_stack_in_order() -> None:
         Equality("second", lambda u, p: u.sum(1) ** 2),
         Equality("none", curved),
     ]
-    structure = analyze(laws, (3, 4), PARAMS)
+    structure = compile_laws(laws, (3, 4), PARAMS)
     assert structure.slices() == {"first": slice(0, 4), "second": slice(4, 7), "none": slice(7, 15)}
     assert [structure.where(row)[1] for row in (0, 3, 4, 14)] == [0, 3, 0, 7]
     assert structure.where(4)[0].name == "second"
@@ -193,7 +193,7 @@ def test_params_of_any_shape_and_dtype() -> None:
         chosen = u[p["index"]]
         return torch.where(p["flag"], chosen @ p["matrix"], p["number"] * chosen)
 
-    structure = analyze([Equality("law", law)], (3, 4), params)
+    structure = compile_laws([Equality("law", law)], (3, 4), params)
     assert (structure.kinds == RowKind.PARAMETRIC).all()
     exact = {name: value.double() if value.is_floating_point() else value for name, value in params.items()}
     structure.verify(U[:2], exact)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.func import vmap
 
 import snapfm
-from snapfm.structure import analyze
+from snapfm.structure import compile_laws
 from snapfm.structure.exclusive import jvp, recorded
 
 TIMEOUT = 60.0  # of a child that needs milliseconds
@@ -84,10 +84,10 @@ def test_records_of_many_threads_leave_modules_as_they_were():
 
 def test_laws_are_analyzed_by_many_threads_at_once():
     law = snapfm.Equality("waves", lambda u, p: waves(u) - 1.0)
-    expected = analyze([law], (5,)).pattern.indices.tolist()
+    expected = compile_laws([law], (5,)).pattern.indices.tolist()
 
     def work(number: int) -> None:
-        structure = analyze([law], (5,))
+        structure = compile_laws([law], (5,))
         structure.check(*(_batched(one) for one in structure.example))
         assert structure.pattern.indices.tolist() == expected
 
@@ -100,7 +100,7 @@ def test_a_call_lets_compiled_modules_of_other_threads_run():
     given = torch.rand(2, 4)
     network(given)
     law = snapfm.Equality("waves", lambda u, p: waves(u) - 1.0)
-    structures = [analyze([law], (5,)) for _ in range(6)]
+    structures = [compile_laws([law], (5,)) for _ in range(6)]
     done = threading.Event()
 
     def work(number: int) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snapfm.laws import Equality, Inequality
-from snapfm.structure import Pattern, analyze
+from snapfm.structure import Pattern, compile_laws
 from snapfm.structure.presolve import Presolve, presolve
 
 Matrix = npt.NDArray[np.float64]
@@ -189,7 +189,7 @@ def test_inequalities_neither_pin_nor_repeat() -> None:
         Inequality("ceiling", lambda u, p: u[0] - 1.0),
         Inequality("total", lambda u, p: u[0].sum()),
     ]
-    found = analyze(laws, (2, 4), {"u0": torch.zeros(1, 4, dtype=torch.float64)}).presolve
+    found = compile_laws(laws, (2, 4), {"u0": torch.zeros(1, 4, dtype=torch.float64)}).presolve
     assert found.pins.tolist() == [0, 1, 2, 3]
     assert found.redundant == ()
     assert found.kept.tolist() == [4, 5, 6, 7, 8]
@@ -197,6 +197,6 @@ def test_inequalities_neither_pin_nor_repeat() -> None:
 
 def test_coefficients_from_params_neither_pin_nor_repeat() -> None:
     law = Equality("scaled", lambda u, p: p["a"] * u)
-    found = analyze([law, law], (3,), {"a": torch.ones(1, 3, dtype=torch.float64)}).presolve
+    found = compile_laws([law, law], (3,), {"a": torch.ones(1, 3, dtype=torch.float64)}).presolve
     assert found.fixed.tolist() == []
     assert len(found.kept) == 6

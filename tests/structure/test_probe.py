@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from snapfm.laws import Equality
-from snapfm.structure import analyze
+from snapfm.structure import compile_laws
 from snapfm.structure.lower import Listing, Unlowerable, lower
 from snapfm.structure.lowering import regions
 from snapfm.structure.pattern import Pattern
@@ -26,7 +26,7 @@ PARAMS = {"k": TAPS[None], "c": torch.linspace(0.5, 1.2, 8, dtype=torch.float64)
 
 
 def _lowered(law: Callable[..., Tensor], shape: tuple[int, ...] = SHAPE) -> Listing:
-    structure = analyze([Equality("law", law)], shape, PARAMS)
+    structure = compile_laws([Equality("law", law)], shape, PARAMS)
     return lower([structure.plans[0].graph], *structure.example)
 
 
@@ -159,7 +159,7 @@ def test_what_has_no_scalar_form_says_which_operator(law: Callable[..., Tensor],
 
 def test_the_law_that_cannot_be_lowered_is_named_by_its_place():
     laws = [Equality("first", lambda u, p: u.sum()), Equality("second", lambda u, p: torch.softmax(u, 0))]
-    structure = analyze(laws, SHAPE)
+    structure = compile_laws(laws, SHAPE)
     with pytest.raises(Unlowerable) as caught:
         lower([plan.graph for plan in structure.plans], *structure.example)
     assert caught.value.law == 1

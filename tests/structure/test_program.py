@@ -11,10 +11,9 @@ import snapfm
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import tile_bends, tile_gradient, tile_partials, tile_slopes, tile_values
 from snapfm.laws import Equality, Law
-from snapfm.structure import RowKind, analyze
-from snapfm.structure.lower import Unlowerable, lower
+from snapfm.structure import CompiledLaws, RowKind, compile_laws
 from snapfm.structure.program import Program, build_program
-from snapfm.structure.reduce import _stacked, reduce
+from snapfm.structure.reduce import Reduction, reduce
 
 LAWS = {
     "arithmetic": lambda u, p: (u[1:] * u[:-1] - p["a"] * u[1:]) / (2.0 + u[:-1] ** 2) - 1.5,
@@ -50,24 +49,23 @@ def _whole(program: Program, u: Tensor, outside: np.ndarray) -> tuple[np.ndarray
     slots, left, right = (np.zeros((program.slots + 1) * LANES) for _ in range(3))
     entries = np.repeat(program.constants, LANES)
     weight = np.repeat(np.arange(1.0, m + 1), LANES)
-    adjoint, bends = np.zeros(program.operations * LANES), np.zeros(program.bends.nnz * LANES)
+    adjoint, hessian = np.zeros(program.operations * LANES), np.zeros(program.hessian.nnz * LANES)
     tile_values(program.code, cells, rows)
     tile_partials(program.code, cells, True, partial)
     tile_slopes(program.code, partial, slots, left, right, entries)
-    tile_bends(program.code, weight, left, right, partial, adjoint, bends)
+    tile_bends(program.code, weight, left, right, partial, adjoint, hessian)
     gradient = np.zeros(len(cells))
     tile_gradient(program.code, cells, weight, partial, gradient)
-    return tuple(array.reshape(-1, LANES) for array in (rows, entries, bends, gradient))
+    return tuple(array.reshape(-1, LANES) for array in (rows, entries, hessian, gradient))
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_values_and_derivatives_equal_dense_ones_in_every_lane(name: str):
     law = Equality(name, LAWS[name])
     params = {"a": torch.tensor([0.4], dtype=torch.float64)}
-    structure = analyze([law], (3, 5), params)
-    example, sample = structure.example
-    listing = lower([structure.plans[0].graph], example, sample)
-    program = build_program(listing, _stacked(listing), np.arange(15))
+    scalar = compile_laws([law], (3, 5), params).scalar
+    listing = scalar.listing
+    program = build_program(listing, scalar.rows, np.arange(15))
     u, sample = (
         torch.randn(3, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64),
         {"a": params["a"][0]},
@@ -75,7 +73,7 @@ def test_values_and_derivatives_equal_dense_ones_in_every_lane(name: str):
     outside = np.zeros(listing.cells)
     for first, graph, size in listing.externals:
         outside[first : first + size] = graph(u, sample).reshape(-1).numpy()
-    rows, entries, bends, gradient = _whole(program, u, outside)
+    rows, entries, curvature, gradient = _whole(program, u, outside)
 
     def residual(x: Tensor) -> Tensor:
         return law.residual(x, sample).reshape(-1)
@@ -90,25 +88,21 @@ def test_values_and_derivatives_equal_dense_ones_in_every_lane(name: str):
     for lane in range(LANES):
         assert np.abs(rows[:, lane] - residual(u).numpy()).max() <= tolerance
         assert np.abs(program.pattern.csr(entries[:, lane]).toarray() - dense).max() <= tolerance
-        assert np.abs(program.bends.csr(bends[:, lane]).toarray() - np.tril(hessian)).max() <= 100 * tolerance
+        assert np.abs(program.hessian.csr(curvature[:, lane]).toarray() - np.tril(hessian)).max() <= 100 * tolerance
         found = np.zeros(15)
         found[program.unknowns] = gradient[1 : 1 + len(program.unknowns), lane]
         assert np.abs(found - slope).max() <= 100 * tolerance
 
 
-@pytest.mark.parametrize("function", [lambda u, p: u.cumprod(0), lambda u, p: u.norm(p=3, dim=0)])
-def test_what_has_no_scalar_form_is_refused(function):  # type: ignore[no-untyped-def]
-    structure = analyze([Equality("law", function)], (3, 5))
-    with pytest.raises(Unlowerable):
-        lower([structure.plans[0].graph], *structure.example)
+def _sorted(laws: CompiledLaws) -> Reduction:
+    constant, free = laws.kinds == RowKind.AFFINE, np.zeros(laws.unknowns, bool)
+    return reduce(laws.scalar.listing, laws.scalar.rows, laws.equality_rows, constant, free, np.zeros(0, np.int64))
 
 
 def _reduced(name: str, **settings: object):  # type: ignore[no-untyped-def]
     problem = snapfm.problem(name, **settings)
-    structure = analyze(problem.laws, problem.grid.shape, problem.params(1, torch.Generator().manual_seed(0)))
-    listing = lower([plan.graph for plan in structure.plans], *structure.example)
-    constant = structure.kinds == RowKind.AFFINE
-    return structure, reduce(listing, structure.equality_rows, constant, np.zeros(structure.unknowns, bool))
+    structure = compile_laws(problem.laws, problem.grid.shape, problem.params(1, torch.Generator().manual_seed(0)))
+    return structure, _sorted(structure)
 
 
 def test_explicit_steps_after_an_initial_condition_become_substitutions():
@@ -144,10 +138,7 @@ def test_unknowns_that_enter_no_operation_are_eliminated():
 
 
 def _group_sizes(*laws: Law) -> list[int]:
-    structure = analyze(list(laws), (3, 5))
-    listing = lower([plan.graph for plan in structure.plans], *structure.example)
-    constant = structure.kinds == RowKind.AFFINE
-    found = reduce(listing, structure.equality_rows, constant, np.zeros(structure.unknowns, bool))
+    found = _sorted(compile_laws(list(laws), (3, 5)))
     return sorted(np.diff(found.groups.ptr).tolist())
 
 

@@ -10,7 +10,7 @@ from tests.structure.random_laws import FAMILIES, Chain, laws
 
 from snapfm.errors import LawError
 from snapfm.laws import Equality
-from snapfm.structure import RowKind, analyze
+from snapfm.structure import RowKind, compile_laws
 
 # 7 families × 145 = 1 015 laws in the default run.
 EXAMPLES = 145
@@ -39,7 +39,7 @@ def check(chain: Chain) -> None:
     u = chain.fields[:3]
     samples = [{name: value[i] for name, value in params.items()} for i in range(3)]
     try:
-        structure = analyze([Equality("random", chain.residual)], chain.shape, params)
+        structure = compile_laws([Equality("random", chain.residual)], chain.shape, params)
     except LawError as refusal:  # of a chain that lost the field on its way, with x**0 or a mask of zeros
         if "law 'random' expects a residual that changes with u" not in str(refusal):
             raise

@@ -12,7 +12,7 @@ from torch import Tensor
 from snapfm.errors import LawError, ShapeError
 from snapfm.laws import Bounds, Equality
 from snapfm.project import Projector
-from snapfm.structure import analyze
+from snapfm.structure import compile_laws
 
 PARAMS = {"p": torch.ones(1, 3, dtype=torch.float64)}
 CONSTANT = torch.ones(3, 5, dtype=torch.float64)
@@ -20,7 +20,7 @@ CONSTANT = torch.ones(3, 5, dtype=torch.float64)
 
 def refusal(law: Callable[..., object], name: str = "odd") -> str:
     with pytest.raises(LawError) as caught:
-        analyze([Equality(name, law)], (3, 5), PARAMS)  # type: ignore[arg-type]
+        compile_laws([Equality(name, law)], (3, 5), PARAMS)  # type: ignore[arg-type]
     return str(caught.value)
 
 
@@ -174,20 +174,20 @@ def test_operator_whose_derivative_torch_gets_wrong() -> None:
 
 def test_thing_that_is_no_law() -> None:
     with pytest.raises(LawError) as caught:
-        analyze([lambda u, p: u], (3, 5))  # type: ignore[list-item]
+        compile_laws([lambda u, p: u], (3, 5))  # type: ignore[list-item]
     assert str(caught.value) == (
         "laws expects Equality, Inequality and Bounds; got function. Wrap a function: snapfm.Equality('name', function)."
     )
 
 
 def test_bounds_have_no_rows() -> None:
-    assert analyze([Bounds(lower=0.0)], (3, 5)).rows == 0
+    assert compile_laws([Bounds(lower=0.0)], (3, 5)).rows == 0
 
 
 @pytest.mark.parametrize("pattern", [([0], [15]), ([12], [0])])
 def test_pattern_outside_the_matrix(pattern: tuple[list[int], list[int]]) -> None:
     with pytest.raises(ShapeError) as caught:
-        analyze([Equality("odd", lambda u, p: u.diff(dim=1), pattern)], (3, 5))
+        compile_laws([Equality("odd", lambda u, p: u.diff(dim=1), pattern)], (3, 5))
     (row,), (column,) = pattern
     assert str(caught.value) == (
         f"pattern=(rows, columns) expects two equally long lists of indices within (12, 15); got 1 from {row} to {row} and 1 "
@@ -235,7 +235,7 @@ def test_law_that_does_not_depend_on_the_field(law: Callable[..., object]) -> No
 )
 def test_a_pattern_by_hand_does_not_hide_it(law: Callable[..., Tensor], pattern: tuple[list[int], list[int]]) -> None:
     with pytest.raises(LawError) as caught:
-        analyze([Equality("odd", law, pattern)], (3, 5), PARAMS)
+        compile_laws([Equality("odd", law, pattern)], (3, 5), PARAMS)
     assert str(caught.value) == UNMOVED
 
 
@@ -257,7 +257,7 @@ def test_the_law_is_refused_when_the_projector_is_built() -> None:
 )
 def test_laws_that_look_like_it_are_taken(law: Callable[..., Tensor], nnz: int) -> None:
     nothing = {"p": torch.zeros(1, 3, dtype=torch.float64)}
-    assert analyze([Equality("odd", law)], (3, 5), nothing).nnz == nnz
+    assert compile_laws([Equality("odd", law)], (3, 5), nothing).nnz == nnz
 
 
 def test_a_law_under_no_grad_is_differentiated_all_the_same() -> None:
@@ -265,5 +265,5 @@ def test_a_law_under_no_grad_is_differentiated_all_the_same() -> None:
         with torch.no_grad():
             return u.sum(1)
 
-    structure = analyze([Equality("quiet", law)], (3, 5))
+    structure = compile_laws([Equality("quiet", law)], (3, 5))
     assert structure.jacobian(torch.zeros(1, 3, 5, dtype=torch.float64), {}).tolist() == [[1.0] * 15]

@@ -1,4 +1,4 @@
-"""Self-checks: `check` and `verify` pass on what analyze gives, and find what was tampered with."""
+"""Self-checks: `check` and `verify` pass on what compile_laws gives, and find what was tampered with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from snapfm.errors import LawError, StructureWarning
 from snapfm.laws import Equality
-from snapfm.structure import Pattern, Structure, analyze
+from snapfm.structure import Pattern, CompiledLaws, compile_laws
 from snapfm.structure.color import plan_passes
 from snapfm.structure.plan import LawPlan
 
@@ -25,11 +25,11 @@ def law(u: Tensor, params: dict[str, Tensor]) -> Tensor:
     return (params["a"] * u[1:] * u[:-1] - torch.sin(u[1:])).flatten()
 
 
-def structure() -> Structure:
-    return analyze([Equality("sum", lambda u, p: u.sum(1)), Equality("product", law)], SHAPE, PARAMS)
+def structure() -> CompiledLaws:
+    return compile_laws([Equality("sum", lambda u, p: u.sum(1)), Equality("product", law)], SHAPE, PARAMS)
 
 
-def tampered(change: dict[str, object]) -> Structure:
+def tampered(change: dict[str, object]) -> CompiledLaws:
     """Change the plan of the second law."""
     good = structure()
     return replace(good, plans=(good.plans[0], replace(good.plans[1], **change)))  # type: ignore[arg-type]
@@ -112,14 +112,14 @@ def test_value_that_is_not_a_number_is_found() -> None:
 
 
 def test_points_outside_the_domain_are_passed_over() -> None:
-    roots = analyze([Equality("roots", lambda u, p: torch.sqrt(u))], (4,))
+    roots = compile_laws([Equality("roots", lambda u, p: torch.sqrt(u))], (4,))
     u = torch.tensor([[1.0, -1.0, 4.0, 0.0]], dtype=torch.float64)
     roots.check(u, {})
     roots.verify(u, {})
 
 
 def test_laws_through_float32_are_held_to_float32() -> None:
-    single = analyze([Equality("single", lambda u, p: torch.sin(3 * u.float()).cumsum(0).double())], (9,))
+    single = compile_laws([Equality("single", lambda u, p: torch.sin(3 * u.float()).cumsum(0).double())], (9,))
     u = torch.rand(2, 9, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     single.check(u[:1], {})
     single.verify(u, {})
@@ -134,13 +134,13 @@ def test_law_without_forward_derivative() -> None:
         return F.grid_sample(u[None, None], places, align_corners=True)
 
     with pytest.warns(StructureWarning, match=r"law 'places': no sparsity rule for aten.grid_sampler_2d.default"):
-        sampled = analyze([Equality("places", at_places)], SHAPE)
+        sampled = compile_laws([Equality("places", at_places)], SHAPE)
     (plan,) = sampled.plans
     assert {passes.side for passes in plan.varying_passes} == {"rows"}
     sampled.check(U[:1], {})
     given = replace(Equality("places", at_places), pattern=([0, 1, 2], [0, 0, 0]))
     with pytest.raises(LawError, match=r"; unknown \d+ lacks some"):
-        analyze([given], SHAPE).check(U[:1], {})
+        compile_laws([given], SHAPE).check(U[:1], {})
 
 
 def test_law_without_any_derivative() -> None:
@@ -148,7 +148,7 @@ def test_law_without_any_derivative() -> None:
         pytest.warns(StructureWarning, match=r"no sparsity rule for aten.special_zeta"),
         pytest.raises(LawError) as refusal,
     ):
-        analyze([Equality("odd", lambda u, p: torch.special.zeta(u + 2, u + 1))], SHAPE)
+        compile_laws([Equality("odd", lambda u, p: torch.special.zeta(u + 2, u + 1))], SHAPE)
     assert str(refusal.value) == (
         "law 'odd' expects operators that torch can differentiate; it says: the derivative for 'zeta' is not implemented. "
         "Write that part with others, or detach it where its slope does not matter."

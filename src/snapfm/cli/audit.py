@@ -31,8 +31,8 @@ def audit(
     from rich.console import Console
     from rich.table import Table
 
-    from snapfm.audit import Verdict, in_words
-    from snapfm.audit import audit as run
+    from snapfm.evidence.audit import Verdict, in_words
+    from snapfm.evidence.audit import audit as run
 
     torch.set_num_threads(1)  # one field at a time is too small to share: threads would only wait for each other
     messages = Console(stderr=True)

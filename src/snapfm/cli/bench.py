@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
-
-    from snapfm.bench import Cell, Suite
-    from snapfm.bench.run import Cells, Now
+    from snapfm.evidence.projection import Cell, Suite
+    from snapfm.evidence.projection.run import Cells
 
 
 def bench(
@@ -45,19 +40,15 @@ def bench(
     """
     from dataclasses import asdict
 
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from snapfm.bench import load_suite, run
-    from snapfm.bench.run import ours_failed
+    from snapfm.cli.follow import followed
     from snapfm.cli.place import check_folder
+    from snapfm.evidence.projection import load_suite, run
+    from snapfm.evidence.projection.run import ours_failed
 
     chosen = load_suite(suite)
     check_folder("bench", out)
-    screen = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"), TimeElapsedColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
-        cells = run(chosen, out, only, method or (), again, _teller(screen, bars))
+    with followed(lambda key: f"{key[0]} × {key[1]}, {key[2]}", _ended) as tell:
+        cells = run(chosen, out, only, method or (), again, tell)
     if as_json:
         typer.echo(json.dumps([asdict(cell) for cell in cells.values()], indent=2, ensure_ascii=False))
     else:
@@ -67,29 +58,17 @@ def bench(
         raise typer.Exit(code=1)
 
 
-def _teller(screen: Console, bars: Progress) -> Callable[[Now], None]:
-    """Show what runs now and what is left; one line for each finished cell stays on the screen."""
-    bar: TaskID = bars.add_task("", total=1.0, left="")
-
-    def tell(now: Now) -> None:
-        left = f"{now.left} cells left" if now.left != 1 else "1 cell left"
-        what = f"{now.case} × {now.method}, {now.kind}"
-        bars.update(bar, description=f"{what}: {now.doing}", completed=now.share, total=1.0, left=left)
-        if now.finished is not None:
-            why = f" ({now.finished.why})" if now.finished.why else ""
-            words = f"{what}: {now.finished.state}{why}, {now.finished.seconds:.1f} s; {left}"
-            screen.print(words, highlight=False, markup=False, soft_wrap=True)
-
-    return tell
+def _ended(cell: Cell) -> str:
+    why = f" ({cell.why})" if cell.why else ""
+    return f"{cell.state}{why}, {cell.seconds:.1f} s"
 
 
 def _print(suite: Suite, cells: Cells) -> None:
     """Print one table for each kind: the more of methods and cases downwards, the fewer across, so that columns stay wide."""
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 
-    from snapfm.bench import Kind
+    from snapfm.evidence.projection import Kind
+    from snapfm.evidence.text import terminal
 
     heads = {
         Kind.PROJECTION: "Projection: ms a sample, median of hot calls over all inputs (samples converged)",
@@ -103,15 +82,12 @@ def _print(suite: Suite, cells: Cells) -> None:
         names = list(dict.fromkeys(key[1] for key in found))
         if not cases:
             continue
-        turned = len(cases) > len(names)
-        down, across = (cases, names) if turned else (names, cases)
-        table = Table(box=None)
-        table.add_column("case" if turned else "method", no_wrap=True)
-        for column in across:
-            table.add_column(escape(column), justify="right", overflow="fold")
-        for line in down:
-            keys = [(line, column) if turned else (column, line) for column in across]
-            table.add_row(escape(line), *(escape(_entry(found.get((*key, str(kind))))) for key in keys))
+        shown = {(case, name): _entry(found.get((case, name, str(kind)))) for case in cases for name in names}
+        if len(cases) > len(names):
+            table = terminal(None, ["case", *names], [(case, *(shown[case, name] for name in names)) for case in cases])
+        else:
+            rows = [(name, *(shown[case, name] for case in cases)) for name in names]
+            table = terminal(None, ["method", *cases], rows)
         console.print(head, style="bold", highlight=False, soft_wrap=True)  # a table's own title wraps at its width
         console.print(table)
 
@@ -119,10 +95,11 @@ def _print(suite: Suite, cells: Cells) -> None:
 def _entry(cell: Cell | None) -> str:
     from statistics import median
 
-    from snapfm.bench import Kind, State
+    from snapfm.evidence.page.document import NOTHING
+    from snapfm.evidence.projection import Kind, State
 
     if cell is None:
-        return "–"
+        return NOTHING
     if cell.state is not State.DONE:
         return str(cell.state)
     if cell.kind is Kind.CURVE:

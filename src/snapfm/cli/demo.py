@@ -20,8 +20,8 @@ def demo(
     from rich.console import Console
 
     from snapfm.cli.place import check_folder
-    from snapfm.demo.run import run
     from snapfm.errors import ProjectionFailed
+    from snapfm.evidence.demo.run import run
 
     check_folder("demo", out)
     console = Console()

@@ -27,9 +27,10 @@ def inspect(
     """Show rows, non-zeros, kinds of rows, passes, fixed unknowns and redundant rows of a problem's laws."""
     from rich.console import Console
 
-    from snapfm.cli.pattern_picture import draw_pattern
     from snapfm.cli.settings import read_settings
     from snapfm.cli.sizes import sizes, sizes_by_law, structure_of
+    from snapfm.evidence.page.pattern import drawn_pattern
+    from snapfm.flow.storage import write_file
     from snapfm.problems import problem
 
     console = Console(stderr=as_json)
@@ -45,5 +46,5 @@ def inspect(
         console.print(str(structure), highlight=False, markup=False, soft_wrap=True)
     if picture and (out is not None or not as_json):
         target = out if out is not None else Path("build/inspect") / f"{name}.png"
-        draw_pattern(structure, chosen.name, target)
+        write_file(target, drawn_pattern(structure, chosen.name))
         console.print(f"pattern drawn in {target}", highlight=False)

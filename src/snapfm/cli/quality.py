@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
-
-    from snapfm.quality import Cell, Suite
-    from snapfm.quality.run import Now
+    from snapfm.evidence.quality import Cell, Suite
+    from snapfm.evidence.quality.record import Cells
 
 
 def quality(
@@ -37,14 +32,11 @@ def quality(
     """
     from dataclasses import asdict
 
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
+    from snapfm.cli.follow import followed
     from snapfm.cli.place import check_folder
     from snapfm.errors import require
-    from snapfm.quality import Status, load_suite, run
-    from snapfm.quality.ledger import read_folder
-    from snapfm.quality.run import write_pages
+    from snapfm.evidence.quality import State, load_suite, run
+    from snapfm.evidence.quality.run import read_folder, write_pages
 
     require("matplotlib", "the pages of snapfm quality", "report")  # asked for now: not after an hour of sampling
     chosen = load_suite(suite)
@@ -53,62 +45,36 @@ def quality(
         cells = read_folder(out, chosen)
         write_pages(out, chosen)
     else:
-        screen = Console(stderr=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[left]}"),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
-            cells = run(chosen, out, only, _teller(screen, bars))
+        with followed(" × ".join, _ended) as tell:
+            cells = run(chosen, out, only, tell)
     if as_json:
         typer.echo(json.dumps([asdict(cell) for cell in cells.values()], indent=2, ensure_ascii=False))
     else:
         _print(chosen, cells)
         typer.echo(f"The page: {out / 'index.html'}")
-    if any(cell.status is Status.FAILED for cell in cells.values()):
+    if any(cell.status is State.FAILED for cell in cells.values()):
         raise typer.Exit(code=1)
 
 
-def _teller(screen: Console, bars: Progress) -> Callable[[Now], None]:
-    """Show what runs now and what is left; one line for each finished cell stays on the screen."""
-    bar: TaskID = bars.add_task("", total=1.0, left="")
-
-    def tell(now: Now) -> None:
-        share = now.step / max(now.steps, 1)
-        left = f"{now.left} cells left" if now.left != 1 else "1 cell left"
-        bars.update(bar, description=f"{now.task} × {now.sampler}", completed=share, total=1.0, left=left)
-        if now.finished is not None:
-            spent = now.finished.seconds.get("total")
-            words = f"{now.task} × {now.sampler}: {now.finished.status}" + (
-                f", {spent:.1f} s" if spent is not None else ""
-            )
-            screen.print(f"{words}; {left}", highlight=False, markup=False, soft_wrap=True)
-
-    return tell
+def _ended(cell: Cell) -> str:
+    spent = cell.seconds.get("total")
+    return str(cell.status) + (f", {spent:.1f} s" if spent is not None else "")
 
 
-def _print(suite: Suite, cells: dict[tuple[str, str], Cell]) -> None:
+def _print(suite: Suite, cells: Cells) -> None:
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 
-    from snapfm.quality.tables import PUBLISHED, summary, verdicts
+    from snapfm.evidence.page.document import PUBLISHED, Entry
+    from snapfm.evidence.quality.tables import summary, verdicts
+    from snapfm.evidence.text import terminal
 
     found = summary(suite, cells)
     ours = [row for row in found.rows if not row[0].words.endswith(PUBLISHED)]
-    table = Table(title="MMSE / SMSE, in units of 1e-2", title_justify="left", title_style="bold", box=None)
-    table.add_column("sampler", no_wrap=True)
-    for task in suite.tasks:
-        table.add_column(escape(task.title), justify="right")
     # Samplers downwards: five tasks fit a narrow terminal, seven samplers do not.
-    for place, head in enumerate(found.heads[1:], start=1):
-        entries = [row[place] for row in ours]
-        table.add_row(
-            escape(head), *(f"[bold cyan]{escape(one.words)}[/]" if one.first else escape(one.words) for one in entries)
-        )
+    rows: list[tuple[str | Entry, ...]] = [
+        (head, *(row[place] for row in ours)) for place, head in enumerate(found.heads[1:], start=1)
+    ]
     console = Console()
-    console.print(table)
+    console.print(terminal("MMSE / SMSE, in units of 1e-2", ["sampler", *(task.title for task in suite.tasks)], rows))
     for sentence in verdicts(suite, cells):
-        console.print(escape(sentence), highlight=False)
+        console.print(sentence, highlight=False, markup=False)

@@ -21,11 +21,10 @@ def report(
     """
     from rich.console import Console
 
-    from snapfm.bench.report import write
-    from snapfm.bench.report.summary import coverage
-    from snapfm.bench.report.write import PAGE
     from snapfm.cli.place import check_folder
     from snapfm.errors import require
+    from snapfm.evidence.projection.report import PAGE, write
+    from snapfm.evidence.projection.report.overview import coverage
 
     require("matplotlib", "the pages of snapfm report", "report")
     check_folder("report", out)

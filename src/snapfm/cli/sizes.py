@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from snapfm.problems import Problem
-    from snapfm.structure import Structure
+    from snapfm.structure import CompiledLaws
 
 
-def structure_of(one: Problem) -> Structure:
+def structure_of(one: Problem) -> CompiledLaws:
     """Analyse a problem's laws under the conditions of its first sample."""
     import torch
 
-    from snapfm.structure import analyze
+    from snapfm.structure import compile_laws
 
-    return analyze(one.laws, one.grid.shape, one.params(1, torch.Generator().manual_seed(0)))
+    return compile_laws(one.laws, one.grid.shape, one.params(1, torch.Generator().manual_seed(0)))
 
 
-def sizes(one: Problem, structure: Structure) -> dict[str, Any]:
+def sizes(one: Problem, structure: CompiledLaws) -> dict[str, Any]:
     """Count unknowns, rows of each kind, non-zeros and redundant rows."""
     from snapfm.structure import RowKind
 
@@ -37,19 +37,22 @@ def sizes(one: Problem, structure: Structure) -> dict[str, Any]:
     }
 
 
-def sizes_by_law(structure: Structure) -> list[dict[str, Any]]:
+def sizes_by_law(structure: CompiledLaws) -> list[dict[str, Any]]:
     """Count the same law by law."""
     from snapfm.structure import RowKind
 
-    return [
-        {
-            "name": plan.name,
-            "kind": plan.kind,
-            "rows": plan.rows,
-            "non_zeros": plan.pattern.nnz,
-            "affine_rows": plan.count(RowKind.AFFINE, RowKind.PARAMETRIC),
-            "separable_rows": plan.count(RowKind.SEPARABLE),
-            "general_rows": plan.count(RowKind.GENERAL),
-        }
-        for plan in structure.plans
-    ]
+    found = []
+    for name, rows in structure.slices().items():
+        kinds, starts = structure.kinds[rows], structure.pattern.indptr
+        found.append(
+            {
+                "name": name,
+                "kind": "equality" if structure.equality_rows[rows].all() else "inequality",
+                "rows": rows.stop - rows.start,
+                "non_zeros": int(starts[rows.stop] - starts[rows.start]),
+                "affine_rows": int((kinds <= RowKind.PARAMETRIC).sum()),
+                "separable_rows": int((kinds == RowKind.SEPARABLE).sum()),
+                "general_rows": int((kinds == RowKind.GENERAL).sum()),
+            }
+        )
+    return found

@@ -3,51 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-
-if TYPE_CHECKING:
-    from snapfm.flow.coupling import Pairing
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What an equation's model is trained with unless the options say otherwise.
-
-    Fields come as a table of rows × columns; `imposed` names the axes along which laws fix the first slice. `truth`
-    counts the fresh fields that samples are compared with: more than the samples, so that their own mean is nearer.
-    """
-
-    steps: int
-    rows: int
-    columns: int
-    imposed: tuple[int, ...] = (-1,)
-    truth: int = 4096
-    small: Mapping[str, Any] = field(default_factory=dict)  # what else the small network is trained with
-
-    @property
-    def pairing(self) -> Pairing:
-        """Laws that fix one axis fix the rows; with two they fix either rows or columns."""
-        return "rows" if len(self.imposed) == 1 else "crossed"
-
-
-# As many fields as the paper's, but for Navier-Stokes, whose simulation would take longer than the training, and
-# reaction-diffusion, where noise has to be paired with two fluxes within a row.
-RECIPES = {
-    "heat": Recipe(steps=3000, rows=100, columns=100),
-    "burgers": Recipe(
-        steps=4000, rows=80, columns=80, imposed=(-1, 0), small={"pairing": "crossed", "own": 0.25, "least_gap": 0.1}
-    ),
-    "reaction-diffusion": Recipe(steps=3000, rows=320, columns=32),
-    "navier-stokes": Recipe(steps=3000, rows=500, columns=8, truth=512),
-}
-
-# What else the frame's network is trained with: it sees its own answers, and conditions that the rest of a field does not
-# belong to, at every flow time. Meeting half of the time was worse under laws in a trial and no better without them.
-FRAME: dict[str, Any] = {"meeting": 0.8, "own": 0.5, "least_gap": 0.05, "tau_power": 1.5}
 
 
 def train(
@@ -90,19 +49,20 @@ def train(
 
     import snapfm.flow as flow
     from snapfm.cli.place import check_folder
-    from snapfm.cli.tables import table
     from snapfm.errors import ShapeError, require
+    from snapfm.flow.presets import FRAME_TRAINING
     from snapfm.flow.quality import quality
     from snapfm.flow.record import identify_run
     from snapfm.flow.state import check_run, saved_step
     from snapfm.problems import problem as build
+    from snapfm.problems.training import TRAINING_SETS, table
 
     require("safetensors", "checkpoints", "flow")  # asked for now: not after the first hundred steps
     if samples == 1:
         raise ShapeError("snapfm train --samples expects 0, or at least 2 to have a spread; got 1. The default is 128.")
     chosen = build(problem)
     equation = chosen.equation
-    recipe = RECIPES[equation]
+    recipe = TRAINING_SETS[equation]
     steps, rows, columns = steps or recipe.steps, rows or recipe.rows, columns or recipe.columns
     network = flow.network_of(flow.preset(preset, chosen.grid.shape), seed)
     # The folder plays no part in the result, and a machine's path has no place in a record.
@@ -119,7 +79,7 @@ def train(
         save_every=save_every,
         imposed=recipe.imposed,
         rows=rows,
-        **({**FRAME, "pairing": recipe.pairing} if preset == "frame" else recipe.small),
+        **({**FRAME_TRAINING, "pairing": recipe.pairing} if preset == "frame" else recipe.small),
     )
 
     check_folder("train", out)

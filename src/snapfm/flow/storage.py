@@ -44,11 +44,14 @@ def write_file(file: Path, content: bytes) -> None:
     """Write one file, replacing one that is there, in one step."""
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f".{file.name}.partial")
-    with open(partial, "wb") as handle:
-        handle.write(content)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(partial, file)
+    try:
+        with open(partial, "wb") as handle:
+            handle.write(content)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(partial, file)
+    finally:
+        partial.unlink(missing_ok=True)
     _sync(file.parent)
 
 

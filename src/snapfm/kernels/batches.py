@@ -11,7 +11,16 @@ import numpy as np
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import full, store
-from snapfm.kernels.program import tile_gradient, tile_values
+from snapfm.kernels.program import (
+    ROW_PTR,
+    VARYING,
+    tile_bends,
+    tile_gradient,
+    tile_partials,
+    tile_slopes,
+    tile_values,
+)
+from snapfm.kernels.sections import section
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -81,3 +90,40 @@ def fill_cells(inputs, outside, field, externals, first, cells):
             cells[(1 + k) * LANES + lane] = line[inputs[part, k]]
         for k in range(outside.shape[1]):
             cells[(1 + own + k) * LANES + lane] = known[outside[part, k]]
+
+
+@compiled(nogil=True, error_model="numpy")
+def derivatives(code, size, slots, inputs, outside, externals, field, multipliers, entries, curvature):
+    """Differentiate the rows of a program of one part; Hessian values only where `curvature` has columns.
+
+    Read: field (b, n), multipliers (b, m); written: entries (b, nnz), where they vary, and curvature (b, …).
+    """
+    height, bends = multipliers.shape[1], curvature.shape[1]
+    cells, rows = np.empty(size * LANES), np.empty(max(height, code_rows(code)) * LANES)
+    weight, adjoint = np.empty(height * LANES), np.empty(max(size - code.first, 0) * LANES)
+    partial = np.empty(5 * LANES * max(size - code.first, 0))
+    slope, left, right = np.empty((slots + 1) * LANES), np.empty(slots * LANES), np.empty(slots * LANES)
+    found, bent = np.zeros(entries.shape[1] * LANES), np.empty(bends * LANES)
+    for first in range(0, len(field), LANES):
+        fill_cells(inputs, outside, field, externals, first, cells)
+        tile_values(code, cells, rows)
+        tile_partials(code, cells, bends > 0, partial)
+        tile_slopes(code, partial, slope, left, right, found)
+        if bends > 0:
+            for lane in range(LANES):
+                which = min(first + lane, len(field) - 1)
+                for k in range(height):
+                    weight[k * LANES + lane] = multipliers[which, k]
+            tile_bends(code, weight, left, right, partial, adjoint, bent)
+        varying = section(code.table, code.table_at, VARYING)
+        for lane in range(min(LANES, len(field) - first)):
+            for p in varying:
+                entries[first + lane, p] = found[p * LANES + lane]
+            for p in range(bends):
+                curvature[first + lane, p] = bent[p * LANES + lane]
+
+
+@compiled(nogil=True)
+def code_rows(code):
+    """Number of rows of a program."""
+    return len(section(code.table, code.table_at, ROW_PTR)) - 1

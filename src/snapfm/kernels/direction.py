@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapfm.kernels.callback import NO_CALLBACK, call_back
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.layout import (
     ACTIVE,
@@ -49,6 +50,8 @@ from snapfm.kernels.layout import (
     TERM_PTR,
     TERM_RIGHT,
     TO_BOUND,
+    TO_FACTORIZE,
+    TO_SOLVE,
     WEIGHT,
     WORK,
 )  # fmt: skip
@@ -81,11 +84,14 @@ def factorize(frame, plan, signs, memory, at, damping, status, convex, negative,
             _assemble_schur(frame, memory, at)
         else:
             _assemble_augmented(frame, memory, at, damping, convex)
-        factorize_tile(
-            plan, section(memory, at, MATRIX), LANES, 0, signs, frame.augmented == 1, _PIVOT, np.inf,
-            section(memory, at, FACTOR), section(memory, at, PIVOTS), section(memory, at, KEPT), section(memory, at, SCALE),
-            tally, stop,
-        )  # fmt: skip
+        if frame.callback == NO_CALLBACK:
+            factorize_tile(
+                plan, section(memory, at, MATRIX), LANES, 0, signs, frame.augmented == 1, _PIVOT, np.inf,
+                section(memory, at, FACTOR), section(memory, at, PIVOTS), section(memory, at, KEPT),
+                section(memory, at, SCALE), tally, stop,
+            )  # fmt: skip
+        else:
+            call_back(frame.callback, TO_FACTORIZE, memory)
         if stop[0] != 0:
             return
         again = False
@@ -224,12 +230,16 @@ def schur_direction(frame, plan, memory, at):  # written: direction, step, rhs, 
                     move = to_bound[column[p] * LANES + lane]
                     if move == move:
                         rhs[r * LANES + lane] += active[r * LANES + lane] * jacobian[p * LANES + lane] * move
-    _solved(plan, memory, at, rhs, direction)
+    _solved(frame, plan, memory, at, rhs, direction)
     _follow(frame, memory, at, direction, section(memory, at, STEP))
 
 
 @compiled(nogil=True, error_model="numpy")
-def _solved(plan, memory, at, rhs, out):  # written: out, work
+def _solved(frame, plan, memory, at, rhs, out):  # read: rhs, which is the section RHS; written: out, work, rhs
+    if frame.callback != NO_CALLBACK:
+        call_back(frame.callback, TO_SOLVE, memory)
+        out[:] = rhs
+        return
     work = section(memory, at, WORK)
     solve_tile(
         plan, section(memory, at, FACTOR), section(memory, at, PIVOTS), section(memory, at, KEPT), 0, rhs, 1, LANES, 0,
@@ -288,7 +298,7 @@ def augmented_direction(frame, plan, memory, at):  # written: direction, step, r
                     for p in range(ptr[j], ptr[j + 1]):
                         if active[row[p] * LANES + lane] > 0.0:
                             rhs[(v + row[p]) * LANES + lane] -= jacobian[entry[p] * LANES + lane] * move
-    _solved(plan, memory, at, rhs, rhs)
+    _solved(frame, plan, memory, at, rhs, rhs)
     step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
     step[:] = rhs[: v * LANES]
     direction[:] = rhs[v * LANES :]
@@ -309,7 +319,7 @@ def correct(frame, plan, memory, at, alpha, wanted):  # written: rhs; step, dire
     rhs[:first] = 0.0
     for i in range(len(residual)):
         rhs[first + i] = sign * active[i] * (residual[i] - max(1.0 - alpha[i % LANES], 0.0) * before[i])
-    _solved(plan, memory, at, rhs, rhs)
+    _solved(frame, plan, memory, at, rhs, rhs)
     for i in range(len(direction)):
         if wanted[i % LANES]:
             direction[i] = alpha[i % LANES] * plain_direction[i] + rhs[first + i]

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from snapfm.kernels.callback import NO_CALLBACK
+
 Index = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -37,13 +39,18 @@ UNIT = 48
 ROW_SIZE, ROW_WEIGHT = 49, 50
 SECTIONS = 51
 
+# Tasks of a callback, with the address of a tile's memory: evaluate rows; Jacobian and Hessian; factorise; solve in RHS.
+TO_EVALUATE, TO_DIFFERENTIATE, TO_FACTORIZE, TO_SOLVE = range(4)
 
 # Curvature along the laws at a point: not known, somewhere negative, nowhere negative.
 UNKNOWN, FAILS, HOLDS = -1, 0, 1
 
 
 class Frame(NamedTuple):
-    """The structure of a system that iterations need. `augmented`: the matrix is [[W, Jᵀ], [J, −G]], else JW⁻¹Jᵀ + G."""
+    """The structure of a system that iterations need. `augmented`: the matrix is [[W, Jᵀ], [J, −G]], else JW⁻¹Jᵀ + G.
+
+    With a `callback` (see kernels.callback) the matrix is factorised and solved with from outside.
+    """
 
     table: Index
     table_at: Index
@@ -52,6 +59,7 @@ class Frame(NamedTuple):
     augmented: int
     mixed: int  # whether any row is an inequality
     bounded: int  # whether any unknown has limits
+    callback: int = NO_CALLBACK
 
 
 class Settings(NamedTuple):

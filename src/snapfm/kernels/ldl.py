@@ -1,14 +1,11 @@
-"""Numeric LDLᵀ without pivoting of many matrices on one pattern, eight lanes at once, tile by tile.
+"""Numeric LDLᵀ without pivoting of many matrices on one pattern, one tile of eight lanes at a time.
 
-Consumes a Schedule and values (nnz, lanes); writes the factors of every tile and, per lane, what its pivots were like.
-No lane touches another: all arithmetic is lane by lane in an order fixed by the pattern, an incomplete tile is filled
-up with copies of its last lane, and a bad pivot is counted, never raised. May import kernels.packs and kernels.panels.
+Reads a Schedule and values (nnz, lanes). Writes the factors of every tile and, per lane, the outcome and the inertia.
+Lanes do not interact: all arithmetic is lane by lane in an order fixed by the pattern, an incomplete tile is filled with
+copies of its last lane, and a bad pivot is counted, never raised. May import kernels.packs and kernels.panels.
 
-The buffers written by tile are all float64 or all float32, then with sixteen lanes to a tile: that decides in which
-precision the factors are. Values and results by lane are float64 either way.
-
-Within a panel the diagonal block holds L (unit, scaled) and the rows below hold X = L D, unscaled: an update needs
-X D⁻¹ Xᵀ, a solve needs either, and a dropped pivot (D⁻¹ = 0) leaves finite numbers behind.
+Within a panel the diagonal block holds L (unit, scaled) and the rows below hold X = L D (unscaled). An update needs
+X D⁻¹ Xᵀ, a solve can use either, and a pivot that is left out (D⁻¹ = 0) leaves finite numbers behind.
 """
 
 from __future__ import annotations
@@ -16,91 +13,60 @@ from __future__ import annotations
 import numpy as np
 
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.packs import (
-    WIDTH,
-    absolute,
-    add,
-    div,
-    fnma,
-    full_like,
-    load,
-    mul,
-    pick,
-    store,
-    take_as,
-    width,
-)
+from snapfm.kernels.packs import WIDTH, absolute, add, div, fnma, full, load, mul, pick, store, take
 from snapfm.kernels.panels import BLOCK, PANEL
 
 FACTORED, SINGULAR, NONFINITE = 0, 1, 2  # status of a lane; linear.base gives the names and the advice
 _NEGATIVE, _WEAK, _BROKEN, _SMALLEST = range(4)
-TALLY = 4  # packs a tile needs to count: negative, weak and not finite pivots, and the smallest
+TALLY = 4  # packs of a tile's tally: negative, weak and non-finite pivots, and the smallest |pivot|
 
-# Pivot of a phantom column: finite, never the smallest, and its column is zero anyway. In float64 and in float32.
-_PHANTOM, _SINGLE_PHANTOM = 1e300, 1e30
-_LARGEST, _SINGLE_LARGEST = float(np.finfo(np.float64).max), float(np.finfo(np.float32).max)
+_PHANTOM = 1e300  # pivot of a phantom column: finite, never the smallest, and its column is zero
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 @compiled(nogil=True, error_model="numpy")
 def factorize(
-    plan,  # read, as are the values (nnz * lanes) and signs (slots)
-    values,
-    lanes,
-    signs,
-    signed,
-    tiny,
-    repair,
-    factor,  # written, down to the tally by tile: (tiles, ...)
-    inverse,
-    matrix,
-    scale,
-    tally,
-    status,  # written, from here on by lane: (lanes,)
-    negative,
-    weak,
-    smallest,
-):
-    """Factorise every lane. A pivot is weak below tiny * its scale, or (signed) with the wrong sign.
+    plan, values, lanes, signs, signed, tiny, factor, inverse, matrix, scale, tally, status, negative, weak, smallest
+):  # read: values (nnz * lanes), signs (slots); written: (tiles, ...) from factor to tally, then (lanes,)
+    """Factorise every lane. A pivot is weak at most tiny * its scale, or (signed) with the wrong sign; its row is left out.
 
-    `repair` is the stand-in for a weak pivot relative to its scale; infinity drops the row and makes the lane SINGULAR.
     `matrix` keeps the values by tile, for refinement, unless it has no room.
     """
-    across = width(factor)
-    tiles = (lanes + across - 1) // across
-    never = np.zeros(1, np.int64)  # nobody stops this one
-    for tile in range(tiles):
+    never = np.zeros(1, np.int64)  # this factorisation is not stopped
+    for tile in range((lanes + WIDTH - 1) // WIDTH):
         factorize_tile(
-            plan, values, lanes, tile, signs, signed, tiny, repair,
+            plan, values, lanes, tile, signs, signed, tiny, np.inf,
             factor[tile], inverse[tile], matrix[tile], scale[tile], tally[tile], never,
         )  # fmt: skip
     for lane in range(lanes):
-        seen, at = tally[lane // across], lane % across
-        negative[lane], weak[lane] = int(seen[_NEGATIVE * across + at]), int(seen[_WEAK * across + at])
-        smallest[lane] = seen[_SMALLEST * across + at]
-        if seen[_BROKEN * across + at] > 0.0:
+        seen, at = tally[lane // WIDTH], lane % WIDTH
+        negative[lane], weak[lane] = int(seen[_NEGATIVE * WIDTH + at]), int(seen[_WEAK * WIDTH + at])
+        smallest[lane] = seen[_SMALLEST * WIDTH + at]
+        if seen[_BROKEN * WIDTH + at] > 0.0:
             status[lane] = NONFINITE
-        elif weak[lane] > 0 and repair == np.inf:
-            status[lane] = SINGULAR
         else:
-            status[lane] = FACTORED
+            status[lane] = SINGULAR if weak[lane] > 0 else FACTORED
 
 
 @compiled(nogil=True, error_model="numpy")
 def factorize_tile(
-    plan, values, lanes, tile, signs, signed, tiny, repair, factor, inverse, matrix, scale, tally, stop
+    plan, values, lanes, tile, signs, signed, tiny, stand_in, factor, inverse, matrix, scale, tally, stop
 ):  # read: plan, values, signs, stop; written: factor, inverse, matrix, scale, tally (TALLY packs)
-    """Factorise one tile of values (nnz * lanes); see factorize. Ends early, without a factor, once stop[0] is not zero."""
-    start = tile * width(factor)
-    count = min(width(factor), lanes - start)
+    """Factorise one tile of values (nnz * lanes); see factorize. Ends early, without a factor, once stop[0] is not zero.
+
+    `stand_in` replaces a weak pivot; infinity leaves its row out of the solution.
+    """
+    start = tile * WIDTH
+    count = min(WIDTH, lanes - start)
     if signed:
-        for k in range(len(scale) // width(scale)):
-            store(scale, k, full_like(scale, 0.0))
+        for k in range(len(scale) // WIDTH):
+            store(scale, k, full(0.0))
     for k in range(PANEL):
-        store(factor, k, full_like(factor, 0.0))
+        store(factor, k, full(0.0))
     for k in range(TALLY):
-        store(tally, k, full_like(tally, np.inf if k == _SMALLEST else 0.0))
-    # The four steps are inlined by LLVM (forceinline): inlined by numba, the arrays of the plan were counted in and out of
-    # use for every panel, which took longer than the arithmetic.
+        store(tally, k, full(np.inf if k == _SMALLEST else 0.0))
+    # The four steps are inlined by LLVM (forceinline). Inlined by numba, they counted references to the plan's arrays for
+    # every panel, which took longer than the arithmetic.
     # Left-looking: a panel is written once, while it is in the nearest cache. Copying the values to the tile first, so
     # that they are read in sequence, gained a third at 64 lanes on long patterns and lost a tenth at 8 to 16.
     for panel in range(len(plan.width)):
@@ -110,26 +76,26 @@ def factorize_tile(
         _scale(plan, panel, signed, factor, inverse, scale)
         if plan.head[panel] == BLOCK:
             _receive(plan, panel, factor, inverse)
-            _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally)
+            _eliminate(plan, panel, signs, tiny, stand_in, factor, inverse, scale, tally)
         else:  # leaves: nothing to subtract, and none reaches another
             for k in range(PANEL):
                 slot = PANEL * panel + k
                 pivot = load(factor, plan.base[panel] + k)
-                store(inverse, slot, _invert(pivot, slot, signs, tiny, repair, scale, tally))
+                store(inverse, slot, _invert(pivot, slot, signs, tiny, stand_in, scale, tally))
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
 def _assemble(plan, panel, values, lanes, start, count, factor, matrix):
-    """Spread the entries over the zeroed panel. Written: factor, matrix (if it has room)."""
+    """Scatter the entries into the zeroed panel. Written: factor, matrix (if it has room)."""
     zero = load(factor, 0)  # the row of zeros: a literal zero becomes a call of memset, slow for a few lines
     base, first, end = plan.base[panel], plan.entry_ptr[panel], plan.entry_ptr[panel + 1]
     for k in range(base, plan.base[panel + 1]):
         store(factor, k, zero)
     step = PANEL + 1 if plan.head[panel] == BLOCK else 1
     for k in range(plan.width[panel], PANEL):
-        store(factor, base + step * k, full_like(factor, _PHANTOM if width(factor) == WIDTH else _SINGLE_PHANTOM))
+        store(factor, base + step * k, full(_PHANTOM))
     for p in range(first, end):
-        store(factor, plan.entry_to[p], take_as(factor, values, plan.entry_from[p] * lanes + start, count))
+        store(factor, plan.entry_to[p], take(values, plan.entry_from[p] * lanes + start, count))
     if len(matrix) > 0:
         for p in range(first, end):
             store(matrix, p, load(factor, plan.entry_to[p]))
@@ -137,12 +103,12 @@ def _assemble(plan, panel, values, lanes, start, count, factor, matrix):
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
 def _scale(plan, panel, signed, factor, inverse, scale):
-    """Give the assembled panel's pivots their scale: |a_ii|, and with signs at least a_ij² / |a_jj| for j before i.
+    """Set the scale of the assembled panel's pivots: |a_ii|, and with signs at least a_ij² / |a_jj| for j before i.
 
-    A diagonal of -δ says nothing about the size of its pivot; what eliminating a neighbour contributes does. On a definite
-    matrix it makes no difference, because a_ij² <= a_ii a_jj there. Written: scale; `inverse`, 1 / |a_jj| for now.
+    A diagonal of -δ says nothing about the size of its pivot; the contribution of an eliminated neighbour does. On a
+    definite matrix it makes no difference: a_ij² <= a_ii a_jj. Written: scale; inverse (1 / |a_jj| for now).
     """
-    zero = full_like(factor, 0.0)
+    zero = full(0.0)
     step = PANEL + 1 if plan.head[panel] == BLOCK else 1
     for k in range(PANEL):
         slot = PANEL * panel + k
@@ -151,7 +117,7 @@ def _scale(plan, panel, signed, factor, inverse, scale):
             store(scale, slot, size)
         else:
             store(scale, slot, pick(load(scale, slot), size, size, load(scale, slot)))
-            store(inverse, slot, pick(size, zero, zero, div(full_like(factor, 1.0), size)))
+            store(inverse, slot, pick(size, zero, zero, div(full(1.0), size)))
     if signed:
         for p in range(plan.entry_ptr[panel], plan.entry_ptr[panel + 1]):
             row, column = plan.entry_row[p], plan.entry_column[p]
@@ -194,19 +160,19 @@ def _receive(plan, panel, factor, inverse):  # written: factor
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
-def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):
+def _eliminate(plan, panel, signs, tiny, stand_in, factor, inverse, scale, tally):
     """Factorise one panel in place. xij is unscaled, lij = xij / pivot j. Written: factor, inverse, tally."""
     b, s = plan.base[panel], PANEL * panel
-    i0 = _invert(load(factor, b), s, signs, tiny, repair, scale, tally)
+    i0 = _invert(load(factor, b), s, signs, tiny, stand_in, scale, tally)
     x10 = load(factor, b + 4)
     l10 = mul(x10, i0)
-    i1 = _invert(fnma(x10, l10, load(factor, b + 5)), s + 1, signs, tiny, repair, scale, tally)
+    i1 = _invert(fnma(x10, l10, load(factor, b + 5)), s + 1, signs, tiny, stand_in, scale, tally)
     x20 = load(factor, b + 8)
     l20 = mul(x20, i0)
     x21 = fnma(x20, l10, load(factor, b + 9))
     l21 = mul(x21, i1)
     d2 = fnma(x21, l21, fnma(x20, l20, load(factor, b + 10)))
-    i2 = _invert(d2, s + 2, signs, tiny, repair, scale, tally)
+    i2 = _invert(d2, s + 2, signs, tiny, stand_in, scale, tally)
     x30 = load(factor, b + 12)
     l30 = mul(x30, i0)
     x31 = fnma(x30, l10, load(factor, b + 13))
@@ -214,7 +180,7 @@ def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):
     x32 = fnma(x31, l21, fnma(x30, l20, load(factor, b + 14)))
     l32 = mul(x32, i2)
     d3 = fnma(x32, l32, fnma(x31, l31, fnma(x30, l30, load(factor, b + 15))))
-    i3 = _invert(d3, s + 3, signs, tiny, repair, scale, tally)
+    i3 = _invert(d3, s + 3, signs, tiny, stand_in, scale, tally)
     store(factor, b + 4, l10)
     store(factor, b + 8, l20)
     store(factor, b + 9, l21)
@@ -236,22 +202,16 @@ def _eliminate(plan, panel, signs, tiny, repair, factor, inverse, scale, tally):
 
 
 @compiled(nogil=True, error_model="numpy")
-def _invert(pivot, slot, signs, tiny, repair, scale, tally):  # written: tally
-    """Count what the pivot is like and give 1 / pivot, or 1 / its stand-in where it is weak."""
-    zero, one = full_like(scale, 0.0), full_like(scale, 1.0)
-    largest = full_like(scale, _LARGEST if width(scale) == WIDTH else _SINGLE_LARGEST)
-    size, peak, sign = absolute(pivot), load(scale, slot), signs[slot]
-    limit = mul(peak, full_like(scale, tiny))
-    strength = size if sign == 0.0 else mul(full_like(scale, sign), pivot)
-    stand_in = full_like(scale, np.inf)
-    if repair < np.inf:
-        stand_in = mul(full_like(scale, repair), pick(peak, zero, one, peak))
-        either = pick(zero, pivot, stand_in, mul(full_like(scale, -1.0), stand_in))
-        stand_in = either if sign == 0.0 else mul(full_like(scale, sign), stand_in)
-    used = pick(strength, limit, stand_in, pivot)
+def _invert(pivot, slot, signs, tiny, stand_in, scale, tally):  # written: tally
+    """Count the pivot and give its inverse, or that of its stand-in where it is weak."""
+    zero, one = full(0.0), full(1.0)
+    size, sign = absolute(pivot), signs[slot]
+    limit = mul(load(scale, slot), full(tiny))
+    strength = size if sign == 0.0 else mul(full(sign), pivot)
+    used = pick(strength, limit, full(stand_in), pivot)
     store(tally, _NEGATIVE, add(load(tally, _NEGATIVE), pick(zero, used, zero, one)))
     store(tally, _WEAK, add(load(tally, _WEAK), pick(strength, limit, one, zero)))
-    store(tally, _BROKEN, add(load(tally, _BROKEN), pick(size, largest, zero, one)))
+    store(tally, _BROKEN, add(load(tally, _BROKEN), pick(size, full(_LARGEST), zero, one)))
     smallest = load(tally, _SMALLEST)
     store(tally, _SMALLEST, pick(size, smallest, size, smallest))
     return div(one, used)

@@ -1,11 +1,8 @@
-"""Packs: WIDTH float64 values in one machine word, so that eight samples are added with one instruction.
+"""Packs: WIDTH float64 values in one machine word, so that one instruction adds eight samples.
 
-A Pack is a numba value held in SIMD registers (one AVX-512 register, two of AVX2, four of SSE2 or NEON). Written as
-plain loops over lanes the same kernels came out as mostly 128-bit code with the accumulators in memory. Every operation
-acts lane by lane with the same instruction, so a lane's bits cannot depend on its neighbours or its place.
-
-Packs of float32 fill the same registers with twice the lanes. Which kind a pack is follows from the array it is read
-from, so that one kernel, compiled for either, serves both; it asks `width` and `full_like` instead of WIDTH and `full`.
+A Pack is a numba value in SIMD registers (one of AVX-512, two of AVX2, four of SSE2 or NEON). Plain loops over lanes
+compiled to mostly 128-bit code with the accumulators in memory. Every operation acts lane by lane with the same
+instruction, so a lane's bits cannot depend on its neighbours or on its place.
 
 Low in kernels: imports kernels.compiling only.
 """
@@ -19,51 +16,26 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.core.errors import TypingError
-from numba.extending import intrinsic, models, overload, register_model
+from numba.extending import intrinsic, models, register_model
 
 from snapfm.kernels.compiling import compiled
 
-WIDTH = (
-    8  # lanes of a tile; 16 gained 0-25 % per sample on wide batches, lost half of it on odd ones, and spills on AVX2
-)
-SINGLE_WIDTH = 2 * WIDTH  # lanes of a tile in float32: as many bytes, so the registers hold what they hold in float64
+# Lanes of a tile. 16 gained 0-25 % per sample on wide batches, lost half of it on odd ones, and spills on AVX2.
+WIDTH = 8
+_VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
+_ALIGN = 8  # bytes promised to the compiler: buffers are aligned to 64, a caller's arrays need not be
 _Emit = Callable[[Any, Any, Any, Any], Any]
-
-
-def _operation(define: Callable[..., tuple[Any, _Emit]]) -> Any:
-    """Make a numba intrinsic; called from kernels, its first argument is numba's own."""
-    return intrinsic(define)
+_operation: Any = intrinsic  # a kernel passes all arguments but the first, which is numba's own
 
 
 class _PackType(types.Type):
-    """The numba type of a Pack, told apart by its name."""
+    """The numba type of a Pack."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name=name)
-
-    @property
-    def lanes(self) -> int:
-        """Values of one pack."""
-        return WIDTH if self == _PACK else SINGLE_WIDTH
-
-    @property
-    def element(self) -> Any:
-        """The numba type of a value."""
-        return types.float64 if self == _PACK else types.float32
-
-    @property
-    def align(self) -> int:
-        """Bytes promised to the compiler; buffers are aligned to 64, a caller's arrays need not be."""
-        return 8 if self == _PACK else 4
-
-    @property
-    def vector(self) -> Any:
-        """The type of LLVM."""
-        return ir.VectorType(ir.DoubleType() if self == _PACK else ir.FloatType(), self.lanes)
+    def __init__(self) -> None:
+        super().__init__(name=f"Pack{WIDTH}")
 
 
-_PACK = _PackType(f"Pack{WIDTH}")
-_SINGLE = _PackType(f"Single{SINGLE_WIDTH}")
+_PACK = _PackType()
 
 
 @register_model(_PackType)
@@ -71,174 +43,118 @@ class _PackModel(models.PrimitiveModel):
     """A Pack is an LLVM vector value."""
 
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, kind.vector)
+        super().__init__(manager, kind, _VECTOR)
 
 
-def _kind(array: Any) -> _PackType:
-    """Tell what the packs of an array are."""
-    if array.dtype not in (types.float64, types.float32):
-        raise TypingError(f"packs expect an array of float64 or float32; got {array.dtype}. Convert it.")
-    return _PACK if array.dtype == types.float64 else _SINGLE
+def _check(array: Any) -> None:
+    if array.dtype != types.float64:
+        raise TypingError(f"packs expect an array of float64; got {array.dtype}. Convert it.")
 
 
-def _address(context: Any, builder: Any, pack: _PackType, kind: Any, array: Any, offset: Any) -> Any:
-    data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [offset]), pack.vector.as_pointer())
+def _data(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    """Give the address of the first argument's first element."""
+    return context.make_array(signature.args[0])(context, builder, given[0]).data
 
 
 def _call(builder: Any, name: str, arguments: list[Any]) -> Any:
-    vector = arguments[0].type
-    kind = ir.FunctionType(vector, [vector] * len(arguments))
-    suffix = f"v{vector.count}{'f64' if vector.element == ir.DoubleType() else 'f32'}"
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"{name}.{suffix}"), arguments)
+    kind = ir.FunctionType(_VECTOR, [_VECTOR] * len(arguments))
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"{name}.v{WIDTH}f64"), arguments)
 
 
-def _splat(builder: Any, number: Any, pack: _PackType) -> Any:
-    undefined = ir.Constant(pack.vector, ir.Undefined)
-    first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), pack.lanes), [0] * pack.lanes)
-    return builder.shuffle_vector(first, undefined, zeros)
+def _reading(step: int) -> _Emit:
+    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        offset = builder.mul(given[1], given[1].type(step))
+        place = builder.gep(_data(context, builder, signature, given), [offset])
+        return builder.load(builder.bitcast(place, _VECTOR.as_pointer()), align=_ALIGN)
+
+    return emit
 
 
-@_operation
-def width(_: Any, array: Any) -> tuple[Any, _Emit]:
-    """Lanes of the packs of this array; known when the kernel is compiled."""
-    lanes = _kind(array).lanes
-    return types.intp(array), lambda context, builder, signature, given: context.get_constant(types.intp, lanes)
+def _writing(step: int) -> _Emit:
+    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        offset = builder.mul(given[1], given[1].type(step))
+        place = builder.gep(_data(context, builder, signature, given), [offset])
+        builder.store(given[2], builder.bitcast(place, _VECTOR.as_pointer()), align=_ALIGN)
+        return context.get_dummy_value()
+
+    return emit
 
 
 @_operation
 def load(_: Any, array: Any, position: Any) -> tuple[Any, _Emit]:
-    """Read pack number `position` of a flat array. Nothing checks the bounds."""
-    pack = _kind(array)
-
-    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        offset = builder.mul(given[1], given[1].type(pack.lanes))
-        return builder.load(_address(context, builder, pack, signature.args[0], given[0], offset), align=pack.align)
-
-    return pack(array, types.intp), emit
+    """Read pack number `position` of a flat array. Bounds are not checked."""
+    _check(array)
+    return _PACK(array, types.intp), _reading(WIDTH)
 
 
 @_operation
 def load_at(_: Any, array: Any, offset: Any) -> tuple[Any, _Emit]:
-    """Read the lanes of one pack of a flat array from element `offset` on."""
-    pack = _kind(array)
+    """Read the pack that begins at element `offset` of a flat array. Bounds are not checked."""
+    _check(array)
+    return _PACK(array, types.intp), _reading(1)
 
-    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return builder.load(_address(context, builder, pack, signature.args[0], given[0], given[1]), align=pack.align)
 
-    return pack(array, types.intp), emit
+@_operation
+def store(_: Any, array: Any, position: Any, value: Any) -> tuple[Any, _Emit]:
+    """Write pack number `position` of a flat array. Bounds are not checked."""
+    _check(array)
+    return types.void(array, types.intp, _PACK), _writing(WIDTH)
+
+
+@_operation
+def store_at(_: Any, array: Any, offset: Any, value: Any) -> tuple[Any, _Emit]:
+    """Write the pack that begins at element `offset` of a flat array. Bounds are not checked."""
+    _check(array)
+    return types.void(array, types.intp, _PACK), _writing(1)
 
 
 @_operation
 def _load_some(_: Any, array: Any, offset: Any, count: Any) -> tuple[Any, _Emit]:
     """Read `count` values from element `offset` on and repeat the last of them in the lanes beyond."""
-    pack = _kind(array)
+    _check(array)
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, given[0]).data
+        data = _data(context, builder, signature, given)
         last = builder.sub(given[2], given[2].type(1))
-        some = ir.Constant(pack.vector, ir.Undefined)
-        for lane in range(pack.lanes):
+        some = ir.Constant(_VECTOR, ir.Undefined)
+        for lane in range(WIDTH):
             own = last.type(lane)
             index = builder.add(given[1], builder.select(builder.icmp_signed("<", own, last), own, last))
             value = builder.load(builder.gep(data, [index]))
             some = builder.insert_element(some, value, ir.Constant(ir.IntType(32), lane))
         return some
 
-    return pack(array, types.intp, types.intp), emit
-
-
-@_operation
-def store(_: Any, array: Any, position: Any, value: Any) -> tuple[Any, _Emit]:
-    """Write pack number `position` of a flat array. Nothing checks the bounds."""
-    pack = _kind(array)
-
-    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        offset = builder.mul(given[1], given[1].type(pack.lanes))
-        place = _address(context, builder, pack, signature.args[0], given[0], offset)
-        builder.store(given[2], place, align=pack.align)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, pack), emit
-
-
-@_operation
-def store_at(_: Any, array: Any, offset: Any, value: Any) -> tuple[Any, _Emit]:
-    """Write the lanes of one pack of a flat array from element `offset` on."""
-    pack = _kind(array)
-
-    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        place = _address(context, builder, pack, signature.args[0], given[0], given[1])
-        builder.store(given[2], place, align=pack.align)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, pack), emit
+    return _PACK(array, types.intp, types.intp), emit
 
 
 @_operation
 def _store_some(_: Any, array: Any, offset: Any, count: Any, value: Any) -> tuple[Any, _Emit]:
     """Write the first `count` lanes from element `offset` on."""
-    pack = _kind(array)
+    _check(array)
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, given[0]).data
-        for lane in range(pack.lanes):
+        data = _data(context, builder, signature, given)
+        for lane in range(WIDTH):
             own = given[2].type(lane)
             with builder.if_then(builder.icmp_signed("<", own, given[2])):
                 number = builder.extract_element(given[3], ir.Constant(ir.IntType(32), lane))
                 builder.store(number, builder.gep(data, [builder.add(given[1], own)]))
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, types.intp, pack), emit
+    return types.void(array, types.intp, types.intp, _PACK), emit
 
 
 @_operation
 def full(_: Any, value: Any) -> tuple[Any, _Emit]:
-    """Put one number into every lane of a pack of float64."""
-    return _PACK(types.float64), lambda context, builder, signature, given: _splat(builder, given[0], _PACK)
-
-
-@_operation
-def full_like(_: Any, array: Any, value: Any) -> tuple[Any, _Emit]:
-    """Put one number into every lane of a pack such as this array has, rounded if that is float32."""
-    pack = _kind(array)
+    """Put one number into every lane."""
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return _splat(builder, context.cast(builder, given[1], types.float64, pack.element), pack)
+        undefined = ir.Constant(_VECTOR, ir.Undefined)
+        first = builder.insert_element(undefined, given[0], ir.Constant(ir.IntType(32), 0))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+        return builder.shuffle_vector(first, undefined, zeros)
 
-    return pack(array, types.float64), emit
-
-
-@_operation
-def narrow(_: Any, low: Any, high: Any) -> tuple[Any, _Emit]:
-    """Round two packs of float64 to one of float32, the first in its lower lanes."""
-
-    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        order = ir.Constant(ir.VectorType(ir.IntType(32), SINGLE_WIDTH), list(range(SINGLE_WIDTH)))
-        return builder.fptrunc(builder.shuffle_vector(given[0], given[1], order), _SINGLE.vector)
-
-    return _SINGLE(_PACK, _PACK), emit
-
-
-def _widened(first: int) -> _Emit:
-    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        order = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), list(range(first, first + WIDTH)))
-        return builder.fpext(builder.shuffle_vector(given[0], given[0], order), _PACK.vector)
-
-    return emit
-
-
-@_operation
-def widen_low(_: Any, a: Any) -> tuple[Any, _Emit]:
-    """Give the lower lanes of a pack of float32 as float64."""
-    return _PACK(_SINGLE), _widened(0)
-
-
-@_operation
-def widen_high(_: Any, a: Any) -> tuple[Any, _Emit]:
-    """Give the upper lanes of a pack of float32 as float64."""
-    return _PACK(_SINGLE), _widened(WIDTH)
+    return _PACK(types.float64), emit
 
 
 @_operation
@@ -300,32 +216,13 @@ def pick(_: Any, a: Any, b: Any, yes: Any, no: Any) -> tuple[Any, _Emit]:
 @compiled(nogil=True, error_model="numpy")
 def take(values, offset, count):  # written: nothing
     """Read `count` lanes from element `offset` on; an incomplete tile repeats its last lane."""
-    return load_at(values, offset) if count == width(values) else _load_some(values, offset, count)
+    return load_at(values, offset) if count == WIDTH else _load_some(values, offset, count)
 
 
 @compiled(nogil=True, error_model="numpy")
 def put(values, offset, count, pack):  # written: values
     """Write `count` lanes from element `offset` on."""
-    if count == width(values):
+    if count == WIDTH:
         store_at(values, offset, pack)
     else:
         _store_some(values, offset, count, pack)
-
-
-def take_as(array, values, offset, count):  # written: nothing
-    """Read `count` lanes of float64 as a pack such as `array` has; an incomplete tile repeats its last lane."""
-    raise NotImplementedError("take_as is for kernels: numba compiles what _take_as gives for the array's kind")
-
-
-@overload(take_as)
-def _take_as(array, values, offset, count):  # unannotated: numba compares the signatures to the letter
-    def double(array, values, offset, count):
-        return take(values, offset, count)
-
-    def single(array, values, offset, count):
-        low = take(values, offset, min(count, WIDTH))
-        if count > WIDTH:
-            return narrow(low, take(values, offset + WIDTH, count - WIDTH))
-        return narrow(low, take(values, offset + count - 1, 1))
-
-    return double if _kind(array) == _PACK else single

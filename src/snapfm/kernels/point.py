@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapfm.kernels.callback import NO_CALLBACK, call_back
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.layout import (
     ACTIVE,
@@ -43,6 +44,8 @@ from snapfm.kernels.layout import (
     SLOTS,
     TARGET,
     TO_BOUND,
+    TO_DIFFERENTIATE,
+    TO_EVALUATE,
     UNIT,
     UPPER,
     WEIGHT,
@@ -65,7 +68,10 @@ def residual_at(code, frame, memory, at):  # read: x, λ, shift; written: cells,
     for j in range(len(place)):
         store(cells, place[j], mul(unit, load(x, j)))
     rows = section(memory, at, ROWS)
-    tile_values(code, cells, rows)
+    if code.callback == NO_CALLBACK:
+        tile_values(code, cells, rows)
+    else:
+        call_back(code.callback, TO_EVALUATE, memory)
     residual, shift, lam = section(memory, at, RESIDUAL), section(memory, at, SHIFT), section(memory, at, MULTIPLIER)
     ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
     gram = section(frame.weight, frame.weight_at, GRAM)
@@ -87,9 +93,12 @@ def derivatives_at(code, frame, memory, at):
         section(memory, at, MULTIPLIER),
     )
     left, right, bends = section(memory, at, LEFT), section(memory, at, RIGHT), section(memory, at, BENDS)
-    tile_partials(code, section(memory, at, CELLS), True, partial)
-    tile_slopes(code, partial, section(memory, at, SLOTS), left, right, jacobian)
-    tile_bends(code, lam, left, right, partial, section(memory, at, ADJOINT), bends)
+    if code.callback == NO_CALLBACK:
+        tile_partials(code, section(memory, at, CELLS), True, partial)
+        tile_slopes(code, partial, section(memory, at, SLOTS), left, right, jacobian)
+        tile_bends(code, lam, left, right, partial, section(memory, at, ADJOINT), bends)
+    else:
+        call_back(code.callback, TO_DIFFERENTIATE, memory)
     x, target = section(memory, at, X), section(memory, at, TARGET)
     slope, weight = section(memory, at, SLOPE), section(memory, at, WEIGHT)
     ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import apply, bends, slopes
 from snapfm.kernels.packs import add, fma, full, load, mul, store
@@ -33,13 +34,17 @@ A, B, C, ROW, SLOPE_A_WEIGHT, SLOPE_B_WEIGHT, ENTRY, BACK = range(8)
 
 
 class Code(NamedTuple):
-    """The structure of a program; `first` is the cell of the first operation."""
+    """The structure of a program; `first` is the cell of the first operation.
+
+    With a `callback` (see kernels.callback) the rows and their derivatives come from outside, and the tables are empty.
+    """
 
     first: int
     table: Index
     table_at: Index
     weight: Values
     weight_at: Index
+    callback: int = NO_CALLBACK
 
 
 @compiled(nogil=True)

@@ -1,45 +1,100 @@
-"""Lanes: sparse LDLᵀ with the batch as the SIMD lane, eight samples to a tile, on the thread that calls.
+"""Lanes: sparse LDLᵀ with the batch as the SIMD lane, eight lanes to a tile, on the calling thread.
 
-The solver of choice on a CPU. One symbolic analysis serves all lanes, calls and threads; the buffers of a workspace grow
-to the largest batch seen and are then reused. The arithmetic is in kernels.ldl and kernels.substitution; with factors in
-float32 in kernels.mixed.
+The default solver. One symbolic analysis serves all lanes, calls and threads. The buffers of a workspace grow to the
+largest batch seen and are then reused. The arithmetic is in kernels.ldl and kernels.substitution.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
-from snapfm.errors import SettingError
-from snapfm.linear.base import Index, PivotRule, check_pattern
-from snapfm.linear.double import PreparedDouble
-from snapfm.linear.planned import plan
-from snapfm.linear.single import PreparedSingle
+import numpy as np
+
+from snapfm.kernels.ldl import TALLY, factorize
+from snapfm.kernels.ordering import Order, best
+from snapfm.kernels.packs import WIDTH
+from snapfm.kernels.panels import Schedule, schedule
+from snapfm.kernels.substitution import WORK, solve
+from snapfm.linear.base import TINY, Index, Pivots, Values, Workspace, check_pattern
 from snapfm.structure.pattern import Pattern
+
+_LINE = 64  # bytes of a cache line: a pack that straddles two costs two loads
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """Settings: what to do about weak pivots, how often to refine a solution against the matrix, in what to factorise.
+    """Settings: how often to refine a solution against the matrix."""
 
-    With precision="float32" the factors of sixteen samples take the room of eight, beside which the matrices are kept;
-    answers are refined to the accuracy of float64, and samples where that fails are done again with float64 factors: see
-    linear.single. `refinements` are those of float64 factors, in either case.
-    """
-
-    pivots: PivotRule = field(default_factory=PivotRule)
     refinements: int = 0
-    precision: Literal["float64", "float32"] = "float64"
 
-    def __post_init__(self) -> None:
-        if self.precision not in ("float64", "float32"):
-            raise SettingError(
-                f"Lanes(precision) expects 'float64' or 'float32'; got {self.precision!r}. It is the precision of the "
-                "factors alone: values and answers are float64 with either."
-            )
-
-    def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedDouble | PreparedSingle:
-        """Order the unknowns, plan the elimination."""
+    def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedLanes:
+        """Choose a fill-reducing order and schedule the elimination."""
         check_pattern(pattern, signs)
-        planned = plan(self.pivots, self.refinements, pattern, signs)
-        return PreparedDouble(planned) if self.precision == "float64" else PreparedSingle(planned)
+        order = best(pattern.indptr, pattern.indices, signs)
+        plan = schedule(pattern.indptr, pattern.indices, order.perm)
+        return PreparedLanes(pattern, self.refinements, order, plan, signs is not None)
+
+
+@dataclass(frozen=True)
+class PreparedLanes:
+    """The order and the schedule of one pattern."""
+
+    pattern: Pattern
+    refinements: int
+    order: Order
+    plan: Schedule
+    signed: bool  # whether the scale of a pivot includes what its neighbours contribute
+
+    def workspace(self) -> LanesWorkspace:
+        """Make a workspace with memory of its own."""
+        return LanesWorkspace(self)
+
+
+class LanesWorkspace(Workspace):
+    """Factors and buffers by tile."""
+
+    def __init__(self, prepared: PreparedLanes) -> None:
+        super().__init__(prepared.pattern)
+        self.prepared = prepared
+        self._tiles = 0  # that the buffers have room for
+        self._either = np.zeros(prepared.plan.slots)  # a pivot may have either sign
+
+    def _factorize(self, values: Values, found: Pivots) -> None:
+        prepared, lanes = self.prepared, values.shape[1]
+        self._grow(-(-lanes // WIDTH))
+        factorize(
+            prepared.plan, values.reshape(-1), lanes, self._either, prepared.signed, TINY,
+            self._factor, self._inverse, self._matrix, self._scale, self._tally,
+            found.status, found.negative, found.weak, found.smallest,
+        )  # fmt: skip
+
+    def _solve(self, rhs: Values, out: Values) -> None:
+        solve(
+            self.prepared.plan, self._factor, self._inverse, self._matrix, self.prepared.refinements,
+            rhs.reshape(-1), rhs.shape[1], self._work, out.reshape(-1),
+        )  # fmt: skip
+
+    def _log_determinant(self, lanes: int) -> Values:
+        plan = self.prepared.plan
+        inverse = self._inverse[: -(-lanes // WIDTH)].reshape(-1, plan.slots, WIDTH).take(plan.slot, axis=1)
+        logs: Values = -np.log(np.abs(inverse)).sum(axis=1)
+        return logs.reshape(-1)[:lanes]
+
+    def _grow(self, tiles: int) -> None:
+        if tiles > self._tiles:
+            plan, refined = self.prepared.plan, self.prepared.refinements > 0
+            self._factor = _aligned(tiles, plan.packs * WIDTH)
+            self._inverse = _aligned(tiles, plan.slots * WIDTH)
+            self._matrix = _aligned(tiles, self.prepared.pattern.nnz * WIDTH if refined else 0)
+            self._scale = _aligned(tiles, plan.slots * WIDTH)
+            self._tally = _aligned(tiles, TALLY * WIDTH)
+            self._work = _aligned(tiles, WORK if refined else 1, plan.slots * WIDTH)
+            self._tiles = tiles
+
+
+def _aligned(*shape: int) -> Values:
+    """Allocate float64 on a cache line."""
+    size, item = int(np.prod(shape)), np.dtype(np.float64).itemsize
+    room = np.empty(size + _LINE // item)
+    skip = (-room.ctypes.data % _LINE) // item
+    return room[skip : skip + size].reshape(shape)

@@ -1,8 +1,8 @@
-"""Library: one sparse LU of SciPy per lane, for one huge system whose eight-lane tile would not fit in memory.
+"""Library: one sparse LU of SciPy (SuperLU) per lane.
 
-SuperLU in symmetric mode, without pivoting, in the order of kernels.ordering, so that the diagonal of U is D and the
-inertia can be read off. It allocates on every call and repairs no pivot. Grid of 10⁶ unknowns, one thread: 14 s,
-against 17 s for Lanes with one lane in use and far more memory; MKL Pardiso took 7 s, CHOLMOD 4 s (GPL), qdldl 23 s.
+SuperLU runs in symmetric mode, without pivoting, in the order of kernels.ordering. The diagonal of U is then D, and gives
+the inertia. It allocates on every call, but needs the memory of one lane where Lanes needs that of eight. Grid of 10⁶
+unknowns, one lane, one thread: 14 s, against 17 s for Lanes; MKL Pardiso took 7 s, CHOLMOD 4 s (GPL), qdldl 23 s.
 """
 
 from __future__ import annotations
@@ -10,134 +10,168 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array
+import numpy.typing as npt
+from scipy.sparse import csc_array
 from scipy.sparse.linalg import SuperLU, splu
 
 from snapfm.kernels.ordering import best
-from snapfm.linear.base import (
-    Array,
-    Index,
-    Outcome,
-    PivotRule,
-    Pivots,
-    Values,
-    check_pattern,
-    check_rhs,
-    check_values,
-    host,
-)
+from snapfm.linear.base import TINY, Index, Outcome, Pivots, Values, Workspace, check_pattern
 from snapfm.structure.pattern import Pattern
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Library:
-    """Settings: below which share of its diagonal a pivot counts as vanished, and how often to refine a solution."""
+    """Settings: how often to refine a solution against the matrix."""
 
-    tiny: float = PivotRule.tiny
     refinements: int = 0
 
     def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedLibrary:
-        """Order the unknowns."""
+        """Choose a fill-reducing order."""
         check_pattern(pattern, signs)
-        return PreparedLibrary(self, pattern, signs)
+        return PreparedLibrary(pattern, signs, self.refinements)
 
 
 class PreparedLibrary:
-    """The order of one pattern, and where its entries are in the full matrix; nothing in it changes."""
+    """The order of one pattern, and the full matrix in that order. Nothing in it changes."""
 
-    def __init__(self, solver: Library, pattern: Pattern, signs: Index | None) -> None:
-        self.solver, self.pattern = solver, pattern
+    def __init__(self, pattern: Pattern, signs: Index | None, refinements: int) -> None:
+        self.pattern, self.refinements = pattern, refinements
         self.order = best(pattern.indptr, pattern.indices, signs)
+        perm = self.order.perm
+        self.signs = None if signs is None else signs[perm]
         place = np.empty(pattern.rows, np.int64)
-        place[self.order.perm] = np.arange(pattern.rows)
+        place[perm] = np.arange(pattern.rows)
         row, column = place[pattern.row_of()], place[pattern.indices]
-        off = np.flatnonzero(row != column)
-        rows, columns = np.concatenate([row, column[off]]), np.concatenate([column, row[off]])
+        self.diagonal = pattern.indptr[1:][perm] - 1
+        self._off = off = np.flatnonzero(row != column)
+        self._first, self._later = np.minimum(row, column)[off], np.maximum(row, column)[off]
         # Both triangles, by columns: entry k of the full matrix is entry source[k] of the given one.
-        shape = (pattern.rows, pattern.rows)
         source = np.concatenate([np.arange(pattern.nnz), off]) + 1
-        full = csc_array((source, (rows, columns)), shape=shape)
+        rows, columns = np.concatenate([row, column[off]]), np.concatenate([column, row[off]])
+        full = csc_array((source, (rows, columns)), shape=(pattern.rows, pattern.rows))
         self._source, self._indices, self._indptr = full.data - 1, full.indices, full.indptr
-        self.diagonal = np.flatnonzero(pattern.row_of() == pattern.indices)[self.order.perm]
-
-    @property
-    def fill(self) -> int:
-        """Entries of the factor, the diagonal included."""
-        return self.order.fill
 
     def workspace(self) -> LibraryWorkspace:
-        """Give room for factors of its own, for one call at a time."""
+        """Make a workspace with memory of its own."""
         return LibraryWorkspace(self)
 
     def full(self, values: Values) -> csc_array:
-        """Put one lane's values into the full matrix, in the order of elimination."""
+        """Build the full matrix of one lane, in the order of elimination."""
         shape = (self.pattern.rows, self.pattern.rows)
         return csc_array((values[self._source], self._indices, self._indptr), shape=shape)
 
+    def scale(self, values: Values) -> Values:
+        """Compute the scale of every pivot of one lane, in the order of elimination (see linear.base)."""
+        size = np.abs(values[self.diagonal])
+        if self.signs is None:
+            return size
+        scale = size.copy()
+        inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+        np.maximum.at(scale, self._later, values[self._off] ** 2 * inverse[self._first])
+        return scale
 
-class LibraryWorkspace:
-    """One factor per lane; None where there is none."""
+    def without(self, values: Values, left_out: Mask) -> Values:
+        """Replace rows and columns (given in the order of elimination) by those of the identity."""
+        kept = values.copy()
+        kept[self._off[left_out[self._first] | left_out[self._later]]] = 0.0
+        kept[self.diagonal[left_out]] = 1.0
+        return kept
 
-    def __init__(self, prepared: PreparedLibrary) -> None:
-        self.prepared = prepared
-        self._factors: list[tuple[csr_array, SuperLU] | None] = []
 
-    def factorize(self, values: Array) -> Pivots:
-        """Factorise every lane of values (nnz, lanes), one after the other."""
-        lanes = check_values(values, self.prepared.pattern.nnz)
-        given = host(values)
-        counts = np.zeros((2, lanes), np.int64)
-        found = Pivots(np.zeros(lanes, np.int8), counts[0], counts[1], np.zeros(lanes))
-        self._factors = []
-        for lane in range(lanes):
-            status, negative, weak, smallest = self._factorize(np.ascontiguousarray(given[:, lane]))
-            found.status[lane], counts[:, lane], found.smallest[lane] = status, (negative, weak), smallest
-        return found.of_kind(values)
+@dataclass(frozen=True)
+class _Factor:
+    """One lane's matrix and its factor, in the order of elimination, and the rows that were left out."""
 
-    def solve(self, rhs: Array, out: Array | None = None) -> Array:
-        """Solve for rhs (n, lanes) or (n, sides, lanes), into `out` or else in place; NaN in lanes without a factor."""
-        perm = self.prepared.order.perm
-        sides, lanes = check_rhs(rhs, out, len(perm), len(self._factors))
-        answer = rhs if out is None else out
-        given, into = host(rhs).reshape(-1, sides, lanes), host(answer).reshape(-1, sides, lanes)
-        for lane in range(lanes):
-            pair = self._factors[lane if len(self._factors) > 1 else 0]
-            for side in range(sides):
-                into[perm, side, lane] = self._solve(pair, given[perm, side, lane])
-        return answer
+    matrix: csc_array
+    lu: SuperLU
+    left_out: Mask
+    log_determinant: float
 
-    def _factorize(self, values: Values) -> tuple[Outcome, int, int, float]:
-        """Keep one lane's factor; give its outcome, negative and weak pivots, and the smallest."""
-        self._factors.append(None)
-        if not np.isfinite(values).all():
-            return Outcome.NONFINITE, 0, 0, np.nan
-        matrix = self.prepared.full(values)
-        try:
-            factor = splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-        except RuntimeError:  # SuperLU's word for a pivot that is exactly zero
-            return Outcome.SINGULAR, 0, 1, 0.0
-        pivots = np.empty(self.prepared.pattern.rows)
-        pivots[factor.perm_c.argsort()] = factor.U.diagonal()
-        if not np.isfinite(pivots).all():
-            return Outcome.NONFINITE, 0, 0, np.nan
-        size = np.abs(pivots)
-        weak = size <= self.prepared.solver.tiny * np.abs(values[self.prepared.diagonal])
-        off_diagonal = not np.array_equal(factor.perm_r, factor.perm_c)  # it pivoted around a zero: no inertia to read
-        self._factors[-1] = (csr_array(matrix), factor)
-        outcome = Outcome.SINGULAR if weak.any() or off_diagonal else Outcome.FACTORED
-        return outcome, int((pivots < 0).sum()), int(weak.sum()), float(size.min())
-
-    def _solve(self, pair: tuple[csr_array, SuperLU] | None, rhs: Values) -> Values:
-        if pair is None:
-            return np.full(len(rhs), np.nan)
-        matrix, factor = pair
-        x: Values = factor.solve(rhs)
-        refinements = self.prepared.solver.refinements
-        residual = rhs - matrix @ x if refinements else rhs
+    def solve(self, rhs: Values, refinements: int) -> Values:
+        """Solve, then for the residual as long as it shrinks."""
+        x: Values = self.lu.solve(np.where(self.left_out, 0.0, rhs))
+        residual = rhs - self.matrix @ x if refinements else rhs
         for _ in range(refinements):
-            trial = x + factor.solve(residual)
-            left = rhs - matrix @ trial
+            trial = x + self.lu.solve(np.where(self.left_out, 0.0, residual))
+            left = rhs - self.matrix @ trial
             if not np.abs(left).max() <= np.abs(residual).max():
                 break
             x, residual = trial, left
         return x
+
+
+class LibraryWorkspace(Workspace):
+    """One factor per lane, None where it is NONFINITE."""
+
+    def __init__(self, prepared: PreparedLibrary) -> None:
+        super().__init__(prepared.pattern)
+        self.prepared = prepared
+        self._factors: list[_Factor | None] = []
+
+    def _factorize(self, values: Values, found: Pivots) -> None:
+        with np.errstate(all="ignore"):
+            self._factors = [self._lane(lane, values[:, lane], found) for lane in range(values.shape[1])]
+
+    def _solve(self, rhs: Values, out: Values) -> None:
+        perm = self.prepared.order.perm
+        with np.errstate(all="ignore"):
+            for lane, factor in enumerate(self._factors):
+                given = rhs[perm, lane]
+                out[perm, lane] = np.nan if factor is None else factor.solve(given, self.prepared.refinements)
+
+    def _log_determinant(self, lanes: int) -> Values:
+        return np.array([np.nan if factor is None else factor.log_determinant for factor in self._factors])
+
+    def _lane(self, lane: int, values: Values, found: Pivots) -> _Factor | None:
+        """Factorise one lane, again without its weak pivots if there are any. Written: the lane of `found`."""
+        prepared = self.prepared
+        scale, left_out = prepared.scale(values), np.zeros(prepared.pattern.rows, bool)
+        smallest, usable = np.inf, bool(np.isfinite(values).all())
+        while usable:
+            lu, pivots, weak = self._eliminate(values, scale, left_out)
+            smallest = np.fmin(smallest, np.abs(pivots[~left_out]).min(initial=np.inf))
+            if not weak.any() and np.isfinite(pivots).all():
+                found.status[lane] = Outcome.SINGULAR if left_out.any() else Outcome.FACTORED
+                found.negative[lane], found.weak[lane] = (pivots[~left_out] < 0).sum(), left_out.sum()
+                found.smallest[lane] = smallest
+                log = float(np.log(np.abs(pivots)).sum())
+                return _Factor(prepared.full(values), lu, left_out, log)
+            left_out |= weak
+            usable = bool(weak.any())
+        found.status[lane], found.smallest[lane] = Outcome.NONFINITE, np.nan
+        found.negative[lane] = found.weak[lane] = 0
+        return None
+
+    def _eliminate(self, values: Values, scale: Values, left_out: Mask) -> tuple[SuperLU, Values, Mask]:
+        """Factorise without the rows left out; give the pivots, in the order of elimination, and which of them are weak.
+
+        SuperLU cannot factorise around a pivot that is exactly zero. A shift of the diagonal by half the limit makes it
+        nonzero but weak, and leaves a factor that serves no other purpose.
+        """
+        prepared = self.prepared
+        kept, limit = prepared.without(values, left_out), TINY * scale
+        lu = _lu(prepared.full(kept))
+        shifted = lu is None
+        if shifted:
+            limit = TINY * np.where(scale > 0, scale, np.abs(values).max())
+            kept[prepared.diagonal] += 0.5 * limit * (1 if prepared.signs is None else prepared.signs)
+            lu = _lu(prepared.full(kept))
+        pivots = np.zeros(len(scale))
+        if lu is not None:
+            pivots[lu.perm_c.argsort()] = lu.U.diagonal()
+        size = np.where(left_out, np.inf, np.abs(pivots))
+        weak = size <= limit
+        if shifted and not weak.any():
+            weak[np.argmin(size)] = True
+        return lu, pivots, weak
+
+
+def _lu(matrix: csc_array) -> SuperLU | None:
+    """Factorise without pivoting; None where a pivot is exactly zero."""
+    try:
+        lu = splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    except RuntimeError:  # no nonzero is left in the pivot's column
+        return None
+    return lu if np.array_equal(lu.perm_r, lu.perm_c) else None  # or it pivoted around the zero

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from snapfm.laws import Law, Params
-from snapfm.metrics.bootstrap import Estimate, interval, resample
+from snapfm.metrics.bootstrap import ROUNDS, Estimate, interval, resample
 from snapfm.metrics.residuals import residuals
 
 
@@ -23,18 +23,20 @@ class ConstraintError:
     worst_row: float  # the largest single row of any sample
 
 
-def constraint_errors(laws: Iterable[Law], u: Tensor, params: Params, seed: int = 0) -> tuple[ConstraintError, ...]:
+def constraint_errors(
+    laws: Iterable[Law], u: Tensor, params: Params, seed: int = 0, rounds: int = ROUNDS
+) -> tuple[ConstraintError, ...]:
     """Measure fields (b, *shape) in float64 with the drawn params, never with a target read from the fields."""
-    return tuple(_error(law, residuals(law, u, params), seed) for law in laws)
+    weights = resample(len(u), seed, rounds)
+    return tuple(_error(law, residuals(law, u, params), weights) for law in laws)
 
 
-def _error(law: Law, rows: Tensor, seed: int) -> ConstraintError:
+def _error(law: Law, rows: Tensor, weights: Tensor) -> ConstraintError:
     norms = rows.norm(dim=1)
-    mean = float(norms.mean())
     return ConstraintError(
         law=law.name,
         rows=rows.shape[1],
-        error=interval(mean, resample(len(norms), seed) @ norms),
+        error=interval(float(norms.mean()), weights @ norms),
         largest=float(norms.max()),
         worst_row=float(rows.max()) if rows.numel() else 0.0,
     )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ShapeError
-from snapfm.metrics.bootstrap import Estimate, interval, resample
+from snapfm.metrics.bootstrap import ROUNDS, Estimate, interval, resample
 
 _ROUNDS_AT_ONCE = 50  # fields in memory beside the samples: 4 MB for 100 × 100
 
@@ -51,20 +51,21 @@ class MomentErrors:
     smse: Estimate
 
 
-def moment_errors(fields: Tensor, truth: Tensor, seed: int = 0) -> MomentErrors:
-    """Score samples (b, *shape) against true fields under the same conditions."""
-    if fields.shape[1:] != truth.shape[1:]:
+def moment_errors(fields: Tensor, truth: Tensor | Moments, seed: int = 0, rounds: int = ROUNDS) -> MomentErrors:
+    """Score samples (b, *shape) against true fields under the same conditions, or against their moments."""
+    shape = truth.mean.shape if isinstance(truth, Moments) else truth.shape[1:]
+    if fields.shape[1:] != shape:
         raise ShapeError(
             f"moment_errors(fields, truth) expects fields of one shape; got {tuple(fields.shape[1:])} and "
-            f"{tuple(truth.shape[1:])}. Simulate the truth on the grid of the samples."
+            f"{tuple(shape)}. Simulate the truth on the grid of the samples."
         )
-    found, true = moments(fields), moments(truth)
+    found, true = moments(fields), truth if isinstance(truth, Moments) else moments(truth)
     count = len(fields)
     # Centered, so that the difference of squares below loses no digits.
     centered = (fields.double() - found.mean).flatten(1)
     offset, spread = (found.mean - true.mean).flatten(), true.spread.flatten()
     scores = []
-    for weights in torch.split(resample(count, seed), _ROUNDS_AT_ONCE):
+    for weights in torch.split(resample(count, seed, rounds), _ROUNDS_AT_ONCE):
         shift = weights @ centered
         variance = (weights @ centered.square() - shift.square()).clamp(min=0.0) * count / (count - 1)
         errors = (offset + shift).square().mean(1), (variance.sqrt() - spread).square().mean(1)

@@ -15,13 +15,14 @@ from scipy.sparse import block_array, csr_array, diags_array, eye_array
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
+from snapfm.errors import UnsupportedLaw
 from snapfm.kernels.gram import gram, plan
 from snapfm.kernels.sparse import lanes_product, lanes_transposed
 from snapfm.laws import Params
 from snapfm.linear import LANES_AT_ONCE, Lanes, Workspace
 from snapfm.project.limits import Limits
 from snapfm.project.workspaces import Workspaces
-from snapfm.structure import RowKind, Structure
+from snapfm.structure import RowKind, CompiledLaws
 from snapfm.structure.pattern import Pattern
 
 Values = npt.NDArray[np.float64]
@@ -33,7 +34,7 @@ _SOFT = 1e-13
 _HOLDS = 1e-9
 # What may be left of J w, relative to its terms, before a sample is solved by the slower way.
 _ACCURATE = 1e-9
-_REFINEMENTS = 2  # of a solve, against what the soft diagonal and rounding leave
+_SOLVES = 3  # each for what is left of J w: the further ones take out what the soft diagonal and rounding leave
 
 
 class Adjoint:
@@ -42,8 +43,8 @@ class Adjoint:
     `batched=False` leaves out the batched way.
     """
 
-    def __init__(self, structure: Structure, limits: Limits, batched: bool = True) -> None:
-        self.structure, self.limits = structure, limits
+    def __init__(self, laws: CompiledLaws, limits: Limits, batched: bool = True) -> None:
+        self.laws, self.limits = laws, limits
         self._schur: tuple[_Schur | None] | None = None if batched else (None,)
 
     def solve(self, u: Tensor, params: Params, multipliers: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,11 +53,11 @@ class Adjoint:
             return self._solve(u, params, multipliers, gradient)
 
     def _solve(self, u: Tensor, params: Params, multipliers: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        structure, count = self.structure, len(u)
+        laws, count = self.laws, len(u)
         flat, point = gradient.reshape(count, -1).numpy(), u.reshape(count, -1).numpy()
         held = (point >= self.limits.upper) | (point <= self.limits.lower)
-        jacobian = structure.jacobian(u, params).numpy()
-        active = structure.equality_rows | _holding(multipliers.numpy())
+        jacobian = laws.jacobian(u, params).numpy()
+        active = laws.equality_rows | _holding(multipliers.numpy())
         w, nu = np.full(flat.shape, np.nan), np.full(multipliers.shape, np.nan)
         finite = np.isfinite(flat).all(axis=1) & np.isfinite(jacobian).all(axis=1)
         idle = ~finite & ~flat.any(axis=1)  # nobody asks, so that shared params need not hear of it
@@ -72,9 +73,9 @@ class Adjoint:
         if len(left):
             # Where every sample goes this way, one that is not finite is replaced by another: sums round by the batch's size.
             some = left if schur is not None else np.where(finite, np.arange(count), left[0])
-            bends = structure.hessian(u[some], {name: value[some] for name, value in params.items()}, multipliers[some])
-            for i, bend in dict(zip(some.tolist(), bends)).items():
-                w[i], nu[i] = _alone(structure, jacobian[i], bend, active[i], held[i], flat[i])
+            hessians = self._hessians(u[some], {name: value[some] for name, value in params.items()}, multipliers[some])
+            for i, hessian in dict(zip(some.tolist(), hessians)).items():
+                w[i], nu[i] = _alone(laws, jacobian[i], hessian, active[i], held[i], flat[i])
         return torch.from_numpy(w), torch.from_numpy(nu)
 
     @property
@@ -82,43 +83,54 @@ class Adjoint:
         """The batched way, where W is diagonal. Made at first use; threads that come together each make one, and one stays."""
         made = self._schur
         if made is None:
-            separable = bool((self.structure.kinds <= RowKind.SEPARABLE).all())
-            usable = separable and len(self.structure.presolve.kept) > 0
-            self._schur = made = (_Schur(self.structure, self.limits) if usable else None,)
+            separable = bool((self.laws.kinds <= RowKind.SEPARABLE).all())
+            usable = separable and len(self.laws.presolve.kept) > 0
+            self._schur = made = (_Schur(self.laws, self.limits) if usable else None,)
         return made[0]
 
     def _curvature(self, u: Tensor, params: Params, multipliers: Tensor) -> Values:
         """Evaluate the diagonal of W = I + Σλ∇²h: (b, n)."""
-        out = np.ones((len(u), self.structure.unknowns))
-        for law, rows in zip(self.structure.plans, self.structure.slices().values()):
-            pattern = law.curvature.pattern
-            if pattern is not None and pattern.nnz:
-                out[:, pattern.indices] += law.hessian(u, params, multipliers[:, rows]).numpy()
+        out, pattern = np.ones((len(u), self.laws.unknowns)), self._hessian_pattern()
+        out[:, pattern.indices] += self.laws.hessian(u, params, multipliers)
         return out
+
+    def _hessians(self, u: Tensor, params: Params, multipliers: Tensor) -> list[csr_array]:
+        """Evaluate Σλ∇²h, one sparse matrix (n, n) per sample."""
+        pattern = self._hessian_pattern()
+        return [pattern.csr(values) for values in self.laws.hessian(u, params, multipliers)]
+
+    def _hessian_pattern(self) -> Pattern:
+        pattern = self.laws.hessian_pattern
+        if pattern is None:
+            names = ", ".join(f"'{law.name}'" for law in self.laws.laws)
+            raise UnsupportedLaw(
+                f"a gradient through a projection expects laws that couple few unknowns; one of {names} couples too many pairs "
+                "to write out. Introduce the coupled total as an unknown of its own, or square it outside the law."
+            )
+        return pattern
 
 
 class _Schur:
     """J W⁻¹ Jᵀ over the rows that presolve keeps; what it pins cannot move, and its multiplier follows."""
 
-    def __init__(self, structure: Structure, limits: Limits) -> None:
-        found = structure.presolve
+    def __init__(self, laws: CompiledLaws, limits: Limits) -> None:
+        found = laws.presolve
         self.rows, self.fixed, self.pins = found.kept, found.fixed, found.pins
-        self.size = (structure.unknowns, structure.rows)
-        self.entries = structure.pattern.entries(self.rows)
-        kept = structure.pattern.take(self.rows)
+        self.size = (laws.unknowns, laws.rows)
+        self.entries = laws.pattern.entries(self.rows)
+        kept = laws.pattern.take(self.rows)
         self.indptr, self.indices = kept.indptr, kept.indices
-        self.pin_value = np.asarray(structure.pattern.csr(structure.constants)[self.pins, self.fixed]).ravel()
+        self.pin_value = np.asarray(laws.pattern.csr(laws.constants)[self.pins, self.fixed]).ravel()
         curved = limits.bounded.copy()
-        for law in structure.plans:
-            if law.curvature.pattern is not None:
-                curved[law.curvature.pattern.indices] = True
+        if laws.hessian_pattern is not None:
+            curved[laws.hessian_pattern.indices] = True
         curved[self.fixed] = True  # their weight is 0
-        constant = (structure.kinds == RowKind.AFFINE) & structure.equality_rows
-        known = np.where(constant[structure.pattern.row_of()], structure.constants, np.nan)[self.entries]
-        self.plan = plan(self.indptr, self.indices, structure.unknowns, known, ~curved)
+        constant = (laws.kinds == RowKind.AFFINE) & laws.equality_rows
+        known = np.where(constant[laws.pattern.row_of()], laws.constants, np.nan)[self.entries]
+        self.plan = plan(self.indptr, self.indices, laws.unknowns, known, ~curved)
         self.diagonal = self.plan.indptr[1:] - 1
         matrix = Pattern(len(self.rows), len(self.rows), self.plan.indptr, self.plan.indices)
-        self._factors: Workspaces[Workspace] = Workspaces(Lanes(refinements=_REFINEMENTS).prepare(matrix).workspace)
+        self._factors: Workspaces[Workspace] = Workspaces(Lanes().prepare(matrix).workspace)
 
     def solve(
         self, jacobian: Values, curvature: Values, active: Mask, held: Mask, gradient: Values
@@ -136,16 +148,16 @@ class _Schur:
         gram(self.plan, values.ravel(), inverse.ravel(), lanes, matrix.ravel())
         scale = np.maximum(1.0, (values**2).max(axis=0, initial=0.0))
         matrix[self.diagonal] += _SOFT * scale + idle
-        image = np.empty((len(self.rows), lanes))
-        lanes_product(self.indptr, self.indices, values, inverse * right, image)
+        moved, terms = np.empty((len(self.rows), lanes)), np.empty((len(self.rows), lanes))
+        nu, pulled, w = np.zeros_like(moved), np.zeros((unknowns, lanes)), inverse * right
+        lanes_product(self.indptr, self.indices, values, w, moved)
         with self._factors.lend() as factors:
             factors.factorize(matrix)
-            nu = factors.solve(image)
-        pulled = np.empty((unknowns, lanes))
-        lanes_transposed(self.indptr, self.indices, values, nu, pulled)
-        w = inverse * (right - pulled)
-        moved, terms = np.empty_like(image), np.empty_like(image)
-        lanes_product(self.indptr, self.indices, values, w, moved)
+            for _ in range(_SOLVES):
+                nu += factors.solve(moved)
+                lanes_transposed(self.indptr, self.indices, values, nu, pulled)
+                w = inverse * (right - pulled)
+                lanes_product(self.indptr, self.indices, values, w, moved)
         lanes_product(self.indptr, self.indices, np.abs(values), np.abs(inverse * right), terms)
         accurate = np.abs(moved).max(axis=0) <= _ACCURATE * np.maximum(terms.max(axis=0), np.abs(w).max(axis=0))
         whole = np.zeros((lanes, rows))
@@ -157,15 +169,15 @@ class _Schur:
 
 
 def _alone(
-    structure: Structure, jacobian: Values, bend: csr_array, active: Mask, held: Mask, gradient: Values
+    laws: CompiledLaws, jacobian: Values, hessian: csr_array, active: Mask, held: Mask, gradient: Values
 ) -> tuple[Values, Values]:
     """Solve one sample by a sparse factorisation of the whole system; NaN where there is none."""
-    w, nu = np.zeros(len(gradient)), np.zeros(structure.rows)
-    if not np.isfinite(bend.data).all():
+    w, nu = np.zeros(len(gradient)), np.zeros(laws.rows)
+    if not np.isfinite(hessian.data).all():
         return w + np.nan, nu + np.nan
     rows, free = np.flatnonzero(active), np.flatnonzero(~held)
-    matrix = csr_array(csr_array(structure.pattern.csr(jacobian)[rows])[:, free])
-    curved = csr_array(eye_array(structure.unknowns) + bend)[free][:, free]
+    matrix = csr_array(csr_array(laws.pattern.csr(jacobian)[rows])[:, free])
+    curved = csr_array(eye_array(laws.unknowns) + hessian)[free][:, free]
     soft = _SOFT * max(1.0, float((matrix.data**2).max(initial=0.0)))
     system = block_array([[curved, matrix.T], [matrix, diags_array(np.full(len(rows), -soft))]], format="csc")
     try:

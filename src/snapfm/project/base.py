@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ProjectionFailed, Status
+from snapfm.laws import Params
+from snapfm.project.budget import Budget
 
 OnFailure = Literal["raise", "keep"]
 
@@ -31,6 +33,33 @@ class Solution:
     warm: Warm | None = None  # None for closed forms, which begin nowhere
     # What is known of the curvature along the laws: 1 nowhere negative, 0 somewhere, -1 not known. None stands for all 1.
     second_order: Tensor | None = None
+
+
+class Method(Protocol):
+    """One way to project, prepared for compiled laws and limits. It never changes; a call's memory is lent to that call."""
+
+    @property
+    def implied(self) -> npt.NDArray[np.int64]:
+        """Rows that hold if the others do: where only they are broken, the laws contradict each other."""
+        ...
+
+    def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
+        """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
+        ...
+
+    def move(
+        self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
+    ) -> tuple[Tensor, Warm | None]:
+        """Do the same without a certificate, in the dtype given."""
+        ...
+
+    def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm | None:
+        """Say where iterations begin that go on from a projection (b, *shape), (b, m) by someone else."""
+        ...
+
+    def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Solve the optimality system's transpose at an answer."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from snapfm.kernels.coordinates import condense, expand, turn
 from snapfm.kernels.runs import join
-from snapfm.project.tiles import Field, Values
+from snapfm.project.rows import Values
 from snapfm.structure.reduce import Reduction
 
 
@@ -23,7 +24,7 @@ class Coordinates:
             self.groups.members, np.repeat(np.arange(len(sizes)), sizes), np.ones(len(self.groups.members))
         )
 
-    def enter(self, given: Field, start: Values) -> None:
+    def enter(self, given: npt.NDArray[np.float32] | npt.NDArray[np.float64], start: Values) -> None:
         """Write fields (b, n) over the reduction's unknowns. Written: start."""
         turns, groups = self.turns, self.groups
         start[:, : self.unknowns] = given

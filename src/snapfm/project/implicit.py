@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from snapfm.laws import Params
 from snapfm.project.serial import one_thread
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 Adjoint = Callable[[Tensor], tuple[Tensor, Tensor]]
 
@@ -29,28 +29,28 @@ class _Implicit(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        structure, names, params, u, multipliers, adjoint, origin = ctx.attach
+        laws, names, params, u, multipliers, adjoint, origin = ctx.attach
         (gradient,) = gradients
         dtype, device = gradient.dtype, gradient.device
         with one_thread():
             w, nu = adjoint(gradient.detach().to("cpu", torch.float64).contiguous())
-            in_params = _params_gradient(structure, names, params, u, multipliers, w.reshape(u.shape), nu, origin)
+            in_params = _params_gradient(laws, names, params, u, multipliers, w.reshape(u.shape), nu, origin)
         return (w.reshape(u.shape).to(device, dtype), None, None, *in_params)
 
 
 def attach_gradient(
-    u_hat: Tensor, answer: Tensor, structure: Structure, params: Params, given: Params, u: Tensor, multipliers: Tensor,
+    u_hat: Tensor, answer: Tensor, laws: CompiledLaws, params: Params, given: Params, u: Tensor, multipliers: Tensor,
     adjoint: Adjoint,
 ) -> Tensor:  # fmt: skip
     """Make `answer` (dtype and device of u_hat) differentiable in u_hat and in the params as given by the caller."""
     names = list(given)
-    attach = (structure, names, params, u, multipliers, adjoint, given)
+    attach = (laws, names, params, u, multipliers, adjoint, given)
     result: Tensor = _Implicit.apply(u_hat, answer, attach, *(given[name] for name in names))  # type: ignore[no-untyped-call]
     return result
 
 
 def _params_gradient(
-    structure: Structure, names: list[str], params: Params, u: Tensor, multipliers: Tensor, w: Tensor, nu: Tensor, given: Params
+    laws: CompiledLaws, names: list[str], params: Params, u: Tensor, multipliers: Tensor, w: Tensor, nu: Tensor, given: Params
 ) -> list[Tensor | None]:  # fmt: skip
     wanted = [name for name in names if given[name].requires_grad]
     if not wanted:
@@ -68,7 +68,7 @@ def _params_gradient(
             u, full = u[chosen], {name: value[chosen] for name, value in full.items()}
             multipliers = torch.where(spoilt[:, None], 0.0, multipliers)
         field = u.detach().clone().requires_grad_()
-        residual = structure.residual(field, full)
+        residual = laws.residual(field, full)
         (slope,) = torch.autograd.grad((multipliers * residual).sum(), field, create_graph=True)
         total = -(slope * w).sum() - (nu * residual).sum()
         found = torch.autograd.grad(total, [leaves[name] for name in wanted], allow_unused=True)

@@ -12,11 +12,13 @@ from torch import Tensor
 from snapfm.errors import Status
 from snapfm.laws import Params
 from snapfm.project.base import Solution
+from snapfm.project.contradiction import contradicts
 from snapfm.project.limits import Limits
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 Values = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+Index = npt.NDArray[np.int64]
 
 # Nearness asked of a converged sample whose field is of order one: white noise that happens to obey its laws misses this by
 # orders of magnitude. Of a smaller field it is asked relative to its size, of one beyond a thousand a billionth of its size.
@@ -36,9 +38,9 @@ class Judgement:
     by_law: dict[str, Tensor]  # (b,) each
 
 
-def judge(structure: Structure, residual: Tensor, limits: Limits, u: Tensor) -> Judgement:
+def judge(laws: CompiledLaws, residual: Tensor, limits: Limits, u: Tensor) -> Judgement:
     """Measure the residual (b, m) of all rows and the excess of u (b, n) over its limits; NaN stays NaN."""
-    by_law = _by_law(structure, residual)
+    by_law = _by_law(laws, residual)
     if limits.names:
         lower, upper = torch.from_numpy(limits.lower), torch.from_numpy(limits.upper)
         excess = torch.maximum(u - upper, lower - u).clamp(min=0.0)
@@ -62,9 +64,9 @@ def _allowed(flat: Values) -> Values:
 
 
 def verdict(
-    structure: Structure, solved: Solution, judged: Judgement, tolerance: float, u_hat: Tensor, params: Params
+    laws: CompiledLaws, implied: Index, solved: Solution, judged: Judgement, tolerance: float, u_hat: Tensor, params: Params
 ) -> Tensor:
-    """Give each sample its status (b,) int8; only dropped rows being broken, by more than rounding, means a contradiction.
+    """Give each sample its status (b,) int8; only implied rows being broken, by more than rounding, means a contradiction.
 
     What is known to be a saddle has not arrived, however well it obeys, nor has what hides behind large multipliers.
     """
@@ -73,7 +75,7 @@ def verdict(
     if solved.second_order is not None:
         met &= solved.second_order.numpy() != 0
     met &= np.isfinite(solved.distance.numpy())  # an infinite input may have been clipped to a bound
-    met[_unresolved(structure, solved, params, u_hat)] = False
+    met[_unresolved(laws, solved, params, u_hat)] = False
     if met.all():
         return torch.full((len(residual),), int(Status.CONVERGED), dtype=torch.int8)
     arrived = torch.from_numpy(met)
@@ -81,50 +83,46 @@ def verdict(
     if solved.status is not None:  # the method knows why it stopped; whether it arrived is decided here
         failed = solved.status != Status.CONVERGED
         status[failed] = solved.status[failed]
-    dropped = torch.from_numpy(structure.presolve.dropped)
-    if len(dropped) and bool((judged.violation > tolerance).any()):
+    if len(implied) and bool((judged.violation > tolerance).any()):
         others = residual.clone()
-        others[:, dropped] = 0.0
-        consistent = _largest(_by_law(structure, others), others) <= tolerance
-        beyond = (residual[:, dropped].abs() > _rounding(structure, solved.u)).any(dim=1)
-        status[consistent & beyond & (judged.violation > tolerance)] = int(Status.INFEASIBLE)
+        others[:, torch.from_numpy(implied)] = 0.0
+        consistent = _largest(_by_law(laws, others), others) <= tolerance
+        for i in torch.nonzero(consistent & (judged.violation > tolerance)).flatten().tolist():
+            if contradicts(laws, implied, residual[i].numpy(), solved.u[i], _one(params, i), tolerance):
+                status[i] = int(Status.INFEASIBLE)
     status[arrived] = int(Status.CONVERGED)
     finite = torch.isfinite(judged.violation) & torch.isfinite(stationarity) & torch.isfinite(solved.distance)
     status[~finite] = int(Status.NONFINITE)
     return status
 
 
-def _unresolved(structure: Structure, solved: Solution, params: Params, u_hat: Tensor) -> list[int]:
+def _unresolved(laws: CompiledLaws, solved: Solution, params: Params, u_hat: Tensor) -> list[int]:
     """List the samples whose multipliers are so large that rounding of Jᵀλ hides whether they are nearest."""
     sizes = np.abs(solved.multipliers.numpy())
     if not sizes.max(initial=0.0) > _STEEP:
         return []
     hidden = []
     for i in np.flatnonzero(sizes.max(axis=1) > _STEEP).tolist():
-        one = {name: value[i : i + 1] for name, value in params.items()}
-        slopes = structure.jacobian(solved.u[i : i + 1].reshape(1, *structure.shape), one)[0].abs().numpy()
-        pulls = np.finfo(float).eps * (structure.pattern.csr(slopes).T @ sizes[i])
+        slopes = laws.jacobian(solved.u[i : i + 1].reshape(1, *laws.shape), _one(params, i))[0].abs().numpy()
+        pulls = np.finfo(float).eps * (laws.pattern.csr(slopes).T @ sizes[i])
         if not near(pulls.max(initial=0.0, keepdims=True), u_hat[i : i + 1])[0]:
             hidden.append(i)
     return hidden
 
 
-def _by_law(structure: Structure, residual: Tensor) -> dict[str, Tensor]:
+def _by_law(laws: CompiledLaws, residual: Tensor) -> dict[str, Tensor]:
     """|h| for equalities, max(g, 0) for inequalities, the largest of each law."""
     by_law: dict[str, Tensor] = {}
-    for plan, rows in zip(structure.plans, structure.slices().values()):
+    for law, rows in zip(laws.laws, laws.slices().values()):
         part = residual[:, rows]
-        size = part.abs() if plan.kind == "equality" else part.clamp(min=0.0)
-        by_law[plan.name] = size.amax(dim=1) if part.shape[1] else residual.new_zeros(len(residual))
+        size = part.abs() if law.kind == "equality" else part.clamp(min=0.0)
+        by_law[law.name] = size.amax(dim=1) if part.shape[1] else residual.new_zeros(len(residual))
     return by_law
-
-
-def _rounding(structure: Structure, u: Tensor) -> Tensor:
-    """Bound what rounding leaves of dropped rows that are consistent (b, dropped): terms × eps × Σ|a||u|."""
-    matrix = abs(structure.pattern.csr(structure.constants)[structure.presolve.dropped])
-    size = torch.from_numpy((matrix @ u.abs().numpy().T).T)
-    return structure.unknowns * torch.finfo(u.dtype).eps * size
 
 
 def _largest(by_law: dict[str, Tensor], residual: Tensor) -> Tensor:
     return torch.stack([residual.new_zeros(len(residual)), *by_law.values()]).amax(dim=0)
+
+
+def _one(params: Params, i: int) -> dict[str, Tensor]:
+    return {name: value[i : i + 1] for name, value in params.items()}

@@ -1,13 +1,13 @@
-"""Newton: any mix of laws whose operators can be lowered. Substitute, solve what is affine, iterate on the rest, certify.
+"""Newton: the one method. Substitute, solve what is affine, iterate on the rest, certify.
 
 The walk of one call (math.md, "Reduction"): march the determined unknowns, closed form for affine parts, Newton for the
-others, then all multipliers backwards, which leaves the stationarity of every unknown as what remains. Owns its memory;
-knows laws only through the reduction of their structure.
+others, then all multipliers backwards, which leaves the stationarity of every unknown as what remains. Laws that only torch
+can evaluate are one part of their own. Owns its memory; knows laws only through their reduction.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -17,24 +17,32 @@ from torch import Tensor
 
 from snapfm.errors import Status
 from snapfm.kernels.batches import determine
+from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.coordinates import differences, distances, largest
-from snapfm.kernels.layout import HOLDS
+from snapfm.kernels.layout import HOLDS, UNKNOWN
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Clock, Turn, cut, run, workers
 from snapfm.laws import Params
+from snapfm.linear import Lanes, Solver
 from snapfm.project.adjoint import Adjoint
-from snapfm.project.affine_part import AffinePart
-from snapfm.project.aim import Aim, enough, sharp
+from snapfm.project.affine import AffinePart
 from snapfm.project.base import Solution, Warm
 from snapfm.project.budget import Budget
 from snapfm.project.coordinates import Coordinates
 from snapfm.project.limits import Limits
-from snapfm.project.part import Ended, Part, gravest
-from snapfm.project.tiles import Field, Index, Rows, Values
-from snapfm.structure import RowKind, Structure
-from snapfm.structure.batched import each
-from snapfm.structure.lower import lower
+from snapfm.project.opaque import Evaluator, opaque_reduction
+from snapfm.project.outcome import Ended, gravest
+from snapfm.project.part import Batch, Part
+from snapfm.project.rows import Rows
+from snapfm.project.stopping import Stopping, certified, enough
+from snapfm.structure import CompiledLaws, RowKind
+from snapfm.structure.lowering import Unlowerable
 from snapfm.structure.reduce import Reduction, reduce
+from snapfm.structure.scalar import evaluate_externals
+
+Values = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+Field = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 # Seconds of work that make it worth to wake another thread: some fifteen kernels a piece hand the interpreter's lock to and fro.
 _WORTH_SHARING = 8e-3
@@ -46,24 +54,27 @@ _NEAR = 16  # likewise without a certificate, where the work is little and so mu
 
 
 class Newton:
-    """Prepared for one Structure and its limits. Raises structure.lower.Unlowerable if an operator cannot be lowered."""
+    """Prepared for compiled laws and limits. `linear` factorises the KKT matrices: Lanes() inside the compiled loop, any
+    other solver through a callback. Without `retry` a sample that Newton's iteration fails on is not tried again.
+    """
 
-    def __init__(self, structure: Structure, limits: Limits) -> None:
-        self.structure, self.limits = structure, limits
-        u, params = structure.example
-        listing = lower([plan.graph for plan in structure.plans], u, params)
-        self.reduction: Reduction = reduce(
-            listing, structure.equality_rows, structure.kinds <= RowKind.AFFINE, limits.bounded
-        )
+    def __init__(
+        self, laws: CompiledLaws, limits: Limits, linear: Solver | None = None, retry: bool = True
+    ) -> None:
+        self.laws, self.limits, self.retry = laws, limits, retry
+        self.reduction, self.opaque = _reduced(laws, limits)
         self.listing = self.reduction.listing
-        more = np.full(self.listing.unknowns - structure.unknowns, np.inf)
+        more = np.full(self.listing.unknowns - laws.unknowns, np.inf)
         self.lower, self.upper = np.concatenate([limits.lower, -more]), np.concatenate([limits.upper, more])
         outside = self.listing.unknowns + 1
         groups = self.reduction.groups
         lengths = groups.first + 1 + 2 * np.arange(len(groups))
-        self.parts = [Part(system, self.lower, self.upper, outside, lengths) for system in self.reduction.systems]
+        solver = Lanes() if linear is None else linear
+        self.parts = [
+            Part(system, self.lower, self.upper, outside, lengths, solver) for system in self.reduction.systems
+        ]
         self.affine = AffinePart(self.reduction)
-        self.coordinates = Coordinates(self.reduction, structure.unknowns)
+        self.coordinates = Coordinates(self.reduction, laws.unknowns)
         self.marches = [
             (level, Rows(program, program.unknowns[None], program.externals[None] - outside))
             for level, program in zip(self.reduction.cascade.levels, self.reduction.marches)
@@ -72,6 +83,7 @@ class Newton:
         for system in self.reduction.systems:
             touched[system.unknowns.ravel()] = True
         bounded = np.isfinite(self.lower) | np.isfinite(self.upper)
+        self.bounded = np.flatnonzero(bounded & self.reduction.cascade.free)
         # Bounded unknowns that no row moves are clipped at once; determined ones cannot move.
         self.loose = np.flatnonzero(bounded & self.reduction.cascade.free & ~touched)
         # Where u − û + Jᵀλ has to be looked at: u = û − Aᵀλ makes it vanish for all others.
@@ -79,25 +91,29 @@ class Newton:
         looked = ~self.reduction.cascade.free | touched
         looked[self.reduction.groups.members] = False
         self.looked = np.flatnonzero(looked)
-        self.unequal = np.flatnonzero(~structure.equality_rows)
-        self.example = u
+        self.unequal = np.flatnonzero(~laws.equality_rows)
         # Seconds that one compiled call may take, for each sample of a piece and each iteration of its limit.
-        self.longest = max((part.seconds(LANES, 1) for part in self.parts), default=0.0) / LANES
+        self.longest = max((part.seconds(LANES, 1, self.opaque) for part in self.parts), default=0.0) / LANES
         self._free: list[tuple[Values, Values, Values]] = []
-        self._adjoint = Adjoint(structure, limits)
+        self._adjoint = Adjoint(laws, limits)
         self._pace = (
             0.0  # processor seconds a sample took at the last call: others' use of the machine does not show in it
         )
         self._compiled = False
         self._known: tuple[Params, Values] | None = None  # params and what they evaluate to; swapped whole, read once
 
+    @property
+    def implied(self) -> Index:
+        """Rows that hold if the others do."""
+        return self.reduction.implied
+
     def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
         """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
-        field = start.reshape(len(start), self.structure.unknowns).numpy()
+        field = start.reshape(len(start), self.laws.unknowns).numpy()
         out = self._outcome(np.empty(field.shape))
-        self._run(field, params, sharp(tolerance), warm, out, budget, certified=True)
+        self._run(field, params, certified(tolerance), warm, out, budget, certify=True)
         u = torch.from_numpy(out.u)
-        residual = self.structure.residual(u.reshape(start.shape), params)
+        residual = self.laws.residual(u.reshape(start.shape), params)
         gap = np.maximum(out.gap, self._complementarity(residual.numpy(), out.multipliers))
         return Solution(
             u, torch.from_numpy(out.multipliers), torch.from_numpy(out.iterations), residual, torch.from_numpy(gap),
@@ -108,37 +124,42 @@ class Newton:
         self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, Warm]:
         """Do the same without a certificate, in the dtype given: multipliers of substituted rows are left at zero."""
-        field = given.reshape(len(given), self.structure.unknowns).numpy()
+        field = given.reshape(len(given), self.laws.unknowns).numpy()
         out = self._outcome(np.empty_like(field))
-        self._run(field, params, enough(tolerance), warm, out, budget, certified=False)
+        self._run(field, params, enough(tolerance), warm, out, budget, certify=False)
         return torch.from_numpy(out.u).reshape(given.shape), self._warm(out)
 
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
         """Say where iterations begin that go on from a projection (b, *shape), (b, m) by someone else."""
         given = np.empty((len(u), self.listing.unknowns))
-        self.coordinates.enter(u.reshape(len(u), self.structure.unknowns).numpy(), given)
+        self.coordinates.enter(u.reshape(len(u), self.laws.unknowns).numpy(), given)
         return Warm(given[:, self.moving], multipliers.numpy(), usable.numpy(), self)
 
     def _outcome(self, u: Field) -> _Outcome:
-        return _Outcome.empty(u, self.structure.rows, len(self.moving))
+        return _Outcome.empty(u, self.laws.rows, len(self.moving))
 
     def _warm(self, out: _Outcome) -> Warm:
         return Warm(out.place, out.multipliers, out.status == Status.CONVERGED, self)
 
     def _run(
-        self, field: Field, params: Params, aim: Aim, warm: Warm | None, out: _Outcome, budget: Budget, certified: bool
+        self, field: Field, params: Params, stopping: Stopping, warm: Warm | None, out: _Outcome, budget: Budget, certify: bool
     ) -> None:
         """Work through a batch (b, n) piece by piece. Written: out."""
         self._compile(budget.clock)
         externals, count = self._externals(params, len(field)), len(field)
 
+        evaluator = self._evaluator(params)
+
         def work(piece: slice, turn: Turn) -> bool:
             given, known, mine = field[piece], externals[piece], out.part(piece)
-            self._solve_piece(given, known, aim, _of(warm, piece), mine, certified, budget.limit, turn)
+            if turn.over:
+                mine.leave(given)
+                return False
+            self._solve_piece(given, known, stopping, _of(warm, piece), mine, certify, budget.limit, turn, evaluator)
             return not (turn.over and bool((mine.status == Status.ITERATION_LIMIT).any()))
 
         once = budget.limit * self.longest
-        chunk = _CHUNK if certified else _NEAR
+        chunk = _CHUNK if certify else _NEAR
         chunk = max(LANES, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
         long = once * chunk > _WATCHED
         threads = workers() if self._pace * count > _WORTH_SHARING else 1
@@ -147,19 +168,29 @@ class Newton:
         spent = run(work, cut(count, LANES, -(-count // chunk)), budget.clock, threads, watched=long)
         if count:
             self._pace = spent / count
+        if evaluator is not None:
+            evaluator.callback.check()
+            out.second[list(evaluator.uncurved)] = UNKNOWN
+
+    def _evaluator(self, params: Params) -> Evaluator | None:
+        """Make the callback of one call, where laws need it."""
+        if not self.opaque:
+            return None
+        (part,) = self.parts
+        return Evaluator(self.laws, part.system.rows[0], params, part.at)
 
     def _compile(self, clock: Clock) -> None:
         """Compile, in the first call of a process, what every call needs, without counting the time."""
         if not self._compiled:
             with clock.paused():
-                nothing = np.empty((0, self.structure.unknowns))
+                nothing = np.empty((0, self.laws.unknowns))
                 out, known = self._outcome(nothing), np.empty((0, self.listing.cells - self.listing.unknowns - 1))
-                self._solve_piece(nothing, known, sharp(1.0), None, out, True, 1, Turn(clock))
+                self._solve_piece(nothing, known, certified(1.0), None, out, True, 1, Turn(clock), None)
             self._compiled = True
 
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Solve the optimality system's transpose at an answer."""
-        field = solved.u.reshape(len(solved.u), *self.structure.shape)
+        field = solved.u.reshape(len(solved.u), *self.laws.shape)
         return self._adjoint.solve(field, params, solved.multipliers, gradient)
 
     def _externals(self, params: Params, count: int) -> Values:
@@ -167,17 +198,16 @@ class Newton:
         kept = self._known
         if kept is not None and kept[0] is params:  # one batch's params are one object: see Projector
             return kept[1]
-        first = self.listing.unknowns + 1
-        out = np.zeros((count, self.listing.cells - first))
-        for cell, graph, size in self.listing.externals:
-            value = each(graph, self.example.expand(count, *self.example.shape), params)
-            out[:, cell - first : cell - first + size] = value.reshape(count, size).to(torch.float64).numpy()
+        if self.opaque:
+            out = np.arange(count, dtype=np.float64)[:, None]  # the number of the sample
+        else:
+            out = evaluate_externals(self.listing, self.laws.example[0], params, count)
         self._known = (params, out)
         return out
 
     def _solve_piece(
-        self, given: Field, externals: Values, aim: Aim, warm: Warm | None, out: _Outcome, certified: bool, limit: int,
-        turn: Turn,
+        self, given: Field, externals: Values, stopping: Stopping, warm: Warm | None, out: _Outcome, certify: bool, limit: int,
+        turn: Turn, evaluator: Evaluator | None,
     ) -> None:  # fmt: skip
         """Walk one piece from end to end. Written: out, whatever it held before."""
         out.clear()
@@ -206,19 +236,24 @@ class Newton:
         if len(self.loose):
             u[:, self.loose] = np.clip(u[:, self.loose], self.lower[self.loose], self.upper[self.loose])
         self.affine.solve(u, externals, out.multipliers)
+        address = NO_CALLBACK if evaluator is None else evaluator.callback.address
+        batch = Batch(start, externals, stopping, multiplier, limit, turn, address, self.retry)
         for part in self.parts:
-            ended = self._iterate(part, start, u, externals, aim, multiplier, out.multipliers, limit, turn)
+            ended = self._iterate(part, batch, u, out.multipliers)
             if ended.status.any():
                 out.status[:] = gravest(np.stack([out.status, ended.status], axis=1))
             np.maximum(out.iterations, ended.iterations, out=out.iterations)
             np.minimum(out.second, ended.second, out=out.second, casting="unsafe")
+        if len(self.bounded) and out.status.any():  # where iterations end early, bounds hold nevertheless
+            failed = np.ix_(np.flatnonzero(out.status), self.bounded)
+            u[failed] = np.clip(u[failed], self.lower[self.bounded], self.upper[self.bounded])
         out.place[:] = u[:, self.moving]
-        if certified:
-            self._certify(start, u, externals, out.multipliers, rest, out.gap)
+        if certify:
+            self._certify(start, u, externals, out.multipliers, rest, out.gap, evaluator)
         coordinates.leave(start, u)
         if not stays:
             out.u[:] = u[:, : given.shape[1]]
-        if certified:
+        if certify:
             distances(out.u, given, out.distance)
         self._free.append(memory)
 
@@ -234,43 +269,45 @@ class Newton:
         width = self.listing.unknowns
         return np.empty((count, width)), np.empty((count, width)), np.empty((count, width))
 
-    def _iterate(
-        self, part: Part, start: Values, u: Values, externals: Values, aim: Aim, warm: Values | None,
-        multipliers: Values, limit: int, turn: Turn,
-    ) -> Ended:  # fmt: skip
-        lengths = part.lengths
+    def _iterate(self, part: Part, batch: Batch, u: Values, multipliers: Values) -> Ended:
+        lengths, start = part.lengths, batch.start
         if not len(lengths):
-            return part.solve(start, u, externals, aim, warm, multipliers, limit, turn)
-        if not part.crowded:
+            return part.solve(batch, u, multipliers)
+        if not part.inequalities:
             # No step leaves a flat slice (y₂ = 0), where the slope of y₂² vanishes: begin beside it.
             flat, size = (
                 u[:, lengths],
                 np.abs(start[:, part.system.unknowns[0]]).max(axis=1, keepdims=True, initial=0.0),
             )
             u[:, lengths] = np.where(flat == 0.0, _BESIDE * np.where(size > 0.0, size, 1.0), flat)
-        ended = part.solve(start, u, externals, aim, warm, multipliers, limit, turn)
+        ended = part.solve(batch, u, multipliers)
         # A group turned inside out (y₂ < 0) obeys as well as its mirror image, which is nearer: go on from there.
         again = np.flatnonzero((u[:, lengths] < 0.0).any(axis=1) & (ended.status == Status.CONVERGED))
         if len(again):
             mirrored, found, moved = u[again], multipliers[again], part.system.eliminated.ravel()
             mirrored[:, lengths] = np.abs(mirrored[:, lengths])
             mirrored[:, moved] = start[again][:, moved]  # they follow the multipliers, which are found anew
-            then = part.solve(start[again], mirrored, externals[again], aim, None, found, limit, turn)
+            some = replace(batch, start=start[again], externals=batch.externals[again], warm=None)
+            then = part.solve(some, mirrored, found)
             u[again], multipliers[again] = mirrored, found
             ended.status[again], ended.second[again] = then.status, then.second
             ended.iterations[again] += then.iterations
         return ended
 
     def _certify(
-        self, start: Values, u: Values, externals: Values, multipliers: Values, rest: Values, gap: Values
-    ) -> None:
+        self, start: Values, u: Values, externals: Values, multipliers: Values, rest: Values, gap: Values,
+        evaluator: Evaluator | None,
+    ) -> None:  # fmt: skip
         """Find the multipliers of substituted rows, last level first; what is left of u − û + Jᵀλ is the gap, per sample.
 
         Written: multipliers, gap, rest (only where it is looked at; the other numbers in it mean nothing).
         """
         differences(self.looked, u, start, rest)
-        for part in self.parts:
-            part.rows.pull(part.system.rows, u, externals, multipliers, rest)
+        if evaluator is not None:
+            evaluator.pull(u, externals[:, 0].astype(np.int64), multipliers, rest)
+        else:
+            for part in self.parts:
+                part.rows.pull(part.system.rows, u, externals, multipliers, rest)
         self.affine.pull(u, externals, multipliers, rest)
         for level, rows in reversed(self.marches):
             determine(rest, level.unknowns, level.weights, level.rows, multipliers)
@@ -323,6 +360,12 @@ class _Outcome:
         self.multipliers[:] = 0.0
         self.status[:], self.iterations[:], self.second[:] = Status.CONVERGED, 1, HOLDS
 
+    def leave(self, given: Field) -> None:
+        """Give samples back as they came: there was no time for them."""
+        self.u[:], self.multipliers[:], self.place[:] = given, 0.0, 0.0
+        self.gap[:], self.distance[:], self.iterations[:] = 0.0, 0.0, 0
+        self.status[:], self.second[:] = Status.ITERATION_LIMIT, UNKNOWN
+
     def part(self, piece: slice) -> _Outcome:
         return _Outcome(
             self.u[piece], self.multipliers[piece], self.place[piece], self.gap[piece], self.distance[piece],
@@ -332,3 +375,16 @@ class _Outcome:
 
 def _of(warm: Warm | None, piece: slice) -> Warm | None:
     return None if warm is None else Warm(warm.place[piece], warm.multipliers[piece], warm.usable[piece], warm.owner)
+
+
+def _reduced(laws: CompiledLaws, limits: Limits) -> tuple[Reduction, bool]:
+    """Reduce the laws; say whether they have to be evaluated by torch."""
+    redundant = laws.presolve.dropped
+    if not laws.opaque:
+        listing, rows = laws.scalar.listing, laws.scalar.rows
+        constant = laws.kinds == RowKind.AFFINE
+        try:
+            return reduce(listing, rows, laws.equality_rows, constant, limits.bounded, redundant), False
+        except Unlowerable:  # a Hessian too dense to be written out
+            pass
+    return opaque_reduction(laws), True

@@ -39,7 +39,7 @@ def _of_part(part: Part, iterations: npt.NDArray[np.int64]) -> dict[str, float]:
     # A tile goes on until its last lane is done.
     padded = np.concatenate([lanes, np.zeros(-len(lanes) % LANES, np.int64)])
     steps = padded.reshape(-1, LANES).max(axis=1)
-    code, one, at = part.system.program.code, part.prepared, part.at
+    code, one, at = part.system.program.code, part.kkt, part.at
     found = {
         RESIDUAL: _timed(lambda times: repeat_residual(code, one.frame, space, at, times), steps + 1),
         JACOBIAN: _timed(lambda times: repeat_derivatives(code, one.frame, space, at, times), steps + 1),

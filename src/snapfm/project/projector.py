@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,8 +10,8 @@ import torch
 from torch import Tensor
 
 from snapfm.laws import Law, Params
-from snapfm.project.affine import Affine
-from snapfm.project.base import Moved, Projection, Solution, Warm
+from snapfm.linear import Solver
+from snapfm.project.base import Method, Moved, Projection, Solution, Warm
 from snapfm.project.budget import LIMIT, SECONDS, Budget
 from snapfm.project.door import (
     check_example,
@@ -25,14 +24,12 @@ from snapfm.project.door import (
     check_tolerance,
     check_warm,
 )
-from snapfm.project.general import General
 from snapfm.project.implicit import attach_gradient
 from snapfm.project.judge import Judgement, judge, verdict
-from snapfm.project.limits import Limits, limits_of
+from snapfm.project.limits import limits_of
 from snapfm.project.newton import Newton
 from snapfm.project.serial import one_thread
-from snapfm.structure import Structure, analyze
-from snapfm.structure.lower import Unlowerable
+from snapfm.structure import CompiledLaws, compile_laws
 
 
 class Projector:
@@ -40,26 +37,25 @@ class Projector:
 
     `params` is an example with a leading batch axis: it fixes names, shapes and dtypes. `tolerance` is the largest
     violation, in the laws' own units, that counts as obeyed. A call ends: a sample that has used up `limit` iterations,
-    over all attempts, or that is not done when the batch has taken `seconds`, is returned as ITERATION_LIMIT.
+    over all attempts, or that is not done when the batch has taken `seconds`, is returned as ITERATION_LIMIT. `linear`
+    replaces the factorisation of KKT matrices (snapfm.linear); the default is the fastest on batches.
 
     A projector may be called by several threads at once and after a fork.
     """
 
     def __init__(
         self, laws: Sequence[Law], shape: Sequence[int], params: Params | None = None, tolerance: float = 1e-8, *,
-        limit: int = LIMIT, seconds: float = SECONDS,
+        limit: int = LIMIT, seconds: float = SECONDS, linear: Solver | None = None,
     ) -> None:  # fmt: skip
         self.laws = check_laws(laws)
         self.shape = check_shape(shape)
         self.example = check_example(params)
         self.tolerance = check_tolerance(tolerance)
         self.limit, self.seconds = check_limit(limit), check_seconds(seconds)
-        self.structure: Structure = analyze(self.laws, self.shape, self.example)
-        field, sample = self.structure.example
-        self.structure.check(field[None], {name: value[None] for name, value in sample.items()})
+        self.structure: CompiledLaws = compile_laws(self.laws, self.shape, self.example)
+        self.structure.check()
         self.limits = limits_of(self.laws, self.shape)
-        self.method: Affine | Newton | General = _method(self.structure, self.limits)
-        self.structure = self.method.structure  # a slow path leaves a note in it
+        self.method: Method = Newton(self.structure, self.limits, linear)
         # Batch size, params as given, params inside: one tuple, swapped whole and read once, as threads may share it.
         self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
 
@@ -77,7 +73,7 @@ class Projector:
             start, inside = _inside(u_hat), self._inside_params(given, len(u_hat))
             solved = self.method.solve(start, inside, asked, known, budget)
             judged = judge(self.structure, solved.residual, self.limits, solved.u)
-            status = verdict(self.structure, solved, judged, asked, start, inside)
+            status = verdict(self.structure, self.method.implied, solved, judged, asked, start, inside)
             answer = solved.u.reshape(start.shape).to(device=u_hat.device, dtype=u_hat.dtype)
             returned, rounding = judged, judged.violation.new_zeros(len(start))
             if answer.dtype != torch.float64:
@@ -212,17 +208,3 @@ def _second_order(solved: Solution) -> Tensor:
     if solved.second_order is not None:
         return solved.second_order
     return torch.ones(len(solved.u), dtype=torch.int8)  # affine equalities: the Hessian is the identity
-
-
-def _method(structure: Structure, limits: Limits) -> Affine | Newton | General:
-    """Choose: closed form where every row is an affine equality with fixed slopes, Newton otherwise; General as a last resort."""
-    if structure.affine and structure.equality_rows.all() and not limits.bounded.any():
-        return Affine(structure)
-    try:
-        return Newton(structure, limits)
-    except Unlowerable as cause:
-        note = (
-            f"slow path: law '{structure.plans[cause.law].name}' uses {cause}, which has no scalar form; projected sample by "
-            "sample with torch's derivatives"
-        )
-        return General(replace(structure, note=note), limits)

@@ -18,27 +18,14 @@ from scipy.sparse import csr_array, hstack
 
 from snapfm.kernels.operations import Op
 from snapfm.kernels.program import A_CELL, A_PTR, B_CELL, B_PTR, C_CELL, C_PTR, OPS, ROW, ROW_CELL, ROW_PTR, A, B, Code
-from snapfm.project.tiles import Index, Values
+from snapfm.project.rows import Index, Values
 from snapfm.structure.reduce import System
 
 _FAR = 1e3  # sizes of the input within which unknowns without limits are taken to lie
 _DENSE = 1_000_000  # entries up to which weights are balanced by a dense factorisation
 _SHARES = (0.0, 1e-6, 1e-4, 1e-2)  # of the largest weight: rows with less are left out
 
-_RANGES = {
-    Op.SQUARE: (0.0, np.inf),
-    Op.SQRT: (0.0, np.inf),
-    Op.RSQRT: (0.0, np.inf),
-    Op.EXP: (0.0, np.inf),
-    Op.ABS: (0.0, np.inf),
-    Op.RELU: (0.0, np.inf),
-    Op.SIGMOID: (0.0, 1.0),
-    Op.TANH: (-1.0, 1.0),
-    Op.SIN: (-1.0, 1.0),
-    Op.COS: (-1.0, 1.0),
-    Op.GT: (0.0, 1.0),
-    Op.GE: (0.0, 1.0),
-}
+_RANGES = {op: op.range for op in Op}
 
 
 class Proof:

@@ -1,20 +1,16 @@
-"""Rows: a program with the unknowns and params it reads, on batches (b, n). What Newton's driver does beside its iterations."""
+"""Tiles: the memory of some lanes of one system, eight to a tile, by sections (kernels.layout)."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from snapfm.kernels import batches
 from snapfm.kernels.operations import LANES
-from snapfm.structure.cascade import Level
-from snapfm.structure.program import Program
 
 Values = npt.NDArray[np.float64]
-Field = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
+
+_GOLDEN = 0.6180339887498949
 
 
 def tiles_for(lanes: int) -> int:
@@ -22,30 +18,47 @@ def tiles_for(lanes: int) -> int:
     return (lanes + LANES - 1) // LANES
 
 
-@dataclass(frozen=True)
-class Rows:
-    """A program and, one line per part, the unknowns it reads and the columns of params it reads."""
+class Tiles:
+    """The first `lanes` lanes of a space (tiles, numbers); `at` says where each section of a tile begins."""
 
-    program: Program
-    inputs: Index
-    outside: Index
+    def __init__(self, space: Values, at: Index, lanes: int) -> None:
+        self.space, self.at, self.lanes = space, at, lanes
 
-    def evaluate(self, u: Values, externals: Values) -> Values:
-        """Give the rows of a program of one part: (b, rows)."""
-        program = self.program
-        out = np.empty((len(u), program.pattern.rows))
-        batches.evaluate(program.code, program.cells, self.inputs, self.outside, externals, u, out)
-        return out
+    def section(self, number: int) -> Values:
+        """See a section of all tiles: (tiles, packs · LANES)."""
+        return self.space[:, self.at[number] : self.at[number + 1]]
 
-    def march(self, level: Level, u: Values, externals: Values) -> None:
-        """Set the unknowns that a level's rows determine. Written: u."""
-        program = self.program
-        batches.march(
-            program.code, program.cells, self.inputs, self.outside, externals, level.unknowns, level.weights, u
-        )
+    def by_lane(self, number: int) -> Values:
+        """See a section as (lanes, packs)."""
+        part = self.section(number)
+        packs = part.shape[1] // LANES
+        lanes = part.reshape(len(part), packs, LANES).transpose(0, 2, 1).reshape(len(part) * LANES, packs)
+        return lanes[: self.lanes]
 
-    def pull(self, index: Index, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
-        """Add Jᵀλ to `rest`, with λ = multipliers[:, index]. Written: rest."""
-        program = self.program
-        if self.inputs.shape[1]:
-            batches.pull(program.code, program.cells, self.inputs, self.outside, externals, index, multipliers, u, rest)
+    def take(self, which: Index) -> Tiles:
+        """Copy chosen lanes into tiles of their own."""
+        return Tiles(taken(self.space, which), self.at, len(which))
+
+    def put(self, to: Index, source: Tiles, come: Index) -> None:
+        """Copy lanes `come` of other tiles to lanes `to` of these."""
+        width = self.space.shape[1] // LANES
+        whole = self.space.reshape(len(self.space), width, LANES)
+        part = source.space.reshape(len(source.space), width, LANES)
+        whole[to // LANES, :, to % LANES] = part[come // LANES, :, come % LANES]
+
+    def scatter(self, number: int) -> None:
+        """Move a section off a point where rows are flat or parallel: a fixed scatter, a hundredth of the field's size."""
+        x = self.section(number)
+        unknowns = x.shape[1] // LANES
+        scatter = np.modf(np.arange(1, unknowns + 1) * _GOLDEN)[0] * 2.0 - 1.0
+        lanes = x.reshape(len(x), unknowns, LANES)
+        size = np.maximum(np.abs(lanes).max(axis=1, keepdims=True, initial=0.0), 1.0)
+        x += (1e-2 * size * scatter[:, None]).reshape(x.shape)
+
+
+def taken(space: Values, which: Index) -> Values:
+    """Copy chosen lanes; the last tile is filled up with copies of its last lane."""
+    filled = np.concatenate([which, np.repeat(which[-1:], -len(which) % LANES)])
+    tiles, width = len(filled) // LANES, space.shape[1] // LANES
+    lanes = space.reshape(len(space), width, LANES)[filled // LANES, :, filled % LANES]
+    return np.ascontiguousarray(lanes.reshape(tiles, LANES, width).transpose(0, 2, 1)).reshape(tiles, width * LANES)

@@ -1,7 +1,7 @@
 """WHERE derivatives can be non-zero, found from plain torch functions, and their values for whole batches."""
 
-from snapfm.structure.curvature import RowKind
+from snapfm.structure.compiled import CompiledLaws, compile_laws
 from snapfm.structure.pattern import Pattern
-from snapfm.structure.stack import Structure, analyze
+from snapfm.structure.reads import RowKind
 
-__all__ = ["Pattern", "RowKind", "Structure", "analyze"]
+__all__ = ["CompiledLaws", "Pattern", "RowKind", "compile_laws"]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array, hstack, vstack
 
 from snapfm.kernels.operations import Op
-from snapfm.structure.lower import Block, Listing
+from snapfm.structure.lowering.listing import Block, Listing
 from snapfm.structure.sets import Index
 
 Mask = npt.NDArray[np.bool_]

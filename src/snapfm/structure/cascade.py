@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array
 
-from snapfm.structure.lower import Listing
-from snapfm.structure.sets import Index, Sets, stacked, union
+from snapfm.structure.reads import Reads
+from snapfm.structure.sets import Index
 
 Values = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -47,33 +47,6 @@ class Cascade:
         return np.concatenate([np.zeros(0, np.int64), *(level.rows for level in self.levels)])
 
 
-@dataclass(frozen=True)
-class Reads:
-    """Which unknowns each row reads: `all` of them, and those that enter through an operation (`bent`)."""
-
-    all: Sets
-    bent: Sets
-
-
-def reads(listing: Listing, rows: csr_array) -> Reads:
-    """Follow the unknowns through all operations of a listing to the given rows (over its cells)."""
-    n = listing.unknowns
-    direct = Sets.identity(n)
-    pool = stacked([direct, Sets.empty(listing.cells - n, n)])
-    for block in listing.blocks:
-        parts = []
-        for operand in (block.a, block.b, block.c):
-            if operand is not None:
-                label = np.repeat(np.arange(block.size), np.diff(operand.indptr))
-                parts.append(pool.group(label, operand.indices.astype(np.int64), block.size))
-        pool = _placed(pool, block.first, union(parts))
-    label, cell = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), rows.indices.astype(np.int64)
-    through = cell >= n
-    bent = pool.group(label[through], cell[through], rows.shape[0])
-    straight = pool.group(label[~through], cell[~through], rows.shape[0])
-    return Reads(union([bent, straight]), bent)
-
-
 def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
     """Fix unknowns round by round, using the rows marked `usable` (equalities)."""
     n = found.all.width
@@ -82,7 +55,7 @@ def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
     ).tocsr()
     count = found.all.counts.copy()
     total = np.bincount(found.all.rows(), weights=found.all.indices, minlength=found.all.size).astype(np.int64)
-    bent_key = found.bent.rows() * n + found.bent.indices
+    nonlinear = found.nonlinear.rows() * n + found.nonlinear.indices
     free, unused = np.ones(n, bool), np.ones(found.all.size, bool)
     levels: list[Level] = []
     ready = np.flatnonzero(usable & (count == 1))
@@ -90,7 +63,7 @@ def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
         unknown = total[ready]  # the sum over a row's free unknowns is its only one
         weight = np.asarray(rows[ready, unknown]).ravel()
         key = ready * n + unknown
-        straight = (weight != 0) & ~_contains(bent_key, key)
+        straight = (weight != 0) & ~_contains(nonlinear, key)
         ready, unknown, weight = ready[straight], unknown[straight], weight[straight]
         unknown, first = np.unique(unknown, return_index=True)
         ready, weight = ready[first], weight[first]
@@ -113,12 +86,3 @@ def _contains(sorted_keys: Index, wanted: Index) -> Mask:
     out = np.zeros(len(wanted), bool)
     out[inside] = sorted_keys[place[inside]] == wanted[inside]
     return out
-
-
-def _placed(pool: Sets, first: int, part: Sets) -> Sets:
-    """Put the sets of one block where its cells are; they were empty until now."""
-    counts = pool.counts
-    counts[first : first + part.size] = part.counts
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    before, after = int(pool.indptr[first]), int(pool.indptr[first + part.size])
-    return Sets(indptr, np.concatenate([pool.indices[:before], part.indices, pool.indices[after:]]), pool.width)

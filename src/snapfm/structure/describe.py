@@ -1,84 +1,98 @@
-"""Tell a structure in a few lines: rows, non-zeros, kinds of rows, passes, fixed unknowns, redundant rows."""
+"""Describe compiled laws in a few lines: rows, non-zeros, kinds of rows, curvature, fixed unknowns, redundant rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import csr_array, eye_array, tril
 
-from snapfm.structure.curvature import RowKind
-from snapfm.structure.plan import LawPlan
-from snapfm.structure.presolve import Presolve, Redundancy
+from snapfm.kernels.ordering import best
+from snapfm.structure.presolve import SEARCH_LIMIT, Redundancy
+from snapfm.structure.reads import RowKind
 from snapfm.structure.sets import Index
 
-_LISTED = 5  # redundant rows told one by one; the rest are counted
+if TYPE_CHECKING:
+    from snapfm.structure.compiled import CompiledLaws
+
+_LISTED = 5  # redundant rows named one by one; the rest are counted
+_KINDS = ((RowKind.AFFINE, RowKind.PARAMETRIC), (RowKind.SEPARABLE,), (RowKind.GENERAL,))
+_TEXT = {0, 1, 7, 8}  # columns that hold words and are set flush left
 
 
-def describe(
-    shape: tuple[int, ...],
-    plans: Sequence[LawPlan],
-    found: Presolve,
-    where: Callable[[int], tuple[LawPlan, int]],
-    fill: int | None,
-) -> str:
-    """Write the table of laws, what presolve found, and the entries of the factor of what is left."""
-    unknowns = int(np.prod(shape))
-    rows, nnz = sum(plan.rows for plan in plans), sum(plan.pattern.nnz for plan in plans)
-    density = nnz / (rows * unknowns) if rows * unknowns else 0.0
-    head = ("law", "kind", "rows", "non-zeros", "affine", "separable", "general", "passes", "curvature")
-    body = [_line(plan) for plan in plans]
-    body.append(("all", "", _count(rows), _count(nnz), *(_share(plans, kinds) for kinds in _KINDS), "", ""))
+def describe(laws: CompiledLaws) -> str:
+    """Write the table of laws, what presolve found, and the size of the factor of what is left."""
+    found, cells = laws.presolve, laws.rows * laws.unknowns
+    head = ("law", "kind", "rows", "non-zeros", "affine", "separable", "general", "curvature", "derivatives")
+    body = [_line(laws, i) for i in range(len(laws.laws))]
+    shares = (f"{_counted(laws.kinds, kinds) / laws.rows:.0%}" if laws.rows else "–" for kinds in _KINDS)
+    body.append(("all", "", _count(laws.rows), _count(laws.nnz), *shares, "", ""))
     widths = [max(len(line[i]) for line in (head, *body)) for i in range(len(head))]
     lines = [
-        f"{'×'.join(str(extent) for extent in shape) or 'scalar'} field: {_count(unknowns)} unknowns, {_count(rows)} rows, "
-        f"{_count(nnz)} non-zeros ({density:.2%} of the Jacobian)"
+        f"{'×'.join(str(extent) for extent in laws.shape) or 'scalar'} field: {_count(laws.unknowns)} unknowns, "
+        f"{_count(laws.rows)} rows, {_count(laws.nnz)} non-zeros ({laws.nnz / cells if cells else 0.0:.2%} of the Jacobian)"
     ]
     for line in (head, *body):
-        cells = [cell.ljust(w) if i in _TEXT else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))]
-        lines.append("  " + "  ".join(cells).rstrip())
+        padded = [cell.ljust(w) if i in _TEXT else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))]
+        lines.append("  " + "  ".join(padded).rstrip())
     lines.append(
         f"presolve: {_count(len(found.fixed))} unknowns fixed by single rows, {_count(len(found.redundant))} redundant rows, "
         f"{_count(len(found.kept))} rows left"
         + ("" if found.searched else " (too many rows to search for redundant ones)")
     )
-    lines.append(f"factor of JJᵀ over the rows left: {'not looked at' if fill is None else _count(fill) + ' entries'}")
-    lines += [_redundant(one, where) for one in found.redundant[:_LISTED]]
+    size = fill(laws)
+    lines.append(f"factor of JJᵀ over the rows left: {'not looked at' if size is None else _count(size) + ' entries'}")
+    lines += [_redundant(laws, one) for one in found.redundant[:_LISTED]]
     if len(found.redundant) > _LISTED:
         lines.append(f"  … and {_count(len(found.redundant) - _LISTED)} more")
+    for i, law in laws.opaque.items():
+        lines.append(
+            f"slow path: law '{laws.laws[i].name}' uses {law.reason}, which has no scalar form; projected with torch's "
+            "derivatives"
+        )
     return "\n".join(lines)
 
 
-_KINDS = ((RowKind.AFFINE, RowKind.PARAMETRIC), (RowKind.SEPARABLE,), (RowKind.GENERAL,))
-_TEXT = {0, 1, 7, 8}  # columns that hold words and are set flush left
+def fill(laws: CompiledLaws) -> int | None:
+    """Count the entries of the factor of JJᵀ over the rows left and the unknowns not fixed; None when too many to look at."""
+    found = laws.presolve
+    if not 0 < len(found.kept) <= SEARCH_LIMIT:
+        return 0 if len(found.kept) == 0 else None
+    rows = laws.pattern.take(found.kept)
+    free = ~np.isin(rows.indices, found.fixed)
+    matrix = csr_array((free.astype(float), rows.indices, rows.indptr), shape=(rows.rows, rows.columns))
+    matrix.eliminate_zeros()
+    gram = csr_array(tril(matrix @ matrix.T + eye_array(rows.rows)))
+    gram.sort_indices()
+    return best(gram.indptr.astype(np.int64), gram.indices.astype(np.int64)).fill
 
 
-def _line(plan: LawPlan) -> tuple[str, ...]:
-    groups = [*plan.fixed_passes, *plan.varying_passes]
-    passes = ", ".join(f"{group.count} by {group.side}" for group in groups if group.count) or "none"
-    once = sum(group.count for group in plan.fixed_passes)
-    if once and not plan.varying_passes:
-        passes += " (once)"
-    pattern = plan.curvature.pattern
-    bend = "too dense" if pattern is None else f"{_count(pattern.nnz)} entries" if pattern.nnz else "none"
-    if pattern is not None and pattern.nnz and plan.curvature.diagonal:
-        bend += ", diagonal"
-    kinds = (_count(plan.count(*kind)) for kind in _KINDS)
-    return (plan.name, plan.kind, _count(plan.rows), _count(plan.pattern.nnz), *kinds, passes, bend)
+def _line(laws: CompiledLaws, place: int) -> tuple[str, ...]:
+    law, rows = laws.laws[place], list(laws.slices().values())[place]
+    kinds = laws.kinds[rows]
+    nnz = int(laws.pattern.indptr[rows.stop] - laws.pattern.indptr[rows.start])
+    curved = kinds.max(initial=RowKind.AFFINE)
+    curvature = "none" if curved < RowKind.SEPARABLE else "diagonal" if curved < RowKind.GENERAL else "coupled"
+    if place in laws.opaque:
+        derivatives = ", ".join(f"torch, {passes.count} by {passes.side}" for passes in laws.opaque[place].passes)
+    else:
+        derivatives = "constant" if curved == RowKind.AFFINE else "scalar program"
+    counts = (_count(_counted(kinds, some)) for some in _KINDS)
+    return (law.name, law.kind, _count(law.rows), _count(nnz), *counts, curvature, derivatives)
 
 
-def _share(plans: Sequence[LawPlan], kinds: tuple[RowKind, ...]) -> str:
-    rows = sum(plan.rows for plan in plans)
-    return f"{sum(plan.count(*kinds) for plan in plans) / rows:.0%}" if rows else "–"
+def _counted(kinds: Index, some: tuple[RowKind, ...]) -> int:
+    return int(np.isin(kinds, some).sum())
 
 
-def _redundant(one: Redundancy, where: Callable[[int], tuple[LawPlan, int]]) -> str:
-    plan, row = where(one.row)
+def _redundant(laws: CompiledLaws, one: Redundancy) -> str:
+    law, row = laws.where(one.row)
     sources: dict[str, list[int]] = {}
     for other in one.rows:
-        law, place = where(int(other))
-        sources.setdefault(law.name, []).append(place)
+        source, place = laws.where(int(other))
+        sources.setdefault(source.name, []).append(place)
     told = " and ".join(f"'{name}' {_range(np.array(rows))}" for name, rows in sources.items()) or "nothing: it is zero"
-    return f"Redundant: law '{plan.name}' row {row} repeats {told}; dropped, checked at every call."
+    return f"Redundant: law '{law.name}' row {row} repeats {told}; dropped, checked at every call."
 
 
 def _range(rows: Index) -> str:

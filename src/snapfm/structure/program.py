@@ -15,11 +15,14 @@ from scipy.sparse import csc_array, csr_array
 from snapfm.kernels.operations import FLAT, SPILL, STRAIGHT, Op
 from snapfm.kernels.program import Code
 from snapfm.kernels.sections import packed_index, packed_values
-from snapfm.structure.lower import Block, Listing
+from snapfm.structure.lowering.listing import Block, Listing, Unlowerable
 from snapfm.structure.pattern import Pattern
-from snapfm.structure.sets import Index, Sets, stacked, union
+from snapfm.structure.sets import Index, Sets, cross, stacked, union
 
 Values = npt.NDArray[np.float64]
+
+# Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
+PAIR_LIMIT = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Program:
     """Rows over inputs (unknowns of the field, then externals), and derivatives by the unknowns in `by`.
 
     `pattern` is that of the Jacobian (rows × by) and `constants` its values where they never change; `varying` lists the
-    entries that do, in the order kernels.program writes them. `bends` is the lower triangle of the Hessian's pattern.
+    entries that do, in the order kernels.program writes them. `hessian` is the lower triangle of its pattern.
     """
 
     code: Code
@@ -39,7 +42,7 @@ class Program:
     pattern: Pattern
     constants: Values
     varying: Index
-    bends: Pattern
+    hessian: Pattern
 
     @property
     def cells(self) -> int:
@@ -49,7 +52,7 @@ class Program:
     @property
     def diagonal(self) -> bool:
         """Whether the Hessian has no entry off its diagonal."""
-        return bool((self.bends.row_of() == self.bends.indices).all())
+        return bool((self.hessian.row_of() == self.hessian.indices).all())
 
 
 def build_program(listing: Listing, rows: csr_array, by: Index) -> Program:
@@ -151,7 +154,7 @@ def _planned(
         slot_of = np.concatenate([slot_of, 1 + count + np.arange(out.nnz)])
         count += out.nnz
     pattern, constants, varying, entry = _entries(rows, pool, slot_of, width)
-    bends, bend = _bends(blocks, paths, operands, width)
+    hessian, bend = _bends(blocks, paths, operands, width)
     back = csc_array(rows)[:, first:]
     ops = np.concatenate([np.zeros(0, np.int64), *(np.full(block.size, int(block.op)) for block in blocks)])
     sizes = [block.size for block in blocks]
@@ -168,7 +171,7 @@ def _planned(
     )  # fmt: skip
     weight = packed_values([a[2], b[2], c[2], rows.data, through_a[2], through_b[2], entry[2], back.data])
     code = Code(first, *index, *weight)
-    return Program(code, len(ops), count, unknowns, externals, by, pattern, constants, varying, bends)
+    return Program(code, len(ops), count, unknowns, externals, by, pattern, constants, varying, hessian)
 
 
 _Paths = tuple[Index, Index, Values]  # counts per slot, source slots, weights
@@ -237,14 +240,17 @@ def _bends(
 ) -> tuple[Pattern, tuple[Index, Index, Index, Index, Index]]:
     """List, for each lower entry (i, j) of the Hessian, the operations whose curvature joins i and j."""
     columns: list[list[Index]] = [[], [], [], [], [], []]  # row, column, operation, kind, left slot, right slot
-    operation = slot = 0
+    operation = slot = total = 0
     for block, (out, _, _), (by_a, by_b) in zip(blocks, paths, operands):
         if block.op not in STRAIGHT:
             pairs = [(0, by_a, by_a)]
             if block.op in (Op.MUL, Op.DIV):
                 pairs = [(1, by_a, by_b), (2, by_b, by_b)] if block.op == Op.DIV else [(1, by_a, by_b)]
             for kind, left, right in pairs:
-                e, i, j = _cross(left, right)
+                total += int((left.counts * right.counts).sum())
+                if total > PAIR_LIMIT:
+                    raise Unlowerable(f"curvature that couples more than {PAIR_LIMIT:,} pairs of unknowns")
+                e, i, j = cross(left, right)
                 key = out.rows() * out.width + out.indices
                 x = np.searchsorted(key, e * out.width + i) + slot
                 y = np.searchsorted(key, e * out.width + j) + slot
@@ -267,13 +273,3 @@ def _bends(
     counts = np.bincount(target, minlength=pattern.nnz)
     ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return pattern, (ptr, *(part[order] for part in rest))  # type: ignore[return-value]
-
-
-def _cross(left: Sets, right: Sets) -> tuple[Index, Index, Index]:
-    """List (element, i, j) for all i in left[e] and j in right[e]."""
-    repeats = np.repeat(right.counts, left.counts)
-    element = np.repeat(left.rows(), repeats)
-    one = np.repeat(left.indices, repeats)
-    ends = np.cumsum(repeats)
-    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - repeats, repeats)
-    return element, one, right.indices[np.repeat(np.repeat(right.indptr[:-1], left.counts), repeats) + within]

@@ -1,13 +1,9 @@
-"""Walk a law's graph once, tracking which unknowns every element reads and where it bends.
-
-Consumes the graph of `trace` and one example field with params; gives the Dependence of the residual and the events.
-"""
+"""Walk a law's graph once, tracking which unknowns every element reads: the pattern of a law without a scalar form."""
 
 from __future__ import annotations
 
 import operator
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +12,6 @@ from torch.fx import GraphModule, Node
 
 from snapfm.errors import LawError, StructureWarning
 from snapfm.laws import Params
-from snapfm.structure.dependence import Dependence, Events
 from snapfm.structure.rules import Call, Operand, dense, rule_for
 from snapfm.structure.sets import Sets
 
@@ -27,18 +22,9 @@ SHAPE_ONLY = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Walk:
-    """What one walk found: the residual's dependence, the events met, the operators that had no rule."""
-
-    residual: Dependence
-    events: Events
-    unruled: tuple[str, ...]
-
-
-def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: bool = False) -> Walk:
+def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: bool = False) -> Sets:
     """Track the field through the graph. Operators without a rule are named once in a StructureWarning."""
-    events, width = Events(), u.numel()
+    width = u.numel()
     unruled: list[str] = []
     env: dict[Node, Any] = {}
     inputs = iter([u, *torch.utils._pytree.tree_leaves(dict(params))])
@@ -47,16 +33,14 @@ def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: b
     for node in graph.graph.nodes:
         if node.op == "placeholder":
             value = next(inputs)
-            is_field = value is u
-            track = Dependence(Sets.identity(width), Sets.empty(width)) if is_field else None
-            env[node] = Operand(value, track, known=False)
+            env[node] = Operand(value, Sets.identity(width) if value is u else None, known=False)
         elif node.op == "get_attr":
             env[node] = Operand(getattr(graph, node.target), None, known=True)
         elif node.op == "output":
             result = env[node.args[0][0] if isinstance(node.args[0], (tuple, list)) else node.args[0]]
         else:
             try:
-                env[node] = _step(node, env, events, width, unruled)
+                env[node] = _step(node, env, width, unruled)
             except LawError as refusal:
                 raise LawError(f"law '{name}': {refusal}") from refusal
         for spent in last_use.get(node, ()):
@@ -68,11 +52,11 @@ def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: b
             StructureWarning,
             stacklevel=2,
         )
-    track = result.track if result.track is not None else Dependence.none(result.value.numel(), width)
-    return Walk(track, events, tuple(unruled))
+    found: Sets = result.reads if result.reads is not None else Sets.empty(result.value.numel(), width)
+    return found
 
 
-def _step(node: Node, env: dict[Node, Any], events: Events, width: int, unruled: list[str]) -> Any:
+def _step(node: Node, env: dict[Node, Any], width: int, unruled: list[str]) -> Any:
     target: Any = node.target
     args: Any = torch.fx.node.map_arg(node.args, env.__getitem__)
     kwargs: Any = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
@@ -86,23 +70,24 @@ def _step(node: Node, env: dict[Node, Any], events: Events, width: int, unruled:
     if target.overloadpacket.__name__ in SHAPE_ONLY:
         return Operand(value, None, known=True)
     known = all(leaf.known for leaf in leaves)
-    if not any(leaf.track is not None for leaf in leaves):
+    if not any(leaf.reads is not None for leaf in leaves):
         return _operands(value, None, known)
     found = rule_for(target)
     if found is None and str(target) not in unruled:
         unruled.append(str(target))
-    call = Call(target, tuple(args), dict(kwargs), value, events, width)
+    call = Call(target, tuple(args), dict(kwargs), value, width)
     return _operands(value, (found or dense)(call), False)
 
 
-def _operands(value: Any, track: Any, known: bool) -> Any:
+def _operands(value: Any, reads: Any, known: bool) -> Any:
     if isinstance(value, (tuple, list)):
-        tracks = track if isinstance(track, tuple) else (track,) * len(value)
-        return tuple(_operands(part, one, known) for part, one in zip(value, tracks))
-    if track is not None and not track.first.nnz and not track.second.nnz:
-        # The field does not enter after all (its shape was read, a known zero met it); params still may.
-        track = None
-    return Operand(value, track, known) if isinstance(value, Tensor) else value
+        sets = reads if isinstance(reads, tuple) else (reads,) * len(value)
+        return tuple(_operands(part, one, known) for part, one in zip(value, sets))
+    if not isinstance(value, Tensor):
+        return value
+    if reads is not None and not (reads.nnz and (value.is_floating_point() or value.is_complex())):
+        reads = None  # no slope: a known zero or a step was met, or these are indices or masks
+    return Operand(value, reads, known)
 
 
 def _last_uses(graph: GraphModule) -> dict[Node, list[Node]]:

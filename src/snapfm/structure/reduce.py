@@ -22,11 +22,12 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 
 from snapfm.structure.alike import Groups, condensed, find_groups
-from snapfm.structure.cascade import Cascade, Reads, cascade, reads
-from snapfm.structure.lower import Listing
+from snapfm.structure.cascade import Cascade, cascade
+from snapfm.structure.lowering.listing import Listing
 from snapfm.structure.presolve import SEARCH_LIMIT, dependent_rows
 from snapfm.structure.program import Program, build_program
-from snapfm.structure.sets import Index
+from snapfm.structure.reads import Reads, reads
+from snapfm.structure.sets import Index, Sets
 from snapfm.structure.turn import Turns, find_turns, turned
 
 Mask = npt.NDArray[np.bool_]
@@ -73,20 +74,35 @@ class Reduction:
     reads: Reads
     cascade: Cascade
     marches: tuple[Program, ...]  # one per level of the cascade: its rows, values only
-    dropped: Index  # rows that others imply, once the cascade's unknowns are known
+    dropped: Index  # rows that others repeat, once the cascade's unknowns are known
     affine: Index  # rows solved in closed form
     systems: tuple[System, ...]
 
+    @property
+    def implied(self) -> Index:
+        """Rows that hold if the others do, unless the laws contradict each other."""
+        return np.union1d(self.cascade.implied, self.dropped).astype(np.int64)
 
-def reduce(listing: Listing, equality: Mask, constant: Mask, bounded: Mask) -> Reduction:
-    """Sort all rows of a listing; `constant` marks affine rows, `bounded` the unknowns with limits."""
-    rows = _stacked(listing)
-    listing, rows, found, fixed, turns = _fixed(listing, rows, equality, constant, bounded)
+
+def reduce(
+    listing: Listing, rows: csr_array, equality: Mask, constant: Mask, bounded: Mask, redundant: Index
+) -> Reduction:
+    """Sort all rows over the cells of a listing.
+
+    `constant` marks affine rows, `bounded` the unknowns with limits; `redundant` rows are known to follow from others.
+    """
+    usable_rows = equality.copy()
+    usable_rows[redundant] = False
+    listing, rows, found, fixed, turns = _fixed(listing, rows, usable_rows, constant, bounded)
     open_rows = np.ones(rows.shape[0], bool)
     open_rows[fixed.pinned_rows()] = False
     open_rows[fixed.implied] = False
-    dropped = _dropped(_direct(listing, rows, fixed.free), np.flatnonzero(open_rows & equality & constant))
-    open_rows[dropped] = False
+    open_rows[redundant] = False
+    dropped = redundant
+    if len(fixed.levels) > 1 or len(turns):  # rows may have become dependent that were not
+        later = _dependent(_direct(listing, rows, fixed.free), np.flatnonzero(open_rows & equality & constant))
+        open_rows[later] = False
+        dropped = np.union1d(dropped, later)
 
     usable = fixed.free & ~bounded
     groups, quadratic = find_groups(listing, csr_array(rows[np.flatnonzero(open_rows)]), usable)
@@ -101,35 +117,35 @@ def reduce(listing: Listing, equality: Mask, constant: Mask, bounded: Mask) -> R
     marches = tuple(
         build_program(listing, csr_array(rows[level.rows]), np.zeros(0, np.int64)) for level in fixed.levels
     )
-    bends = _bent(found, open_rows, listing.unknowns) | bounded
+    iterated = _nonlinear(found, open_rows, listing.unknowns) | bounded
     labels = _parts(found, np.flatnonzero(open_rows), fixed.free, listing.unknowns)
-    nonlinear = np.zeros(labels.max(initial=0) + 1, bool)
+    curved = np.zeros(labels.max(initial=0) + 1, bool)
     row_label = labels[: rows.shape[0]]
     unknown_label = labels[rows.shape[0] :]
-    touched = np.flatnonzero(fixed.free & bends & (unknown_label >= 0))
-    nonlinear[unknown_label[touched]] = True
-    nonlinear[row_label[open_rows & ~equality]] = True
-    affine = np.flatnonzero(open_rows & ~nonlinear[np.maximum(row_label, 0)])
+    touched = np.flatnonzero(fixed.free & iterated & (unknown_label >= 0))
+    curved[unknown_label[touched]] = True
+    curved[row_label[open_rows & ~equality]] = True
+    affine = np.flatnonzero(open_rows & ~curved[np.maximum(row_label, 0)])
     systems = _systems(
-        listing, rows, direct, found, row_label, unknown_label, nonlinear, bends & fixed.free, open_rows, equality
+        listing, rows, direct, row_label, unknown_label, curved, iterated & fixed.free, open_rows, equality
     )
     return Reduction(listing, turns, groups, rows, found, fixed, marches, dropped, affine, systems)
 
 
 def _fixed(
-    listing: Listing, rows: csr_array, equality: Mask, constant: Mask, bounded: Mask
+    listing: Listing, rows: csr_array, usable: Mask, constant: Mask, bounded: Mask
 ) -> tuple[Listing, csr_array, Reads, Cascade, Turns]:
     """Find what the cascade determines, turning pairs where that lets it go on."""
     found = reads(listing, rows)
-    fixed = cascade(rows, found, equality)
+    fixed = cascade(rows, found, usable)
     open_rows = np.ones(rows.shape[0], bool)
     open_rows[fixed.pinned_rows()] = False
-    bent = _bent(found, open_rows, listing.unknowns)
-    turns = find_turns(rows, found, fixed.free, bounded, open_rows & equality & constant, bent)
+    nonlinear = _nonlinear(found, open_rows, listing.unknowns)
+    turns = find_turns(rows, found, fixed.free, bounded, open_rows & usable & constant, nonlinear)
     if len(turns):
         listing, rows = turned(listing, rows, turns)
         found = reads(listing, rows)
-        fixed = cascade(rows, found, equality)
+        fixed = cascade(rows, found, usable)
     return listing, rows, found, fixed, turns
 
 
@@ -140,29 +156,17 @@ def _direct(listing: Listing, rows: csr_array, free: Mask) -> csr_array:
     return direct
 
 
-def _stacked(listing: Listing) -> csr_array:
-    from scipy.sparse import vstack
-
-    parts = [form.widened(listing.cells).matrix for form in listing.rows]
-    if not parts:
-        return csr_array((0, listing.cells))
-    matrix = csr_array(vstack(parts, format="csr"))
-    matrix.eliminate_zeros()  # what cancelled while forms were added
-    matrix.sort_indices()
-    return matrix
-
-
-def _dropped(direct: csr_array, candidates: Index) -> Index:
+def _dependent(direct: csr_array, candidates: Index) -> Index:
     if not len(candidates) or len(candidates) > SEARCH_LIMIT:
         return np.zeros(0, np.int64)
     return candidates[dependent_rows(csr_array(direct[candidates]))]
 
 
-def _bent(found: Reads, open_rows: Mask, unknowns: int) -> Mask:
+def _nonlinear(found: Reads, open_rows: Mask, unknowns: int) -> Mask:
     """Unknowns that enter an operation of a row that is still open."""
-    bent = np.zeros(unknowns, bool)
-    bent[found.bent.indices[open_rows[found.bent.rows()]]] = True
-    return bent
+    nonlinear = np.zeros(unknowns, bool)
+    nonlinear[found.nonlinear.indices[open_rows[found.nonlinear.rows()]]] = True
+    return nonlinear
 
 
 def _parts(found: Reads, open_rows: Index, free: Mask, unknowns: int) -> Index:
@@ -187,10 +191,10 @@ def _parts(found: Reads, open_rows: Index, free: Mask, unknowns: int) -> Index:
 
 
 def _systems(
-    listing: Listing, rows: csr_array, direct: csr_array, found: Reads, row_label: Index, unknown_label: Index,
-    nonlinear: Mask, bends: Mask, open_rows: Mask, equality: Mask,
+    listing: Listing, rows: csr_array, direct: csr_array, row_label: Index, unknown_label: Index, curved: Mask,
+    iterated: Mask, open_rows: Mask, equality: Mask,
 ) -> tuple[System, ...]:  # fmt: skip
-    chosen = np.flatnonzero(nonlinear)
+    chosen = np.flatnonzero(curved)
     if len(chosen) == 0:
         return ()
     if len(chosen) > _PART_LIMIT:
@@ -201,7 +205,7 @@ def _systems(
     for part in chosen:
         mine = np.flatnonzero((row_label == part) & open_rows)
         unknowns = np.flatnonzero(unknown_label == part)
-        one = _part(listing, rows, direct, mine, unknowns[bends[unknowns]], unknowns[~bends[unknowns]], equality)
+        one = _part(listing, rows, direct, mine, unknowns[iterated[unknowns]], unknowns[~iterated[unknowns]], equality)
         made.setdefault(_make(one), []).append(one)
     return tuple(_joined(alike) for alike in made.values())
 
@@ -246,3 +250,18 @@ def _joined(alike: list[System]) -> System:
         first.program, lines["rows"], lines["unknowns"], lines["inputs"], lines["externals"], lines["eliminated"],
         first.still, first.gram, first.equality,
     )  # fmt: skip
+
+
+def whole_system(listing: Listing, program: Program, rows: Index, dropped: Index, equality: Mask) -> Reduction:
+    """Leave everything to one system: for laws whose rows cannot be looked into."""
+    n, m = listing.unknowns, len(rows)
+    nothing = np.zeros(0, np.int64)
+    empty = Sets.empty(0, n)
+    system = System(
+        program, rows[None], np.arange(n)[None], program.unknowns[None], program.externals[None], nothing[None],
+        csr_array((m, 0)), csr_array((m, m)), equality,
+    )  # fmt: skip
+    turns = Turns(nothing, nothing, nothing, np.zeros(0), np.zeros(0))
+    groups, fixed = Groups(np.zeros(1, np.int64), nothing, n), Cascade((), nothing, np.ones(n, bool))
+    over = csr_array((0, listing.cells))
+    return Reduction(listing, turns, groups, over, Reads(empty, empty), fixed, (), dropped, nothing, (system,))

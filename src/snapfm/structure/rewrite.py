@@ -28,17 +28,29 @@ def _log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
     return -torch.logaddexp(torch.zeros_like(x), -x), torch.zeros_like(x)  # the second is a buffer for its backward
 
 
+def _take(source: Tensor, index: Tensor) -> Tensor:
+    return source.reshape(-1).index_select(0, index.reshape(-1)).reshape(index.shape)
+
+
+def _distances(one: Tensor, other: Tensor, order: float, mode: int | None) -> Tensor:
+    distances: Tensor = torch.linalg.vector_norm(one.unsqueeze(-2) - other.unsqueeze(-3), order, -1)
+    return distances
+
+
 # Recorded as the operators they consist of, each for one of three reasons: torch 2.13 gives wrong derivatives under
 # nested vmap (_prelu_kernel, log_sigmoid), has none (heaviside, floor_divide) or no second one under vmap (complex,
-# polar), or a rule for the whole would be denser than those of its parts.
+# polar), or the parts have a scalar form and the whole has none.
 SIMPLER: dict[Any, Any] = {
+    aten._cdist_forward.default: _distances,
     aten.complex.default: _complex,
     aten.log_sigmoid_forward.default: _log_sigmoid,
     aten.polar.default: _polar,
+    aten.take.default: _take,
     **get_decompositions(
         [
-            aten._prelu_kernel, aten.addcdiv, aten.addcmul, aten.addr, aten.aminmax, aten.fill, aten.floor_divide,
-            aten.heaviside, aten.lerp, aten.linalg_cross, aten.norm, aten.take,
+            aten._prelu_kernel, aten._safe_softmax, aten.addcdiv, aten.addcmul, aten.addr, aten.aminmax, aten.embedding,
+            aten.fill, aten.floor_divide, aten.glu, aten.heaviside, aten.lerp, aten.linalg_cross, aten.native_group_norm,
+            aten.native_layer_norm, aten.norm, aten.special_xlog1py,
         ]
     ),
 }  # fmt: skip
@@ -53,9 +65,17 @@ _NOT_VIEWS = ("_to_copy", "index_copy")  # end in "copy" without being copies of
 
 
 def lift(graph: GraphModule) -> None:
-    """Copy every constant at its entry: functionalization follows writes only into tensors that it has seen made."""
+    """Copy every constant at its entry: functionalization follows writes only into tensors that it has seen made.
+
+    Weights of a network inside a law are constants too. Their gradients end here: derivatives of a projection are those by
+    the field and by params, and a weight that is to be trained has to be passed as a param.
+    """
     for node in list(graph.graph.nodes):
         if node.op == "get_attr":
+            constant = getattr(graph, node.target)
+            if constant.requires_grad:
+                delattr(graph, node.target)
+                graph.register_buffer(node.target, constant.detach())
             with graph.graph.inserting_after(node):
                 copied = graph.graph.call_function(aten.lift_fresh_copy.default, (node,))
             node.replace_all_uses_with(copied, delete_user_cb=lambda user, copied=copied: user is not copied)

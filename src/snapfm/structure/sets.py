@@ -37,18 +37,6 @@ class Sets:
         """Give every element the empty set."""
         return cls(np.zeros(size + 1, np.int64), np.zeros(0, np.int64), width)
 
-    @classmethod
-    def singletons(cls, present: npt.NDArray[np.bool_], first: int) -> Sets:
-        """Give element e the set {first + e} where `present`, else the empty set."""
-        indptr = np.concatenate([[0], np.cumsum(present)])
-        return cls(indptr, np.flatnonzero(present) + first, first + len(present))
-
-    @classmethod
-    def constant(cls, present: npt.NDArray[np.bool_], index: int) -> Sets:
-        """Give every element where `present` the same set {index}."""
-        indptr = np.concatenate([[0], np.cumsum(present)])
-        return cls(indptr, np.full(int(indptr[-1]), index, np.int64), index + 1)
-
     @property
     def size(self) -> int:
         """Number of sets."""
@@ -120,3 +108,13 @@ def union(parts: Iterable[Sets]) -> Sets:
 def _from_csr(matrix: csr_array) -> Sets:
     matrix.sum_duplicates()  # sorts, and merges what a product may have left twice
     return Sets(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.shape[1])
+
+
+def cross(left: Sets, right: Sets) -> tuple[Index, Index, Index]:
+    """List (element, i, j) for all i in left[e] and j in right[e]."""
+    repeats = np.repeat(right.counts, left.counts)  # each left index meets the whole right set of its element
+    element = np.repeat(left.rows(), repeats)
+    one = np.repeat(left.indices, repeats)
+    ends = np.cumsum(repeats)
+    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - repeats, repeats)
+    return element, one, right.indices[np.repeat(np.repeat(right.indptr[:-1], left.counts), repeats) + within]

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
-from snapfm.structure.cascade import Reads
-from snapfm.structure.lower import Listing
+from snapfm.structure.lowering.listing import Listing
+from snapfm.structure.reads import Reads
 from snapfm.structure.sets import Index
 
 Mask = npt.NDArray[np.bool_]
@@ -36,8 +36,8 @@ class Turns:
         return len(self.first)
 
 
-def find_turns(rows: csr_array, found: Reads, free: Mask, bounded: Mask, candidates: Mask, bent: Mask) -> Turns:
-    """Choose `candidates` (affine equality rows) with two free unknowns, one of them `bent`; no unknown is turned twice.
+def find_turns(rows: csr_array, found: Reads, free: Mask, bounded: Mask, candidates: Mask, nonlinear: Mask) -> Turns:
+    """Choose `candidates` (affine equality rows) with two free unknowns, one of them `nonlinear`; no unknown is turned twice.
 
     An unknown that no operation reads needs no turn: it is eliminated through its multipliers.
     """
@@ -48,7 +48,7 @@ def find_turns(rows: csr_array, found: Reads, free: Mask, bounded: Mask, candida
     keep = np.isin(row, pairs)
     both = unknown[keep].reshape(-1, 2)  # reads come row by row, in rising order
     straight = ~_met(found, pairs, both)
-    wanted = straight & bent[both].any(axis=1) & ~bounded[both].any(axis=1)
+    wanted = straight & nonlinear[both].any(axis=1) & ~bounded[both].any(axis=1)
     pairs, both = pairs[wanted], both[wanted]
     taken: set[int] = set()
     chosen = []
@@ -92,8 +92,8 @@ def turned(listing: Listing, rows: csr_array, turns: Turns) -> tuple[Listing, cs
 def _met(found: Reads, pairs: Index, both: Index) -> Mask:
     """Whether a row reads either unknown of its pair through an operation."""
     width = found.all.width
-    bent = found.bent.rows() * width + found.bent.indices
-    return np.asarray(np.isin(pairs[:, None] * width + both, bent).any(axis=1), bool)
+    nonlinear = found.nonlinear.rows() * width + found.nonlinear.indices
+    return np.asarray(np.isin(pairs[:, None] * width + both, nonlinear).any(axis=1), bool)
 
 
 def _matrix(turns: Turns, cells: int) -> csr_array:

@@ -8,7 +8,7 @@ import torch
 from snapfm import Bounds, Equality, Status
 from snapfm.project.limits import limits_of
 from snapfm.project.peers.certificate import Answer, arrived, broken, certified
-from snapfm.structure import analyze
+from snapfm.structure import compile_laws
 
 LAWS = [Equality("total", lambda u, p: u.sum() - 1.0), Bounds(lower=0.0, upper=2.0)]
 SHAPE = (2, 3)
@@ -21,7 +21,7 @@ def answer(u: torch.Tensor, weight: float) -> Answer:
 
 
 def test_a_nearest_point_with_held_bounds_is_certified():
-    structure, limits = analyze(LAWS, SHAPE), limits_of(LAWS, SHAPE)
+    structure, limits = compile_laws(LAWS, SHAPE), limits_of(LAWS, SHAPE)
     u_hat = torch.tensor([[[3.0, -1.0, 0.0], [0.0, -2.0, 0.0]]], dtype=torch.float64)
     u = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]], dtype=torch.float64)
     solved = certified(structure, limits, u_hat, {}, answer(u, 2.0), None)
@@ -31,7 +31,7 @@ def test_a_nearest_point_with_held_bounds_is_certified():
 
 
 def test_a_lawful_field_that_is_not_nearest_is_not():
-    structure, limits = analyze(LAWS, SHAPE), limits_of(LAWS, SHAPE)
+    structure, limits = compile_laws(LAWS, SHAPE), limits_of(LAWS, SHAPE)
     u_hat = torch.tensor([[[3.0, -1.0, 0.0], [0.0, -2.0, 0.0]]], dtype=torch.float64)
     u = torch.tensor([[[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]], dtype=torch.float64)
     solved = certified(structure, limits, u_hat, {}, answer(u, 2.0), None)

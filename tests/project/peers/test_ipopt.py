@@ -10,7 +10,7 @@ from snapfm.errors import ShapeError
 from snapfm.project.judge import STATIONARITY, judge, verdict
 from snapfm.project.limits import limits_of
 from snapfm.project.peers import Ipopt
-from snapfm.structure import analyze
+from snapfm.structure import compile_laws
 
 SETS = ("affine", "square", "mixed", "redundant", "inequality", "bounds")
 TOLERANCE = 1e-10
@@ -62,7 +62,7 @@ def test_a_broken_sample_is_told_and_leaves_the_others_alone(ask):
 
 def test_laws_nothing_obeys_are_infeasible():
     laws = [Equality("impossible", lambda u, p: (u**2).sum() + 1.0)]
-    peer = Ipopt(analyze(laws, (3, 5)), limits_of(laws, (3, 5)))
+    peer = Ipopt(compile_laws(laws, (3, 5)), limits_of(laws, (3, 5)))
     solved = peer.solve(torch.ones(1, 3, 5, dtype=torch.float64), {}, TOLERANCE)
     assert solved.status.tolist() == [Status.INFEASIBLE]
 

@@ -15,7 +15,7 @@ from snapfm.kernels.operations import STRAIGHT, Op
 from snapfm.laws import Params
 from snapfm.project.limits import limits_of
 from snapfm.project.peers.model import OPERATIONS, Model, casadi
-from snapfm.structure import Structure, analyze
+from snapfm.structure import CompiledLaws, compile_laws
 
 SHAPE = (3, 5)
 EPS = torch.finfo(torch.float64).eps
@@ -45,8 +45,8 @@ LAWS = {
 }
 
 
-def structure_of(law: object) -> Structure:
-    return analyze([Equality("law", law)], SHAPE, {"c": torch.full((1,), 0.3, dtype=torch.float64)})
+def structure_of(law: object) -> CompiledLaws:
+    return compile_laws([Equality("law", law)], SHAPE, {"c": torch.full((1,), 0.3, dtype=torch.float64)})
 
 
 def randn(*shape: int, seed: int) -> Tensor:

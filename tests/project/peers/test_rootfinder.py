@@ -11,7 +11,7 @@ from snapfm.project.judge import STATIONARITY, judge
 from snapfm.project.limits import limits_of
 from snapfm.project.peers import Rootfinder
 from snapfm.project.peers.rootfinder import UNTOLD
-from snapfm.structure import analyze
+from snapfm.structure import compile_laws
 
 TOLERANCE = 1e-8
 
@@ -58,7 +58,7 @@ def test_a_broken_sample_is_told_and_leaves_the_others_alone(ask, threads):
 
 def test_laws_nothing_obeys_do_not_count_as_solved():
     laws = [Equality("impossible", lambda u, p: (u**2).sum() + 1.0)]
-    peer = Rootfinder(analyze(laws, (3, 5)), limits_of(laws, (3, 5)))
+    peer = Rootfinder(compile_laws(laws, (3, 5)), limits_of(laws, (3, 5)))
     solved = peer.solve(torch.ones(1, 3, 5, dtype=torch.float64), {}, TOLERANCE)
     assert solved.status.tolist()[0] in (Status.ITERATION_LIMIT, Status.NONFINITE)
 
@@ -66,7 +66,7 @@ def test_laws_nothing_obeys_do_not_count_as_solved():
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_singular_system_is_told_in_the_status_alone(capfd, threads):
     laws = [Equality("square", lambda u, p: (u**2).sum() - 1.0)]
-    peer = Rootfinder(analyze(laws, (3, 5)), limits_of(laws, (3, 5)), threads, shift=0.0)
+    peer = Rootfinder(compile_laws(laws, (3, 5)), limits_of(laws, (3, 5)), threads, shift=0.0)
     solved = peer.solve(torch.zeros(2, 3, 5, dtype=torch.float64), {}, TOLERANCE)
     assert (solved.status != Status.CONVERGED).all()
     assert capfd.readouterr() == ("", "")
@@ -80,4 +80,4 @@ def test_inequalities_and_bounds_are_refused(ask):
         Rootfinder(question.project.structure, question.project.limits)
     laws = [Equality("total", lambda u, p: u.sum()), Bounds(lower=0.0)]
     with pytest.raises(UnsupportedLaw, match=r"got Bounds 'bounds'\. Use the Ipopt peer, or leave them out"):
-        Rootfinder(analyze(laws, (3, 5)), limits_of(laws, (3, 5)))
+        Rootfinder(compile_laws(laws, (3, 5)), limits_of(laws, (3, 5)))

@@ -148,7 +148,7 @@ def laws(draw: Draw, family: str) -> Chain:
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     low = draw(st.sampled_from([0.2, -1.2]))
     fields = low + 1.3 * torch.rand(3, *shape, generator=generator, dtype=torch.float64)
-    example = 0.1 + 0.8 * torch.rand(1, *shape, generator=generator, dtype=torch.float64)  # where analyze() looks
+    example = 0.1 + 0.8 * torch.rand(1, *shape, generator=generator, dtype=torch.float64)  # where compile_laws() looks
     chain = Chain(shape, torch.cat([fields, example]), generator, draw)
     chain.values = list(chain.fields.unbind())
     everything = [(name, operator) for table in FAMILIES.values() for name, operator in table.items()]

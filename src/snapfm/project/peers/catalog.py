@@ -30,7 +30,7 @@ from snapfm.project.peers.rootfinder import Rootfinder
 from snapfm.project.peers.sqp import Sqp
 from snapfm.project.peers.trust_constr import TrustConstr
 from snapfm.project.projector import Projector
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 
 class Solver(Protocol):
@@ -61,7 +61,7 @@ class Method:
     build: Callable[[Projector], Solver]  # raises MissingDependency or UnsupportedLaw
 
 
-Peer: TypeAlias = Callable[[Structure, Limits], Solver]
+Peer: TypeAlias = Callable[[CompiledLaws, Limits], Solver]
 
 
 def _peer(make: Peer) -> Callable[[Projector], Solver]:

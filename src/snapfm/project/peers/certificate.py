@@ -19,7 +19,7 @@ from snapfm.project.base import Solution
 from snapfm.project.judge import STATIONARITY, judge
 from snapfm.project.limits import Limits
 from snapfm.project.peers.presolved import Presolved
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 Values = npt.NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class Answer:
 
 
 def certified(
-    structure: Structure, limits: Limits, start: Tensor, params: Params, answer: Answer,
+    structure: CompiledLaws, limits: Limits, start: Tensor, params: Params, answer: Answer,
     reduced: Presolved | None = None,
 ) -> Solution:  # fmt: skip
     """Complete an answer; rows that `reduced` pins get the multiplier that makes their unknown stationary.
@@ -68,7 +68,7 @@ def certified(
     )  # fmt: skip
 
 
-def arrived(structure: Structure, limits: Limits, solved: Solution, tolerance: float) -> Tensor:
+def arrived(structure: CompiledLaws, limits: Limits, solved: Solution, tolerance: float) -> Tensor:
     """Say which samples obey their laws and are stationary (b,), for peers that cannot tell themselves."""
     violation = judge(structure, solved.residual, limits, solved.u).violation
     return (violation <= tolerance) & (solved.stationarity <= STATIONARITY)

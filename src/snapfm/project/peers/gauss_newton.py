@@ -14,23 +14,23 @@ from torch.func import jacrev, vmap
 
 from snapfm.errors import Status
 from snapfm.laws import Params
-from snapfm.project.aim import GAP
+from snapfm.project.stopping import CERTIFIED
 from snapfm.project.base import Solution
 from snapfm.project.limits import Limits
 from snapfm.project.peers.scope import equalities_only
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 ITERATIONS = 50  # near an answer it takes 4; where curvature matters 20 to 40
 
 
 class GaussNewton:
-    """Prepared for one Structure of equalities; raises UnsupportedLaw for inequalities and bounds.
+    """Prepared for a set of compiled laws of equalities; raises UnsupportedLaw for inequalities and bounds.
 
     Rows that repeat others are dropped: a dense JJᵀ would be singular with them. Tolerance: a sample stops
-    where our own iteration does, at the violation asked for with a stationarity of GAP.
+    where our own iteration does, at the violation asked for with a stationarity of CERTIFIED.
     """
 
-    def __init__(self, structure: Structure, limits: Limits, iterations: int = ITERATIONS) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
         equalities_only("GaussNewton", structure, limits)
         self.structure, self.iterations = structure, iterations
         gone = set(structure.presolve.dropped.tolist())
@@ -38,7 +38,7 @@ class GaussNewton:
         self._slopes = vmap(jacrev(self._residual))
 
     def _residual(self, u: Tensor, params: Params) -> Tensor:
-        return torch.cat([plan.graph(u, dict(params)).reshape(-1) for plan in self.structure.plans])
+        return torch.cat([law.graph(u, dict(params)).reshape(-1) for law in self.structure.laws])
 
     def prepare(self, tolerance: float, count: int = 1) -> None:
         """Do nothing: nothing is built that serves a second call."""
@@ -67,7 +67,7 @@ class GaussNewton:
             rest = u[live] - target[live] + torch.einsum("bm,bmn->bn", multipliers[live], slopes)
             gap[live] = rest.abs().amax(dim=1)
             violation = residual.abs().amax(dim=1)
-            done = (violation <= tolerance) & (gap[live] <= GAP)
+            done = (violation <= tolerance) & (gap[live] <= CERTIFIED)
             finite = torch.isfinite(violation) & torch.isfinite(gap[live])
             status[live[done]] = int(Status.CONVERGED)
             status[live[~finite]] = int(Status.NONFINITE)

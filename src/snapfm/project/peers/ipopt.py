@@ -10,7 +10,7 @@ from snapfm.project.judge import STATIONARITY
 from snapfm.project.limits import Limits
 from snapfm.project.peers.certificate import COMPLEMENTARITY
 from snapfm.project.peers.nlp import SILENT, Nlp
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 ITERATIONS = 500  # what arrives at all on the benchmark problems does so within 250
 
@@ -28,7 +28,7 @@ _SILENT = {**SILENT, "ipopt.print_level": 0, "ipopt.sb": "yes"}
 
 
 class Ipopt(Nlp):
-    """Prepared for one Structure and its limits.
+    """Prepared for a set of compiled laws and its limits.
 
     `tuned` gives pinned unknowns as fixed bounds, drops implied rows and sets the fastest options measured; without it
     Ipopt gets every row as it is and keeps its defaults. Tolerance: `tol` and `constr_viol_tol` are the tolerance
@@ -46,7 +46,7 @@ class Ipopt(Nlp):
         "Invalid_Number_Detected": Status.NONFINITE,
     }
 
-    def __init__(self, structure: Structure, limits: Limits, tuned: bool = True, iterations: int = ITERATIONS) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits, tuned: bool = True, iterations: int = ITERATIONS) -> None:
         super().__init__(structure, limits, iterations, presolve=tuned)
         self.tuned = tuned
 

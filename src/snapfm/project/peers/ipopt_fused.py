@@ -18,7 +18,7 @@ from snapfm.project.peers.certificate import Answer, broken
 from snapfm.project.peers.ipopt import ITERATIONS, Ipopt
 from snapfm.project.peers.model import Symbol, casadi
 from snapfm.project.peers.nlp import Begin, Inputs, Outputs
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 
 class IpoptFused(Ipopt):
@@ -28,7 +28,7 @@ class IpoptFused(Ipopt):
     another, so that the problem keeps its size, and told as such; every other sample has the status of the whole.
     """
 
-    def __init__(self, structure: Structure, limits: Limits, iterations: int = ITERATIONS) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
         super().__init__(structure, limits, True, iterations)
         self._wholes: dict[tuple[float, int, int], Call] = {}
 

@@ -25,7 +25,7 @@ from snapfm.project.peers.certificate import Answer, broken
 from snapfm.project.peers.ipopt import ITERATIONS, Ipopt
 from snapfm.project.peers.model import casadi
 from snapfm.project.peers.nlp import Begin, Outputs, sweep
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 Values = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class IpoptProcesses(Ipopt):
     """
 
     def __init__(
-        self, structure: Structure, limits: Limits, processes: int = PROCESSES, iterations: int = ITERATIONS
+        self, structure: CompiledLaws, limits: Limits, processes: int = PROCESSES, iterations: int = ITERATIONS
     ) -> None:
         super().__init__(structure, limits, True, iterations)
         self.processes, self._number = processes, next(_number)

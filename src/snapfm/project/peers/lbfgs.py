@@ -19,7 +19,7 @@ from snapfm.project.judge import STATIONARITY
 from snapfm.project.limits import Limits
 from snapfm.project.peers.numeric import Sample
 from snapfm.project.peers.samplewise import End, Samplewise
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 Values = npt.NDArray[np.float64]
 
@@ -30,13 +30,13 @@ MEMORY = 20  # pairs kept, twice SciPy's own: rising penalties are stiff
 
 
 class Lbfgs(Samplewise):
-    """Prepared for one Structure and its limits; bounds are L-BFGS-B's own, pinned unknowns and implied rows taken out.
+    """Prepared for a set of compiled laws and its limits; bounds are L-BFGS-B's own, pinned unknowns and implied rows taken out.
 
     Tolerance: a penalty's minimum counts as found when its projected gradient, which is the stationarity of u with λ = ρh, is
     the judge's (`gtol`); the penalty rises until the largest violation is the tolerance asked for.
     """
 
-    def __init__(self, structure: Structure, limits: Limits, iterations: int = ITERATIONS) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
         super().__init__(structure, limits, iterations)
 
     def build(self) -> None:

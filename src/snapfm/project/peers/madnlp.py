@@ -13,13 +13,13 @@ from snapfm.errors import MissingDependency, Status
 from snapfm.project.limits import Limits
 from snapfm.project.peers.model import casadi
 from snapfm.project.peers.nlp import SILENT, Nlp
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 ITERATIONS = 500  # as for Ipopt
 
 
 class MadNlp(Nlp):
-    """Prepared for one Structure and its limits; raises MissingDependency where libMad is absent.
+    """Prepared for a set of compiled laws and its limits; raises MissingDependency where libMad is absent.
 
     Pinned unknowns are fixed bounds, implied rows are dropped. Tolerance: `tol` is the tolerance asked for; MadNLP has one for
     violation, stationarity and complementarity alike.
@@ -34,7 +34,7 @@ class MadNlp(Nlp):
         "SOLVER_RET_NAN": Status.NONFINITE,
     }
 
-    def __init__(self, structure: Structure, limits: Limits, iterations: int = ITERATIONS) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
         if not casadi().has_nlpsol(self.plugin):
             raise MissingDependency(
                 "libMad is needed for the MadNLP peer; casadi's plugin does not find it. Build it with Julia from "

@@ -1,6 +1,6 @@
-"""Laws as casadi expressions, translated once from the listing our own method runs: the same rows, to the last coefficient.
+"""Laws as casadi expressions, translated once from the scalar operations our own method runs: the same rows, to the last coefficient.
 
-Consumes a Structure; gives a `Model`, which writes the rows over any casadi symbols and evaluates what depends on params
+Consumes compiled laws; gives a `Model`, which writes the rows over any casadi symbols and evaluates what depends on params
 with torch. The one place that imports casadi. Knows no solver.
 """
 
@@ -13,16 +13,16 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import csc_array, csr_array, vstack
+from scipy.sparse import csc_array, csr_array
 
 from snapfm.errors import UnsupportedLaw, require
 from snapfm.kernels.operations import Op
 from snapfm.laws import Params
 from snapfm.project.limits import Limits
 from snapfm.project.peers.presolved import Presolved
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 from snapfm.structure.batched import each
-from snapfm.structure.lower import Block, Listing, Unlowerable, lower
+from snapfm.structure.lowering import Block, Listing
 
 Values = npt.NDArray[np.float64]
 Symbol: TypeAlias = Any  # casadi.SX or casadi.MX; casadi ships no types
@@ -34,21 +34,16 @@ def casadi() -> ModuleType:
 
 
 class Model(Presolved):
-    """All kept rows of a Structure, ready to be written over symbols."""
+    """All kept rows of compiled laws, ready to be written over symbols."""
 
-    def __init__(self, structure: Structure, limits: Limits, presolve: bool) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits, presolve: bool) -> None:
         super().__init__(structure, limits, presolve)
-        u, params = structure.example
-        try:
-            self.listing: Listing = lower([plan.graph for plan in structure.plans], u, params)
-        except Unlowerable as cause:
+        for law in structure.opaque.values():
             raise UnsupportedLaw(
                 "a casadi peer expects laws made of arithmetic, powers, roots, exp, log, sin, cos, tanh, min, max, where, "
-                f"sums and products with constants; got '{cause}'. Rewrite the law with those."
-            ) from cause
-        parts = [form.widened(self.listing.cells).matrix for form in self.listing.rows]
-        self._rows = csr_array(vstack(parts, format="csr")) if parts else csr_array((0, self.listing.cells))
-        self._rows.eliminate_zeros()
+                f"sums and products with constants; got '{law.reason}'. Rewrite the law with those."
+            )
+        self.listing: Listing = structure.scalar.listing
         self._inputs: tuple[Params, Values, Values] | None = None
 
     @property
@@ -80,7 +75,7 @@ class Model(Presolved):
             begin += size
         for block in self.listing.blocks:
             cells.append((block.first, block.size, _applied(ca, block, cells, self.listing.one)))
-        return _form(ca, csr_array(self._rows[self.kept]), cells)
+        return _form(ca, csr_array(self.structure.scalar.rows[self.kept]), cells)
 
 
 def _form(ca: ModuleType, matrix: csr_array, cells: list[tuple[int, int, Symbol]]) -> Symbol:
@@ -105,33 +100,13 @@ def _product(ca: ModuleType, part: csc_array, symbol: Symbol) -> Symbol:
 
 
 def _applied(ca: ModuleType, block: Block, cells: list[tuple[int, int, Symbol]], one: int) -> Symbol:
-    if block.op == Op.POW:
-        # The exponent is one constant for all: as a number it spares casadi the slope in the exponent, a logarithm.
-        assert block.b is not None
-        return ca.power(_form(ca, block.a, cells), float(block.b[0, one]))
     operands = [_form(ca, part, cells) for part in (block.a, block.b, block.c) if part is not None]
+    if block.op.parameter and block.b is not None:
+        # A parameter that is one constant for all: as a number it spares casadi a slope in it, for powers a logarithm.
+        column = block.b[:, [one]].toarray()
+        if block.b.nnz == np.count_nonzero(column) and (column == column[:1]).all() and len(column):
+            operands[1] = float(column[0, 0])
     return OPERATIONS[block.op](ca, *operands)
 
 
-# Every operation of kernels.operations but POW, element by element. At a kink casadi's slope may be another one than ours.
-OPERATIONS: dict[Op, Callable[..., Symbol]] = {
-    Op.MUL: lambda ca, a, b: a * b,
-    Op.DIV: lambda ca, a, b: a / b,
-    Op.SQUARE: lambda ca, a: a * a,
-    Op.SQRT: lambda ca, a: ca.sqrt(a),
-    Op.EXP: lambda ca, a: ca.exp(a),
-    Op.LOG: lambda ca, a: ca.log(a),
-    Op.SIN: lambda ca, a: ca.sin(a),
-    Op.COS: lambda ca, a: ca.cos(a),
-    Op.TANH: lambda ca, a: ca.tanh(a),
-    Op.SIGMOID: lambda ca, a: 1.0 / (1.0 + ca.exp(-a)),
-    Op.RECIPROCAL: lambda ca, a: 1.0 / a,
-    Op.RSQRT: lambda ca, a: 1.0 / ca.sqrt(a),
-    Op.ABS: lambda ca, a: ca.fabs(a),
-    Op.RELU: lambda ca, a: ca.fmax(a, 0.0),
-    Op.MAX: lambda ca, a, b: ca.fmax(a, b),
-    Op.MIN: lambda ca, a, b: ca.fmin(a, b),
-    Op.SELECT: lambda ca, a, b, c: ca.if_else(c != 0.0, a, b),
-    Op.GT: lambda ca, a, b: a > b,
-    Op.GE: lambda ca, a, b: a >= b,
-}
+OPERATIONS: dict[Op, Callable[..., Symbol]] = {op: op.casadi for op in Op}

@@ -23,7 +23,7 @@ from snapfm.project.limits import Limits
 from snapfm.project.peers.call import Call
 from snapfm.project.peers.certificate import Answer, broken, certified
 from snapfm.project.peers.model import Model, Symbol, casadi
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 Values = npt.NDArray[np.float64]
 Begin = Literal["input", "zeros"] | Tensor
@@ -57,13 +57,13 @@ class Outputs:
 
 
 class Nlp(ABC):
-    """Prepared for one Structure and its limits; solvers are built for a tolerance and a limit of iterations, once each."""
+    """Prepared for a set of compiled laws and its limits; solvers are built for a tolerance and a limit of iterations, once each."""
 
     plugin: ClassVar[str]
     word: ClassVar[str] = "return_status"  # the statistic that says how a solve ended
     statuses: ClassVar[Mapping[str, Status]]  # what it may say; everything else is a standstill
 
-    def __init__(self, structure: Structure, limits: Limits, iterations: int, presolve: bool) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int, presolve: bool) -> None:
         self.structure, self.limits, self.iterations = structure, limits, iterations
         self.model = Model(structure, limits, presolve)
         self._calls: dict[tuple[float, int], Call] = {}

@@ -20,7 +20,7 @@ from snapfm.laws import Params
 from snapfm.project.limits import Limits
 from snapfm.project.peers.call import Call
 from snapfm.project.peers.model import Model, Symbol, casadi
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 Values = npt.NDArray[np.float64]
 
@@ -28,7 +28,7 @@ Values = npt.NDArray[np.float64]
 class Numeric(Model):
     """Kept rows over free unknowns x; each function is built at its first use and keeps its memory, so one call at a time."""
 
-    def __init__(self, structure: Structure, limits: Limits) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits) -> None:
         super().__init__(structure, limits, presolve=True)
         self.equal: npt.NDArray[np.bool_] = structure.equality_rows[self.kept]
         self.lower, self.upper = limits.lower[self.free], limits.upper[self.free]
@@ -62,12 +62,11 @@ class Numeric(Model):
     @cached_property
     def bends(self) -> Matrix:
         """(x, weight) to Σλ∇²h. Raises UnsupportedLaw where that is too dense to be written out."""
-        for plan in self.structure.plans:
-            if plan.curvature.pattern is None:
-                raise UnsupportedLaw(
-                    f"a peer that asks for curvature expects laws that couple few unknowns; law '{plan.name}' couples too many "
-                    "pairs to write out. Use the lbfgs peer, or square the coupled total outside the law."
-                )
+        if self.structure.hessian_pattern is None:
+            raise UnsupportedLaw(
+                "a peer that asks for curvature expects laws that couple few unknowns; these couple too many pairs to write "
+                "out. Use the lbfgs peer, or square the coupled total outside the law."
+            )
         ca = casadi()
         return Matrix(*self._function(lambda x, h, weight: ca.hessian(ca.dot(weight, h), x)[0]))
 

@@ -18,7 +18,7 @@ from snapfm.project.limits import Limits
 from snapfm.project.peers.certificate import COMPLEMENTARITY, Answer, broken
 from snapfm.project.peers.numeric import Numeric, Sample
 from snapfm.project.peers.stoppable import Stoppable
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 Values = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class Pounce(Stoppable):
     called back one at a time; the threads share the linear algebra.
     """
 
-    def __init__(self, structure: Structure, limits: Limits, iterations: int = ITERATIONS) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
         pounce()
         super().__init__(structure, limits, iterations)
         _ = self.rows.bends  # refuses curvature that cannot be written out before any work is done

@@ -13,20 +13,20 @@ import torch
 
 from snapfm.laws import Params
 from snapfm.project.limits import Limits
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 Values = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
 
 class Presolved:
-    """A Structure and its limits with the rows that are left: `kept`, in the order of the stack.
+    """A CompiledLaws and its limits with the rows that are left: `kept`, in the order of the stack.
 
     Taken out are rows that pin one unknown (`fixed`, by `pins`) and equality rows that others imply. Without `presolve`
     every row is kept and no unknown fixed.
     """
 
-    def __init__(self, structure: Structure, limits: Limits, presolve: bool = True) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits, presolve: bool = True) -> None:
         self.structure, self.limits = structure, limits
         self.pins: Index = np.zeros(0, np.int64)
         self.fixed: Index = np.zeros(0, np.int64)

@@ -23,7 +23,7 @@ from snapfm.project.peers.call import Call
 from snapfm.project.peers.certificate import Answer, arrived, broken, certified
 from snapfm.project.peers.model import Model, Symbol, casadi
 from snapfm.project.peers.scope import equalities_only
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 Values = npt.NDArray[np.float64]
 
@@ -35,7 +35,7 @@ SHIFT = 1e-12
 
 
 class Rootfinder:
-    """Prepared for one Structure of equalities; raises UnsupportedLaw for inequalities and bounds.
+    """Prepared for a set of compiled laws of equalities; raises UnsupportedLaw for inequalities and bounds.
 
     `threads` > 1 maps a whole batch over threads. `line_search` halves steps that raise the residual; off, because near an
     answer it only costs. Tolerance: the root-finder stops at half of it in every element of the system, the other half is
@@ -43,7 +43,7 @@ class Rootfinder:
     """
 
     def __init__(
-        self, structure: Structure, limits: Limits, threads: int = 1, line_search: bool = False, shift: float = SHIFT
+        self, structure: CompiledLaws, limits: Limits, threads: int = 1, line_search: bool = False, shift: float = SHIFT
     ) -> None:
         equalities_only("Rootfinder", structure, limits)
         self.structure, self.limits = structure, limits

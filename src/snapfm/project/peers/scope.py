@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from snapfm.errors import UnsupportedLaw
 from snapfm.project.limits import Limits
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 
-def equalities_only(peer: str, structure: Structure, limits: Limits) -> None:
+def equalities_only(peer: str, structure: CompiledLaws, limits: Limits) -> None:
     """Refuse laws with inequalities or bounds."""
-    others = [f"Inequality '{plan.name}'" for plan in structure.plans if plan.kind != "equality"]
+    others = [f"Inequality '{law.name}'" for law in structure.laws if law.kind != "equality"]
     others += [f"Bounds '{name}'" for name in limits.names]
     if others:
         raise UnsupportedLaw(

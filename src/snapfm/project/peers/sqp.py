@@ -14,14 +14,14 @@ from snapfm.project.judge import STATIONARITY
 from snapfm.project.limits import Limits
 from snapfm.project.peers.certificate import Answer, arrived
 from snapfm.project.peers.nlp import SILENT, Nlp
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 ITERATIONS = 100  # benchmark inputs tried take 1 to 5, small problems up to 8
 _FINER = 0.1  # of what is asked: a quadratic program solved no better would leave the outer iteration short of it
 
 
 class Sqp(Nlp):
-    """Prepared for one Structure and its limits; pinned unknowns are fixed bounds, implied rows are dropped.
+    """Prepared for a set of compiled laws and its limits; pinned unknowns are fixed bounds, implied rows are dropped.
 
     Tolerance: `tol_pr` is the tolerance asked for, absolute; `tol_du` is the judge's stationarity; PIQP's `eps_abs` is a tenth
     of the smaller of both, its relative ones are off. The Hessian is exact and not convexified, which
@@ -34,7 +34,7 @@ class Sqp(Nlp):
         "Maximum_Iterations_Exceeded": Status.ITERATION_LIMIT,
     }
 
-    def __init__(self, structure: Structure, limits: Limits, iterations: int = ITERATIONS) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
         super().__init__(structure, limits, iterations, presolve=True)
 
     def certify(self, start: Tensor, params: Params, tolerance: float, answer: Answer) -> Solution:

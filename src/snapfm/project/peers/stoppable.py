@@ -11,13 +11,13 @@ from snapfm.project.base import Solution
 from snapfm.project.limits import Limits
 from snapfm.project.peers.certificate import Answer, certified
 from snapfm.project.peers.numeric import Numeric
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 
 class Stoppable(ABC):
-    """Prepared for one Structure and its limits; pinned unknowns and implied rows are taken out."""
+    """Prepared for a set of compiled laws and its limits; pinned unknowns and implied rows are taken out."""
 
-    def __init__(self, structure: Structure, limits: Limits, iterations: int) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int) -> None:
         self.structure, self.limits, self.iterations = structure, limits, iterations
         self.rows = Numeric(structure, limits)
 

@@ -18,7 +18,7 @@ from snapfm.project.limits import Limits
 from snapfm.project.peers.certificate import COMPLEMENTARITY
 from snapfm.project.peers.numeric import Sample
 from snapfm.project.peers.samplewise import End, Samplewise
-from snapfm.structure import Structure
+from snapfm.structure import CompiledLaws
 
 Values = npt.NDArray[np.float64]
 
@@ -27,7 +27,7 @@ _NARROWEST = 1e-14  # trust radius at which no step can be told from rounding: a
 
 
 class TrustConstr(Samplewise):
-    """Prepared for one Structure and its limits; raises UnsupportedLaw when curvature is too dense to be written out.
+    """Prepared for a set of compiled laws and its limits; raises UnsupportedLaw when curvature is too dense to be written out.
 
     Pinned unknowns and implied rows are taken out. The first trust region lets every unknown move by one. Tolerance: it
     stops where the largest constraint violation is the tolerance asked for, absolute, and stationarity and complementarity
@@ -35,7 +35,7 @@ class TrustConstr(Samplewise):
     off.
     """
 
-    def __init__(self, structure: Structure, limits: Limits, iterations: int = ITERATIONS) -> None:
+    def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
         super().__init__(structure, limits, iterations)
         self.build()  # refuses curvature that cannot be written out before any work is done
 

@@ -1,4 +1,4 @@
-"""Arithmetic and functions of one number: what is linear is multiplied out, the rest becomes one operation an element."""
+"""Arithmetic, and every torch operator that the table of operators names: one operator for each element."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.fx import Node
 from snapfm.kernels.operations import Op
 from snapfm.structure.forms import Form, added
 from snapfm.structure.lowering.listing import Unlowerable
-from snapfm.structure.lowering.table import REAL, Lowered, lowers
+from snapfm.structure.lowering.table import Lowered, lowers
 from snapfm.structure.lowering.walk import Walk
 
 
@@ -57,9 +57,11 @@ def _mul(walk: Walk, node: Node) -> Form:
 
 @lowers("div")
 def _div(walk: Walk, node: Node) -> Form:
-    if node.kwargs.get("rounding_mode") is not None:
-        raise Unlowerable("div with rounding")
     over, under = node.args[0], node.args[1]
+    rounding = node.kwargs.get("rounding_mode")
+    if rounding is not None:
+        one, other = walk.term(over, node), walk.term(under, node)
+        return (one.held() / other.held()).apply(Op.FLOOR if rounding == "floor" else Op.TRUNC).form
     if walk.is_known(under):
         factor = 1.0 / walk.number(under).expand(walk.value[node].shape).reshape(-1).numpy()
         return walk.spread(over, node).scaled(factor)
@@ -69,8 +71,14 @@ def _div(walk: Walk, node: Node) -> Form:
 @lowers("pow")
 def _pow(walk: Walk, node: Node) -> Form:
     base, exponent = node.args[0], node.args[1]
+    if isinstance(exponent, Node) and walk.reads(exponent):
+        # aᵇ = exp(b log a), for positive a. Below zero torch itself has no slope in b.
+        raised, known = walk.term(exponent, node), walk.term(base, node).known()
+        if known is not None and (known > 0.0).all():
+            return (raised * np.log(known)).apply(Op.EXP).form
+        return (walk.term(base, node).apply(Op.LOG) * raised).apply(Op.EXP).form
     if not walk.is_known(exponent) or walk.number(exponent).numel() != 1:
-        raise Unlowerable("pow with varying exponent")
+        return walk.term(base, node).apply(Op.POW, walk.term(exponent, node)).form
     power = float(walk.number(exponent))
     if power == 2.0 and isinstance(base, Node) and base in walk.squares:
         return walk.squares[base]
@@ -92,19 +100,25 @@ def _square(walk: Walk, node: Node) -> Form:
     return walk.squared(node.args[0])
 
 
-def _unary(op: Op) -> Lowered:
-    return lambda walk, node: walk.listing.apply(op, walk.operand(node.args[0]))
+def _elementwise(op: Op) -> Lowered:
+    def lowered(walk: Walk, node: Node) -> Form:
+        if len(node.args) != op.arity or node.kwargs:  # an option that the table knows nothing of
+            raise Unlowerable(str(node.target))
+        if op.arity == 1:
+            return walk.listing.apply(op, walk.operand(node.args[0]))
+        return walk.listing.apply(op, *(walk.spread(argument, node) for argument in node.args))
+
+    return lowered
 
 
-REAL |= {
-    "sqrt": _unary(Op.SQRT), "exp": _unary(Op.EXP), "log": _unary(Op.LOG), "sin": _unary(Op.SIN), "cos": _unary(Op.COS),
-    "tanh": _unary(Op.TANH), "sigmoid": _unary(Op.SIGMOID), "reciprocal": _unary(Op.RECIPROCAL), "abs": _unary(Op.ABS),
-    "relu": _unary(Op.RELU), "rsqrt": _unary(Op.RSQRT),
-}  # fmt: skip
+for _op in Op:
+    lowers(*_op.aten)(_elementwise(_op))
 
 
 @lowers("_to_copy")
 def _cast(walk: Walk, node: Node) -> Form:
+    if walk.value[node].dtype == torch.bool:
+        return walk.term(node.args[0], node).nonzero().form
     if walk.value[node].dtype != torch.float64:
         raise Unlowerable(f"cast to {walk.value[node].dtype}")
     return walk.operand(node.args[0])

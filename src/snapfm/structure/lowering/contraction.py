@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.fx import Node
 
 from snapfm.kernels.operations import Op
@@ -19,31 +20,57 @@ from snapfm.structure.rules.registry import flat, positions
 
 @lowers("mm", "bmm", "mv", "dot")
 def _matrix_product(walk: Walk, node: Node) -> Form:
-    one: Any
-    other: Any
-    one, other = node.args
-    left, right = walk.value[one], walk.value[other]
+    left, right = _factors(walk, *node.args)
+    return product(walk, left, right, tuple(walk.value[node].shape))
+
+
+@lowers("addmm", "baddbmm", "addmv", "addbmm")
+def _added_product(walk: Walk, node: Node) -> Form:
+    """β·base + α·(one @ other); addbmm also adds up the batch."""
+    base, one, other = node.args[:3]
+    beta, alpha = (float(node.kwargs.get(name, 1)) for name in ("beta", "alpha"))  # type: ignore[arg-type]
     shape = tuple(walk.value[node].shape)
-    left = left[None] if left.dim() == 1 else left
-    right = right[:, None] if right.dim() == 1 else right
-    batch = np.broadcast_shapes(tuple(left.shape[:-2]), tuple(right.shape[:-2]))
-    rows, inner, columns, count = left.shape[-2], left.shape[-1], right.shape[-1], math.prod(batch)
-    left_number = positions(left.shape).expand(*batch, rows, inner).reshape(count, rows, inner)
-    right_number = positions(right.shape).expand(*batch, inner, columns).reshape(count, inner, columns)
+    left, right = _factors(walk, one, other)
+    if node.target.overloadpacket is torch.ops.aten.addbmm:  # type: ignore[union-attr]
+        batch = int(left.shape[0])
+        whole = product(walk, left, right, (batch, *shape))
+        label = np.tile(np.arange(whole.size // max(batch, 1)), batch)
+        total = whole.group(label, np.arange(whole.size), np.ones(whole.size), int(np.prod(shape)), shape)
+    else:
+        total = product(walk, left, right, shape)
+    kept = walk.spread(base, node)
+    return added(kept.scaled(np.full(kept.size, beta)), total.scaled(np.full(total.size, alpha)), walk.listing.cells)
+
+
+def _factors(walk: Walk, *nodes: Any) -> list[Form | Tensor]:
+    """Give factors as numbers where they are known, else as forms."""
+    return [walk.number(node) if walk.is_known(node) else walk.operand(node) for node in nodes]
+
+
+def product(walk: Walk, left: Form | Tensor, right: Form | Tensor, shape: tuple[int, ...]) -> Form:
+    """Multiply matrices, batches of them or vectors: linear where one is known, else one multiplication a term."""
+    one = tuple(left.shape) if len(left.shape) > 1 else (1, *left.shape)
+    other = tuple(right.shape) if len(right.shape) > 1 else (*right.shape, 1)
+    batch = np.broadcast_shapes(one[:-2], other[:-2])
+    rows, inner, columns, count = one[-2], one[-1], other[-1], math.prod(batch)
+    left_number = positions(one).expand(*batch, rows, inner).reshape(count, rows, inner)
+    right_number = positions(other).expand(*batch, inner, columns).reshape(count, inner, columns)
     grid = np.indices((count, rows, inner, columns)).reshape(4, -1)
     b, i, k, j = (torch.from_numpy(axis) for axis in grid)
     label = np.ravel_multi_index((grid[0], grid[1], grid[3]), (count, rows, columns)).astype(np.int64)
     first, second = flat(left_number[b, i, k]), flat(right_number[b, k, j])
     size = count * rows * columns
-    if walk.is_known(one) or walk.is_known(other):
-        known, form, place, source = (one, other, first, second) if walk.is_known(one) else (other, one, second, first)
-        weight = walk.number(known).reshape(-1).numpy()[place]
-        live = np.flatnonzero(weight)
-        return walk.operand(form).group(label[live], source[live], weight[live], size, shape)
-    terms = walk.listing.apply(
-        Op.MUL, walk.operand(one).gather(first, (len(first),)), walk.operand(other).gather(second, (len(second),))
+    if isinstance(left, Form) and isinstance(right, Form):
+        terms = walk.listing.apply(Op.MUL, left.gather(first, (len(first),)), right.gather(second, (len(second),)))
+        return terms.group(label, np.arange(len(first)), np.ones(len(first)), size, shape)
+    known, form, place, source = (
+        (right, left, second, first) if isinstance(left, Form) else (left, right, first, second)
     )
-    return terms.group(label, np.arange(len(first)), np.ones(len(first)), size, shape)
+    if isinstance(known, Form) or not isinstance(form, Form):  # both are known
+        return walk.listing.constant(torch.matmul(left, right).reshape(shape))  # type: ignore[arg-type]
+    weight = known.reshape(-1).numpy()[place]
+    live = np.flatnonzero(weight)
+    return form.group(label[live], source[live], weight[live], size, shape)
 
 
 @lowers("convolution")

@@ -1,7 +1,9 @@
-"""Sums, means, products, norms and running sums along axes."""
+"""Sums, means, products, norms, variances, extremes, softmax and scans along axes."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,13 @@ from torch.fx import Node
 
 from snapfm.kernels.operations import Op
 from snapfm.structure.forms import Form
-from snapfm.structure.lowering.listing import Unlowerable
-from snapfm.structure.lowering.table import lowers
+from snapfm.structure.lowering.formulas import Term, arguments, joined
+from snapfm.structure.lowering.functions import log_of_sum
+from snapfm.structure.lowering.table import Lowered, lowers
 from snapfm.structure.lowering.walk import Walk
 from snapfm.structure.rules.reduction import labels
 from snapfm.structure.rules.registry import flat, positions
+from snapfm.structure.sets import Index
 
 
 @lowers("sum", "mean")
@@ -44,26 +48,184 @@ def _product(walk: Walk, node: Node) -> Form:
 
 @lowers("linalg_vector_norm")
 def _norm(walk: Walk, node: Node) -> Form:
-    """Take the Euclidean norm along axes: the root of the sum of squares."""
+    """Take a norm along axes; the Euclidean one is the root of the sum of squares."""
     order: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("ord", 2)
-    if float(order) != 2.0:
-        raise Unlowerable(f"norm of order {order}")
     form = walk.operand(node.args[0])
-    label, size = labels(form.shape, _axes(form, node.args[2] if len(node.args) > 2 else node.kwargs.get("dim")))
-    squares = walk.listing.apply(Op.SQUARE, form)
-    total = squares.group(label, np.arange(form.size), np.ones(form.size), size, tuple(walk.value[node].shape))
-    return walk.listing.apply(Op.SQRT, total)
+    axes = _axes(form, node.args[2] if len(node.args) > 2 else node.kwargs.get("dim"))
+    label, size = labels(form.shape, axes)
+    shape = tuple(walk.value[node].shape)
+    power = float(order)
+    if power == 2.0:
+        squares = walk.listing.apply(Op.SQUARE, form)
+        total = squares.group(label, np.arange(form.size), np.ones(form.size), size, shape)
+        return walk.listing.apply(Op.SQRT, total)
+    term = Term(walk.listing, form)
+    if math.isinf(power):
+        return _extreme(term.apply(Op.ABS), Op.MAX if power > 0.0 else Op.MIN, axes, shape).form
+    if power == 0.0:
+        return term.nonzero().sum(label, size, shape).form
+    if power == 1.0:
+        return term.apply(Op.ABS).sum(label, size, shape).form
+    base = term if power % 2.0 == 0.0 else term.apply(Op.ABS)
+    return base.apply(Op.POW, power).sum(label, size, shape).apply(Op.POW, 1.0 / power).form
+
+
+@lowers("var", "std", "var_mean", "std_mean")
+def _variance(walk: Walk, node: Node) -> Form | tuple[Form, ...]:
+    """Σ(x − m)² − n(x̄ − m)² over n − correction, with m the value of the mean x̄, without its slope.
+
+    The second square is zero. It carries the curvature that the mean has, so that only one square couples the elements.
+    """
+    given = arguments(node)
+    form = walk.operand(given["self"])
+    axes = _axes(form, given.get("dim"))
+    label, size = labels(form.shape, axes)
+    name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    value = walk.value[node]
+    shape = tuple((value[0] if isinstance(value, tuple) else value).shape)
+    correction = given["correction"] if "correction" in given else float(bool(given.get("unbiased", True)))
+    count = form.size / max(size, 1)
+    free = max(count - (1.0 if correction is None else float(correction)), 0.0)
+    x = Term(walk.listing, form)
+    mean = x.sum(label, size, shape) / count
+    middle = mean.held()
+    around = (x - middle.gather(label, form.shape)).apply(Op.SQUARE).sum(label, size, shape)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = (around - (mean - middle).apply(Op.SQUARE) * count) * (np.float64(1.0) / free)
+    if name.startswith("std"):
+        spread = spread.apply(Op.SQRT)
+    return (spread.form, mean.form) if name.endswith("mean") else spread.form
+
+
+def _extremes(op: Op) -> Lowered:
+    def lowered(walk: Walk, node: Node) -> Form | tuple[Form | None, ...]:
+        """Take the largest or smallest along axes; where, which torch gives too, has no scalar form."""
+        given = arguments(node)
+        if "other" in given:
+            one, other = walk.terms(node)
+            return one.apply(op, other).form
+        value, form = walk.value[node], walk.operand(given["self"])
+        single = value[0] if isinstance(value, tuple) else value
+        found = _extreme(Term(walk.listing, form), op, _axes(form, given.get("dim")), tuple(single.shape)).form
+        return (found, None) if isinstance(value, tuple) else found
+
+    return lowered
+
+
+lowers("amax", "max")(_extremes(Op.MAX))
+lowers("amin", "min")(_extremes(Op.MIN))
+
+
+def _extreme(term: Term, op: Op, axes: list[int], shape: tuple[int, ...]) -> Term:
+    """Compare in pairs, pairs of pairs and so on: each element is read by few operators, so derivatives stay short."""
+    lines = _lines(term.form.shape, axes)
+    left = term.gather(lines.reshape(-1), lines.shape)
+    while left.form.shape[1] > 1:
+        numbers = np.arange(left.form.size).reshape(left.form.shape)
+        half, odd = numbers.shape[1] // 2, numbers.shape[1] % 2
+        pairs = (numbers.shape[0], half)
+        one, other = (left.gather(part.reshape(-1), pairs) for part in (numbers[:, :half], numbers[:, half : 2 * half]))
+        best = one.apply(op, other)
+        if odd:
+            over = left.gather(numbers[:, -1], (numbers.shape[0], 1))
+            order = np.concatenate(
+                [np.arange(best.form.size).reshape(pairs), best.form.size + np.arange(len(numbers))[:, None]], 1
+            )
+            best = joined([best, over]).gather(order.reshape(-1), (len(numbers), half + 1))
+        left = best
+    return left.gather(np.arange(left.form.size), shape)
+
+
+@lowers("_softmax")
+def _softmax(walk: Walk, node: Node) -> Form:
+    x, line, top = _exponents(walk, node)
+    raised = x.apply(Op.EXP)
+    total = raised.sum(line, top.form.size, (top.form.size,)).gather(line, x.form.shape)
+    return (raised / total).form
+
+
+@lowers("_log_softmax")
+def _log_softmax(walk: Walk, node: Node) -> Form:
+    x, line, top = _exponents(walk, node)
+    total = x.apply(Op.EXP).sum(line, top.form.size, (top.form.size,)).apply(Op.LOG)
+    return (x - total.gather(line, x.form.shape)).form
+
+
+@lowers("logsumexp")
+def _logsumexp(walk: Walk, node: Node) -> Form:
+    x, line, top = _exponents(walk, node)
+    total = x.apply(Op.EXP).sum(line, top.form.size, (top.form.size,)).apply(Op.LOG)
+    shape = tuple(walk.value[node].shape)
+    return (total + top).gather(np.arange(top.form.size), shape).form
+
+
+def _exponents(walk: Walk, node: Node) -> tuple[Term, Index, Term]:
+    """Give elements minus the largest on their line, the line of each, and the largest ones, held.
+
+    The shift cancels, so its slope is left out: first and second derivatives are exact.
+    """
+    form = walk.operand(node.args[0])
+    axes = _axes(form, node.args[1])
+    line, size = labels(form.shape, axes)
+    x = Term(walk.listing, form)
+    top = _extreme(x.held(), Op.MAX, axes, (size,))
+    return x - top.gather(line, form.shape), line, top
+
+
+@lowers("any", "all", "count_nonzero")
+def _count(walk: Walk, node: Node) -> Form:
+    """Count what is not zero along axes, and compare with none or all."""
+    form = walk.operand(node.args[0])
+    label, size = labels(form.shape, _axes(form, node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")))
+    shape = tuple(walk.value[node].shape)
+    count = Term(walk.listing, form).nonzero().sum(label, size, shape)
+    name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    if name == "any":
+        return count.apply(Op.GT, 0.5).form
+    return count.apply(Op.GE, form.size / max(size, 1) - 0.5).form if name == "all" else count.form
 
 
 @lowers("cumsum")
 def _scan(walk: Walk, node: Node) -> Form:
     form, axis = walk.operand(node.args[0]), int(node.args[1])  # type: ignore[arg-type]
+    if not form.shape:
+        return form
     numbers = positions(form.shape).movedim(axis, -1)
     length = numbers.shape[-1]
     later, earlier = np.tril_indices(length)
     lines = flat(numbers).reshape(-1, length)
     label, source = lines[:, later].ravel(), lines[:, earlier].ravel()
     return form.group(label, source, np.ones(len(label)), form.size, form.shape)
+
+
+def _scan_of(combine: Callable[[Term, Term], Term]) -> Lowered:
+    def lowered(walk: Walk, node: Node) -> Form | tuple[Form | None, ...]:
+        """Combine each element with the result before it on its line."""
+        form = walk.operand(node.args[0])
+        lines = _lines(form.shape, [int(node.args[1])] if form.shape else [])  # type: ignore[arg-type]
+        term = Term(walk.listing, form)
+        found: list[Term] = []
+        for column in lines.T:
+            here = term.gather(column, (len(column),))
+            found.append(combine(found[-1], here) if found else here)
+        order = np.zeros(form.size, np.int64)
+        order[lines.T.reshape(-1)] = np.arange(form.size)
+        result = joined(found).gather(order, form.shape).form if found else form
+        return (result, None) if isinstance(walk.value[node], tuple) else result
+
+    return lowered
+
+
+lowers("cumprod")(_scan_of(lambda before, here: before * here))
+lowers("logcumsumexp")(_scan_of(log_of_sum))
+lowers("cummax")(_scan_of(lambda before, here: before.apply(Op.MAX, here)))
+lowers("cummin")(_scan_of(lambda before, here: before.apply(Op.MIN, here)))
+
+
+def _lines(shape: tuple[int, ...], axes: list[int]) -> Index:
+    """Number the elements that each result of a reduction along axes is made of: (results, elements of one)."""
+    label, size = labels(shape, axes)
+    return np.argsort(label, kind="stable").reshape(size, -1) if size else np.zeros((0, 1), np.int64)
 
 
 def _axes(form: Form, given: Any) -> list[int]:

@@ -1,8 +1,7 @@
 """Linear regions: chains of operators that are linear in what they read are kept as maps and probed for their matrix.
 
-An operator joins when its sparsity rule says that it bends nothing and that its slopes never change; a transform, a
-multiplication by known wave numbers and the transform back are then one map, whose inner complex tensors are never
-written out. A map begins at tensors that are written out already: forms, pairs, and values of params.
+An operator joins when it is linear in the field with slopes that never change. A transform, a multiplication by known wave
+numbers and the transform back are then one map, whose inner complex tensors are never written out. A map begins at tensors that are written out already: forms, pairs, and values of params.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from torch import Tensor
 from torch.fx import Node
 
 from snapfm.errors import LawError
-from snapfm.structure.dependence import Dependence, Events
 from snapfm.structure.forms import Form, added, stacked
 from snapfm.structure.lowering.listing import Unlowerable
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.probe import NotLinear, probe
-from snapfm.structure.rules import Call, Operand, rule_for
+from snapfm.structure.rules import Call, Operand, linear, rule_for
 from snapfm.structure.sets import Index, Sets
 
 if TYPE_CHECKING:
@@ -59,13 +57,16 @@ class Regions:
         if rule is None:
             return False
         value = self.walk.value[node]
+        call = Call(target, tuple(args), dict(kwargs), value, self._width)
+        if not linear(call):
+            return False
         try:
-            found = rule(Call(target, tuple(args), dict(kwargs), value, Events(), self._width))
+            found = rule(call)
         except LawError:
             return False
         parts = found if isinstance(found, tuple) else (found,)
         values = value if isinstance(value, (tuple, list)) else (value,)
-        if any(part is None or part.second.nnz for part in parts) or not all(isinstance(v, Tensor) for v in values):
+        if any(part is None for part in parts) or not all(isinstance(v, Tensor) for v in values):
             return False
         tracked = tuple(Operand(one, part, False) for one, part in zip(values, parts))
         self._tracked[node] = tracked if isinstance(value, (tuple, list)) else tracked[0]
@@ -124,7 +125,7 @@ class Regions:
         first, each = self._begins[node], 2 if value.is_complex() else 1
         count = value.numel()
         sets = Sets(each * np.arange(count + 1), first + np.arange(each * count), first + each * count)
-        return Operand(value, Dependence(sets, Sets.empty(count)), False)
+        return Operand(value, sets, False)
 
     def _inside(self, node: Node) -> list[Node]:
         """List the operators between the beginnings and a node, in the order of the graph."""
@@ -138,7 +139,7 @@ class Regions:
 
     def _pattern(self, node: Node, begins: list[Node], sizes: list[int]) -> Pattern:
         """Give where the matrix can be non-zero, over the beginnings one after the other."""
-        reads: Sets = self._tracked[node].track.first
+        reads: Sets = self._tracked[node].reads
         if self.walk.value[node].is_complex():
             reads = reads.gather(np.repeat(np.arange(reads.size), 2))
         place = np.zeros(self._width, np.int64)

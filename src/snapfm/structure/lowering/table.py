@@ -12,7 +12,8 @@ from snapfm.structure.forms import Form
 if TYPE_CHECKING:
     from snapfm.structure.lowering.walk import Walk
 
-Lowered: TypeAlias = "Callable[[Walk, Node], Form]"
+# A lowering gives the form of a result, or a tuple of them where torch gives several; None has no scalar form.
+Lowered: TypeAlias = "Callable[[Walk, Node], Form | tuple[Form | None, ...]]"
 
 REAL: dict[str, Lowered] = {}
 COMPLEX: dict[str, Lowered] = {}  # operators that read complex numbers which vary, and bend

@@ -7,7 +7,9 @@ the residual asks for them (`regions`).
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -17,6 +19,8 @@ from torch.fx import GraphModule, Node
 from snapfm.kernels.operations import Op
 from snapfm.laws import Params
 from snapfm.structure.forms import Form, stacked
+from snapfm.structure.lowering.formulas import Term
+from snapfm.structure.lowering.indexing import CHOOSES, chosen
 from snapfm.structure.lowering.listing import Listing, Unlowerable
 from snapfm.structure.lowering.regions import Regions
 from snapfm.structure.lowering.table import COMPLEX, REAL
@@ -36,6 +40,7 @@ class Walk:
         self.value: dict[Node, Any] = {}
         self.known: dict[Node, bool] = {}
         self.form: dict[Node, Form] = {}  # real tensors of the field
+        self.several: dict[Node, tuple[Form | None, ...]] = {}  # tuples of them
         self.pairs: dict[Node, Form] = {}  # complex ones
         self.squares: dict[Node, Form] = {}  # squares of magnitudes, beside their root in `form`
         self.regions = Regions(self)
@@ -50,7 +55,7 @@ class Walk:
                 if value is self.u:
                     self.form[node] = self.listing.unit(0, value.numel(), tuple(value.shape))
             elif node.op == "get_attr":
-                self.value[node], self.known[node] = getattr(self.graph, node.target), True
+                self.value[node], self.known[node] = getattr(self.graph, node.target).detach(), True
             elif node.op == "output":
                 last = node.args[0][0] if isinstance(node.args[0], (tuple, list)) else node.args[0]
                 return self.operand(last).widened(self.listing.cells)
@@ -60,7 +65,7 @@ class Walk:
 
     def reads(self, node: Node) -> bool:
         """Whether a tensor depends on the field, or on params through cells."""
-        return node in self.form or node in self.pairs or node in self.regions
+        return node in self.form or node in self.pairs or node in self.several or node in self.regions
 
     def _step(self, node: Node) -> None:
         target: Any = node.target
@@ -86,19 +91,28 @@ class Walk:
                 raise
 
     def _lowered(self, node: Node, name: str) -> None:
-        if not isinstance(self.value[node], Tensor):
-            raise Unlowerable(name)
-        if self._is_complex(node):
+        made: Any
+        if node.target is operator.getitem and node.args[0] in self.several:
+            tensor, place = node.args
+            made = self.several[tensor][place]  # type: ignore[index]
+            if made is None:
+                raise Unlowerable(f"result {place} of {tensor.target}")  # type: ignore[union-attr]
+        elif self._is_complex(node):
             if name not in COMPLEX:
                 raise Unlowerable(f"{name} of complex numbers")
             made = COMPLEX[name](self, node)
-            (self.pairs if self.value[node].is_complex() else self.form)[node] = made
         elif name in REAL:
-            self.form[node] = REAL[name](self, node)
+            made = REAL[name](self, node)
+        elif not isinstance(self.value[node], Tensor):
+            raise Unlowerable(name)
         elif rule_for(node.target) in (move, move_by_index):
-            self.form[node] = self._moved(node)
+            made = self._moved(node)
         else:
             raise Unlowerable(name)
+        if isinstance(made, tuple):
+            self.several[node] = made
+        else:
+            (self.pairs if self.value[node].is_complex() else self.form)[node] = made
 
     def _is_complex(self, node: Node) -> bool:
         """Whether complex numbers go in or come out."""
@@ -145,12 +159,16 @@ class Walk:
         value = self.value[node]
         split = value.is_complex()
         shape = (*value.shape, 2) if split else tuple(value.shape)
-        size, first = int(np.prod(shape)), self.listing.cells
-        self.listing.externals.append((first, _subgraph(self.graph, node, split), size))
-        self.listing.cells += size
-        form = self.listing.unit(first, size, shape)
+        form = self.external([node], _parts if split else _itself, shape)
         (self.pairs if split else self.form)[node] = form  # met again, it is the same cells
         return form
+
+    def external(self, nodes: list[Node], finish: Finish, shape: tuple[int, ...]) -> Form:
+        """Make cells of what `finish` adds to the part of the graph that leads to `nodes`, which depend on params only."""
+        size, first = int(np.prod(shape)), self.listing.cells
+        self.listing.externals.append((first, _subgraph(self.graph, nodes, finish), size))
+        self.listing.cells += size
+        return self.listing.unit(first, size, shape)
 
     def is_known(self, argument: Any) -> bool:
         """Whether an argument is the same at every call."""
@@ -165,10 +183,25 @@ class Walk:
 
     def spread(self, argument: Any, node: Node) -> Form:
         """Broadcast an argument to the shape of the node's result."""
-        form, shape = self.operand(argument), tuple(self.value[node].shape)
+        return self._expanded(argument, tuple(self.value[node].shape))
+
+    def _expanded(self, argument: Any, shape: tuple[int, ...]) -> Form:
+        form = self.operand(argument)
         if form.shape == shape:
             return form
         return form.gather(flat(positions(form.shape).expand(shape)), shape)
+
+    def term(self, argument: Any, node: Node) -> Term:
+        """Broadcast an argument to the shape of the node's result, to write formulas with."""
+        return Term(self.listing, self.spread(argument, node))
+
+    def terms(self, node: Node) -> tuple[Term, Term]:
+        """Broadcast the first two arguments of a node to the shape of its result."""
+        return self.term(node.args[0], node), self.term(node.args[1], node)
+
+    def term_as(self, argument: Any, shape: tuple[int, ...]) -> Term:
+        """Broadcast an argument to a shape."""
+        return Term(self.listing, self._expanded(argument, shape))
 
     def spread_pair(self, argument: Any, node: Node) -> Form:
         """Broadcast a complex argument to the shape of the node's result, parts last."""
@@ -184,7 +217,13 @@ class Walk:
         return self.listing.apply(Op.SQUARE, self.operand(argument))
 
     def _moved(self, node: Node) -> Form:
-        """Run a moving operator on element numbers and copy the forms it points to."""
+        """Run a moving operator on element numbers and copy the forms it points to; a fill is one more element."""
+        target: Any = node.target
+        name = target.overloadpacket.__name__
+        if name in CHOOSES and any(not self.known[used] for used in self._indices(node)):
+            return chosen(self, node)
+        if "reduce" in node.kwargs or (name == "scatter" and "reduce" in target._overloadname):
+            raise Unlowerable(str(target))
         pool: list[Form] = []
         count = 1
 
@@ -200,35 +239,48 @@ class Walk:
             pool.append(form)
             return positions(form.shape, first)
 
-        target: Any = node.target
-        name = target.overloadpacket.__name__
-        if name in ("masked_fill", "index_fill", "scatter") or (name == "constant_pad_nd" and _fills(node)):
-            raise Unlowerable(name)
+        args: Any
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), number)
+        place = _FILLS.get(name, len(args))
+        if place < len(args) and isinstance(args[place], (int, float)) and args[place] != 0.0:
+            pool.append(self.listing.constant(torch.tensor(float(args[place]), dtype=torch.float64)))
+            args = (*args[:place], float(count), *args[place + 1 :])
         source = flat(target(*args, **kwargs)) - 1
         return stacked(pool, self.listing.cells).gather(source, tuple(self.value[node].shape))
 
+    def _indices(self, node: Node) -> list[Node]:
+        return [
+            used for used in node.all_input_nodes if not self.value[used].is_floating_point() and not self.reads(used)
+        ]
 
-def _fills(node: Node) -> bool:
-    """Whether a padding has a fill that is not zero."""
-    arguments: Any = node.args[2:]
-    return any(float(fill) != 0.0 for fill in arguments)
+
+# Operators with a fill value, and where it stands. A fill of zero needs no element.
+_FILLS = {"constant_pad_nd": 2, "index_fill": 3, "scatter": 3}
+
+# Adds operators to a graph, given the copies of nodes of the law's graph, and gives the one to evaluate.
+Finish: TypeAlias = Callable[[torch.fx.Graph, dict[Node, Node]], Node]
 
 
-def _subgraph(graph: GraphModule, node: Node, split: bool) -> GraphModule:
-    """Cut out the part of a graph that leads to one node; it keeps the graph's inputs. `split` gives complex parts."""
+def _itself(graph: torch.fx.Graph, copied: dict[Node, Node]) -> Node:
+    return list(copied.values())[-1]
+
+
+def _parts(graph: torch.fx.Graph, copied: dict[Node, Node]) -> Node:
+    return graph.call_function(torch.ops.aten.view_as_real.default, (_itself(graph, copied),))
+
+
+def _subgraph(graph: GraphModule, nodes: list[Node], finish: Finish) -> GraphModule:
+    """Cut out the part of a graph that leads to some nodes and finish it; it keeps the graph's inputs."""
     part = torch.fx.Graph()
     copied: dict[Node, Node] = {}
-    needed = {node}
+    needed = set(nodes)
     for earlier in reversed(list(graph.graph.nodes)):
         if earlier in needed:
             needed.update(earlier.all_input_nodes)
     for one in graph.graph.nodes:
         if one.op == "placeholder" or one in needed:
             copied[one] = part.node_copy(one, copied.__getitem__)
-    result = copied[node]
-    if split:
-        result = part.call_function(torch.ops.aten.view_as_real.default, (result,))
+    result = finish(part, {node: copied[node] for node in nodes})
     last = next(one for one in graph.graph.nodes if one.op == "output").args[0]
     part.output([result] if isinstance(last, (list, tuple)) else result)
     part.set_codegen(graph.graph._codegen)  # takes (u, params) apart as the whole graph does

@@ -1,9 +1,10 @@
 """Sparsity rules, one file per family of operators; importing this package fills the table."""
 
 from snapfm.structure.rules import contraction, movement, pointwise, reduction, resample, spectral
-from snapfm.structure.rules.registry import Call, Operand, dense, rule_for, supported
+from snapfm.structure.rules.linear import linear
+from snapfm.structure.rules.registry import Call, Operand, dense, rule_for
 
 __all__ = [
-    "Call", "Operand", "contraction", "dense", "movement", "pointwise", "reduction", "resample", "rule_for", "spectral",
-    "supported",
+    "Call", "Operand", "contraction", "dense", "linear", "movement", "pointwise", "reduction", "resample", "rule_for",
+    "spectral",
 ]  # fmt: skip

@@ -8,31 +8,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.structure.dependence import PARAMETRIC, Dependence, combined
-from snapfm.structure.rules.registry import Call, Operand, Tracked, dense, flat, positions, rule
+from snapfm.structure.rules.registry import Call, Found, Operand, dense, flat, positions, rule
+from snapfm.structure.sets import Sets, union
 
 
 @rule("mm", "bmm", "mv", "dot", "vdot")
-def matrix_product(call: Call) -> Tracked:
+def matrix_product(call: Call) -> Found:
     """Multiply two matrices, batches of them, or vectors."""
     return _contract(call, call.args[0], call.args[1])
 
 
 @rule("addmm", "baddbmm", "addmv", "addbmm")
-def matrix_product_added(call: Call) -> Tracked:
+def matrix_product_added(call: Call) -> Found:
     """Multiply and add to a third operand; addbmm also adds up the batch."""
-    return combined([call.spread(call.args[0]), _contract(call, call.args[1], call.args[2])])
+    return union([call.spread(call.args[0]), _contract(call, call.args[1], call.args[2])])
 
 
 @rule("convolution")
-def convolution(call: Call) -> Tracked:
+def convolution(call: Call) -> Found:
     """Convolve with a kernel; one that reads no field is used tap by tap, its known zeros left out.
 
     Each tap is moved alone: convolving element numbers with a kernel that is 1 at this tap and 0 elsewhere gives, for
     each element of the result, the element that the tap fetches, whatever the stride, padding, dilation or groups.
     """
     image, kernel, bias = call.args[:3]
-    if kernel.track is not None or image.track is None or (bias is not None and bias.track is not None):
+    if kernel.reads is not None or image.reads is None or (bias is not None and bias.reads is not None):
         return dense(call)
     numbers = positions(image.value.shape, 1)
     target: list[Any] = []
@@ -47,12 +47,11 @@ def convolution(call: Call) -> Tracked:
         source.append(fetched[hit])
     size = call.value.numel()
     if not target:
-        return Dependence.none(size, call.width)
-    track = call.track(image).group(np.concatenate(target), np.concatenate(source), size)
-    return track if kernel.known else track.marked(PARAMETRIC)
+        return Sets.empty(size, call.width)
+    return call.reads(image).group(np.concatenate(target), np.concatenate(source), size)
 
 
-def _contract(call: Call, one: Operand, other: Operand) -> Dependence:
+def _contract(call: Call, one: Operand, other: Operand) -> Sets:
     """Write the product as a list of single multiplications (left, right, result) and merge those that can count."""
     left, right = one.value, other.value
     if left.dim() == 1:
@@ -67,7 +66,7 @@ def _contract(call: Call, one: Operand, other: Operand) -> Dependence:
 
     present_left = _present(one, left).expand(*batch, rows, inner).reshape(-1, rows, inner)
     present_right = _present(other, right).expand(*batch, inner, columns).reshape(-1, inner, columns)
-    if one.track is None:
+    if one.reads is None:
         b, i, k = torch.nonzero(present_left, as_tuple=True)
         picks = torch.arange(columns).repeat(len(b))
         b, i, k = (v.repeat_interleave(columns) for v in (b, i, k))
@@ -80,18 +79,14 @@ def _contract(call: Call, one: Operand, other: Operand) -> Dependence:
     size = call.value.numel()
     label = flat(result_numbers[b, i, j]) % max(size, 1)  # the remainder matters to addbmm alone
     first, second = flat(left_numbers[b, i, k]), flat(right_numbers[b, k, j])
-    a, c = call.track(one), call.track(other)
-    if one.track is not None and other.track is not None:
-        a, c = a.gather(first), c.gather(second)
-        terms = call.events.bend(combined([a, c]), a.first, c.first).scaled(a.first, c.first)
-        return terms.group(label, np.arange(terms.size), size)
-    track, source, factor = (a, first, other) if one.track is not None else (c, second, one)
-    result = track.group(label, source, size)
-    return result if factor.known else result.marked(PARAMETRIC)
+    a, c = call.reads(one), call.reads(other)
+    if one.reads is not None and other.reads is not None:
+        return union([a.group(label, first, size), c.group(label, second, size)])
+    return a.group(label, first, size) if one.reads is not None else c.group(label, second, size)
 
 
 def _present(operand: Operand, shaped: Tensor) -> Tensor:
     """Say where a factor can be non-zero: known zeros never are."""
-    if operand.track is None and operand.known:
+    if operand.reads is None and operand.known:
         return shaped != 0
     return torch.ones(shaped.shape, dtype=torch.bool)

@@ -13,39 +13,41 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import LawError
-from snapfm.structure.dependence import KINK, PARAMETRIC, Dependence, combined
-from snapfm.structure.rules.registry import Call, Operand, Tracked, dense, flat, positions, rule
-from snapfm.structure.sets import stacked
+from snapfm.structure.rules.registry import Call, Found, Operand, dense, flat, positions, rule
+from snapfm.structure.sets import Sets, stacked, union
 
 _FILL = {"constant_pad_nd": 2}  # operators with a fill value, and where it stands: a fill depends on nothing
 _SAME_COUNT = (
     "u[mask], nonzero and unique expect a mask that is the same at every call; this one is computed from the field or the "
     "params, so the number of rows would change. Use torch.where(mask, u, 0.0), which keeps the shape."
 )
-_SUMS = ("sum", "mean")  # reductions of scatter_reduce that are linear; the others pick
 
 
 @rule(
-    "alias", "cat", "clone", "constant_pad_nd", "detach", "diag_embed", "diagonal", "diagonal_scatter", "expand", "flip",
+    "alias", "cat", "clone", "constant_pad_nd", "diag_embed", "diagonal", "diagonal_scatter", "expand", "flip",
     "permute", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "repeat", "replication_pad1d",
     "replication_pad2d", "replication_pad3d", "reshape", "roll", "rot90", "select", "select_scatter", "slice",
     "slice_scatter", "split", "split_with_sizes", "squeeze", "stack", "t", "transpose", "tril", "triu", "unbind",
     "unfold", "unsqueeze", "view", "block_diag", "im2col", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
 )  # fmt: skip
-def move(call: Call) -> Tracked:
+def move(call: Call) -> Found:
     """Run the operator on element numbers; each element of the result is a copy of one element, or a constant."""
-    if call.target is torch.ops.aten.view.dtype:  # reinterprets bits
-        return dense(call)
     return _moved(call, call.args, call.kwargs)
+
+
+@rule("view.dtype")
+def reinterpret(call: Call) -> Found:
+    """Read the bits as numbers of another type: nothing is known about those."""
+    return dense(call)
 
 
 @rule(
     "index", "index_select", "gather", "masked_fill", "masked_select", "scatter", "index_fill", "index_copy",
     "masked_scatter",
 )  # fmt: skip
-def move_by_index(call: Call) -> Tracked:
+def move_by_index(call: Call) -> Found:
     """Move by index tensors; indices that are not the same at every call may fetch any element."""
-    where = [leaf for leaf in _leaves(call) if not leaf.value.dtype.is_floating_point and not leaf.value.is_complex()]
+    where = [leaf for leaf in call.operands() if not leaf.value.dtype.is_floating_point and not leaf.value.is_complex()]
     if "reduce" in call.kwargs or call.target in (torch.ops.aten.scatter.reduce, torch.ops.aten.scatter.value_reduce):
         return dense(call)
     if all(leaf.known for leaf in where):
@@ -57,13 +59,13 @@ def move_by_index(call: Call) -> Tracked:
 
 
 @rule("nonzero", "_unique2", "unique_dim", "unique_consecutive", "bincount")
-def count_varies(call: Call) -> Tracked:
+def count_varies(call: Call) -> Found:
     """Refuse results whose length depends on the field."""
     raise LawError(_SAME_COUNT)
 
 
 @rule("index_put", "scatter_add", "index_add", "scatter_reduce")
-def accumulate(call: Call) -> Tracked:
+def accumulate(call: Call) -> Found:
     """Write or add by index: with known indices the written elements join those that were there."""
     name = call.target.overloadpacket.__name__
     if name == "index_put":
@@ -80,7 +82,7 @@ def accumulate(call: Call) -> Tracked:
         )
     indices = index if name == "index_put" else [index]
     if not all(one is None or one.known for one in indices):
-        return _anywhere(call) if how in _SUMS else dense(call)
+        return _anywhere(call)
 
     numbers = positions(base.value.shape)
     if name == "index_put":
@@ -91,18 +93,17 @@ def accumulate(call: Call) -> Tracked:
         origin = flat(positions(source.value.shape)[tuple(slice(0, extent) for extent in hit.shape)])
     else:
         origin = flat(positions(source.value.shape).expand(hit.shape))
-    target, kept = flat(hit), call.track(base)
-    written = call.track(source).group(target, origin, kept.size)
+    target, kept = flat(hit), call.reads(base)
+    written = call.reads(source).group(target, origin, kept.size)
     touched = np.zeros(kept.size, bool)
     touched[target] = True
     if not adds:
-        kept = Dependence(kept.first.keep(~touched), kept.second.keep(~touched))
-    result = combined([kept, written])
-    return result if how in _SUMS else result.marked(KINK).marked(PARAMETRIC)
+        kept = kept.keep(~touched)
+    return union([kept, written])
 
 
-def _moved(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tracked:
-    sources: list[Dependence] = []
+def _moved(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
+    sources: list[Sets] = []
     count = 1  # number 0 stands for "a constant"
 
     def number(leaf: Any) -> Any:
@@ -110,10 +111,10 @@ def _moved(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tracked
         if not isinstance(leaf, Operand):
             return leaf
         floating = leaf.value.dtype.is_floating_point or leaf.value.is_complex()
-        if leaf.track is None:
+        if leaf.reads is None:
             return torch.zeros(leaf.value.shape, dtype=torch.float64) if floating else leaf.value
         first, count = count, count + leaf.value.numel()
-        sources.append(leaf.track)
+        sources.append(leaf.reads)
         return positions(leaf.value.shape, first)
 
     name = call.target.overloadpacket.__name__
@@ -126,25 +127,14 @@ def _moved(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tracked
         numbered_args = (*numbered_args[:-1], 0.0)
     result = call.target(*numbered_args, **numbered_kwargs)
 
-    pool = Dependence(stacked([s.first for s in sources]), stacked([s.second for s in sources]))
+    pool = stacked(sources)
     if isinstance(result, Tensor):
         return pool.gather(flat(result) - 1)
     return tuple(pool.gather(flat(part) - 1) for part in result)
 
 
-def _anywhere(call: Call) -> Dependence:
-    """Let every element of the result be any element that is read, chosen by values."""
-    tracks = [leaf.track for leaf in _leaves(call) if leaf.track is not None]
-    whole = combined([t.group(np.zeros(t.size, np.int64), np.arange(t.size), 1) for t in tracks])
-    whole = whole.marked(PARAMETRIC)
-    chosen_by_field = any(
-        leaf.track is not None and not leaf.value.dtype.is_floating_point and not leaf.value.is_complex()
-        for leaf in _leaves(call)
-    )
-    if chosen_by_field:
-        whole = whole.marked(KINK)
+def _anywhere(call: Call) -> Sets:
+    """Let every element of the result be any element that is read."""
+    sets = [operand.reads for operand in call.operands() if operand.reads is not None]
+    whole = union([one.group(np.zeros(one.size, np.int64), np.arange(one.size), 1) for one in sets])
     return whole.gather(np.zeros(call.value.numel(), np.int64))
-
-
-def _leaves(call: Call) -> list[Operand]:
-    return [leaf for leaf in torch.utils._pytree.tree_leaves((call.args, call.kwargs)) if isinstance(leaf, Operand)]

@@ -1,32 +1,32 @@
-"""The table of sparsity rules: one entry per aten operator, and the operands a rule sees.
+"""The table of sparsity rules: which elements of its operands each element of an operator's result may read.
 
-A rule maps the tracked operands of one operator call to the tracked result. A rule may answer too dense, never too
-sparse; an operator without one falls to `dense`, which assumes that everything it reads enters everything it gives.
+For linear regions of a law, whose matrix is probed, and for laws without a scalar form. A rule may answer too dense, never
+too sparse. A pointwise operator needs no entry; any other operator without one is treated as `dense`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.structure.dependence import PARAMETRIC, Dependence, Events, combined
-from snapfm.structure.sets import Index
+from snapfm.structure.sets import Index, Sets, union
 
 
 @dataclass(frozen=True)
 class Operand:
-    """One tensor of the graph: its value at the example point and what is tracked of it.
+    """One tensor of the graph: its value at the example point and what each element reads.
 
     `known` says that the value is the same at every call: no unknown and no param enters it.
     """
 
     value: Tensor
-    track: Dependence | None  # None: does not depend on the field
+    reads: Sets | None  # None: does not depend on the field
     known: bool
 
 
@@ -38,57 +38,64 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     value: Any
-    events: Events
     width: int
 
-    def track(self, operand: Any) -> Dependence:
-        """Give what is tracked of an operand; constants read nothing."""
-        if isinstance(operand, Operand) and operand.track is not None:
-            return operand.track
+    @property
+    def name(self) -> str:
+        """The aten name, without its overload."""
+        return str(self.target.overloadpacket.__name__)
+
+    def operands(self) -> list[Operand]:
+        """List all tensors that go in."""
+        leaves = torch.utils._pytree.tree_leaves((self.args, self.kwargs))
+        return [leaf for leaf in leaves if isinstance(leaf, Operand)]
+
+    def reads(self, operand: Any) -> Sets:
+        """Give what each element of an operand reads; constants read nothing."""
+        if isinstance(operand, Operand) and operand.reads is not None:
+            return operand.reads
         size = operand.value.numel() if isinstance(operand, Operand) else 1
-        return Dependence.none(size, self.width)
+        return Sets.empty(size, self.width)
 
-    def spread(self, operand: Any) -> Dependence:
-        """Broadcast what is tracked of an operand to the shape of the result."""
-        return self.spread_to(operand, self.value.shape)
-
-    def spread_to(self, operand: Any, wanted: torch.Size) -> Dependence:
-        """Broadcast what is tracked of an operand to a shape."""
-        track = self.track(operand)
-        shape = operand.value.shape if isinstance(operand, Operand) else torch.Size([])
-        if shape == wanted:
-            return track
-        return track.gather(flat(positions(shape).expand(wanted)))
+    def spread(self, operand: Any, shape: torch.Size | None = None) -> Sets:
+        """Broadcast what an operand reads to the shape of the result, or to another one."""
+        wanted = self.value.shape if shape is None else shape
+        mine = operand.value.shape if isinstance(operand, Operand) else torch.Size([])
+        sets = self.reads(operand)
+        return sets if mine == wanted else sets.gather(flat(positions(mine).expand(wanted)))
 
 
-Tracked: TypeAlias = Dependence | tuple[Dependence | None, ...]
-Rule: TypeAlias = Callable[[Call], Tracked]
+Found: TypeAlias = Sets | tuple[Sets | None, ...]
+Rule: TypeAlias = Callable[[Call], Found]
 
 _RULES: dict[Any, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for aten operators by name, every overload included."""
+    """Register a rule for aten operators by name, every overload included, or for one overload by "name.overload"."""
 
     def register(function: Rule) -> Rule:
         for name in names:
-            packet = getattr(torch.ops.aten, name)
-            if packet in _RULES:
+            target = attrgetter(name)(torch.ops.aten)
+            if target in _RULES:
                 raise AssertionError(f"two rules for aten.{name}")
-            _RULES[packet] = function
+            _RULES[target] = function
         return function
 
     return register
 
 
 def rule_for(target: Any) -> Rule | None:
-    """Look the rule of an operator up."""
-    return _RULES.get(getattr(target, "overloadpacket", target))
+    """Look the rule of an operator up; torch marks the pointwise ones."""
+    found = _RULES.get(target) or _RULES.get(getattr(target, "overloadpacket", target))
+    if found is None and torch.Tag.pointwise in getattr(target, "tags", ()):
+        return pointwise
+    return found
 
 
-def supported() -> list[str]:
-    """List the aten operators that have a rule."""
-    return sorted(str(packet).removeprefix("aten.") for packet in _RULES)
+def pointwise(call: Call) -> Found:
+    """Let an element read what the elements at its place read, with broadcasting."""
+    return union([call.spread(operand) for operand in call.operands()])
 
 
 def positions(shape: torch.Size | tuple[int, ...], first: int = 0) -> Tensor:
@@ -102,12 +109,10 @@ def flat(numbers: Tensor) -> Index:
     return numbers.reshape(-1).to(torch.int64).numpy()
 
 
-def dense(call: Call) -> Tracked:
-    """Let everything that is read enter everything that is given, nonlinearly: the answer when nothing is known."""
-    reads = [leaf for leaf in torch.utils._pytree.tree_leaves((call.args, call.kwargs)) if isinstance(leaf, Operand)]
-    tracks = [operand.track for operand in reads if operand.track is not None]
-    whole = combined([t.group(np.zeros(t.size, np.int64), np.arange(t.size), 1) for t in tracks])
-    whole = call.events.curve(whole).marked(PARAMETRIC)
+def dense(call: Call) -> Found:
+    """Let everything that is read enter everything that is given: the answer when nothing is known."""
+    sets = [operand.reads for operand in call.operands() if operand.reads is not None]
+    whole = union([one.group(np.zeros(one.size, np.int64), np.arange(one.size), 1) for one in sets])
     values = call.value if isinstance(call.value, (tuple, list)) else (call.value,)
     spread = tuple(
         whole.gather(np.zeros(value.numel(), np.int64)) if isinstance(value, Tensor) else None for value in values

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from snapfm.structure.rules.registry import Call, Tracked, rule
+from snapfm.structure.rules.registry import Call, Found, rule
 from snapfm.structure.sets import Index
 
 
@@ -19,7 +19,7 @@ from snapfm.structure.sets import Index
     "_upsample_nearest_exact3d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "avg_pool2d",
     "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
 )  # fmt: skip
-def resample(call: Call) -> Tracked:
+def resample(call: Call) -> Found:
     """Mix neighbours on every plane with fixed weights."""
     shape = tuple(call.args[0].value.shape)
     axes = int(call.target.overloadpacket.__name__.split("_aa")[0][-2])
@@ -33,7 +33,7 @@ def resample(call: Call) -> Tracked:
     copies = np.arange(planes)[:, None]
     label = (copies * int(np.prod(result_plane)) + target[None]).ravel()
     origin = (copies * int(np.prod(plane)) + source[None]).ravel()
-    return call.track(call.args[0]).group(label, origin, call.value.numel())
+    return call.reads(call.args[0]).group(label, origin, call.value.numel())
 
 
 def _weights(call: Call, plane: tuple[int, ...], axis: int) -> tuple[Index, Index]:

@@ -1,0 +1,31 @@
+"""What a run of cells shows while it works: a bar for the cell under way, and a line for each finished one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from snapfm.evidence.run import Now, Told
+
+
+@contextmanager
+def followed(name: Callable[[tuple[str, ...]], str], ended: Callable[[Any], str]) -> Iterator[Told]:
+    """Give what follows a run: `name` writes the key of a cell, `ended` how a finished one ended."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    screen = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"), TimeElapsedColumn())
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
+        bar = bars.add_task("", total=1.0, left="")
+
+        def tell(now: Now[Any]) -> None:
+            left = f"{now.left} cells left" if now.left != 1 else "1 cell left"
+            bars.update(bar, description=f"{name(now.key)}: {now.doing}", completed=now.share, left=left)
+            if now.finished is not None:
+                words = f"{name(now.key)}: {ended(now.finished)}; {left}"
+                screen.print(words, highlight=False, markup=False, soft_wrap=True)
+
+        yield tell

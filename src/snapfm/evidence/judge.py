@@ -1,0 +1,174 @@
+"""The judge of projected fields: float64, from the laws' own residuals and torch's derivatives of them, and nothing else.
+
+It shares no code with the methods it judges and imports nothing of project, structure or kernels; an import contract checks
+that. It measures the violation, the stationarity u − û + Jᵀλ by one reverse pass per law, and the signs of inequality
+multipliers. Bounds have no multipliers: what u − û + Jᵀλ leaves is measured by how far u would move along it within its bounds,
+so no method is asked which bounds are active.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from snapfm.errors import Status
+from snapfm.evidence.record import finite
+from snapfm.laws import Bounds, Equality, Law, Params
+from snapfm.metrics.residuals import one_of, residuals
+
+# Stationarity asked of a converged sample, absolute: fields are of order one. A larger tolerance replaces it.
+NEAREST = 1e-6
+ROUNDING = 1.0 + 1e-6  # judge and method add up the same rows in another order
+
+
+@dataclass(frozen=True)
+class LawError:
+    """One law: mean over samples of ‖R‖₂ (math.md, eq. ce), and the worst single row of all samples."""
+
+    law: str
+    error: float | None
+    worst_row: float | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the answers of a method are worth, over all samples, whatever the method says of them."""
+
+    samples: int
+    claimed: int  # samples the method calls converged
+    converged: int  # those of them that the judge confirms
+    lawful: int  # samples within the tolerance, nearest or not
+    violation: float | None  # worst of all samples
+    stationarity: float | None  # worst of the samples that have multipliers
+    distances: tuple[float | None, ...]  # ‖u − û‖₂ of every sample; None where the answer is not lawful
+    iterations_median: float | None
+    iterations_worst: int | None
+    laws: tuple[LawError, ...] = ()
+    # The distances to first order if every answer kept its laws exactly; None where it is not confirmed. Older records have none.
+    exact_distances: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a method returns for a batch, float64."""
+
+    u: Tensor  # (b, *shape)
+    multipliers: Mapping[str, Tensor]  # law name to λ (b, rows); NaN where a method has none
+    claimed: Tensor  # (b,) bool: samples it calls converged
+    iterations: Tensor  # (b,), negative where it does not say
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Per sample (b,): what is small at the nearest lawful field; infinite where it is not a number."""
+
+    violation: Tensor
+    stationarity: Tensor  # of u − û + Jᵀλ and of wrong-signed λ; NaN without multipliers
+    complementarity: Tensor  # largest |λ g| of an inequality; NaN likewise
+    weighed: Tensor  # λᵀh: the violation weighted by the multipliers; NaN likewise
+
+    @property
+    def nearness(self) -> Tensor:
+        """The larger of stationarity and complementarity; NaN without multipliers."""
+        return torch.maximum(self.stationarity, self.complementarity)
+
+
+def claims(status: Tensor | None, count: int) -> Tensor:
+    """Say which samples a method calls converged; one that says nothing claims all."""
+    return torch.ones(count, dtype=torch.bool) if status is None else status == Status.CONVERGED
+
+
+def bounds_of(laws: Sequence[Law], like: Tensor) -> tuple[Tensor, Tensor]:
+    """Intersect all bounds: the least and the greatest value of every unknown of a field, infinite where free."""
+    lower, upper = torch.full_like(like, -math.inf), torch.full_like(like, math.inf)
+    for law in laws:
+        if isinstance(law, Bounds):
+            lower = torch.maximum(lower, torch.as_tensor(-math.inf if law.lower is None else law.lower).to(like))
+            upper = torch.minimum(upper, torch.as_tensor(math.inf if law.upper is None else law.upper).to(like))
+    return lower, upper
+
+
+def clipped(u: Tensor, rest: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Compute u − clip(u − rest, bounds) without its cancellation: how far u would move along −rest within its bounds."""
+    return torch.minimum(torch.maximum(rest, u - upper), u - lower)
+
+
+def measure(laws: Sequence[Law], u_hat: Tensor, u: Tensor, multipliers: Mapping[str, Tensor], params: Params) -> Sizes:
+    """Measure answers u to û (b, *shape) with multipliers (b, rows) by law."""
+    found = [
+        _sample(laws, u_hat[i], u[i], {name: value[i] for name, value in multipliers.items()}, one_of(params, i))
+        for i in range(len(u_hat))
+    ]
+    return Sizes(*torch.tensor(found, dtype=torch.float64).reshape(-1, 4).unbind(1))
+
+
+def lawful_and_nearest(sizes: Sizes, tolerance: float) -> tuple[Tensor, Tensor]:
+    """Say which samples obey their laws, and which of them are nearest as well: (b,) bool each."""
+    lawful = sizes.violation <= tolerance * ROUNDING
+    return lawful, lawful & (sizes.nearness <= max(NEAREST, tolerance) * ROUNDING)
+
+
+def verdict(laws: Sequence[Law], u_hat: Tensor, answers: Answers, params: Params, tolerance: float) -> Verdict:
+    """Judge answers, whatever the method says of them."""
+    sizes = measure(laws, u_hat, answers.u, answers.multipliers, params)
+    lawful, holds = lawful_and_nearest(sizes, tolerance)
+    distance = (answers.u - u_hat).flatten(1).norm(dim=1)
+    exact = (distance.square() + 2 * sizes.weighed).clamp(min=0.0).sqrt()  # math.md, eq. kept
+    having = sizes.nearness[~sizes.nearness.isnan()]
+    told = answers.iterations.double()
+    known = bool((told >= 0).all())
+    return Verdict(
+        samples=len(u_hat),
+        claimed=int(answers.claimed.sum()),
+        converged=int((answers.claimed & holds).sum()),
+        lawful=int(lawful.sum()),
+        violation=finite(sizes.violation.max()),
+        stationarity=finite(having.max()) if len(having) else None,
+        distances=tuple(finite(one) if good else None for one, good in zip(distance, lawful)),
+        exact_distances=tuple(finite(one) if good else None for one, good in zip(exact, holds)),
+        iterations_median=float(told.median()) if known else None,
+        iterations_worst=int(told.max()) if known else None,
+        laws=tuple(_law_error(law, residuals(law, answers.u, params)) for law in laws),
+    )
+
+
+def _law_error(law: Law, rows: Tensor) -> LawError:
+    return LawError(law.name, finite(rows.norm(dim=1).mean()), finite(rows.max()) if rows.numel() else 0.0)
+
+
+def _sample(
+    laws: Sequence[Law], u_hat: Tensor, u: Tensor, multipliers: Mapping[str, Tensor], params: Params
+) -> tuple[float, float, float, float]:
+    violation, wrong, complementarity, weighed, rest = 0.0, 0.0, 0.0, 0.0, u - u_hat
+    lower, upper = bounds_of(laws, u)
+    for law in laws:
+        if isinstance(law, Bounds):
+            continue
+        weight = multipliers[law.name]
+        field = u.clone().requires_grad_()
+        with torch.enable_grad():
+            value = law.residual(field, params).reshape(-1)
+        if value.requires_grad:
+            rest = rest + torch.autograd.grad(value, field, weight)[0]
+        value = value.detach()
+        weighed += float(weight @ value)
+        if isinstance(law, Equality):
+            violation = max(violation, _largest(value.abs()))
+        else:
+            violation = max(violation, _largest(value.clamp(min=0.0)))
+            wrong = max(wrong, _largest((-weight).clamp(min=0.0)))
+            complementarity = max(complementarity, _largest((weight * value).abs()))
+    violation = max(violation, _largest((u - upper).clamp(min=0.0)), _largest((lower - u).clamp(min=0.0)))
+    if any(not bool(torch.isfinite(one).all()) for one in multipliers.values()):
+        return violation, math.nan, math.nan, math.nan
+    rest = clipped(u, rest, lower, upper)
+    return violation, max(_largest(rest.abs()), wrong), complementarity, weighed
+
+
+def _largest(value: Tensor) -> float:
+    """Find the largest element; NaN counts as infinite, so that it cannot hide behind a maximum."""
+    return float(value.nan_to_num(nan=math.inf).max()) if value.numel() else 0.0

@@ -1,0 +1,12 @@
+"""The speed benchmark: methods × cases, each cell in a child process, judged in float64, kept as records, shown as a report.
+
+suite (what to run) → run (one cell after the other) → cell (inside the child process) with inputs, stand, and the kinds of
+cells (calls, walk) → record; report makes pages of the records.
+"""
+
+from snapfm.evidence.projection.record import Cell, Kind
+from snapfm.evidence.projection.run import run
+from snapfm.evidence.projection.suite import Suite, load_suite, suite_names
+from snapfm.evidence.record import State
+
+__all__ = ["Cell", "Kind", "State", "Suite", "load_suite", "run", "suite_names"]

@@ -1,0 +1,197 @@
+"""What answers cost and are worth, input by input: times of projections, constraint errors by law, and who came nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from snapfm.evidence import published
+from snapfm.evidence.judge import Verdict
+from snapfm.evidence.page.document import NOTHING, PUBLISHED, Block, Entry, Section, Table, Words, table, titled
+from snapfm.evidence.projection.methods import OURS, OWN
+from snapfm.evidence.projection.record import Cell, Kind, Turn
+from snapfm.evidence.projection.report.book import Book, Case, outcome, title
+from snapfm.evidence.projection.report.compare import NEARER, Nearness, fastest, nearness, typical
+from snapfm.evidence.record import State
+from snapfm.evidence.text import short, size, times
+
+_PROJECTION = (
+    "Milliseconds a sample, median of the hot calls on the whole batch, or the only one where a method is too slow for more; "
+    "under each figure how many samples are home (converged by the method's word and the judge's), and its time as a multiple of "
+    "{ours}. *Claims* is said of a method that calls more samples converged than hold. Bold is the fastest of those that bring "
+    "the most samples home. Violation and stationarity are the worst of all samples and inputs, whatever the method says. "
+    "*Cold* is what precedes the first hot call: structure, model, first call."
+)
+_ERRORS = (
+    "Mean over all samples of ‖R‖₂ of each law, in float64 and in the law's own units; under it the worst single row of any "
+    "sample. Of the fields a walk ends with; for a case without walks, of the answers to its last input. Samples that did not "
+    "converge count too. *Published* errors are of the paper's own samples."
+)
+_NEAREST = (
+    "A projection is the nearest lawful field. Distances ‖u − û‖₂ of the same inputs are compared sample by sample, all inputs "
+    f"of a case together; a difference up to {NEARER:g} of the distance, or of the tolerance where that is larger, is equal. An "
+    "answer that is not lawful before the judge has no distance and wins nothing. Laws may have several local nearest fields, so "
+    "two honest methods may differ, and an answer may be nearer by what it breaks its laws by, within the tolerance. *Nearer "
+    "yet* counts the samples where that does not explain it: where √(‖u − û‖² + 2λᵀh(u)), the distance to first order if the "
+    "laws were kept exactly, is smaller as well."
+)
+_NOT_FINITE = "not finite"
+_MEGABYTE = 1e6
+
+Row = tuple[str | Entry, ...]
+Compared = list[tuple[Case, list[Nearness]]]
+
+
+def home(verdict: Verdict) -> str:
+    """Write how many samples converged before the judge, and what the method claims where that is more."""
+    words = f"{verdict.converged} of {verdict.samples}"
+    return words if verdict.claimed <= verdict.converged else f"{words}, claims {verdict.claimed}"
+
+
+def projection(book: Book) -> Section | None:
+    """Write one table of times per case with projection cells."""
+    blocks: list[Block] = [Words(_PROJECTION.format(ours=title(OURS)))]
+    for case in book.cases:
+        if case.of(Kind.PROJECTION):
+            some = next((cell for cell in case.cells if cell.unknowns), case.cells[0])
+            about = f"{case.problem}: " if case.problem else ""
+            about += f"{some.samples} samples of {some.unknowns:,} unknowns, {some.rows:,} rows, tolerance {some.tolerance:g}."
+            blocks += titled(
+                case.title, (Words(about, note=True), projection_table(case)), folded=case.axis is not None
+            )
+    return Section("Projection", tuple(blocks)) if len(blocks) > 1 else None
+
+
+def projection_table(case: Case) -> Table:
+    """Tabulate the methods of one case: its inputs across, then the worst of all inputs."""
+    cells = case.of(Kind.PROJECTION)
+    by_input: dict[str, dict[str, Turn]] = {}
+    for method, cell in case.done(Kind.PROJECTION).items():
+        for turn in cell.turns:
+            by_input.setdefault(turn.input, {})
+            if turn.seconds:
+                by_input[turn.input][method] = turn
+    first = {
+        name: fastest({method: (typical(turn), turn.verdict.converged) for method, turn in turns.items()})
+        for name, turns in by_input.items()
+    }
+    rows: list[Row] = []
+    for method, cell in cells.items():
+        if cell.state is not State.DONE:
+            rows.append((title(method), outcome(cell)))
+        else:
+            entries = [_time(method, turns, method == first[name]) for name, turns in by_input.items()]
+            rows.append((title(method), *(entries or [Entry(NOTHING)]), *_worst(cell)))
+    tail = ("largest violation", "stationarity", "iterations", "cold, s", "memory")
+    return table(("method", *(by_input or ["time"]), *tail), rows)
+
+
+def errors(book: Book) -> Section | None:
+    """Write one table of constraint errors per case whose answers were judged by law."""
+    blocks: list[Block] = [Words(_ERRORS)]
+    for case in book.cases:
+        if any(found.laws for cell in _final_cells(case).values() if (found := _final(cell))):
+            blocks += titled(case.title, (error_table(case),), folded=case.axis is not None)
+    return Section("Constraint errors", tuple(blocks)) if len(blocks) > 1 else None
+
+
+def error_table(case: Case) -> Table:
+    """Tabulate the methods of one case, laws across, with the published errors under them."""
+    given = published.ERRORS.get(case.published, {})
+    judged = [law.law for cell in _final_cells(case).values() if (found := _final(cell)) for law in found.laws]
+    names = list(dict.fromkeys([*judged, *(law for errors in given.values() for law in errors)]))
+    rows: list[Row] = []
+    for method, cell in _final_cells(case).items():
+        verdict = _final(cell)
+        if verdict is None:
+            rows.append((title(method), outcome(cell)))
+            continue
+        errors = {
+            law.law: Entry(size(law.error, _NOT_FINITE), f"row {size(law.worst_row, _NOT_FINITE)}")
+            for law in verdict.laws
+        }
+        rows.append((title(method), *(errors.get(name, NOTHING) for name in names), home(verdict)))
+    rows += [(f"{column}{PUBLISHED}", *(size(line.get(name)) for name in names)) for column, line in given.items()]
+    return table(("method", *names, "home"), rows)
+
+
+def nearest(book: Book) -> Section | None:
+    """Say case by case whether a rival's lawful answer was nearer than ours, then give the counts."""
+    compared = [(case, found) for case in book.cases if (found := case_nearness(case))]
+    if not compared:
+        return None
+    ours = title(OURS)
+    words = _cases(compared, lambda one: one.nearer, f"came nearer than {ours} on any sample")
+    if any(one.nearer for _, found in compared for one in found):
+        words += " " + _cases(compared, lambda one: one.beaten, "did so by more than its broken laws explain")
+    heads = (
+        "case", "rival", "both lawful", "rival nearer", "nearer yet", "equal", f"{ours} nearer", "only rival lawful",
+        f"only {ours} lawful", "rival's largest gain",
+    )  # fmt: skip
+    rows = []
+    for case, found in compared:
+        for one in found:
+            counts = (one.compared, one.nearer, one.beaten, one.equal, one.farther, one.only_rival, one.only_ours)
+            rows.append(
+                (case.title, title(one.method), *map(str, counts), f"{one.gain:.1e}" if one.nearer else NOTHING)
+            )
+    return Section("Nearest", (Words(_NEAREST), Words(words), table(heads, rows)))
+
+
+def case_nearness(case: Case) -> list[Nearness]:
+    """Compare every rival of a case that was given the same arrays as ours; distances from others mean nothing."""
+    cells = case.done(Kind.PROJECTION)
+    ours = cells.get(OURS)
+    if ours is None:
+        return []
+    rivals = [cell for method, cell in cells.items() if method not in OWN and cell.inputs == ours.inputs]
+    return [nearness(ours, cell) for cell in rivals]
+
+
+def _time(method: str, turns: dict[str, Turn], first: bool) -> Entry:
+    if method not in turns:
+        return Entry(NOTHING)
+    turn, ours = turns[method], turns.get(OURS)
+    detail = home(turn.verdict)
+    if ours is not None and method != OURS:
+        detail += f"; {times(typical(turn) / typical(ours))}"
+    return Entry(f"{short(1e3 * typical(turn) / turn.verdict.samples)} ms", detail, first)
+
+
+def _worst(cell: Cell) -> Row:
+    """Write what is said of all inputs together; a violation that is missing is not finite, worse than any number."""
+    verdicts = [turn.verdict for turn in cell.turns]
+    medians = [one.iterations_median for one in verdicts if one.iterations_median is not None]
+    worst = [one.iterations_worst for one in verdicts if one.iterations_worst is not None]
+    ends = [f"{end:g}" for end in (min(medians), max(medians))] if medians else [NOTHING]
+    violations, gaps = [one.violation for one in verdicts], [one.stationarity for one in verdicts]
+    largest = [max((value for value in values if value is not None), default=None) for values in (violations, gaps)]
+    cold = ", ".join(f"{name.replace('_', ' ')} {spent:.2f}" for name, spent in cell.cold.items())
+    return (
+        _NOT_FINITE if None in violations else size(largest[0]),
+        size(largest[1]),
+        Entry(" to ".join(dict.fromkeys(ends)), f"at most {max(worst)}" if worst else ""),
+        Entry(short(sum(cell.cold.values())), cold) if cell.cold else NOTHING,
+        NOTHING if cell.peak_bytes is None else f"{short(cell.peak_bytes / _MEGABYTE)} MB",
+    )
+
+
+def _final_cells(case: Case) -> dict[str, Cell]:
+    return case.of(Kind.WALK) or case.of(Kind.PROJECTION)
+
+
+def _final(cell: Cell) -> Verdict | None:
+    """Give the verdict on what a cell ends with."""
+    if cell.state is not State.DONE:
+        return None
+    return cell.verdict if cell.kind is Kind.WALK else cell.turns[-1].verdict if cell.turns else None
+
+
+def _cases(compared: Compared, count: Callable[[Nearness], int], what: str) -> str:
+    """Say in how many cases nobody did something, and who did in the others."""
+    beaten = []
+    for case, found in compared:
+        who = [f"{title(one.method)} on {count(one)} of {one.compared} samples" for one in found if count(one)]
+        if who:
+            beaten.append(f"{case.title} ({', '.join(who)})")
+    words = f"In {len(compared) - len(beaten)} of {len(compared)} cases no rival {what}"
+    return f"{words}; somebody did in {'; '.join(beaten)}." if beaten else f"{words}."

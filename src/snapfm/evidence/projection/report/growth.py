@@ -1,0 +1,267 @@
+"""Curves on logarithmic axes: seconds against rows, samples or unknowns with the fitted power, and convergence against time.
+
+Cases that share a suite, what grows, and the first word of their problem are one scaling picture for each kind of cell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log
+
+from snapfm.evidence import published
+from snapfm.evidence.judge import NEAREST
+from snapfm.evidence.page import canvas
+from snapfm.evidence.page.document import NOTHING, PUBLISHED, Block, Entry, Head, Picture, Section, Table, Words, table
+from snapfm.evidence.page.svg import finish, inline, look, plot
+from snapfm.evidence.projection import record
+from snapfm.evidence.projection.methods import OURS
+from snapfm.evidence.projection.record import Cell, Kind
+from snapfm.evidence.projection.report.book import Book, Case, outcome, title
+from snapfm.evidence.projection.report.compare import outing, slope
+from snapfm.evidence.text import short, size
+
+_SCALING = (
+    "Seconds of one batch, of walks with the network, of projections the median call averaged over the inputs. *power* is the "
+    "slope of a straight line through the logarithms, by least squares, of the points where every sample came home; the others "
+    "are hollow in the picture and marked in the table, and a run without a figure is no point. Dotted lines are published "
+    f"ones, of {published.HARDWARE}; the number after a name in the legend is its power."
+)
+_EQUATIONS = {
+    "burgers": "Burgers",
+    "navier": "Navier–Stokes",
+    "reaction": "reaction–diffusion",
+}  # by first word of problem
+_NEAR = 0.1  # of the axis: ticks that are nearer to the one before have no label
+
+_FLOOR = 1e-17  # where an exact zero lies on the logarithmic axis: below the rounding of float64 fields of order one
+_CURVES = (
+    "The median over samples after a limited number of iterations, each point a run of its own from the start; seconds are of "
+    f"the whole batch. An exact zero is drawn at {_FLOOR:g}; the dashed line is the tolerance."
+)
+_MEASURES = {"violation": "Largest violation of a law", "stationarity": "Stationarity: distance from being nearest"}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size of one series: seconds, and whether every sample converged."""
+
+    size: int
+    seconds: float
+    complete: bool = True
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases along one axis, and the cells of one kind on them."""
+
+    suite: str
+    family: str
+    axis: str
+    kind: Kind
+    cases: tuple[Case, ...]
+
+    @property
+    def series(self) -> dict[str, list[Point]]:
+        """Give the points of every method that has any, smallest first."""
+        found: dict[str, list[Point]] = {}
+        for case in self.cases:
+            for method, cell in case.of(self.kind).items():
+                spent = outing(cell)
+                if spent is not None:
+                    found.setdefault(method, []).append(Point(getattr(cell, self.axis), spent.seconds, spent.complete))
+        return {method: sorted(points, key=lambda point: point.size) for method, points in found.items()}
+
+    @property
+    def published(self) -> Mapping[str, Mapping[int, float | None]]:
+        """Give the published series of the same runs, if there are any."""
+        cells = [cell for case in self.cases for cell in case.done(Kind.WALK).values()]
+        for known in published.SCALING:
+            if self.kind is Kind.WALK and self.axis == known.axis and all(_same_run(known, cell) for cell in cells):
+                return known.seconds
+        return {}
+
+
+def scaling(book: Book) -> Section | None:
+    """Draw and tabulate every group of cases with an axis."""
+    blocks: list[Block] = [Words(_SCALING)]
+    found = groups(book)
+    looks = {method: place for place, method in enumerate(dict.fromkeys(name for one in found for name in one.series))}
+    for place, group in enumerate(found):
+        family = _EQUATIONS.get(group.family, group.family)
+        name = f"{group.kind} of {family} against {group.axis} ({group.suite})"
+        blocks.append(Head(name[0].upper() + name[1:]))
+        if group.series:
+            drawn = _drawn_group(group, f"scaling{place}", looks)
+            blocks.append(Picture(drawn, f"Seconds of a batch against {group.axis}"))
+        blocks.append(group_table(group))
+    return Section("Scaling", tuple(blocks)) if len(blocks) > 1 else None
+
+
+def groups(book: Book) -> list[Group]:
+    """Sort the cases with an axis into pictures; an axis of one size only is none."""
+    found: dict[tuple[str, str, str, Kind], list[Case]] = {}
+    for case in book.cases:
+        for kind in (Kind.PROJECTION, Kind.WALK):
+            if case.axis is not None and case.of(kind) and _size(case, case.axis):
+                found.setdefault((case.suite, case.problem.partition("-")[0], case.axis, kind), []).append(case)
+    made = [Group(*key, tuple(cases)) for key, cases in found.items()]
+    return [group for group in made if len({_size(case, group.axis) for case in group.cases}) > 1]
+
+
+def fitted(points: list[Point]) -> float | None:
+    """Fit the power of the points where every sample converged."""
+    return slope([(point.size, point.seconds) for point in points if point.complete])
+
+
+def group_table(group: Group) -> Table:
+    """Tabulate seconds by size, with the power of every series; published sizes that were not run have a column too."""
+    columns: list[tuple[int, Case | None]] = [(_size(case, group.axis), case) for case in group.cases]
+    given, here = group.published, {size for size, _ in columns}
+    columns += [(size, None) for size in {size for line in given.values() for size in line} - here]
+    columns.sort(key=lambda column: column[0])
+    sizes = Counter(size for size, _ in columns)
+    heads = [f"{size:,}" if sizes[size] == 1 or case is None else f"{size:,} {case.title}" for size, case in columns]
+    rows: list[tuple[str | Entry, ...]] = []
+    for method in dict.fromkeys(method for case in group.cases for method in case.of(group.kind)):
+        entries = [_entry(None if case is None else case.of(group.kind).get(method)) for _, case in columns]
+        rows.append((title(method), *entries, _power(group.series.get(method, []))))
+    for column, line in given.items():
+        told = {size: "DNF" if seconds is None else short(seconds) for size, seconds in line.items()}
+        entries = [Entry(told.get(size, NOTHING)) for size, _ in columns]
+        rows.append((f"{column}{PUBLISHED}", *entries, _power(_points(line))))
+    return table((f"seconds by {group.axis}", *heads, "power"), rows)
+
+
+def curves(book: Book) -> Section | None:
+    """Draw two pictures per case with convergence curves, and tabulate where they end."""
+    blocks: list[Block] = [Words(_CURVES)]
+    for place, case in enumerate(case for case in book.cases if case.of(Kind.CURVE)):
+        blocks.append(Head(case.title))
+        for measure, caption in _MEASURES.items():
+            lines = _lines(case, measure)
+            if lines:
+                blocks.append(Picture(_drawn_curves(case, lines, measure, f"curve{place}{measure}"), caption))
+        blocks.append(curve_table(case))
+    return Section("Convergence", tuple(blocks)) if len(blocks) > 1 else None
+
+
+def curve_table(case: Case) -> Table:
+    """Tabulate the last point of every curve, and how soon each method was within the tolerance."""
+    heads = ("method", "iterations to tolerance", "seconds to tolerance", "last iteration", "violation", "stationarity")
+    rows: list[tuple[str | Entry, ...]] = []
+    for method, cell in case.of(Kind.CURVE).items():
+        if not cell.curve:
+            rows.append((title(method), outcome(cell)))
+            continue
+        soon = next((stop for stop in cell.curve if _within(stop, cell.tolerance)), None)
+        reached = ("not reached", NOTHING) if soon is None else (str(soon.iterations), short(soon.seconds))
+        last = cell.curve[-1]
+        rows.append((title(method), *reached, str(last.iterations), size(last.violation), size(last.stationarity)))
+    return table(heads, rows)
+
+
+def _same_run(known: published.Scaling, cell: Cell) -> bool:
+    """Say whether a walk is of the size of the published ones, but for what grows."""
+    return (
+        cell.problem in known.problems
+        and cell.steps == published.STEPS
+        and cell.unknowns == known.unknowns
+        and known.samples in (None, cell.samples)
+    )
+
+
+def _entry(cell: Cell | None) -> Entry:
+    spent = outing(cell)
+    return outcome(cell) if spent is None else Entry(short(spent.seconds), "" if spent.complete else "not all home")
+
+
+def _points(line: Mapping[int, float | None]) -> list[Point]:
+    return [Point(size, seconds) for size, seconds in line.items() if seconds is not None]
+
+
+def _power(points: list[Point]) -> str:
+    found = fitted(points)
+    return NOTHING if found is None else f"{found:.2f}"
+
+
+def _size(case: Case, axis: str) -> int:
+    """Give the size of a case; zero where no cell knows it, as none got so far."""
+    return max(int(getattr(cell, axis)) for cell in case.cells)
+
+
+def _within(stop: record.Point, tolerance: float) -> bool:
+    """Say whether the median sample is lawful and, where the method can show it, nearest."""
+    lawful = stop.violation is not None and stop.violation <= tolerance
+    return lawful and (stop.stationarity is None or stop.stationarity <= max(tolerance, NEAREST))
+
+
+def _lines(case: Case, measure: str) -> dict[str, list[tuple[float, float]]]:
+    """Give seconds and sizes of every method with a curve."""
+    found = {}
+    for method, cell in case.done(Kind.CURVE).items():
+        points = [
+            (stop.seconds, max(value, _FLOOR))
+            for stop in cell.curve
+            if (value := getattr(stop, measure)) is not None and stop.seconds > 0
+        ]
+        if points:
+            found[method] = points
+    return found
+
+
+def _drawn_group(group: Group, name: str, looks: Mapping[str, int]) -> str:
+    """Draw a group; a method has the same look in all pictures."""
+    series, given = group.series, group.published
+    with canvas.style():
+        figure, axes = plot(len(series) + len(given))
+        for method, points in series.items():
+            style, width = look(looks[method]), 2.4 if method == OURS else 1.3
+            across, up = [point.size for point in points], [point.seconds for point in points]
+            axes.plot(across, up, lw=width, ms=5, label=_legend(title(method), points), markevery=[], **style)
+            for point in points:
+                fill = style["color"] if point.complete else "none"
+                axes.plot([point.size], [point.seconds], ls="", ms=5.5, mfc=fill, mec=style["color"], **style)
+        for place, (column, line) in enumerate(given.items()):
+            known = _points(line)
+            across, up = [point.size for point in known], [point.seconds for point in known]
+            label = _legend(f"{column}, paper", known)
+            axes.plot(across, up, ls=":", lw=1.2, color=canvas.FAINT, marker=look(place)["marker"], ms=3.5, label=label)
+        axes.set(xlabel=group.axis, ylabel="seconds of a batch")
+        here = {point.size for points in series.values() for point in points}
+        sizes = _spaced(sorted(here | {size for line in given.values() for size in line}))
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.set_xticks([], minor=True)
+        finish(figure, across=False)
+        return inline(figure, name, f"Seconds of a batch against {group.axis}, logarithmic")
+
+
+def _drawn_curves(case: Case, lines: dict[str, list[tuple[float, float]]], measure: str, name: str) -> str:
+    with canvas.style():
+        figure, axes = plot(len(lines))
+        places = {method: place for place, method in enumerate(case.done(Kind.CURVE))}
+        for method, points in lines.items():
+            across, up = zip(*points)
+            axes.plot(across, up, lw=2.4 if method == OURS else 1.3, ms=4, label=title(method), **look(places[method]))
+        tolerance = max(cell.tolerance for cell in case.done(Kind.CURVE).values())
+        if tolerance > 0:
+            axes.axhline(tolerance, color=canvas.FAINT, lw=1.0, ls=(0, (4, 3)))
+        axes.set(xlabel="seconds of a batch", ylabel=measure)
+        finish(figure)
+        return inline(figure, name, f"{case.title}: {measure} against seconds, logarithmic")
+
+
+def _legend(name: str, points: list[Point]) -> str:
+    power = fitted(points)
+    return name if power is None else f"{name}: {power:.2f}"
+
+
+def _spaced(sizes: list[int]) -> list[int]:
+    """Leave out ticks whose labels would touch."""
+    reach = log(sizes[-1] / sizes[0]) or 1.0
+    kept: list[int] = []
+    for one in sizes:
+        if not kept or log(one / kept[-1]) > _NEAR * reach:
+            kept.append(one)
+    return kept

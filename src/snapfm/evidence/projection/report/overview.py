@@ -1,0 +1,182 @@
+"""What ran, on what, and the headline ratios, all computed from the records; the methods; the cells without a figure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any
+
+from snapfm.evidence import published
+from snapfm.evidence.page.document import NOT_YET, NOTHING, Block, Entry, Section, Table, Words, table
+from snapfm.evidence.projection.methods import OURS
+from snapfm.evidence.projection.record import Kind
+from snapfm.evidence.projection.report.book import Book, Case, Run, about, title
+from snapfm.evidence.projection.report.compare import Contest, contest, faster, more_lawful, outing
+from snapfm.evidence.projection.report.walks import published_ratio
+from snapfm.evidence.record import State
+from snapfm.evidence.text import short, times
+
+_KINDS = {Kind.PROJECTION: "projections", Kind.WALK: "walks"}
+_GIGABYTE = 1e9
+_ABOUT = (
+    "A sample is home when the method calls it converged and the float64 judge agrees: lawful to the tolerance, and nearest. A "
+    "rival is fair when it brings at least as many samples home as {ours} on every input. Seconds are of a whole batch: of a "
+    "walk its total, network included; of a projection the median of its hot calls, averaged over the inputs."
+)
+_MEANINGS = {
+    State.DNF: "used up its time budget",
+    State.FAILED: "raised, or its process died",
+    State.ABSENT: "the package behind it is not installed",
+    State.REFUSED: "cannot take these laws",
+}
+_PENDING = "the suite names it, the records do not hold it"
+
+
+def summary(book: Book) -> Section:
+    """Write the headline and the table behind it."""
+    contests = [found for kind in _KINDS for case in book.cases if (found := contest(case, kind)) is not None]
+    blocks: list[Block] = [Words(words, lead=True) for words in headline(book, contests)]
+    if contests:
+        blocks += [Words(_ABOUT.format(ours=title(OURS))), _table(contests)]
+    return Section("Summary", tuple(blocks))
+
+
+def headline(book: Book, contests: list[Contest]) -> list[str]:
+    """Say in whole sentences how ours compares with the fastest fair rival, and how many cells have a figure."""
+    told, ours = [], title(OURS)
+    for kind, words in _KINDS.items():
+        of_kind = [one for one in contests if one.kind is kind]
+        ratios = sorted(one.ratio for one in of_kind if one.ratio is not None)
+        alone = len(of_kind) - len(ratios)
+        if ratios:
+            first = sum(ratio > 1.0 for ratio in ratios)
+            told.append(
+                f"{words.capitalize()}: {ours} is faster than the fastest fair rival in {first} of {len(ratios)} cases; "
+                f"the rival's time is {_spread(ratios)} that of {ours}."
+            )
+        if alone:
+            told.append(
+                f"{words.capitalize()} where no rival brings as many samples home: {alone} of {len(of_kind)} cases."
+            )
+    if contests:
+        quick = _nobody(contests, faster, "takes less time")
+        told.append(f"{quick} {_nobody(contests, more_lawful, 'gives more lawful answers on any input')}")
+    ratios = sorted(ratio for case in book.cases if (ratio := published_ratio(case)) is not None)
+    if ratios:
+        told.append(
+            f"Projection within whole walks: {published.BEST}, as published and less its network, took {_spread(ratios)} the "
+            f"time of {ours} in {len(ratios)} cases, on other hardware ({published.HARDWARE})."
+        )
+    brought = [found for cell in book.cells if cell.method == OURS and (found := outing(cell)) is not None]
+    if brought:
+        came, asked = (sum(sums) for sums in zip(*((sum(one.home), one.samples * len(one.home)) for one in brought)))
+        told.append(f"{ours} brings {came:,} of {asked:,} samples home.")
+    return [*told, coverage(book)]
+
+
+def coverage(book: Book) -> str:
+    """Count the cells with a figure, and how the others ended."""
+    states = Counter(cell.state for cell in book.cells)
+    words = f"{states[State.DONE]} of {len(book.cells)} cells have a figure"
+    others = [f"{states[state]} {state}" for state in State if state is not State.DONE and states[state]]
+    if book.pending:
+        others.append(f"{len(book.pending)} more {NOT_YET}")
+    return f"{words}; {', '.join(others)}." if others else f"{words}."
+
+
+def made(book: Book) -> list[tuple[str, str]]:
+    """Say how the records came about: suites, settings, machine and versions, each set of them once."""
+    told = [("suite" if len(book.runs) == 1 else f"suite {run.name}", _suite(run)) for run in book.runs]
+    machines: dict[str, Mapping[str, Any]] = {repr(cell.machine): cell.machine for cell in book.cells if cell.machine}
+    for place, machine in enumerate(machines.values(), start=1):
+        which = "machine" if len(machines) == 1 else f"machine {place}"
+        groups = {name: group for name, group in machine.items() if isinstance(group, Mapping)}
+        plain = ", ".join(_plain(name, value) for name, value in machine.items() if name not in groups)
+        lines = {which: plain} | {f"{which}, {name}": _pairs(group) for name, group in groups.items()}
+        told += [(name, words) for name, words in lines.items() if words]
+    loads = [cell.load for cell in book.cells if cell.load is not None]
+    if loads:
+        told.append(("load", f"before a cell {short(median(loads))} runnable threads, at most {short(max(loads))}"))
+    return told
+
+
+def methods(book: Book) -> Section:
+    """Tabulate the methods, ours first: what each is, how tolerances map to it, which published column it stands for."""
+    heads = ("method", "in suites and records", "stands for the published", "what it is, and how tolerances map to it")
+    found = {name: about(name) for name in dict.fromkeys(cell.method for cell in book.cells)}
+    rows = [(one.title, name, one.published or NOTHING, one.about or NOTHING) for name, one in found.items()]
+    return Section("Methods", (table(heads, rows),))
+
+
+def missing(book: Book) -> Section:
+    """List every cell without a figure, with its reason, or say that there are none."""
+    rows = [
+        (
+            case.title, title(cell.method), str(cell.kind), str(cell.state), short(cell.seconds) if cell.seconds else NOTHING,
+            cell.why or "no reason was recorded",
+        )
+        for case in book.cases
+        for cell in case.cells
+        if cell.state is not State.DONE
+    ]  # fmt: skip
+    rows += [(case, title(method), kind, NOT_YET, NOTHING, _PENDING) for case, method, kind in book.pending]
+    if not rows:
+        return Section("Cells without a figure", (Words("None: every cell has one."),))
+    meanings = "; ".join(f"{state}: {words}" for state, words in _MEANINGS.items())
+    heads = ("case", "method", "what", "state", "spent, s", "why")
+    return Section("Cells without a figure", (Words(f"{meanings}."), table(heads, rows)))
+
+
+def _nobody(contests: list[Contest], who: Callable[[Case, Kind], list[str]], does: str) -> str:
+    """Say of how many contests it is true that no rival, fair or not, does something, and who does in the others."""
+    told = [(one, found) for one in contests if (found := who(one.case, one.kind))]
+    words = f"In {len(contests) - len(told)} of {len(contests)} comparisons no rival, fair or not, {does}"
+    others = [f"{one.case.title}, {one.kind} ({', '.join(map(title, found))})" for one, found in told]
+    return f"{words}; somebody does in {'; '.join(others)}." if others else f"{words}."
+
+
+def _spread(ratios: list[float]) -> str:
+    """Write the least, the largest and the median of sorted ratios."""
+    if len(ratios) == 1:
+        return times(ratios[0])
+    return f"{times(ratios[0])} to {times(ratios[-1])} (median {times(median(ratios))})"
+
+
+def _suite(run: Run) -> str:
+    parts = [f"{run.name}: {run.suite['title']}" if run.suite.get("title") else run.name]
+    settings = {  # a crashed cell may not know
+        "threads": {str(cell.threads) for cell in run.cells if cell.threads},
+        "tolerance": {f"{cell.tolerance:g}" for cell in run.cells if cell.tolerance},
+        "seed": {str(cell.seed) for cell in run.cells},
+    }
+    parts += [f"{name} {', '.join(sorted(values)) or NOTHING}" for name, values in settings.items()]
+    parts += [f"{name} {run.suite[name]}" for name in ("repeats", "budget") if name in run.suite]
+    done = sum(cell.state is State.DONE for cell in run.cells)
+    return "; ".join([*parts, f"{done} of {len(run.cells)} cells with a figure"])
+
+
+def _pairs(group: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in group.items())
+
+
+def _plain(name: str, value: object) -> str:
+    what, _, unit = name.rpartition("_")
+    if unit == "bytes" and isinstance(value, int):
+        return f"{what} {short(value / _GIGABYTE)} GB"
+    return f"{name} {value}"
+
+
+def _table(contests: list[Contest]) -> Table:
+    heads = ("case", "what", f"{title(OURS)}, s", "home", "fastest fair rival", "its seconds", f"times {title(OURS)}")
+    rows = [
+        (
+            one.case.title, str(one.kind), short(one.ours.seconds),
+            f"{sum(one.ours.home)} of {one.ours.samples * len(one.ours.home)}",
+            "none brings as many home" if one.rival is None else title(one.rival),
+            NOTHING if one.seconds is None else short(one.seconds),
+            Entry(times(one.ratio), first=one.ratio is not None and one.ratio > 1.0),
+        )
+        for one in contests
+    ]  # fmt: skip
+    return table(heads, rows)

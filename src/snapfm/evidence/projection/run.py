@@ -1,0 +1,218 @@
+"""A run of a suite: what its folder lacks, each cell in a child process and on disk when it is done.
+
+Cells go case by case, so that all methods of a case meet the machine in much the same state. The only file of the benchmark that
+writes into a run's folder, except for the records and a report.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, median
+from typing import TypeAlias
+
+from snapfm.errors import DataError
+from snapfm.evidence.machine import machine
+from snapfm.evidence.projection import inputs
+from snapfm.evidence.projection.methods import OURS, methods
+from snapfm.evidence.projection.record import Cell, Kind
+from snapfm.evidence.projection.stand import FIELDS, FIRST_CALL, INPUTS, RECORD, Job
+from snapfm.evidence.projection.suite import Case, Suite
+from snapfm.evidence.record import Records, State, load, to_line
+from snapfm.evidence.run import Tell, Told, check_name, run_cells
+from snapfm.evidence.supervise import End, supervised
+
+FIELDS_FOLDER = "fields"
+
+_CHILD = "snapfm.evidence.projection.cell"
+_RUNNING = ".running"  # folder of jobs; what a killed run left there is removed
+_INPUTS_BUDGET = 1800.0  # seconds for simulating and walking once; no method's time
+
+Cells: TypeAlias = dict[tuple[str, str, str], Cell]
+
+
+@dataclass(frozen=True)
+class _Place:
+    case: Case
+    method: str
+    kind: Kind
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.case.name, self.method, str(self.kind)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The inputs of a case, or why there are none and what state its cells get."""
+
+    file: Path
+    kept: inputs.Kept | None
+    state: State = State.DONE
+    why: str | None = None
+
+
+def run(
+    suite: Suite,
+    out: Path,
+    only: str | None = None,
+    chosen: Sequence[str] = (),
+    again: bool = False,
+    progress: Told | None = None,
+) -> Cells:
+    """Run what a folder lacks of a suite; give all cells it holds.
+
+    `only` names one case, `chosen` some methods. `again` repeats cells that failed or whose package was missing. A cell whose
+    inputs have changed since, because its network has, is run again.
+    """
+    check_name("--only", f"case of suite '{suite.name}'", [case.name for case in suite.cases], only)
+    known = list(dict.fromkeys(name for case in suite.cases for name in suite.methods_of(case)))
+    for name in chosen:
+        check_name("--method", f"method of suite '{suite.name}'", known, name)
+    with Records(out, suite, Cell) as records:
+        shutil.rmtree(out / _RUNNING, ignore_errors=True)
+        todo = [
+            place
+            for place in _places(suite)
+            if only in (None, place.case.name)
+            and (not chosen or place.method in chosen)
+            and not _finished(suite, out, place, records.cells.get(place.key), again)
+        ]
+        given: dict[str, _Given] = {}
+        about = machine()
+
+        def make(place: _Place, tell: Tell) -> Cell:
+            if place.case.name not in given:
+                given[place.case.name] = _inputs(suite, out, place.case, tell)
+            cell = _cell(suite, out, place, given[place.case.name], records.cells, tell)
+            return replace(cell, machine=about)
+
+        run_cells(records, todo, make, progress)
+        shutil.rmtree(out / _RUNNING, ignore_errors=True)
+        return records.cells
+
+
+def ours_failed(cells: Cells) -> bool:
+    """Tell whether our own method failed: no answer, or a claim the judge does not confirm."""
+    ours = [cell for cell in cells.values() if cell.method == OURS and cell.state is not State.ABSENT]
+    return any(
+        cell.state is not State.DONE or any(one.claimed > one.converged for one in cell.verdicts) for cell in ours
+    )
+
+
+def _places(suite: Suite) -> list[_Place]:
+    catalog = methods(suite.catalog)
+    return [
+        _Place(case, method, kind)
+        for case in suite.cases
+        for kind in Kind
+        for method in suite.methods_of(case)
+        if kind in case.kinds and (kind is not Kind.CURVE or catalog[method].curve)
+    ]
+
+
+def _finished(suite: Suite, out: Path, place: _Place, cell: Cell | None, again: bool) -> bool:
+    """Tell whether a record still holds: one of other inputs than there are now does not."""
+    if cell is None or (again and cell.state in (State.FAILED, State.ABSENT)):
+        return False
+    known = inputs.kept(_inputs_file(out, place.case))
+    if known is None:
+        return True
+    expected = inputs.fingerprint(suite, place.case)
+    return (expected in (None, known.fingerprint)) and cell.inputs in (None, known.digest)
+
+
+def _inputs(suite: Suite, out: Path, case: Case, tell: Tell) -> _Given:
+    """Find the inputs of a case, or make them in a process of their own."""
+    file = _inputs_file(out, case)
+    expected = inputs.fingerprint(suite, case)
+    if expected is None:
+        return _Given(file, None, State.ABSENT, f"model '{case.model}' is not shipped")
+    known = inputs.kept(file)
+    if known is not None and known.fingerprint == expected:
+        return _Given(file, known)
+    job = Job(suite, case.name, None, None, out / _RUNNING / f"{case.name}.inputs")
+    tell("inputs", 0.0)
+    end = supervised(_CHILD, to_line(job), job.folder, suite.threads, _INPUTS_BUDGET)
+    if end.late or end.why is not None:
+        why = end.why or f"{_INPUTS_BUDGET:g} s were used up"
+        return _Given(file, None, State.FAILED, f"the inputs of the case could not be made: {why}")
+    _place_file(job.folder / INPUTS, file)
+    return _Given(file, inputs.kept(file))
+
+
+def _cell(suite: Suite, out: Path, place: _Place, given: _Given, cells: Cells, tell: Tell) -> Cell:
+    """Make the record of one cell."""
+    case, budget = place.case, suite.budget_of(place.case, place.kind)
+    blank = Cell(
+        case.name, place.method, place.kind, given.state, given.why, problem=case.problem, samples=case.samples,
+        unknowns=math.prod(case.build().grid.shape), tolerance=suite.tolerance,
+        steps=case.steps if place.kind is Kind.WALK else None, threads=suite.threads, load=os.getloadavg()[0], seed=suite.seed,
+    )  # fmt: skip
+    if given.kept is None:
+        return blank
+    blank = replace(blank, rows=given.kept.rows, inputs=given.kept.digest)
+    hopeless = _hopeless(place, budget, cells)
+    if hopeless is not None:
+        return replace(blank, state=State.DNF, why=hopeless, steps_done=0)
+    folder = out / _RUNNING / ".".join(place.key)
+    job = Job(suite, case.name, place.method, place.kind, folder, given.file, given.kept.digest)
+    end = supervised(_CHILD, to_line(job), folder, suite.threads, budget, lambda far: tell(far.doing, far.share))
+    cell = _read(folder / RECORD, replace(blank, seconds=end.seconds, steps_done=end.progress.steps_done), end, budget)
+    if (folder / FIELDS).is_file() and cell.state is State.DONE:
+        _place_file(folder / FIELDS, out / FIELDS_FOLDER / f"{case.name}.npz")
+    shutil.rmtree(folder, ignore_errors=True)
+    return cell
+
+
+def _read(file: Path, blank: Cell, end: End, budget: float) -> Cell:
+    """Join what a process left with what the runner knows."""
+    far, cold = end.progress, end.progress.cold or {}
+    if end.late:
+        why = f"{budget:g} s were used up; it was at: {far.doing}"
+        return replace(blank, state=State.DNF, why=why, cold=cold)
+    if end.why is not None:
+        return replace(blank, state=State.FAILED, why=end.why, cold=cold)
+    if not file.is_file():  # os._exit(0) inside a method
+        why = f"its process ended without a record; it was at: {far.doing}"
+        return replace(blank, state=State.FAILED, why=why)
+    found = load(Cell, json.loads(file.read_text(encoding="utf-8")))
+    return replace(
+        blank, state=found.state, why=found.why, cold=found.cold or cold, turns=found.turns, walk=found.walk,
+        steps_done=found.steps_done if found.state is State.DONE else far.steps_done, verdict=found.verdict,
+        curve=found.curve, phases=found.phases, peak_bytes=found.peak_bytes, threads=found.threads,
+    )  # fmt: skip
+
+
+def _hopeless(place: _Place, budget: float, cells: Cells) -> str | None:
+    """Say why a walk need not start: its method's projections of the same batch alone would use up the budget."""
+    tried = cells.get((place.case.name, place.method, str(Kind.PROJECTION)))
+    if place.kind is not Kind.WALK or tried is None:
+        return None
+    if tried.state is State.DNF and FIRST_CALL not in tried.cold:
+        spent, words = tried.seconds, "did not end in"
+    elif tried.state is State.DONE and tried.turns:
+        spent, words = fmean(median(turn.seconds) for turn in tried.turns), "took"
+    else:
+        return None
+    steps = place.case.steps
+    if spent * steps <= budget:
+        return None
+    return f"not begun: one projection of the batch {words} {spent:.3g} s, and a walk of {steps} steps has {budget:g} s"
+
+
+def _inputs_file(out: Path, case: Case) -> Path:
+    return out / inputs.FOLDER / f"{case.name}.npz"
+
+
+def _place_file(made: Path, file: Path) -> None:
+    """Put a whole file, already on disk, into its place in one step."""
+    if not made.is_file():
+        raise DataError(f"a process of the run is expected to leave {made}; got none. Is the disk full? Run it again.")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(made, file)

@@ -1,0 +1,142 @@
+"""A suite of the speed benchmark: which methods run on which cases, how often, and how long each may take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from snapfm.errors import ParamsError, SnapfmError, UnknownName
+from snapfm.evidence.projection.methods import CATALOG, methods
+from snapfm.evidence.projection.record import Kind
+from snapfm.evidence.suite import AtLeast, Positive, Seconds, Shelf
+from snapfm.problems import Problem, problem
+
+AXES = ("rows", "samples", "unknowns")
+
+_KINDS = [str(kind) for kind in Kind]
+_FILE_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem with its settings, what is done with it, and where its inputs come from.
+
+    Inputs are what the shipped network `model` gives at the flow times `taus`, or projected truth with noise of size `noisy`.
+    """
+
+    name: str
+    problem: str
+    title: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    samples: Annotated[int, AtLeast(1)] = 32
+    kinds: tuple[str, ...] = (str(Kind.PROJECTION),)
+    taus: tuple[float, ...] = ()
+    noisy: Annotated[float, Positive()] | None = None
+    model: str | None = None
+    steps: Annotated[int, AtLeast(1)] = 100  # of the flow, in walks and where inputs are recorded
+    axis: str | None = None  # what grows from case to case
+    published: str | None = None  # the problem of the published tables it is compared with
+    methods: tuple[str, ...] = ()  # none: the suite's
+    budget: Seconds | None = None  # None: the suite's
+    walk_budget: Seconds | None = None
+
+    def build(self) -> Problem:
+        """Build the problem."""
+        return problem(self.problem, **self.settings)
+
+    @property
+    def needs_model(self) -> bool:
+        """Tell whether inputs or walks need the network."""
+        return bool(self.taus) or Kind.WALK in self.kinds
+
+
+@dataclass(frozen=True)
+class Suite:
+    """All that decides the records of a run, except for models and machine."""
+
+    name: str
+    title: str
+    methods: tuple[str, ...]
+    cases: tuple[Case, ...]
+    threads: Annotated[int, AtLeast(1)] = 2
+    repeats: Annotated[int, AtLeast(1)] = 5  # hot calls on each input
+    warmup: Annotated[int, AtLeast(1)] = 1  # calls before them, the first of which is judged
+    budget: Seconds = 60.0  # wall seconds of one cell
+    walk_budget: Seconds | None = None  # of one that walks; None: the same
+    tolerance: Annotated[float, Positive()] = 1e-5
+    seed: Annotated[int, AtLeast(0)] = 0
+    catalog: str = CATALOG
+
+    def methods_of(self, case: Case) -> tuple[str, ...]:
+        """Name the methods that run on a case."""
+        return case.methods or self.methods
+
+    def budget_of(self, case: Case, kind: Kind) -> float:
+        """Give the wall seconds of a cell; what the case says comes first."""
+        walk = (case.walk_budget or self.walk_budget) if kind is Kind.WALK else None
+        return walk or case.budget or self.budget
+
+    def case(self, name: str) -> Case:
+        """Give a case by name."""
+        return next(case for case in self.cases if case.name == name)
+
+
+def _check(what: str, suite: Suite) -> None:
+    if not isinstance(suite.catalog, str):
+        raise ParamsError(f"{what} expects catalog to be the name of a module; got {suite.catalog!r}. Leave it out.")
+    known = list(methods(suite.catalog))
+    _check_some(what, "methods", suite.methods, known, UnknownName)
+    if not suite.methods:
+        raise ParamsError(f"{what} expects at least one method in methods; got none. Name some of {known}.")
+    for case in suite.cases:
+        _check_case(f"{what} case '{case.name}'", case, known)
+
+
+def _check_case(what: str, case: Case, known: Sequence[str]) -> None:
+    if not _FILE_SAFE.fullmatch(case.name):
+        raise ParamsError(
+            f"{what} expects a name of letters, digits, '.', '_' and '-', which files are named by; got {case.name!r}. "
+            "Rename it and say more in its title."
+        )
+    _check_some(what, "kinds", case.kinds, _KINDS, ParamsError)
+    if not case.kinds:
+        raise ParamsError(f"{what} expects kinds to name at least one; got none. Choose of {_KINDS}.")
+    for tau in case.taus:
+        if not isinstance(tau, int | float) or isinstance(tau, bool) or not 0.0 <= tau <= 1.0:
+            raise ParamsError(f"{what} expects taus to be flow times in [0, 1]; got {tau!r}. Give such numbers.")
+    if case.axis is not None and case.axis not in AXES:
+        raise ParamsError(f"{what} expects axis to be one of {list(AXES)}; got {case.axis!r}. Choose one of these.")
+    _check_some(what, "methods", case.methods, known, UnknownName)
+    if case.kinds != (Kind.WALK,) and not case.taus and case.noisy is None:
+        raise ParamsError(
+            f"{what} expects inputs, taus or noisy; got neither. Add `taus = [0.0, 0.5, 1.0]` and a model, or `noisy = 0.01`."
+        )
+    if case.taus and case.noisy is not None:
+        raise ParamsError(f"{what} expects either taus or noisy; got both. Make two cases of it.")
+    if case.needs_model and not case.model:
+        raise ParamsError(
+            f"{what} expects model, the shipped network that walks or gives inputs; got none. Add a line `model = …`."
+        )
+    if not isinstance(case.settings, dict):
+        raise ParamsError(
+            f"{what} expects settings to be a table; got {case.settings!r}. Write settings = {{ nx = 21 }}."
+        )
+    try:
+        case.build()  # refuses problems and settings by name
+    except SnapfmError as cause:
+        raise type(cause)(f"{what}: {cause}") from cause
+
+
+def _check_some(what: str, key: str, names: Sequence[Any], known: Sequence[str], unknown: type[SnapfmError]) -> None:
+    """Refuse names that are not known, or come twice."""
+    for place, name in enumerate(names):
+        if name not in known:
+            raise unknown(f"{what} expects {key} to be some of {list(known)}; got {name!r}. Choose of these.")
+        if name in names[:place]:
+            raise ParamsError(f"{what} expects {key} to name each once; got {name!r} twice. Remove one.")
+
+
+_SHELF = Shelf("snapfm.evidence.projection", "snapfm bench", Suite, _check)
+suite_names, load_suite = _SHELF.names, _SHELF.load

@@ -1,0 +1,168 @@
+"""One cell: a sampler on a task, within its wall budget, scored; and what all cells of a task share.
+
+What a first call costs (tracing, compiling) is spent in `prepare`, before any clock runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from snapfm.evidence.machine import digest, machine
+from snapfm.evidence.quality.record import TRUE_FIELDS, Cell
+from snapfm.evidence.quality.scores import Truth, score
+from snapfm.evidence.quality.suite import SamplerEntry, Suite, Task
+from snapfm.evidence.record import State
+from snapfm.flow import VelocityNetwork, evaluator, shipped, shipped_names
+from snapfm.laws import Params
+from snapfm.metrics.moments import Moments, moments
+from snapfm.problems import Problem
+from snapfm.project import Projector
+from snapfm.sampling import sample
+
+_TRUTH_SEED = 1  # added to the suite's: conditions and truth share no random number with the noise
+
+Told = Callable[[int, int], None]  # steps done, steps in all
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The record of a cell and, if it has fields, their mean and spread."""
+
+    cell: Cell
+    moments: Moments | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the cells of one task share; no network where the task's model is not shipped."""
+
+    task: Task
+    problem: Problem
+    truth: Truth
+    params: Params
+    network: VelocityNetwork | None
+    projector: Projector | None
+
+
+def model_digest(model: str) -> str | None:
+    """Identify the weights of a shipped model; None if it is not shipped."""
+    return digest(shipped(model)) if model in shipped_names() else None
+
+
+def prepare(suite: Suite, task: Task) -> Prepared:
+    """Simulate the truth of a task, load its model and build its projector."""
+    problem = task.build()
+    count = task.truth or suite.truth
+    most = max(suite.samples, *(entry.samples or 0 for entry in suite.samplers))
+    fields, params = problem.draw_truth(suite.seed + _TRUTH_SEED, 0, max(count, most))
+    network = shipped(task.model) if task.model in shipped_names() else None
+    projector = None
+    if network is not None:
+        some = _first(params, suite.samples)
+        projector = Projector(problem.laws, problem.grid.shape, some, tolerance=suite.tolerance)
+        projector(torch.zeros(suite.samples, *problem.grid.shape), some)
+    return Prepared(task, problem, Truth.of(fields[:count]), params, network, projector)
+
+
+def reference_cell(suite: Suite, here: Prepared, name: str) -> Outcome:
+    """Score an answer that needs no model: as many true fields, drawn independently, or the true mean every time."""
+    if name == TRUE_FIELDS:
+        u, params = here.problem.draw_truth(suite.seed + _TRUTH_SEED, here.truth.count, suite.samples)
+    else:
+        mean = here.truth.moments.mean
+        u, params = mean.expand(suite.samples, *mean.shape), _first(here.params, suite.samples)
+    scores = score(here.problem.laws, u, params, here.truth, suite.bootstrap, suite.seed)
+    cell = Cell(here.task.name, name, State.DONE, suite.samples, machine=machine(), **scores)
+    return Outcome(cell, moments(u))
+
+
+def sampler_cell(suite: Suite, here: Prepared, entry: SamplerEntry, told: Told | None = None) -> Outcome:
+    """Run and score a sampler; an exception and a used-up budget are recorded, not passed on."""
+    count, steps = entry.samples or suite.samples, entry.steps or suite.steps
+    blank = Cell(here.task.name, entry.name, State.DONE, count, steps, machine=machine())
+    if here.network is None or here.projector is None:
+        return Outcome(replace(blank, status=State.ABSENT, error=f"model '{here.task.model}' is not shipped"))
+    watch, params = _Watch(entry.budget or suite.budget, told), _first(here.params, count)
+    blank, error = replace(blank, model=model_digest(here.task.model)), None
+    try:
+        samples = sample(
+            _Watched(here.network, watch),
+            here.projector,
+            params,
+            count=count,
+            steps=steps,
+            generator=torch.Generator().manual_seed(suite.seed),
+            sampler=entry.build(),
+            dtype=getattr(torch, suite.dtype),
+            on_failure="keep",
+            progress=watch.step,
+        )
+        spent = watch.seconds()
+        scores = score(here.problem.laws, samples.u, params, here.truth, suite.bootstrap, suite.seed)
+    except _Late:
+        state = State.DNF
+    except Exception as cause:  # a rival that fails is a result of the table, not its end
+        state, error = State.FAILED, f"{type(cause).__name__}: {cause}".splitlines()[0]
+    else:
+        certified = None if samples.projection is None else int(samples.projection.converged.sum())
+        seconds = {**samples.seconds, "total": spent}
+        done = replace(
+            blank, steps_done=watch.done, converged=certified, seconds=seconds, calls=samples.calls, **scores
+        )
+        return Outcome(done, moments(samples.u))
+    seconds = {"total": watch.seconds()}
+    return Outcome(replace(blank, status=state, error=error, steps_done=watch.done, seconds=seconds, calls=watch.calls))
+
+
+class _Late(Exception):
+    """The wall budget is used up."""
+
+
+class _Watch:
+    """The clock of one cell: counts steps and network calls, and ends the run when its budget is used up."""
+
+    def __init__(self, budget: float, told: Told | None) -> None:
+        self._budget, self._told = budget, told
+        self._began = time.perf_counter()
+        self.done = self.calls = 0
+
+    def seconds(self) -> float:
+        """Wall time since the start."""
+        return time.perf_counter() - self._began
+
+    def step(self, done: int, total: int) -> None:
+        """Take note of a step."""
+        self.done = done
+        if self._told is not None:
+            self._told(done, total)
+        if done < total:  # what is finished is finished, late or not
+            self.check()
+
+    def check(self) -> None:
+        """Raise if it is too late to go on."""
+        if self.seconds() > self._budget:
+            raise _Late
+
+
+class _Watched(nn.Module):
+    """A network whose every call looks at the clock: some samplers take minutes between two steps."""
+
+    def __init__(self, network: VelocityNetwork, watch: _Watch) -> None:
+        super().__init__()
+        self.network, self._watch = network, watch
+        self._quick = evaluator(network)
+
+    def forward(self, u: Tensor, tau: float | Tensor) -> Tensor:
+        self._watch.check()
+        self._watch.calls += 1
+        speed: Tensor = self._quick(u, tau)
+        return speed
+
+
+def _first(params: Params, count: int) -> dict[str, Tensor]:
+    return {name: value[:count] for name, value in params.items()}

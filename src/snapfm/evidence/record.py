@@ -1,0 +1,180 @@
+"""Records on disk: JSON Lines, one record per line, appended whole and synced before the work goes on.
+
+The records of a run (records.jsonl) begin with a header line that holds the suite; every other line is one finished cell, and
+the newest of several lines of one cell counts. A line that a killed process left incomplete is dropped. The open file is also
+the lock of its folder. Knows no suites and no cells: both are dataclasses that `load` rebuilds from their type hints.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Hashable
+from dataclasses import asdict, fields, is_dataclass
+from enum import Enum, StrEnum
+from pathlib import Path
+from types import TracebackType, UnionType
+from typing import Any, Generic, Protocol, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from snapfm.errors import DataError
+
+RECORDS = "records.jsonl"
+
+
+class State(StrEnum):
+    """How a cell ended; only DONE has figures."""
+
+    DONE = "DONE"
+    DNF = "DNF"  # the wall budget was used up
+    FAILED = "FAILED"  # the method raised, or its process died
+    ABSENT = "ABSENT"  # a package or a model is not there
+    REFUSED = "REFUSED"  # the method does not support these laws
+
+
+class Cell(Protocol):
+    """One record of a run: a dataclass of plain values."""
+
+    @property
+    def key(self) -> Hashable:
+        """Identify the cell within its suite."""
+
+
+T = TypeVar("T")
+C = TypeVar("C", bound=Cell)
+
+
+def finite(value: Any) -> float | None:
+    """Convert to a float that JSON can hold; None if it is not finite."""
+    found = float(value)
+    return found if math.isfinite(found) else None
+
+
+def to_line(record: Any) -> str:
+    """Write a record, a dataclass or a dict, as one line of JSON."""
+    plain = record if isinstance(record, dict) else asdict(record)
+    return json.dumps(plain, ensure_ascii=False, allow_nan=False, default=str)
+
+
+def load(kind: type[T], raw: Any) -> T:
+    """Rebuild a dataclass from parsed JSON; missing keys take their defaults, unknown keys are ignored."""
+    hints = get_type_hints(kind)
+    return kind(**{one.name: _load(hints[one.name], raw[one.name]) for one in fields(kind) if one.name in raw})  # type: ignore[arg-type]
+
+
+def read(file: Path, suite: type[T], cell: type[C]) -> tuple[T | None, dict[Any, C]]:
+    """Read the suite and the newest record of every cell; None and nothing from an empty file."""
+    try:
+        lines = _lines(file)
+        if not lines:
+            return None, {}
+        header = lines.pop(0)
+        found = load(suite, header["suite"]) if is_dataclass(suite) else header["suite"]
+        if is_dataclass(suite) and (unknown := set(header["suite"]) - {one.name for one in fields(suite)}):
+            raise KeyError(*unknown)  # of another version: a setting that would be lost
+        cells = [load(cell, line) for line in lines]
+    except (ValueError, KeyError, TypeError) as cause:
+        raise DataError(
+            f"{file.name} is expected to hold a suite and one record per line; got something else ({cause}). Choose another "
+            "folder."
+        ) from cause
+    return found, {one.key: one for one in cells}
+
+
+def check_same(folder: Path, found: Any, asked: Any) -> None:
+    """Refuse a folder that holds records of another suite, naming the settings that differ."""
+    if found == asked:
+        return
+    old, new = asdict(found), asdict(asked)
+    other = ", ".join(key for key in new if old[key] != new[key])
+    raise DataError(
+        f"--out {folder} is expected to hold records of suite '{asked.name}' as it is now; got those of suite "
+        f"'{found.name}' with another {other}. Choose another folder, or remove that one."
+    )
+
+
+def append(file: Path, record: dict[str, Any]) -> None:
+    """Add one record to a file without a header."""
+    with _Appending(file) as opened:
+        opened.write(to_line(record))
+
+
+def newest(file: Path) -> dict[str, Any]:
+    """Read the last record of a file without a header."""
+    return _lines(file)[-1]
+
+
+class _Appending:
+    """A file opened for whole lines, locked, without the incomplete line of a killed writer."""
+
+    def __init__(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as busy:
+            os.close(self._handle)
+            raise DataError(
+                f"--out {file.parent} is expected to be written by one process at a time; another one is at it. Wait for it, "
+                "or choose another folder."
+            ) from busy
+        content = file.read_bytes()
+        os.ftruncate(self._handle, content.rfind(b"\n") + 1)
+
+    def write(self, line: str) -> None:
+        """Append a line and push it to disk."""
+        left = (line + "\n").encode()
+        while left:  # a signal may end a long write early
+            left = left[os.write(self._handle, left) :]
+        os.fsync(self._handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._handle)
+
+
+class Records(_Appending, Generic[C]):
+    """The open, locked records of one run of a suite."""
+
+    def __init__(self, folder: Path, suite: Any, cell: type[C]) -> None:
+        super().__init__(folder / RECORDS)
+        try:
+            found, self.cells = read(folder / RECORDS, type(suite), cell)
+            if found is None:
+                self.write(to_line({"suite": asdict(suite)}))
+            else:
+                check_same(folder, found, suite)
+        except BaseException:
+            os.close(self._handle)
+            raise
+
+    def append(self, cell: C) -> None:
+        """Keep a finished cell."""
+        self.write(to_line(cell))
+        self.cells[cell.key] = cell
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    # Not splitlines: a reason may hold a line separator. What follows the last newline is incomplete.
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+def _load(hint: Any, raw: Any) -> Any:
+    """Rebuild one value of a dataclass from its type hint."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if raw is None:
+        return None
+    if origin in (Union, UnionType):
+        return _load(next(one for one in inner if one is not type(None)), raw)
+    if origin is tuple:
+        return tuple(_load(inner[0], one) for one in raw)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return load(hint, raw)
+    if isinstance(hint, type) and issubclass(hint, Enum | Path):
+        return hint(raw)
+    return raw

@@ -1,0 +1,83 @@
+"""How figures are written, the same in the terminal, in pictures and on pages; and tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from snapfm.evidence.page.document import NOTHING, Entry
+
+_PLAIN = 1e-2  # numbers from here to its inverse are written without an exponent
+
+
+def scientific(value: float) -> str:
+    """Write with one decimal, such as 4.2e-08; an exact zero is '0'."""
+    return "0" if value == 0 else f"{value:.1e}"
+
+
+def seconds(value: float) -> str:
+    """Write a duration: '12.3 s', below a tenth of a second '4.2 ms'."""
+    if value == 0:
+        return "0 s"
+    return f"{value:.1f} s" if value >= 0.1 else f"{1e3 * value:.1f} ms"
+
+
+def percent(share: float) -> str:
+    """Write a share of one, such as '3.4 %'."""
+    return f"{100 * share:.1f} %"
+
+
+def short(value: float) -> str:
+    """Write at least three digits without an exponent: 1,234; 56.7; 8.90; 0.123."""
+    for least, digits in ((100.0, 0), (10.0, 1), (1.0, 2)):
+        if round(value, digits) >= least:
+            return f"{value:,.{digits}f}"
+    return f"{value:.3g}"
+
+
+def total(seconds: float | None) -> str:
+    """Write seconds of a whole run as the paper does, with two decimals; short ones with three digits."""
+    if seconds is None:
+        return NOTHING
+    return f"{seconds:,.2f}" if seconds >= 1.0 else short(seconds)
+
+
+def times(ratio: float | None) -> str:
+    """Write a multiple: 1,234×, 12.3×, 1.23×, 0.034×."""
+    if ratio is None:
+        return NOTHING
+    return f"{ratio:.2g}×" if ratio < 0.1 else f"{short(ratio)}×" if ratio >= 10.0 else f"{ratio:.2f}×"
+
+
+def size(value: float | None, missing: str = NOTHING) -> str:
+    """Write a violation or an error with three digits; `missing` stands for None."""
+    if value is None:
+        return missing
+    return f"{value:.3g}" if _PLAIN <= abs(value) < 1.0 / _PLAIN else scientific(value)
+
+
+def settings_text(settings: Iterable[tuple[str, object]]) -> str:
+    """Write settings as `name=value, …`."""
+    return ", ".join(f"{name}={value}" for name, value in settings)
+
+
+def terminal(
+    title: str | None, heads: Iterable[str], rows: Iterable[Iterable[str | Entry]], *, box: bool = False
+) -> RichTable:
+    """Make a table for the terminal: names to the left and whole, figures to the right, the best in bold."""
+    table = RichTable(title=title, title_justify="left", title_style="bold", **({} if box else {"box": None}))  # type: ignore[arg-type]
+    for place, head in enumerate(heads):
+        if place == 0:
+            table.add_column(escape(head), no_wrap=True)
+        else:
+            table.add_column(escape(head), justify="right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(_marked, row))
+    return table
+
+
+def _marked(one: str | Entry) -> str:
+    entry = Entry(one) if isinstance(one, str) else one
+    return f"[bold cyan]{escape(entry.words)}[/]" if entry.first else escape(entry.words)

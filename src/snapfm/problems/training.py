@@ -1,0 +1,99 @@
+"""Training sets of each equation: their size, and their fields as a table of rows × columns.
+
+What an initial condition fixes goes down the rows, what it leaves open along the columns, like the paper's 80 initial states × 80
+boundary values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from snapfm.problems import burgers, heat, navier_stokes, reaction_diffusion
+from snapfm.problems.base import Problem
+from snapfm.problems.draws import uniform
+from snapfm.seeds import base_seed, draw
+
+_COLUMNS = 2**40  # keeps the columns' random numbers apart from those of the rows, which count from 0
+RESOLUTION = 32  # points per axis of the Navier-Stokes simulation: a few 1e-4 off at worst, for a tenth of the time
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """What a model of an equation is trained on, and for how many steps, unless the options say otherwise.
+
+    Fields come as a table of rows × columns; `imposed` names the axes along which laws fix the first slice. `truth`
+    counts the fresh fields that samples are compared with: more than the samples, so that their own mean is nearer.
+    """
+
+    steps: int
+    rows: int
+    columns: int
+    imposed: tuple[int, ...] = (-1,)
+    truth: int = 4096
+    small: Mapping[str, Any] = field(default_factory=dict)  # what else the small network is trained with
+
+    @property
+    def pairing(self) -> Literal["rows", "crossed"]:
+        """Laws that fix one axis fix the rows; with two they fix either rows or columns."""
+        return "rows" if len(self.imposed) == 1 else "crossed"
+
+
+# As many fields as the paper's, but for Navier-Stokes, whose simulation would take longer than the training, and
+# reaction-diffusion, where noise has to be paired with two fluxes within a row.
+TRAINING_SETS = {
+    "heat": TrainingSet(steps=3000, rows=100, columns=100),
+    "burgers": TrainingSet(
+        steps=4000, rows=80, columns=80, imposed=(-1, 0), small={"pairing": "crossed", "own": 0.25, "least_gap": 0.1}
+    ),
+    "reaction-diffusion": TrainingSet(steps=3000, rows=320, columns=32),
+    "navier-stokes": TrainingSet(steps=3000, rows=500, columns=8, truth=512),
+}
+
+
+def table(equation: str, rows: int, columns: int, generator: torch.Generator) -> Tensor:
+    """Draw training fields of an equation (rows × columns, *shape), float64, row by row."""
+    return _TABLES[equation](base_seed(generator), rows, columns)
+
+
+def _heat(seed: int, rows: int, columns: int) -> Tensor:
+    phases = draw(seed, 0, rows, lambda random: uniform(random, heat.PHASE))
+    return _rows([heat.heat_ic_mass(phase=phase) for phase in phases.tolist()], seed, columns)
+
+
+def _burgers(seed: int, rows: int, columns: int) -> Tensor:
+    positions = draw(seed, 0, rows, lambda random: uniform(random, burgers.POSITION))
+    return _rows([burgers.burgers_ic(position=position) for position in positions.tolist()], seed, columns)
+
+
+def _reaction_diffusion(seed: int, rows: int, columns: int) -> Tensor:
+    seeds = draw(seed, 0, rows, lambda random: torch.randint(2**31, (), generator=random))
+    build = reaction_diffusion.reaction_diffusion_ic_mass
+    return _rows([build(initial_seed=initial) for initial in seeds.tolist()], seed, columns)
+
+
+def _navier_stokes(seed: int, rows: int, columns: int) -> Tensor:
+    states = draw(seed, 0, rows, lambda random: navier_stokes.random_state(random, RESOLUTION))
+    # One phase from each of as many equal parts: so few drawn freely would shift the mean of all fields.
+    low, high = navier_stokes.FORCE_PHASE
+    within = draw(seed, _COLUMNS, columns, lambda random: uniform(random, (0.0, 1.0)))
+    phases = low + (high - low) * (torch.arange(columns) + within) / columns
+    grid = navier_stokes.navier_stokes_grid()
+    return navier_stokes.navier_stokes_fields(states.repeat_interleave(columns, 0), phases.repeat(rows), grid)
+
+
+def _rows(problems: list[Problem], seed: int, columns: int) -> Tensor:
+    """Simulate each row under its condition; what conditions leave open depends on the column alone."""
+    return torch.cat([problem.draw_truth(seed, _COLUMNS, columns)[0] for problem in problems])
+
+
+_TABLES: dict[str, Callable[[int, int, int], Tensor]] = {
+    "heat": _heat,
+    "burgers": _burgers,
+    "reaction-diffusion": _reaction_diffusion,
+    "navier-stokes": _navier_stokes,
+}

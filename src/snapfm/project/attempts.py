@@ -1,0 +1,191 @@
+"""Attempts: how the lanes of a part are solved. Newton first; what fails is tried again in other ways.
+
+With inequalities or bounds the way over a feasible point helps most often. Without them, starts elsewhere are cheaper and do
+as well. Restoration comes with the proof that no field obeys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from snapfm.errors import Status
+from snapfm.kernels import layout as core
+from snapfm.kernels.interior import interior_tiles
+from snapfm.kernels.newton import solve_tiles
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.restoration import restore_tiles
+from snapfm.kernels.threads import Turn
+from snapfm.project.outcome import Counts, Ended, Room
+from snapfm.project.stopping import Stopping, certified
+from snapfm.project.tiles import Tiles, Values, taken
+
+if TYPE_CHECKING:
+    from snapfm.project.part import Loops
+
+# Iterations of one attempt, as shares of a sample's limit. Benchmark inputs need 2 to 12 of the 100 that the default gives,
+# pathological ones have shown their nature by then.
+_NEWTON, _SCATTERED, _BARRIER, _REGULARIZED = 0.2, 0.1, 0.3, 0.4
+LONGEST = max(_NEWTON, _BARRIER)  # of one call of a compiled loop
+_SETS_CYCLE = 8  # iterations with inequalities or bounds after which their active sets are taken to cycle
+# Trials of a step: of one towards a wrong active set no length is any good, and from near an answer full steps find the sets
+# in fewer iterations than any search would let them.
+_MANY, _FEW, _NONE = 50, 4, 0
+# Rows of sizes from this to one over it are added up as they are, at first: measuring all by their size takes more iterations
+# where that is not needed (Heat-2 from noise), and fewer where it is (a total and an energy of a field of a thousandth).
+_ORDINARY, _ALL = 1e-3, 1.0
+_TENTHS = 6  # of the regularization that are tried
+_OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # of lanes that another attempt may help
+
+Attempt = Callable[["Loops", Tiles, Values, Stopping, Room, Turn], Ended]
+
+
+def attempt(loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: int, turn: Turn) -> Ended:
+    """Iterate as given; then, for what failed, make the other attempts in turn. Written: tiles.
+
+    `near`: the multipliers given come from an answer to much the same question.
+    """
+    lanes, inequalities = tiles.lanes, loops.part.inequalities
+    if turn.over:
+        return Ended.unfinished(lanes)
+    first = np.array(tiles.section(core.X))
+    if inequalities:
+        allowed, trials = np.full(lanes, min(_SETS_CYCLE, limit)), _NONE if near else _FEW
+    else:
+        allowed, trials = np.full(lanes, max(1, round(_NEWTON * limit))), _MANY
+    ended = newton(loops, tiles, stopping, allowed, turn, trials)
+    status, iterations, second = ended.status, ended.iterations, ended.second
+    if not status.any():  # all converged, as they mostly do
+        return ended
+    for other in _WITH_INEQUALITIES if inequalities else _EQUALITIES:
+        failed = np.flatnonzero(np.isin(status, _OPEN) & (iterations < limit))
+        if turn.over or not len(failed):
+            break
+        again = tiles.take(failed)
+        again.section(core.MULTIPLIER)[:] = 0.0
+        begin = taken(first, failed)
+        outcome = other(loops, again, begin, stopping, Room(limit - iterations[failed], limit), turn)
+        iterations[failed] += outcome.iterations
+        better = np.flatnonzero((outcome.status == Status.CONVERGED) | (outcome.status == Status.INFEASIBLE))
+        tiles.put(failed[better], again, better)
+        status[failed[better]], second[failed[better]] = outcome.status[better], outcome.second[better]
+    # With iterations and time left every way was tried: what has not converged has stalled.
+    stuck = np.isin(status, _OPEN)
+    short = (iterations >= limit) | turn.over
+    status[stuck] = np.where(short[stuck], int(Status.ITERATION_LIMIT), int(Status.STALLED))
+    return Ended(status, iterations, second)
+
+
+def newton(
+    loops: Loops, tiles: Tiles, stopping: Stopping, limit: Counts, turn: Turn, trials: int = _MANY,
+    ordinary: float = _ORDINARY,
+) -> Ended:  # fmt: skip
+    """Run Newton's iterations; say what became of the lanes."""
+    lanes = tiles.lanes
+    live, limits, status, iterations = _blank(tiles, limit)
+    second = np.empty_like(status)
+    settings = core.Settings(*stopping, ordinary, trials)
+    loops.run(solve_tiles, (settings, limits, turn.stop, live), tiles, (status, iterations, second))
+    return Ended(status.ravel()[:lanes], iterations.ravel()[:lanes], second.ravel()[:lanes])
+
+
+def _barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    return _over_barrier(loops, tiles, first, stopping, room, turn, _ORDINARY)
+
+
+def _over_barrier(
+    loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn, ordinary: float
+) -> Ended:
+    """Follow a barrier from `first` to where the active set is plain, and finish from there."""
+    tiles.section(core.X)[:] = first
+    live, limits, status, iterations = _blank(tiles, room.upto(_BARRIER))
+    loops.run(interior_tiles, (ordinary, limits, turn.stop, live), tiles, (status, iterations))
+    used = iterations.ravel()[: tiles.lanes]
+    ended = newton(loops, tiles, stopping, room.less(used).upto(_NEWTON), turn, ordinary=ordinary)
+    return Ended(ended.status, ended.iterations + used, ended.second)
+
+
+def _regularized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    """Regularize the rows: where they can only almost hold, no multiplier is large enough to hold them.
+
+    A row gives way by δ times its multiplier, which has to stay within the tolerance; less is tried until it does.
+    """
+    tiles.section(core.X)[:] = first
+    lanes = tiles.lanes
+    ended = Ended(np.full(lanes, int(Status.STALLED)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
+    delta, tolerance = 0.1 * stopping.tolerance, stopping.tolerance / tiles.by_lane(core.UNIT)[:, 0]
+    room = Room(room.upto(_REGULARIZED), room.limit)
+    waiting = np.arange(lanes)
+    for _ in range(_TENTHS):
+        if turn.over or not len(waiting):
+            break
+        some = tiles.take(waiting)
+        some.section(core.GIVE)[:] = delta
+        some.section(core.BARRIER)[:] = delta
+        left = room.less(ended.iterations).at(waiting).upto(_NEWTON)
+        found = newton(loops, some, certified(0.1 * stopping.tolerance), left, turn)
+        way = delta * np.abs(some.by_lane(core.MULTIPLIER)).max(axis=1, initial=0.0)
+        tiles.put(waiting, some, np.arange(len(waiting)))
+        ended.iterations[waiting] += found.iterations
+        ended.status[waiting] = np.where(way <= 0.8 * tolerance[waiting], found.status, int(Status.STALLED))
+        ended.second[waiting] = found.second
+        waiting = waiting[ended.status[waiting] != Status.CONVERGED]
+        delta *= 0.1
+    tiles.section(core.GIVE)[:] = 0.0
+    tiles.section(core.BARRIER)[:] = 0.0
+    return ended
+
+
+def _scattered(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    """Go on beside the point where it stopped."""
+    tiles.scatter(core.X)
+    return newton(loops, tiles, stopping, room.upto(_SCATTERED), turn)
+
+
+def _from_zero(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    """Start from zero: noise is the worst start for transport laws, zero often the best."""
+    tiles.section(core.X)[:] = 0.0
+    tiles.scatter(core.X)
+    return newton(loops, tiles, stopping, room.upto(_NEWTON), turn)
+
+
+def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    """Lower the violation alone from û; go on from a feasible point, or report that nothing lowers it further."""
+    tiles.section(core.X)[:] = first
+    lanes = tiles.lanes
+    live, limits, status, used = _blank(tiles, room.upto(_BARRIER))
+    loops.run(restore_tiles, (stopping.tolerance, limits, turn.stop, live), tiles, (status, used))
+    found, iterations = status.ravel()[:lanes], used.ravel()[:lanes]
+    broken = np.flatnonzero((found != Status.CONVERGED) & (found != Status.NONFINITE))
+    if len(broken):  # a violation that nothing nearby lowers is no proof
+        proven = loops.part.proven(tiles.take(broken), stopping.tolerance)
+        found[broken] = np.where(proven, int(Status.INFEASIBLE), int(Status.STALLED))
+    second = np.full(lanes, core.UNKNOWN)
+    feasible = np.flatnonzero(found == Status.CONVERGED)
+    if len(feasible):
+        again, left = tiles.take(feasible), room.less(iterations).at(feasible)
+        if loops.part.inequalities:
+            begin = np.array(again.section(core.X))
+            ended = _over_barrier(loops, again, begin, stopping, left, turn, _ALL)
+        else:
+            ended = newton(loops, again, stopping, left.upto(_NEWTON), turn, ordinary=_ALL)
+        tiles.put(feasible, again, np.arange(len(feasible)))
+        found[feasible], second[feasible] = ended.status, ended.second
+        iterations[feasible] += ended.iterations
+    return Ended(found, iterations, second)
+
+
+_WITH_INEQUALITIES: tuple[Attempt, ...] = (_barrier, _restored, _scattered, _from_zero, _regularized)
+_EQUALITIES: tuple[Attempt, ...] = (_scattered, _from_zero, _regularized, _restored)
+
+
+def _blank(tiles: Tiles, limit: Counts) -> tuple[npt.NDArray[np.bool_], Counts, Counts, Counts]:
+    """Make (tiles, LANES) arrays: which lanes hold a sample and may iterate, how often, statuses, iterations."""
+    shape = (len(tiles.space), LANES)
+    live, limits = np.zeros(shape, bool), np.zeros(shape, np.int64)
+    live.ravel()[: len(limit)] = True
+    limits.ravel()[: len(limit)] = limit
+    return live, limits, np.empty(shape, np.int64), np.empty(shape, np.int64)

@@ -1,0 +1,149 @@
+"""The KKT matrix of a System: its pattern, the terms of every entry, and its symbolic factorisation. Values come later.
+
+The Schur complement JW⁻¹Jᵀ + G is used where the Hessian is diagonal and the products are few enough to be listed; the
+augmented matrix [[W, Jᵀ], [J, −G]] otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from scipy.sparse import coo_array, csr_array
+
+from snapfm.kernels.layout import Frame
+from snapfm.kernels.panels import Schedule, schedule
+from snapfm.kernels.sections import packed_index, packed_values
+from snapfm.linear import Prepared, Solver
+from snapfm.linear.lanes import PreparedLanes
+from snapfm.structure.forms import Values
+from snapfm.structure.pattern import Pattern
+from snapfm.structure.reduce import System
+from snapfm.structure.sets import Index
+
+# Row and column of each entry of the lower triangle, its constant part, and where its terms begin, left and right.
+Matrix: TypeAlias = tuple[Index, Index, Values, Index, Index, Index]
+
+# Products listed for the Schur matrix: beyond this the augmented matrix is the smaller one.
+_PRODUCTS = 30_000_000
+# On the diagonal of the augmented matrix's lower block: keeps dependent rows factorable, far below what a step notices.
+_SOFT = 1e-11
+
+
+@dataclass(frozen=True)
+class KKT:
+    """A system ready to be iterated on. `linear` is its symbolic factorisation; `fused` if kernels do it themselves."""
+
+    frame: Frame
+    schedule: Schedule
+    signs: Index
+    linear: Prepared
+
+    @property
+    def fused(self) -> bool:
+        """Whether the compiled loop factorises by itself, without a callback."""
+        return isinstance(self.linear, PreparedLanes)
+
+    @property
+    def entries(self) -> int:
+        """Number of entries of the matrix, lower triangle."""
+        return self.linear.pattern.nnz
+
+
+def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
+    """Build the KKT matrix of a system; `bounded` says whether its unknowns have limits."""
+    program = system.program
+    pattern, m, v = program.pattern, program.pattern.rows, program.pattern.columns
+    columns = pattern.csr(np.arange(1.0, pattern.nnz + 1)).tocsc()
+    column_entry = columns.data.astype(np.int64) - 1
+    gram = csr_array(system.gram)
+    products = _products(columns.indptr, columns.indices, column_entry)
+    augmented = products is None or not program.diagonal
+    if augmented:
+        row, column, constant, ptr, left, right = _augmented(system)
+    else:
+        assert products is not None
+        row, column, constant, ptr, left, right = _schur(gram, m, *products)
+    size = m + v if augmented else m
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=size))]).astype(np.int64)
+    signs = np.concatenate([np.ones(v, np.int64), -np.ones(m, np.int64)]) if augmented else None
+    linear = solver.prepare(Pattern(size, size, indptr, column), signs)
+    fused = linear if isinstance(linear, PreparedLanes) else None
+    plan = _nothing() if fused is None else fused.plan
+    place = 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
+    hessian = program.hessian
+    index = packed_index(
+        [
+            place, pattern.indptr, pattern.indices, columns.indptr, columns.indices, column_entry, gram.indptr, gram.indices,
+            hessian.row_of(), hessian.indices, row, column, ptr, left, right, system.equality,
+        ]
+    )  # fmt: skip
+    weight = packed_values([gram.data, constant])
+    frame = Frame(*index, *weight, int(augmented), int(not system.equality.all()), int(bounded))
+    # Pivots may have any sign: how many are negative tells the inertia, not which.
+    return KKT(frame, plan, np.zeros(plan.slots, np.int64), linear)
+
+
+def _nothing() -> Schedule:
+    """A schedule that nothing reads, for systems that are factorised by a callback."""
+    one = np.zeros(1, np.int64)
+    return schedule(np.array([0, 1]), one, one)
+
+
+def _products(indptr: Index, rows: Index, entry: Index) -> tuple[Index, Index, Index, Index] | None:
+    """List (row, column, left entry, right entry) of all products that meet in JJᵀ, lower triangle."""
+    counts = np.diff(indptr)
+    if int((counts.astype(np.int64) ** 2).sum()) > _PRODUCTS:
+        return None
+    repeats = np.repeat(counts, counts)
+    left = np.repeat(np.arange(len(rows)), repeats)
+    ends = np.cumsum(repeats)
+    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - repeats, repeats)
+    right = np.repeat(np.repeat(indptr[:-1], counts), repeats) + within
+    lower = rows[left] >= rows[right]
+    left, right = left[lower], right[lower]
+    return rows[left].astype(np.int64), rows[right].astype(np.int64), entry[left], entry[right]
+
+
+def _schur(gram: csr_array, m: int, row: Index, column: Index, left: Index, right: Index) -> Matrix:
+    constant = coo_array(gram)
+    keep = constant.coords[0] >= constant.coords[1]
+    g_row, g_column, g_value = constant.coords[0][keep], constant.coords[1][keep], constant.data[keep]
+    diagonal = np.arange(m)
+    keys = np.unique(np.concatenate([row * m + column, g_row * m + g_column, diagonal * m + diagonal]).astype(np.int64))
+    values = np.zeros(len(keys))
+    values[np.searchsorted(keys, g_row.astype(np.int64) * m + g_column)] = g_value
+    target = np.searchsorted(keys, row * m + column)
+    order = np.argsort(target, kind="stable")
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=len(keys)))]).astype(np.int64)
+    return keys // m, keys % m, values, ptr, left[order], right[order]
+
+
+def _augmented(system: System) -> Matrix:
+    program, gram = system.program, coo_array(system.gram)
+    m, v = program.pattern.rows, program.pattern.columns
+    size = m + v
+    hessian = program.hessian
+    parts = [  # row, column, constant, which list the value comes from (1: Hessian, 0: J, -1: none), where in it
+        (np.arange(v), np.arange(v), np.ones(v), np.full(v, -1), np.zeros(v)),
+        (hessian.row_of(), hessian.indices, np.zeros(hessian.nnz), np.ones(hessian.nnz), np.arange(hessian.nnz)),
+        (
+            v + program.pattern.row_of(), program.pattern.indices, np.zeros(program.pattern.nnz),
+            np.zeros(program.pattern.nnz), np.arange(program.pattern.nnz),
+        ),
+        (v + np.arange(m), v + np.arange(m), np.full(m, -_SOFT), np.full(m, -1), np.zeros(m)),
+        (v + gram.coords[0], v + gram.coords[1], -gram.data, np.full(gram.nnz, -1), np.zeros(gram.nnz)),
+    ]  # fmt: skip
+    row, column, constant, source, place = (np.concatenate([part[i] for part in parts]) for i in range(5))
+    lower = row >= column
+    row, column, constant, source, place = (part[lower] for part in (row, column, constant, source, place))
+    key = row.astype(np.int64) * size + column.astype(np.int64)
+    keys, target = np.unique(key, return_inverse=True)
+    values = np.zeros(len(keys))
+    np.add.at(values, target, constant)
+    listed = source >= 0
+    order = np.argsort(target[listed], kind="stable")
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(target[listed], minlength=len(keys)))]).astype(np.int64)
+    left, right = place[listed][order].astype(np.int64), source[listed][order].astype(np.int64)
+    return keys // size, keys % size, values, ptr, left, right

@@ -1,0 +1,307 @@
+"""CompiledLaws: all rows of a list of laws, compiled once. The one source of pattern, row kinds, values and derivatives.
+
+Laws are traced, then lowered to scalar operations. A law that has no scalar form is differentiated by torch. Residuals are
+always torch's own, so that a judge never depends on the lowering. A tool of its own, too: sparse Jacobians and Hessians of
+plain torch functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_array, vstack
+from torch import Tensor
+
+from snapfm.errors import LawError
+from snapfm.laws import Bounds, Equality, Inequality, Law, Params
+from snapfm.structure.describe import describe
+from snapfm.structure.law import TracedLaw, trace_law, unmoved
+from snapfm.structure.lowering import Listing, Unlowerable, Walk
+from snapfm.structure.opaque import Opaque
+from snapfm.structure.pattern import Pattern
+from snapfm.structure.presolve import Presolve, presolve
+from snapfm.structure.propagate import propagate
+from snapfm.structure.reads import RowKind, cell_reads, row_kinds, row_slopes
+from snapfm.structure.scalar import Scalar
+from snapfm.structure.verify import check_law, verify_law
+
+Values = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CompiledLaws:
+    """All rows of a list of laws on fields of one shape, in the order the laws were given.
+
+    `scalar` holds the rows of all laws that were lowered; `opaque` the others, by the place of their law.
+    """
+
+    shape: tuple[int, ...]
+    laws: tuple[TracedLaw, ...]
+    example: tuple[Tensor, dict[str, Tensor]]  # the float64 sample it was found at: one field, its params
+    scalar: Scalar
+    opaque: dict[int, Opaque]
+
+    @property
+    def unknowns(self) -> int:
+        """Number of unknowns of one field."""
+        return int(np.prod(self.shape))
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of all laws."""
+        return sum(law.rows for law in self.laws)
+
+    @property
+    def nnz(self) -> int:
+        """Number of entries of the stacked Jacobian that may be non-zero."""
+        return self.pattern.nnz
+
+    @property
+    def affine(self) -> bool:
+        """Whether every row is affine with slopes that never change."""
+        return bool((self.kinds == RowKind.AFFINE).all())
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """Where the stacked Jacobian may be non-zero."""
+        lowered = Pattern.from_sets(row_slopes(self.scalar.listing, self.scalar.rows), self.unknowns)
+        parts = [
+            self.opaque[i].pattern if i in self.opaque else lowered.take(np.arange(rows.start, rows.stop))
+            for i, rows in self._places
+        ]
+        indptr = np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *(p.counts for p in parts)]))])
+        indices = np.concatenate([np.zeros(0, np.int64), *(part.indices for part in parts)])
+        return Pattern(self.rows, self.unknowns, indptr.astype(np.int64), indices)
+
+    @cached_property
+    def kinds(self) -> Index:
+        """Kind of every row (RowKind)."""
+        listing = self.scalar.listing
+        lowered = row_kinds(listing, self.scalar.rows, cell_reads(listing))
+        parts = (self.opaque[i].kinds if i in self.opaque else lowered[rows] for i, rows in self._places)
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
+    @cached_property
+    def constants(self) -> Values:
+        """Jacobian values of the rows whose slopes never change; zero for all others."""
+        direct = csr_array(self._rows[:, : self.unknowns])
+        row = self.pattern.row_of()
+        values = np.asarray(direct[row, self.pattern.indices]).ravel() if self.pattern.nnz else np.zeros(0)
+        return np.where(self.kinds[row] == RowKind.AFFINE, values, 0.0)
+
+    @cached_property
+    def equality_rows(self) -> Mask:
+        """Which rows must vanish (the others must not be positive)."""
+        return np.concatenate([np.zeros(0, bool), *(np.full(law.rows, law.kind == "equality") for law in self.laws)])
+
+    @cached_property
+    def presolve(self) -> Presolve:
+        """Fixed unknowns and redundant rows, found at first use."""
+        constant = (self.kinds == RowKind.AFFINE) & self.equality_rows
+        return presolve(self.pattern, self.constants, constant)
+
+    @cached_property
+    def hessian_pattern(self) -> Pattern | None:
+        """Where Σλ∇²h may be non-zero, both triangles; None where that is too much to write out."""
+        try:
+            parts = [self.scalar.hessian_pattern, *(law.hessian_pattern for law in self.opaque.values())]
+        except Unlowerable:
+            return None
+        if any(part is None for part in parts):
+            return None
+        row = np.concatenate([part.row_of() for part in parts if part is not None])
+        column = np.concatenate([part.indices for part in parts if part is not None])
+        return Pattern.from_coordinates(row, column, (self.unknowns, self.unknowns))
+
+    def where(self, row: int) -> tuple[TracedLaw, int]:
+        """Say which law a stacked row belongs to, and which of its rows it is."""
+        for law, rows in zip(self.laws, self.slices().values()):
+            if row < rows.stop:
+                return law, row - rows.start
+        raise IndexError(row)
+
+    def slices(self) -> dict[str, slice]:
+        """Give the stacked rows of each law by its name."""
+        return self._slices
+
+    @cached_property
+    def _slices(self) -> dict[str, slice]:
+        starts = np.cumsum([0, *(law.rows for law in self.laws)])
+        return {law.name: slice(int(a), int(b)) for law, a, b in zip(self.laws, starts, starts[1:])}
+
+    @cached_property
+    def _places(self) -> list[tuple[int, slice]]:
+        """For each law its place, and its rows: among the lowered ones, or among its own."""
+        places, start = [], 0
+        for i, law in enumerate(self.laws):
+            if i in self.opaque:
+                places.append((i, slice(0, law.rows)))
+            else:
+                places.append((i, slice(start, start + law.rows)))
+                start += law.rows
+        return places
+
+    @cached_property
+    def _rows(self) -> csr_array:
+        """All rows over the listing's cells; those of laws that were not lowered are empty."""
+        cells = self.scalar.listing.cells
+        parts = [
+            csr_array((self.laws[i].rows, cells)) if i in self.opaque else self.scalar.rows[rows.start : rows.stop]
+            for i, rows in self._places
+        ]
+        return csr_array(vstack([csr_array((0, cells)), *parts], format="csr"))
+
+    def residual(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate all rows on a batch: (b, *shape) to (b, m)."""
+        return torch.cat([u.new_zeros(len(u), 0), *(law.residual(u, params) for law in self.laws)], dim=1)
+
+    def residual_alone(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate all rows sample by sample: slower, with bits that do not depend on the batch."""
+        return torch.cat([u.new_zeros(len(u), 0), *(law.batched.alone(u, params) for law in self.laws)], dim=1)
+
+    def jacobian(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate the stacked Jacobian's values on a batch: (b, nnz), in the order of `pattern`."""
+        lowered = torch.from_numpy(self.scalar.jacobian(u, params)) if len(self.opaque) < len(self.laws) else None
+        starts = self.scalar.program.pattern.indptr if lowered is not None else np.zeros(0, np.int64)
+        parts = [u.new_zeros(len(u), 0, device="cpu")]
+        for i, rows in self._places:
+            if i in self.opaque:
+                parts.append(self.opaque[i].jacobian(u, params))
+            else:
+                assert lowered is not None
+                parts.append(lowered[:, starts[rows.start] : starts[rows.stop]])
+        return torch.cat(parts, dim=1)
+
+    def hessian(self, u: Tensor, params: Params, multipliers: Tensor) -> Values:
+        """Evaluate Σλ∇²h of all rows: (b, entries of hessian_pattern), with multipliers λ (b, m).
+
+        There has to be such a pattern.
+        """
+        whole = self.hessian_pattern
+        assert whole is not None
+        out, keys = np.zeros((len(u), whole.nnz)), whole.row_of() * self.unknowns + whole.indices
+
+        def add(pattern: Pattern, values: Values) -> None:
+            out[:, np.searchsorted(keys, pattern.row_of() * self.unknowns + pattern.indices)] += values
+
+        slices = list(self.slices().values())
+        lowered = [slices[i] for i, _ in self._places if i not in self.opaque]
+        if lowered:
+            weights = np.concatenate([multipliers[:, rows].numpy() for rows in lowered], axis=1)
+            add(self.scalar.hessian_pattern, self.scalar.hessian(u, params, weights))
+        for i, law in self.opaque.items():
+            if law.hessian_pattern is not None:
+                add(law.hessian_pattern, law.hessian(u, params, multipliers[:, slices[i]]).numpy())
+        return out
+
+    def check(self) -> None:
+        """Compare slopes with one random product of torch's per law, at the example: cheap enough for every first use.
+
+        Raises LawError when an entry is missing or wrong.
+        """
+        u, params = self.example
+        batch = {name: value[None] for name, value in params.items()}
+        for i, rows in self._places:
+            if i in self.opaque:
+                law, values = self.opaque[i], self.opaque[i].jacobian(u[None], batch)[0].numpy()
+                check_law(self.laws[i], u, params, lambda y, law=law, values=values: law.pattern.csr(values).T @ y)
+            else:
+                check_law(self.laws[i], u, params, lambda y, rows=rows: self._pull(u, batch, rows, y))
+
+    def _pull(self, u: Tensor, batch: Params, rows: slice, weight: Values) -> Values:
+        whole = np.zeros((1, self.scalar.rows.shape[0]))
+        whole[0, rows] = weight
+        return self.scalar.pull(u[None], batch, whole)[0]
+
+    def verify(self, u: Tensor, params: Params) -> None:
+        """Compare Jacobian and Hessian with dense ones at a batch of fields; slow, for tests and small fields.
+
+        Raises LawError naming the law and the worst entry.
+        """
+        jacobian = self.jacobian(u, params).numpy()
+        for i, (law, rows) in enumerate(zip(self.laws, self.slices().values())):
+            weight = torch.randn(len(u), law.rows, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+            mine = self.pattern.entries(np.arange(rows.start, rows.stop))
+            pattern = self.pattern.take(np.arange(rows.start, rows.stop))
+            curved: tuple[Pattern, Values] | None = None
+            if self.hessian_pattern is not None:
+                whole = torch.zeros(len(u), self.rows, dtype=torch.float64)
+                whole[:, rows] = weight
+                curved = self.hessian_pattern, self.hessian(u, params, whole)
+            verify_law(self.laws[i], u, params, pattern, jacobian[:, mine], weight, curved)
+
+    def __str__(self) -> str:
+        return describe(self)
+
+
+def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | None = None) -> CompiledLaws:
+    """Compile laws on fields of one shape; `params` are an example with a leading batch axis.
+
+    Bounds have no rows and are left out. Raises LawError for laws that cannot be used as written.
+    """
+    sample = {name: value[0].detach().cpu() for name, value in (params or {}).items()}
+    sample = {name: value.double() if value.is_floating_point() else value for name, value in sample.items()}
+    generator = torch.Generator().manual_seed(0)
+    # Uniform in (0.1, 0.9): inside the domain of roots and logarithms, away from the kinks at 0 and 1.
+    u = 0.1 + 0.8 * torch.rand(tuple(shape), generator=generator, dtype=torch.float64)
+    listing, forms, opaque = Listing(u.numel()), [], dict[int, Opaque]()
+    traced: list[TracedLaw] = []
+    given: list[Equality | Inequality] = []
+    for law in laws:
+        if isinstance(law, Bounds):
+            continue
+        if not isinstance(law, (Equality, Inequality)):
+            raise LawError(
+                f"laws expects Equality, Inequality and Bounds; got {type(law).__name__}. Wrap a function: "
+                "snapfm.Equality('name', function)."
+            )
+        one = trace_law(law, u, sample)
+        try:
+            forms.append(Walk(listing, one.graph, u, sample).run())
+        except Unlowerable as cause:
+            opaque[len(traced)] = _opaque(law, one, str(cause), u, sample)
+        traced.append(one)
+        given.append(law)
+    parts = [form.widened(listing.cells).matrix for form in forms]
+    rows = csr_array(vstack([csr_array((0, listing.cells)), *parts], format="csr"))
+    rows.eliminate_zeros()  # what cancelled while forms were added
+    rows.sort_indices()
+    compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), Scalar(listing, rows, u), opaque)
+    _check_slopes(compiled, given)
+    return compiled
+
+
+def _opaque(law: Equality | Inequality, traced: TracedLaw, reason: str, u: Tensor, params: Params) -> Opaque:
+    """Find the pattern of a law that has no scalar form, by sparsity rules unless the caller gives it."""
+    reads = propagate(traced.graph, u, params, law.name, quiet=law.pattern is not None)
+    pattern = Pattern.from_sets(reads, u.numel())
+    if law.pattern is not None:
+        pattern = Pattern.from_coordinates(*law.pattern, (traced.rows, u.numel()))
+    if traced.rows and u.numel() and not reads.nnz:
+        raise LawError(unmoved(law.name))
+    return Opaque(law.name, reason, traced.graph, pattern, u, params)
+
+
+def _check_slopes(compiled: CompiledLaws, given: Sequence[Equality | Inequality]) -> None:
+    """Refuse a law without slopes, and a pattern given by hand that lacks entries: what was found is exact."""
+    unknowns = compiled.unknowns
+    for i, (law, rows) in enumerate(zip(given, compiled.slices().values())):
+        found = compiled.pattern.take(np.arange(rows.start, rows.stop))
+        pattern = None if law.pattern is None else Pattern.from_coordinates(*law.pattern, (found.rows, unknowns))
+        if found.rows and unknowns and not (found.nnz and (pattern is None or pattern.nnz)):
+            raise LawError(unmoved(law.name))
+        if pattern is None or i in compiled.opaque:
+            continue
+        lacking = ~np.isin(found.row_of() * unknowns + found.indices, pattern.row_of() * unknowns + pattern.indices)
+        if lacking.any():
+            raise LawError(
+                f"law '{law.name}' expects a pattern with every entry that can be non-zero; row {found.row_of()[lacking][0]} "
+                f"lacks some (unknown {found.indices[lacking][0]} is one). Correct the pattern given, or leave it out."
+            )

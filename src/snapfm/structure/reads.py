@@ -1,0 +1,116 @@
+"""Which unknowns the rows of lowered laws read, and how: the Jacobian's pattern and the kind of each row.
+
+Follows index sets through the blocks of a Listing. Looks at no values but constant coefficients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from snapfm.kernels.operations import FLAT, STRAIGHT, Op
+from snapfm.structure.lowering.listing import Block, Listing
+from snapfm.structure.sets import Index, Sets, stacked, union
+
+
+class RowKind(IntEnum):
+    """How a row depends on the field, from cheapest to dearest."""
+
+    AFFINE = 0  # slopes never change
+    PARAMETRIC = 1  # affine in the field, slopes depend on params
+    SEPARABLE = 2  # a sum of functions of one unknown each: diagonal Hessian (or kinks, which have none)
+    GENERAL = 3  # unknowns multiply each other
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Which unknowns each row reads: `all` of them, and those that enter through an operation (`nonlinear`)."""
+
+    all: Sets
+    nonlinear: Sets
+
+
+def reads(listing: Listing, rows: csr_array) -> Reads:
+    """Follow the unknowns through all operations to the given rows (over the listing's cells)."""
+    n, pool = listing.unknowns, cell_reads(listing)
+    label, cell = _entries(rows)
+    through = cell >= n
+    nonlinear = pool.group(label[through], cell[through], rows.shape[0])
+    direct = pool.group(label[~through], cell[~through], rows.shape[0])
+    return Reads(union([nonlinear, direct]), nonlinear)
+
+
+def cell_reads(listing: Listing, slopes: bool = False) -> Sets:
+    """Give the unknowns that every cell reads; with `slopes` only those that it has a slope in."""
+    n = listing.unknowns
+    pool = stacked([Sets.identity(n), Sets.empty(listing.cells - n, n)])
+    for block in listing.blocks:
+        if slopes and block.op in FLAT:
+            continue
+        operands = (block.a, block.b) if slopes else (block.a, block.b, block.c)
+        parts = [_operand_reads(pool, operand) for operand in operands if operand is not None]
+        pool = _placed(pool, block.first, union(parts))
+    return pool
+
+
+def row_kinds(listing: Listing, rows: csr_array, pool: Sets) -> Index:
+    """Classify the rows; `pool` is what cell_reads(listing) gives."""
+    kind = np.zeros(listing.cells, np.int64)
+    for block in listing.blocks:
+        kind[block.first : block.first + block.size] = _block_kinds(block, kind, pool)
+    return _largest(rows, kind)
+
+
+def _block_kinds(block: Block, kind: Index, pool: Sets) -> Index:
+    """Give the kind of each element of one block."""
+    operands = [operand for operand in (block.a, block.b, block.c) if operand is not None]
+    sets = [_operand_reads(pool, operand) for operand in operands]
+    inner = np.max([_largest(operand, kind) for operand in operands], axis=0)
+    counts = np.array([part.counts for part in sets])
+    joint = union(sets).counts
+    if block.op in (Op.MUL, Op.DIV):
+        scaled = (counts[1] == 0) if block.op == Op.DIV else (counts > 0).sum(axis=0) == 1
+        curved = np.where(joint > 1, RowKind.GENERAL, RowKind.SEPARABLE)
+        found = np.where(scaled, np.maximum(inner, RowKind.PARAMETRIC), curved)
+    elif block.op == Op.SELECT:
+        found = np.maximum(inner, np.where(counts[2] > 0, RowKind.SEPARABLE, RowKind.PARAMETRIC))
+    elif block.op in FLAT or block.op in STRAIGHT:
+        found = np.maximum(inner if block.op in STRAIGHT else 0, RowKind.SEPARABLE)
+    else:
+        found = np.where(joint > 1, RowKind.GENERAL, RowKind.SEPARABLE)
+    return np.where(joint > 0, found, RowKind.AFFINE).astype(np.int64)
+
+
+def row_slopes(listing: Listing, rows: csr_array) -> Sets:
+    """Give the unknowns that each row has a slope in: the pattern of the Jacobian."""
+    label, cell = _entries(rows)
+    return cell_reads(listing, slopes=True).group(label, cell, rows.shape[0])
+
+
+def _operand_reads(pool: Sets, operand: csr_array) -> Sets:
+    label, cell = _entries(operand)
+    return pool.group(label, cell, operand.shape[0])
+
+
+def _entries(matrix: csr_array) -> tuple[Index, Index]:
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices.astype(np.int64)
+
+
+def _largest(matrix: csr_array, kind: Index) -> Index:
+    """Give the largest kind among the cells of each row of a matrix."""
+    label, cell = _entries(matrix)
+    out = np.zeros(matrix.shape[0], np.int64)
+    np.maximum.at(out, label, kind[cell])
+    return out
+
+
+def _placed(pool: Sets, first: int, sets: Sets) -> Sets:
+    """Put the sets of consecutive cells into the pool, where they were empty."""
+    counts = pool.counts.copy()
+    counts[first : first + sets.size] = sets.counts
+    start = pool.indptr[first]
+    indices = np.concatenate([pool.indices[:start], sets.indices, pool.indices[start:]])
+    return Sets(np.concatenate([[0], np.cumsum(counts)]), indices, pool.width)

@@ -1,0 +1,95 @@
+"""Derivatives of lowered laws: Jacobian and Hessian values of whole batches from one scalar program.
+
+For gradients through a projection, certificates of peers and checks. The projection itself has smaller programs of its own.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from snapfm.kernels.batches import derivatives, pull
+from snapfm.laws import Params
+from snapfm.structure.batched import each
+from snapfm.structure.lowering.listing import Listing
+from snapfm.structure.pattern import Pattern
+from snapfm.structure.program import Program, build_program
+
+Values = npt.NDArray[np.float64]
+
+
+def evaluate_externals(listing: Listing, example: Tensor, params: Params, count: int) -> Values:
+    """Evaluate what depends on params only, with torch: (b, cells of params), numbered as in the listing."""
+    first = listing.unknowns + 1
+    out = np.zeros((count, listing.cells - first))
+    for cell, graph, size in listing.externals:
+        value = each(graph, example.expand(count, *example.shape), params)
+        out[:, cell - first : cell - first + size] = value.reshape(count, size).to(torch.float64).numpy()
+    return out
+
+
+class Scalar:
+    """The rows of all lowered laws over all unknowns. Programs are built at first use."""
+
+    def __init__(self, listing: Listing, rows: csr_array, example: Tensor) -> None:
+        self.listing, self.rows, self.example = listing, rows, example
+
+    def pull(self, u: Tensor, params: Params, multipliers: Values) -> Values:
+        """Evaluate Jᵀλ on a batch (b, *shape) with multipliers (b, m): (b, n)."""
+        program, (field, externals, outside) = self._values, self._inputs(self._values, u, params)
+        out = np.zeros_like(field)
+        if len(program.unknowns):
+            index = np.arange(self.rows.shape[0])[None]
+            read = (program.code, program.cells, program.unknowns[None], outside, externals, index)
+            pull(*read, multipliers, field, out)
+        return out
+
+    def jacobian(self, u: Tensor, params: Params) -> Values:
+        """Evaluate the Jacobian's values on a batch: (b, nnz), in the order of `program.pattern`."""
+        return self._derivatives(u, params, np.zeros((len(u), 0)))[0]
+
+    def hessian(self, u: Tensor, params: Params, multipliers: Values) -> Values:
+        """Evaluate Σλ∇²h on a batch with multipliers (b, m): (b, entries of hessian_pattern)."""
+        lower = self._derivatives(u, params, multipliers)[1]
+        return lower[:, self._hessian[1]]
+
+    @property
+    def hessian_pattern(self) -> Pattern:
+        """Where Σλ∇²h may be non-zero, both triangles. Raises Unlowerable where that is too much to write out."""
+        return self._hessian[0]
+
+    @cached_property
+    def program(self) -> Program:
+        """The program with the derivatives of all rows by all unknowns."""
+        return build_program(self.listing, self.rows, np.arange(self.listing.unknowns))
+
+    @cached_property
+    def _values(self) -> Program:
+        return build_program(self.listing, self.rows, np.zeros(0, np.int64))
+
+    @cached_property
+    def _hessian(self) -> tuple[Pattern, npt.NDArray[np.int64]]:
+        """The symmetric pattern, and the entry of the lower triangle that each of its entries equals."""
+        lower = self.program.hessian
+        row, column, n = lower.row_of(), lower.indices, lower.rows
+        whole = Pattern.from_coordinates(np.concatenate([row, column]), np.concatenate([column, row]), (n, n))
+        one, other = whole.row_of(), whole.indices
+        return whole, np.searchsorted(row * n + column, np.maximum(one, other) * n + np.minimum(one, other))
+
+    def _derivatives(self, u: Tensor, params: Params, multipliers: Values) -> tuple[Values, Values]:
+        program, (field, externals, outside) = self.program, self._inputs(self.program, u, params)
+        entries = np.tile(program.constants, (len(u), 1))
+        curvature = np.empty((len(u), program.hessian.nnz if multipliers.shape[1] else 0))
+        read = (program.code, program.cells, program.slots, program.unknowns[None], outside, externals)
+        derivatives(*read, field, multipliers, entries, curvature)
+        return entries, curvature
+
+    def _inputs(self, program: Program, u: Tensor, params: Params) -> tuple[Values, Values, npt.NDArray[np.int64]]:
+        field = np.ascontiguousarray(u.detach().reshape(len(u), self.listing.unknowns).cpu().numpy(), np.float64)
+        externals = evaluate_externals(self.listing, self.example, params, len(u))
+        return field, externals, program.externals[None] - (self.listing.unknowns + 1)

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from snapfm.evidence.demo import run
+from snapfm.evidence.demo.pictures import Panels
+from snapfm.evidence.demo.record import Evidence, Record
+
+
+@pytest.fixture(autouse=True)
+def _quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = {"free": b"a", "lawful": b"b"}
+    monkeypatch.setattr(run, "hero", lambda evidence: b"hero")
+    monkeypatch.setattr(run, "panels", lambda evidence: Panels(fields=pair, initial=pair, mass=pair, drift=b"c"))
+
+
+def test_write_leaves_three_files_and_no_scraps(evidence: Evidence, tmp_path: Path):
+    out = tmp_path / "deep" / "demo"
+    page = run.write(out, evidence)
+    assert page == out / "index.html"
+    assert sorted(path.name for path in out.iterdir()) == ["evidence.json", "hero.png", "index.html"]
+    assert Record.from_json((out / "evidence.json").read_text()) == evidence.record
+    assert str(tmp_path) not in page.read_text(encoding="utf-8")
+
+
+def test_a_page_is_replaced_whole_or_not_at_all(evidence: Evidence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    page = run.write(tmp_path, evidence)
+    page.write_text("the page before")
+
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="disk full"):
+        run.write(tmp_path, evidence)
+    assert page.read_text() == "the page before"
+    assert not list(tmp_path.glob(".*"))

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+
+from snapfm.evidence.text import percent, scientific, seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(0.0, "0"), (-0.0, "0"), (1.0, "1.0e+00"), (4.24e-8, "4.2e-08"), (9.96e-8, "1.0e-07"), (float("nan"), "nan")],
+)
+def test_violations_have_one_decimal_and_only_an_exact_zero_is_zero(value: float, written: str):
+    assert scientific(value) == written
+
+
+def test_durations_and_shares():
+    assert [seconds(value) for value in (0.0, 0.0042, 12.34)] == ["0 s", "4.2 ms", "12.3 s"]
+    assert percent(0.034) == "3.4 %"
