@@ -8,13 +8,15 @@ resident size, each in a process of its own.
 from __future__ import annotations
 
 import multiprocessing
-import statistics
 import time
 from typing import Any
 
 import torch
 
 import snapfm
+from benchmarks.record import median_seconds
+from snapfm.evidence.machine import forget_peak, peak_bytes
+from snapfm.evidence.projection.report.compare import slope
 
 PROBLEMS = (
     "heat-ic-mass",
@@ -35,10 +37,10 @@ def run() -> dict[str, Any]:
     return {
         "samples": samples,
         "samples_exponent_8_to_1024": {
-            row["problem"]: _exponent(row["batch"][3:], row["seconds"][3:]) for row in samples
+            row["problem"]: slope(list(zip(row["batch"][3:], row["seconds"][3:]))) for row in samples
         },
         "grid": grid,
-        "grid_exponent": _exponent([row["unknowns"] for row in grid], [row["seconds"] for row in grid]),
+        "grid_exponent": slope([(row["unknowns"], row["seconds"]) for row in grid]),
         "memory": [_apart(name, count) for name in PROBLEMS for count in _counts(name)],
     }
 
@@ -50,7 +52,7 @@ def _samples(name: str) -> dict[str, Any]:
         repeats = -(-count // 64)
         u_hat = near.repeat(repeats, *[1] * (near.dim() - 1))[:count]
         given = {key: value.repeat(repeats, *[1] * (value.dim() - 1))[:count] for key, value in params.items()}
-        seconds.append(_median(lambda u_hat=u_hat, given=given: project(u_hat, given)))
+        seconds.append(median_seconds(lambda u_hat=u_hat, given=given: project(u_hat, given)))
     return {"problem": name, "batch": list(BATCHES), "seconds": seconds}
 
 
@@ -64,7 +66,7 @@ def _grid(size: int) -> dict[str, Any]:
         "unknowns": size * size,
         "rows": project.structure.rows,
         "cold_seconds": cold,
-        "seconds": _median(lambda: project(near, params)),
+        "seconds": median_seconds(lambda: project(near, params)),
         "converged": bool(result.converged.all()),
     }
 
@@ -78,22 +80,6 @@ def _near(
     project = snapfm.Projector(problem.laws, problem.grid.shape, params)
     lawful = project(fields, params).u
     return project, params, lawful + NEAR * torch.randn(lawful.shape, generator=generator, dtype=torch.float64)
-
-
-def _median(call: Any, repeats: int = 5) -> float:
-    call()
-    seconds = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds)
-
-
-def _exponent(size: list[int], seconds: list[float]) -> float:
-    """Slope of a straight line through the logarithms."""
-    x, y = torch.tensor(size).double().log(), torch.tensor(seconds).double().log()
-    return float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
 
 
 def _counts(name: str) -> tuple[int, ...]:
@@ -110,17 +96,8 @@ def _memory(name: str, count: int) -> dict[str, Any]:
     """Measure in a fresh process; one sample first, so that compiled code and torch's own pools are not counted."""
     project, params, near = _near(snapfm.problem(name), count)
     project(near[:1], {key: value[:1] for key, value in params.items()})
-    before = _peak(reset=True)
+    forget_peak()
+    before = peak_bytes() or 0
     project(near, params)
     batch = near.numel() * 8
-    return {"problem": name, "samples": count, "peak_over_batch": (_peak() - before) / batch}
-
-
-def _peak(reset: bool = False) -> int:
-    """Peak resident size in bytes since the last reset (Linux)."""
-    if reset:
-        with open("/proc/self/clear_refs", "w") as out:
-            out.write("5")
-    with open("/proc/self/status") as status:
-        line = next(line for line in status if line.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024
+    return {"problem": name, "samples": count, "peak_over_batch": ((peak_bytes() or 0) - before) / batch}

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 import snapfm
-from benchmarks.record import append
 
 PROBLEMS = {
     "heat-ic-mass": 32,
@@ -37,6 +36,8 @@ ROOT = Path(__file__).parents[1]
 
 def main(other: Path) -> None:
     """Compare, print and record."""
+    from benchmarks.record import append, commit  # not above: the other tree, which this file also runs in, may lack it
+
     trees = {"here": ROOT, "there": other.resolve()}
     servers = {name: _start(tree) for name, tree in trees.items()}
     rows = []
@@ -55,7 +56,7 @@ def main(other: Path) -> None:
                 print(
                     f"{problem:34} {noise:6} {call:10} {here:8.3f} ms against {there:8.3f} ms: {ratio:.3f}", flush=True
                 )
-    commits = {name: _commit(tree) for name, tree in trees.items()}
+    commits = {name: commit(tree) for name, tree in trees.items()}
     worst = max(row["ratio"] for row in rows)
     print(
         f"largest ratio {worst:.3f}; recorded in {append('before', {'commits': commits, 'largest_ratio': worst, 'rows': rows})}"
@@ -75,11 +76,6 @@ def _ask(server: subprocess.Popen[str], question: dict[str, str]) -> Any:
     server.stdin.write(json.dumps(question) + "\n")
     server.stdin.flush()
     return json.loads(server.stdout.readline())
-
-
-def _commit(tree: Path) -> str:
-    told = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=tree, capture_output=True, text=True)
-    return told.stdout.strip()
 
 
 def serve() -> None:

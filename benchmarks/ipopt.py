@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import snapfm
+from benchmarks.record import statuses
 from snapfm.evidence.judge import Sizes, measure
 from snapfm.laws import Params
 from snapfm.project.base import Solution
@@ -113,12 +114,6 @@ def summary(found: Comparison) -> dict[str, Any]:
         "only_ours": int((found.ours_arrived & ~found.peer_arrived).sum()),
         "only_ipopt": int((found.peer_arrived & ~found.ours_arrived).sum()),
     }
-
-
-def statuses(status: Tensor) -> dict[str, int]:
-    """Count statuses by name."""
-    found = torch.bincount(status.int(), minlength=len(snapfm.Status)).tolist()
-    return {one.name: count for one, count in zip(snapfm.Status, found) if count}
 
 
 def _best_of_peer(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from snapfm.errors import Status
 from snapfm.evidence import record
 from snapfm.evidence.machine import machine
 
@@ -22,6 +28,29 @@ def seconds(function: Callable[[], object], repeats: int = 50) -> float:
         function()
         best = min(best, perf_counter() - began)
     return best
+
+
+def median_seconds(function: Callable[[], object], repeats: int = 5) -> float:
+    """Time a call: the median, after a warm-up."""
+    function()
+    spent = []
+    for _ in range(repeats):
+        began = perf_counter()
+        function()
+        spent.append(perf_counter() - began)
+    return median(spent)
+
+
+def statuses(status: Tensor) -> dict[str, int]:
+    """Count statuses by name."""
+    found = torch.bincount(status.int(), minlength=len(Status)).tolist()
+    return {one.name: count for one, count in zip(Status, found) if count}
+
+
+def commit(tree: Path = RECORDS) -> str | None:
+    """Name the commit of a tree, with a plus where files differ from it; None outside a repository."""
+    asked = ["git", "describe", "--always", "--dirty=+"]
+    return subprocess.run(asked, cwd=tree, capture_output=True, text=True).stdout.strip() or None
 
 
 def append(case: str, figures: dict[str, Any]) -> Path:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import snapfm
+from benchmarks.record import statuses
 from snapfm.problems import Problem, names
 
 SAMPLES = 500
@@ -59,12 +60,11 @@ def _problem(name: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
             rows.append({"problem": label, "input": kind, "statuses": "ABSENT: no model of this equation is shipped"})
             continue
         result = project(u_hat, params)
-        found = torch.bincount(result.status.int(), minlength=len(snapfm.Status)).tolist()
         rows.append(
             {
                 "problem": label,
                 "input": kind,
-                "statuses": {status.name: count for status, count in zip(snapfm.Status, found) if count},
+                "statuses": statuses(result.status),
                 "iterations_median": int(result.iterations.median()),
                 "iterations_worst": int(result.iterations.max()),
                 "violation_worst": float(result.violation.max()),

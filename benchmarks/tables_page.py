@@ -16,7 +16,7 @@ from snapfm.evidence.projection.methods import OURS
 from snapfm.evidence.projection.record import Kind
 from snapfm.evidence.projection.report import text
 from snapfm.evidence.projection.report.book import Book, Case, outcome, read, title
-from snapfm.evidence.projection.report.compare import contest, outing
+from snapfm.evidence.projection.report.compare import contest, totals_of
 from snapfm.evidence.projection.report.walks import known, published_ratio, published_rest
 from snapfm.evidence.text import short, times, total
 
@@ -63,7 +63,7 @@ def _row(case: Case) -> tuple[str | Entry, ...]:
     one, walk = contest(case, Kind.PROJECTION), case.done(Kind.WALK).get(OURS)
     some = next(cell for cell in case.cells if cell.rows)
     tuned = case.of(Kind.PROJECTION).get(_TUNED)
-    spent = outing(tuned)
+    spent = totals_of(tuned)
     theirs = published_rest(case)
     rest = NOTHING if theirs is None else f"{total(theirs)} s"
     return (

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from subprocess import run as run_command
 from time import perf_counter
 from typing import Any
 
@@ -15,6 +13,7 @@ import torch
 import snapfm
 from benchmarks.certificates.judge import false_claims, measure
 from benchmarks.certificates.kinds import KINDS, Case, draw
+from benchmarks.record import commit
 from snapfm import Projection, Status
 from snapfm.evidence.judge import NEAREST
 
@@ -100,10 +99,3 @@ def _brief(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         | {"first": [{k: v for k, v in claim.items() if k not in shared} for claim in some[:_SHOWN]]}
         for some in found.values()
     ]
-
-
-def commit() -> str | None:
-    """Name the commit that was audited, with a plus where files differ from it; None outside a repository."""
-    here = Path(__file__).parent
-    found = run_command(["git", "describe", "--always", "--dirty=+"], cwd=here, capture_output=True, text=True)
-    return found.stdout.strip() or None

@@ -71,7 +71,7 @@ class Judge:
         return rows
 
     def broken(self, residual: Tensor) -> Tensor:
-        """Give h and max(g, 0) of a residual."""
+        """Return h and max(g, 0) of a residual."""
         return torch.where(self.equality, residual, residual.clamp(min=0.0))
 
     def violation(self, u: Tensor) -> Tensor:
@@ -249,7 +249,7 @@ def contradiction(case: Case, sample: int, u: Tensor) -> float:
 
 
 def _shortest_mix(vectors: Tensor, others: Tensor) -> float:
-    """Give about the least length of a convex mix of vectors (k, n) plus a non-negative sum of others."""
+    """Return about the least length of a convex mix of vectors (k, n) plus a non-negative sum of others."""
     columns = torch.cat([vectors, others])
     if len(vectors) == 0 or not bool(torch.isfinite(columns).all()):
         return _INF
@@ -266,7 +266,7 @@ def joined(judge: Judge, multipliers: Mapping[str, Tensor]) -> Tensor:
 
 
 def _alone(case: Case, sample: int) -> Case:
-    """Give one sample of a case as a batch of one."""
+    """Return one sample of a case as a batch of one."""
     only = slice(sample, sample + 1)
     return replace(case, params={name: value[only] for name, value in case.params.items()}, u_hat=case.u_hat[only])
 
@@ -277,7 +277,7 @@ def _rounding(matrix: Tensor, u: Tensor) -> Tensor:
 
 
 def largest(value: Tensor) -> Tensor:
-    """Give each sample's largest size; NaN counts as infinite, so that it cannot hide behind a maximum."""
+    """Return each sample's largest size; NaN counts as infinite, so that it cannot hide behind a maximum."""
     return value.abs().nan_to_num(_INF, _INF).amax(1) if value.shape[1] else torch.zeros(len(value)).double()
 
 

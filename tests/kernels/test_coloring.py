@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, diags_array
+from tests.kernels.conflicts import conflicts
 
-from snapfm.kernels.coloring import color_columns, conflicts
+from snapfm.kernels.coloring import color_columns
 
 Index = npt.NDArray[np.int64]
 

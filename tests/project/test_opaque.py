@@ -83,7 +83,10 @@ def test_the_structure_says_once_that_the_path_is_slow_and_why():
     laws = [opaque(Equality("law", SLOW["softmax"])), Equality("total", lambda u, p: u.sum() - 1.0)]
     told = str(Projector(laws, SHAPE, {"v": torch.ones(1, 5, dtype=torch.float64)}).structure)
     assert told.count("slow path") == 1
-    assert told.count("slow path: law 'law' uses lgamma, which has no scalar form; projected with torch's derivatives") == 1
+    assert (
+        told.count("slow path: law 'law' uses lgamma, which has no scalar form; projected with torch's derivatives")
+        == 1
+    )
     fast = Projector([Equality("total", lambda u, p: (u**2).sum() - 1.0)], SHAPE)
     assert "slow path" not in str(fast.structure)
 
@@ -164,7 +167,9 @@ def test_laws_that_cannot_hold_are_never_called_converged(laws: list[Law]):
 
 def test_gradients_agree_with_differences():
     laws = [Equality("law", SLOW["logsumexp"]), Inequality("room", lambda u, p: u.sum() - 0.5)]
-    project = Projector([opaque(law) for law in laws], (2, 2), {"v": torch.ones(1, 2, dtype=torch.float64)}, tolerance=1e-11)
+    project = Projector(
+        [opaque(law) for law in laws], (2, 2), {"v": torch.ones(1, 2, dtype=torch.float64)}, tolerance=1e-11
+    )
     u_hat = torch.tensor([[[0.6, 0.2], [0.3, -0.1]]], dtype=torch.float64, requires_grad=True)
     v = torch.tensor([[1.1, 0.7]], dtype=torch.float64, requires_grad=True)
     assert float(project(u_hat, {"v": v}).multipliers["room"]) > 0.0

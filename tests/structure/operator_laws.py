@@ -98,7 +98,6 @@ LINEAR = {
     "resolve-conj": lambda u: torch.complex(C, u).conj().resolve_conj().imag.resolve_neg(),
     "clone": lambda u: u.clone(),
     "contiguous": lambda u: u.t().contiguous(),
-    "detach": lambda u: u.detach() + u,
     "power-spectrum-part": lambda u: (torch.complex(u, C) * torch.complex(C, C).conj()).imag,
     "where-known": lambda u: torch.where(MASK, u, 2 * u),
 }
@@ -233,6 +232,8 @@ STEPS = {
     "argsort": lambda u: u.argsort(1).double(),
     "any": lambda u: (u > 0.5).any(1).double(),
     "all": lambda u: (u > 0.5).all(1).double(),
+    "any-of-numbers": lambda u: u.any(1).double(),
+    "all-of-numbers": lambda u: u.all(0).double(),
     "any-of-all": lambda u: (u > 0.5).any().double(),
     "count-nonzero": lambda u: torch.count_nonzero(u, 1).double(),
 }
@@ -393,6 +394,7 @@ MOVED: dict[str, tuple[Callable[..., Tensor], int]] = {
 }  # fmt: skip
 
 OTHERS = [
+    Case("detach", lambda u: u.detach() + u, 15, SEPARABLE),  # its value moves with the field and its slope does not
     Case("mul-zeros", lambda u: CZ * u, 10, AFFINE),
     Case("pow-param", lambda u, p: u**p, 15, SEPARABLE, with_params=True),
     Case("mul-param", lambda u, p: p * u, 15, PARAMETRIC, with_params=True),
@@ -462,8 +464,7 @@ OTHERS = [
 # many unknowns they read.
 WITHOUT_SCALAR_FORM = {
     "cast", "cast-back", "write-copy",  # through float32
-    "detach",  # its slope is not that of its value
-    "erfinv", "sinc", "lgamma", "digamma", "polygamma", "i0", "i1", "erfcx", "log-ndtr", "ndtri", "entr", "angle",
+    "erfinv", "lgamma", "digamma", "polygamma", "i0", "i1", "erfcx", "log-ndtr", "ndtri", "angle",
     "sgn-complex", "cast-integer",
     "argmax", "argmin", "argsort", "median", "nanmedian", "mode", "sort", "sort-stable", "scalar-sort", "topk",
     "kthvalue", "quantile", "gather-by-field", "scatter-reduce", "write-param-index",

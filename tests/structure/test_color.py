@@ -7,7 +7,6 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapfm.kernels.coloring import conflicts
 from snapfm.structure import Pattern
 from snapfm.structure.color import Passes, plan_passes
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from snapfm.laws import Equality
-from snapfm.structure import RowKind, CompiledLaws, compile_laws, derivatives
+from snapfm.structure import CompiledLaws, RowKind, compile_laws, derivatives
 
 U = torch.rand(5, 3, 4, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
 PARAMS = {"p": torch.rand(5, 4, generator=torch.Generator().manual_seed(10), dtype=torch.float64)}

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from snapfm.structure.lower import Listing, Unlowerable, lower
 from torch import Tensor
 
 from snapfm.laws import Equality
 from snapfm.structure import compile_laws
-from snapfm.structure.lower import Listing, Unlowerable, lower
 from snapfm.structure.lowering import regions
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.probe import NotLinear, probe

@@ -32,7 +32,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
-    """Give the versions of the packages that are installed."""
+    """Return the versions of the packages that are installed."""
     found = {}
     for name in packages:
         with suppress(metadata.PackageNotFoundError):

@@ -144,7 +144,7 @@ def _named(kind: type[T], what: str, key: str, name: str, raw: Any) -> T:
 
 
 def _entry(hint: Any) -> type[Any] | None:
-    """Give the dataclass of a field that is a tuple of them."""
+    """Return the dataclass of a field that is a tuple of them."""
     inner = get_args(hint)
     return inner[0] if get_origin(hint) is tuple and is_dataclass(inner[0]) and isinstance(inner[0], type) else None
 

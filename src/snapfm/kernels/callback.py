@@ -58,8 +58,6 @@ def call_back(_: Any, address: Any, task: Any, memory: Any) -> tuple[Any, Any]:
         number = ir.IntType(64)
         kind = ir.FunctionType(number, [number, number])
         data = context.make_array(signature.args[2])(context, builder, given[2]).data
-        return builder.call(
-            builder.inttoptr(given[0], kind.as_pointer()), [given[1], builder.ptrtoint(data, number)]
-        )
+        return builder.call(builder.inttoptr(given[0], kind.as_pointer()), [given[1], builder.ptrtoint(data, number)])
 
     return types.int64(types.int64, types.int64, memory), emit

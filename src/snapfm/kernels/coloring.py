@@ -1,7 +1,6 @@
 """Partial distance-2 coloring: group columns (or rows) of a sparse matrix that share no row (or column).
 
-Numpy in, numpy out; the caller passes a matrix both by rows and by columns. Greedy over a given order, first color that
-fits; `conflicts` is the slow obvious check that every coloring has to pass.
+Greedy over a given order, first color that fits. Numpy in, numpy out.
 """
 
 from __future__ import annotations
@@ -44,11 +43,6 @@ def color_columns(indptr: Index, indices: Index, columns: int) -> tuple[Index, i
     return best
 
 
-def conflicts(indptr: Index, indices: Index, colors: Index) -> int:
-    """Count entries that share row and color with an earlier one, or have no color: zero for a valid coloring."""
-    return int(_conflicts(indptr, indices, colors))
-
-
 def _orders(indptr: Index, column_ptr: Index, column_rows: Index):
     """Yield visiting orders from cheap to dear: as they come, widest conflicts first, and their reverse."""
     occupied = np.flatnonzero(np.diff(column_ptr))
@@ -76,17 +70,3 @@ def _greedy(indptr, indices, column_ptr, column_rows, order, colors):  # written
         colors[j] = c
         count = max(count, c + 1)
     return count
-
-
-@compiled()
-def _conflicts(indptr, indices, colors):  # written: nothing
-    seen = np.full(colors.max() + 1 if len(colors) else 0, -1, np.int64)
-    bad = 0
-    for row in range(len(indptr) - 1):
-        for p in range(indptr[row], indptr[row + 1]):
-            c = colors[indices[p]]
-            if c < 0 or seen[c] == row:
-                bad += 1
-            else:
-                seen[c] = row
-    return bad

@@ -6,59 +6,13 @@ identity, so that the pattern never changes.
 
 from __future__ import annotations
 
-import numpy as np
-
+from snapfm.kernels import layout
 from snapfm.kernels.callback import NO_CALLBACK, call_back
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.layout import (
-    ACTIVE,
-    BARRIER,
-    BEFORE_RESIDUAL,
-    BENDS,
-    BOUND_WEIGHT,
-    COLUMN,
-    COLUMN_ENTRY,
-    COLUMN_PTR,
-    COLUMN_ROW,
-    DIRECTION,
-    ENTRY_COLUMN,
-    ENTRY_CONSTANT,
-    ENTRY_ROW,
-    EQUALITY,
-    FACTOR,
-    GRAM,
-    GRAM_COLUMN,
-    GRAM_PTR,
-    IDLE,
-    INVERSE,
-    JACOBIAN,
-    KEPT,
-    MATRIX,
-    PIVOTS,
-    PLACE,
-    PLAIN_DIRECTION,
-    PLAIN_STEP,
-    RESIDUAL,
-    RHS,
-    ROW_PTR,
-    SCALE,
-    SCALED,
-    SLOPE,
-    STEP,
-    TALLY,
-    TERM_LEFT,
-    TERM_PTR,
-    TERM_RIGHT,
-    TO_BOUND,
-    TO_FACTORIZE,
-    TO_SOLVE,
-    WEIGHT,
-    WORK,
-)  # fmt: skip
+from snapfm.kernels.layout import section, table, weights
 from snapfm.kernels.ldl import factorize_tile
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import add, fma, fnma, full, load, mul, store
-from snapfm.kernels.sections import section
 from snapfm.kernels.substitution import solve_tile
 
 RUNNING = -1  # status of a lane still at work
@@ -70,28 +24,27 @@ _PIVOT = 1e-14  # a pivot below this share of its scale is a dependent row
 
 
 @compiled(nogil=True, error_model="numpy")
-def factorize(frame, plan, signs, memory, at, damping, status, convex, negative, stop):
+def factorize(frame, plan, tile, damping, status, convex, negative, stop):
     """Assemble and factorise; lanes of wrong inertia are made convex and the tile is done again.
 
     Ends without factors once stop[0] is not zero: look at it before using them.
     Written: inverse, scaled, matrix, factor, pivots, scale, tally; convex (what was added), negative.
     """
     convex[:] = 0.0
-    tally, rows = section(memory, at, TALLY), len(section(frame.table, frame.table_at, EQUALITY))
+    tally, rows = section(tile, layout.TALLY), len(table(frame, layout.EQUALITY))
     for _ in range(_CONVEX_TRIALS):
-        _weigh(frame, memory, at, damping, convex, negative)
+        _weigh(frame, tile, damping, convex, negative)
         if frame.augmented == 0:
-            _assemble_schur(frame, memory, at)
+            _assemble_schur(frame, tile)
         else:
-            _assemble_augmented(frame, memory, at, damping, convex)
+            _assemble_augmented(frame, tile, damping, convex)
         if frame.callback == NO_CALLBACK:
             factorize_tile(
-                plan, section(memory, at, MATRIX), LANES, 0, signs, frame.augmented == 1, _PIVOT, np.inf,
-                section(memory, at, FACTOR), section(memory, at, PIVOTS), section(memory, at, KEPT),
-                section(memory, at, SCALE), tally, stop,
+                plan, section(tile, layout.MATRIX), LANES, 0, frame.augmented == 1, _PIVOT, section(tile, layout.FACTOR),
+                section(tile, layout.PIVOTS), section(tile, layout.SCALE), tally, stop,
             )  # fmt: skip
         else:
-            call_back(frame.callback, TO_FACTORIZE, memory)
+            call_back(frame.callback, layout.TO_FACTORIZE, tile.memory)
         if stop[0] != 0:
             return
         again = False
@@ -112,9 +65,13 @@ def factorize(frame, plan, signs, memory, at, damping, status, convex, negative,
 
 
 @compiled(nogil=True, error_model="numpy")
-def _weigh(frame, memory, at, damping, convex, negative):  # written: inverse, negative
+def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negative
     """Invert the diagonal W, damped, made positive in `convex` lanes, infinite where a bound holds; count negative ones."""
-    weight, inverse, to_bound = section(memory, at, WEIGHT), section(memory, at, INVERSE), section(memory, at, TO_BOUND)
+    weight, inverse, to_bound = (
+        section(tile, layout.DIAGONAL),
+        section(tile, layout.INVERSE),
+        section(tile, layout.TO_BOUND),
+    )
     negative[:] = 0
     for j in range(len(weight) // LANES):
         for lane in range(LANES):
@@ -128,19 +85,27 @@ def _weigh(frame, memory, at, damping, convex, negative):  # written: inverse, n
 
 
 @compiled(nogil=True, error_model="numpy")
-def _assemble_schur(frame, memory, at):  # written: scaled, matrix
+def _assemble_schur(frame, tile):  # written: scaled, matrix
     """JW⁻¹Jᵀ + G, with idle rows replaced by those of the identity."""
-    jacobian, scaled, matrix = section(memory, at, JACOBIAN), section(memory, at, SCALED), section(memory, at, MATRIX)
-    inverse, active, barrier = section(memory, at, INVERSE), section(memory, at, ACTIVE), section(memory, at, BARRIER)
-    column = section(frame.table, frame.table_at, COLUMN)
+    jacobian, scaled, matrix = (
+        section(tile, layout.JACOBIAN),
+        section(tile, layout.SCALED),
+        section(tile, layout.MATRIX),
+    )
+    inverse, active, barrier = (
+        section(tile, layout.INVERSE),
+        section(tile, layout.ACTIVE),
+        section(tile, layout.BARRIER),
+    )
+    column = table(frame, layout.COLUMN)
     for p in range(len(column)):
         store(scaled, p, mul(load(jacobian, p), load(inverse, column[p])))
-    rows, columns = section(frame.table, frame.table_at, ENTRY_ROW), section(frame.table, frame.table_at, ENTRY_COLUMN)
+    rows, columns = table(frame, layout.ENTRY_ROW), table(frame, layout.ENTRY_COLUMN)
     ptr, constant = (
-        section(frame.table, frame.table_at, TERM_PTR),
-        section(frame.weight, frame.weight_at, ENTRY_CONSTANT),
+        table(frame, layout.TERM_PTR),
+        weights(frame, layout.ENTRY_CONSTANT),
     )
-    left, right = section(frame.table, frame.table_at, TERM_LEFT), section(frame.table, frame.table_at, TERM_RIGHT)
+    left, right = table(frame, layout.TERM_LEFT), table(frame, layout.TERM_RIGHT)
     for s in range(len(rows)):
         total = full(constant[s])
         for t in range(ptr[s], ptr[s + 1]):
@@ -157,18 +122,22 @@ def _assemble_schur(frame, memory, at):  # written: scaled, matrix
 
 
 @compiled(nogil=True, error_model="numpy")
-def _assemble_augmented(frame, memory, at, damping, convex):  # written: matrix
+def _assemble_augmented(frame, tile, damping, convex):  # written: matrix
     """[[W, Jᵀ], [J, −G]], with idle rows and held unknowns replaced by those of ∓ the identity."""
-    jacobian, bends, matrix = section(memory, at, JACOBIAN), section(memory, at, BENDS), section(memory, at, MATRIX)
-    active, to_bound = section(memory, at, ACTIVE), section(memory, at, TO_BOUND)
-    barrier, more = section(memory, at, BARRIER), section(memory, at, BOUND_WEIGHT)
-    rows, columns = section(frame.table, frame.table_at, ENTRY_ROW), section(frame.table, frame.table_at, ENTRY_COLUMN)
-    ptr, constant = (
-        section(frame.table, frame.table_at, TERM_PTR),
-        section(frame.weight, frame.weight_at, ENTRY_CONSTANT),
+    jacobian, bends, matrix = (
+        section(tile, layout.JACOBIAN),
+        section(tile, layout.HESSIAN),
+        section(tile, layout.MATRIX),
     )
-    left, right = section(frame.table, frame.table_at, TERM_LEFT), section(frame.table, frame.table_at, TERM_RIGHT)
-    v = len(section(frame.table, frame.table_at, PLACE))
+    active, to_bound = section(tile, layout.ACTIVE), section(tile, layout.TO_BOUND)
+    barrier, more = section(tile, layout.BARRIER), section(tile, layout.BOUND_WEIGHT)
+    rows, columns = table(frame, layout.ENTRY_ROW), table(frame, layout.ENTRY_COLUMN)
+    ptr, constant = (
+        table(frame, layout.TERM_PTR),
+        weights(frame, layout.ENTRY_CONSTANT),
+    )
+    left, right = table(frame, layout.TERM_LEFT), table(frame, layout.TERM_RIGHT)
+    v = len(table(frame, layout.PLACE))
     for s in range(len(rows)):
         i, j = rows[s], columns[s]
         total = full(constant[s])
@@ -195,26 +164,29 @@ def _assemble_augmented(frame, memory, at, damping, convex):  # written: matrix
 
 
 @compiled(nogil=True, error_model="numpy")
-def schur_direction(frame, plan, memory, at):  # written: direction, step, rhs, plain_step
+def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_step
     """(JW⁻¹Jᵀ + G) dλ = h − JW⁻¹ slope over the active rows, with the multipliers of idle rows already at zero."""
-    rhs, residual, scaled = section(memory, at, RHS), section(memory, at, RESIDUAL), section(memory, at, SCALED)
-    jacobian, active, idle = section(memory, at, JACOBIAN), section(memory, at, ACTIVE), section(memory, at, IDLE)
-    to_bound, direction = section(memory, at, TO_BOUND), section(memory, at, DIRECTION)
-    slope, without = section(memory, at, SLOPE), section(memory, at, PLAIN_STEP)  # the latter is free until the search
-    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
-    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    rhs, residual, scaled = section(tile, layout.RHS), section(tile, layout.RESIDUAL), section(tile, layout.SCALED)
+    jacobian, active, idle = section(tile, layout.JACOBIAN), section(tile, layout.ACTIVE), section(tile, layout.IDLE)
+    to_bound, direction = section(tile, layout.TO_BOUND), section(tile, layout.DIRECTION)
+    slope, without = (
+        section(tile, layout.GRADIENT),
+        section(tile, layout.PLAIN_STEP),
+    )  # the latter is free until the search
+    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
+    entry = table(frame, layout.COLUMN_ENTRY)
     for j in range(len(ptr) - 1):
         total = load(slope, j)
         if frame.mixed == 1:
             for p in range(ptr[j], ptr[j + 1]):
                 total = fnma(load(jacobian, entry[p]), load(idle, row[p]), total)
         store(without, j, total)
-    row_ptr, column = section(frame.table, frame.table_at, ROW_PTR), section(frame.table, frame.table_at, COLUMN)
+    row_ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
     gram_ptr, gram_column = (
-        section(frame.table, frame.table_at, GRAM_PTR),
-        section(frame.table, frame.table_at, GRAM_COLUMN),
+        table(frame, layout.GRAM_PTR),
+        table(frame, layout.GRAM_COLUMN),
     )
-    gram = section(frame.weight, frame.weight_at, GRAM)
+    gram = weights(frame, layout.GRAM)
     for r in range(len(row_ptr) - 1):
         total = load(residual, r)
         for p in range(row_ptr[r], row_ptr[r + 1]):
@@ -230,54 +202,55 @@ def schur_direction(frame, plan, memory, at):  # written: direction, step, rhs, 
                     move = to_bound[column[p] * LANES + lane]
                     if move == move:
                         rhs[r * LANES + lane] += active[r * LANES + lane] * jacobian[p * LANES + lane] * move
-    _solved(frame, plan, memory, at, rhs, direction)
-    _follow(frame, memory, at, direction, section(memory, at, STEP))
+    _solved(frame, plan, tile, rhs, direction)
+    _follow(frame, tile, direction, section(tile, layout.STEP))
 
 
 @compiled(nogil=True, error_model="numpy")
-def _solved(frame, plan, memory, at, rhs, out):  # read: rhs, which is the section RHS; written: out, work, rhs
+def _solved(frame, plan, tile, rhs, out):  # read: rhs, which is the section RHS; written: out, work, rhs
     if frame.callback != NO_CALLBACK:
-        call_back(frame.callback, TO_SOLVE, memory)
+        call_back(frame.callback, layout.TO_SOLVE, tile.memory)
         out[:] = rhs
         return
-    work = section(memory, at, WORK)
-    solve_tile(
-        plan, section(memory, at, FACTOR), section(memory, at, PIVOTS), section(memory, at, KEPT), 0, rhs, 1, LANES, 0,
-        work.reshape((1, len(work))), out,
-    )  # fmt: skip
+    factor, pivots, work = section(tile, layout.FACTOR), section(tile, layout.PIVOTS), section(tile, layout.WORK)
+    solve_tile(plan, factor, pivots, rhs, LANES, 0, work, out)
 
 
 @compiled(nogil=True, error_model="numpy")
-def _follow(frame, memory, at, direction, step):  # written: step
+def _follow(frame, tile, direction, step):  # written: step
     """dx = −W⁻¹(slope + Jᵀdλ), and to the bound where one holds."""
-    slope, jacobian, inverse = section(memory, at, SLOPE), section(memory, at, JACOBIAN), section(memory, at, INVERSE)
-    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
-    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    slope, jacobian, inverse = (
+        section(tile, layout.GRADIENT),
+        section(tile, layout.JACOBIAN),
+        section(tile, layout.INVERSE),
+    )
+    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
+    entry = table(frame, layout.COLUMN_ENTRY)
     for j in range(len(ptr) - 1):
         total = load(slope, j)
         for p in range(ptr[j], ptr[j + 1]):
             total = fma(load(jacobian, entry[p]), load(direction, row[p]), total)
         store(step, j, fnma(total, load(inverse, j), full(0.0)))
     if frame.bounded == 1:
-        to_bound = section(memory, at, TO_BOUND)
+        to_bound = section(tile, layout.TO_BOUND)
         for i in range(len(step)):
             if to_bound[i] == to_bound[i]:
                 step[i] = to_bound[i]
 
 
 @compiled(nogil=True, error_model="numpy")
-def augmented_direction(frame, plan, memory, at):  # written: direction, step, rhs
+def augmented_direction(frame, plan, tile):  # written: direction, step, rhs
     """[[W, Jᵀ], [J, −G]] (dx, dλ) = −(slope, h), with what is known of idle rows and held unknowns moved to the right."""
-    rhs, slope, residual = section(memory, at, RHS), section(memory, at, SLOPE), section(memory, at, RESIDUAL)
-    jacobian, active, idle = section(memory, at, JACOBIAN), section(memory, at, ACTIVE), section(memory, at, IDLE)
-    to_bound = section(memory, at, TO_BOUND)
-    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
-    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    rhs, slope, residual = section(tile, layout.RHS), section(tile, layout.GRADIENT), section(tile, layout.RESIDUAL)
+    jacobian, active, idle = section(tile, layout.JACOBIAN), section(tile, layout.ACTIVE), section(tile, layout.IDLE)
+    to_bound = section(tile, layout.TO_BOUND)
+    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
+    entry = table(frame, layout.COLUMN_ENTRY)
     gram_ptr, gram_column = (
-        section(frame.table, frame.table_at, GRAM_PTR),
-        section(frame.table, frame.table_at, GRAM_COLUMN),
+        table(frame, layout.GRAM_PTR),
+        table(frame, layout.GRAM_COLUMN),
     )
-    gram = section(frame.weight, frame.weight_at, GRAM)
+    gram = weights(frame, layout.GRAM)
     v, m, zero = len(ptr) - 1, len(gram_ptr) - 1, full(0.0)
     for j in range(v):
         total = fnma(full(1.0), load(slope, j), zero)
@@ -298,28 +271,28 @@ def augmented_direction(frame, plan, memory, at):  # written: direction, step, r
                     for p in range(ptr[j], ptr[j + 1]):
                         if active[row[p] * LANES + lane] > 0.0:
                             rhs[(v + row[p]) * LANES + lane] -= jacobian[entry[p] * LANES + lane] * move
-    _solved(frame, plan, memory, at, rhs, rhs)
-    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
+    _solved(frame, plan, tile, rhs, rhs)
+    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
     step[:] = rhs[: v * LANES]
     direction[:] = rhs[v * LANES :]
 
 
 @compiled(nogil=True, error_model="numpy")
-def correct(frame, plan, memory, at, alpha, wanted):  # written: rhs; step, direction (lanes that are `wanted`)
+def correct(frame, plan, tile, alpha, wanted):  # written: rhs; step, direction (lanes that are `wanted`)
     """Second-order correction of a step of length alpha, with the same factors: back to the violation it had promised.
 
     The residual at hand is that of the trial point; what should be left of the one before is (1 − alpha) of it.
     """
-    rhs, residual, active = section(memory, at, RHS), section(memory, at, RESIDUAL), section(memory, at, ACTIVE)
-    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
-    plain, plain_direction = section(memory, at, PLAIN_STEP), section(memory, at, PLAIN_DIRECTION)
-    before = section(memory, at, BEFORE_RESIDUAL)
+    rhs, residual, active = section(tile, layout.RHS), section(tile, layout.RESIDUAL), section(tile, layout.ACTIVE)
+    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
+    plain, plain_direction = section(tile, layout.PLAIN_STEP), section(tile, layout.PLAIN_DIRECTION)
+    before = section(tile, layout.PREVIOUS_RESIDUAL)
     first = 0 if frame.augmented == 0 else len(step)
     sign = 1.0 if frame.augmented == 0 else -1.0
     rhs[:first] = 0.0
     for i in range(len(residual)):
         rhs[first + i] = sign * active[i] * (residual[i] - max(1.0 - alpha[i % LANES], 0.0) * before[i])
-    _solved(frame, plan, memory, at, rhs, rhs)
+    _solved(frame, plan, tile, rhs, rhs)
     for i in range(len(direction)):
         if wanted[i % LANES]:
             direction[i] = alpha[i % LANES] * plain_direction[i] + rhs[first + i]
@@ -328,9 +301,9 @@ def correct(frame, plan, memory, at, alpha, wanted):  # written: rhs; step, dire
             if wanted[i % LANES]:
                 step[i] = alpha[i % LANES] * plain[i] + rhs[i]
         return
-    jacobian, inverse = section(memory, at, JACOBIAN), section(memory, at, INVERSE)
-    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
-    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    jacobian, inverse = section(tile, layout.JACOBIAN), section(tile, layout.INVERSE)
+    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
+    entry = table(frame, layout.COLUMN_ENTRY)
     for j in range(len(ptr) - 1):
         for lane in range(LANES):
             if wanted[lane]:

@@ -10,40 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
-from snapfm.kernels.layout import (
-    ACTIVE,
-    BARRIER,
-    BEFORE,
-    BEFORE_MULTIPLIER,
-    BEFORE_SLACK,
-    BOUND_WEIGHT,
-    DIRECTION,
-    EQUALITY,
-    GRAM,
-    GRAM_COLUMN,
-    GRAM_PTR,
-    IDLE,
-    LOWER,
-    LOWER_DUAL,
-    MULTIPLIER,
-    RESIDUAL,
-    ROW_SIZE,
-    ROW_WEIGHT,
-    SLACK,
-    SLOPE,
-    STEP,
-    TARGET,
-    TO_BOUND,
-    UPPER,
-    UPPER_DUAL,
-    WEIGHT,
-    X,
-)  # fmt: skip
+from snapfm.kernels.layout import Tile, section, table, weights
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
-from snapfm.kernels.sections import section
 
 ARRIVED, LIMIT, BROKEN = 0, 3, 4  # errors.Status
 
@@ -58,46 +30,46 @@ _NOISE = 64 * 2.220446049250313e-16
 
 
 @compiled(nogil=True, error_model="numpy")
-def interior_tiles(code, frame, plan, signs, ordinary, limits, stop, live, space, at, status, iterations):
+def interior_tiles(code, frame, plan, ordinary, limits, stop, live, space, at, status, iterations):
     """Follow the barrier in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
-    for tile in range(len(space)):
+    for k in range(len(space)):
+        tile = Tile(space[k], at)
         _follow_barrier(
-            code, frame, plan, signs, ordinary, limits[tile], stop, live[tile], space[tile], at, status[tile],
-            iterations[tile],
+            code, frame, plan, ordinary, limits[k], stop, live[k], tile, status[k], iterations[k]
         )  # fmt: skip
-        section(space[tile], at, BARRIER)[:] = 0.0
-        section(space[tile], at, BOUND_WEIGHT)[:] = 0.0
+        section(tile, layout.BARRIER)[:] = 0.0
+        section(tile, layout.BOUND_WEIGHT)[:] = 0.0
 
 
 @compiled(nogil=True, error_model="numpy")
-def _follow_barrier(code, frame, plan, signs, ordinary, limits, stop, live, memory, at, status, iterations):
+def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, status, iterations):
     mu, damping, penalty = np.full(LANES, _FIRST), np.zeros(LANES), np.ones(LANES)
     convex, negative = np.empty(LANES), np.empty(LANES, np.int64)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else ARRIVED
         iterations[lane] = 0
-    section(memory, at, ACTIVE)[:] = 1.0
-    section(memory, at, IDLE)[:] = 0.0
-    section(memory, at, TO_BOUND)[:] = np.nan
-    _enter(frame, memory, at)
-    residual_at(code, frame, memory, at)
-    derivatives_at(code, frame, memory, at)
-    size_rows(memory, at, ordinary)
-    _slacken(frame, memory, at)
+    section(tile, layout.ACTIVE)[:] = 1.0
+    section(tile, layout.IDLE)[:] = 0.0
+    section(tile, layout.TO_BOUND)[:] = np.nan
+    _enter(frame, tile)
+    residual_at(code, frame, tile)
+    derivatives_at(code, frame, tile)
+    size_rows(tile, ordinary)
+    _slacken(frame, tile)
     for iteration in range(limits.max() + 1):
-        derivatives_at(code, frame, memory, at)
+        derivatives_at(code, frame, tile)
         running = False
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
-            off = _off(frame, memory, at, lane, mu[lane])
+            off = _off(frame, tile, lane, mu[lane])
             if not np.isfinite(off):
                 status[lane] = BROKEN
                 continue
             while off <= _SOLVED * mu[lane] and mu[lane] > _LAST:
                 mu[lane] = max(_LAST, min(0.2 * mu[lane], mu[lane] ** 1.5))
                 penalty[lane] = 1.0
-                off = _off(frame, memory, at, lane, mu[lane])
+                off = _off(frame, tile, lane, mu[lane])
             if off <= _SOLVED * _LAST and mu[lane] <= _LAST:
                 status[lane] = ARRIVED
             elif iteration >= limits[lane] or stop[0] != 0:
@@ -107,16 +79,16 @@ def _follow_barrier(code, frame, plan, signs, ordinary, limits, stop, live, memo
                 iterations[lane] += 1
         if not running:
             break
-        _press(frame, memory, at, mu)
-        factorize(frame, plan, signs, memory, at, damping, status, convex, negative, stop)
+        _press(frame, tile, mu)
+        factorize(frame, plan, tile, damping, status, convex, negative, stop)
         if stop[0] != 0:
-            residual_at(code, frame, memory, at)  # the step's equations had changed it
+            residual_at(code, frame, tile)  # the step's equations had changed it
             continue
         if frame.augmented == 0:
-            schur_direction(frame, plan, memory, at)
+            schur_direction(frame, plan, tile)
         else:
-            augmented_direction(frame, plan, memory, at)
-        accepted = _advance(code, frame, stop, memory, at, mu, status, penalty)
+            augmented_direction(frame, plan, tile)
+        accepted = _advance(code, frame, stop, tile, mu, status, penalty)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
@@ -130,12 +102,12 @@ def _follow_barrier(code, frame, plan, signs, ordinary, limits, stop, live, memo
 
 
 @compiled(nogil=True, error_model="numpy")
-def _enter(frame, memory, at):  # written: x, the duals of bounds
+def _enter(frame, tile):  # written: x, the duals of bounds
     """Push x inside its bounds."""
     if frame.bounded == 0:
         return
-    x, lower, upper = section(memory, at, X), section(memory, at, LOWER), section(memory, at, UPPER)
-    low, high = section(memory, at, LOWER_DUAL), section(memory, at, UPPER_DUAL)
+    x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
+    low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
     for i in range(len(x)):
         width = upper[i] - lower[i]
         below, above = lower[i] > -np.inf, upper[i] < np.inf
@@ -148,11 +120,11 @@ def _enter(frame, memory, at):  # written: x, the duals of bounds
 
 
 @compiled(nogil=True, error_model="numpy")
-def _slacken(frame, memory, at):  # written: slack, multiplier of inequalities
+def _slacken(frame, tile):  # written: slack, multiplier of inequalities
     if frame.mixed == 0:
         return
-    residual, slack, lam = section(memory, at, RESIDUAL), section(memory, at, SLACK), section(memory, at, MULTIPLIER)
-    equality, row_size = section(frame.table, frame.table_at, EQUALITY), section(memory, at, ROW_SIZE)
+    residual, slack, lam = section(tile, layout.RESIDUAL), section(tile, layout.SLACK), section(tile, layout.MULTIPLIER)
+    equality, row_size = table(frame, layout.EQUALITY), section(tile, layout.ROW_SIZE)
     for r in range(len(equality)):
         for lane in range(LANES):
             i = r * LANES + lane
@@ -162,11 +134,15 @@ def _slacken(frame, memory, at):  # written: slack, multiplier of inequalities
 
 
 @compiled(nogil=True, error_model="numpy")
-def _off(frame, memory, at, lane, mu):
+def _off(frame, tile, lane, mu):
     """How far one lane is from solving the barrier problem of this parameter."""
-    slope, residual, lam = section(memory, at, SLOPE), section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER)
-    equality, row_weight = section(frame.table, frame.table_at, EQUALITY), section(memory, at, ROW_WEIGHT)
-    slack = section(memory, at, SLACK)
+    slope, residual, lam = (
+        section(tile, layout.GRADIENT),
+        section(tile, layout.RESIDUAL),
+        section(tile, layout.MULTIPLIER),
+    )
+    equality, row_weight = table(frame, layout.EQUALITY), section(tile, layout.ROW_WEIGHT)
+    slack = section(tile, layout.SLACK)
     worst = 0.0
     for r in range(len(equality)):
         i = r * LANES + lane
@@ -182,8 +158,8 @@ def _off(frame, memory, at, lane, mu):
                 return slope[i]
             worst = max(worst, abs(slope[i]))
         return worst
-    x, lower, upper = section(memory, at, X), section(memory, at, LOWER), section(memory, at, UPPER)
-    low, high = section(memory, at, LOWER_DUAL), section(memory, at, UPPER_DUAL)
+    x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
+    low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
     for i in range(lane, len(slope), LANES):
         off = abs(slope[i] - low[i] + high[i])
         if lower[i] > -np.inf:
@@ -197,12 +173,12 @@ def _off(frame, memory, at, lane, mu):
 
 
 @compiled(nogil=True, error_model="numpy")
-def _press(frame, memory, at, mu):
+def _press(frame, tile, mu):
     """Put the barrier into the step's equations. Written: barrier, bound_weight, weight, residual, slope."""
-    residual, lam = section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER)
-    equality = section(frame.table, frame.table_at, EQUALITY)
+    residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
+    equality = table(frame, layout.EQUALITY)
     if frame.mixed == 1:
-        barrier, slack = section(memory, at, BARRIER), section(memory, at, SLACK)
+        barrier, slack = section(tile, layout.BARRIER), section(tile, layout.SLACK)
         for r in range(len(equality)):
             if equality[r] == 0:
                 for lane in range(LANES):
@@ -210,9 +186,13 @@ def _press(frame, memory, at, mu):
                     barrier[i] = slack[i] / lam[i]
                     residual[i] += mu[lane] / lam[i]
     if frame.bounded == 1:
-        x, lower, upper = section(memory, at, X), section(memory, at, LOWER), section(memory, at, UPPER)
-        low, high = section(memory, at, LOWER_DUAL), section(memory, at, UPPER_DUAL)
-        slope, weight, more = section(memory, at, SLOPE), section(memory, at, WEIGHT), section(memory, at, BOUND_WEIGHT)
+        x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
+        low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
+        slope, weight, more = (
+            section(tile, layout.GRADIENT),
+            section(tile, layout.DIAGONAL),
+            section(tile, layout.BOUND_WEIGHT),
+        )
         for i in range(len(x)):
             more[i] = 0.0
             if lower[i] > -np.inf:
@@ -225,24 +205,24 @@ def _press(frame, memory, at, mu):
 
 
 @compiled(nogil=True, error_model="numpy")
-def _advance(code, frame, stop, memory, at, mu, status, penalty):
+def _advance(code, frame, stop, tile, mu, status, penalty):
     """Go along the step, inside the boundary, as far as the barrier's merit function falls.
 
     Written: x, multiplier, slack, duals, residual; gives which lanes moved.
     """
-    x, lam, slack = section(memory, at, X), section(memory, at, MULTIPLIER), section(memory, at, SLACK)
-    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
-    before, before_lam = section(memory, at, BEFORE), section(memory, at, BEFORE_MULTIPLIER)
-    before_slack = section(memory, at, BEFORE_SLACK)
-    low, high = section(memory, at, LOWER_DUAL), section(memory, at, UPPER_DUAL)
-    lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
-    target, equality = section(memory, at, TARGET), section(frame.table, frame.table_at, EQUALITY)
-    ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
-    gram, row_size = section(frame.weight, frame.weight_at, GRAM), section(memory, at, ROW_SIZE)
+    x, lam, slack = section(tile, layout.X), section(tile, layout.MULTIPLIER), section(tile, layout.SLACK)
+    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
+    before, before_lam = section(tile, layout.PREVIOUS), section(tile, layout.PREVIOUS_MULTIPLIER)
+    before_slack = section(tile, layout.PREVIOUS_SLACK)
+    low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
+    lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
+    target, equality = section(tile, layout.TARGET), table(frame, layout.EQUALITY)
+    ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
+    gram, row_size = weights(frame, layout.GRAM), section(tile, layout.ROW_SIZE)
     before[:], before_lam[:], before_slack[:] = x, lam, slack
     accepted = np.zeros(LANES, np.bool_)
     alpha, old, predicted = np.ones(LANES), np.empty(LANES), np.empty(LANES)
-    residual_at(code, frame, memory, at)  # the step's equations had changed it
+    residual_at(code, frame, tile)  # the step's equations had changed it
     for lane in range(LANES):
         if status[lane] != RUNNING:
             accepted[lane] = True
@@ -285,7 +265,7 @@ def _advance(code, frame, stop, memory, at, mu, status, penalty):
                         length = min(length, -_KEEP * high[i] / change)
         alpha[lane] = length
         penalty[lane] = max(penalty[lane], 1.1 * largest)
-        theta, value = _merit(frame, memory, at, lane, mu[lane])
+        theta, value = _merit(frame, tile, lane, mu[lane])
         if theta > 0.0 and fall > 0.5 * penalty[lane] * theta:
             penalty[lane] = 2.0 * fall / theta
         old[lane] = value + penalty[lane] * theta
@@ -302,12 +282,12 @@ def _advance(code, frame, stop, memory, at, mu, status, penalty):
                         i = r * LANES + lane
                         ds = mu[lane] / before_lam[i] - before_slack[i] - before_slack[i] / before_lam[i] * direction[i]
                         slack[i] = before_slack[i] + alpha[lane] * ds
-        residual_at(code, frame, memory, at)
+        residual_at(code, frame, tile)
         waiting = False
         for lane in range(LANES):
             if accepted[lane]:
                 continue
-            theta, value = _merit(frame, memory, at, lane, mu[lane])
+            theta, value = _merit(frame, tile, lane, mu[lane])
             new = value + penalty[lane] * theta
             slack_of_rounding = _NOISE * (abs(old[lane]) + abs(value))
             if new <= old[lane] + _ARMIJO * alpha[lane] * predicted[lane] + slack_of_rounding:
@@ -330,18 +310,18 @@ def _advance(code, frame, stop, memory, at, mu, status, penalty):
             x[lane::LANES] = before[lane::LANES]
             lam[lane::LANES] = before_lam[lane::LANES]
             slack[lane::LANES] = before_slack[lane::LANES]
-    residual_at(code, frame, memory, at)
+    residual_at(code, frame, tile)
     return accepted
 
 
 @compiled(nogil=True, error_model="numpy")
-def _merit(frame, memory, at, lane, mu):
+def _merit(frame, tile, lane, mu):
     """Of one lane: ℓ1 violation with slacks, and objective with barrier."""
-    residual, lam, slack = section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER), section(memory, at, SLACK)
-    x, target = section(memory, at, X), section(memory, at, TARGET)
-    equality = section(frame.table, frame.table_at, EQUALITY)
-    ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
-    gram, row_weight = section(frame.weight, frame.weight_at, GRAM), section(memory, at, ROW_WEIGHT)
+    residual, lam, slack = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER), section(tile, layout.SLACK)
+    x, target = section(tile, layout.X), section(tile, layout.TARGET)
+    equality = table(frame, layout.EQUALITY)
+    ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
+    gram, row_weight = weights(frame, layout.GRAM), section(tile, layout.ROW_WEIGHT)
     theta, value = 0.0, 0.0
     for r in range(len(equality)):
         i = r * LANES + lane
@@ -355,7 +335,7 @@ def _merit(frame, memory, at, lane, mu):
     for i in range(lane, len(x), LANES):
         value += 0.5 * (x[i] - target[i]) ** 2
     if frame.bounded == 1:
-        lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
+        lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
         for i in range(lane, len(x), LANES):
             if lower[i] > -np.inf:
                 value -= mu * np.log(x[i] - lower[i])

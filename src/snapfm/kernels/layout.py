@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from snapfm.kernels.callback import NO_CALLBACK
+from snapfm.kernels.compiling import compiled
+from snapfm.kernels.sections import section as part
 
 Index = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -19,25 +21,29 @@ Flags = npt.NDArray[np.bool_]
 # Sections of Frame.table: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the
 # Hessian; lower triangle of the matrix and, per entry, what it sums up; which rows must vanish.
 PLACE, ROW_PTR, COLUMN, COLUMN_PTR, COLUMN_ROW, COLUMN_ENTRY, GRAM_PTR, GRAM_COLUMN = range(8)
-BEND_ROW, BEND_COLUMN, ENTRY_ROW, ENTRY_COLUMN, TERM_PTR, TERM_LEFT, TERM_RIGHT, EQUALITY = range(8, 16)
+HESSIAN_ROW, HESSIAN_COLUMN, ENTRY_ROW, ENTRY_COLUMN, TERM_PTR, TERM_LEFT, TERM_RIGHT, EQUALITY = range(8, 16)
 # Sections of Frame.weight.
 GRAM, ENTRY_CONSTANT = range(2)
 
-# Sections of a tile's memory, in packs: program state, unknowns (V), rows (M), matrix.
-CELLS, ROWS, SLOTS, LEFT, RIGHT, PARTIAL, ADJOINT, BENDS, JACOBIAN, SCALED = range(10)
-X, TARGET, LOWER, UPPER, SLOPE, WEIGHT, INVERSE, STEP, PLAIN_STEP, TO_BOUND, BEFORE = range(10, 21)
-MULTIPLIER, DIRECTION, PLAIN_DIRECTION, SHIFT, RESIDUAL, ACTIVE, IDLE, NORM, BEFORE_MULTIPLIER = range(21, 30)
-MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK, KEPT = range(30, 38)
+# Sections of a tile's memory, in packs. Of the program: cells, rows, slopes, derivatives of operations, Hessian, Jacobian
+# (and the Jacobian times W⁻¹).
+CELLS, ROWS, SLOTS, LEFT, RIGHT, PARTIAL, ADJOINT, HESSIAN, JACOBIAN, SCALED = range(10)
+# Per unknown: x, û, limits, gradient of the Lagrangian, diagonal of W and its inverse, steps, way to an active bound.
+X, TARGET, LOWER, UPPER, GRADIENT, DIAGONAL, INVERSE, STEP, PLAIN_STEP, TO_BOUND, PREVIOUS = range(10, 21)
+# Per row: λ and its steps, share of eliminated unknowns, residual, active set, λ of inactive rows, ‖J_r‖².
+MULTIPLIER, DIRECTION, PLAIN_DIRECTION, SHIFT, RESIDUAL, ACTIVE, IDLE, ROW_NORM, PREVIOUS_MULTIPLIER = range(21, 30)
+# Of the KKT matrix.
+MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK = range(30, 37)
 # Of interior points: slacks of inequalities and what a barrier adds to their rows, duals of bounds and what they add to W.
-SLACK, BEFORE_SLACK, BARRIER, LOWER_DUAL, UPPER_DUAL, BOUND_WEIGHT = range(38, 44)
-BEFORE_RESIDUAL, BEST_STEP, BEST_DIRECTION = range(44, 47)
-GIVE = 47  # one pack: how far a row gives way per unit of its multiplier
+SLACK, PREVIOUS_SLACK, BARRIER, LOWER_DUAL, UPPER_DUAL, BOUND_WEIGHT = range(37, 43)
+PREVIOUS_RESIDUAL, BEST_STEP, BEST_DIRECTION = range(43, 46)
+REGULARIZATION = 46  # one pack, δ: rows are h − δλ = 0
 # Two packs: the power of two that a lane's unknowns, rows and multipliers are measured in, and one over it.
-UNIT = 48
-# Per row: its size, that of its slopes or of what it is off by where iterations begin, and one over it. Merit functions add up
+UNIT = 47
+# Per row: its size, that of its slopes or of its residual where iterations begin, and one over it. Merit functions add up
 # rows measured by their size, so that no row counts more for being written in smaller units.
-ROW_SIZE, ROW_WEIGHT = 49, 50
-SECTIONS = 51
+ROW_SIZE, ROW_WEIGHT = 48, 49
+SECTIONS = 50
 
 # Tasks of a callback, with the address of a tile's memory: evaluate rows; Jacobian and Hessian; factorise; solve in RHS.
 TO_EVALUATE, TO_DIFFERENTIATE, TO_FACTORIZE, TO_SOLVE = range(4)
@@ -62,12 +68,37 @@ class Frame(NamedTuple):
     callback: int = NO_CALLBACK
 
 
+class Tile(NamedTuple):
+    """The memory of one tile, and where its sections begin."""
+
+    memory: Values
+    at: Index
+
+
+@compiled(nogil=True)
+def section(tile, number):  # a view, not a copy
+    """Give a section of a tile's memory."""
+    return part(tile.memory, tile.at, number)
+
+
+@compiled(nogil=True)
+def table(frame, number):  # a view, not a copy
+    """Give a section of a frame's indices."""
+    return part(frame.table, frame.table_at, number)
+
+
+@compiled(nogil=True)
+def weights(frame, number):  # a view, not a copy
+    """Give a section of a frame's numbers."""
+    return part(frame.weight, frame.weight_at, number)
+
+
 class Settings(NamedTuple):
     """When to stop, and how carefully to step."""
 
     tolerance: float  # of the violation
-    gap: float  # of the stationarity, relative to the unit where that is small
-    closer: float  # share of the tolerance that a step more is taken for
+    stationarity: float  # relative to the unit where that is small
+    polish: float  # share of the tolerance above which a further step is taken
     ordinary: float  # see point.size_rows
     trials: int  # of lengths and corrections before a step counts as failed; 0: full steps, not looked at
 
@@ -80,7 +111,7 @@ class Lanes(NamedTuple):
     theta: Values  # ℓ1 violation
     objective: Values
     violation: Values
-    gap: Values
+    stationarity: Values
     decrease: Values  # of the merit, predicted
     convex: Values  # curvature added
     alpha: Values  # length of the step
@@ -95,9 +126,9 @@ class Lanes(NamedTuple):
     allowed: Values  # stationarity that is small enough, in the lane's unit
     negative: Index  # negative entries of W
     second: Index  # what is known of the curvature along the laws: UNKNOWN, FAILS or HOLDS
-    kicks: Index  # times that a lane was pushed off a saddle
+    pushes: Index  # times that a lane was pushed off a saddle
     arrived: Flags  # first-order conditions hold
-    kicked: Flags  # the step at hand is a push off a saddle
+    pushed: Flags  # the step at hand is a push off a saddle
     polished: Flags
     accepted: Flags
     corrected: Flags

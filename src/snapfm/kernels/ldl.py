@@ -26,17 +26,13 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 @compiled(nogil=True, error_model="numpy")
 def factorize(
-    plan, values, lanes, signs, signed, tiny, factor, inverse, matrix, scale, tally, status, negative, weak, smallest
-):  # read: values (nnz * lanes), signs (slots); written: (tiles, ...) from factor to tally, then (lanes,)
-    """Factorise every lane. A pivot is weak at most tiny * its scale, or (signed) with the wrong sign; its row is left out.
-
-    `matrix` keeps the values by tile, for refinement, unless it has no room.
-    """
+    plan, values, lanes, signed, tiny, factor, inverse, scale, tally, status, negative, weak, smallest
+):  # read: values (nnz * lanes); written: (tiles, ...) from factor to tally, then (lanes,)
+    """Factorise every lane. A pivot is weak if it is at most tiny * its scale; its row is left out of the solution."""
     never = np.zeros(1, np.int64)  # this factorisation is not stopped
     for tile in range((lanes + WIDTH - 1) // WIDTH):
         factorize_tile(
-            plan, values, lanes, tile, signs, signed, tiny, np.inf,
-            factor[tile], inverse[tile], matrix[tile], scale[tile], tally[tile], never,
+            plan, values, lanes, tile, signed, tiny, factor[tile], inverse[tile], scale[tile], tally[tile], never
         )  # fmt: skip
     for lane in range(lanes):
         seen, at = tally[lane // WIDTH], lane % WIDTH
@@ -50,12 +46,9 @@ def factorize(
 
 @compiled(nogil=True, error_model="numpy")
 def factorize_tile(
-    plan, values, lanes, tile, signs, signed, tiny, stand_in, factor, inverse, matrix, scale, tally, stop
-):  # read: plan, values, signs, stop; written: factor, inverse, matrix, scale, tally (TALLY packs)
-    """Factorise one tile of values (nnz * lanes); see factorize. Ends early, without a factor, once stop[0] is not zero.
-
-    `stand_in` replaces a weak pivot; infinity leaves its row out of the solution.
-    """
+    plan, values, lanes, tile, signed, tiny, factor, inverse, scale, tally, stop
+):  # read: plan, values, stop; written: factor, inverse, scale, tally (TALLY packs)
+    """Factorise one tile of values (nnz * lanes); see factorize. Ends early, without a factor, once stop[0] is not zero."""
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
     if signed:
@@ -72,21 +65,21 @@ def factorize_tile(
     for panel in range(len(plan.width)):
         if stop[0] != 0:
             return
-        _assemble(plan, panel, values, lanes, start, count, factor, matrix)
+        _assemble(plan, panel, values, lanes, start, count, factor)
         _scale(plan, panel, signed, factor, inverse, scale)
         if plan.head[panel] == BLOCK:
             _receive(plan, panel, factor, inverse)
-            _eliminate(plan, panel, signs, tiny, stand_in, factor, inverse, scale, tally)
+            _eliminate(plan, panel, tiny, factor, inverse, scale, tally)
         else:  # leaves: nothing to subtract, and none reaches another
             for k in range(PANEL):
                 slot = PANEL * panel + k
                 pivot = load(factor, plan.base[panel] + k)
-                store(inverse, slot, _invert(pivot, slot, signs, tiny, stand_in, scale, tally))
+                store(inverse, slot, _invert(pivot, slot, tiny, scale, tally))
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
-def _assemble(plan, panel, values, lanes, start, count, factor, matrix):
-    """Scatter the entries into the zeroed panel. Written: factor, matrix (if it has room)."""
+def _assemble(plan, panel, values, lanes, start, count, factor):
+    """Scatter the entries into the zeroed panel. Written: factor."""
     zero = load(factor, 0)  # the row of zeros: a literal zero becomes a call of memset, slow for a few lines
     base, first, end = plan.base[panel], plan.entry_ptr[panel], plan.entry_ptr[panel + 1]
     for k in range(base, plan.base[panel + 1]):
@@ -96,9 +89,6 @@ def _assemble(plan, panel, values, lanes, start, count, factor, matrix):
         store(factor, base + step * k, full(_PHANTOM))
     for p in range(first, end):
         store(factor, plan.entry_to[p], take(values, plan.entry_from[p] * lanes + start, count))
-    if len(matrix) > 0:
-        for p in range(first, end):
-            store(matrix, p, load(factor, plan.entry_to[p]))
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
@@ -160,19 +150,19 @@ def _receive(plan, panel, factor, inverse):  # written: factor
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
-def _eliminate(plan, panel, signs, tiny, stand_in, factor, inverse, scale, tally):
+def _eliminate(plan, panel, tiny, factor, inverse, scale, tally):
     """Factorise one panel in place. xij is unscaled, lij = xij / pivot j. Written: factor, inverse, tally."""
     b, s = plan.base[panel], PANEL * panel
-    i0 = _invert(load(factor, b), s, signs, tiny, stand_in, scale, tally)
+    i0 = _invert(load(factor, b), s, tiny, scale, tally)
     x10 = load(factor, b + 4)
     l10 = mul(x10, i0)
-    i1 = _invert(fnma(x10, l10, load(factor, b + 5)), s + 1, signs, tiny, stand_in, scale, tally)
+    i1 = _invert(fnma(x10, l10, load(factor, b + 5)), s + 1, tiny, scale, tally)
     x20 = load(factor, b + 8)
     l20 = mul(x20, i0)
     x21 = fnma(x20, l10, load(factor, b + 9))
     l21 = mul(x21, i1)
     d2 = fnma(x21, l21, fnma(x20, l20, load(factor, b + 10)))
-    i2 = _invert(d2, s + 2, signs, tiny, stand_in, scale, tally)
+    i2 = _invert(d2, s + 2, tiny, scale, tally)
     x30 = load(factor, b + 12)
     l30 = mul(x30, i0)
     x31 = fnma(x30, l10, load(factor, b + 13))
@@ -180,7 +170,7 @@ def _eliminate(plan, panel, signs, tiny, stand_in, factor, inverse, scale, tally
     x32 = fnma(x31, l21, fnma(x30, l20, load(factor, b + 14)))
     l32 = mul(x32, i2)
     d3 = fnma(x32, l32, fnma(x31, l31, fnma(x30, l30, load(factor, b + 15))))
-    i3 = _invert(d3, s + 3, signs, tiny, stand_in, scale, tally)
+    i3 = _invert(d3, s + 3, tiny, scale, tally)
     store(factor, b + 4, l10)
     store(factor, b + 8, l20)
     store(factor, b + 9, l21)
@@ -202,15 +192,13 @@ def _eliminate(plan, panel, signs, tiny, stand_in, factor, inverse, scale, tally
 
 
 @compiled(nogil=True, error_model="numpy")
-def _invert(pivot, slot, signs, tiny, stand_in, scale, tally):  # written: tally
-    """Count the pivot and give its inverse, or that of its stand-in where it is weak."""
+def _invert(pivot, slot, tiny, scale, tally):  # written: tally
+    """Count the pivot and give its inverse; zero where it is weak, which leaves its row out."""
     zero, one = full(0.0), full(1.0)
-    size, sign = absolute(pivot), signs[slot]
-    limit = mul(load(scale, slot), full(tiny))
-    strength = size if sign == 0.0 else mul(full(sign), pivot)
-    used = pick(strength, limit, full(stand_in), pivot)
+    size, limit = absolute(pivot), mul(load(scale, slot), full(tiny))
+    used = pick(size, limit, full(np.inf), pivot)
     store(tally, _NEGATIVE, add(load(tally, _NEGATIVE), pick(zero, used, zero, one)))
-    store(tally, _WEAK, add(load(tally, _WEAK), pick(strength, limit, one, zero)))
+    store(tally, _WEAK, add(load(tally, _WEAK), pick(size, limit, one, zero)))
     store(tally, _BROKEN, add(load(tally, _BROKEN), pick(size, full(_LARGEST), zero, one)))
     smallest = load(tally, _SMALLEST)
     store(tally, _SMALLEST, pick(size, smallest, size, smallest))

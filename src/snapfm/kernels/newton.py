@@ -11,36 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.direction import RUNNING, augmented_direction, correct, factorize, schur_direction
-from snapfm.kernels.layout import (
-    BEFORE,
-    BEFORE_MULTIPLIER,
-    BEFORE_RESIDUAL,
-    BEND_ROW,
-    BEST_DIRECTION,
-    BEST_STEP,
-    DIRECTION,
-    FAILS,
-    GIVE,
-    GRAM,
-    GRAM_COLUMN,
-    GRAM_PTR,
-    HOLDS,
-    INVERSE,
-    MULTIPLIER,
-    PLAIN_DIRECTION,
-    PLAIN_STEP,
-    RESIDUAL,
-    ROW_SIZE,
-    STEP,
-    TARGET,
-    UNIT,
-    UNKNOWN,
-    WEIGHT,
-    Lanes,
-    X,
-)  # fmt: skip
+from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, Lanes, Tile, section, table, weights
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.point import (
@@ -53,7 +27,6 @@ from snapfm.kernels.point import (
     settle,
     size_rows,
 )  # fmt: skip
-from snapfm.kernels.sections import section
 
 CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration finds what is infeasible
 
@@ -64,26 +37,26 @@ _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
 _LEAST_GAP = 1e-12  # stationarity that rounding can reach, in the lane's unit
 _NEAR = 1e-3  # a step below this share of the field tells that the inertia of the factors before it is still right
 _TURNED = 0.1  # likewise a change of the diagonal of the Hessian below this share of it
-_KICKS = 3  # pushes off a saddle before a lane is given up
+_PUSHES = 3  # pushes off a saddle before a lane is given up
 _PUSH = 1e-2  # size of a push, relative to the field
 _FLAT = 1e-7  # curvature along the laws above minus this counts as not negative
 _GOLDEN = 0.6180339887498949
 
 
 @compiled(nogil=True, error_model="numpy")
-def solve_tiles(code, frame, plan, signs, settings, limits, stop, live, space, at, status, iterations, second):
+def solve_tiles(code, frame, plan, settings, limits, stop, live, space, at, status, iterations, second):
     """Solve all tiles; `live` marks lanes that hold a sample, `limits` their iterations. (tiles, …) each.
 
     Another thread may set stop[0]: lanes still at work then end with LIMIT, at the last point they had accepted. `second`
     says what is known of the curvature along the laws. Written: space, status, iterations, second.
     """
     lanes = _lanes()
-    for tile in range(len(space)):
+    for k in range(len(space)):
+        tile = Tile(space[k], at)
         _solve(
-            code, frame, plan, signs, settings, limits[tile], stop, live[tile], space[tile], at, lanes, status[tile],
-            iterations[tile],
+            code, frame, plan, settings, limits[k], stop, live[k], tile, lanes, status[k], iterations[k]
         )  # fmt: skip
-        second[tile, :] = lanes.second
+        second[k, :] = lanes.second
 
 
 @compiled(nogil=True)
@@ -99,45 +72,47 @@ def _lanes():
 
 
 @compiled(nogil=True, error_model="numpy")
-def _solve(code, frame, plan, signs, settings, limits, stop, live, memory, at, lanes, status, iterations):
+def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status, iterations):
     damping, penalty, polished, second = lanes.damping, lanes.penalty, lanes.polished, lanes.second
-    violation, gap, accepted, arrived = lanes.violation, lanes.gap, lanes.accepted, lanes.arrived
-    damping[:], penalty[:], polished[:], lanes.kicks[:] = 0.0, 1.0, False, 0
-    arrived[:], lanes.kicked[:] = False, False
-    inverse = section(memory, at, UNIT)
+    violation, gap, accepted, arrived = lanes.violation, lanes.stationarity, lanes.accepted, lanes.arrived
+    damping[:], penalty[:], polished[:], lanes.pushes[:] = 0.0, 1.0, False, 0
+    arrived[:], lanes.pushed[:] = False, False
+    inverse = section(tile, layout.UNIT)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else CONVERGED
         iterations[lane] = 0
         lanes.tolerance[lane] = settings.tolerance * inverse[LANES + lane]
-        lanes.allowed[lane] = max(settings.gap * min(inverse[LANES + lane], 1.0), min(_LEAST_GAP, settings.gap))
-    residual_at(code, frame, memory, at)
+        lanes.allowed[lane] = max(
+            settings.stationarity * min(inverse[LANES + lane], 1.0), min(_LEAST_GAP, settings.stationarity)
+        )
+    residual_at(code, frame, tile)
     most = limits.max()
-    _know_curvature(frame, memory, at, second)
+    _know_curvature(frame, tile, second)
     for iteration in range(most + 1):
-        derivatives_at(code, frame, memory, at)
+        derivatives_at(code, frame, tile)
         if iteration == 0:
-            if nudge(frame, memory, at, lanes.tolerance):
-                residual_at(code, frame, memory, at)
-                derivatives_at(code, frame, memory, at)
-            size_rows(memory, at, settings.ordinary)
-        _look(frame, memory, at, lanes)
-        if frame.bounded == 1 and settle(memory, at, arrived):
-            residual_at(code, frame, memory, at)
-            derivatives_at(code, frame, memory, at)
-            _look(frame, memory, at, lanes)
+            if nudge(frame, tile, lanes.tolerance):
+                residual_at(code, frame, tile)
+                derivatives_at(code, frame, tile)
+            size_rows(tile, settings.ordinary)
+        _look(frame, tile, lanes)
+        if frame.bounded == 1 and settle(tile, arrived):
+            residual_at(code, frame, tile)
+            derivatives_at(code, frame, tile)
+            _look(frame, tile, lanes)
         running = False
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
             known = second[lane]
-            if known == HOLDS and arrived[lane] and iteration > 0 and not _short(memory, at, lane):
+            if known == HOLDS and arrived[lane] and iteration > 0 and not _short(tile, lane):
                 known = UNKNOWN  # the factors it is known from belong to a point too far away
             second[lane] = known
             if not (np.isfinite(violation[lane]) and np.isfinite(gap[lane])):
                 status[lane] = BROKEN
             elif (
                 arrived[lane]
-                and (violation[lane] <= settings.closer * lanes.tolerance[lane] or polished[lane])
+                and (violation[lane] <= settings.polish * lanes.tolerance[lane] or polished[lane])
                 and known == HOLDS
             ):
                 status[lane] = CONVERGED
@@ -151,30 +126,30 @@ def _solve(code, frame, plan, signs, settings, limits, stop, live, memory, at, l
             break
         for lane in range(LANES):  # at an answer, curvature within rounding of zero is not negative
             lanes.shift[lane] = max(damping[lane], _FLAT) if arrived[lane] else damping[lane]
-        factorize(frame, plan, signs, memory, at, lanes.shift, status, lanes.convex, lanes.negative, stop)
+        factorize(frame, plan, tile, lanes.shift, status, lanes.convex, lanes.negative, stop)
         if stop[0] != 0:
             continue  # ends above
         if frame.augmented == 0:
-            schur_direction(frame, plan, memory, at)
+            schur_direction(frame, plan, tile)
         else:
-            augmented_direction(frame, plan, memory, at)
+            augmented_direction(frame, plan, tile)
         for lane in range(LANES):
             if status[lane] == RUNNING:
                 right = lanes.convex[lane] == 0.0
                 second[lane] = FAILS if not right else (HOLDS if lanes.shift[lane] <= _FLAT else UNKNOWN)
                 saddle = arrived[lane] and not right
-                if saddle and lanes.kicks[lane] == _KICKS:
+                if saddle and lanes.pushes[lane] == _PUSHES:
                     status[lane] = STALLED
-                lanes.kicked[lane] = saddle and status[lane] == RUNNING
-                if lanes.kicked[lane]:
-                    lanes.kicks[lane] += 1
-                    _kick(memory, at, lane, lanes.kicks[lane])
-        _predict(frame, memory, at, lanes)
-        _search(code, frame, plan, settings.trials, stop, memory, at, status, lanes)
+                lanes.pushed[lane] = saddle and status[lane] == RUNNING
+                if lanes.pushed[lane]:
+                    lanes.pushes[lane] += 1
+                    _push_off(tile, lane, lanes.pushes[lane])
+        _predict(frame, tile, lanes)
+        _search(code, frame, plan, settings.trials, stop, tile, status, lanes)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
-            if lanes.kicked[lane]:
+            if lanes.pushed[lane]:
                 second[lane] = UNKNOWN
             if accepted[lane]:
                 damping[lane] = 0.0 if damping[lane] <= _FIRST_DAMPING else 0.1 * damping[lane]
@@ -186,19 +161,21 @@ def _solve(code, frame, plan, signs, settings, limits, stop, live, memory, at, l
 
 
 @compiled(nogil=True, error_model="numpy")
-def _look(frame, memory, at, lanes):  # written: sets; lanes' theta, objective, violation, gap, arrived
+def _look(frame, tile, lanes):  # written: sets; lanes' theta, objective, violation, gap, arrived
     """See where a point stands: which lanes meet the first-order conditions."""
-    merit_parts(frame, memory, at, lanes.theta, lanes.objective, lanes.violation)
-    choose_sets(frame, memory, at)
-    gap_of(frame, memory, at, lanes.gap)
+    merit_parts(frame, tile, lanes.theta, lanes.objective, lanes.violation)
+    choose_sets(frame, tile)
+    gap_of(frame, tile, lanes.stationarity)
     for lane in range(LANES):
-        lanes.arrived[lane] = lanes.violation[lane] <= lanes.tolerance[lane] and lanes.gap[lane] <= lanes.allowed[lane]
+        lanes.arrived[lane] = (
+            lanes.violation[lane] <= lanes.tolerance[lane] and lanes.stationarity[lane] <= lanes.allowed[lane]
+        )
 
 
 @compiled(nogil=True, error_model="numpy")
-def _know_curvature(frame, memory, at, second):  # written: second
+def _know_curvature(frame, tile, second):  # written: second
     """Before the first factors: without multipliers of curved rows the Hessian is the identity."""
-    bends, lam = section(frame.table, frame.table_at, BEND_ROW), section(memory, at, MULTIPLIER)
+    bends, lam = table(frame, layout.HESSIAN_ROW), section(tile, layout.MULTIPLIER)
     second[:] = HOLDS
     if len(bends) > 0:
         for i in range(len(lam)):
@@ -207,13 +184,13 @@ def _know_curvature(frame, memory, at, second):  # written: second
 
 
 @compiled(nogil=True, error_model="numpy")
-def _short(memory, at, lane):
+def _short(tile, lane):
     """Whether the last step of a lane left it, and the diagonal of its Hessian, near where its factors were made.
 
     The multipliers themselves tell nothing: those of rows that repeat each other may be huge and cancel in the Hessian.
     """
-    x, before = section(memory, at, X), section(memory, at, BEFORE)
-    weight, inverse = section(memory, at, WEIGHT), section(memory, at, INVERSE)
+    x, before = section(tile, layout.X), section(tile, layout.PREVIOUS)
+    weight, inverse = section(tile, layout.DIAGONAL), section(tile, layout.INVERSE)
     moved, far = 0.0, 1.0
     for i in range(lane, len(x), LANES):
         moved, far = max(moved, abs(x[i] - before[i])), max(far, abs(x[i]))
@@ -225,9 +202,9 @@ def _short(memory, at, lane):
 
 
 @compiled(nogil=True, error_model="numpy")
-def _kick(memory, at, lane, times):  # written: step, direction (one lane)
+def _push_off(tile, lane, times):  # written: step, direction (one lane)
     """Push a lane off a saddle, by a hundredth of its size and in no special direction: from there on it goes down."""
-    x, target, step = section(memory, at, X), section(memory, at, TARGET), section(memory, at, STEP)
+    x, target, step = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.STEP)
     size = 0.0
     for i in range(lane, len(x), LANES):
         size = max(size, abs(x[i]), abs(target[i]))
@@ -235,19 +212,19 @@ def _kick(memory, at, lane, times):  # written: step, direction (one lane)
     for j in range(len(x) // LANES):
         # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
         step[j * LANES + lane] = _PUSH * size * (2.0 * ((_GOLDEN * (j + 1) * times) % 1.0) - 1.0)
-    section(memory, at, DIRECTION)[lane::LANES] = 0.0
+    section(tile, layout.DIRECTION)[lane::LANES] = 0.0
 
 
 @compiled(nogil=True, error_model="numpy")
-def _predict(frame, memory, at, lanes):  # written: lanes' penalty and decrease
+def _predict(frame, tile, lanes):  # written: lanes' penalty and decrease
     """Raise the penalty above the multipliers and predict the merit's decrease."""
     theta, penalty, slopes, sizes = lanes.theta, lanes.penalty, lanes.slopes, lanes.sizes
-    x, target, step = section(memory, at, X), section(memory, at, TARGET), section(memory, at, STEP)
-    lam, direction = section(memory, at, MULTIPLIER), section(memory, at, DIRECTION)
-    ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
-    gram = section(frame.weight, frame.weight_at, GRAM)
-    slope, largest, give = full(0.0), full(0.0), load(section(memory, at, GIVE), 0)
-    row_size = section(memory, at, ROW_SIZE)
+    x, target, step = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.STEP)
+    lam, direction = section(tile, layout.MULTIPLIER), section(tile, layout.DIRECTION)
+    ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
+    gram = weights(frame, layout.GRAM)
+    slope, largest, give = full(0.0), full(0.0), load(section(tile, layout.REGULARIZATION), 0)
+    row_size = section(tile, layout.ROW_SIZE)
     for j in range(len(x) // LANES):
         slope = fma(fnma(full(1.0), load(target, j), load(x, j)), load(step, j), slope)
     for r in range(len(ptr) - 1):
@@ -267,18 +244,18 @@ def _predict(frame, memory, at, lanes):  # written: lanes' penalty and decrease
 
 
 @compiled(nogil=True, error_model="numpy")
-def _search(code, frame, plan, trials, stop, memory, at, status, lanes):
+def _search(code, frame, plan, trials, stop, tile, status, lanes):
     """Backtrack per lane on the ℓ1 merit function; a length that fails by its violation is tried again with a correction.
 
     Corrections at every length, not at the full one alone: along a curved law a straight step is worth its square.
     Written: x, multiplier, residual, cells, step and direction (what was taken), their plain copies; lanes' accepted and more.
     """
-    x, lam = section(memory, at, X), section(memory, at, MULTIPLIER)
-    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
-    plain, plain_direction = section(memory, at, PLAIN_STEP), section(memory, at, PLAIN_DIRECTION)
-    before, before_lam = section(memory, at, BEFORE), section(memory, at, BEFORE_MULTIPLIER)
+    x, lam = section(tile, layout.X), section(tile, layout.MULTIPLIER)
+    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
+    plain, plain_direction = section(tile, layout.PLAIN_STEP), section(tile, layout.PLAIN_DIRECTION)
+    before, before_lam = section(tile, layout.PREVIOUS), section(tile, layout.PREVIOUS_MULTIPLIER)
     before[:], before_lam[:] = x, lam
-    section(memory, at, BEFORE_RESIDUAL)[:] = section(memory, at, RESIDUAL)
+    section(tile, layout.PREVIOUS_RESIDUAL)[:] = section(tile, layout.RESIDUAL)
     theta, objective, penalty, alpha = lanes.theta, lanes.objective, lanes.penalty, lanes.alpha
     new_theta, new_objective, accepted = lanes.new_theta, lanes.new_objective, lanes.accepted
     corrected, wanted = lanes.corrected, lanes.wanted
@@ -294,8 +271,8 @@ def _search(code, frame, plan, trials, stop, memory, at, status, lanes):
             store(x, j, add(load(before, j), load(step, j)))
         for r in range(len(lam) // LANES):
             store(lam, r, add(load(before_lam, r), load(direction, r)))
-        residual_at(code, frame, memory, at)
-        merit_parts(frame, memory, at, new_theta, new_objective, lanes.new_worst)
+        residual_at(code, frame, tile)
+        merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
         open_lanes, any_wanted = False, False
         for lane in range(LANES):
             wanted[lane] = False
@@ -304,7 +281,7 @@ def _search(code, frame, plan, trials, stop, memory, at, status, lanes):
             merit = objective[lane] + penalty[lane] * theta[lane]
             new_merit = new_objective[lane] + penalty[lane] * new_theta[lane]
             slack = _NOISE * (abs(merit) + abs(objective[lane]))
-            if (trials == 0 or lanes.kicked[lane]) and np.isfinite(new_merit):
+            if (trials == 0 or lanes.pushed[lane]) and np.isfinite(new_merit):
                 accepted[lane] = True
                 continue
             if new_merit <= merit + _ARMIJO * alpha[lane] * min(lanes.decrease[lane], 0.0) + slack:
@@ -323,34 +300,34 @@ def _search(code, frame, plan, trials, stop, memory, at, status, lanes):
         if not open_lanes or stop[0] != 0:
             break
         if any_wanted:
-            correct(frame, plan, memory, at, alpha, wanted)
+            correct(frame, plan, tile, alpha, wanted)
     stretched = False
     for lane in range(LANES):
         if not accepted[lane]:
             _copy_lane(before, x, lane)
             _copy_lane(before_lam, lam, lane)
         full_step = accepted[lane] and status[lane] == RUNNING and alpha[lane] == 1.0
-        wanted[lane] = full_step and lanes.convex[lane] > 0.0 and trials > 0 and not lanes.kicked[lane]
+        wanted[lane] = full_step and lanes.convex[lane] > 0.0 and trials > 0 and not lanes.pushed[lane]
         stretched = stretched or wanted[lane]
     if stretched:
-        _stretch(code, frame, plan, memory, at, lanes)
+        _stretch(code, frame, plan, tile, lanes)
     elif not accepted.all():
-        residual_at(code, frame, memory, at)
+        residual_at(code, frame, tile)
 
 
 @compiled(nogil=True, error_model="numpy")
-def _stretch(code, frame, plan, memory, at, lanes):
+def _stretch(code, frame, plan, tile, lanes):
     """Double the full steps of `wanted` lanes while that lowers the merit: repaired curvature makes them short.
 
     Written: lanes' wanted, alpha, merit and more, x, multiplier, residual, cells, step, direction.
     """
     going, alpha, merit, penalty = lanes.wanted, lanes.alpha, lanes.merit, lanes.penalty
     new_objective, new_theta = lanes.new_objective, lanes.new_theta
-    x, lam = section(memory, at, X), section(memory, at, MULTIPLIER)
-    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
-    plain, plain_direction = section(memory, at, PLAIN_STEP), section(memory, at, PLAIN_DIRECTION)
-    before, before_lam = section(memory, at, BEFORE), section(memory, at, BEFORE_MULTIPLIER)
-    best, best_direction = section(memory, at, BEST_STEP), section(memory, at, BEST_DIRECTION)
+    x, lam = section(tile, layout.X), section(tile, layout.MULTIPLIER)
+    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
+    plain, plain_direction = section(tile, layout.PLAIN_STEP), section(tile, layout.PLAIN_DIRECTION)
+    before, before_lam = section(tile, layout.PREVIOUS), section(tile, layout.PREVIOUS_MULTIPLIER)
+    best, best_direction = section(tile, layout.BEST_STEP), section(tile, layout.BEST_DIRECTION)
     for lane in range(LANES):
         merit[lane] = new_objective[lane] + penalty[lane] * new_theta[lane]
     for _ in range(_DOUBLINGS):
@@ -367,16 +344,16 @@ def _stretch(code, frame, plan, memory, at, lanes):
                     lam[i] = before_lam[i] + alpha[lane] * plain_direction[i]
         if not any_going:
             break
-        residual_at(code, frame, memory, at)
-        correct(frame, plan, memory, at, alpha, going)
+        residual_at(code, frame, tile)
+        correct(frame, plan, tile, alpha, going)
         for lane in range(LANES):
             if going[lane]:
                 for i in range(lane, len(x), LANES):
                     x[i] = before[i] + step[i]
                 for i in range(lane, len(lam), LANES):
                     lam[i] = before_lam[i] + direction[i]
-        residual_at(code, frame, memory, at)
-        merit_parts(frame, memory, at, new_theta, new_objective, lanes.new_worst)
+        residual_at(code, frame, tile)
+        merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
         for lane in range(LANES):
             if going[lane]:
                 new_merit = new_objective[lane] + penalty[lane] * new_theta[lane]
@@ -390,7 +367,7 @@ def _stretch(code, frame, plan, memory, at, lanes):
                     x[i] = before[i] + step[i]
                 for i in range(lane, len(lam), LANES):
                     lam[i] = before_lam[i] + direction[i]
-    residual_at(code, frame, memory, at)
+    residual_at(code, frame, tile)
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -37,7 +37,9 @@ class Schedule(NamedTuple):
     row_ptr: Index  # (panels + 1,)
     rows: Index  # slots of the rows below each panel, ascending
     update_ptr: Index  # (panels + 1,) updates each panel receives, one per earlier panel that reaches it
-    updates: Index  # (updates, 8): see Update
+    # (updates, 8): pack of the first row read, in the earlier panel; rows from there on; where its targets begin; first slot of
+    # the earlier panel; four packs of its rows that are the columns of this panel (0, a row of zeros, for absent ones)
+    updates: Index
     targets: Index  # pack of the row that each row of an update is subtracted from
     entry_ptr: Index  # (panels + 1,) entries of the given matrix, by the panel they fall into:
     entry_from: Index  # (nnz,) their place among the given values,
@@ -54,21 +56,6 @@ class Schedule(NamedTuple):
     def slots(self) -> int:
         """Unknowns including phantoms."""
         return PANEL * len(self.width)
-
-
-class Update(NamedTuple):
-    """The fields of one row of Schedule.updates."""
-
-    source: int  # pack of the first row read, in the earlier panel
-    rows: int  # from there on
-    target: int  # where its targets begin
-    slot: int  # first slot of the earlier panel
-    column0: (
-        int  # packs of the earlier panel's rows that are the columns of this one; 0, a row of zeros, for absent ones
-    )
-    column1: int
-    column2: int
-    column3: int
 
 
 def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:

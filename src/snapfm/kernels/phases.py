@@ -9,6 +9,7 @@ import numpy as np
 
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.direction import augmented_direction, factorize, schur_direction
+from snapfm.kernels.layout import Tile
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import choose_sets, derivatives_at, residual_at
 
@@ -20,7 +21,7 @@ def repeat_residual(code, frame, space, at, times):  # read: times (tiles,); wri
     """Evaluate the rows of tile k `times[k]` times."""
     for tile in range(len(space)):
         for _ in range(times[tile]):
-            residual_at(code, frame, space[tile], at)
+            residual_at(code, frame, Tile(space[tile], at))
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -28,19 +29,19 @@ def repeat_derivatives(code, frame, space, at, times):  # read: times (tiles,); 
     """Likewise slopes, curvature and the gradient of the Lagrangian."""
     for tile in range(len(space)):
         for _ in range(times[tile]):
-            derivatives_at(code, frame, space[tile], at)
-        choose_sets(frame, space[tile], at)
+            derivatives_at(code, frame, Tile(space[tile], at))
+        choose_sets(frame, Tile(space[tile], at))
 
 
 @compiled(nogil=True, error_model="numpy")
-def repeat_factor(frame, plan, signs, space, at, times):  # read: times (tiles,); written: space
+def repeat_factor(frame, plan, space, at, times):  # read: times (tiles,); written: space
     """Likewise the matrix of the step and its factors."""
     damping, convex, negative, stop = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES, np.int64), np.zeros(1, np.int64)
     status = np.full(LANES, _RUNNING, np.int64)
     for tile in range(len(space)):
         for _ in range(times[tile]):
             damping[:], status[:] = 0.0, _RUNNING
-            factorize(frame, plan, signs, space[tile], at, damping, status, convex, negative, stop)
+            factorize(frame, plan, Tile(space[tile], at), damping, status, convex, negative, stop)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -49,6 +50,6 @@ def repeat_solve(frame, plan, space, at, times):  # read: times (tiles,); writte
     for tile in range(len(space)):
         for _ in range(times[tile]):
             if frame.augmented == 0:
-                schur_direction(frame, plan, space[tile], at)
+                schur_direction(frame, plan, Tile(space[tile], at))
             else:
-                augmented_direction(frame, plan, space[tile], at)
+                augmented_direction(frame, plan, Tile(space[tile], at))

@@ -7,75 +7,34 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapfm.kernels import layout
 from snapfm.kernels.callback import NO_CALLBACK, call_back
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.layout import (
-    ACTIVE,
-    ADJOINT,
-    BEND_COLUMN,
-    BEND_ROW,
-    BENDS,
-    CELLS,
-    COLUMN,
-    COLUMN_ENTRY,
-    COLUMN_PTR,
-    COLUMN_ROW,
-    EQUALITY,
-    GIVE,
-    GRAM,
-    GRAM_COLUMN,
-    GRAM_PTR,
-    IDLE,
-    JACOBIAN,
-    LEFT,
-    LOWER,
-    MULTIPLIER,
-    NORM,
-    PARTIAL,
-    PLACE,
-    RESIDUAL,
-    RIGHT,
-    ROW_PTR,
-    ROW_SIZE,
-    ROW_WEIGHT,
-    ROWS,
-    SHIFT,
-    SLOPE,
-    SLOTS,
-    TARGET,
-    TO_BOUND,
-    TO_DIFFERENTIATE,
-    TO_EVALUATE,
-    UNIT,
-    UPPER,
-    WEIGHT,
-    X,
-)  # fmt: skip
+from snapfm.kernels.layout import section, table, weights
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.program import tile_bends, tile_partials, tile_slopes, tile_values
-from snapfm.kernels.sections import section
 
 _NUDGE = 1e-2  # size of the push away from a point where a broken row has no slope
 _TINY = 1e-30  # stands in for a slope of zero in a quotient
 
 
 @compiled(nogil=True, error_model="numpy")
-def residual_at(code, frame, memory, at):  # read: x, λ, shift; written: cells, rows, residual
+def residual_at(code, frame, tile):  # read: x, λ, shift; written: cells, rows, residual
     """residual = h(x) + shift − Gλ − give·λ, with h of x in its own unit and the rest in the lane's (layout.UNIT)."""
-    place, x, cells = section(frame.table, frame.table_at, PLACE), section(memory, at, X), section(memory, at, CELLS)
-    unit, inverse = load(section(memory, at, UNIT), 0), load(section(memory, at, UNIT), 1)
+    place, x, cells = table(frame, layout.PLACE), section(tile, layout.X), section(tile, layout.CELLS)
+    unit, inverse = load(section(tile, layout.UNIT), 0), load(section(tile, layout.UNIT), 1)
     for j in range(len(place)):
         store(cells, place[j], mul(unit, load(x, j)))
-    rows = section(memory, at, ROWS)
+    rows = section(tile, layout.ROWS)
     if code.callback == NO_CALLBACK:
         tile_values(code, cells, rows)
     else:
-        call_back(code.callback, TO_EVALUATE, memory)
-    residual, shift, lam = section(memory, at, RESIDUAL), section(memory, at, SHIFT), section(memory, at, MULTIPLIER)
-    ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
-    gram = section(frame.weight, frame.weight_at, GRAM)
-    give = load(section(memory, at, GIVE), 0)
+        call_back(code.callback, layout.TO_EVALUATE, tile.memory)
+    residual, shift, lam = section(tile, layout.RESIDUAL), section(tile, layout.SHIFT), section(tile, layout.MULTIPLIER)
+    ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
+    gram = weights(frame, layout.GRAM)
+    give = load(section(tile, layout.REGULARIZATION), 0)
     for r in range(len(ptr) - 1):
         total = fma(inverse, load(rows, r), load(shift, r))
         for p in range(ptr[r], ptr[r + 1]):
@@ -85,24 +44,24 @@ def residual_at(code, frame, memory, at):  # read: x, λ, shift; written: cells,
 
 
 @compiled(nogil=True, error_model="numpy")
-def derivatives_at(code, frame, memory, at):
+def derivatives_at(code, frame, tile):
     """J, Σλ∇²h, the slope x − x̂ + Jᵀλ, the diagonal of W and ‖J_r‖². Read: cells, x, λ; written: those."""
     partial, jacobian, lam = (
-        section(memory, at, PARTIAL),
-        section(memory, at, JACOBIAN),
-        section(memory, at, MULTIPLIER),
+        section(tile, layout.PARTIAL),
+        section(tile, layout.JACOBIAN),
+        section(tile, layout.MULTIPLIER),
     )
-    left, right, bends = section(memory, at, LEFT), section(memory, at, RIGHT), section(memory, at, BENDS)
+    left, right, bends = section(tile, layout.LEFT), section(tile, layout.RIGHT), section(tile, layout.HESSIAN)
     if code.callback == NO_CALLBACK:
-        tile_partials(code, section(memory, at, CELLS), True, partial)
-        tile_slopes(code, partial, section(memory, at, SLOTS), left, right, jacobian)
-        tile_bends(code, lam, left, right, partial, section(memory, at, ADJOINT), bends)
+        tile_partials(code, section(tile, layout.CELLS), True, partial)
+        tile_slopes(code, partial, section(tile, layout.SLOTS), left, right, jacobian)
+        tile_bends(code, lam, left, right, partial, section(tile, layout.ADJOINT), bends)
     else:
-        call_back(code.callback, TO_DIFFERENTIATE, memory)
-    x, target = section(memory, at, X), section(memory, at, TARGET)
-    slope, weight = section(memory, at, SLOPE), section(memory, at, WEIGHT)
-    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
-    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+        call_back(code.callback, layout.TO_DIFFERENTIATE, tile.memory)
+    x, target = section(tile, layout.X), section(tile, layout.TARGET)
+    slope, weight = section(tile, layout.GRADIENT), section(tile, layout.DIAGONAL)
+    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
+    entry = table(frame, layout.COLUMN_ENTRY)
     for j in range(len(ptr) - 1):
         total = fnma(full(1.0), load(target, j), load(x, j))
         for p in range(ptr[j], ptr[j + 1]):
@@ -110,22 +69,22 @@ def derivatives_at(code, frame, memory, at):
         store(slope, j, total)
         store(weight, j, full(1.0))
     bend_row, bend_column = (
-        section(frame.table, frame.table_at, BEND_ROW),
-        section(frame.table, frame.table_at, BEND_COLUMN),
+        table(frame, layout.HESSIAN_ROW),
+        table(frame, layout.HESSIAN_COLUMN),
     )
-    unit = load(section(memory, at, UNIT), 0)
+    unit = load(section(tile, layout.UNIT), 0)
     for h in range(len(bend_row)):
         bend = mul(unit, load(bends, h))  # multipliers are in the lane's unit
         store(bends, h, bend)
         if bend_row[h] == bend_column[h]:
             store(weight, bend_row[h], add(load(weight, bend_row[h]), bend))
-    norm = section(memory, at, NORM)
-    row_ptr = section(frame.table, frame.table_at, ROW_PTR)
+    norm = section(tile, layout.ROW_NORM)
+    row_ptr = table(frame, layout.ROW_PTR)
     gram_ptr, gram_column = (
-        section(frame.table, frame.table_at, GRAM_PTR),
-        section(frame.table, frame.table_at, GRAM_COLUMN),
+        table(frame, layout.GRAM_PTR),
+        table(frame, layout.GRAM_COLUMN),
     )
-    gram = section(frame.weight, frame.weight_at, GRAM)
+    gram = weights(frame, layout.GRAM)
     for r in range(len(row_ptr) - 1):
         total = full(0.0)
         for p in range(row_ptr[r], row_ptr[r + 1]):
@@ -137,13 +96,13 @@ def derivatives_at(code, frame, memory, at):
 
 
 @compiled(nogil=True, error_model="numpy")
-def size_rows(memory, at, ordinary):  # read: residual, norm; written: row_size, row_weight
+def size_rows(tile, ordinary):  # read: residual, norm; written: row_size, row_weight
     """Measure every row by the larger of ‖J_r‖ and |h_r|: how far it is off, in steps of the field's size.
 
     Rows of sizes from `ordinary` to one over it are left as they are: 1 measures all.
     """
-    residual, norm = section(memory, at, RESIDUAL), section(memory, at, NORM)
-    size, weight = section(memory, at, ROW_SIZE), section(memory, at, ROW_WEIGHT)
+    residual, norm = section(tile, layout.RESIDUAL), section(tile, layout.ROW_NORM)
+    size, weight = section(tile, layout.ROW_SIZE), section(tile, layout.ROW_WEIGHT)
     for i in range(len(residual)):
         found = max(np.sqrt(norm[i]), abs(residual[i]))
         if ordinary < found < 1.0 / ordinary or not _TINY < found < 1.0 / _TINY:  # or without slope, or not a number
@@ -152,11 +111,11 @@ def size_rows(memory, at, ordinary):  # read: residual, norm; written: row_size,
 
 
 @compiled(nogil=True, error_model="numpy")
-def nudge(frame, memory, at, tolerance):  # read: tolerance, by lane; written: x, where a broken row has no slope
+def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, where a broken row has no slope
     """Push x off points where a broken row's slope vanishes (a quadratic at its centre): no step could start there."""
-    residual, x, norm = section(memory, at, RESIDUAL), section(memory, at, X), section(memory, at, NORM)
-    equality = section(frame.table, frame.table_at, EQUALITY)
-    ptr, column = section(frame.table, frame.table_at, ROW_PTR), section(frame.table, frame.table_at, COLUMN)
+    residual, x, norm = section(tile, layout.RESIDUAL), section(tile, layout.X), section(tile, layout.ROW_NORM)
+    equality = table(frame, layout.EQUALITY)
+    ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
     pushed = np.zeros(len(x), np.bool_)
     any_pushed = False
     for r in range(len(equality)):
@@ -176,11 +135,11 @@ def nudge(frame, memory, at, tolerance):  # read: tolerance, by lane; written: x
 
 
 @compiled(nogil=True, error_model="numpy")
-def choose_sets(frame, memory, at):  # written: active, idle (λ of idle rows), to_bound
+def choose_sets(frame, tile):  # written: active, idle (λ of idle rows), to_bound
     """Choose the rows and bounds that take part: those whose multiplier, were they held, would have the right sign."""
-    active, idle, lam = section(memory, at, ACTIVE), section(memory, at, IDLE), section(memory, at, MULTIPLIER)
-    residual, norm = section(memory, at, RESIDUAL), section(memory, at, NORM)
-    equality = section(frame.table, frame.table_at, EQUALITY)
+    active, idle, lam = section(tile, layout.ACTIVE), section(tile, layout.IDLE), section(tile, layout.MULTIPLIER)
+    residual, norm = section(tile, layout.RESIDUAL), section(tile, layout.ROW_NORM)
+    equality = table(frame, layout.EQUALITY)
     for r in range(len(equality)):
         for lane in range(LANES):
             i = r * LANES + lane
@@ -188,24 +147,24 @@ def choose_sets(frame, memory, at):  # written: active, idle (λ of idle rows), 
             takes_part = equality[r] == 1 or lam[i] + residual[i] / max(norm[i], _TINY) > 0.0
             active[i] = 1.0 if takes_part else 0.0
             idle[i] = 0.0 if takes_part else lam[i]
-    to_bound = section(memory, at, TO_BOUND)
+    to_bound = section(tile, layout.TO_BOUND)
     if frame.bounded == 1:
-        x, slope = section(memory, at, X), section(memory, at, SLOPE)
-        lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
+        x, slope = section(tile, layout.X), section(tile, layout.GRADIENT)
+        lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
         for i in range(len(x)):
             wish = x[i] - slope[i]
             to_bound[i] = upper[i] - x[i] if wish > upper[i] else (lower[i] - x[i] if wish < lower[i] else np.nan)
 
 
 @compiled(nogil=True, error_model="numpy")
-def settle(memory, at, arrived):  # read: arrived; written: x
+def settle(tile, arrived):  # read: arrived; written: x
     """Set what is held at a bound to the bound itself; say whether that moved anything.
 
     Steps leave rounding, or as much as the gap allows, and many small distances add up in a row: whether the laws still
     hold has to be looked at afterwards.
     """
-    x, slope, to_bound = section(memory, at, X), section(memory, at, SLOPE), section(memory, at, TO_BOUND)
-    lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
+    x, slope, to_bound = section(tile, layout.X), section(tile, layout.GRADIENT), section(tile, layout.TO_BOUND)
+    lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
     moved = False
     for i in range(len(x)):
         if arrived[i % LANES] and to_bound[i] == to_bound[i]:
@@ -216,14 +175,14 @@ def settle(memory, at, arrived):  # read: arrived; written: x
 
 
 @compiled(nogil=True, error_model="numpy")
-def merit_parts(frame, memory, at, theta, objective, violation):  # written: the last three
+def merit_parts(frame, tile, theta, objective, violation):  # written: the last three
     """Per lane: ℓ1 violation of rows measured by their size, objective, and largest violation as it is."""
-    residual, lam = section(memory, at, RESIDUAL), section(memory, at, MULTIPLIER)
-    equality = section(frame.table, frame.table_at, EQUALITY)
-    ptr, column = section(frame.table, frame.table_at, GRAM_PTR), section(frame.table, frame.table_at, GRAM_COLUMN)
-    gram = section(frame.weight, frame.weight_at, GRAM)
+    residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
+    equality = table(frame, layout.EQUALITY)
+    ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
+    gram = weights(frame, layout.GRAM)
     total, worst, value, zero = full(0.0), full(0.0), full(0.0), full(0.0)
-    give, row_weight = load(section(memory, at, GIVE), 0), section(memory, at, ROW_WEIGHT)
+    give, row_weight = load(section(tile, layout.REGULARIZATION), 0), section(tile, layout.ROW_WEIGHT)
     for r in range(len(equality)):
         h = load(residual, r)
         size = absolute(h) if equality[r] == 1 else pick(h, zero, zero, h)
@@ -233,12 +192,12 @@ def merit_parts(frame, memory, at, theta, objective, violation):  # written: the
         for p in range(ptr[r], ptr[r + 1]):
             moved = fma(full(gram[p]), load(lam, column[p]), moved)
         value = fma(load(lam, r), moved, value)
-    x, target = section(memory, at, X), section(memory, at, TARGET)
+    x, target = section(tile, layout.X), section(tile, layout.TARGET)
     for j in range(len(x) // LANES):
         away = fnma(full(1.0), load(target, j), load(x, j))
         value = fma(away, away, value)
     if frame.bounded == 1:
-        lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
+        lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
         for j in range(len(x) // LANES):
             above, below = fnma(full(1.0), load(upper, j), load(x, j)), fnma(full(1.0), load(x, j), load(lower, j))
             excess = pick(above, below, below, above)
@@ -251,9 +210,9 @@ def merit_parts(frame, memory, at, theta, objective, violation):  # written: the
 
 
 @compiled(nogil=True, error_model="numpy")
-def gap_of(frame, memory, at, gap):  # written: gap
+def gap_of(frame, tile, gap):  # written: gap
     """Per lane: how far stationarity and complementarity are off."""
-    slope, to_bound = section(memory, at, SLOPE), section(memory, at, TO_BOUND)
+    slope, to_bound = section(tile, layout.GRADIENT), section(tile, layout.TO_BOUND)
     worst, total = full(0.0), full(0.0)
     if frame.bounded == 0:
         for j in range(len(slope) // LANES):
@@ -267,9 +226,9 @@ def gap_of(frame, memory, at, gap):  # written: gap
             if not (size <= gap[i % LANES] or np.isnan(gap[i % LANES])):
                 gap[i % LANES] = size
     if frame.mixed == 1:
-        active, idle = section(memory, at, ACTIVE), section(memory, at, IDLE)
-        residual, norm = section(memory, at, RESIDUAL), section(memory, at, NORM)
-        equality = section(frame.table, frame.table_at, EQUALITY)
+        active, idle = section(tile, layout.ACTIVE), section(tile, layout.IDLE)
+        residual, norm = section(tile, layout.RESIDUAL), section(tile, layout.ROW_NORM)
+        equality = table(frame, layout.EQUALITY)
         for r in range(len(equality)):
             if equality[r] == 0:
                 for lane in range(LANES):
@@ -282,16 +241,20 @@ def gap_of(frame, memory, at, gap):  # written: gap
 
 
 @compiled(nogil=True, error_model="numpy")
-def pull_of(frame, memory, at, lane):
+def pull_of(frame, tile, lane):
     """Of one lane, with rows measured by their size: ‖Jᵀh₊‖² over all unknowns that can move, and the largest ‖J_r‖²."""
-    residual, jacobian, norm = section(memory, at, RESIDUAL), section(memory, at, JACOBIAN), section(memory, at, NORM)
-    equality = section(frame.table, frame.table_at, EQUALITY)
-    gram_ptr, gram_column = (
-        section(frame.table, frame.table_at, GRAM_PTR),
-        section(frame.table, frame.table_at, GRAM_COLUMN),
+    residual, jacobian, norm = (
+        section(tile, layout.RESIDUAL),
+        section(tile, layout.JACOBIAN),
+        section(tile, layout.ROW_NORM),
     )
-    gram = section(frame.weight, frame.weight_at, GRAM)
-    broken, row_weight = np.zeros(len(equality)), section(memory, at, ROW_WEIGHT)
+    equality = table(frame, layout.EQUALITY)
+    gram_ptr, gram_column = (
+        table(frame, layout.GRAM_PTR),
+        table(frame, layout.GRAM_COLUMN),
+    )
+    gram = weights(frame, layout.GRAM)
+    broken, row_weight = np.zeros(len(equality)), section(tile, layout.ROW_WEIGHT)
     pull, norms = 0.0, _TINY
     for r in range(len(equality)):
         h = residual[r * LANES + lane]
@@ -301,9 +264,9 @@ def pull_of(frame, memory, at, lane):
     for r in range(len(equality)):
         for p in range(gram_ptr[r], gram_ptr[r + 1]):
             pull += broken[r] * gram[p] * broken[gram_column[p]]
-    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
-    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
-    x, lower, upper = section(memory, at, X), section(memory, at, LOWER), section(memory, at, UPPER)
+    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
+    entry = table(frame, layout.COLUMN_ENTRY)
+    x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
     for j in range(len(ptr) - 1):
         total = 0.0
         for p in range(ptr[j], ptr[j + 1]):

@@ -9,37 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
-from snapfm.kernels.layout import (
-    ACTIVE,
-    BARRIER,
-    BEFORE,
-    BEFORE_MULTIPLIER,
-    BENDS,
-    COLUMN_ENTRY,
-    COLUMN_PTR,
-    COLUMN_ROW,
-    DIRECTION,
-    EQUALITY,
-    IDLE,
-    JACOBIAN,
-    LOWER,
-    MULTIPLIER,
-    RESIDUAL,
-    ROW_SIZE,
-    ROW_WEIGHT,
-    SLOPE,
-    STEP,
-    TO_BOUND,
-    UNIT,
-    UPPER,
-    WEIGHT,
-    X,
-)  # fmt: skip
+from snapfm.kernels.layout import Tile, section, table
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, pull_of, residual_at, size_rows
-from snapfm.kernels.sections import section
 
 FEASIBLE, INFEASIBLE, LIMIT, BROKEN = 0, 1, 3, 4  # errors.Status
 
@@ -49,46 +24,46 @@ _FAR = 1e-6  # likewise below this share of ‖h₊‖², for slopes that vanish
 
 
 @compiled(nogil=True, error_model="numpy")
-def restore_tiles(code, frame, plan, signs, tolerance, limits, stop, live, space, at, status, iterations):
+def restore_tiles(code, frame, plan, tolerance, limits, stop, live, space, at, status, iterations):
     """Lower the violation in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
-    for tile in range(len(space)):
+    for k in range(len(space)):
+        tile = Tile(space[k], at)
         _restore(
-            code, frame, plan, signs, tolerance, limits[tile], stop, live[tile], space[tile], at, status[tile],
-            iterations[tile],
+            code, frame, plan, tolerance, limits[k], stop, live[k], tile, status[k], iterations[k]
         )  # fmt: skip
-        section(space[tile], at, BARRIER)[:] = 0.0
+        section(tile, layout.BARRIER)[:] = 0.0
 
 
 @compiled(nogil=True, error_model="numpy")
-def _restore(code, frame, plan, signs, tolerance, limits, stop, live, memory, at, status, iterations):
-    x, lam = section(memory, at, X), section(memory, at, MULTIPLIER)
-    step, direction = section(memory, at, STEP), section(memory, at, DIRECTION)
-    before, before_lam = section(memory, at, BEFORE), section(memory, at, BEFORE_MULTIPLIER)
-    lower, upper = section(memory, at, LOWER), section(memory, at, UPPER)
-    barrier, damping, none = section(memory, at, BARRIER), np.full(LANES, _FIRST), np.zeros(LANES)
+def _restore(code, frame, plan, tolerance, limits, stop, live, tile, status, iterations):
+    x, lam = section(tile, layout.X), section(tile, layout.MULTIPLIER)
+    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
+    before, before_lam = section(tile, layout.PREVIOUS), section(tile, layout.PREVIOUS_MULTIPLIER)
+    lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
+    barrier, damping, none = section(tile, layout.BARRIER), np.full(LANES, _FIRST), np.zeros(LANES)
     size, worst, norm = np.empty(LANES), np.empty(LANES), np.ones(LANES)
     convex, negative = np.empty(LANES), np.empty(LANES, np.int64)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else FEASIBLE
         iterations[lane] = 0
-    section(memory, at, IDLE)[:] = 0.0
-    section(memory, at, TO_BOUND)[:] = np.nan
+    section(tile, layout.IDLE)[:] = 0.0
+    section(tile, layout.TO_BOUND)[:] = np.nan
     if frame.bounded == 1:
         for i in range(len(x)):
             x[i] = min(max(x[i], lower[i]), upper[i])
-    residual_at(code, frame, memory, at)
-    inverse, row_size = section(memory, at, UNIT), section(memory, at, ROW_SIZE)
+    residual_at(code, frame, tile)
+    inverse, row_size = section(tile, layout.UNIT), section(tile, layout.ROW_SIZE)
     for iteration in range(limits.max() + 1):
-        derivatives_at(code, frame, memory, at)
+        derivatives_at(code, frame, tile)
         if iteration == 0:
-            size_rows(memory, at, 1.0)
-        _break(frame, memory, at, size, worst)
+            size_rows(tile, 1.0)
+        _break(frame, tile, size, worst)
         running = False
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
             allowed = tolerance * inverse[LANES + lane]
-            pull, norms = pull_of(frame, memory, at, lane)
+            pull, norms = pull_of(frame, tile, lane)
             norm[lane] = norms
             if not np.isfinite(size[lane]):
                 status[lane] = BROKEN
@@ -104,19 +79,19 @@ def _restore(code, frame, plan, signs, tolerance, limits, stop, live, memory, at
         if not running:
             break
         if frame.bounded == 1:
-            _hold(frame, memory, at)
-        section(memory, at, WEIGHT)[:] = 1.0
-        section(memory, at, SLOPE)[:] = 0.0
-        section(memory, at, BENDS)[:] = 0.0
+            _hold(frame, tile)
+        section(tile, layout.DIAGONAL)[:] = 1.0
+        section(tile, layout.GRADIENT)[:] = 0.0
+        section(tile, layout.HESSIAN)[:] = 0.0
         for i in range(len(barrier)):
             barrier[i] = damping[i % LANES] * norm[i % LANES] * row_size[i] ** 2
-        factorize(frame, plan, signs, memory, at, none, status, convex, negative, stop)
+        factorize(frame, plan, tile, none, status, convex, negative, stop)
         if stop[0] != 0:
             continue  # ends above
         if frame.augmented == 0:
-            schur_direction(frame, plan, memory, at)
+            schur_direction(frame, plan, tile)
         else:
-            augmented_direction(frame, plan, memory, at)
+            augmented_direction(frame, plan, tile)
         before[:], before_lam[:] = x, lam
         old = size.copy()
         for lane in range(LANES):
@@ -129,8 +104,8 @@ def _restore(code, frame, plan, signs, tolerance, limits, stop, live, memory, at
                 x[i] = min(max(x[i], lower[i]), upper[i])
         for i in range(len(lam)):
             lam[i] += direction[i]
-        residual_at(code, frame, memory, at)
-        _break(frame, memory, at, size, worst)
+        residual_at(code, frame, tile)
+        _break(frame, tile, size, worst)
         for lane in range(LANES):
             if status[lane] == RUNNING and not size[lane] < old[lane]:
                 x[lane::LANES] = before[lane::LANES]
@@ -138,18 +113,18 @@ def _restore(code, frame, plan, signs, tolerance, limits, stop, live, memory, at
                 damping[lane] *= 10.0
             elif status[lane] == RUNNING:
                 damping[lane] = max(_LEAST, 0.1 * damping[lane])
-        residual_at(code, frame, memory, at)
+        residual_at(code, frame, tile)
 
 
 @compiled(nogil=True, error_model="numpy")
-def _hold(frame, memory, at):  # written: to_bound
+def _hold(frame, tile):  # written: to_bound
     """Hold the unknowns that are at a bound and would be pushed through it."""
-    x, lower, upper = section(memory, at, X), section(memory, at, LOWER), section(memory, at, UPPER)
-    to_bound, jacobian = section(memory, at, TO_BOUND), section(memory, at, JACOBIAN)
-    residual, active = section(memory, at, RESIDUAL), section(memory, at, ACTIVE)
-    row_weight = section(memory, at, ROW_WEIGHT)
-    ptr, row = section(frame.table, frame.table_at, COLUMN_PTR), section(frame.table, frame.table_at, COLUMN_ROW)
-    entry = section(frame.table, frame.table_at, COLUMN_ENTRY)
+    x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
+    to_bound, jacobian = section(tile, layout.TO_BOUND), section(tile, layout.JACOBIAN)
+    residual, active = section(tile, layout.RESIDUAL), section(tile, layout.ACTIVE)
+    row_weight = section(tile, layout.ROW_WEIGHT)
+    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
+    entry = table(frame, layout.COLUMN_ENTRY)
     for j in range(len(ptr) - 1):
         for lane in range(LANES):
             i, pull = j * LANES + lane, 0.0
@@ -161,10 +136,10 @@ def _hold(frame, memory, at):  # written: to_bound
 
 
 @compiled(nogil=True, error_model="numpy")
-def _break(frame, memory, at, size, worst):  # written: active, size, worst
+def _break(frame, tile, size, worst):  # written: active, size, worst
     """Mark the rows that are broken; per lane Σh₊² of rows measured by their size, and max h₊ as it is."""
-    residual, active = section(memory, at, RESIDUAL), section(memory, at, ACTIVE)
-    equality, row_weight = section(frame.table, frame.table_at, EQUALITY), section(memory, at, ROW_WEIGHT)
+    residual, active = section(tile, layout.RESIDUAL), section(tile, layout.ACTIVE)
+    equality, row_weight = table(frame, layout.EQUALITY), section(tile, layout.ROW_WEIGHT)
     for lane in range(LANES):
         size[lane], worst[lane] = 0.0, 0.0
         for r in range(len(equality)):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.packs import WIDTH, absolute, add, fma, fnma, full, load_at, pick, store_at
+from snapfm.kernels.packs import WIDTH, fma, full, load_at, store_at
 
 Index = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -157,47 +157,3 @@ def add_batch(runs, weight, field):  # read: weight (b, rows); written: field (b
     """field += matrixᵀ · weight."""
     for sample in range(len(field)):
         add_transposed(runs, weight[sample], field[sample])
-
-
-@compiled(nogil=True, error_model="numpy")
-def step_back(runs, weight, field, out, gap, distance):
-    """out = field − matrixᵀ · weight, with the gap ‖out − field + matrixᵀ weight‖∞ and the distance ‖out − field‖₂.
-
-    Both are NaN if anything is not finite. Read: weight (b, rows), field (b, n); written: out (b, n), gap, distance (b,).
-    """
-    spare = np.empty(2 * WIDTH)
-    for sample in range(len(field)):
-        pulls = out[sample]
-        pulls[:] = 0.0
-        add_transposed(runs, weight[sample], pulls)
-        largest, squares = _subtract(field[sample], pulls, spare)
-        finite = np.isfinite(squares)
-        gap[sample], distance[sample] = largest if finite else np.nan, np.sqrt(squares) if finite else np.nan
-
-
-@compiled(nogil=True, error_model="numpy")
-def _subtract(line, pulls, spare):  # read: line; written: pulls, to line − pulls, and spare
-    """Give the largest |moved + pull|, which is rounding, and the sum of the squares of what was moved."""
-    one, large, total = full(1.0), full(0.0), full(0.0)
-    whole = len(line) - len(line) % WIDTH
-    for j in range(0, whole, WIDTH):
-        here, pull = load_at(line, j), load_at(pulls, j)
-        there = fnma(one, pull, here)
-        store_at(pulls, j, there)
-        moved = fnma(one, here, there)
-        total = fma(moved, moved, total)
-        off = absolute(add(moved, pull))
-        large = pick(off, large, large, off)
-    store_at(spare, 0, large)
-    store_at(spare, WIDTH, total)
-    largest, squares = 0.0, 0.0
-    for k in range(WIDTH):
-        largest = max(largest, spare[k])
-        squares += spare[WIDTH + k]
-    for j in range(whole, len(line)):
-        there = line[j] - pulls[j]
-        moved = there - line[j]
-        largest = max(largest, abs(moved + pulls[j]))
-        squares += moved * moved
-        pulls[j] = there
-    return largest, squares

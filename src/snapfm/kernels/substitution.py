@@ -1,4 +1,4 @@
-"""Solve with the factors of kernels.ldl: forward and backward substitution, and refinement against the kept matrix.
+"""Solve with the factors of kernels.ldl: forward and backward substitution.
 
 Reads a Schedule, the factors by tile and right-hand sides. Writes solutions of the same shape. Lanes do not interact.
 May import kernels.packs and kernels.panels.
@@ -6,44 +6,31 @@ May import kernels.packs and kernels.panels.
 
 from __future__ import annotations
 
-import numpy as np
-
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.packs import WIDTH, absolute, add, fma, fnma, full, load, mul, pick, put, store, take
+from snapfm.kernels.packs import WIDTH, fma, fnma, full, load, mul, put, store, take
 from snapfm.kernels.panels import BLOCK, PANEL
 
-WORK = 5  # vectors a tile needs to refine: answer, right-hand side, its residual, trial, residual of the trial
-
 
 @compiled(nogil=True, error_model="numpy")
-def solve(
-    plan, factor, inverse, matrix, refinements, rhs, lanes, work, out
-):  # read: up to lanes, rhs (n * lanes); written: work (tiles, 1 or WORK, slots), out (as rhs, may be rhs)
-    """Solve for every lane."""
+def solve(plan, factor, inverse, rhs, lanes, work, out):
+    """Solve for every lane. Read: factor, inverse, rhs (n * lanes); written: work (tiles, slots), out (may be rhs)."""
     for tile in range((lanes + WIDTH - 1) // WIDTH):
-        solve_tile(plan, factor[tile], inverse[tile], matrix[tile], refinements, rhs, 1, lanes, tile, work[tile], out)
+        solve_tile(plan, factor[tile], inverse[tile], rhs, lanes, tile, work[tile], out)
 
 
 @compiled(nogil=True, error_model="numpy")
-def solve_tile(
-    plan, factor, inverse, matrix, refinements, rhs, sides, lanes, tile, work, out
-):  # read: all but work and out; written: work (1 or WORK, slots), out
-    """Solve one tile of rhs (n * sides * lanes), `refinements` times refined."""
+def solve_tile(plan, factor, inverse, rhs, lanes, tile, work, out):  # written: work (slots), out
+    """Solve one tile of rhs (n * lanes)."""
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
-    x, slot = work[0], plan.slot
-    for side in range(sides):
-        for k in range(len(x) // WIDTH):  # phantoms stay zero
-            store(x, k, full(0.0))
-        for i in range(len(slot)):
-            store(x, slot[i], take(rhs, (i * sides + side) * lanes + start, count))
-        if refinements > 0:
-            _copy(x, work[1])
-        _substitute(plan, factor, inverse, x)
-        if refinements > 0:
-            _refine(plan, factor, inverse, matrix, refinements, work)
-        for i in range(len(slot)):
-            put(out, (i * sides + side) * lanes + start, count, load(x, slot[i]))
+    slot = plan.slot
+    for k in range(len(work) // WIDTH):  # phantoms stay zero
+        store(work, k, full(0.0))
+    for i in range(len(slot)):
+        store(work, slot[i], take(rhs, i * lanes + start, count))
+    _substitute(plan, factor, inverse, work)
+    for i in range(len(slot)):
+        put(out, i * lanes + start, count, load(work, slot[i]))
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -91,44 +78,3 @@ def _substitute(plan, factor, inverse, x):  # written: x
         store(x, s + 1, x1)
         store(x, s + 2, x2)
         store(x, s + 3, x3)
-
-
-@compiled(nogil=True, error_model="numpy")
-def _refine(plan, factor, inverse, matrix, refinements, work):  # written: work
-    """Add the solution for the residual, `refinements` times; a lane keeps its solution unless its residual shrinks."""
-    x, b, residual, trial, left = work[0], work[1], work[2], work[3], work[4]
-    size = _residual(plan, matrix, b, x, residual)
-    for _ in range(refinements):
-        _copy(residual, trial)
-        _substitute(plan, factor, inverse, trial)
-        for k in range(len(x) // WIDTH):
-            store(trial, k, add(load(trial, k), load(x, k)))
-        new = _residual(plan, matrix, b, trial, left)
-        for k in range(len(x) // WIDTH):
-            store(x, k, pick(new, size, load(trial, k), load(x, k)))
-            store(residual, k, pick(new, size, load(left, k), load(residual, k)))
-        size = pick(new, size, new, size)
-
-
-@compiled(nogil=True, error_model="numpy")
-def _residual(plan, matrix, b, x, out):  # written: out
-    """out = b - A x; gives the largest |out| per lane, infinite where it is NaN."""
-    _copy(b, out)
-    for p in range(len(plan.entry_row)):
-        row, column, entry = plan.entry_row[p], plan.entry_column[p], load(matrix, p)
-        store(out, row, fnma(entry, load(x, column), load(out, row)))
-        if row != column:
-            store(out, column, fnma(entry, load(x, row), load(out, column)))
-    largest = full(0.0)
-    for k in range(len(x) // WIDTH):
-        size = absolute(load(out, k))
-        size = pick(size, full(np.inf), size, full(np.inf))
-        largest = pick(size, largest, largest, size)
-    return largest
-
-
-@compiled(nogil=True, error_model="numpy")
-def _copy(x, out):  # written: out
-    """Pack by pack: numba takes seconds to compile out[:] = x."""
-    for k in range(len(x) // WIDTH):
-        store(out, k, load(x, k))

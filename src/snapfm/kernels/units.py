@@ -12,9 +12,8 @@ import math
 import numpy as np
 
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.layout import LOWER, MULTIPLIER, SHIFT, TARGET, UNIT, UPPER, X
+from snapfm.kernels.layout import LOWER, MULTIPLIER, SHIFT, TARGET, UNIT, UPPER, Tile, X, section
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.sections import section
 
 _ORDINARY = 4  # sizes from 2⁻⁴ to 2⁴ have the unit 1
 _EXTREME = 300  # no unit beyond 2^±300: its square is still a number
@@ -27,10 +26,10 @@ def enter_units(space, at):
     Written: unit, x, target, lower, upper, shift, multiplier.
     """
     other = False
-    for tile in range(len(space)):
-        memory = space[tile]
-        unit = section(memory, at, UNIT)
-        x, target = section(memory, at, X), section(memory, at, TARGET)
+    for k in range(len(space)):
+        tile = Tile(space[k], at)
+        unit = section(tile, UNIT)
+        x, target = section(tile, X), section(tile, TARGET)
         for lane in range(LANES):
             size = 0.0
             for i in range(lane, len(x), LANES):
@@ -45,7 +44,7 @@ def enter_units(space, at):
             if power != 0:
                 other = True
                 for number in (X, TARGET, LOWER, UPPER, SHIFT, MULTIPLIER):
-                    part = section(memory, at, number)
+                    part = section(tile, number)
                     for i in range(lane, len(part), LANES):
                         part[i] *= unit[LANES + lane]
     return other
@@ -54,10 +53,10 @@ def enter_units(space, at):
 @compiled(nogil=True, error_model="numpy")
 def leave_units(space, at):  # read: unit; written: x, multiplier
     """Give x and multipliers back in their own units."""
-    for tile in range(len(space)):
-        memory = space[tile]
-        unit = section(memory, at, UNIT)
+    for k in range(len(space)):
+        tile = Tile(space[k], at)
+        unit = section(tile, UNIT)
         for number in (X, MULTIPLIER):
-            part = section(memory, at, number)
+            part = section(tile, number)
             for i in range(len(part)):
                 part[i] *= unit[i % LANES]

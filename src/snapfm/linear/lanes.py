@@ -14,7 +14,7 @@ from snapfm.kernels.ldl import TALLY, factorize
 from snapfm.kernels.ordering import Order, best
 from snapfm.kernels.packs import WIDTH
 from snapfm.kernels.panels import Schedule, schedule
-from snapfm.kernels.substitution import WORK, solve
+from snapfm.kernels.substitution import solve
 from snapfm.linear.base import TINY, Index, Pivots, Values, Workspace, check_pattern
 from snapfm.structure.pattern import Pattern
 
@@ -23,16 +23,14 @@ _LINE = 64  # bytes of a cache line: a pack that straddles two costs two loads
 
 @dataclass(frozen=True)
 class Lanes:
-    """Settings: how often to refine a solution against the matrix."""
-
-    refinements: int = 0
+    """The fused solver; it has no settings."""
 
     def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedLanes:
         """Choose a fill-reducing order and schedule the elimination."""
         check_pattern(pattern, signs)
         order = best(pattern.indptr, pattern.indices, signs)
         plan = schedule(pattern.indptr, pattern.indices, order.perm)
-        return PreparedLanes(pattern, self.refinements, order, plan, signs is not None)
+        return PreparedLanes(pattern, order, plan, signs is not None)
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,6 @@ class PreparedLanes:
     """The order and the schedule of one pattern."""
 
     pattern: Pattern
-    refinements: int
     order: Order
     plan: Schedule
     signed: bool  # whether the scale of a pivot includes what its neighbours contribute
@@ -57,22 +54,19 @@ class LanesWorkspace(Workspace):
         super().__init__(prepared.pattern)
         self.prepared = prepared
         self._tiles = 0  # that the buffers have room for
-        self._either = np.zeros(prepared.plan.slots)  # a pivot may have either sign
 
     def _factorize(self, values: Values, found: Pivots) -> None:
         prepared, lanes = self.prepared, values.shape[1]
         self._grow(-(-lanes // WIDTH))
         factorize(
-            prepared.plan, values.reshape(-1), lanes, self._either, prepared.signed, TINY,
-            self._factor, self._inverse, self._matrix, self._scale, self._tally,
+            prepared.plan, values.reshape(-1), lanes, prepared.signed, TINY,
+            self._factor, self._inverse, self._scale, self._tally,
             found.status, found.negative, found.weak, found.smallest,
         )  # fmt: skip
 
     def _solve(self, rhs: Values, out: Values) -> None:
-        solve(
-            self.prepared.plan, self._factor, self._inverse, self._matrix, self.prepared.refinements,
-            rhs.reshape(-1), rhs.shape[1], self._work, out.reshape(-1),
-        )  # fmt: skip
+        plan = self.prepared.plan
+        solve(plan, self._factor, self._inverse, rhs.reshape(-1), rhs.shape[1], self._work, out.reshape(-1))
 
     def _log_determinant(self, lanes: int) -> Values:
         plan = self.prepared.plan
@@ -82,13 +76,12 @@ class LanesWorkspace(Workspace):
 
     def _grow(self, tiles: int) -> None:
         if tiles > self._tiles:
-            plan, refined = self.prepared.plan, self.prepared.refinements > 0
+            plan = self.prepared.plan
             self._factor = _aligned(tiles, plan.packs * WIDTH)
             self._inverse = _aligned(tiles, plan.slots * WIDTH)
-            self._matrix = _aligned(tiles, self.prepared.pattern.nnz * WIDTH if refined else 0)
             self._scale = _aligned(tiles, plan.slots * WIDTH)
             self._tally = _aligned(tiles, TALLY * WIDTH)
-            self._work = _aligned(tiles, WORK if refined else 1, plan.slots * WIDTH)
+            self._work = _aligned(tiles, plan.slots * WIDTH)
             self._tiles = tiles
 
 

@@ -23,21 +23,19 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Library:
-    """Settings: how often to refine a solution against the matrix."""
-
-    refinements: int = 0
+    """SciPy's SuperLU; it has no settings."""
 
     def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedLibrary:
         """Choose a fill-reducing order."""
         check_pattern(pattern, signs)
-        return PreparedLibrary(pattern, signs, self.refinements)
+        return PreparedLibrary(pattern, signs)
 
 
 class PreparedLibrary:
     """The order of one pattern, and the full matrix in that order. Nothing in it changes."""
 
-    def __init__(self, pattern: Pattern, signs: Index | None, refinements: int) -> None:
-        self.pattern, self.refinements = pattern, refinements
+    def __init__(self, pattern: Pattern, signs: Index | None) -> None:
+        self.pattern = pattern
         self.order = best(pattern.indptr, pattern.indices, signs)
         perm = self.order.perm
         self.signs = None if signs is None else signs[perm]
@@ -82,23 +80,15 @@ class PreparedLibrary:
 
 @dataclass(frozen=True)
 class _Factor:
-    """One lane's matrix and its factor, in the order of elimination, and the rows that were left out."""
+    """One lane's factor, in the order of elimination, and the rows that were left out."""
 
-    matrix: csc_array
     lu: SuperLU
     left_out: Mask
     log_determinant: float
 
-    def solve(self, rhs: Values, refinements: int) -> Values:
-        """Solve, then for the residual as long as it shrinks."""
+    def solve(self, rhs: Values) -> Values:
+        """Substitute."""
         x: Values = self.lu.solve(np.where(self.left_out, 0.0, rhs))
-        residual = rhs - self.matrix @ x if refinements else rhs
-        for _ in range(refinements):
-            trial = x + self.lu.solve(np.where(self.left_out, 0.0, residual))
-            left = rhs - self.matrix @ trial
-            if not np.abs(left).max() <= np.abs(residual).max():
-                break
-            x, residual = trial, left
         return x
 
 
@@ -119,7 +109,7 @@ class LibraryWorkspace(Workspace):
         with np.errstate(all="ignore"):
             for lane, factor in enumerate(self._factors):
                 given = rhs[perm, lane]
-                out[perm, lane] = np.nan if factor is None else factor.solve(given, self.prepared.refinements)
+                out[perm, lane] = np.nan if factor is None else factor.solve(given)
 
     def _log_determinant(self, lanes: int) -> Values:
         return np.array([np.nan if factor is None else factor.log_determinant for factor in self._factors])
@@ -137,7 +127,7 @@ class LibraryWorkspace(Workspace):
                 found.negative[lane], found.weak[lane] = (pivots[~left_out] < 0).sum(), left_out.sum()
                 found.smallest[lane] = smallest
                 log = float(np.log(np.abs(pivots)).sum())
-                return _Factor(prepared.full(values), lu, left_out, log)
+                return _Factor(lu, left_out, log)
             left_out |= weak
             usable = bool(weak.any())
         found.status[lane], found.smallest[lane] = Outcome.NONFINITE, np.nan

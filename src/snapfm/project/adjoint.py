@@ -22,7 +22,7 @@ from snapfm.laws import Params
 from snapfm.linear import LANES_AT_ONCE, Lanes, Workspace
 from snapfm.project.limits import Limits
 from snapfm.project.workspaces import Workspaces
-from snapfm.structure import RowKind, CompiledLaws
+from snapfm.structure import CompiledLaws, RowKind
 from snapfm.structure.pattern import Pattern
 
 Values = npt.NDArray[np.float64]

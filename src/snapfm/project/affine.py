@@ -33,11 +33,11 @@ class AffinePart:
         columns = np.flatnonzero(np.diff(csc_array(matrix).indptr))
         self.gram = Gram(csr_array(matrix[:, columns])) if len(self.rows) else None
 
-    def solve(self, u: Values, externals: Values, multipliers: Values) -> None:
-        """Move u onto the rows; written: u, multipliers."""
+    def solve(self, u: Values, externals: Values, constants: Values | None, multipliers: Values) -> None:
+        """Move u onto the rows; `constants` is the share that they do not move, if known. Written: u, multipliers."""
         if self.gram is None:
             return
-        base = self.known.evaluate(u, externals)
+        base = self.known.evaluate(u, externals) if constants is None else constants
         # A second solve takes out what the condition of the factor left; a diagonal one leaves nothing.
         for _ in range(1 if self.gram.factor is None else 2):
             residual = base.copy()

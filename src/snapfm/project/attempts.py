@@ -123,7 +123,7 @@ def _regularized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, 
         if turn.over or not len(waiting):
             break
         some = tiles.take(waiting)
-        some.section(core.GIVE)[:] = delta
+        some.section(core.REGULARIZATION)[:] = delta
         some.section(core.BARRIER)[:] = delta
         left = room.less(ended.iterations).at(waiting).upto(_NEWTON)
         found = newton(loops, some, certified(0.1 * stopping.tolerance), left, turn)
@@ -134,7 +134,7 @@ def _regularized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, 
         ended.second[waiting] = found.second
         waiting = waiting[ended.status[waiting] != Status.CONVERGED]
         delta *= 0.1
-    tiles.section(core.GIVE)[:] = 0.0
+    tiles.section(core.REGULARIZATION)[:] = 0.0
     tiles.section(core.BARRIER)[:] = 0.0
     return ended
 

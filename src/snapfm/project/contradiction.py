@@ -54,5 +54,5 @@ def _rebuilt(basis: csr_array, wanted: csr_array) -> tuple[Values, Values]:
     factor = splu((unit @ unit.T + _SOFT * eye_array(unit.shape[0])).tocsc())
     weights = np.zeros((len(target), basis.shape[0]))
     for _ in range(_ROUNDS):
-        weights += factor.solve((unit @ (target - weights @ unit).T)).T
+        weights += factor.solve(unit @ (target - weights @ unit).T).T
     return weights / np.where(norms > 0.0, norms, 1.0), np.linalg.norm(target - weights @ unit, axis=1)

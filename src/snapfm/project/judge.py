@@ -64,7 +64,13 @@ def _allowed(flat: Values) -> Values:
 
 
 def verdict(
-    laws: CompiledLaws, implied: Index, solved: Solution, judged: Judgement, tolerance: float, u_hat: Tensor, params: Params
+    laws: CompiledLaws,
+    implied: Index,
+    solved: Solution,
+    judged: Judgement,
+    tolerance: float,
+    u_hat: Tensor,
+    params: Params,
 ) -> Tensor:
     """Give each sample its status (b,) int8; only implied rows being broken, by more than rounding, means a contradiction.
 

@@ -37,7 +37,6 @@ class KKT:
 
     frame: Frame
     schedule: Schedule
-    signs: Index
     linear: Prepared
 
     @property
@@ -81,8 +80,7 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
     )  # fmt: skip
     weight = packed_values([gram.data, constant])
     frame = Frame(*index, *weight, int(augmented), int(not system.equality.all()), int(bounded))
-    # Pivots may have any sign: how many are negative tells the inertia, not which.
-    return KKT(frame, plan, np.zeros(plan.slots, np.int64), linear)
+    return KKT(frame, plan, linear)
 
 
 def _nothing() -> Schedule:

@@ -58,9 +58,7 @@ class Newton:
     other solver through a callback. Without `retry` a sample that Newton's iteration fails on is not tried again.
     """
 
-    def __init__(
-        self, laws: CompiledLaws, limits: Limits, linear: Solver | None = None, retry: bool = True
-    ) -> None:
+    def __init__(self, laws: CompiledLaws, limits: Limits, linear: Solver | None = None, retry: bool = True) -> None:
         self.laws, self.limits, self.retry = laws, limits, retry
         self.reduction, self.opaque = _reduced(laws, limits)
         self.listing = self.reduction.listing
@@ -100,7 +98,12 @@ class Newton:
             0.0  # processor seconds a sample took at the last call: others' use of the machine does not show in it
         )
         self._compiled = False
-        self._known: tuple[Params, Values] | None = None  # params and what they evaluate to; swapped whole, read once
+        self._known: tuple[Params, _Known] | None = None  # params and what follows from them; swapped whole, read once
+        # What params alone decide: unknowns of the first level, if its rows read nothing else, and the affine rows' constants.
+        first = self.marches[0] if self.marches else None
+        self.pinning = first is not None and set(first[1].inputs[0]) <= set(first[0].unknowns)
+        pinned = first[0].unknowns if first is not None and self.pinning else np.zeros(0, np.int64)
+        self.steady = set(self.affine.known.inputs[0]) <= set(pinned)
 
     @property
     def implied(self) -> Index:
@@ -142,20 +145,29 @@ class Newton:
         return Warm(out.place, out.multipliers, out.status == Status.CONVERGED, self)
 
     def _run(
-        self, field: Field, params: Params, stopping: Stopping, warm: Warm | None, out: _Outcome, budget: Budget, certify: bool
+        self,
+        field: Field,
+        params: Params,
+        stopping: Stopping,
+        warm: Warm | None,
+        out: _Outcome,
+        budget: Budget,
+        certify: bool,
     ) -> None:
         """Work through a batch (b, n) piece by piece. Written: out."""
         self._compile(budget.clock)
-        externals, count = self._externals(params, len(field)), len(field)
+        known, count = self._from_params(params, len(field)), len(field)
 
         evaluator = self._evaluator(params)
 
         def work(piece: slice, turn: Turn) -> bool:
-            given, known, mine = field[piece], externals[piece], out.part(piece)
+            given, mine = field[piece], out.part(piece)
             if turn.over:
                 mine.leave(given)
                 return False
-            self._solve_piece(given, known, stopping, _of(warm, piece), mine, certify, budget.limit, turn, evaluator)
+            self._solve_piece(
+                given, known.part(piece), stopping, _of(warm, piece), mine, certify, budget.limit, turn, evaluator
+            )
             return not (turn.over and bool((mine.status == Status.ITERATION_LIMIT).any()))
 
         once = budget.limit * self.longest
@@ -185,7 +197,9 @@ class Newton:
             with clock.paused():
                 nothing = np.empty((0, self.laws.unknowns))
                 out, known = self._outcome(nothing), np.empty((0, self.listing.cells - self.listing.unknowns - 1))
-                self._solve_piece(nothing, known, certified(1.0), None, out, True, 1, Turn(clock), None)
+                self._solve_piece(
+                    nothing, _Known(known, None, None), certified(1.0), None, out, True, 1, Turn(clock), None
+                )
             self._compiled = True
 
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,24 +207,34 @@ class Newton:
         field = solved.u.reshape(len(solved.u), *self.laws.shape)
         return self._adjoint.solve(field, params, solved.multipliers, gradient)
 
-    def _externals(self, params: Params, count: int) -> Values:
-        """Evaluate what depends on params only: (b, cells of params), numbered as in the listing; kept while they recur."""
+    def _from_params(self, params: Params, count: int) -> _Known:
+        """Evaluate what depends on params only; kept while the same params recur, as they do in every flow step."""
         kept = self._known
         if kept is not None and kept[0] is params:  # one batch's params are one object: see Projector
             return kept[1]
         if self.opaque:
-            out = np.arange(count, dtype=np.float64)[:, None]  # the number of the sample
+            externals = np.arange(count, dtype=np.float64)[:, None]  # the number of the sample
         else:
-            out = evaluate_externals(self.listing, self.laws.example[0], params, count)
-        self._known = (params, out)
-        return out
+            externals = evaluate_externals(self.listing, self.laws.example[0], params, count)
+        u = np.zeros((count, self.listing.unknowns))
+        pinned = constants = None
+        if self.pinning:
+            level, rows = self.marches[0]
+            rows.march(level, u, externals)
+            pinned = u[:, level.unknowns]
+        if self.steady and self.affine.gram is not None:
+            constants = self.affine.known.evaluate(u, externals)
+        known = _Known(externals, pinned, constants)
+        self._known = (params, known)
+        return known
 
     def _solve_piece(
-        self, given: Field, externals: Values, stopping: Stopping, warm: Warm | None, out: _Outcome, certify: bool, limit: int,
+        self, given: Field, known: _Known, stopping: Stopping, warm: Warm | None, out: _Outcome, certify: bool, limit: int,
         turn: Turn, evaluator: Evaluator | None,
     ) -> None:  # fmt: skip
         """Walk one piece from end to end. Written: out, whatever it held before."""
         out.clear()
+        externals = known.externals
         memory = self._borrow(len(given))
         start, u, rest = memory
         coordinates = self.coordinates
@@ -231,11 +255,14 @@ class Newton:
             else:
                 u[:, self.moving] = np.where(warm.usable[:, None], warm.place, u[:, self.moving])
                 multiplier = np.where(warm.usable[:, None], multiplier, 0.0)
-        for level, rows in self.marches:
-            rows.march(level, u, externals)
+        for number, (level, rows) in enumerate(self.marches):
+            if number == 0 and known.pinned is not None:
+                u[:, level.unknowns] = known.pinned
+            else:
+                rows.march(level, u, externals)
         if len(self.loose):
             u[:, self.loose] = np.clip(u[:, self.loose], self.lower[self.loose], self.upper[self.loose])
-        self.affine.solve(u, externals, out.multipliers)
+        self.affine.solve(u, externals, known.constants, out.multipliers)
         address = NO_CALLBACK if evaluator is None else evaluator.callback.address
         batch = Batch(start, externals, stopping, multiplier, limit, turn, address, self.retry)
         for part in self.parts:
@@ -371,6 +398,23 @@ class _Outcome:
             self.u[piece], self.multipliers[piece], self.place[piece], self.gap[piece], self.distance[piece],
             self.status[piece], self.iterations[piece], self.second[piece],
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What follows from the params of a batch alone."""
+
+    externals: Values  # (b, …) cells of params, numbered as in the listing
+    pinned: Values | None  # (b, …) unknowns of the first level, where params alone decide them
+    constants: Values | None  # (b, …) of the affine rows, likewise
+
+    def part(self, piece: slice) -> _Known:
+        pinned, constants = self.pinned, self.constants
+        return _Known(
+            self.externals[piece],
+            None if pinned is None else pinned[piece],
+            None if constants is None else constants[piece],
+        )
 
 
 def _of(warm: Warm | None, piece: slice) -> Warm | None:

@@ -15,14 +15,14 @@ import torch
 from scipy.sparse import csr_array
 
 from snapfm.kernels.callback import Callback
-from snapfm.kernels.layout import BENDS, CELLS, JACOBIAN, MULTIPLIER, ROWS, TO_EVALUATE
+from snapfm.kernels.layout import CELLS, HESSIAN, JACOBIAN, MULTIPLIER, ROWS, TO_EVALUATE
 from snapfm.kernels.operations import LANES
 from snapfm.laws import Params
 from snapfm.project.serial import one_thread
 from snapfm.structure import CompiledLaws, Pattern
 from snapfm.structure.lowering.listing import Listing
 from snapfm.structure.program import build_program
-from snapfm.structure.reduce import Reduction, System, whole_system
+from snapfm.structure.reduce import Reduction, whole_system
 from snapfm.structure.sparing import RAISED
 
 Values = npt.NDArray[np.float64]
@@ -35,7 +35,10 @@ def opaque_reduction(laws: CompiledLaws) -> Reduction:
     listing.cells += 1
     kept = np.setdiff1d(np.arange(laws.rows), laws.presolve.dropped)
     # Rows that read every unknown and the number of the sample, so that the program has a cell for each; nothing runs it.
-    every = csr_array((np.ones(listing.cells), np.arange(listing.cells), [0, *[listing.cells] * len(kept)]), shape=(len(kept), listing.cells))
+    every = csr_array(
+        (np.ones(listing.cells), np.arange(listing.cells), [0, *[listing.cells] * len(kept)]),
+        shape=(len(kept), listing.cells),
+    )
     program = build_program(listing, every, np.arange(laws.unknowns))
     pattern = laws.pattern.take(kept)
     program = replace(
@@ -77,7 +80,7 @@ class Evaluator:
                 for lane, source in _distinct(fields, samples):
                     rows[:, lane] = rows[:, source] if source < lane else self._residual(fields[lane], samples[lane])
                 return
-            jacobian, hessian = self._section(tile, JACOBIAN), self._section(tile, BENDS)
+            jacobian, hessian = self._section(tile, JACOBIAN), self._section(tile, HESSIAN)
             multipliers = self._section(tile, MULTIPLIER).T
             both = np.concatenate([fields, multipliers], axis=1)
             for lane, source in _distinct(both, samples):

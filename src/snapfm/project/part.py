@@ -163,17 +163,33 @@ class Part:
             (core.LEFT, core.RIGHT): program.slots,
             (core.PARTIAL,): 5 * ops,
             (core.ADJOINT,): ops,
-            (core.BENDS,): program.hessian.nnz,
+            (core.HESSIAN,): program.hessian.nnz,
             (core.JACOBIAN, core.SCALED): program.pattern.nnz,
-            (core.X, core.TARGET, core.SLOPE, core.WEIGHT, core.INVERSE, core.STEP, core.PLAIN_STEP, core.BEFORE): v,
+            (
+                core.X,
+                core.TARGET,
+                core.GRADIENT,
+                core.DIAGONAL,
+                core.INVERSE,
+                core.STEP,
+                core.PLAIN_STEP,
+                core.PREVIOUS,
+            ): v,
             (core.BEST_STEP,): v,
             (core.LOWER, core.UPPER, core.TO_BOUND, core.LOWER_DUAL, core.UPPER_DUAL, core.BOUND_WEIGHT): limits,
             (core.ROWS, core.MULTIPLIER, core.DIRECTION, core.PLAIN_DIRECTION, core.SHIFT, core.RESIDUAL): m,
-            (core.ACTIVE, core.IDLE, core.NORM, core.BEFORE_MULTIPLIER, core.BEFORE_RESIDUAL, core.BEST_DIRECTION): m,
-            (core.SLACK, core.BEFORE_SLACK): slacks,
+            (
+                core.ACTIVE,
+                core.IDLE,
+                core.ROW_NORM,
+                core.PREVIOUS_MULTIPLIER,
+                core.PREVIOUS_RESIDUAL,
+                core.BEST_DIRECTION,
+            ): m,
+            (core.SLACK, core.PREVIOUS_SLACK): slacks,
             (core.ROW_SIZE, core.ROW_WEIGHT): m,
             (core.BARRIER,): m,
-            (core.GIVE,): 1,
+            (core.REGULARIZATION,): 1,
             (core.UNIT,): 2,
             (core.MATRIX,): self.kkt.entries,
             (core.RHS,): v + m if frame.augmented else m,
@@ -191,9 +207,11 @@ class Loops:
 
     def __init__(self, part: Part, code: Any, frame: Any, turn: Turn) -> None:
         self.part, self._turn = part, turn
-        self._read = (code, frame, part.kkt.schedule, part.kkt.signs)
+        self._read = (code, frame, part.kkt.schedule)
 
-    def run(self, kernel: Any, given: tuple[Any, ...], tiles: Tiles, written: tuple[npt.NDArray[np.int64], ...]) -> None:
+    def run(
+        self, kernel: Any, given: tuple[Any, ...], tiles: Tiles, written: tuple[npt.NDArray[np.int64], ...]
+    ) -> None:
         """Run a kernel on all tiles; what it takes to compile when it is first used is not counted."""
         if not kernel.overloads:
             with self._turn.clock.paused():

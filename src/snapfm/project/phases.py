@@ -43,7 +43,7 @@ def _of_part(part: Part, iterations: npt.NDArray[np.int64]) -> dict[str, float]:
     found = {
         RESIDUAL: _timed(lambda times: repeat_residual(code, one.frame, space, at, times), steps + 1),
         JACOBIAN: _timed(lambda times: repeat_derivatives(code, one.frame, space, at, times), steps + 1),
-        FACTOR: _timed(lambda times: repeat_factor(one.frame, one.schedule, one.signs, space, at, times), steps),
+        FACTOR: _timed(lambda times: repeat_factor(one.frame, one.schedule, space, at, times), steps),
         SOLVE: _timed(lambda times: repeat_solve(one.frame, one.schedule, space, at, times), steps),
     }
     part.give_back(space)

@@ -42,10 +42,6 @@ class Path:
         turn = rise * sigma - alpha * fall
         return (sigma / turn) * speed - (fall / turn) * u
 
-    def noise_at(self, u: Tensor, data: Tensor, tau: float) -> Tensor:
-        """Say which noise would be at (u, τ) if it led to `data`; needs τ < 1."""
-        return (u - self.data(tau) * data) / self.noise(tau)
-
     def pull_back(self, noise: Tensor, data: Tensor, tau: float) -> Tensor:
         """Go to τ on the path that joins noise and data."""
         return self.data(tau) * data + self.noise(tau) * noise

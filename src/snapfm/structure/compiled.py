@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -110,10 +110,7 @@ class CompiledLaws:
     @cached_property
     def hessian_pattern(self) -> Pattern | None:
         """Where Σλ∇²h may be non-zero, both triangles; None where that is too much to write out."""
-        try:
-            parts = [self.scalar.hessian_pattern, *(law.hessian_pattern for law in self.opaque.values())]
-        except Unlowerable:
-            return None
+        parts = [self.scalar.hessian_pattern, *(law.hessian_pattern for law in self.opaque.values())]
         if any(part is None for part in parts):
             return None
         row = np.concatenate([part.row_of() for part in parts if part is not None])
@@ -193,7 +190,7 @@ class CompiledLaws:
 
         slices = list(self.slices().values())
         lowered = [slices[i] for i, _ in self._places if i not in self.opaque]
-        if lowered:
+        if lowered and self.scalar.hessian_pattern is not None:
             weights = np.concatenate([multipliers[:, rows].numpy() for rows in lowered], axis=1)
             add(self.scalar.hessian_pattern, self.scalar.hessian(u, params, weights))
         for i, law in self.opaque.items():
@@ -210,15 +207,16 @@ class CompiledLaws:
         batch = {name: value[None] for name, value in params.items()}
         for i, rows in self._places:
             if i in self.opaque:
-                law, values = self.opaque[i], self.opaque[i].jacobian(u[None], batch)[0].numpy()
-                check_law(self.laws[i], u, params, lambda y, law=law, values=values: law.pattern.csr(values).T @ y)
+                slopes = self.opaque[i].pattern.csr(self.opaque[i].jacobian(u[None], batch)[0].numpy())
+                check_law(self.laws[i], u, params, partial(_product, slopes.T))
             else:
-                check_law(self.laws[i], u, params, lambda y, rows=rows: self._pull(u, batch, rows, y))
+                check_law(self.laws[i], u, params, partial(self._pull, u, batch, rows))
 
     def _pull(self, u: Tensor, batch: Params, rows: slice, weight: Values) -> Values:
         whole = np.zeros((1, self.scalar.rows.shape[0]))
         whole[0, rows] = weight
-        return self.scalar.pull(u[None], batch, whole)[0]
+        pulled: Values = self.scalar.pull(u[None], batch, whole)[0]
+        return pulled
 
     def verify(self, u: Tensor, params: Params) -> None:
         """Compare Jacobian and Hessian with dense ones at a batch of fields; slow, for tests and small fields.
@@ -276,6 +274,11 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
     compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), Scalar(listing, rows, u), opaque)
     _check_slopes(compiled, given)
     return compiled
+
+
+def _product(matrix: csr_array, vector: Values) -> Values:
+    product: Values = matrix @ vector
+    return product
 
 
 def _opaque(law: Equality | Inequality, traced: TracedLaw, reason: str, u: Tensor, params: Params) -> Opaque:

@@ -51,7 +51,7 @@ def probe(function: Function, pattern: Pattern) -> tuple[csr_array, Values]:
         products = np.stack([function(seed).numpy() for seed in seeds]) - offset
         entry = by_color[ends[first] : ends[last]]
         values[entry] = products[colors[column[entry]] - first, row[entry]]
-    matrix = pattern.csr(_alike(pattern, values))
+    matrix = pattern.csr(_alike(pattern, values)).copy()  # the pattern is not to lose its zeros
     _check(function, matrix, offset)
     matrix.eliminate_zeros()
     return matrix, offset

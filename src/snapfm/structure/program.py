@@ -55,8 +55,11 @@ class Program:
         return bool((self.hessian.row_of() == self.hessian.indices).all())
 
 
-def build_program(listing: Listing, rows: csr_array, by: Index) -> Program:
-    """Cut the listing down to `rows` (over its cells) and plan derivatives by the unknowns `by`."""
+def build_program(listing: Listing, rows: csr_array, by: Index, second: bool = True) -> Program:
+    """Cut the listing down to `rows` (over its cells) and plan derivatives by the unknowns `by`.
+
+    Raises Unlowerable where the Hessian is too much to write out; without `second` it is left empty.
+    """
     needed = np.zeros(listing.cells, bool)
     needed[rows.indices] = True
     kept: list[tuple[Block, Index]] = []
@@ -87,7 +90,7 @@ def build_program(listing: Listing, rows: csr_array, by: Index) -> Program:
     ]
     local_rows = _local(rows, np.arange(rows.shape[0]), place, len(order))
     assert local_rows is not None
-    return _planned(blocks, local_rows, first, unknowns, externals, by)
+    return _planned(blocks, local_rows, first, unknowns, externals, by, second)
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def _joined(parts: list[csr_array | None], sizes: list[int]) -> tuple[Index, Ind
 
 
 def _planned(
-    blocks: list[_Elements], rows: csr_array, first: int, unknowns: Index, externals: Index, by: Index
+    blocks: list[_Elements], rows: csr_array, first: int, unknowns: Index, externals: Index, by: Index, second: bool
 ) -> Program:
     """Follow the unknowns in `by` through the operations (slots, entries, adjoints, bends) and pack all of it."""
     width = len(by)
@@ -154,7 +157,7 @@ def _planned(
         slot_of = np.concatenate([slot_of, 1 + count + np.arange(out.nnz)])
         count += out.nnz
     pattern, constants, varying, entry = _entries(rows, pool, slot_of, width)
-    hessian, bend = _bends(blocks, paths, operands, width)
+    hessian, bend = _bends(blocks if second else [], paths, operands, width)
     back = csc_array(rows)[:, first:]
     ops = np.concatenate([np.zeros(0, np.int64), *(np.full(block.size, int(block.op)) for block in blocks)])
     sizes = [block.size for block in blocks]

@@ -16,7 +16,7 @@ from torch import Tensor
 from snapfm.kernels.batches import derivatives, pull
 from snapfm.laws import Params
 from snapfm.structure.batched import each
-from snapfm.structure.lowering.listing import Listing
+from snapfm.structure.lowering.listing import Listing, Unlowerable
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.program import Program, build_program
 
@@ -54,19 +54,28 @@ class Scalar:
         return self._derivatives(u, params, np.zeros((len(u), 0)))[0]
 
     def hessian(self, u: Tensor, params: Params, multipliers: Values) -> Values:
-        """Evaluate Σλ∇²h on a batch with multipliers (b, m): (b, entries of hessian_pattern)."""
+        """Evaluate Σλ∇²h on a batch with multipliers (b, m): (b, entries of hessian_pattern, which there has to be)."""
         lower = self._derivatives(u, params, multipliers)[1]
         return lower[:, self._hessian[1]]
 
     @property
-    def hessian_pattern(self) -> Pattern:
-        """Where Σλ∇²h may be non-zero, both triangles. Raises Unlowerable where that is too much to write out."""
-        return self._hessian[0]
+    def hessian_pattern(self) -> Pattern | None:
+        """Where Σλ∇²h may be non-zero, both triangles; None where that is too much to write out."""
+        return self._hessian[0] if self._programs[1] else None
+
+    @property
+    def program(self) -> Program:
+        """The program with the derivatives of all rows by all unknowns; the second ones only if there is a Hessian."""
+        return self._programs[0]
 
     @cached_property
-    def program(self) -> Program:
-        """The program with the derivatives of all rows by all unknowns."""
-        return build_program(self.listing, self.rows, np.arange(self.listing.unknowns))
+    def _programs(self) -> tuple[Program, bool]:
+        """The program, and whether it has second derivatives."""
+        by = np.arange(self.listing.unknowns)
+        try:
+            return build_program(self.listing, self.rows, by), True
+        except Unlowerable:
+            return build_program(self.listing, self.rows, by, second=False), False
 
     @cached_property
     def _values(self) -> Program:

@@ -234,9 +234,7 @@ def test_curvature_that_cannot_be_written_out_is_refused(monkeypatch):
     dense = Projector([Equality("square", lambda u, p: u.sum() ** 2 - 1.0)], SHAPE)
     for name in ("trust-constr", "pounce"):
         build(method(name), project)
-        with pytest.raises(
-            UnsupportedLaw, match=r"expects laws that couple few unknowns; .*\. Use the lbfgs"
-        ):
+        with pytest.raises(UnsupportedLaw, match=r"expects laws that couple few unknowns; .*\. Use the lbfgs"):
             method(name).build(dense)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from torch import Tensor
@@ -13,9 +14,9 @@ from torch import Tensor
 from snapfm.errors import ShapeError, UnknownName
 from snapfm.evidence.audit.terms import leftover
 from snapfm.evidence.audit.variants import VARIANTS, Variant
-from snapfm.laws import Bounds, Equality, Inequality
+from snapfm.laws import Bounds
 from snapfm.metrics.constraint import constraint_errors
-from snapfm.problems import defaults, names, problem
+from snapfm.problems import Problem, defaults, names, problem
 
 ALL = "all"
 
@@ -92,17 +93,34 @@ def audit_variant(
     """Audit the laws of one reading of a problem."""
     if progress:
         progress(" ".join([name, *(f"{key}={value}" for key, value in variant.settings.items())]))
-    truths = _Truths(name, variant.settings, count, seed)
-    whole = truths.own
-    for law in problem(name, **variant.settings).laws:
+
+    @cache
+    def truth(along: str | None = None) -> tuple[Problem, Tensor, dict[str, Tensor]]:
+        """Simulate the same samples on the variant's own grid, or on one refined along some axes."""
+        built = problem(name, **(variant.settings if along is None else finer(name, variant.settings, along)))
+        return built, *built.draw_truth(seed, 0, count)
+
+    def left(place: int, along: str | None = None) -> float:
+        built, fields, params = truth(along)
+        law = built.laws[place]
+        assert not isinstance(law, Bounds)  # no variant names bounds
+        return leftover(law, fields, params)
+
+    own, fields, params = truth()
+    for place, law in enumerate(own.laws):
         if variant.laws is not None and law.name not in variant.laws:
             continue
-        (error,) = constraint_errors([law], whole.fields, whole.params)
-        share = whole.leftover(law.name)
-        order, refined = (None, None) if share <= ROUNDING else truths.order(law.name, share)
+        (error,) = constraint_errors([law], fields, params)
+        share = left(place)
+        found: list[tuple[float, str]] = []
+        for along in REFINEMENTS if share > ROUNDING else ():
+            found.append((math.log2(share / max(left(place, along), ROUNDING)), along))
+            if found[-1][0] >= LEAST_ORDER:
+                break
+        order, refined = max(found, default=(None, None))
         yield LawAudit(
             problem=name,
-            equation=problem(name).equation,
+            equation=own.equation,
             settings=dict(variant.settings),
             law=law.name,
             rows=error.rows,
@@ -114,44 +132,6 @@ def audit_variant(
             refined=refined,
             verdict=verdict(share, order),
         )
-
-
-@dataclass(frozen=True)
-class _Truth:
-    """True fields of one grid, with the laws of that grid."""
-
-    fields: Tensor
-    params: dict[str, Tensor]
-    laws: Mapping[str, Equality | Inequality]
-
-    def leftover(self, law: str) -> float:
-        return leftover(self.laws[law], self.fields, self.params)
-
-
-class _Truths:
-    """The same samples on the variant's own grid and on finer ones, simulated when first asked for."""
-
-    def __init__(self, name: str, settings: Mapping[str, Any], count: int, seed: int) -> None:
-        self._name, self._settings, self._count, self._seed = name, settings, count, seed
-        self._finer: dict[str, _Truth] = {}
-        self.own = self._simulate(settings)
-
-    def order(self, law: str, share: float) -> tuple[float, str]:
-        """Halve the spacing along the axes that show it best, and give log₂ of what that gains."""
-        found = []
-        for along in REFINEMENTS:
-            if along not in self._finer:
-                self._finer[along] = self._simulate(finer(self._name, self._settings, along))
-            less = self._finer[along].leftover(law)
-            found.append((math.log2(share / max(less, ROUNDING)), along))
-            if found[-1][0] >= LEAST_ORDER:
-                break
-        return max(found)
-
-    def _simulate(self, settings: Mapping[str, Any]) -> _Truth:
-        built = problem(self._name, **settings)
-        fields, params = built.draw_truth(self._seed, 0, self._count)
-        return _Truth(fields, params, {law.name: law for law in built.laws if not isinstance(law, Bounds)})
 
 
 def finer(name: str, settings: Mapping[str, Any], along: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _NOTHING = 1e-12  # a frozen field that breaks the law by less of its terms is r
 
 
 def leftover(law: Equality | Inequality, u: Tensor, params: Params) -> float:
-    """Give the share of a law's terms that is left over on true fields (b, *shape): 0 if they cancel, 1 if none do.
+    """Return the share of a law's terms that is left over on true fields (b, *shape): 0 if they cancel, 1 if none do.
 
     Sums run over rows and samples, so that a jump of one step counts as one step.
     """
@@ -38,7 +38,7 @@ def leftover(law: Equality | Inequality, u: Tensor, params: Params) -> float:
 
 
 def _slices(structure: CompiledLaws, times: int) -> tuple[Tensor, Tensor]:
-    """Give the first and the last slice that each row reads; time is the last axis."""
+    """Return the first and the last slice that each row reads; time is the last axis."""
     row, slice_ = structure.pattern.row_of(), structure.pattern.indices % times
     first, last = np.full(structure.rows, times - 1), np.zeros(structure.rows, dtype=np.int64)
     np.minimum.at(first, row, slice_)

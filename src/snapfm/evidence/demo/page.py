@@ -1,6 +1,7 @@
 """The page: one self-contained HTML file that says what the product does, shows it and gives the figures.
 
-Words are in page.html; here their blanks are filled. Every number comes from the record; whatever is filled in is escaped here.
+Words are in page.html, the code in snippet.txt; here their blanks are filled. Every number comes from the record; whatever is
+filled in is escaped here.
 """
 
 from __future__ import annotations
@@ -37,33 +38,15 @@ def page(record: Record, panels: Panels) -> str:
         cost=_cost(record),
         snippet=escape(snippet(record)),
         made=_made(record),
-        command=escape(command(record)),
+        command=escape(f"snapfm demo --count {record.count} --steps {record.steps} --seed {record.seed}"),
     )
-
-
-def command(record: Record) -> str:
-    """Write the command line that repeats the run."""
-    return f"snapfm demo --count {record.count} --steps {record.steps} --seed {record.seed}"
 
 
 def snippet(record: Record) -> str:
     """Write the lawful run as a user would: the laws as plain functions of one field, then one call."""
-    nx = record.shape[0]
-    return f"""\
-import math, torch, snapfm
-from snapfm.flow import shipped
-
-x = torch.linspace(0, 2 * math.pi, {nx}, dtype=torch.float64)
-params = {{"u0": torch.sin(x + math.pi / 4)[None]}}  # what the laws ask for
-laws = [
-    snapfm.Equality("initial", lambda u, p: u[:, 0] - p["u0"]),
-    snapfm.Equality("mass", lambda u, p: u[:-1, 1:].sum(0) - p["u0"][:-1].sum()),
-]
-project = snapfm.Projector(laws, shape={record.shape}, params=params, tolerance={record.tolerance:g})
-velocity = shipped("{record.model}")  # or your own: velocity(u, tau)
-generator = torch.Generator().manual_seed({record.seed})
-out = snapfm.sample(velocity, project, params=params, count={record.count}, steps={record.steps}, generator=generator)
-"""
+    given = {name: getattr(record, name) for name in ("shape", "model", "seed", "count", "steps")}
+    code = Template(resource("snippet.txt", "snapfm.evidence.demo"))
+    return code.substitute(given, nx=record.shape[0], tolerance=f"{record.tolerance:g}")
 
 
 def _tiles(record: Record) -> str:

@@ -88,5 +88,5 @@ def inline(drawn: Figure, name: str, description: str) -> str:
 
 
 def look(place: int) -> dict[str, Any]:
-    """Give color and marker of the line at a place; all are different for as many lines as there are methods."""
+    """Return color and marker of the line at a place; all are different for as many lines as there are methods."""
     return {"color": canvas.COLORS[place % len(canvas.COLORS)], "marker": MARKERS[place % len(MARKERS)]}

@@ -48,7 +48,7 @@ class Method(Protocol):
 
 
 def methods(catalog: str = CATALOG) -> Mapping[str, Method]:
-    """Give the methods by name: those of `METHODS` in a module."""
+    """Return the methods by name: those of `METHODS` in a module."""
     try:
         found: Mapping[str, Method] = importlib.import_module(catalog).METHODS
     except (ModuleNotFoundError, AttributeError) as cause:

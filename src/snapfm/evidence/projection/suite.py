@@ -74,12 +74,12 @@ class Suite:
         return case.methods or self.methods
 
     def budget_of(self, case: Case, kind: Kind) -> float:
-        """Give the wall seconds of a cell; what the case says comes first."""
+        """Return the wall seconds of a cell; what the case says comes first."""
         walk = (case.walk_budget or self.walk_budget) if kind is Kind.WALK else None
         return walk or case.budget or self.budget
 
     def case(self, name: str) -> Case:
-        """Give a case by name."""
+        """Return a case by name."""
         return next(case for case in self.cases if case.name == name)
 
 

@@ -26,7 +26,7 @@ from snapfm.sampling import sample
 
 _TRUTH_SEED = 1  # added to the suite's: conditions and truth share no random number with the noise
 
-Told = Callable[[int, int], None]  # steps done, steps in all
+Told = Callable[[float], None]  # the share of the steps that are done
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class _Watch:
         """Take note of a step."""
         self.done = done
         if self._told is not None:
-            self._told(done, total)
+            self._told(done / total)
         if done < total:  # what is finished is finished, late or not
             self.check()
 

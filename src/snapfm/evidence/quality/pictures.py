@@ -151,6 +151,6 @@ def _points(suite: Suite, cells: Cells, task: str, name: str) -> list[tuple[int,
 
 
 def _score(cell: Cell | None, name: str) -> Interval | None:
-    """Give a score that a logarithmic axis can hold."""
+    """Return a score that a logarithmic axis can hold."""
     found = None if cell is None else getattr(cell, name)
     return found if found is not None and found.value else None

@@ -66,8 +66,7 @@ def run(suite: Suite, out: Path, only: str | None = None, progress: Told | None 
             if place.sampler is None:
                 found = reference_cell(suite, prepared[name], place.name)
             else:
-                steps = lambda done, total: tell("sampling", done / max(total, 1))  # noqa: E731
-                found = sampler_cell(suite, prepared[name], place.sampler, steps)
+                found = sampler_cell(suite, prepared[name], place.sampler, lambda share: tell("sampling", share))
             # Mean and spread first: a record without them would be a cell without pictures.
             if found.moments is not None:
                 _keep(out, place.key, found.moments)

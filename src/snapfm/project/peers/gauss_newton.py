@@ -14,10 +14,10 @@ from torch.func import jacrev, vmap
 
 from snapfm.errors import Status
 from snapfm.laws import Params
-from snapfm.project.stopping import CERTIFIED
 from snapfm.project.base import Solution
 from snapfm.project.limits import Limits
 from snapfm.project.peers.scope import equalities_only
+from snapfm.project.stopping import CERTIFIED
 from snapfm.structure import CompiledLaws
 
 ITERATIONS = 50  # near an answer it takes 4; where curvature matters 20 to 40

@@ -46,7 +46,9 @@ class Ipopt(Nlp):
         "Invalid_Number_Detected": Status.NONFINITE,
     }
 
-    def __init__(self, structure: CompiledLaws, limits: Limits, tuned: bool = True, iterations: int = ITERATIONS) -> None:
+    def __init__(
+        self, structure: CompiledLaws, limits: Limits, tuned: bool = True, iterations: int = ITERATIONS
+    ) -> None:
         super().__init__(structure, limits, iterations, presolve=tuned)
         self.tuned = tuned
 

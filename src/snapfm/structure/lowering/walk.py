@@ -47,7 +47,7 @@ class Walk:
 
     def run(self) -> Form:
         """Give the residual as a form."""
-        inputs = iter(self.inputs)
+        inputs, needed = iter(self.inputs), _needed(self.graph)
         for node in self.graph.graph.nodes:
             if node.op == "placeholder":
                 value = next(inputs)
@@ -59,7 +59,7 @@ class Walk:
             elif node.op == "output":
                 last = node.args[0][0] if isinstance(node.args[0], (tuple, list)) else node.args[0]
                 return self.operand(last).widened(self.listing.cells)
-            else:
+            elif node in needed:
                 self._step(node)
         raise Unlowerable("no output")
 
@@ -267,6 +267,15 @@ def _itself(graph: torch.fx.Graph, copied: dict[Node, Node]) -> Node:
 
 def _parts(graph: torch.fx.Graph, copied: dict[Node, Node]) -> Node:
     return graph.call_function(torch.ops.aten.view_as_real.default, (_itself(graph, copied),))
+
+
+def _needed(graph: GraphModule) -> set[Node]:
+    """List what the residual is made of: checks that raise have no part in it, torch makes them at every evaluation."""
+    needed: set[Node] = set()
+    for node in reversed(list(graph.graph.nodes)):
+        if node.op == "output" or node in needed:
+            needed.update(node.all_input_nodes)
+    return needed
 
 
 def _subgraph(graph: GraphModule, nodes: list[Node], finish: Finish) -> GraphModule:

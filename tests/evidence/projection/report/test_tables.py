@@ -27,7 +27,7 @@ def case(book: Book, title: str) -> Case:
 
 
 def words(table: Table, row: int | str) -> list[str]:
-    """Give one row as plain words, details in brackets, the first ones marked."""
+    """Return one row as plain words, details in brackets, the first ones marked."""
     entries = table.rows[row] if isinstance(row, int) else next(one for one in table.rows if one[0].words == row)
     return [("!" if one.first else "") + one.words + (f" ({one.detail})" if one.detail else "") for one in entries]
 

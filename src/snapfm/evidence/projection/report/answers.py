@@ -41,7 +41,7 @@ Row = tuple[str | Entry, ...]
 Compared = list[tuple[Case, list[Nearness]]]
 
 
-def home(verdict: Verdict) -> str:
+def confirmed(verdict: Verdict) -> str:
     """Write how many samples converged before the judge, and what the method claims where that is more."""
     words = f"{verdict.converged} of {verdict.samples}"
     return words if verdict.claimed <= verdict.converged else f"{words}, claims {verdict.claimed}"
@@ -109,7 +109,7 @@ def error_table(case: Case) -> Table:
             law.law: Entry(size(law.error, _NOT_FINITE), f"row {size(law.worst_row, _NOT_FINITE)}")
             for law in verdict.laws
         }
-        rows.append((title(method), *(errors.get(name, NOTHING) for name in names), home(verdict)))
+        rows.append((title(method), *(errors.get(name, NOTHING) for name in names), confirmed(verdict)))
     rows += [(f"{column}{PUBLISHED}", *(size(line.get(name)) for name in names)) for column, line in given.items()]
     return table(("method", *names, "home"), rows)
 
@@ -151,7 +151,7 @@ def _time(method: str, turns: dict[str, Turn], first: bool) -> Entry:
     if method not in turns:
         return Entry(NOTHING)
     turn, ours = turns[method], turns.get(OURS)
-    detail = home(turn.verdict)
+    detail = confirmed(turn.verdict)
     if ours is not None and method != OURS:
         detail += f"; {times(typical(turn) / typical(ours))}"
     return Entry(f"{short(1e3 * typical(turn) / turn.verdict.samples)} ms", detail, first)
@@ -180,7 +180,7 @@ def _final_cells(case: Case) -> dict[str, Cell]:
 
 
 def _final(cell: Cell) -> Verdict | None:
-    """Give the verdict on what a cell ends with."""
+    """Return the verdict on what a cell ends with."""
     if cell.state is not State.DONE:
         return None
     return cell.verdict if cell.kind is Kind.WALK else cell.turns[-1].verdict if cell.turns else None

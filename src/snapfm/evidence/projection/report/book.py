@@ -29,11 +29,11 @@ class Case:
     cells: tuple[Cell, ...]
 
     def of(self, kind: Kind) -> dict[str, Cell]:
-        """Give the cells of one kind by method."""
+        """Return the cells of one kind by method."""
         return {cell.method: cell for cell in self.cells if cell.kind is kind}
 
     def done(self, kind: Kind) -> dict[str, Cell]:
-        """Give the cells of one kind that have figures."""
+        """Return the cells of one kind that have figures."""
         return {name: cell for name, cell in self.of(kind).items() if cell.state is State.DONE}
 
     @property
@@ -44,7 +44,7 @@ class Case:
 
     @property
     def published(self) -> str:
-        """Give the key of the published figures the suite compares it with; empty if none."""
+        """Return the key of the published figures the suite compares it with; empty if none."""
         return self.entry.get("published") or ""
 
     @property
@@ -68,11 +68,11 @@ class Run:
 
     @property
     def entries(self) -> dict[str, Mapping[str, Any]]:
-        """Give what the suite says of its cases, by name."""
+        """Return what the suite says of its cases, by name."""
         return {str(entry["name"]): entry for entry in self.suite.get("cases", ())}
 
     def shown(self, case: str) -> str:
-        """Give the title of a case, which is its name unless the suite has a better one."""
+        """Return the title of a case, which is its name unless the suite has a better one."""
         return str(self.entries.get(case, {}).get("title") or case)
 
     def pending(self) -> Iterator[tuple[str, str, str]]:
@@ -95,7 +95,7 @@ class Book:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Give all cells of all runs, case by case."""
+        """Return all cells of all runs, case by case."""
         return tuple(cell for case in self.cases for cell in case.cells)
 
 
@@ -109,7 +109,7 @@ class About:
 
 
 def catalog() -> Mapping[str, About]:
-    """Give what this installation knows of its methods."""
+    """Return what this installation knows of its methods."""
     return {name: About(method.title, method.about, method.published) for name, method in METHODS.items()}
 
 
@@ -119,7 +119,7 @@ def about(method: str) -> About:
 
 
 def title(method: str) -> str:
-    """Give a method's title."""
+    """Return a method's title."""
     return about(method).title
 
 

@@ -23,11 +23,11 @@ NEARER = 1e-6
 
 
 @dataclass(frozen=True)
-class Outing:
+class Totals:
     """What one cell took, and how many samples converged before the judge on each of its inputs."""
 
     seconds: float  # of one batch: a walk's total, or the mean over inputs of the median call
-    home: tuple[int, ...]
+    converged: tuple[int, ...]  # samples, by input
     samples: int
     lawful: tuple[int, ...]  # samples within the tolerance, converged or not
     inputs: tuple[tuple[str, ...], str | None] = ((), None)  # labels, and the digest of the arrays behind them
@@ -35,7 +35,7 @@ class Outing:
     @property
     def complete(self) -> bool:
         """Say whether every sample of every input converged."""
-        return all(count == self.samples for count in self.home)
+        return all(count == self.samples for count in self.converged)
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Contest:
 
     case: Case
     kind: Kind
-    ours: Outing
+    ours: Totals
     rival: str | None  # None: no rival converges on as many
     seconds: float | None
 
     @property
     def ratio(self) -> float | None:
-        """Give the rival's seconds as a multiple of ours: above one, ours is faster."""
+        """Return the rival's seconds as a multiple of ours: above one, ours is faster."""
         return None if self.seconds is None else self.seconds / self.ours.seconds
 
 
@@ -74,11 +74,11 @@ class Nearness:
 
 
 def typical(turn: Turn) -> float:
-    """Give the median seconds of a call."""
+    """Return the median seconds of a call."""
     return median(turn.seconds)
 
 
-def outing(cell: Cell | None) -> Outing | None:
+def totals_of(cell: Cell | None) -> Totals | None:
     """Sum a cell up; None for one without figures."""
     if cell is None or cell.state is not State.DONE:
         return None
@@ -90,18 +90,18 @@ def outing(cell: Cell | None) -> Outing | None:
     else:
         return None
     converged, lawful = tuple(one.converged for one in found), tuple(one.lawful for one in found)
-    return Outing(seconds, converged, found[0].samples, lawful, (labels, cell.inputs))
+    return Totals(seconds, converged, found[0].samples, lawful, (labels, cell.inputs))
 
 
 def contest(case: Case, kind: Kind) -> Contest | None:
     """Find the fastest fair rival of ours; None where ours has no figure or no converged sample."""
-    ours = outing(case.of(kind).get(OURS))
-    if ours is None or not any(ours.home):
+    ours = totals_of(case.of(kind).get(OURS))
+    if ours is None or not any(ours.converged):
         return None
     fair = {
         method: other.seconds
         for method, other in _rivals(case, kind, ours).items()
-        if all(theirs >= mine for theirs, mine in zip(other.home, ours.home))
+        if all(theirs >= mine for theirs, mine in zip(other.converged, ours.converged))
     }
     rival = min(fair, key=lambda method: fair[method], default=None)
     return Contest(case, kind, ours, rival, None if rival is None else fair[rival])
@@ -117,16 +117,16 @@ def more_lawful(case: Case, kind: Kind) -> list[str]:
     return _ahead(case, kind, lambda ours, other: any(theirs > mine for theirs, mine in zip(other.lawful, ours.lawful)))
 
 
-def _ahead(case: Case, kind: Kind, ahead: Callable[[Outing, Outing], bool]) -> list[str]:
-    ours = outing(case.of(kind).get(OURS))
+def _ahead(case: Case, kind: Kind, ahead: Callable[[Totals, Totals], bool]) -> list[str]:
+    ours = totals_of(case.of(kind).get(OURS))
     if ours is None:
         return []
     return [method for method, other in _rivals(case, kind, ours).items() if ahead(ours, other)]
 
 
-def _rivals(case: Case, kind: Kind, ours: Outing) -> dict[str, Outing]:
+def _rivals(case: Case, kind: Kind, ours: Totals) -> dict[str, Totals]:
     """Sum up the rivals that were given the same inputs."""
-    others = {method: outing(cell) for method, cell in case.of(kind).items() if method not in OWN}
+    others = {method: totals_of(cell) for method, cell in case.of(kind).items() if method not in OWN}
     return {method: one for method, one in others.items() if one is not None and one.inputs == ours.inputs}
 
 
@@ -170,8 +170,8 @@ def slope(points: Sequence[tuple[float, float]]) -> float | None:
     return sum((x - middle_x) * (y - middle_y) for x, y in zip(across, up)) / spread
 
 
-def fastest(outings: Mapping[str, tuple[float, int]]) -> str | None:
-    """Name the fastest of those with the most converged samples; `outings` are (seconds, converged samples)."""
-    most = max((home for _, home in outings.values()), default=0)
-    fair = {method: seconds for method, (seconds, home) in outings.items() if home == most and home > 0}
+def fastest(totals: Mapping[str, tuple[float, int]]) -> str | None:
+    """Name the fastest of those with the most converged samples; `totals` are (seconds, converged samples)."""
+    most = max((converged for _, converged in totals.values()), default=0)
+    fair = {method: seconds for method, (seconds, converged) in totals.items() if converged == most > 0}
     return min(fair, key=lambda method: fair[method], default=None)

@@ -19,7 +19,7 @@ from snapfm.evidence.projection import record
 from snapfm.evidence.projection.methods import OURS
 from snapfm.evidence.projection.record import Cell, Kind
 from snapfm.evidence.projection.report.book import Book, Case, outcome, title
-from snapfm.evidence.projection.report.compare import outing, slope
+from snapfm.evidence.projection.report.compare import slope, totals_of
 from snapfm.evidence.text import short, size
 
 _SCALING = (
@@ -64,18 +64,18 @@ class Group:
 
     @property
     def series(self) -> dict[str, list[Point]]:
-        """Give the points of every method that has any, smallest first."""
+        """Return the points of every method that has any, smallest first."""
         found: dict[str, list[Point]] = {}
         for case in self.cases:
             for method, cell in case.of(self.kind).items():
-                spent = outing(cell)
+                spent = totals_of(cell)
                 if spent is not None:
                     found.setdefault(method, []).append(Point(getattr(cell, self.axis), spent.seconds, spent.complete))
         return {method: sorted(points, key=lambda point: point.size) for method, points in found.items()}
 
     @property
     def published(self) -> Mapping[str, Mapping[int, float | None]]:
-        """Give the published series of the same runs, if there are any."""
+        """Return the published series of the same runs, if there are any."""
         cells = [cell for case in self.cases for cell in case.done(Kind.WALK).values()]
         for known in published.SCALING:
             if self.kind is Kind.WALK and self.axis == known.axis and all(_same_run(known, cell) for cell in cells):
@@ -173,7 +173,7 @@ def _same_run(known: published.Scaling, cell: Cell) -> bool:
 
 
 def _entry(cell: Cell | None) -> Entry:
-    spent = outing(cell)
+    spent = totals_of(cell)
     return outcome(cell) if spent is None else Entry(short(spent.seconds), "" if spent.complete else "not all home")
 
 
@@ -187,7 +187,7 @@ def _power(points: list[Point]) -> str:
 
 
 def _size(case: Case, axis: str) -> int:
-    """Give the size of a case; zero where no cell knows it, as none got so far."""
+    """Return the size of a case; zero where no cell knows it, as none got so far."""
     return max(int(getattr(cell, axis)) for cell in case.cells)
 
 
@@ -198,7 +198,7 @@ def _within(stop: record.Point, tolerance: float) -> bool:
 
 
 def _lines(case: Case, measure: str) -> dict[str, list[tuple[float, float]]]:
-    """Give seconds and sizes of every method with a curve."""
+    """Return seconds and sizes of every method with a curve."""
     found = {}
     for method, cell in case.done(Kind.CURVE).items():
         points = [

@@ -12,7 +12,7 @@ from snapfm.evidence.page.document import NOT_YET, NOTHING, Block, Entry, Sectio
 from snapfm.evidence.projection.methods import OURS
 from snapfm.evidence.projection.record import Kind
 from snapfm.evidence.projection.report.book import Book, Case, Run, about, title
-from snapfm.evidence.projection.report.compare import Contest, contest, faster, more_lawful, outing
+from snapfm.evidence.projection.report.compare import Contest, contest, faster, more_lawful, totals_of
 from snapfm.evidence.projection.report.walks import published_ratio
 from snapfm.evidence.record import State
 from snapfm.evidence.text import short, times
@@ -68,9 +68,11 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
             f"Projection within whole walks: {published.BEST}, as published and less its network, took {_spread(ratios)} the "
             f"time of {ours} in {len(ratios)} cases, on other hardware ({published.HARDWARE})."
         )
-    brought = [found for cell in book.cells if cell.method == OURS and (found := outing(cell)) is not None]
+    brought = [found for cell in book.cells if cell.method == OURS and (found := totals_of(cell)) is not None]
     if brought:
-        came, asked = (sum(sums) for sums in zip(*((sum(one.home), one.samples * len(one.home)) for one in brought)))
+        came, asked = (
+            sum(sums) for sums in zip(*((sum(one.converged), one.samples * len(one.converged)) for one in brought))
+        )
         told.append(f"{ours} brings {came:,} of {asked:,} samples home.")
     return [*told, coverage(book)]
 
@@ -172,7 +174,7 @@ def _table(contests: list[Contest]) -> Table:
     rows = [
         (
             one.case.title, str(one.kind), short(one.ours.seconds),
-            f"{sum(one.ours.home)} of {one.ours.samples * len(one.ours.home)}",
+            f"{sum(one.ours.converged)} of {one.ours.samples * len(one.ours.converged)}",
             "none brings as many home" if one.rival is None else title(one.rival),
             NOTHING if one.seconds is None else short(one.seconds),
             Entry(times(one.ratio), first=one.ratio is not None and one.ratio > 1.0),

@@ -7,9 +7,9 @@ from snapfm.evidence.page import document as doc
 from snapfm.evidence.page.document import NOTHING, PUBLISHED, Block, Entry, Section, Table, Words, table
 from snapfm.evidence.projection.methods import OURS
 from snapfm.evidence.projection.record import Cell, Kind
-from snapfm.evidence.projection.report.answers import home
+from snapfm.evidence.projection.report.answers import confirmed
 from snapfm.evidence.projection.report.book import Book, Case, outcome, title
-from snapfm.evidence.projection.report.compare import contest, fastest, outing
+from snapfm.evidence.projection.report.compare import contest, fastest, totals_of
 from snapfm.evidence.record import State
 from snapfm.evidence.text import seconds, short, size, times, total
 
@@ -59,13 +59,13 @@ def comparable(case: Case) -> bool:
 
 
 def published_rest(case: Case) -> float | None:
-    """Give what the published best spent outside its network, or all of it where the network's share was not published."""
+    """Return what the published best spent outside its network, or all of it where the network's share was not published."""
     given = published.RUNTIMES[case.published][published.BEST]
     return None if given is None else given - published.NETWORK.get(case.published, 0.0)
 
 
 def published_ratio(case: Case) -> float | None:
-    """Give the published projection's seconds as a multiple of ours; None where the two are not of the same runs."""
+    """Return the published projection's seconds as a multiple of ours; None where the two are not of the same runs."""
     ours = _walk_of(case.of(Kind.WALK).get(OURS)).get("projection")
     rest = published_rest(case) if ours and comparable(case) else None
     return None if rest is None or not ours else rest / ours
@@ -178,7 +178,7 @@ def _case_title(case: Case) -> str:
 
 def _row(method: str, cell: Cell, own: dict[str, float], first: bool) -> tuple[str | Entry, ...]:
     verdict, walk = cell.verdict, cell.walk
-    if outing(cell) is None or verdict is None:
+    if totals_of(cell) is None or verdict is None:
         return title(method), outcome(cell)
     return (
         title(method),
@@ -187,7 +187,7 @@ def _row(method: str, cell: Cell, own: dict[str, float], first: bool) -> tuple[s
         total(walk.get("velocity")),
         total(walk.get("projection")),
         _times(walk.get("projection"), own.get("projection")),
-        home(verdict),
+        confirmed(verdict),
         size(verdict.violation),
         size(verdict.stationarity),
     )
@@ -202,15 +202,15 @@ def _times(theirs: float | None, own: float | None) -> str:
 
 
 def _first(cells: dict[str, Cell]) -> str | None:
-    found = {method: one for method, cell in cells.items() if (one := outing(cell)) is not None}
-    return fastest({method: (one.seconds, sum(one.home)) for method, one in found.items()})
+    found = {method: one for method, cell in cells.items() if (one := totals_of(cell)) is not None}
+    return fastest({method: (one.seconds, sum(one.converged)) for method, one in found.items()})
 
 
 def _total(cell: Cell | None, first: bool) -> Entry:
-    found = outing(cell)
+    found = totals_of(cell)
     if found is None or cell is None or cell.verdict is None:
         return outcome(cell)
-    return Entry(total(found.seconds), "" if found.complete else home(cell.verdict), first)
+    return Entry(total(found.seconds), "" if found.complete else confirmed(cell.verdict), first)
 
 
 def _published_total(case: Case, column: str) -> str:
