@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.page import DOCS, main
 from benchmarks.record import latest
-from snapfm.evidence.audit import in_words
 from snapfm.evidence.audit.run import LEAST_ORDER, ROUNDING
+from snapfm.evidence.text import settings_text
 
 
 def page(record: dict[str, Any]) -> str:
@@ -52,12 +52,12 @@ def _row(row: dict[str, Any]) -> str:
     order = "" if row["order"] is None else f"{max(row['order'], 0.0):.1f}"
     if row["order"] is not None and row["verdict"] != "contradicted" and row["refined"] != "space and time":
         order += f" ({row['refined']})"
-    cells = [row["law"], in_words(row["settings"]), str(row["rows"]), *figures, order, row["verdict"]]
+    cells = [row["law"], settings_text(row["settings"]).lower(), str(row["rows"]), *figures, order, row["verdict"]]
     return f"| {' | '.join(cells)} |"
 
 
 def _named(row: dict[str, Any]) -> str:
-    return row["law"] + (f" ({in_words(row['settings'])})" if row["settings"] else "")
+    return row["law"] + (f" ({settings_text(row['settings']).lower()})" if row["settings"] else "")
 
 
 if __name__ == "__main__":

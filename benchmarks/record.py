@@ -14,7 +14,7 @@ from torch import Tensor
 
 from snapfm.errors import Status
 from snapfm.evidence import record
-from snapfm.evidence.machine import machine
+from snapfm.evidence.machine import machine_and_threads
 
 RECORDS = Path(__file__).parent / "records"
 
@@ -56,7 +56,7 @@ def commit(tree: Path = RECORDS) -> str | None:
 def append(case: str, figures: dict[str, Any]) -> Path:
     """Add one record to the file of its case."""
     file = RECORDS / f"{case}.jsonl"
-    record.append(file, {"case": case, **figures, "machine": machine()})
+    record.append(file, {"case": case, **figures, "machine": machine_and_threads()})
     return file
 
 

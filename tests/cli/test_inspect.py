@@ -36,6 +36,9 @@ def test_inspect_prints_the_structure_and_draws_it(tmp_path: Path):
     answer = RUN.invoke(app, ["inspect", "burgers-ic-mass-flux", "--out", str(picture)])
     assert answer.exit_code == 0, answer.output
     assert "12 282 non-zeros" in answer.stdout
+    table = {line.split()[0]: line.split()[-2:] for line in answer.stdout.splitlines() if "quality" in line}
+    assert table == {"initial": ["none", "constant"], "mass": ["none", "constant"], "flux": ["scalar", "program"]}
+    assert "slow path" not in answer.stdout
     assert "Redundant: law 'mass' row 0 repeats 'initial' rows 0..100" in answer.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in picture.parent.iterdir()] == ["pattern.png"]
@@ -49,6 +52,8 @@ def test_inspect_takes_settings_and_gives_json(tmp_path: Path):
     assert (found["shape"], found["rows"]) == ([21, 11], 21 + 11 + 2 * 19)
     assert {law["name"]: law["affine_rows"] for law in found["laws"]} == {"initial": 21, "mass": 11, "flux": 0}
     assert sum(law["non_zeros"] for law in found["laws"]) == found["non_zeros"]
+    assert {law["name"]: law["separable_rows"] for law in found["laws"]} == {"initial": 0, "mass": 0, "flux": 2 * 19}
+    assert {law["kind"] for law in found["laws"]} == {"equality"}
     picture = tmp_path / "pattern.png"
     answer = RUN.invoke(app, [*call, "--out", str(picture)], catch_exceptions=False)
     assert json.loads(answer.stdout) == found

@@ -147,9 +147,14 @@ def test_rows_non_zeros_and_kinds(name, settings, laws):
     problem = snapfm.problem(name, **settings)
     structure = compile_laws(problem.laws, problem.grid.shape, problem.params(1, seeded()))
     found = {
-        plan.name: (plan.rows, plan.pattern.nnz, *map(RowKind, sorted(set(plan.curvature.kinds.tolist()))))
-        for plan in structure.plans
+        law: (
+            rows.stop - rows.start,
+            int(structure.pattern.counts[rows].sum()),
+            *map(RowKind, sorted(set(structure.kinds[rows].tolist()))),
+        )
+        for law, rows in structure.slices().items()
     }
+    assert structure.opaque == {}  # all of them take the fast path
     assert found == laws
     total = TOTALS.get((name, tuple(settings.items())))
     assert total is None or (structure.rows, structure.nnz) == total

@@ -47,7 +47,7 @@ def test_many_batch_sizes_in_any_order_are_as_good_as_one():
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")  # torch's own, when it pickles a graph
 def test_what_a_batch_has_learnt_is_not_pickled():
-    batched = compile_laws([snapfm.Equality("law", lambda u, p: (u**2).cumsum(0))], (4,)).plans[0].batched
+    batched = compile_laws([snapfm.Equality("law", lambda u, p: (u**2).cumsum(0))], (4,)).laws[0].batched
     u = fields(3, 4)
     with torch.no_grad():
         for _ in range(3):
@@ -106,8 +106,8 @@ def test_a_sample_that_raises_is_nan_and_the_others_keep_their_bits(structure: C
         assert torch.equal(value[others], clean[others])
         assert value[1].isnan().all()
         clean, value = structure.hessian(u, {}, weight), structure.hessian(spoilt, {}, weight)
-        assert all((clean[i] != value[i]).nnz == 0 for i in others)
-        assert all(number != number for number in value[1].data)
+        assert np.array_equal(clean[others], value[others])
+        assert np.isnan(value[1]).all()
 
 
 def test_where_every_sample_raises_all_rows_are_nan(structure: CompiledLaws):
@@ -132,7 +132,7 @@ def test_gradients_through_rows_pass_by_a_sample_that_raises(structure: Compiled
 
 
 def test_a_graph_that_raises_for_some_has_nan_in_their_place(structure: CompiledLaws):
-    graph, u = structure.plans[0].graph, fields(3, 3, 3) + 3 * EYE
+    graph, u = structure.laws[0].graph, fields(3, 3, 3) + 3 * EYE
     u[0] = 1.0
     value = each(graph, u, {})
     assert value[0].isnan().all()
@@ -201,4 +201,4 @@ def test_derivatives_of_a_batch_are_those_of_its_samples(name: str, graded: bool
         weight = fields(4, structure.rows, seed=1)
         bends = structure.hessian(u, {}, weight)
         alone = [structure.hessian(u[i : i + 1], {}, weight[i : i + 1])[0] for i in range(4)]
-        assert all((one != other).nnz == 0 for one, other in zip(bends, alone))
+        assert np.array_equal(bends, np.stack(alone))

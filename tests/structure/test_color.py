@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kernels.conflicts import conflicts
 
 from snapfm.structure import Pattern
 from snapfm.structure.color import Passes, plan_passes

@@ -48,7 +48,9 @@ PUBLISHED = {
     "burgers-ic-mass": Published(BURGERS_IC_MASS, BURGERS_SHAPE, 202, 10_302, 0),
     "burgers-ic-mass-flux-1": Published([*BURGERS_IC_MASS, burgers_flux(1)], BURGERS_SHAPE, 301, 10_698, 99, 101),
     "burgers-ic-mass-flux-5": Published([*BURGERS_IC_MASS, burgers_flux(5)], BURGERS_SHAPE, 697, 12_282, 495, 5 * 101),
-    "burgers-ic-mass-flux-10": Published([*BURGERS_IC_MASS, burgers_flux(10)], BURGERS_SHAPE, 1_192, 14_262, 990, 10 * 101),
+    "burgers-ic-mass-flux-10": Published(
+        [*BURGERS_IC_MASS, burgers_flux(10)], BURGERS_SHAPE, 1_192, 14_262, 990, 10 * 101
+    ),
     "reaction-diffusion-ic-mass": Published(REACTION_DIFFUSION, RD_SHAPE, 163, 12_736, 99, 64 * 100),
     "navier-stokes-ic-mass-enstrophy": Published(NAVIER_STOKES, NS_SHAPE, 354, 25_344, 49, 256 * 49),
 }

@@ -37,16 +37,16 @@ def test_table() -> None:
         "affine",
         "separable",
         "general",
-        "passes",
         "curvature",
+        "derivatives",
     ]
     assert text[2].split("  ")[1:2] == ["initial"]
     table = {line.split()[0]: " ".join(line.split()[1:]) for line in text[2:7]}
     assert table == {
-        "initial": "equality 5 5 5 0 0 1 by rows (once) none",
-        "total": "equality 40 200 40 0 0 1 by rows (once) none",
-        "energy": "inequality 39 390 0 39 0 2 by rows 200 entries, diagonal",
-        "coupling": "equality 39 78 0 0 39 1 by rows 78 entries",
+        "initial": "equality 5 5 5 0 0 none constant",
+        "total": "equality 40 200 40 0 0 none constant",
+        "energy": "inequality 39 390 0 39 0 diagonal scalar program",
+        "coupling": "equality 39 78 0 0 39 coupled scalar program",
         "all": "123 673 37% 32% 32%",
     }
     assert text[7] == "presolve: 5 unknowns fixed by single rows, 1 redundant rows, 117 rows left"
@@ -92,11 +92,27 @@ def test_too_many_rows_to_search(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_curvature_too_dense(monkeypatch: pytest.MonkeyPatch) -> None:
-    from snapfm.structure import curvature
+def test_rows_scaled_by_params_are_affine_and_evaluated() -> None:
+    text = lines(Equality("scaled", lambda u, p: p["u0"] * u[:, 0]))
+    assert " ".join(text[2].split()) == "scaled equality 5 5 5 0 0 none scalar program"
 
-    monkeypatch.setattr(curvature, "PAIR_LIMIT", 10)
-    assert lines(Equality("square", lambda u, p: u.sum() ** 2))[2].endswith("1 by rows  too dense")
+
+def test_curvature_too_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Hessian that is not written out changes nothing that is said."""
+    monkeypatch.setattr("snapfm.structure.program.PAIR_LIMIT", 10)
+    assert lines(Equality("square", lambda u, p: u.sum() ** 2))[2].endswith("coupled    scalar program")
+
+
+def test_law_without_a_scalar_form_is_named_with_its_reason() -> None:
+    text = lines(
+        Equality("order", lambda u, p: u[:, 0].sort().values - p["u0"]), Equality("total", lambda u, p: u.sum(0))
+    )
+    assert " ".join(text[2].split()) == "order equality 5 25 0 0 5 coupled torch, 5 by rows"
+    assert " ".join(text[3].split()) == "total equality 40 200 40 0 0 none constant"
+    assert text[-1] == (
+        "slow path: law 'order' uses sort, which has no scalar form; projected with torch's derivatives"
+    )
+    assert sum(line.startswith("slow path") for line in text) == 1
 
 
 def test_no_laws_and_scalar_field() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from tests.structure import dense
 from torch import Tensor
 
 from snapfm.laws import Equality
@@ -21,9 +22,16 @@ def one(law: Callable[..., Tensor], shape: tuple[int, ...] = (3, 4)) -> Compiled
 
 
 def evaluate(structure: CompiledLaws, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    plan, params = structure.plans[0], {"p": PARAMS["p"][: len(u)]}
-    weight = torch.ones(len(u), plan.rows, dtype=torch.float64)
-    return structure.residual(u, params), structure.jacobian(u, params), plan.hessian(u, params, weight)
+    params = {"p": PARAMS["p"][: len(u)]}
+    weight = torch.ones(len(u), structure.rows, dtype=torch.float64)
+    bends = torch.from_numpy(structure.hessian(u, params, weight))
+    return structure.residual(u, params), structure.jacobian(u, params), bends
+
+
+def passed(structure: CompiledLaws, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Evaluate the first law's derivatives by torch's colored passes."""
+    law, params = dense.oracle(structure), {"p": PARAMS["p"][: len(u)]}
+    return law.jacobian(u, params), law.hessian(u, params, torch.ones(len(u), law.pattern.rows, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 4), (2, 0, 3)])
@@ -34,7 +42,7 @@ def test_field_without_unknowns(shape: tuple[int, ...]) -> None:
     assert structure.unknowns == structure.nnz == 0
     assert residual.shape == (2, structure.rows)
     assert slopes.shape == bends.shape == (2, 0)
-    structure.check(u[:1], {"p": PARAMS["p"][:1]})
+    structure.check()
     structure.verify(u, {"p": PARAMS["p"][:2]})
     assert len(structure.presolve.dropped) == structure.rows
     assert "0 unknowns" in str(structure)
@@ -45,7 +53,7 @@ def test_law_without_rows() -> None:
     residual, slopes, bends = evaluate(structure, U)
     assert structure.rows == structure.nnz == 0
     assert residual.shape == slopes.shape == bends.shape == (5, 0)
-    structure.check(U[:1], {"p": PARAMS["p"][:1]})
+    structure.check()
     structure.verify(U, PARAMS)
     assert str(structure)
 
@@ -54,6 +62,21 @@ def test_no_laws() -> None:
     structure = compile_laws([], (3, 4))
     assert (structure.rows, structure.nnz, structure.affine) == (0, 0, True)
     assert structure.residual(U, {}).shape == structure.jacobian(U, {}).shape == (5, 0)
+    assert structure.hessian(U, {}, torch.zeros(5, 0, dtype=torch.float64)).shape == (5, 0)
+    structure.check()
+    structure.verify(U, {})
+    assert structure.presolve.kept.tolist() == []
+
+
+def test_one_row_and_one_unknown() -> None:
+    structure = one(lambda u, p: torch.exp(u) - 2.0, (1,))
+    u = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    residual, slopes, bends = evaluate(structure, u)
+    assert residual.shape == slopes.shape == bends.shape == (2, 1)
+    assert torch.allclose(slopes, torch.exp(u), rtol=1e-15)
+    assert torch.equal(slopes, bends)
+    structure.check()
+    structure.verify(u, {"p": PARAMS["p"][:2]})
 
 
 def test_scalar_field() -> None:
@@ -112,7 +135,7 @@ def test_a_sample_does_not_depend_on_its_batch() -> None:
     together = evaluate(structure, U)
     for i in range(5):
         params = {"p": PARAMS["p"][i : i + 1]}
-        assert torch.allclose(structure.jacobian(U[i : i + 1], params)[0], together[1][i], rtol=1e-15, atol=0)
+        assert torch.equal(structure.jacobian(U[i : i + 1], params)[0], together[1][i])
     spoiled = U.clone()
     spoiled[3] = torch.nan
     for clean, beside in zip(together, evaluate(structure, spoiled)):
@@ -121,9 +144,36 @@ def test_a_sample_does_not_depend_on_its_batch() -> None:
         assert beside[3].isnan().any()
 
 
+def test_a_sample_in_passes_does_not_depend_on_its_batch() -> None:
+    structure = one(curved)
+    spoiled = U.clone()
+    spoiled[3] = torch.nan
+    for clean, beside in zip(passed(structure, U), passed(structure, spoiled)):
+        others = [0, 1, 2, 4]
+        assert torch.equal(clean[others], beside[others])
+        assert beside[3].isnan().any()
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 17])
+def test_batches_of_any_size(count: int) -> None:
+    """Lanes are filled in packs of eight; what is left over is no sample's business."""
+    structure = one(curved)
+    u = torch.rand(count, 3, 4, generator=torch.Generator().manual_seed(12), dtype=torch.float64)
+    params = {"p": torch.rand(count, 4, generator=torch.Generator().manual_seed(13), dtype=torch.float64)}
+    slopes = structure.jacobian(u, params)
+    bends = structure.hessian(u, params, torch.ones(count, structure.rows, dtype=torch.float64))
+    for i in range(count):
+        alone = {"p": params["p"][i : i + 1]}
+        assert torch.equal(structure.jacobian(u[i : i + 1], alone)[0], slopes[i])
+        weight = torch.ones(1, structure.rows, dtype=torch.float64)
+        assert np.array_equal(structure.hessian(u[i : i + 1], alone, weight)[0], bends[i])
+
+
 def test_twice_gives_the_same_bits() -> None:
     structure = one(curved)
     for first, second in zip(evaluate(structure, U), evaluate(structure, U)):
+        assert torch.equal(first, second)
+    for first, second in zip(passed(structure, U), passed(structure, U)):
         assert torch.equal(first, second)
     again = one(curved)
     assert again.pattern.indices.tolist() == structure.pattern.indices.tolist()
@@ -131,16 +181,19 @@ def test_twice_gives_the_same_bits() -> None:
 
 
 def test_empty_batch() -> None:
-    residual, slopes, bends = evaluate(one(lambda u, p: torch.sin(u).sum(0)), U[:0])
+    structure = one(lambda u, p: torch.sin(u).sum(0))
+    residual, slopes, bends = evaluate(structure, U[:0])
     assert residual.shape == (0, 4)
     assert slopes.shape == bends.shape == (0, 12)
+    slopes, bends = passed(structure, U[:0])
+    assert (slopes.shape, bends.shape) == ((0, 12), (0, 4 * 9))  # each row may couple all it reads
 
 
 def test_blocks_of_a_batch_join_up(monkeypatch: pytest.MonkeyPatch) -> None:
     structure = one(curved)
-    whole = evaluate(structure, U)
+    whole = passed(structure, U)
     monkeypatch.setattr(derivatives, "_BLOCK", 50)  # two samples at a time
-    for all_at_once, in_blocks in zip(whole, evaluate(structure, U)):
+    for all_at_once, in_blocks in zip(whole, passed(structure, U)):
         assert torch.allclose(all_at_once, in_blocks, rtol=1e-15, atol=0)
 
 
@@ -155,10 +208,37 @@ def test_some_rows_vary_and_others_do_not(side: str) -> None:
         return torch.stack([u[0] + u[1], u[0] * u[2], 2 * u[2]], 1)
 
     structure = one(by_columns if side == "columns" else by_rows)
-    (plan,) = structure.plans
-    assert {passes.side for passes in plan.varying_passes} == {side}
-    assert plan.fixed_passes
     structure.verify(U, PARAMS)
+    law = dense.oracle(structure)
+    assert {passes.side for passes in law.passes} == {side}
+    assert torch.allclose(law.jacobian(U, PARAMS), structure.jacobian(U, PARAMS), rtol=1e-15, atol=0)
+    fixed = structure.kinds[structure.pattern.row_of()] == RowKind.AFFINE
+    assert fixed.any()
+    assert not fixed.all()
+    assert (structure.jacobian(U, PARAMS)[:, fixed] == torch.from_numpy(structure.constants[fixed])).all()
+
+
+def test_lowered_laws_and_others_take_turns() -> None:
+    """Laws without a scalar form stand between lowered ones: every value goes to its own row."""
+    laws = [
+        Equality("square", lambda u, p: (u**2).sum(0)),
+        Equality("order", lambda u, p: u[0].sort().values * p["p"]),
+        Equality("total", lambda u, p: u.sum(1)),
+        Equality("middle", lambda u, p: u.median(0).values ** 2),
+        Equality("none", curved),
+    ]
+    structure = compile_laws(laws, (3, 4), PARAMS)
+    assert sorted(structure.opaque) == [1, 3]
+    assert [law.reason for law in structure.opaque.values()] == ["sort", "median"]
+    structure.check()
+    structure.verify(U, PARAMS)
+    rows = structure.slices()
+    assert structure.kinds[rows["order"]].tolist() == [RowKind.GENERAL] * 4
+    assert structure.kinds[rows["total"]].tolist() == [RowKind.AFFINE] * 3
+    assert structure.pattern.counts[rows["middle"]].tolist() == [3] * 4
+    alone = compile_laws(laws[4:], (3, 4), PARAMS)
+    entries = structure.pattern.entries(np.arange(rows["none"].start, rows["none"].stop))
+    assert torch.equal(structure.jacobian(U, PARAMS)[:, entries], alone.jacobian(U, PARAMS))
 
 
 def test_laws_stack_in_order() -> None:

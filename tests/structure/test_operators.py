@@ -88,6 +88,12 @@ LAWS = {
     "solve-param": lambda u, p: torch.linalg.solve(torch.diag(p["p"]) + 0.1, (u**2).T),
     "cross": lambda u, p: torch.linalg.cross(u[:, 0], u[:, 1]),
     "index-param": lambda u, p: u[0, p["i"]].sin() - p["p"][0],
+    "index-lone": lambda u, p: u[0, p["n"]] ** 2,
+    "index-lone-row": lambda u, p: u[p["n"]] ** 2,
+    "index-lone-last": lambda u, p: u[..., -1 - p["n"]] ** 2,
+    "index-lone-pair": lambda u, p: u[p["n"], None, p["n"] + 1] ** 2,
+    "index-lone-beside": lambda u, p: u[p["j"], p["n"]] ** 2,
+    "take-lone": lambda u, p: torch.take(u, p["n"] + 7) ** 2,
     "index-both": lambda u, p: u[p["j"], p["i"]] ** 2,
     "index-beside-known": lambda u, p: u[torch.tensor([2, 0]), p["i"]] * u[0, 0],
     "index-rows": lambda u, p: u[p["j"]] * u[:2],
@@ -108,6 +114,7 @@ def fields() -> tuple[Tensor, dict[str, Tensor]]:
         "p": 0.6 + torch.rand(2, 5, generator=generator, dtype=DOUBLE),
         "i": torch.tensor([[3, 1], [0, 4]]),
         "j": torch.tensor([[0, 2], [1, 1]]),
+        "n": torch.tensor([2, 0]),
         "k": torch.stack([k, 4 - k]),
     }
 

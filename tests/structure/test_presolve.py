@@ -8,10 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from snapfm.laws import Equality, Inequality
 from snapfm.structure import Pattern, compile_laws
-from snapfm.structure.presolve import Presolve, presolve
+from snapfm.structure.presolve import Presolve, dependent_rows, presolve
 
 Matrix = npt.NDArray[np.float64]
 
@@ -181,6 +182,48 @@ def test_rank_of_random_matrices(matrix: Matrix) -> None:
     together = [*found.pins, *found.kept, *found.dropped]
     assert sorted(together) == list(range(len(matrix)))
     assert_rebuilt(matrix, found)
+
+
+def test_contradictory_pins_are_one_pin_and_one_redundant_row() -> None:
+    """Values are not looked at here: that the rows contradict each other is found by the weights, at every call."""
+    laws = [Equality("start", lambda u, p: u[:2]), Equality("again", lambda u, p: 2 * u[:2] - 1.0)]
+    found = compile_laws(laws, (4,)).presolve
+    assert (found.fixed.tolist(), found.pins.tolist()) == ([0, 1], [0, 1])
+    assert [(one.row, one.rows.tolist(), one.weights.tolist()) for one in found.redundant] == [
+        (2, [0], [2.0]),
+        (3, [1], [2.0]),
+    ]
+    assert found.kept.tolist() == []
+
+
+def test_one_row_of_one_unknown_and_none_at_all() -> None:
+    assert search([[3.0]]).fixed.tolist() == [0]
+    nothing = search(np.zeros((0, 3)))
+    assert (nothing.kept.tolist(), nothing.redundant, nothing.searched) == ([], (), True)
+    assert search(np.zeros((2, 0))).dropped.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "dependent"),
+    [
+        ([[1.0, 2.0], [2.0, 4.0], [0.0, 1.0]], 1),
+        ([[1.0, 0.0], [0.0, 1.0]], 0),
+        ([[0.0, 0.0]], 1),
+        ([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [1.0, 2.0, 1.0], [3.0, 0.0, 1.0]], 1),
+    ],
+)
+def test_dependent_rows_of_a_constant_matrix(matrix: list[list[float]], dependent: int) -> None:
+    found = dependent_rows(csr_array(np.array(matrix)))
+    rest = np.delete(np.array(matrix), found, axis=0)
+    assert len(found) == dependent
+    assert np.linalg.matrix_rank(rest) == len(rest) == np.linalg.matrix_rank(np.array(matrix))
+
+
+def test_laws_without_a_scalar_form_are_left_alone() -> None:
+    """Nothing is known of their slopes: they pin nothing and repeat nothing."""
+    laws = [Equality("order", lambda u, p: u[:1].sort().values), Equality("again", lambda u, p: u[:1].sort().values)]
+    found = compile_laws(laws, (3,)).presolve
+    assert (found.fixed.tolist(), found.redundant, found.kept.tolist()) == ([], (), [0, 1])
 
 
 def test_inequalities_neither_pin_nor_repeat() -> None:

@@ -1,19 +1,21 @@
-"""Lowered programs: values, Jacobians and Hessians against dense ones; cascades and reductions on known structures."""
+"""Lowered programs: values, Jacobians, Hessians and gradients against dense ones, lane by lane; what they are cut down to."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
-import snapfm
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import tile_bends, tile_gradient, tile_partials, tile_slopes, tile_values
-from snapfm.laws import Equality, Law
-from snapfm.structure import CompiledLaws, RowKind, compile_laws
+from snapfm.laws import Equality
+from snapfm.structure import CompiledLaws, compile_laws
+from snapfm.structure.lowering import Listing, Unlowerable
 from snapfm.structure.program import Program, build_program
-from snapfm.structure.reduce import Reduction, reduce
 
 LAWS = {
     "arithmetic": lambda u, p: (u[1:] * u[:-1] - p["a"] * u[1:]) / (2.0 + u[:-1] ** 2) - 1.5,
@@ -94,68 +96,44 @@ def test_values_and_derivatives_equal_dense_ones_in_every_lane(name: str):
         assert np.abs(found - slope).max() <= 100 * tolerance
 
 
-def _sorted(laws: CompiledLaws) -> Reduction:
-    constant, free = laws.kinds == RowKind.AFFINE, np.zeros(laws.unknowns, bool)
-    return reduce(laws.scalar.listing, laws.scalar.rows, laws.equality_rows, constant, free, np.zeros(0, np.int64))
+def _compiled(function: Callable[..., Tensor]) -> CompiledLaws:
+    return compile_laws([Equality("law", function)], (4,))
 
 
-def _reduced(name: str, **settings: object):  # type: ignore[no-untyped-def]
-    problem = snapfm.problem(name, **settings)
-    structure = compile_laws(problem.laws, problem.grid.shape, problem.params(1, torch.Generator().manual_seed(0)))
-    return structure, _sorted(structure)
+def test_a_program_holds_only_what_its_rows_need():
+    scalar = _compiled(lambda u, p: torch.stack([u[0] * u[1], torch.exp(u[2]), u[3]])).scalar
+    first = build_program(scalar.listing, csr_array(scalar.rows[[0]]), np.arange(4))
+    assert (first.operations, first.unknowns.tolist(), first.pattern.indices.tolist()) == (1, [0, 1], [0, 1])
+    last = build_program(scalar.listing, csr_array(scalar.rows[[2]]), np.arange(4))
+    assert (last.operations, last.unknowns.tolist(), last.varying.tolist()) == (0, [3], [])
+    assert last.constants.tolist() == [1.0]
+    assert last.hessian.nnz == 0
 
 
-def test_explicit_steps_after_an_initial_condition_become_substitutions():
-    structure, found = _reduced("burgers-ic-mass-flux", flux_steps=5)
-    # the initial slice, then each step determines two points less at either end: 99, 97, … of the 99 inner points; and
-    # the mass of the second slice, which ties its two open ends, fixes one of them once they are turned
-    assert [len(level.rows) for level in found.cascade.levels] == [101, 99, 98, 95, 93, 91]
-    assert (len(found.turns), found.cascade.fixed) == (1, 577)
-    # the first mass row repeats the initial condition; 95 later ones stand alone; the rest is one small system
-    assert [structure.where(int(row))[0].name for row in found.cascade.implied] == ["mass"]
-    assert len(found.affine) == 95
-    (system,) = found.systems
-    assert (system.parts, system.rows.shape[1], system.unknowns.shape[1]) == (1, 24, 19)
+def test_derivatives_by_some_unknowns_only():
+    """By unknowns 3 and 1, in that order: what comes of the others is a number."""
+    scalar = _compiled(lambda u, p: (u[0] * u[1] * u[3] + u[2] ** 2)[None]).scalar
+    program = build_program(scalar.listing, scalar.rows, np.array([3, 1]))
+    assert program.pattern.columns == 2
+    assert program.pattern.indices.tolist() == [0, 1]
+    assert list(zip(program.hessian.row_of().tolist(), program.hessian.indices.tolist())) == [(1, 0)]
+    assert not program.diagonal
+    nothing = build_program(scalar.listing, scalar.rows, np.zeros(0, np.int64))
+    assert (nothing.pattern.nnz, nothing.hessian.nnz, nothing.slots) == (0, 0, 0)
+    assert nothing.unknowns.tolist() == [0, 1, 2, 3]
 
 
-def test_slices_that_share_no_unknown_become_parts_of_one_make():
-    structure, found = _reduced("navier-stokes-ic-mass-enstrophy")
-    (system,) = found.systems
-    # every slice is seen through its sum and its sum of squares only: two unknowns
-    assert (len(found.groups), len(found.groups.members)) == (49, 49 * 256)
-    assert (system.parts, system.rows.shape[1], system.unknowns.shape[1]) == (49, 2, 2)
-    assert sorted(system.rows.ravel()) == list(range(256, structure.rows))
+def test_a_hessian_too_dense_is_refused_or_left_out(monkeypatch: pytest.MonkeyPatch):
+    scalar = _compiled(lambda u, p: (u.sum() ** 2)[None]).scalar
+    monkeypatch.setattr("snapfm.structure.program.PAIR_LIMIT", 15)
+    with pytest.raises(Unlowerable, match="curvature that couples more than 15 pairs of unknowns"):
+        build_program(scalar.listing, scalar.rows, np.arange(4))
+    program = build_program(scalar.listing, scalar.rows, np.arange(4), second=False)
+    assert (program.pattern.nnz, program.hessian.nnz) == (4, 0)
 
 
-def test_unknowns_that_enter_no_operation_are_eliminated():
-    structure, found = _reduced("burgers-bc-mass")
-    (system,) = found.systems
-    assert system.unknowns.shape == (1, 101)  # only the outflow is squared
-    # the inflow is fixed, and so is half of each pair that the zero-gradient edge ties
-    assert (len(found.turns), found.cascade.fixed) == (101, 202)
-    assert system.eliminated.shape == (1, 101 * 101 - 202 - 101)
-    assert structure.rows - found.cascade.fixed == system.rows.shape[1] == 100
-
-
-def _group_sizes(*laws: Law) -> list[int]:
-    found = _sorted(compile_laws(list(laws), (3, 5)))
-    return sorted(np.diff(found.groups.ptr).tolist())
-
-
-def test_only_what_all_rows_see_alike_is_grouped():
-    total = Equality("total", lambda u, p: u.sum(0) - 1.0)
-    energy = Equality("energy", lambda u, p: (u**2).sum() - 2.0)
-    assert _group_sizes(energy) == [15]
-    assert _group_sizes(energy, total) == [3] * 5
-    assert _group_sizes(energy, Equality("edge", lambda u, p: u[0] * u[1] - 0.1)) == [5]
-    assert (
-        _group_sizes(energy, Equality("weighted", lambda u, p: (torch.arange(3.0)[:, None] * u).sum() - 1.0)) == [5] * 3
-    )
-    # squares of params' multiples, cubes, and products of two unknowns are no sums of squares
-    assert _group_sizes(Equality("cube", lambda u, p: (u**3).sum() - 1.0)) == []
-    assert _group_sizes(Equality("nested", lambda u, p: (u**2).sqrt().sum() - 1.0)) == []
-    assert _group_sizes(total) == []  # eliminated through their multipliers instead
-
-
-def test_a_logistic_source_is_a_sum_of_squares():
-    assert _group_sizes(Equality("source", lambda u, p: (u * (1.0 - u)).sum(0) - 0.3)) == [3] * 5
+def test_no_rows():
+    listing = Listing(3)
+    program = build_program(listing, csr_array((0, listing.cells)), np.arange(3))
+    assert (program.operations, program.pattern.rows, program.pattern.nnz) == (0, 0, 0)
+    assert program.diagonal

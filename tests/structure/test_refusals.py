@@ -217,8 +217,27 @@ UNMOVED = (
         lambda u, p: torch.zeros_like(u),
         lambda u, p: 0.0 * u,
         lambda u, p: u**0 - 1.0,
+        lambda u, p: u.argmax(1).double() - p["p"],
+        lambda u, p: u.sort(1).values.round() - 1.0,
+        lambda u, p: 0.0 * u.sort(1).values,
+        lambda u, p: (u.sort(1).values > 0.5).float(),
     ],
-    ids=["detach", "detach-curved", "data", "round", "detach-twice", "params", "constant", "shape", "zeros", "power-0"],
+    ids=[
+        "detach",
+        "detach-curved",
+        "data",
+        "round",
+        "detach-twice",
+        "params",
+        "constant",
+        "shape",
+        "zeros",
+        "power-0",
+        "argmax",
+        "sorted-round",
+        "sorted-zeros",
+        "sorted-steps",
+    ],
 )
 def test_law_that_does_not_depend_on_the_field(law: Callable[..., object]) -> None:
     assert refusal(law) == UNMOVED

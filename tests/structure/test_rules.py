@@ -148,10 +148,14 @@ def test_every_rule_is_exercised(monkeypatch: pytest.MonkeyPatch) -> None:
     met: set[object] = set()
 
     def rule_for(target: object) -> object:
-        met.update((target, target.overloadpacket))  # type: ignore[attr-defined]
         found = registry.rule_for(target)
-        assert found is not None, target
-        return found
+
+        def applied(call: registry.Call) -> registry.Found:
+            assert found is not None, target
+            met.update((call.target, call.target.overloadpacket))
+            return found(call)
+
+        return applied
 
     monkeypatch.setattr(propagate, "rule_for", rule_for)
     for case in CASES.values():

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapfm.structure.sets import NONE, Sets, stacked, union
+from snapfm.structure.sets import NONE, Sets, cross, stacked, union
 
 WIDTH = 6
 Plain = list[set[int]]
@@ -79,14 +79,20 @@ def test_stacked(parts: list[Plain]) -> None:
     assert plain_of(result) == [one for plain in parts for one in plain]
 
 
+@many
+@given(st.integers(0, 5).flatmap(lambda n: st.tuples(*[st.lists(one_set, min_size=n, max_size=n)] * 2)))
+def test_cross(both: tuple[Plain, Plain]) -> None:
+    left, right = both
+    element, one, other = cross(sets_of(left), sets_of(right))
+    found = sorted(zip(element.tolist(), one.tolist(), other.tolist()))
+    assert found == sorted((e, i, j) for e in range(len(left)) for i in left[e] for j in right[e])
+
+
 def test_makers() -> None:
-    present = np.array([True, False, True])
     assert plain_of(Sets.identity(3)) == [{0}, {1}, {2}]
+    assert Sets.identity(3).width == 3
     assert plain_of(Sets.empty(2)) == [set(), set()]
-    assert plain_of(Sets.singletons(present, 7)) == [{7}, set(), {9}]
-    assert Sets.singletons(present, 7).width == 10
-    assert plain_of(Sets.constant(present, 4)) == [{4}, set(), {4}]
-    assert Sets.constant(present, 4).width == 5
+    assert Sets.empty(2, 5).width == 5
 
 
 def test_counts_and_rows() -> None:

@@ -73,15 +73,10 @@ def test_laws_left_to_torch_give_the_same_derivatives() -> None:
         np.testing.assert_allclose(matrices[0], matrices[1], atol=1e-13)
 
 
-# A row that lost the sine of unknown 5: its slope is off there, and its curvature.
-SINE = (3, 16 + 1 + 10 + 10)  # 15 unknowns, 1, the param, a·u, its product with the neighbour, then the sines
-
-
 def lost_sine() -> CompiledLaws:
-    good = compiled()
-    (cell,) = (
-        cell for cell in good.scalar.rows[[3]].indices if good.scalar.rows[3, int(cell)] == -1.0
-    )  # the one that is subtracted
+    """Lose the sine of unknown 5 from the first row of 'product': the only term that is subtracted."""
+    rows = compiled().scalar.rows
+    (cell,) = (cell for cell in rows[[3]].indices if rows[3, int(cell)] == -1.0)
     return with_rows({(3, int(cell)): 0.0})
 
 

@@ -31,8 +31,9 @@ def audit(
     from rich.console import Console
     from rich.table import Table
 
-    from snapfm.evidence.audit import Verdict, in_words
+    from snapfm.evidence.audit import Verdict
     from snapfm.evidence.audit import audit as run
+    from snapfm.evidence.text import settings_text
 
     torch.set_num_threads(1)  # one field at a time is too small to share: threads would only wait for each other
     messages = Console(stderr=True)
@@ -55,7 +56,7 @@ def audit(
             figures = (f"{value:.1e}" if value else "0" for value in (one.error, one.largest, one.leftover))
             order = "" if one.order is None else f"{max(one.order, 0.0):.1f}"
             word = f"[{colors[one.verdict]}]{one.verdict}[/]"
-            table.add_row(one.law, in_words(one.settings), *figures, order, word)
+            table.add_row(one.law, settings_text(one.settings).lower(), *figures, order, word)
         console.print(table, "")
     console.print(
         f"error: ‖R‖₂ in the law's own units, over {count} simulated fields.\n"

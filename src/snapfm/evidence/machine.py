@@ -23,12 +23,16 @@ def machine() -> dict[str, Any]:
         "processor": platform.machine(),
         "model": _field("/proc/cpuinfo", "model name") or platform.processor(),
         "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": platform.system(),
         "python": platform.python_version(),
         "versions": versions(PACKAGES),
     }
+
+
+def machine_and_threads() -> dict[str, Any]:
+    """Describe this machine and the threads of torch in this process, for what is measured inside it."""
+    return {**machine(), "threads": torch.get_num_threads()}
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:

@@ -14,6 +14,7 @@ import os
 from collections.abc import Hashable
 from dataclasses import asdict, fields, is_dataclass
 from enum import Enum, StrEnum
+from functools import cache
 from pathlib import Path
 from types import TracebackType, UnionType
 from typing import Any, Generic, Protocol, Self, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -59,7 +60,7 @@ def to_line(record: Any) -> str:
 
 def load(kind: type[T], raw: Any) -> T:
     """Rebuild a dataclass from parsed JSON; missing keys take their defaults, unknown keys are ignored."""
-    hints = get_type_hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]  # a class is hashable
     return kind(**{one.name: _load(hints[one.name], raw[one.name]) for one in fields(kind) if one.name in raw})  # type: ignore[arg-type]
 
 
@@ -157,6 +158,11 @@ class Records(_Appending, Generic[C]):
         """Keep a finished cell."""
         self.write(to_line(cell))
         self.cells[cell.key] = cell
+
+
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.markup import escape
 from rich.table import Table as RichTable
@@ -58,9 +58,9 @@ def size(value: float | None, missing: str = NOTHING) -> str:
     return f"{value:.3g}" if _PLAIN <= abs(value) < 1.0 / _PLAIN else scientific(value)
 
 
-def settings_text(settings: Iterable[tuple[str, object]]) -> str:
+def settings_text(settings: Mapping[str, object]) -> str:
     """Write settings as `name=value, …`."""
-    return ", ".join(f"{name}={value}" for name, value in settings)
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def terminal(

@@ -271,10 +271,26 @@ def augmented_direction(frame, plan, tile):  # written: direction, step, rhs
                     for p in range(ptr[j], ptr[j + 1]):
                         if active[row[p] * LANES + lane] > 0.0:
                             rhs[(v + row[p]) * LANES + lane] -= jacobian[entry[p] * LANES + lane] * move
+        _move_curvature(frame, tile, rhs)
     _solved(frame, plan, tile, rhs, rhs)
     step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
     step[:] = rhs[: v * LANES]
     direction[:] = rhs[v * LANES :]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _move_curvature(frame, tile, rhs):  # read: hessian, to_bound; written: rhs of unknowns that are not held
+    """Take what held unknowns do to the slope of the others, through the Hessian, to the right."""
+    bends, to_bound = section(tile, layout.HESSIAN), section(tile, layout.TO_BOUND)
+    row, column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
+    for h in range(len(row)):
+        for lane in range(LANES):
+            i, j, bend = row[h] * LANES + lane, column[h] * LANES + lane, bends[h * LANES + lane]
+            held_row, held_column = to_bound[i] == to_bound[i], to_bound[j] == to_bound[j]
+            if held_row and not held_column:
+                rhs[j] -= bend * to_bound[i]
+            elif held_column and not held_row:
+                rhs[i] -= bend * to_bound[j]
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -1,9 +1,9 @@
 """The optimality system's transpose at an answer, for gradients through a projection (math.md, eq. adjoint).
 
 [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0) over the rows and unknowns that take part: equalities, inequalities that hold with a
-multiplier, and unknowns that no bound holds. Where every row is a sum of functions of one unknown, W is diagonal and a
-whole batch is solved at once through J W⁻¹ Jᵀ, on one symbolic analysis; otherwise, and for samples that this leaves
-inaccurate, one sparse factorisation a sample. A sample that cannot be solved gets NaN, and no other.
+multiplier, and unknowns that no bound holds. The others are replaced by those of the identity, so that the pattern never
+changes and one symbolic factorisation serves all samples. A sample that this leaves inaccurate is solved by a factorisation
+with pivoting. A sample that cannot be solved gets NaN, and no other.
 """
 
 from __future__ import annotations
@@ -11,182 +11,137 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import block_array, csr_array, diags_array, eye_array
+from scipy.sparse import csr_array
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from snapfm.errors import UnsupportedLaw
-from snapfm.kernels.gram import gram, plan
-from snapfm.kernels.sparse import lanes_product, lanes_transposed
 from snapfm.laws import Params
 from snapfm.linear import LANES_AT_ONCE, Lanes, Workspace
 from snapfm.project.limits import Limits
 from snapfm.project.workspaces import Workspaces
-from snapfm.structure import CompiledLaws, RowKind
-from snapfm.structure.pattern import Pattern
+from snapfm.structure import CompiledLaws, Pattern
 
 Values = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 # Relative to ‖J‖²: keeps the system solvable when rows repeat each other, far below any gradient that matters.
 _SOFT = 1e-13
-# A multiplier above this share of the largest one belongs to an inequality that holds.
-_HOLDS = 1e-9
-# What may be left of J w, relative to its terms, before a sample is solved by the slower way.
-_ACCURATE = 1e-9
-_SOLVES = 3  # each for what is left of J w: the further ones take out what the soft diagonal and rounding leave
+_SOLVES = 3  # each for what is left: the further ones take out what the soft diagonal and rounding leave
+_HOLDS = 1e-9  # a multiplier above this share of the largest one belongs to an inequality that holds
+_ACCURATE = 1e-9  # what may be left, relative to the gradient and the answer, before a sample is solved by the slower way
 
 
 class Adjoint:
-    """Prepared for one structure and its limits; the symbolic work is done at the first gradient.
+    """Prepared for compiled laws and limits; the symbolic work is done at the first gradient."""
 
-    `batched=False` leaves out the batched way.
-    """
-
-    def __init__(self, laws: CompiledLaws, limits: Limits, batched: bool = True) -> None:
+    def __init__(self, laws: CompiledLaws, limits: Limits) -> None:
         self.laws, self.limits = laws, limits
-        self._schur: tuple[_Schur | None] | None = None if batched else (None,)
+        self._made: tuple[_System] | None = None
 
     def solve(self, u: Tensor, params: Params, multipliers: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Solve for (w, ν) at answers u (b, *shape), given their multipliers (b, m) and the gradient (b, *shape)."""
-        with np.errstate(all="ignore"):
-            return self._solve(u, params, multipliers, gradient)
-
-    def _solve(self, u: Tensor, params: Params, multipliers: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         laws, count = self.laws, len(u)
         flat, point = gradient.reshape(count, -1).numpy(), u.reshape(count, -1).numpy()
         held = (point >= self.limits.upper) | (point <= self.limits.lower)
-        jacobian = laws.jacobian(u, params).numpy()
         active = laws.equality_rows | _holding(multipliers.numpy())
         w, nu = np.full(flat.shape, np.nan), np.full(multipliers.shape, np.nan)
-        finite = np.isfinite(flat).all(axis=1) & np.isfinite(jacobian).all(axis=1)
-        idle = ~finite & ~flat.any(axis=1)  # nobody asks, so that shared params need not hear of it
-        w[idle], nu[idle] = 0.0, 0.0
-        left = np.flatnonzero(finite)
-        schur = self.schur
-        if schur is not None and len(left):
-            curved = self._curvature(u, params, multipliers)
+        with np.errstate(all="ignore"):
+            system = self._system()
+            jacobian, hessian = laws.jacobian(u, params).numpy(), laws.hessian(u, params, multipliers)
+            finite = np.isfinite(flat).all(axis=1) & np.isfinite(jacobian).all(axis=1) & np.isfinite(hessian).all(axis=1)
+            idle = ~finite & ~flat.any(axis=1)  # nobody asks, so that shared params need not hear of it
+            w[idle], nu[idle] = 0.0, 0.0
+            left = np.flatnonzero(finite)
             for first in range(0, len(left), LANES_AT_ONCE):
                 some = left[first : first + LANES_AT_ONCE]
-                w[some], nu[some] = schur.solve(jacobian[some], curved[some], active[some], held[some], flat[some])
-            left = np.flatnonzero(finite & ~np.isfinite(w).all(axis=1))
-        if len(left):
-            # Where every sample goes this way, one that is not finite is replaced by another: sums round by the batch's size.
-            some = left if schur is not None else np.where(finite, np.arange(count), left[0])
-            hessians = self._hessians(u[some], {name: value[some] for name, value in params.items()}, multipliers[some])
-            for i, hessian in dict(zip(some.tolist(), hessians)).items():
-                w[i], nu[i] = _alone(laws, jacobian[i], hessian, active[i], held[i], flat[i])
+                w[some], nu[some] = system.solve(jacobian[some], hessian[some], active[some], held[some], flat[some])
         return torch.from_numpy(w), torch.from_numpy(nu)
 
-    @property
-    def schur(self) -> _Schur | None:
-        """The batched way, where W is diagonal. Made at first use; threads that come together each make one, and one stays."""
-        made = self._schur
+    def _system(self) -> _System:
+        """Give the system. Made at first use; threads that come together each make one, and one stays."""
+        made = self._made
         if made is None:
-            separable = bool((self.laws.kinds <= RowKind.SEPARABLE).all())
-            usable = separable and len(self.laws.presolve.kept) > 0
-            self._schur = made = (_Schur(self.laws, self.limits) if usable else None,)
+            self._made = made = (_System(self.laws),)
         return made[0]
 
-    def _curvature(self, u: Tensor, params: Params, multipliers: Tensor) -> Values:
-        """Evaluate the diagonal of W = I + Σλ∇²h: (b, n)."""
-        out, pattern = np.ones((len(u), self.laws.unknowns)), self._hessian_pattern()
-        out[:, pattern.indices] += self.laws.hessian(u, params, multipliers)
-        return out
 
-    def _hessians(self, u: Tensor, params: Params, multipliers: Tensor) -> list[csr_array]:
-        """Evaluate Σλ∇²h, one sparse matrix (n, n) per sample."""
-        pattern = self._hessian_pattern()
-        return [pattern.csr(values) for values in self.laws.hessian(u, params, multipliers)]
+class _System:
+    """The KKT matrix of all rows and unknowns, factorised for many samples at once."""
 
-    def _hessian_pattern(self) -> Pattern:
-        pattern = self.laws.hessian_pattern
-        if pattern is None:
-            names = ", ".join(f"'{law.name}'" for law in self.laws.laws)
+    def __init__(self, laws: CompiledLaws) -> None:
+        hessian = laws.hessian_pattern
+        if hessian is None:
+            names = ", ".join(f"'{law.name}'" for law in laws.laws)
             raise UnsupportedLaw(
                 f"a gradient through a projection expects laws that couple few unknowns; one of {names} couples too many pairs "
                 "to write out. Introduce the coupled total as an unknown of its own, or square it outside the law."
             )
-        return pattern
-
-
-class _Schur:
-    """J W⁻¹ Jᵀ over the rows that presolve keeps; what it pins cannot move, and its multiplier follows."""
-
-    def __init__(self, laws: CompiledLaws, limits: Limits) -> None:
-        found = laws.presolve
-        self.rows, self.fixed, self.pins = found.kept, found.fixed, found.pins
-        self.size = (laws.unknowns, laws.rows)
-        self.entries = laws.pattern.entries(self.rows)
-        kept = laws.pattern.take(self.rows)
-        self.indptr, self.indices = kept.indptr, kept.indices
-        self.pin_value = np.asarray(laws.pattern.csr(laws.constants)[self.pins, self.fixed]).ravel()
-        curved = limits.bounded.copy()
-        if laws.hessian_pattern is not None:
-            curved[laws.hessian_pattern.indices] = True
-        curved[self.fixed] = True  # their weight is 0
-        constant = (laws.kinds == RowKind.AFFINE) & laws.equality_rows
-        known = np.where(constant[laws.pattern.row_of()], laws.constants, np.nan)[self.entries]
-        self.plan = plan(self.indptr, self.indices, laws.unknowns, known, ~curved)
-        self.diagonal = self.plan.indptr[1:] - 1
-        matrix = Pattern(len(self.rows), len(self.rows), self.plan.indptr, self.plan.indices)
-        self._factors: Workspaces[Workspace] = Workspaces(Lanes().prepare(matrix).workspace)
+        n, m = laws.unknowns, laws.rows
+        self.unknowns, self.rows, size = n, m, n + m
+        self.below = np.flatnonzero(hessian.indices <= hessian.row_of())
+        self.w_row, self.w_column = hessian.row_of()[self.below], hessian.indices[self.below]
+        self.j_row, self.j_column = laws.pattern.row_of(), laws.pattern.indices
+        each = np.arange(size)
+        row = np.concatenate([each, self.w_row, n + self.j_row])
+        column = np.concatenate([each, self.w_column, self.j_column])
+        pattern = Pattern.from_coordinates(row, column, (size, size))
+        keys = pattern.row_of() * size + pattern.indices
+        self.diagonal, self.at_w, self.at_j = np.split(
+            np.searchsorted(keys, row * size + column), [size, size + len(self.w_row)]
+        )
+        # Both triangles, for products: entry k is entry source[k] of the lower one.
+        below, above = pattern.row_of(), pattern.indices
+        off = np.flatnonzero(below != above)
+        whole = csr_array(
+            (np.concatenate([np.arange(pattern.nnz), off]) + 1.0,
+             (np.concatenate([below, above[off]]), np.concatenate([above, below[off]]))), shape=(size, size),
+        )  # fmt: skip
+        self._source, self._whole = whole.data.astype(np.int64) - 1, whole
+        signs = np.concatenate([np.ones(n, np.int64), -np.ones(m, np.int64)])
+        self._factors: Workspaces[Workspace] = Workspaces(Lanes().prepare(pattern, signs).workspace)
+        self._entries = pattern.nnz
 
     def solve(
-        self, jacobian: Values, curvature: Values, active: Mask, held: Mask, gradient: Values
+        self, jacobian: Values, hessian: Values, active: Mask, held: Mask, gradient: Values
     ) -> tuple[Values, Values]:
-        """Give w (b, n) and ν (b, m); NaN where the answer is not accurate."""
-        lanes, (unknowns, rows) = len(gradient), self.size
-        idle = ~active[:, self.rows].T
-        values = np.ascontiguousarray(jacobian[:, self.entries].T)
-        values[np.repeat(idle, np.diff(self.indptr), axis=0)] = 0.0
-        still = held.T.copy()
-        still[self.fixed] = True
-        inverse = np.where(still, 0.0, 1.0 / np.where(curvature.T == 0.0, np.nan, curvature.T))
-        right = np.ascontiguousarray(gradient.T)
-        matrix = np.empty((len(self.plan.indices), lanes))
-        gram(self.plan, values.ravel(), inverse.ravel(), lanes, matrix.ravel())
-        scale = np.maximum(1.0, (values**2).max(axis=0, initial=0.0))
-        matrix[self.diagonal] += _SOFT * scale + idle
-        moved, terms = np.empty((len(self.rows), lanes)), np.empty((len(self.rows), lanes))
-        nu, pulled, w = np.zeros_like(moved), np.zeros((unknowns, lanes)), inverse * right
-        lanes_product(self.indptr, self.indices, values, w, moved)
+        """Give w (b, n) and ν (b, m); NaN where there is no accurate answer."""
+        lanes, n = len(gradient), self.unknowns
+        values = np.zeros((self._entries, lanes))
+        values[self.diagonal[:n]] = 1.0
+        moving = ~(held[:, self.w_row] | held[:, self.w_column])
+        np.add.at(values, self.at_w, np.where(moving, hessian[:, self.below], 0.0).T)
+        values[self.at_j] = np.where(active[:, self.j_row] & ~held[:, self.j_column], jacobian, 0.0).T
+        values[self.diagonal[n:]] = np.where(active, 0.0, -1.0).T
+        soft = values.copy()
+        scale = np.maximum(1.0, (values[self.at_j] ** 2).max(axis=0, initial=0.0))
+        soft[self.diagonal[n:]] -= _SOFT * scale
+        right = np.zeros((n + self.rows, lanes))
+        right[:n] = np.where(held, 0.0, gradient).T
+        answer, left = np.zeros_like(right), right.copy()
+        matrices = [self._matrix(values[:, lane]) for lane in range(lanes)]
         with self._factors.lend() as factors:
-            factors.factorize(matrix)
+            factors.factorize(soft)
             for _ in range(_SOLVES):
-                nu += factors.solve(moved)
-                lanes_transposed(self.indptr, self.indices, values, nu, pulled)
-                w = inverse * (right - pulled)
-                lanes_product(self.indptr, self.indices, values, w, moved)
-        lanes_product(self.indptr, self.indices, np.abs(values), np.abs(inverse * right), terms)
-        accurate = np.abs(moved).max(axis=0) <= _ACCURATE * np.maximum(terms.max(axis=0), np.abs(w).max(axis=0))
-        whole = np.zeros((lanes, rows))
-        whole[:, self.rows] = nu.T
-        whole[:, self.pins] = ((right - pulled)[self.fixed] / self.pin_value[:, None]).T
-        out = np.ascontiguousarray(w.T)
-        out[~accurate] = np.nan
-        return out, whole
+                answer += factors.solve(left)
+                for lane, matrix in enumerate(matrices):
+                    left[:, lane] = right[:, lane] - matrix @ answer[:, lane]
+        allowed = _ACCURATE * np.maximum(np.abs(right).max(axis=0), np.abs(answer).max(axis=0))
+        for lane in np.flatnonzero(~(np.abs(left).max(axis=0, initial=0.0) <= allowed)):
+            answer[:, lane] = _pivoted(self._matrix(soft[:, lane]), right[:, lane])
+        return np.ascontiguousarray(answer[:n].T), np.ascontiguousarray(answer[n:].T)
+
+    def _matrix(self, values: Values) -> csr_array:
+        return csr_array((values[self._source], self._whole.indices, self._whole.indptr), shape=self._whole.shape)
 
 
-def _alone(
-    laws: CompiledLaws, jacobian: Values, hessian: csr_array, active: Mask, held: Mask, gradient: Values
-) -> tuple[Values, Values]:
-    """Solve one sample by a sparse factorisation of the whole system; NaN where there is none."""
-    w, nu = np.zeros(len(gradient)), np.zeros(laws.rows)
-    if not np.isfinite(hessian.data).all():
-        return w + np.nan, nu + np.nan
-    rows, free = np.flatnonzero(active), np.flatnonzero(~held)
-    matrix = csr_array(csr_array(laws.pattern.csr(jacobian)[rows])[:, free])
-    curved = csr_array(eye_array(laws.unknowns) + hessian)[free][:, free]
-    soft = _SOFT * max(1.0, float((matrix.data**2).max(initial=0.0)))
-    system = block_array([[curved, matrix.T], [matrix, diags_array(np.full(len(rows), -soft))]], format="csc")
+def _pivoted(matrix: csr_array, right: Values) -> Values:
     try:
-        factor = splu(system)
+        answer: Values = splu(matrix.tocsc()).solve(right)
     except RuntimeError:  # SuperLU's word for a pivot that is exactly zero
-        return w + np.nan, nu + np.nan
-    answer = factor.solve(np.concatenate([gradient[free], np.zeros(len(rows))]))
-    w[free], nu[rows] = answer[: len(free)], answer[len(free) :]
-    return w, nu
+        return np.full(len(right), np.nan)
+    return answer
 
 
 def _holding(multipliers: Values) -> Mask:

@@ -261,9 +261,11 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
                 "snapfm.Equality('name', function)."
             )
         one = trace_law(law, u, sample)
+        before = listing.mark()
         try:
             forms.append(Walk(listing, one.graph, u, sample).run())
         except Unlowerable as cause:
+            listing.forget(before)
             opaque[len(traced)] = _opaque(law, one, str(cause), u, sample)
         traced.append(one)
         given.append(law)

@@ -13,6 +13,7 @@ from torch.fx import GraphModule, Node
 from snapfm.errors import LawError, StructureWarning
 from snapfm.laws import Params
 from snapfm.structure.rules import Call, Operand, dense, rule_for
+from snapfm.structure.rules.movement import count_varies
 from snapfm.structure.sets import Sets
 
 # Operators that read the shape of their first operand and none of its values.
@@ -69,10 +70,9 @@ def _step(node: Node, env: dict[Node, Any], width: int, unruled: list[str]) -> A
     value = target(*plain_args, **plain_kwargs)
     if target.overloadpacket.__name__ in SHAPE_ONLY:
         return Operand(value, None, known=True)
-    known = all(leaf.known for leaf in leaves)
-    if not any(leaf.reads is not None for leaf in leaves):
+    known, found = all(leaf.known for leaf in leaves), rule_for(target)
+    if not any(leaf.reads is not None for leaf in leaves) and (known or found is not count_varies):
         return _operands(value, None, known)
-    found = rule_for(target)
     if found is None and str(target) not in unruled:
         unruled.append(str(target))
     call = Call(target, tuple(args), dict(kwargs), value, width)

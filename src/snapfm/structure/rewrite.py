@@ -12,8 +12,52 @@ import torch
 from torch import Tensor
 from torch._decomp import get_decompositions
 from torch.fx import GraphModule, Node
+from torch.overrides import TorchFunctionMode
 
 aten = torch.ops.aten
+
+
+class TensorIndices(TorchFunctionMode):
+    """Index by integer tensors without axes as by any other: torch reads their value out, which no recording can follow."""
+
+    def __torch_function__(
+        self, function: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Intercept u[i] and u[..., i, j] where i or j is such a tensor."""
+        if function is not Tensor.__getitem__:
+            return function(*args, **(kwargs or {}))
+        source, index = args[0], args[1] if isinstance(args[1], tuple) else (args[1],)
+        lone = [_is_lone(part) for part in index]
+        if not any(lone):
+            return function(*args)
+        if any(isinstance(part, Tensor) and part.dim() for part in index):  # broadcast with the others
+            return source[tuple(part.reshape(1) if alone else part for part, alone in zip(index, lone))]
+        kept = source[tuple(slice(None) if alone else part for part, alone in zip(index, lone))]
+        places: list[tuple[int, Tensor]] = []
+        front = 0
+        for part, alone in zip(index, lone):
+            if part is Ellipsis:
+                front = kept.dim() - sum(
+                    one is None or alone or isinstance(one, slice) for one, alone in _behind(index, lone)
+                )
+            elif alone:
+                places.append((front, part))
+                front += 1
+            elif part is None or isinstance(part, slice):
+                front += 1
+        for axis, part in reversed(places):
+            kept = kept[(slice(None),) * axis + (part.reshape(1),)].squeeze(axis)
+        return kept
+
+
+def _is_lone(part: Any) -> bool:
+    return isinstance(part, Tensor) and part.dim() == 0 and part.dtype in (torch.int64, torch.int32)
+
+
+def _behind(index: tuple[Any, ...], lone: list[bool]) -> list[tuple[Any, bool]]:
+    """Give what follows the ellipsis."""
+    place = next(i for i, part in enumerate(index) if part is Ellipsis)
+    return list(zip(index[place + 1 :], lone[place + 1 :]))
 
 
 def _complex(real: Tensor, imag: Tensor) -> Tensor:

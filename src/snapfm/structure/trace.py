@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 from snapfm.errors import LawError
 from snapfm.laws import Equality, Inequality, Params
 from snapfm.structure.exclusive import recorded
-from snapfm.structure.rewrite import SIMPLER, lift, rewrite
+from snapfm.structure.rewrite import SIMPLER, TensorIndices, lift, rewrite
 
 _PROBE_SEED = 20240229  # any fixed seed: the probe must only differ from the field that was traced
 # A replay may round differently, never compute differently: far above the rounding of long float64 sums, and for laws
@@ -46,7 +46,8 @@ def trace(law: Equality | Inequality, u: Tensor, params: Params) -> GraphModule:
 
 def _flattened(law: Equality | Inequality) -> Function:
     def residual(u: Tensor, params: Params) -> Tensor:
-        value = law.residual(u, params)
+        with TensorIndices():
+            value = law.residual(u, params)
         if not isinstance(value, Tensor):
             raise LawError(
                 f"law '{law.name}' expects a tensor from its function; got {type(value).__name__}. Return the residual "

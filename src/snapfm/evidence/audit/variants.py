@@ -18,11 +18,6 @@ class Variant:
     laws: tuple[str, ...] | None = None
 
 
-def in_words(settings: Mapping[str, Any]) -> str:
-    """Write settings as the command line takes them."""
-    return ", ".join(f"{key}={str(value).lower()}" for key, value in settings.items())
-
-
 _OWN = Variant()
 
 VARIANTS: dict[str, tuple[Variant, ...]] = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from snapfm.evidence.machine import digest, machine
+from snapfm.evidence.machine import digest, machine_and_threads
 from snapfm.evidence.quality.record import TRUE_FIELDS, Cell
 from snapfm.evidence.quality.scores import Truth, score
 from snapfm.evidence.quality.suite import SamplerEntry, Suite, Task
@@ -77,14 +77,14 @@ def reference_cell(suite: Suite, here: Prepared, name: str) -> Outcome:
         mean = here.truth.moments.mean
         u, params = mean.expand(suite.samples, *mean.shape), _first(here.params, suite.samples)
     scores = score(here.problem.laws, u, params, here.truth, suite.bootstrap, suite.seed)
-    cell = Cell(here.task.name, name, State.DONE, suite.samples, machine=machine(), **scores)
+    cell = Cell(here.task.name, name, State.DONE, suite.samples, machine=machine_and_threads(), **scores)
     return Outcome(cell, moments(u))
 
 
 def sampler_cell(suite: Suite, here: Prepared, entry: SamplerEntry, told: Told | None = None) -> Outcome:
     """Run and score a sampler; an exception and a used-up budget are recorded, not passed on."""
     count, steps = entry.samples or suite.samples, entry.steps or suite.steps
-    blank = Cell(here.task.name, entry.name, State.DONE, count, steps, machine=machine())
+    blank = Cell(here.task.name, entry.name, State.DONE, count, steps, machine=machine_and_threads())
     if here.network is None or here.projector is None:
         return Outcome(replace(blank, status=State.ABSENT, error=f"model '{here.task.model}' is not shipped"))
     watch, params = _Watch(entry.budget or suite.budget, told), _first(here.params, count)

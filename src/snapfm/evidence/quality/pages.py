@@ -89,7 +89,7 @@ def _strip(png: bytes, caption: str, description: str, aside: str) -> Picture:
 
 
 def _made(suite: Suite, cells: Cells) -> list[tuple[str, str]]:
-    samplers = (f"{one.title}: {one.kind}({settings_text(one.settings.items())})" for one in suite.samplers)
+    samplers = (f"{one.title}: {one.kind}({settings_text(one.settings)})" for one in suite.samplers)
     made = [
         ("suite", suite.name),
         (
@@ -110,7 +110,7 @@ def _made(suite: Suite, cells: Cells) -> list[tuple[str, str]]:
 
 def _problem(task: Task) -> str:
     """Name the problem of a task with its settings."""
-    settings = settings_text(task.settings.items())
+    settings = settings_text(task.settings)
     return task.problem + (f" with {settings}" if settings else "")
 
 

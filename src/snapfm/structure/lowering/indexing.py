@@ -32,8 +32,6 @@ def chosen(walk: Walk, node: Node) -> Form:
     source: Any = node.args[0]
     form = walk.operand(source)
     varying = [used for used in node.all_input_nodes if used is not source and not walk.known[used]]
-    if any(walk.reads(index) for index in varying):
-        raise Unlowerable("indices from the field")
     if any(walk.value[index].dtype not in (torch.int64, torch.int32) for index in varying):
         raise Unlowerable("masks from params")
     axes = _axes(walk, node, varying)

@@ -49,6 +49,15 @@ class Listing:
     def __post_init__(self) -> None:
         self.cells = self.unknowns + 1
 
+    def mark(self) -> tuple[int, int, int]:
+        """Say how far it goes now."""
+        return self.cells, len(self.blocks), len(self.externals)
+
+    def forget(self, mark: tuple[int, int, int]) -> None:
+        """Drop everything after a mark: what a law left behind that could not be lowered."""
+        self.cells = mark[0]
+        del self.blocks[mark[1] :], self.externals[mark[2] :]
+
     @property
     def one(self) -> int:
         """The cell that holds the constant 1."""

@@ -14,6 +14,7 @@ from snapfm.kernels.operations import Op
 from snapfm.structure.forms import Form
 from snapfm.structure.lowering.formulas import Term, arguments, joined
 from snapfm.structure.lowering.functions import log_of_sum
+from snapfm.structure.lowering.listing import Unlowerable
 from snapfm.structure.lowering.table import Lowered, lowers
 from snapfm.structure.lowering.walk import Walk
 from snapfm.structure.rules.reduction import labels
@@ -119,6 +120,8 @@ lowers("amin", "min")(_extremes(Op.MIN))
 def _extreme(term: Term, op: Op, axes: list[int], shape: tuple[int, ...]) -> Term:
     """Compare in pairs, pairs of pairs and so on: each element is read by few operators, so derivatives stay short."""
     lines = _lines(term.form.shape, axes)
+    if not lines.shape[1]:
+        raise Unlowerable("the largest of no elements")
     left = term.gather(lines.reshape(-1), lines.shape)
     while left.form.shape[1] > 1:
         numbers = np.arange(left.form.size).reshape(left.form.shape)
@@ -188,7 +191,7 @@ def _count(walk: Walk, node: Node) -> Form:
 @lowers("cumsum")
 def _scan(walk: Walk, node: Node) -> Form:
     form, axis = walk.operand(node.args[0]), int(node.args[1])  # type: ignore[arg-type]
-    if not form.shape:
+    if not form.shape or not form.size:
         return form
     numbers = positions(form.shape).movedim(axis, -1)
     length = numbers.shape[-1]
@@ -203,6 +206,7 @@ def _scan_of(combine: Callable[[Term, Term], Term]) -> Lowered:
         """Combine each element with the result before it on its line."""
         form = walk.operand(node.args[0])
         lines = _lines(form.shape, [int(node.args[1])] if form.shape else [])  # type: ignore[arg-type]
+        lines = lines if form.size else np.zeros((0, 0), np.int64)
         term = Term(walk.listing, form)
         found: list[Term] = []
         for column in lines.T:
@@ -225,7 +229,9 @@ lowers("cummin")(_scan_of(lambda before, here: before.apply(Op.MIN, here)))
 def _lines(shape: tuple[int, ...], axes: list[int]) -> Index:
     """Number the elements that each result of a reduction along axes is made of: (results, elements of one)."""
     label, size = labels(shape, axes)
-    return np.argsort(label, kind="stable").reshape(size, -1) if size else np.zeros((0, 1), np.int64)
+    if not len(label):
+        return np.zeros((size, 0 if size else 1), np.int64)
+    return np.argsort(label, kind="stable").reshape(size, -1)
 
 
 def _axes(form: Form, given: Any) -> list[int]:

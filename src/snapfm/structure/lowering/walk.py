@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 from snapfm.kernels.operations import Op
 from snapfm.laws import Params
 from snapfm.structure.forms import Form, stacked
-from snapfm.structure.lowering.formulas import Term
+from snapfm.structure.lowering.formulas import Term, arguments
 from snapfm.structure.lowering.indexing import CHOOSES, chosen
 from snapfm.structure.lowering.listing import Listing, Unlowerable
 from snapfm.structure.lowering.regions import Regions
@@ -220,7 +220,10 @@ class Walk:
         """Run a moving operator on element numbers and copy the forms it points to; a fill is one more element."""
         target: Any = node.target
         name = target.overloadpacket.__name__
-        if name in CHOOSES and any(not self.known[used] for used in self._indices(node)):
+        indices = self._indices(node)
+        if any(self.reads(index) for index in indices):
+            raise Unlowerable("indices from the field")
+        if name in CHOOSES and not all(self.known[index] for index in indices):
             return chosen(self, node)
         if "reduce" in node.kwargs or (name == "scatter" and "reduce" in target._overloadname):
             raise Unlowerable(str(target))
@@ -249,9 +252,10 @@ class Walk:
         return stacked(pool, self.listing.cells).gather(source, tuple(self.value[node].shape))
 
     def _indices(self, node: Node) -> list[Node]:
-        return [
-            used for used in node.all_input_nodes if not self.value[used].is_floating_point() and not self.reads(used)
-        ]
+        """List the index tensors and masks among the arguments of a moving operator."""
+        given = arguments(node)
+        leaves = torch.utils._pytree.tree_leaves([given.get(name) for name in ("index", "indices", "mask")])
+        return [leaf for leaf in leaves if isinstance(leaf, Node)]
 
 
 # Operators with a fill value, and where it stands. A fill of zero needs no element.

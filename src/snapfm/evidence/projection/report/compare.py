@@ -5,7 +5,7 @@ Numbers only. Only the judge's account of a method counts, never its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from math import log
@@ -95,12 +95,12 @@ def totals_of(cell: Cell | None) -> Totals | None:
 
 def contest(case: Case, kind: Kind) -> Contest | None:
     """Find the fastest fair rival of ours; None where ours has no figure or no converged sample."""
-    ours = totals_of(case.of(kind).get(OURS))
+    ours, rivals = _same_inputs(case, kind)
     if ours is None or not any(ours.converged):
         return None
     fair = {
         method: other.seconds
-        for method, other in _rivals(case, kind, ours).items()
+        for method, other in rivals.items()
         if all(theirs >= mine for theirs, mine in zip(other.converged, ours.converged))
     }
     rival = min(fair, key=lambda method: fair[method], default=None)
@@ -109,25 +109,26 @@ def contest(case: Case, kind: Kind) -> Contest | None:
 
 def faster(case: Case, kind: Kind) -> list[str]:
     """Name the rivals that took less time than ours on the same inputs, fair or not."""
-    return _ahead(case, kind, lambda ours, other: other.seconds < ours.seconds)
+    ours, rivals = _same_inputs(case, kind)
+    return [] if ours is None else [method for method, other in rivals.items() if other.seconds < ours.seconds]
 
 
 def more_lawful(case: Case, kind: Kind) -> list[str]:
     """Name the rivals with more lawful answers than ours on any of the same inputs, converged or not."""
-    return _ahead(case, kind, lambda ours, other: any(theirs > mine for theirs, mine in zip(other.lawful, ours.lawful)))
-
-
-def _ahead(case: Case, kind: Kind, ahead: Callable[[Totals, Totals], bool]) -> list[str]:
-    ours = totals_of(case.of(kind).get(OURS))
+    ours, rivals = _same_inputs(case, kind)
     if ours is None:
         return []
-    return [method for method, other in _rivals(case, kind, ours).items() if ahead(ours, other)]
+    return [name for name, other in rivals.items() if any(more > own for more, own in zip(other.lawful, ours.lawful))]
 
 
-def _rivals(case: Case, kind: Kind, ours: Totals) -> dict[str, Totals]:
-    """Sum up the rivals that were given the same inputs."""
+def _same_inputs(case: Case, kind: Kind) -> tuple[Totals | None, dict[str, Totals]]:
+    """Sum up ours, and the rivals that were given the same inputs."""
+    ours = totals_of(case.of(kind).get(OURS))
     others = {method: totals_of(cell) for method, cell in case.of(kind).items() if method not in OWN}
-    return {method: one for method, one in others.items() if one is not None and one.inputs == ours.inputs}
+    same = {
+        name: one for name, one in others.items() if ours is not None and one is not None and one.inputs == ours.inputs
+    }
+    return ours, same
 
 
 def nearness(ours: Cell, other: Cell) -> Nearness:
