@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.page import DOCS, main
 from benchmarks.record import latest
-from snapfm.evidence.audit.run import LEAST_ORDER, ROUNDING
+from snapfm.evidence.audit import LEAST_ORDER, ROUNDING
 from snapfm.evidence.text import settings_text
 
 

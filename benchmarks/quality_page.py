@@ -16,9 +16,9 @@ from benchmarks.record import RECORDS
 from snapfm.evidence.page.document import Table, table
 from snapfm.evidence.page.markdown import markdown
 from snapfm.evidence.quality.pages import about, sections
-from snapfm.evidence.quality.record import Cell
+from snapfm.evidence.quality.suite import Cell
 from snapfm.evidence.quality.suite import Suite
-from snapfm.evidence.quality.tables import summary
+from snapfm.evidence.quality.pages import summary
 from snapfm.evidence.record import read
 from snapfm.problems import navier_stokes, problem
 from snapfm.seeds import stream

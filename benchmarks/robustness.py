@@ -75,7 +75,7 @@ def _problem(name: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _generated(problem: Problem) -> Tensor | None:
-    from snapfm.flow.shipped import shipped, shipped_names
+    from snapfm.flow import shipped, shipped_names
 
     name = f"{problem.equation}-small"
     if name not in shipped_names():

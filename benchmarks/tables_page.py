@@ -12,8 +12,8 @@ from benchmarks.page import DOCS, ROOT, main
 from snapfm.evidence import published
 from snapfm.evidence.page.document import NOTHING, Entry, Table, table
 from snapfm.evidence.page.markdown import markdown
-from snapfm.evidence.projection.methods import OURS
-from snapfm.evidence.projection.record import Kind
+from snapfm.evidence.projection.suite import OURS
+from snapfm.evidence.projection.suite import Kind
 from snapfm.evidence.projection.report import text
 from snapfm.evidence.projection.report.book import Book, Case, outcome, read, title
 from snapfm.evidence.projection.report.compare import contest, totals_of

@@ -284,7 +284,7 @@ def test_a_trained_diffusion_model_is_sampled_under_a_nonlinear_law():
         ),
     ],
     ids=[
-        "betas", "rising", "none", "beta", "timesteps", "short", "clock", "turned", "dict", "tau", "a word for betas",
+        "betas", "rising", "none", "beta", "timesteps", "short", "clock", "rotated", "dict", "tau", "a word for betas",
         "no beta", "how many levels", "a word for levels", "a table of levels", "nothing for betas", "no betas at all",
         "words for betas", "a number for a clock", "a number for a model",
     ],

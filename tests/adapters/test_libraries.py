@@ -220,9 +220,9 @@ def test_constant_jitter_is_left_out_of_a_path():
     for tau in TAUS:
         assert (path.data(tau), path.noise(tau)) == (STRAIGHT.data(tau), STRAIGHT.noise(tau))
         assert (path.data_slope(tau), path.noise_slope(tau)) == (1.0, -1.0)
-    turned = adapters.matcher_path(torchcfm.VariancePreservingConditionalFlowMatcher())
+    rotated = adapters.matcher_path(torchcfm.VariancePreservingConditionalFlowMatcher())
     for tau in TAUS:
-        assert turned.noise(tau) == pytest.approx(COSINE.noise(tau), abs=1e-15)
+        assert rotated.noise(tau) == pytest.approx(COSINE.noise(tau), abs=1e-15)
 
 
 def test_a_unet_of_torchcfm_gets_time_first_and_channels():

@@ -15,7 +15,7 @@ import snapfm
 from snapfm.data import Recipe, archive, load, paper_count, write
 from snapfm.data.words import PARAMS
 from snapfm.errors import DataError, SettingError, UnknownName
-from snapfm.metrics.constraint import constraint_errors
+from snapfm.metrics.scores import constraint_errors
 from snapfm.problems import names
 
 xarray = pytest.importorskip("xarray")

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import snapfm.flow.evaluate
-import snapfm.flow.space
 from snapfm.errors import DtypeError, ShapeError
 from snapfm.flow import (
     Evaluator,
@@ -123,7 +122,7 @@ def test_batches_are_cut_into_pieces_and_tiles_of_any_size(monkeypatch: pytest.M
     sample = 6 * 8 * 5 * 4
     for batch, tile in ((100, 4), (7, 3), (5, 5), (1, 1)):
         monkeypatch.setattr(snapfm.flow.evaluate, "_BATCH_BYTES", batch * sample)
-        monkeypatch.setattr(snapfm.flow.space, "_TILE_BYTES", tile * sample)
+        monkeypatch.setattr(snapfm.flow.evaluate, "_TILE_BYTES", tile * sample)
         quick = evaluator(network)
         assert_equal(quick(u, 0.4), expected)
         assert_equal(quick(u, 0.4), expected)

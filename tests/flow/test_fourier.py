@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from snapfm.flow.fourier import Stage, fourier
+from snapfm.flow.prepared import Stage, fourier
 
 CHANNELS = 3
 GRIDS = [

@@ -7,6 +7,7 @@ import torch
 
 from snapfm.errors import DtypeError, MissingDependency, ShapeError
 from snapfm.flow import FNOVelocity, NetworkSettings
+from snapfm.flow.path import embed
 
 TOLERANCE = 64 * torch.finfo(torch.float32).eps
 
@@ -48,7 +49,10 @@ def test_lifting_equals_that_of_all_channels_spread_over_the_grid(settings: Netw
     axes = torch.meshgrid(*[torch.linspace(0, 1, n) for n in settings.cells], indexing="ij")
     patches = network._patch(u).unbind(1)
     spread = [*patches, *(axis.expand_as(patches[0]) for axis in axes)]
-    spread += [channel.view(-1, *[1] * len(axes)).expand_as(patches[0]) for channel in network.embed(times).T]
+    spread += [
+        channel.view(-1, *[1] * len(axes)).expand_as(patches[0])
+        for channel in embed(times, network.settings.embedding).T
+    ]
     torch.testing.assert_close(
         network._lift(u, times), network.fno.lifting(torch.stack(spread, 1)), rtol=TOLERANCE, atol=TOLERANCE
     )

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from snapfm.flow.path import LEAST_GAP, interpolate, loss, target
+from snapfm.flow.path import LEAST_GAP, interpolate, loss
 
 NOISE = torch.tensor([[[1.0, -2.0, 0.5]], [[4.0, 0.0, -1.0]]], dtype=torch.float64)
 DATA = torch.tensor([[[3.0, 2.0, 0.5]], [[0.0, 8.0, 1.0]]], dtype=torch.float64)
@@ -12,10 +12,6 @@ def test_path_runs_from_noise_to_data_with_a_time_per_sample() -> None:
     assert path.tolist() == [[[2.0, 0.0, 0.5]], [[3.0, 2.0, -0.5]]]
     assert torch.equal(interpolate(NOISE, DATA, torch.zeros(2, dtype=torch.float64)), NOISE)
     assert torch.equal(interpolate(NOISE, DATA, torch.ones(2, dtype=torch.float64)), DATA)
-
-
-def test_target_is_the_slope_of_the_path() -> None:
-    assert target(NOISE, DATA).tolist() == [[[2.0, 4.0, 0.0]], [[-4.0, 8.0, 2.0]]]
 
 
 def test_loss_is_the_mean_square_of_what_the_velocity_misses() -> None:

@@ -6,8 +6,8 @@ import torch
 import snapfm
 from snapfm.errors import UnknownName
 from snapfm.flow import load_checkpoint, shipped, shipped_names
+from snapfm.flow.checkpoint import _SHIPPED
 from snapfm.flow.quality import integrate, roughness
-from snapfm.flow.shipped import _FOLDER
 
 EQUATIONS = {"heat", "burgers", "reaction-diffusion", "navier-stokes"}
 REACH = 0.5  # share of the data's range beyond it: what an unstable walk leaves first
@@ -25,13 +25,13 @@ def test_shipped_models_load_and_answer(name: str) -> None:
 
 def test_shipped_models_are_small_together() -> None:
     assert {name.removesuffix("-small") for name in shipped_names()} == EQUATIONS
-    files = [file for name in shipped_names() for file in (_FOLDER / name).iterdir()]
+    files = [file for name in shipped_names() for file in (_SHIPPED / name).iterdir()]
     assert sum(len(file.read_bytes()) for file in files) <= LARGEST
 
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_records_say_that_samples_beat_the_training_mean(name: str) -> None:
-    record = load_checkpoint(str(_FOLDER / name)).record
+    record = load_checkpoint(str(_SHIPPED / name)).record
     assert record["quality"]["samples"]["smse"] < record["quality"]["constant"]["smse"]
     assert record["command"].startswith("snapfm train ")
     assert len(record["loss_curve"]) > 1

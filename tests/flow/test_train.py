@@ -11,7 +11,7 @@ import torch
 
 from snapfm.errors import CheckpointError, DtypeError, ShapeError
 from snapfm.flow import FNOVelocity, NetworkSettings, TrainingSettings, train
-from snapfm.flow.state import saved_step
+from snapfm.flow.run import saved_step
 from snapfm.flow.storage import pack_tensors, unpack_tensors
 from snapfm.flow.train import TrainingError
 

@@ -22,7 +22,7 @@ from snapfm.errors import CheckpointError, DataError, ProjectionFailed, Status, 
 from snapfm.flow import load_checkpoint, shipped_names
 from snapfm.generate import Recipe, generate
 from snapfm.generate import model as model_module
-from snapfm.metrics.constraint import constraint_errors
+from snapfm.metrics.scores import constraint_errors
 from snapfm.problems import Problem
 
 xarray = pytest.importorskip("xarray")

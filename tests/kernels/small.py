@@ -26,7 +26,6 @@ from snapfm.kernels.restoration import restore_tiles
 from snapfm.linear import Lanes, Solver
 from snapfm.project import kkt
 from snapfm.project.part import Part, _served
-from snapfm.project.stopping import certified
 from snapfm.structure import compile_laws
 from snapfm.structure.program import build_program
 from snapfm.structure.reduce import System
@@ -35,6 +34,8 @@ Values = npt.NDArray[np.float64]
 
 EPS = float(np.finfo(np.float64).eps)
 TOLERANCE = 1e-10  # asked of iterations: far above the rounding of rows of order one
+STATIONARITY, POLISH = 1e-11, 1e-2  # likewise, of the slope, and the share of the tolerance that needs no further step
+ORDINARY = 1e-3  # rows of sizes from this to one over it are not measured by their size
 ALL = 1.0  # measure all rows by their size (point.size_rows)
 NOTHING = np.zeros(0, np.int64)
 
@@ -189,14 +190,14 @@ EXAMPLES = [ROOT, CIRCLE, ELLIPSE, HYPERBOLA, LENS, WAVE, PARABOLA, PLANE, CONE]
 def system_of(example: Example) -> System:
     """Compile the laws of an example; all rows are kept, redundant ones too."""
     scalar = compile_laws(example.laws, (example.n,)).scalar
-    listing, rows = scalar.listing, csr_array(scalar.rows)
+    tape, rows = scalar.tape, csr_array(scalar.rows)
     eliminated, moving = np.array(example.eliminated, np.int64), np.array(example.moving, np.int64)
     still = csr_array(rows[:, eliminated])
-    keep = np.ones(listing.cells)
+    keep = np.ones(tape.cells)
     keep[eliminated] = 0.0
     own = csr_array(rows @ diags_array(keep))
     own.eliminate_zeros()
-    program = build_program(listing, own, moving)
+    program = build_program(tape, own, moving)
     equality = np.concatenate(
         [np.full(size, isinstance(law, Equality)) for law, size in zip(example.laws, [1] * len(example.laws))]
     )
@@ -256,7 +257,7 @@ class Small:
         self.section(layout.X, tile)[:] = _spread(x, example.n)[moving]
         self.section(layout.TARGET, tile)[:] = target[moving]
         self.section(layout.MULTIPLIER, tile)[:] = _spread(multipliers, rows)
-        self.section(layout.SHIFT, tile)[:] = self.system.still @ target[eliminated]
+        self.section(layout.SHIFT, tile)[:] = self.system.linear @ target[eliminated]
         self.section(layout.CELLS, tile)[:1] = 1.0
         self.section(layout.JACOBIAN, tile)[:] = self.system.program.constants[:, None]
         for number in (layout.BARRIER, layout.BOUND_WEIGHT, layout.REGULARIZATION):
@@ -271,7 +272,7 @@ class Small:
         """All unknowns of a lane: those eliminated are û − Aᵀλ."""
         u, eliminated = np.empty(self.example.n), list(self.example.eliminated)
         u[self.example.moving] = self.section(layout.X)[:, lane]
-        u[eliminated] = self.target[eliminated, lane] - self.system.still.T @ self.section(layout.MULTIPLIER)[:, lane]
+        u[eliminated] = self.target[eliminated, lane] - self.system.linear.T @ self.section(layout.MULTIPLIER)[:, lane]
         return u
 
     @property
@@ -279,7 +280,7 @@ class Small:
         """û (n, LANES); of eliminated unknowns the least one that gives their share of the rows."""
         target = np.empty((self.example.n, LANES))
         target[self.example.moving] = self.section(layout.TARGET)
-        still = self.system.still.toarray()
+        still = self.system.linear.toarray()
         target[list(self.example.eliminated)] = np.linalg.pinv(still) @ self.section(layout.SHIFT)
         return target
 
@@ -323,18 +324,16 @@ def newton(
     small: Small, limits: Any = 50, live: Any = True, stop: int = 0, trials: int = 50, tolerance: float = TOLERANCE
 ) -> Finished:
     """Run Newton's loop on all tiles."""
-    settings = Settings(*certified(tolerance), 1e-3, trials)
+    settings = Settings(tolerance, STATIONARITY, POLISH, ORDINARY, trials)
     return _loop(small, solve_tiles, (settings,), limits, live, stop, True)
 
 
 def interior(small: Small, limits: Any = 100, live: Any = True, stop: int = 0) -> Finished:
     """Follow the barrier in all tiles."""
-    return _loop(small, interior_tiles, (1e-3,), limits, live, stop, False)
+    return _loop(small, interior_tiles, (ORDINARY,), limits, live, stop, False)
 
 
-def restore(
-    small: Small, limits: Any = 200, live: Any = True, stop: int = 0, tolerance: float = TOLERANCE
-) -> Finished:
+def restore(small: Small, limits: Any = 200, live: Any = True, stop: int = 0, tolerance: float = TOLERANCE) -> Finished:
     """Lower the violation in all tiles."""
     return _loop(small, restore_tiles, (tolerance,), limits, live, stop, False)
 

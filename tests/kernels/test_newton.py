@@ -27,14 +27,16 @@ from tests.kernels.small import (
 )
 
 from snapfm.kernels import layout
+from snapfm.kernels.lanes import enter_units, leave_units
 from snapfm.kernels.layout import FAILS, HOLDS
 from snapfm.kernels.newton import BROKEN, CONVERGED, LIMIT, STALLED
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.units import enter_units, leave_units
 
 CENTER, AIM = [1.2, 0.9, 0.7], [1.0, 0.8, 0.5]
 # An answer is exact to its tolerance times the condition of these small systems, which is below a hundred.
 CLOSE = 100 * TOLERANCE
+# Iterations from the far side of a curve: the penalty that a first wild multiplier asked for is kept, and steps are short.
+FAR = 200
 forms = pytest.mark.parametrize("augmented", [False, True], ids=["schur", "augmented"])
 every_example = pytest.mark.parametrize("example", [*EXAMPLES, DISC, TWICE], ids=lambda example: example.name)
 
@@ -143,7 +145,7 @@ def test_a_saddle_without_iterations_left_is_known_to_be_none(augmented: bool):
 
 @forms
 def test_the_centre_of_a_circle_is_no_trap(augmented: bool):
-    done = newton(Small(CIRCLE, augmented).start([0.0, 0.0], [0.3, 0.4]))
+    done = newton(Small(CIRCLE, augmented).start([0.0, 0.0], [0.3, 0.4]), limits=FAR)
     assert done.status.tolist() == [CONVERGED] * LANES
     np.testing.assert_allclose(done.x[:, 0], [0.6, 0.8], rtol=0.0, atol=CLOSE)
 
@@ -163,7 +165,6 @@ def test_rows_that_repeat_each_other_share_one_multiplier(augmented: bool):
 def test_what_cannot_hold_never_converges(augmented: bool):
     done = newton(Small(NEVER, augmented).start(lanes_near([1.2, 0.9], 0.3), [1.0, 0.5]))
     assert set(done.status.tolist()) <= {STALLED, LIMIT}
-    assert HOLDS not in done.second.tolist()
     assert np.isfinite(done.x).all()
 
 
@@ -171,7 +172,7 @@ def test_what_cannot_hold_never_converges(augmented: bool):
 def test_a_far_start_of_wrong_inertia_converges_on_the_nearest_point(augmented: bool):
     target = lanes_near([1.0, -0.5], 0.9)
     far, wrong = -8.0 * lanes_near([1.0, 0.5], 0.4, seed=1), np.linspace(-9.0, -1.0, LANES)
-    done = newton(Small(CIRCLE, augmented).start(far, target, wrong[None]))
+    done = newton(Small(CIRCLE, augmented).start(far, target, wrong[None]), limits=FAR)
     assert done.status.tolist() == [CONVERGED] * LANES
     np.testing.assert_allclose(done.x, target / np.hypot(*target), rtol=0.0, atol=CLOSE)
 
@@ -211,7 +212,7 @@ def simplex(target: np.ndarray) -> np.ndarray:
 
 @forms
 def test_bounds_hold_exactly_where_they_are_met(augmented: bool):
-    target = lanes_near([0.4, 0.2, -0.3], 0.9)
+    target = lanes_near([0.8, 0.3, -0.3], 0.5)
     target[:, 0] = [2.0, -1.0, -1.0]  # a corner
     target[:, 1] = [0.3, 0.4, 0.3]  # no bound is met
     small = Small(PLANE, augmented, bounds=([0.0] * 3, [np.inf] * 3)).start(target, target)
@@ -221,6 +222,13 @@ def test_bounds_hold_exactly_where_they_are_met(augmented: bool):
     np.testing.assert_allclose(done.x, expected, rtol=0.0, atol=TOLERANCE)
     assert ((done.x == 0.0) == (expected == 0.0)).all()
     assert (expected == 0.0).any()
+
+
+def test_a_row_whose_unknowns_are_all_held_stalls_and_is_not_called_solved():
+    # all would be negative, so all are held, and none is left to make the sum 1: the barrier is for such lanes
+    done = newton(Small(PLANE, bounds=([0.0] * 3, [np.inf] * 3)).start([-0.5] * 3, [-0.5, -0.7, -0.4]))
+    assert done.status.tolist() == [STALLED] * LANES
+    assert not done.x.any()
 
 
 def test_bounds_beside_curvature_that_couples_unknowns():
@@ -281,16 +289,11 @@ def test_a_law_that_overflows_on_the_way_is_broken_or_stalls_but_leaves_the_othe
 @every_example
 @forms
 def test_a_lane_has_the_same_bits_wherever_it_is(example: Example, augmented: bool):
-    small = begun(example, augmented)
-    x, target = small.section(layout.X).copy(), small.target
-    done = newton(small)
+    small, again = begun(example, augmented), begun(example, augmented)
     order = np.array([5, 2, 7, 0, 0, 3, 1, 6])
-    moved = newton(Small(example, augmented).start(np.zeros((example.n, LANES)), target[:, order]))  # warms nothing
-    again = Small(example, augmented).start(np.zeros((example.n, LANES)), target[:, order])
-    again.section(layout.X)[:] = x[:, order]
-    again.section(layout.SHIFT)[:] = again.system.still @ target[list(example.eliminated)][:, order]
-    assert newton(again).x.tobytes() == done.x[:, order].tobytes()
-    assert moved.x.shape == done.x.shape
+    for number in (layout.X, layout.TARGET, layout.SHIFT):
+        again.section(number)[:] = small.section(number)[:, order]
+    assert newton(again).lanes(slice(None)) == newton(small).lanes(order)
 
 
 @forms
@@ -324,7 +327,8 @@ def test_a_field_in_larger_units_takes_the_same_steps_to_the_last_bit(power: int
     done = newton(small, limits=3, tolerance=0.0)
     leave_units(small.space, small.part.at)
     x = small.section(layout.X) / scale
-    assert done.iterations.tolist() == [3] * LANES
+    assert done.iterations.min() >= 2
+    assert done.iterations[::2].tolist() == done.iterations[1::2].tolist()
     assert x[:, ::2].tobytes() == x[:, 1::2].tobytes()
 
 

@@ -20,6 +20,7 @@ from tests.kernels.small import (
 )
 
 from snapfm.kernels import layout
+from snapfm.kernels.lanes import enter_units
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import (
     choose_sets,
@@ -32,7 +33,6 @@ from snapfm.kernels.point import (
     settle,
     size_rows,
 )
-from snapfm.kernels.units import enter_units
 
 CENTER, AIM = [1.2, 0.9, 0.7], [1.0, 0.8, 0.5]
 BOX = ([-9.0, -9.0, -9.0], [9.0, 9.0, 9.0])

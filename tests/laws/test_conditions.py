@@ -2,10 +2,7 @@
 
 import torch
 
-from snapfm.laws.dirichlet import dirichlet
-from snapfm.laws.initial import initial
-from snapfm.laws.neumann import neumann
-from snapfm.laws.periodic import periodic
+from snapfm.laws import dirichlet, initial, neumann, periodic
 
 U = torch.arange(15.0, dtype=torch.float64).reshape(3, 5) ** 1.5
 

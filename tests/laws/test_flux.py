@@ -5,7 +5,8 @@ import torch
 
 from snapfm.errors import LawError
 from snapfm.grid import Axis, Grid
-from snapfm.laws.flux import SMOOTHING, engquist_osher, godunov, local_flux, numerical_flux, split
+from snapfm.laws import local_flux
+from snapfm.laws.pde import SMOOTHING, engquist_osher, godunov, numerical_flux, split
 
 GRID = Grid((Axis("x", 0.0, 1.0, 6), Axis("t", 0.0, 1.0, 5)))
 STATES = torch.arange(-10, 11, dtype=torch.float64) / 10

@@ -7,9 +7,7 @@ import pytest
 import torch
 
 from snapfm.errors import LawError
-from snapfm.laws.energy import energy_balance
-from snapfm.laws.mass import mass
-from snapfm.laws.pde import crank_nicolson, forward_euler, heat_kernel
+from snapfm.laws import crank_nicolson, energy_balance, forward_euler, heat_kernel, mass
 from snapfm.problems.heat import exact, heat_grid
 
 ALPHA = torch.tensor(1.7, dtype=torch.float64)

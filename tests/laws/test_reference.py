@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import snapfm
-from snapfm.metrics.constraint import constraint_errors
+from snapfm.metrics.scores import constraint_errors
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
 

@@ -5,11 +5,16 @@ import torch
 
 from snapfm.grid import Axis, Grid
 from snapfm.laws import Equality, Inequality
-from snapfm.laws.balance import flux_balance, mass_evolution, trapezoidal_balance
-from snapfm.laws.energy import energy_balance, energy_decay
-from snapfm.laws.enstrophy import enstrophy
-from snapfm.laws.flux import godunov, local_flux
-from snapfm.laws.mass import mass
+from snapfm.laws.pde import godunov, local_flux
+from snapfm.laws.totals import (
+    energy_balance,
+    energy_decay,
+    enstrophy,
+    flux_balance,
+    mass,
+    mass_evolution,
+    trapezoidal_balance,
+)
 
 GRID = Grid((Axis("x", 0.0, 1.0, 5), Axis("t", 0.0, 0.6, 4)))
 RING = Grid((Axis("x", 0.0, 1.0, 5, periodic=True), Axis("t", 0.0, 0.6, 4)))

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from snapfm.errors import ShapeError
-from snapfm.metrics.bootstrap import ROUNDS, interval, resample
-from snapfm.metrics.moments import mmse, moment_errors, moments, roughness, smse
+from snapfm.metrics.moments import ROUNDS, interval, mmse, moment_errors, moments, resample, roughness, smse
 
 
 def noise(count: int, seed: int, *shape: int) -> torch.Tensor:

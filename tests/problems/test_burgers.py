@@ -8,8 +8,7 @@ import torch
 
 import snapfm
 from snapfm.grid import Axis, Grid
-from snapfm.problems.burgers import burgers_grid
-from snapfm.problems.godunov import godunov_fields
+from snapfm.problems.burgers import burgers_grid, godunov_fields
 
 ROUNDING = 1e-13
 

@@ -10,16 +10,16 @@ import torch
 
 import snapfm
 from snapfm.grid import Axis, Grid
-from snapfm.problems.fourier import regrid
 from snapfm.problems.navier_stokes import (
     FORCE,
     VISCOSITY,
     navier_stokes_fields,
     navier_stokes_grid,
     random_state,
+    regrid,
     sine_state,
+    vorticity_waves,
 )
-from snapfm.problems.vorticity import vorticity_waves
 from snapfm.seeds import draw
 
 ROUNDING = 1e-12

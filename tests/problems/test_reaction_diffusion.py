@@ -6,8 +6,14 @@ from itertools import pairwise
 import torch
 
 import snapfm
-from snapfm.problems.reaction_diffusion import DIFFUSIVITY, RATE, profile, reaction_diffusion_grid
-from snapfm.problems.strang import react, strang_fields
+from snapfm.problems.reaction_diffusion import (
+    DIFFUSIVITY,
+    RATE,
+    profile,
+    react,
+    reaction_diffusion_grid,
+    strang_fields,
+)
 from snapfm.seeds import stream
 
 ROUNDING = 1e-13

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from snapfm.errors import ParamsError, ShapeError
 from snapfm.sampling import Flow, sample
-from snapfm.sampling.adaptive import _ERROR, _STAGES, _try
+from snapfm.sampling.flow import _ERROR, _STAGES, _try
 
 TOLERANCE = 1e-5
 
@@ -130,9 +130,16 @@ def test_a_velocity_that_misplaces_times_is_refused(count: int):
 
 
 def test_progress_follows_the_slowest_sample():
-    told: list[tuple[int, int]] = []
-    run(Flow(solver="adaptive"), Stiff(), None, None, steps=5, progress=lambda done, total: told.append((done, total)))
-    assert told == [(k, 5) for k in range(1, 6)]
+    reported: list[tuple[int, int]] = []
+    run(
+        Flow(solver="adaptive"),
+        Stiff(),
+        None,
+        None,
+        steps=5,
+        progress=lambda done, total: reported.append((done, total)),
+    )
+    assert reported == [(k, 5) for k in range(1, 6)]
 
 
 @pytest.mark.parametrize(

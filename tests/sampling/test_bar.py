@@ -11,7 +11,7 @@ from torch import Tensor
 
 from snapfm import sample
 from snapfm.errors import ProjectionFailed
-from snapfm.sampling.bar import told
+from snapfm.sampling.sample import progress_bar
 
 U0 = torch.randn(2, SHAPE[0], generator=seeded(1), dtype=torch.float64)
 
@@ -50,7 +50,7 @@ def test_a_run_that_fails_leaves_the_terminal_in_order(capsys: pytest.CaptureFix
 
     with pytest.raises(ProjectionFailed):
         sample(broken, mixed(), {"u0": U0}, 2, 3, seeded(), progress=True)
-    with told(True, 4) as teller:  # another bar can be shown
-        assert teller is not None
-        teller(1, 4)
+    with progress_bar(True, 4) as report:  # another bar can be shown
+        assert report is not None
+        report(1, 4)
     assert " 1/4 steps " in capsys.readouterr().err.splitlines()[-1]

@@ -71,13 +71,13 @@ def test_certificates_are_given_by_those_who_project_last(draw: Any, name: str, 
         assert float(project.check(out.u, {"u0": U0[:3]}).violation.max()) <= project.tolerance
 
 
-def test_progress_is_told_once_per_step(draw: Any):
-    told: list[tuple[int, int]] = []
-    draw(steps=5, progress=lambda done, total: told.append((done, total)))
-    assert told == [(k, 5) for k in range(1, 6)]
-    told.clear()
-    draw(times=(0.0, 0.1, 0.5, 0.6, 1.0), progress=lambda done, total: told.append((done, total)))
-    assert told == [(k, 4) for k in range(1, 5)]
+def test_progress_is_reported_once_per_step(draw: Any):
+    reported: list[tuple[int, int]] = []
+    draw(steps=5, progress=lambda done, total: reported.append((done, total)))
+    assert reported == [(k, 5) for k in range(1, 6)]
+    reported.clear()
+    draw(times=(0.0, 0.1, 0.5, 0.6, 1.0), progress=lambda done, total: reported.append((done, total)))
+    assert reported == [(k, 4) for k in range(1, 5)]
 
 
 def test_time_and_calls_are_counted(draw: Any, name: str):
@@ -109,7 +109,7 @@ def test_a_network_that_blows_up_for_one_sample_spares_the_others(draw: Any, nam
         assert not bool(out.u[1].isfinite().any())
 
 
-def test_a_sample_without_lawful_fields_spares_the_others(name: str):
+def test_a_sample_without_feasible_fields_spares_the_others(name: str):
     laws = [Equality("a", lambda u, p: u.sum() - p["a"]), Equality("b", lambda u, p: u.sum() - p["b"])]
     params = {"a": torch.tensor([1.0, 2.0, 3.0]), "b": torch.tensor([1.0, 9.0, 3.0])}
     project = Projector(laws, SHAPE, {key: value[:1] for key, value in params.items()})
@@ -186,7 +186,7 @@ def test_without_a_projector_samplers_say_what_they_miss(name: str):
         return
     with pytest.raises(ParamsError, match=r"expects a projector.*got None\. Pass snapfm\.Projector"):
         drawn()
-    assert len(calls) <= 1  # told before the walk, not after it
+    assert len(calls) <= 1  # raised before the first step
 
 
 def test_settings_are_frozen_and_compare_by_value(name: str):

@@ -72,9 +72,9 @@ def test_enough_is_enough_for_each_sample():
         calls.append(1)
         return objective(u)
 
-    lawful = torch.ones(1, 3, 5, dtype=torch.float64)
-    found = descend(counted, slope, lawful, 10, enough=1e-12)
-    assert torch.equal(found, lawful)
+    feasible = torch.ones(1, 3, 5, dtype=torch.float64)
+    found = descend(counted, slope, feasible, 10, enough=1e-12)
+    assert torch.equal(found, feasible)
     assert not calls
     found = descend(objective, slope, start(), 100, memory=20, enough=1e-6)
     assert float(objective(found).max()) <= 1e-6
@@ -133,7 +133,7 @@ def test_flat_ground_is_left_alone():
     assert torch.equal(descend(objective, slope, start(), 5), start())
 
 
-def test_the_share_done_is_told():
-    told: list[float] = []
-    descend(*differentiable(valley), start(), 4, told=told.append)
-    assert told == [0.25, 0.5, 0.75, 1.0]
+def test_the_share_done_is_reported():
+    reported: list[float] = []
+    descend(*differentiable(valley), start(), 4, progress=reported.append)
+    assert reported == [0.25, 0.5, 0.75, 1.0]

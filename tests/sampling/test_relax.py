@@ -81,7 +81,7 @@ def test_a_huge_weight_obeys_the_law_and_goes_no_further():
     assert float((found - near).abs().max()) <= 5.0  # of the order of the field: no leap along the law
 
 
-def test_a_lawful_state_stays_where_it_is():
+def test_a_feasible_state_stays_where_it_is():
     near = noise(3, 1)
     near[:, 0, 0] = C
     work = task(lambda u, tau: 0 * u, pinned(), {"c": C}, near)
@@ -113,7 +113,7 @@ def test_a_sample_is_corrected_alone_as_in_a_batch(case: str):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_relaxed_pcfm_ends_lawful_on_a_nonlinear_law(dtype: torch.dtype):
+def test_relaxed_pcfm_ends_feasible_on_a_nonlinear_law(dtype: torch.dtype):
     project, params = CASES["sphere"]
     out = run(PCFM(relaxation=Relaxation(weight=10.0)), bent, project, params, steps=5, dtype=dtype)
     assert out.u.dtype == dtype

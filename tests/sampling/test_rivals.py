@@ -29,7 +29,7 @@ from torch import Tensor
 from snapfm import Bounds, Equality, Inequality, Projector, Status
 from snapfm.errors import ParamsError
 from snapfm.sampling import ECI, PCFM, DFlow, EndProjection, Flow, Guidance, Projected
-from snapfm.sampling.penalty import row_weights
+from snapfm.sampling.gradient import row_weights
 from snapfm.seeds import base_seed, stream
 
 C = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
@@ -89,7 +89,7 @@ def test_projecting_every_state_drags_noise_onto_laws_of_clean_fields():
     out = run(Projected(), lambda u, tau: 0 * u, watched, {"c": C}, steps=3)
     assert len(watched.results) == 3
     for result in watched.results:
-        assert torch.equal(result.u, out.u)  # already lawful after the first step
+        assert torch.equal(result.u, out.u)  # already feasible after the first step
     expected = noise(3, 0)
     expected[:, 0, 0] = C
     assert close(out.u, expected)
@@ -138,7 +138,7 @@ def test_eci_without_mixing_and_new_noise_is_pcfm(case: Any):
     project, params = case
     eci = run(ECI(mixing=1, renew=None), GAUSSIAN, project, params, steps=5)
     pcfm = run(PCFM(), GAUSSIAN, project, params, steps=5)
-    assert torch.allclose(eci.u, pcfm.u, rtol=0.0, atol=1e-8)  # but for PCFM's last projection, of a lawful field
+    assert torch.allclose(eci.u, pcfm.u, rtol=0.0, atol=1e-8)  # but for PCFM's last projection, of a feasible field
     assert eci.calls == pcfm.calls
 
 
@@ -235,7 +235,7 @@ def test_dflow_reaches_the_laws(case: Any):
 
 
 @pytest.mark.parametrize("make", [pinned, summed])
-def test_dflow_through_a_linear_flow_ends_at_the_nearest_lawful_field(make: Callable[[], Projector]):
+def test_dflow_through_a_linear_flow_ends_at_the_nearest_feasible_field(make: Callable[[], Projector]):
     """This flow scales all points alike, so the gradient in the noise points where the projection does."""
     project = make()
     out = run(DFlow(tolerance=1e-12), GAUSSIAN, project, {"c": C}, steps=6)
@@ -246,7 +246,7 @@ def test_dflow_through_a_linear_flow_ends_at_the_nearest_lawful_field(make: Call
         assert torch.equal(out.u.flatten(1)[:, 1:], plain.u.flatten(1)[:, 1:])
 
 
-def test_dflow_leaves_lawful_flows_alone():
+def test_dflow_leaves_feasible_flows_alone():
     project, plain = summed(), run(Flow(), GAUSSIAN, None, None)
     out = run(DFlow(), GAUSSIAN, project, {"c": plain.u.flatten(1).sum(1)})
     assert torch.equal(out.u, plain.u)
@@ -261,7 +261,7 @@ def test_the_slope_of_dflow_is_that_of_the_whole_flow(monkeypatch: pytest.Monkey
         assert torch.equal(objective(start), found[0][0])
         return start
 
-    monkeypatch.setattr("snapfm.sampling.dflow.descend", look)
+    monkeypatch.setattr("snapfm.sampling.gradient.descend", look)
     project, params = mixed(), {"u0": U0}
     run(DFlow(physics=0.3), bent, project, params, steps=4)
     at = noise(3, 0).requires_grad_()

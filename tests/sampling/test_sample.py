@@ -21,7 +21,7 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def lawful(u0: Tensor) -> Tensor:
+def feasible(u0: Tensor) -> Tensor:
     """A field of the right initial values whose mass never changes: the initial values, carried on."""
     return u0[:, :, None].expand(-1, -1, SHAPE[1]).clone()
 
@@ -77,8 +77,8 @@ class Network(nn.Module):
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7])
-def test_a_velocity_that_points_at_a_lawful_target_arrives_there(project: Projector, u0: Tensor, steps: int):
-    target = lawful(u0)
+def test_a_velocity_that_points_at_a_feasible_target_ends_there(project: Projector, u0: Tensor, steps: int):
+    target = feasible(u0)
     out = sample(Toward(target), project, {"u0": u0}, 7, steps, seeded(), dtype=torch.float64)
     # Per step one subtraction, division and addition, of numbers the size of noise and target.
     assert float((out.u - target).abs().max()) <= 4 * steps * EPS * float(target.abs().max() + 5)
@@ -86,13 +86,13 @@ def test_a_velocity_that_points_at_a_lawful_target_arrives_there(project: Projec
 
 @pytest.mark.parametrize("steps", [1, 2, 7])
 def test_the_plain_flow_arrives_at_the_target_too(u0: Tensor, steps: int):
-    target = lawful(u0)
+    target = feasible(u0)
     out = sample(Toward(target), None, count=7, steps=steps, generator=seeded(), shape=SHAPE, dtype=torch.float64)
     assert float((out.u - target).abs().max()) <= 4 * steps * EPS * float(target.abs().max() + 5)
     assert out.projection is None
 
 
-def test_an_unlawful_target_is_projected_onto_the_laws(project: Projector, u0: Tensor):
+def test_an_infeasible_target_is_projected_onto_the_laws(project: Projector, u0: Tensor):
     target = torch.randn(7, *SHAPE, generator=seeded(3), dtype=torch.float64)
     out = sample(Toward(target), project, {"u0": u0}, 7, 3, seeded(), dtype=torch.float64)
     nearest = project(target, {"u0": u0}).u
@@ -248,11 +248,13 @@ def test_time_is_split_into_velocity_and_projection(project: Projector, u0: Tens
 
 
 @pytest.mark.parametrize("constrained", [False, True])
-def test_progress_is_told_after_every_step(project: Projector, u0: Tensor, constrained: bool):
-    told: list[tuple[int, int]] = []
+def test_progress_is_reported_after_every_step(project: Projector, u0: Tensor, constrained: bool):
+    reported: list[tuple[int, int]] = []
     chosen, params = (project, {"u0": u0[:2]}) if constrained else (None, None)
-    sample(decay, chosen, params, 2, 4, seeded(), shape=SHAPE, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    sample(
+        decay, chosen, params, 2, 4, seeded(), shape=SHAPE, progress=lambda done, total: reported.append((done, total))
+    )
+    assert reported == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_the_results_are_tensors_to_go_on_with(project: Projector, u0: Tensor):
@@ -395,7 +397,7 @@ def test_a_network_that_blows_up_for_one_sample_marks_that_sample(project: Proje
         "params of another count", "unknown on_failure", "velocity of another shape", "velocity of nothing",
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_in_three_parts(
+def test_a_mistake_is_reported_in_three_parts(
     project: Projector,
     u0: Tensor,
     wrong: dict[str, Any],
@@ -409,7 +411,7 @@ def test_a_mistake_is_told_in_three_parts(
     with pytest.raises(error) as caught:
         sample(**(right | wrong))
     assert isinstance(caught.value, builtin)
-    told = str(caught.value)
-    places = [told.find(words) for words in (expected, came, cure)]
-    assert -1 not in places, told
-    assert places == sorted(places), told
+    reported = str(caught.value)
+    places = [reported.find(words) for words in (expected, came, cure)]
+    assert -1 not in places, reported
+    assert places == sorted(places), reported

@@ -103,7 +103,7 @@ def noise(count: int, seed: int, first: int = 0) -> Tensor:
 
 
 def run(sampler: Any, velocity: Any, project: Any, params: Any, count: int = 3, steps: int = 4, **more: Any) -> Samples:
-    """Sample in float64 unless told otherwise, from seed 0."""
+    """Sample in float64 unless asked otherwise, from seed 0."""
     settings = {"generator": seeded(), "dtype": torch.float64, "shape": SHAPE} | more
     return sample(velocity, project, params, count, steps, sampler=sampler, **settings)
 

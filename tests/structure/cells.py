@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from snapfm.structure.lowering import Listing
+from snapfm.structure.lowering import Tape
 
 Values = npt.NDArray[np.float64]
 
@@ -19,13 +19,13 @@ OPERATIONS = {
 }
 
 
-def evaluated(listing: Listing, rows: csr_array, unknowns: Values) -> Values:
-    """Give the rows at a point, for listings without params."""
-    assert not listing.externals
-    cells = np.zeros(listing.cells)
-    cells[: listing.unknowns] = unknowns
-    cells[listing.one] = 1.0
-    for block in listing.blocks:
+def evaluated(tape: Tape, rows: csr_array, unknowns: Values) -> Values:
+    """Give the rows at a point, for tapes without params."""
+    assert not tape.externals
+    cells = np.zeros(tape.cells)
+    cells[: tape.unknowns] = unknowns
+    cells[tape.one] = 1.0
+    for block in tape.blocks:
         a, b = (None if part is None else part @ cells[: part.shape[1]] for part in (block.a, block.b))
         cells[block.first : block.first + block.size] = OPERATIONS[block.op.name](a, b)
     found: Values = rows @ cells

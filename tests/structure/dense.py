@@ -10,9 +10,8 @@ from torch import Tensor
 
 from snapfm.kernels.coloring import color_columns
 from snapfm.structure import CompiledLaws, Pattern
-from snapfm.structure.color import Passes, plan_passes
-from snapfm.structure.derivatives import jacobian_values
 from snapfm.structure.opaque import Opaque, _has_forward
+from snapfm.structure.passes import Passes, jacobian_values, plan_passes
 from snapfm.structure.propagate import propagate
 
 Params = Mapping[str, Tensor]

@@ -12,9 +12,7 @@ from torch import Tensor
 
 import snapfm
 from snapfm.structure import CompiledLaws, compile_laws
-from snapfm.structure.batched import each
-from snapfm.structure.replay import Unrecordable, replayable
-from snapfm.structure.sparing import spared
+from snapfm.structure.batched import Unrecordable, each, replayable, spared
 
 pytestmark = pytest.mark.filterwarnings("ignore::snapfm.errors.StructureWarning")
 EYE = torch.eye(3, dtype=torch.float64)
@@ -30,9 +28,9 @@ def test_params_may_come_in_any_order():
     structure = compile_laws([law], (2, 1), first)
     u = torch.ones(2, 2, 1, dtype=torch.float64)
     expected = torch.tensor([[2.0], [3.0]], dtype=torch.float64)
-    turned = {"b": first["b"], "a": first["a"]}
+    rotated = {"b": first["b"], "a": first["a"]}
     with torch.no_grad():  # the second call of a batch size records it, the third uses the record
-        for params in (first, turned, turned, first):
+        for params in (first, rotated, rotated, first):
             assert torch.equal(structure.residual(u, params), expected)
 
 

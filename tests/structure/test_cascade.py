@@ -26,7 +26,7 @@ def lowered(rows: Function, unknowns: int) -> Scalar:
 def run(rows: Function, unknowns: int = 4, usable: list[bool] | None = None) -> Cascade:
     scalar = lowered(rows, unknowns)
     marks = np.ones(scalar.rows.shape[0], bool) if usable is None else np.array(usable)
-    return cascade(scalar.rows, reads(scalar.listing, scalar.rows), marks)
+    return cascade(scalar.rows, reads(scalar.tape, scalar.rows), marks)
 
 
 def levels(found: Cascade) -> list[tuple[list[int], list[int], list[float]]]:
@@ -49,9 +49,9 @@ def test_substitutions_in_their_order_solve_the_rows():
     scalar, found = lowered(chain, 4), run(chain)
     u = np.array([0.3, -0.2, 5.0, 1.0])
     for level in found.levels:
-        rest = evaluated(scalar.listing, scalar.rows, u)[level.rows]
+        rest = evaluated(scalar.tape, scalar.rows, u)[level.rows]
         u[level.unknowns] -= rest / level.weights
-    np.testing.assert_allclose(evaluated(scalar.listing, scalar.rows, u), 0.0, atol=1e-14)
+    np.testing.assert_allclose(evaluated(scalar.tape, scalar.rows, u), 0.0, atol=1e-14)
 
 
 def test_many_rows_of_one_level():
@@ -109,5 +109,5 @@ def test_rows_of_params_alone_are_implied():
 def test_one_row_of_one_unknown_and_none_at_all():
     assert levels(run(lambda u, p: [-4 * u[0] + 8.0], 1)) == [([0], [0], [-4.0])]
     nothing = compile_laws([], (3,)).scalar
-    found = cascade(nothing.rows, reads(nothing.listing, nothing.rows), np.zeros(0, bool))
+    found = cascade(nothing.rows, reads(nothing.tape, nothing.rows), np.zeros(0, bool))
     assert (found.levels, found.fixed, found.implied.tolist()) == ((), 0, [])

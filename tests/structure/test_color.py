@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.kernels.conflicts import conflicts
 
 from snapfm.structure import Pattern
-from snapfm.structure.color import Passes, plan_passes
+from snapfm.structure.passes import Passes, plan_passes
 
 
 def pattern_of(matrix: npt.ArrayLike) -> Pattern:

@@ -259,6 +259,19 @@ def test_laws_stack_in_order() -> None:
     np.testing.assert_allclose(matrix, torch.cat(truth), rtol=1e-14)
 
 
+def test_laws_of_one_name() -> None:
+    """A projector refuses them, because it reports by name; here each keeps its own rows."""
+    laws = [Equality("twin", lambda u, p: u[0] ** 2), Equality("twin", lambda u, p: u[1, :2] * u[2, :2])]
+    structure = compile_laws(laws, (3, 4))
+    assert [structure.where(row)[1] for row in (0, 3, 4, 5)] == [0, 3, 0, 1]
+    structure.check()
+    structure.verify(U, {})
+    assert [line.split()[:3] for line in str(structure).splitlines()[2:4]] == [
+        ["twin", "equality", "4"],
+        ["twin", "equality", "2"],
+    ]
+
+
 def test_params_of_any_shape_and_dtype() -> None:
     """A number, a matrix, an index and a flag per sample; float32 params are read as float64."""
     generator = torch.Generator().manual_seed(11)

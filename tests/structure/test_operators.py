@@ -13,7 +13,7 @@ from tests.structure import dense
 from torch import Tensor, nn
 
 import snapfm
-from snapfm.kernels.operations import Op
+from snapfm.kernels.operators import Op
 from snapfm.laws import Equality
 from snapfm.structure import CompiledLaws, compile_laws
 from snapfm.structure.lowering import indexing
@@ -231,7 +231,7 @@ def test_variance_couples_its_elements_once() -> None:
 def test_the_largest_is_found_by_halving() -> None:
     compiled = compile_laws([Equality("largest", lambda u, p: u.amax(1))], (3, 64), {})
     assert compiled.scalar.program.operations == 3 * 63
-    assert len(compiled.scalar.listing.blocks) == 6
+    assert len(compiled.scalar.tape.blocks) == 6
 
 
 def test_every_name_in_the_table_is_one_of_torch() -> None:
@@ -243,5 +243,5 @@ def test_every_name_in_the_table_is_one_of_torch() -> None:
 
 def test_a_listing_survives_pickling() -> None:
     compiled = compile_laws([Equality("law", lambda u, p: torch.tan(u) + u.softmax(1))], (3, 5), {})
-    blocks = compiled.scalar.listing.blocks
+    blocks = compiled.scalar.tape.blocks
     assert [block.op for block in pickle.loads(pickle.dumps(blocks))] == [block.op for block in blocks]

@@ -34,8 +34,8 @@ def _rows(law: Callable[..., Tensor]) -> tuple[np.ndarray, np.ndarray, CompiledL
     """The matrix and offset of an affine law's rows as lowered."""
     laws = _compiled(law)
     assert laws.opaque == {}
-    matrix, listing = laws.scalar.rows.toarray(), laws.scalar.listing
-    return matrix[:, : listing.unknowns], matrix[:, listing.one], laws
+    matrix, tape = laws.scalar.rows.toarray(), laws.scalar.tape
+    return matrix[:, : tape.unknowns], matrix[:, tape.one], laws
 
 
 def _lines(u: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ AFFINE = {
 def test_an_affine_chain_becomes_the_rows_of_its_matrix(name: str):
     law = AFFINE[name]
     matrix, offset, laws = _rows(law)
-    assert laws.scalar.listing.blocks == []
+    assert laws.scalar.tape.blocks == []
     assert laws.affine
     assert laws.nnz == np.count_nonzero(matrix)
     sample = {key: value[0] for key, value in PARAMS.items()}
@@ -116,7 +116,7 @@ def test_nonlinear_operators_read_probed_maps(name: str):
     """Jacobian and Hessian at two samples with other params than the example's."""
     law, laws = CURVED[name], _compiled(CURVED[name])
     assert laws.opaque == {}
-    assert laws.scalar.listing.blocks or laws.scalar.listing.externals
+    assert laws.scalar.tape.blocks or laws.scalar.tape.externals
     u = torch.randn(2, *SHAPE, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     params = {
         "k": torch.tensor([[0.3, 1.0, -0.2], [0.5, 0.0, 2.0]], dtype=torch.float64),
@@ -137,7 +137,7 @@ def test_nonlinear_operators_read_probed_maps(name: str):
     ("law", "told"),
     [
         (lambda u, p: u.sort(0).values, "sort"),
-        (lambda u, p: torch.lgamma(u).cumsum(0), "lgamma"),
+        (lambda u, p: u.median(0).values.cumsum(0), "median"),
         (lambda u, p: torch.fft.fft(u, dim=0).exp().real, "exp of complex numbers"),
         (lambda u, p: u.float().double() ** 2, "_to_copy in torch.float32"),
     ],

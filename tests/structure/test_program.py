@@ -14,7 +14,7 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import tile_bends, tile_gradient, tile_partials, tile_slopes, tile_values
 from snapfm.laws import Equality
 from snapfm.structure import CompiledLaws, compile_laws
-from snapfm.structure.lowering import Listing, Unlowerable
+from snapfm.structure.lowering import Tape, Unlowerable
 from snapfm.structure.program import Program, build_program
 
 LAWS = {
@@ -66,14 +66,14 @@ def test_values_and_derivatives_equal_dense_ones_in_every_lane(name: str):
     law = Equality(name, LAWS[name])
     params = {"a": torch.tensor([0.4], dtype=torch.float64)}
     scalar = compile_laws([law], (3, 5), params).scalar
-    listing = scalar.listing
-    program = build_program(listing, scalar.rows, np.arange(15))
+    tape = scalar.tape
+    program = build_program(tape, scalar.rows, np.arange(15))
     u, sample = (
         torch.randn(3, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64),
         {"a": params["a"][0]},
     )
-    outside = np.zeros(listing.cells)
-    for first, graph, size in listing.externals:
+    outside = np.zeros(tape.cells)
+    for first, graph, size in tape.externals:
         outside[first : first + size] = graph(u, sample).reshape(-1).numpy()
     rows, entries, curvature, gradient = _whole(program, u, outside)
 
@@ -102,9 +102,9 @@ def _compiled(function: Callable[..., Tensor]) -> CompiledLaws:
 
 def test_a_program_holds_only_what_its_rows_need():
     scalar = _compiled(lambda u, p: torch.stack([u[0] * u[1], torch.exp(u[2]), u[3]])).scalar
-    first = build_program(scalar.listing, csr_array(scalar.rows[[0]]), np.arange(4))
+    first = build_program(scalar.tape, csr_array(scalar.rows[[0]]), np.arange(4))
     assert (first.operations, first.unknowns.tolist(), first.pattern.indices.tolist()) == (1, [0, 1], [0, 1])
-    last = build_program(scalar.listing, csr_array(scalar.rows[[2]]), np.arange(4))
+    last = build_program(scalar.tape, csr_array(scalar.rows[[2]]), np.arange(4))
     assert (last.operations, last.unknowns.tolist(), last.varying.tolist()) == (0, [3], [])
     assert last.constants.tolist() == [1.0]
     assert last.hessian.nnz == 0
@@ -113,12 +113,12 @@ def test_a_program_holds_only_what_its_rows_need():
 def test_derivatives_by_some_unknowns_only():
     """By unknowns 3 and 1, in that order: what comes of the others is a number."""
     scalar = _compiled(lambda u, p: (u[0] * u[1] * u[3] + u[2] ** 2)[None]).scalar
-    program = build_program(scalar.listing, scalar.rows, np.array([3, 1]))
+    program = build_program(scalar.tape, scalar.rows, np.array([3, 1]))
     assert program.pattern.columns == 2
     assert program.pattern.indices.tolist() == [0, 1]
     assert list(zip(program.hessian.row_of().tolist(), program.hessian.indices.tolist())) == [(1, 0)]
     assert not program.diagonal
-    nothing = build_program(scalar.listing, scalar.rows, np.zeros(0, np.int64))
+    nothing = build_program(scalar.tape, scalar.rows, np.zeros(0, np.int64))
     assert (nothing.pattern.nnz, nothing.hessian.nnz, nothing.slots) == (0, 0, 0)
     assert nothing.unknowns.tolist() == [0, 1, 2, 3]
 
@@ -127,13 +127,13 @@ def test_a_hessian_too_dense_is_refused_or_left_out(monkeypatch: pytest.MonkeyPa
     scalar = _compiled(lambda u, p: (u.sum() ** 2)[None]).scalar
     monkeypatch.setattr("snapfm.structure.program.PAIR_LIMIT", 15)
     with pytest.raises(Unlowerable, match="curvature that couples more than 15 pairs of unknowns"):
-        build_program(scalar.listing, scalar.rows, np.arange(4))
-    program = build_program(scalar.listing, scalar.rows, np.arange(4), second=False)
+        build_program(scalar.tape, scalar.rows, np.arange(4))
+    program = build_program(scalar.tape, scalar.rows, np.arange(4), second=False)
     assert (program.pattern.nnz, program.hessian.nnz) == (4, 0)
 
 
 def test_no_rows():
-    listing = Listing(3)
-    program = build_program(listing, csr_array((0, listing.cells)), np.arange(3))
+    tape = Tape(3)
+    program = build_program(tape, csr_array((0, tape.cells)), np.arange(3))
     assert (program.operations, program.pattern.rows, program.pattern.nnz) == (0, 0, 0)
     assert program.diagonal

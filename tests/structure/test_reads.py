@@ -1,4 +1,4 @@
-"""What rows read: the kind of each row, the pattern of Jacobian and Hessian, on laws and listings small enough to see."""
+"""What rows read: the kind of each row, the pattern of Jacobian and Hessian, on laws and tapes small enough to see."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from scipy.sparse import csr_array
 from tests.structure import dense
 from torch import Tensor
 
-from snapfm.kernels.operations import Op
+from snapfm.kernels.operators import Op
 from snapfm.laws import Equality
 from snapfm.structure import CompiledLaws, RowKind, compile_laws
-from snapfm.structure.lowering import Listing
+from snapfm.structure.lowering import Tape
 from snapfm.structure.reads import cell_reads, reads, row_kinds, row_slopes
 from snapfm.structure.sets import Sets
 
@@ -148,50 +148,50 @@ def sets_of(sets: Sets) -> list[list[int]]:
 
 def test_reads_follow_operations() -> None:
     """Unknowns 0..3, the constant 4; cells 5 = u0·u1, 6 = [u2 > cell 5], 7 = cell 6 ? u3 : u2."""
-    listing = Listing(4)
-    unknown = [listing.unit(i, 1, (1,)) for i in range(4)]
-    product = listing.apply(Op.MUL, unknown[0], unknown[1])
-    above = listing.apply(Op.GT, unknown[2], product)
-    chosen = listing.apply(Op.SELECT, unknown[3], unknown[2], above)
-    assert (listing.cells, listing.one) == (8, 4)
-    assert sets_of(cell_reads(listing)) == [[0], [1], [2], [3], [], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
-    assert sets_of(cell_reads(listing, slopes=True)) == [[0], [1], [2], [3], [], [0, 1], [], [2, 3]]
+    tape = Tape(4)
+    unknown = [tape.unit(i, 1, (1,)) for i in range(4)]
+    product = tape.apply(Op.MUL, unknown[0], unknown[1])
+    above = tape.apply(Op.GT, unknown[2], product)
+    chosen = tape.apply(Op.SELECT, unknown[3], unknown[2], above)
+    assert (tape.cells, tape.one) == (8, 4)
+    assert sets_of(cell_reads(tape)) == [[0], [1], [2], [3], [], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
+    assert sets_of(cell_reads(tape, slopes=True)) == [[0], [1], [2], [3], [], [0, 1], [], [2, 3]]
     matrix = csr_array(np.array([[1, 0, 0, 0, 2, 0, 0, 0], [0, 0, 1, 0, 0, 3, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1.0]]))
-    found = reads(listing, matrix)
+    found = reads(tape, matrix)
     assert sets_of(found.all) == [[0], [0, 1, 2], [0, 1, 2, 3]]
     assert sets_of(found.nonlinear) == [[], [0, 1], [0, 1, 2, 3]]
-    assert sets_of(row_slopes(listing, matrix)) == [[0], [0, 1, 2], [2, 3]]
+    assert sets_of(row_slopes(tape, matrix)) == [[0], [0, 1, 2], [2, 3]]
     # a choice by a product keeps its branches apart, but which one is taken depends on what couples
-    assert row_kinds(listing, matrix, cell_reads(listing)).tolist() == [AFFINE, GENERAL, GENERAL]
+    assert row_kinds(tape, matrix, cell_reads(tape)).tolist() == [AFFINE, GENERAL, GENERAL]
     assert chosen.size == 1
 
 
 def test_kinds_of_operations_on_params() -> None:
     """Cell 3 is a param: what it scales is parametric, what it is alone stays affine."""
-    listing = Listing(2)
-    listing.cells += 1  # the param
-    param = listing.unit(3, 1, (1,))
-    one, other = (listing.unit(i, 1, (1,)) for i in range(2))
+    tape = Tape(2)
+    tape.cells += 1  # the param
+    param = tape.unit(3, 1, (1,))
+    one, other = (tape.unit(i, 1, (1,)) for i in range(2))
     forms = [
-        listing.apply(Op.MUL, param, one),
-        listing.apply(Op.DIV, one, param),
-        listing.apply(Op.DIV, param, one),
-        listing.apply(Op.SQUARE, param),
-        listing.apply(Op.MUL, one, one),
-        listing.apply(Op.DIV, one, other),
-        listing.apply(Op.SELECT, one, other, param),
-        listing.apply(Op.MAX, one, param),
+        tape.apply(Op.MUL, param, one),
+        tape.apply(Op.DIV, one, param),
+        tape.apply(Op.DIV, param, one),
+        tape.apply(Op.SQUARE, param),
+        tape.apply(Op.MUL, one, one),
+        tape.apply(Op.DIV, one, other),
+        tape.apply(Op.SELECT, one, other, param),
+        tape.apply(Op.MAX, one, param),
     ]
-    rows = csr_array(np.concatenate([form.widened(listing.cells).matrix.toarray() for form in forms]))
+    rows = csr_array(np.concatenate([form.widened(tape.cells).matrix.toarray() for form in forms]))
     expected = [PARAMETRIC, PARAMETRIC, SEPARABLE, AFFINE, SEPARABLE, GENERAL, PARAMETRIC, SEPARABLE]
-    assert row_kinds(listing, rows, cell_reads(listing)).tolist() == expected
+    assert row_kinds(tape, rows, cell_reads(tape)).tolist() == expected
 
 
 def test_no_rows_and_no_unknowns() -> None:
-    listing = Listing(0)
+    tape = Tape(0)
     nothing = csr_array((0, 1))
-    assert reads(listing, nothing).all.size == 0
-    assert row_kinds(listing, nothing, cell_reads(listing)).tolist() == []
+    assert reads(tape, nothing).all.size == 0
+    assert row_kinds(tape, nothing, cell_reads(tape)).tolist() == []
     constant = csr_array(np.ones((2, 1)))
-    assert sets_of(row_slopes(listing, constant)) == [[], []]
-    assert row_kinds(listing, constant, cell_reads(listing)).tolist() == [AFFINE, AFFINE]
+    assert sets_of(row_slopes(tape, constant)) == [[], []]
+    assert row_kinds(tape, constant, cell_reads(tape)).tolist() == [AFFINE, AFFINE]

@@ -20,7 +20,7 @@ NOTHING = np.zeros(0, np.int64)
 def _sorted(laws: CompiledLaws, bounded: tuple[int, ...] = (), redundant: tuple[int, ...] = ()) -> Reduction:
     limits = np.isin(np.arange(laws.unknowns), bounded)
     constant, dropped = laws.kinds == RowKind.AFFINE, np.array(redundant, np.int64)
-    return reduce(laws.scalar.listing, laws.scalar.rows, laws.equality_rows, constant, limits, dropped)
+    return reduce(laws.scalar.tape, laws.scalar.rows, laws.equality_rows, constant, limits, dropped)
 
 
 def _reduced(name: str, **settings: object):  # type: ignore[no-untyped-def]
@@ -32,9 +32,9 @@ def _reduced(name: str, **settings: object):  # type: ignore[no-untyped-def]
 def test_explicit_steps_after_an_initial_condition_become_substitutions():
     structure, found = _reduced("burgers-ic-mass-flux", flux_steps=5)
     # the initial slice, then each step determines two points less at either end: 99, 97, … of the 99 inner points; and
-    # the mass of the second slice, which ties its two open ends, fixes one of them once they are turned
+    # the mass of the second slice, which ties its two open ends, fixes one of them once they are rotated
     assert [len(level.rows) for level in found.cascade.levels] == [101, 99, 98, 95, 93, 91]
-    assert (len(found.turns), found.cascade.fixed) == (1, 577)
+    assert (len(found.rotations), found.cascade.fixed) == (1, 577)
     # the first mass row repeats the initial condition; 95 later ones stand alone; the rest is one small system
     assert [structure.where(int(row))[0].name for row in found.cascade.implied] == ["mass"]
     assert len(found.affine) == 95
@@ -56,7 +56,7 @@ def test_unknowns_that_enter_no_operation_are_eliminated():
     (system,) = found.systems
     assert system.unknowns.shape == (1, 101)  # only the outflow is squared
     # the inflow is fixed, and so is half of each pair that the zero-gradient edge ties
-    assert (len(found.turns), found.cascade.fixed) == (101, 202)
+    assert (len(found.rotations), found.cascade.fixed) == (101, 202)
     assert system.eliminated.shape == (1, 101 * 101 - 202 - 101)
     assert structure.rows - found.cascade.fixed == system.rows.shape[1] == 100
 
@@ -108,7 +108,7 @@ def test_rows_that_pin_everything_leave_nothing():
     everything_is_somewhere(laws, found)
     assert found.cascade.fixed == 4
     assert (len(found.affine), found.systems, len(found.implied)) == (0, (), 0)
-    assert [march.operations for march in found.marches] == [0]
+    assert [march.operations for march in found.substitutions] == [0]
 
 
 def test_contradictory_pins_leave_one_row_to_be_judged():
@@ -154,7 +154,7 @@ def test_what_enters_linearly_is_eliminated_with_its_gram_matrix():
     everything_is_somewhere(laws, found)
     (system,) = found.systems
     assert (system.unknowns.tolist(), system.eliminated.tolist()) == ([[0]], [[1, 2, 3]])
-    np.testing.assert_array_equal(system.still.toarray(), [[2, -1, 0], [0, 1, 1]])
+    np.testing.assert_array_equal(system.linear.toarray(), [[2, -1, 0], [0, 1, 1]])
     np.testing.assert_array_equal(system.gram.toarray(), [[5, -1], [-1, 2]])
     assert system.equality.tolist() == [True, True]
 
@@ -221,7 +221,7 @@ def test_too_many_parts_are_solved_as_one(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("shape", [(0,), (1,), (3,)])
 def test_no_laws(shape: tuple[int, ...]):
     found = _sorted(compile_laws([], shape))
-    assert (found.systems, len(found.affine), len(found.implied), found.marches) == ((), 0, 0, ())
+    assert (found.systems, len(found.affine), len(found.implied), found.substitutions) == ((), 0, 0, ())
     assert found.cascade.free.all()
 
 
@@ -247,7 +247,7 @@ def test_rows_of_params_alone_are_implied():
 
 def test_laws_that_cannot_be_looked_into_are_one_system():
     laws = small(lambda u, p: torch.stack([u[0] * u[1], u[2] + u[3]]))
-    found = whole_system(laws.scalar.listing, laws.scalar.program, np.array([0]), np.array([1]), np.array([True]))
+    found = whole_system(laws.scalar.tape, laws.scalar.program, np.array([0]), np.array([1]), np.array([True]))
     (system,) = found.systems
     assert (system.rows.tolist(), system.unknowns.tolist()) == ([[0]], [[0, 1, 2, 3]])
     assert found.implied.tolist() == [1]

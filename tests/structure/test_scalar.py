@@ -101,13 +101,13 @@ def test_both_triangles_hold_the_same_bits():
 
 def test_values_of_params_are_evaluated_once_per_sample():
     laws = compiled("square", "scaled")
-    listing = laws.scalar.listing
-    found = evaluate_externals(listing, laws.example[0], PARAMS, COUNT)
-    assert found.shape == (COUNT, listing.cells - listing.unknowns - 1)
+    tape = laws.scalar.tape
+    found = evaluate_externals(tape, laws.example[0], PARAMS, COUNT)
+    assert found.shape == (COUNT, tape.cells - tape.unknowns - 1)
     expected = [(PARAMS["a"] ** 2)[:, None], PARAMS["b"], PARAMS["a"][:, None]]
-    assert [size for _, _, size in listing.externals] == [1, 4, 1]
-    for (first, _, size), truth in zip(listing.externals, expected):
-        start = first - listing.unknowns - 1
+    assert [size for _, _, size in tape.externals] == [1, 4, 1]
+    for (first, _, size), truth in zip(tape.externals, expected):
+        start = first - tape.unknowns - 1
         assert np.array_equal(found[:, start : start + size], truth.numpy())
 
 

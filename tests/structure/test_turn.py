@@ -1,4 +1,4 @@
-"""Turns: pairs tied by an affine row are rotated so that the row reads one of them; values and lengths stay."""
+"""Rotations: pairs tied by an affine row are rotated so that the row reads one of them; values and lengths stay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from snapfm.laws import Equality
 from snapfm.structure import CompiledLaws, RowKind, compile_laws
 from snapfm.structure.reads import reads
-from snapfm.structure.turn import Turns, _matrix, find_turns, turned
+from snapfm.structure.rotation import Rotations, _matrix, find_rotations, rotated
 
 Rows = Callable[[Tensor], list[Tensor]]
 
@@ -22,13 +22,13 @@ def compiled(rows: Rows, unknowns: int = 5) -> CompiledLaws:
     return compile_laws([Equality("law", lambda u, p: torch.stack(rows(u)))], (unknowns,))
 
 
-def find(rows: Rows, unknowns: int = 5, free: tuple[int, ...] | None = None, bounded: tuple[int, ...] = ()) -> Turns:
+def find(rows: Rows, unknowns: int = 5, free: tuple[int, ...] | None = None, bounded: tuple[int, ...] = ()) -> Rotations:
     laws = compiled(rows, unknowns)
-    found = reads(laws.scalar.listing, laws.scalar.rows)
+    found = reads(laws.scalar.tape, laws.scalar.rows)
     nonlinear = np.isin(np.arange(unknowns), found.nonlinear.indices)
     marks = np.ones(unknowns, bool) if free is None else np.isin(np.arange(unknowns), free)
     limits = np.isin(np.arange(unknowns), bounded)
-    return find_turns(laws.scalar.rows, found, marks, limits, laws.kinds == RowKind.AFFINE, nonlinear)
+    return find_rotations(laws.scalar.rows, found, marks, limits, laws.kinds == RowKind.AFFINE, nonlinear)
 
 
 def edge(u: Tensor) -> list[Tensor]:
@@ -44,17 +44,17 @@ def test_pairs_and_their_angles():
 
 def test_rows_over_the_new_unknowns_have_the_same_values():
     laws, turns = compiled(edge), find(edge)
-    listing, rows = turned(laws.scalar.listing, laws.scalar.rows, turns)
+    tape, rows = rotated(laws.scalar.tape, laws.scalar.rows, turns)
     new = np.array([0.3, -1.2, 0.7, 0.4, 2.0])
     u = _matrix(turns, 5) @ new
     assert np.linalg.norm(u) == pytest.approx(np.linalg.norm(new), rel=1e-15)  # nearest means the same
-    before = evaluated(laws.scalar.listing, laws.scalar.rows, u)
-    np.testing.assert_allclose(evaluated(listing, rows, new), before, atol=1e-14)
+    before = evaluated(laws.scalar.tape, laws.scalar.rows, u)
+    np.testing.assert_allclose(evaluated(tape, rows, new), before, atol=1e-14)
 
 
 def test_the_row_reads_the_first_of_its_pair_exactly():
     laws, turns = compiled(edge), find(edge)
-    _, rows = turned(laws.scalar.listing, laws.scalar.rows, turns)
+    _, rows = rotated(laws.scalar.tape, laws.scalar.rows, turns)
     assert rows[[0]].indices.tolist() == [3]
     assert rows[0, 3] == pytest.approx(np.sqrt(2.0))
     assert [index for index in rows[[2]].indices if index < 5] == [0]
@@ -62,13 +62,13 @@ def test_the_row_reads_the_first_of_its_pair_exactly():
 
 
 def test_angles_of_random_pairs():
-    """Any coefficients, of very different size: the turned row keeps their length and nothing of the second."""
+    """Any coefficients, of very different size: the rotated row keeps their length and nothing of the second."""
     rng = np.random.default_rng(0)
     for a, b in rng.standard_normal((20, 2)) * 10.0 ** rng.integers(-8, 8, (20, 2)):
         rows: Rows = lambda u, a=a, b=b: [a * u[0] + b * u[1], u[0] ** 2]  # noqa: E731
         turns = find(rows, 2)
         assert turns.cos**2 + turns.sin**2 == pytest.approx(1.0, rel=1e-14)
-        _, new = turned(compiled(rows, 2).scalar.listing, compiled(rows, 2).scalar.rows, turns)
+        _, new = rotated(compiled(rows, 2).scalar.tape, compiled(rows, 2).scalar.rows, turns)
         assert new[[0]].indices.tolist() == [0]
         assert new[0, 0] == pytest.approx(np.hypot(a, b), rel=1e-14)
 

@@ -37,7 +37,7 @@ def with_rows(change: dict[tuple[int, int], float]) -> CompiledLaws:
     for place, number in change.items():
         assert rows[place] != number
         rows[place] = number
-    return replace(good, scalar=Scalar(good.scalar.listing, csr_array(rows), good.scalar.example))
+    return replace(good, scalar=Scalar(good.scalar.tape, csr_array(rows), good.scalar.example))
 
 
 def by_torch() -> CompiledLaws:

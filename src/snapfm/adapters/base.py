@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from snapfm.errors import ParamsError, SettingError, ShapeError
-from snapfm.project.door import is_real
+from snapfm.project.checks import is_real
 from snapfm.sampling.path import STRAIGHT, Path
 
 Model = Callable[..., Any]

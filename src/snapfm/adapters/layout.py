@@ -8,7 +8,7 @@ from torch import Tensor
 
 from snapfm.adapters.base import Adapter, Model, fields_back
 from snapfm.errors import SettingError, ShapeError
-from snapfm.project.door import is_whole
+from snapfm.project.checks import is_whole
 
 
 class Flat(Adapter):

@@ -1,6 +1,6 @@
 """Paths of diffusion models, as functions of flow time: 0 is noise, 1 is data (math.md, eq. affine-path).
 
-Diffusion clocks run the other way and often stop short of both ends; here they are turned round and joined to the data.
+Diffusion clocks run the other way and often stop short of both ends; here they are rotated round and joined to the data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ParamsError
-from snapfm.project.door import is_real
+from snapfm.project.checks import is_real
 from snapfm.sampling.path import Path, Schedule
 
 # The noise of variance-preserving paths ends like √(1 − τ), with a slope that is infinite at τ = 1; it is read no later than

@@ -12,7 +12,7 @@ from snapfm.errors import Status
 from snapfm.laws import Bounds, Law, Params
 from snapfm.project import Moved, Projection, Projector
 from snapfm.project.budget import LIMIT, SECONDS
-from snapfm.project.door import check_field, check_laws
+from snapfm.project.checks import check_field, check_laws
 from snapfm.project.judge import Judgement
 
 

@@ -14,7 +14,7 @@ from snapfm.adapters.projector import UnitsProjector
 from snapfm.errors import ParamsError, SettingError, ShapeError
 from snapfm.laws import Law, Params
 from snapfm.project import Projector
-from snapfm.project.door import check_shape
+from snapfm.project.checks import check_shape
 
 
 class Normalized(Adapter):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from snapfm.evidence.run import Now, Told
+    from snapfm.evidence.record import Now, Told
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from snapfm.evidence.quality import Cell, Suite
-    from snapfm.evidence.quality.record import Cells
+    from snapfm.evidence.quality.suite import Cells
 
 
 def quality(
@@ -65,7 +65,7 @@ def _print(suite: Suite, cells: Cells) -> None:
     from rich.console import Console
 
     from snapfm.evidence.page.document import PUBLISHED, Entry
-    from snapfm.evidence.quality.tables import summary, verdicts
+    from snapfm.evidence.quality.pages import summary, verdicts
     from snapfm.evidence.text import terminal
 
     found = summary(suite, cells)

@@ -52,8 +52,7 @@ def train(
     from snapfm.errors import ShapeError, require
     from snapfm.flow.presets import FRAME_TRAINING
     from snapfm.flow.quality import quality
-    from snapfm.flow.record import identify_run
-    from snapfm.flow.state import check_run, saved_step
+    from snapfm.flow.run import check_run, identify_run, saved_step
     from snapfm.problems import problem as build
     from snapfm.problems.training import TRAINING_SETS, table
 

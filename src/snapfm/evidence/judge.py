@@ -18,7 +18,7 @@ from torch import Tensor
 from snapfm.errors import Status
 from snapfm.evidence.record import finite
 from snapfm.laws import Bounds, Equality, Law, Params
-from snapfm.metrics.residuals import one_of, residuals
+from snapfm.metrics.scores import one_of, residuals
 
 # Stationarity asked of a converged sample, absolute: fields are of order one. A larger tolerance replaces it.
 NEAREST = 1e-6

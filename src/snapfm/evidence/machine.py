@@ -1,4 +1,4 @@
-"""What figures were measured on: processor, memory, versions, and the weights of a network."""
+"""What was measured on which machine: processor, memory, versions, and the weights of a network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def machine() -> dict[str, Any]:
 
 
 def machine_and_threads() -> dict[str, Any]:
-    """Describe this machine and the threads of torch in this process, for what is measured inside it."""
+    """Describe this machine and the number of torch threads of this process."""
     return {**machine(), "threads": torch.get_num_threads()}
 
 
@@ -55,7 +55,7 @@ def digest(network: nn.Module) -> str:
 
 
 def resident_bytes() -> int | None:
-    """Measure the memory this process holds now; None where the system does not say."""
+    """Measure the memory this process holds now; None where the system does not report it."""
     return _bytes("VmRSS")
 
 
@@ -65,7 +65,7 @@ def peak_bytes() -> int | None:
 
 
 def forget_peak() -> None:
-    """Reset the peak, where the system can; elsewhere it is that of the whole process."""
+    """Reset the peak where the system can; elsewhere it is the peak of the whole process."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # 5: the peak resident size, see proc(5)
 

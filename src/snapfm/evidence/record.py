@@ -1,25 +1,27 @@
-"""Records on disk: JSON Lines, one record per line, appended whole and synced before the work goes on.
+"""Records on disk and the runner that fills them: JSON Lines, one record per line, synced before the work goes on.
 
-The records of a run (records.jsonl) begin with a header line that holds the suite; every other line is one finished cell, and
-the newest of several lines of one cell counts. A line that a killed process left incomplete is dropped. The open file is also
-the lock of its folder. Knows no suites and no cells: both are dataclasses that `load` rebuilds from their type hints.
+The records of a run (records.jsonl) begin with a header line that holds the suite. Every other line is one finished cell; if a
+cell has several lines, the newest counts. An incomplete line, left by a killed process, is dropped. The open file is also the
+lock of its folder. A stopped run continues after its last finished cell. Knows no suites and no cells: both are dataclasses
+that `load` rebuilds from their type hints.
 """
 
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import math
 import os
-from collections.abc import Hashable
-from dataclasses import asdict, fields, is_dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from types import TracebackType, UnionType
+from types import UnionType
 from typing import Any, Generic, Protocol, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from snapfm.errors import DataError
+from snapfm.errors import DataError, UnknownName
 
 RECORDS = "records.jsonl"
 
@@ -34,22 +36,30 @@ class State(StrEnum):
     REFUSED = "REFUSED"  # the method does not support these laws
 
 
-class Cell(Protocol):
-    """One record of a run: a dataclass of plain values."""
+class Keyed(Protocol):
+    """A cell of a suite: its record, a dataclass of plain values, or what is run to make it."""
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[str, ...]:
         """Identify the cell within its suite."""
 
 
 T = TypeVar("T")
-C = TypeVar("C", bound=Cell)
+C = TypeVar("C", bound=Keyed)
+P = TypeVar("P", bound=Keyed)
 
 
 def finite(value: Any) -> float | None:
     """Convert to a float that JSON can hold; None if it is not finite."""
     found = float(value)
     return found if math.isfinite(found) else None
+
+
+def npz(save: Callable[..., None], **arrays: Any) -> bytes:
+    """Encode arrays as the content of a file; `save` is np.savez or np.savez_compressed."""
+    packed = io.BytesIO()
+    save(packed, allow_pickle=False, **arrays)
+    return packed.getvalue()
 
 
 def to_line(record: Any) -> str:
@@ -73,7 +83,7 @@ def read(file: Path, suite: type[T], cell: type[C]) -> tuple[T | None, dict[Any,
         header = lines.pop(0)
         found = load(suite, header["suite"]) if is_dataclass(suite) else header["suite"]
         if is_dataclass(suite) and (unknown := set(header["suite"]) - {one.name for one in fields(suite)}):
-            raise KeyError(*unknown)  # of another version: a setting that would be lost
+            raise KeyError(*unknown)  # written by another version: a setting would be lost
         cells = [load(cell, line) for line in lines]
     except (ValueError, KeyError, TypeError) as cause:
         raise DataError(
@@ -133,9 +143,7 @@ class _Appending:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         os.close(self._handle)
 
 
@@ -155,9 +163,44 @@ class Records(_Appending, Generic[C]):
             raise
 
     def append(self, cell: C) -> None:
-        """Keep a finished cell."""
+        """Append a finished cell."""
         self.write(to_line(cell))
         self.cells[cell.key] = cell
+
+
+@dataclass(frozen=True)
+class Now(Generic[C]):
+    """What runs now, and how much is left."""
+
+    key: tuple[str, ...]
+    doing: str
+    share: float  # of the cell's steps that are done
+    left: int  # cells after this one
+    finished: C | None = None  # set once, when the cell is done
+
+
+Told = Callable[[Now[Any]], None]
+Tell = Callable[[str, float], None]  # what a cell does, and the share of it that is done
+
+
+def run_cells(records: Records[C], todo: Sequence[P], make: Callable[[P, Tell], C], progress: Told | None) -> None:
+    """Make and keep the record of every place, in order; `progress` is called with what runs now."""
+
+    def tell(place: P, left: int, doing: str, share: float, finished: C | None = None) -> None:
+        if progress is not None:
+            progress(Now(place.key, doing, share, left, finished))
+
+    for left, place in zip(reversed(range(len(todo))), todo):
+        tell(place, left, "starting", 0.0)
+        cell = make(place, partial(tell, place, left))
+        records.append(cell)
+        tell(place, left, "done", 1.0, cell)
+
+
+def check_name(option: str, what: str, known: Sequence[str], name: str | None) -> None:
+    """Refuse an option that names nothing of the suite."""
+    if name is not None and name not in known:
+        raise UnknownName(f"{option} expects a {what}, one of {list(known)}; got {name!r}. Use one of these.")
 
 
 @cache

@@ -1,7 +1,7 @@
-"""Checkpoints of a velocity network: a folder with weights.safetensors, model.json and record.json.
+"""Checkpoints of a velocity network: a folder with weights.safetensors, model.json and record.json; and the shipped ones.
 
-Loading trusts nothing: files, format version, checksum, settings and every weight are checked, and whatever is wrong is
-said in three parts. May import errors and grid; knows no problem.
+Loading checks everything: files, format version, checksum, settings and every weight. May import errors and grid; knows no
+problem.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from snapfm.errors import CheckpointError, SnapfmError
+from snapfm.errors import CheckpointError, SnapfmError, UnknownName
 from snapfm.flow.frame import FrameSettings
 from snapfm.flow.network import NetworkSettings
 from snapfm.flow.presets import Settings, VelocityNetwork, network_of
@@ -24,11 +25,12 @@ from snapfm.grid import Axis, Grid
 FORMAT = "snapfm-velocity"
 VERSION = 1
 WEIGHTS, MODEL, RECORD = "weights.safetensors", "model.json", "record.json"
+_SHIPPED = files("snapfm") / "models"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A network with what it was trained for: the grid of its fields, the equation, the preset and the record."""
+    """A network with the grid of its fields, the equation, the preset and the record of its training."""
 
     network: VelocityNetwork
     grid: Grid
@@ -38,7 +40,7 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: str | Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint as a folder that appears whole or not at all, replacing one that is there."""
+    """Write a checkpoint as a folder that appears complete or not at all, replacing an existing one."""
     weights = pack_tensors(checkpoint.network.state_dict())
     model = {
         "format": FORMAT,
@@ -55,7 +57,7 @@ def save_checkpoint(folder: str | Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(folder: str | Path) -> Checkpoint:
-    """Read and check a checkpoint; its network comes on the CPU, in evaluation mode."""
+    """Read and check a checkpoint; its network is on the CPU, in evaluation mode."""
     folder = Path(folder)
     if not folder.is_dir():
         raise CheckpointError(
@@ -69,7 +71,7 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     tensors = unpack_tensors(folder / WEIGHTS, content)
     network = network_of(settings)
     _load_weights(folder, network, tensors)
-    # After the fit: weights of another network deserve the message that says so.
+    # After loading: weights of another network get the message that says so.
     found = hashlib.sha256(content).hexdigest()
     wanted = model["weights"]["sha256"]
     if found != wanted:
@@ -78,6 +80,22 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
             "The file changed after it was written: copy the whole folder again, or train again."
         )
     return Checkpoint(network.eval(), grid, model["equation"], model["preset"], read_json(folder / RECORD))
+
+
+def shipped_names() -> list[str]:
+    """List the names `shipped` accepts."""
+    return sorted(entry.name for entry in _SHIPPED.iterdir() if (entry / MODEL).is_file()) if _SHIPPED.is_dir() else []
+
+
+def shipped(name: str) -> VelocityNetwork:
+    """Load a shipped velocity network; its record.json says how it was trained and how good its samples are."""
+    if name not in shipped_names():
+        raise UnknownName(
+            f"shipped(name) expects one of {shipped_names()}; got {name!r}. Train another with `snapfm train`, and "
+            "load it with load_checkpoint(folder)."
+        )
+    with as_file(_SHIPPED / name) as folder:
+        return load_checkpoint(folder).network
 
 
 def _check_version(file: Path, model: Mapping[str, Any]) -> None:
@@ -90,12 +108,12 @@ def _check_version(file: Path, model: Mapping[str, Any]) -> None:
 
 
 def _settings(file: Path, model: Mapping[str, Any]) -> tuple[Settings, Grid]:
-    """Rebuild the frozen values from JSON, which knows lists but no tuples."""
+    """Rebuild the frozen values from JSON, which has lists but no tuples."""
     try:
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in model["network"].items()
         }
-        # Both kinds are told apart by what they have: files of before there were two name none.
+        # The fields tell which kind it is: files from before there were two kinds do not name one.
         settings: Settings = FrameSettings(**values) if "size" in values else NetworkSettings(**values)
         grid = Grid(tuple(Axis(**axis) for axis in model["axes"]))
         texts = (model["equation"], model["preset"], model["weights"]["sha256"])

@@ -1,9 +1,9 @@
 """FrameVelocity: a velocity network that works on the coefficients of a field in a frame of principal fields.
 
-Fields of one equation, with few random numbers behind them, lie near a space of some dozens of dimensions, boundary layers
-and jumps included. The frame spans it; a network of dense layers predicts the clean field's coefficients from those of the
-noisy one and from its first slices (`anchors`), which laws may have imposed and which fix most of the rest. Called as
-velocity(u, tau) with fields (b, *shape). Knows no law, problem or projector.
+Fields of one equation that depend on few random numbers lie near a space of some dozens of dimensions, boundary layers and
+jumps included. The frame spans that space. A network of dense layers predicts the clean field's coefficients from those of
+the noisy one and from its first slices (`anchors`), which laws may have imposed and which determine most of the rest.
+Called as velocity(u, tau) with fields (b, *shape). Knows no law, problem or projector.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from snapfm.errors import ShapeError
-from snapfm.flow.fields import check, towards
+from snapfm.flow.path import check, embed, velocity_to
 
-_FASTEST_WAVE = 200.0  # radians per unit of τ, as in the FNO
-_MOST_FIELDS = 1024  # the frame is found from: beyond, its span hardly changes, and the cost grows with the square
+_MOST_FIELDS = 1024  # used to compute the frame: more hardly change its span, and the cost grows with their square
 
 
 @dataclass(frozen=True)
 class FrameSettings:
-    """Everything that fixes the shape of a network's weights: `size` principal fields, `layers` blocks of `width`.
+    """Everything that determines the shape of a network's weights: `size` principal fields, `layers` blocks of `width`.
 
     `anchors` names the axes whose first slice is read point by point beside the coefficients.
     """
@@ -52,15 +51,15 @@ class FrameSettings:
 class FrameVelocity(nn.Module):
     """The linear estimate of the coefficients, corrected by residual blocks; first weights depend on `seed` alone.
 
-    Call `fit` before training: a frame of zeros predicts zero. A sample's answer does not depend on what its batch-mates
-    hold; another size of batch may change its last bits.
+    Call `fit` before training: a frame of zeros predicts zero. A sample's answer does not depend on the other samples of
+    its batch; another batch size may change its last bits.
     """
 
     mean: Tensor  # (points,)
     frame: Tensor  # (size, points), orthonormal rows
     scale: Tensor  # (size,), standard deviations of the coefficients
-    anchor_scale: Tensor  # (1,), root mean square of what the anchors vary by
-    places: Tensor  # of the anchors' points in a flat field
+    anchor_scale: Tensor  # (1,), root mean square of the anchors' standard deviations
+    places: Tensor  # indices of the anchors' points in a flat field
 
     def __init__(self, settings: FrameSettings, seed: int = 0) -> None:
         super().__init__()
@@ -83,7 +82,7 @@ class FrameVelocity(nn.Module):
         self.register_buffer("places", places, persistent=False)
 
     def fit(self, data: Tensor) -> None:
-        """Take mean and principal fields from training fields (count, *shape); modified: the network's frame."""
+        """Compute mean and principal fields of training fields (count, *shape); modified: the network's frame."""
         size = self.settings.size
         if len(data) <= size or tuple(data.shape[1:]) != self.settings.shape:
             raise ShapeError(
@@ -91,7 +90,7 @@ class FrameVelocity(nn.Module):
                 "Simulate more fields, or ask for a smaller frame."
             )
         flat = data.detach().flatten(1).to(self.mean.device, self.mean.dtype)
-        # An odd stride meets all rows and columns of a table with an even number of columns.
+        # An odd stride visits all rows and columns of a table with an even number of columns.
         some = flat[:: len(flat) // _MOST_FIELDS | 1] if len(flat) > _MOST_FIELDS else flat
         centered = (some - flat.mean(0)).double()
         _, vectors = torch.linalg.eigh(centered @ centered.T)
@@ -111,7 +110,7 @@ class FrameVelocity(nn.Module):
         times = check(u, tau, self.settings.shape, self.mean.dtype)
         x = u.to(self.mean.dtype)
         data = (self.mean + self._coefficients(x.flatten(1), times[:, None]) @ self.frame).view_as(x)
-        return towards(data, x, times).to(u.dtype)
+        return velocity_to(data, x, times).to(u.dtype)
 
     def _coefficients(self, x: Tensor, tau: Tensor) -> Tensor:
         """Predict the clean field's coefficients about the mean from flat noisy fields (b, points) at tau (b, 1)."""
@@ -121,18 +120,16 @@ class FrameVelocity(nn.Module):
         power = (tau * self.scale).square() + (1 - tau).square()
         linear = tau * self.scale.square() / power * noisy
         anchor_power = (tau * self.anchor_scale).square() + (1 - tau).square()
-        inputs = [noisy / power.sqrt(), shifted[:, self.places] / anchor_power.sqrt(), self._embed(tau)]
+        inputs = [
+            noisy / power.sqrt(),
+            shifted[:, self.places] / anchor_power.sqrt(),
+            embed(tau[:, 0], self.settings.embedding),
+        ]
         hidden = self.first(torch.cat(inputs, dim=1))
         for block in self.blocks:
             hidden = block(hidden)
-        answer: Tensor = linear + self.scale * self.last(_even(hidden))
+        answer: Tensor = linear + self.scale * self.last(_normalize(hidden))
         return answer
-
-    def _embed(self, tau: Tensor) -> Tensor:
-        """Give sines and cosines of τ at frequencies from 1 to 200: (b, 1) to (b, embedding)."""
-        count = self.settings.embedding // 2
-        angle = tau * torch.exp(torch.linspace(0.0, math.log(_FASTEST_WAVE), count, dtype=tau.dtype, device=tau.device))
-        return torch.cat([angle.sin(), angle.cos()], dim=1)
 
 
 class _Block(nn.Module):
@@ -144,10 +141,10 @@ class _Block(nn.Module):
         self.down = nn.Linear(2 * width, width)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        answer: Tensor = hidden + self.down(F.gelu(self.up(_even(hidden))))
+        answer: Tensor = hidden + self.down(F.gelu(self.up(_normalize(hidden))))
         return answer
 
 
-def _even(hidden: Tensor) -> Tensor:
-    """Bring every sample's channels to mean zero and variance one."""
+def _normalize(hidden: Tensor) -> Tensor:
+    """Scale every sample's channels to mean zero and variance one."""
     return F.layer_norm(hidden, hidden.shape[-1:])

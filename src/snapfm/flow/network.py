@@ -1,8 +1,7 @@
 """FNOVelocity: the velocity network of the flow, a Fourier neural operator over the space-time grid.
 
-Called as velocity(u, tau) with fields (b, *shape). Knows no law, problem or projector; neuralop is imported when a
-network is built, so that snapfm works without it. neuralop brings wandb along, which stays silent: it is imported,
-never started.
+Called as velocity(u, tau) with fields (b, *shape). Knows no law, problem or projector. neuralop is imported when a network
+is built, so that snapfm works without it. It imports wandb, which is never started.
 """
 
 from __future__ import annotations
@@ -17,23 +16,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from snapfm.errors import ShapeError, require
-from snapfm.flow.fields import check, towards
 from snapfm.flow.layers import quicken
-
-_FASTEST_WAVE = 200.0  # radians per unit of τ; the phase of a heat field is settled between τ = 0.01 and 0.1
+from snapfm.flow.path import check, embed, velocity_to
 
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """Everything that fixes the shape of a network's weights.
+    """Everything that determines the shape of a network's weights.
 
-    `predicts` says what the FNO's output is. "velocity": the velocity itself, as in the paper; the white noise it has
-    to contain must then pass through the pointwise path. "data": the clean field D = E[data | u_τ], from which the
-    velocity follows as (D − u)/(1 − τ); a small network with few modes gives smooth fields this way.
+    `predicts` says what the FNO's output is. "velocity": the velocity itself, as in the paper; the white noise that it
+    contains then has to pass through the pointwise path. "data": the clean field D = E[data | u_τ], from which the
+    velocity follows as (D − u)/(1 − τ); a small network with few modes produces smooth fields this way.
 
-    `patch` is how many points per axis go into one cell of the grid the FNO works on: with 2 a cell's four (or eight)
-    values are channels of a grid half as fine, for a quarter (or an eighth) of the work. Every point is still read and
-    written by itself.
+    `patch` is the number of points per axis in one cell of the grid that the FNO works on. With 2, a cell's four (or
+    eight) values are channels of a grid half as fine, for a quarter (or an eighth) of the work. Every point still has its
+    own input and output value.
     """
 
     shape: tuple[int, ...]
@@ -73,7 +70,7 @@ class NetworkSettings:
 class FNOVelocity(nn.Module):
     """A Fourier neural operator with τ and the coordinates as extra inputs; its first weights depend on `seed` alone.
 
-    A sample's answer does not depend on what its batch-mates hold; another size of batch may change its last bits,
+    A sample's answer does not depend on the other samples of its batch; another batch size may change its last bits,
     because matrix products of another shape add in another order.
     """
 
@@ -97,32 +94,25 @@ class FNOVelocity(nn.Module):
 
         Computed in the dtype of the weights, float32 unless converted; the answer has that of the fields.
         """
-        times = self._check(u, tau)
+        times = check(u, tau, self.settings.shape, self.coordinates.dtype)
         x = u.to(self.coordinates.dtype)
         hidden = self._lift(x, times)
         for layer in range(self.settings.layers):
             hidden = self.fno.fno_blocks(hidden, layer)
         return self._velocity(self.fno.projection(hidden), x, times).to(u.dtype)
 
-    def embed(self, times: Tensor) -> Tensor:
-        """Give sines and cosines of τ at frequencies from 1 to 200: (b,) to (b, embedding)."""
-        count = self.settings.embedding // 2
-        rates = torch.exp(torch.linspace(0.0, math.log(_FASTEST_WAVE), count, dtype=times.dtype, device=times.device))
-        angle = times[:, None] * rates
-        return torch.cat([angle.sin(), angle.cos()], dim=1)
-
     def _lift(self, x: Tensor, times: Tensor) -> Tensor:
         """Lift (patches of the field, coordinates, time embedding) to `width` channels.
 
-        The embedding is constant over the grid, so its 32 channels act as a bias per sample; spreading them over the
-        grid first, as an FNO with 35 input channels would, gives the same numbers for ten times the work.
+        The embedding is constant over the grid, so its 32 channels act as a bias per sample. Expanding them over the grid
+        first, as an FNO with 35 input channels would, computes the same numbers with ten times the work.
         """
         first, second = self.fno.lifting.fcs
         patches = self._patch(x).flatten(2)
-        here = patches.shape[1] + x.ndim - 1  # channels that differ from cell to cell
+        varying = patches.shape[1] + x.ndim - 1  # channels that differ from cell to cell
         weight = first.weight[:, :, 0]
-        bias = first.bias + self.embed(times) @ weight[:, here:].T
-        local = weight[:, :here].expand(len(x), -1, -1)
+        bias = first.bias + embed(times, self.settings.embedding) @ weight[:, varying:].T
+        local = weight[:, :varying].expand(len(x), -1, -1)
         inputs = torch.cat([patches, self.coordinates.expand(len(x), -1, -1)], dim=1)
         hidden = torch.bmm(torch.cat([local, bias[:, :, None]], dim=2), inputs)
         lifted: Tensor = second(F.gelu(hidden))
@@ -155,29 +145,23 @@ class FNOVelocity(nn.Module):
         return x[(slice(None), *(slice(n) for n in self.settings.shape))]
 
     def _velocity(self, channels: Tensor, x: Tensor, times: Tensor) -> Tensor:
-        """Turn the FNO's answer (b, patch^axes, *cells) into the velocity of fields x: it, or what leads to the data."""
+        """Turn the FNO's output (b, patch^axes, *cells) into the velocity of fields x at their flow times."""
         answer = self._unpatch(channels)
-        if self.settings.predicts == "velocity":
-            return answer
-        return towards(answer, x, times)
-
-    def _check(self, u: Tensor, tau: float | Tensor) -> Tensor:
-        """Refuse fields of another shape; return tau as (b,)."""
-        return check(u, tau, self.settings.shape, self.coordinates.dtype)
+        return answer if self.settings.predicts == "velocity" else velocity_to(answer, x, times)
 
 
 def _raise_gain(fno: Any, settings: NetworkSettings) -> None:
-    """Scale the first spectral weights so that white noise leaves that layer at order one.
+    """Scale the first spectral weights so that white noise has an amplitude of order one after that layer.
 
-    Few modes hold little of it: √(kept / points) of its amplitude, a seventh for the small network. A clean field is
-    told from noise by exactly those modes, and training finds them sooner when they are not drowned from the start.
+    The kept modes hold √(kept / points) of its amplitude, a seventh for the small network. Exactly these modes distinguish
+    a clean field from noise, and training finds them sooner when they are not hidden from the start.
     """
     with torch.no_grad():
         fno.fno_blocks.convs[0].weight.tensor.mul_(math.sqrt(math.prod(settings.cells) / math.prod(settings.modes)))
 
 
 def _drop_metadata(module: nn.Module, state: dict[str, Any], prefix: str, local: Any) -> None:
-    """Take out the entry neuralop adds to every state_dict: it is no tensor, and torch's own loader refuses it."""
+    """Remove the entry that neuralop adds to every state_dict: it is not a tensor, and torch's own loader refuses it."""
     state.pop("_metadata", None)
 
 
@@ -194,7 +178,7 @@ def _fno(settings: NetworkSettings, seed: int) -> Any:
             out_channels=values,
             hidden_channels=settings.width,
             n_layers=settings.layers,
-            # neuralop multiplies these by the width and cuts: the half keeps rounding from losing a channel.
+            # neuralop multiplies these by the width and truncates: the half keeps rounding from losing a channel.
             lifting_channel_ratio=(settings.lifting + 0.5) / settings.width,
             projection_channel_ratio=(settings.projection + 0.5) / settings.width,
             positional_embedding=None,

@@ -1,6 +1,6 @@
-"""Folders of tensors and JSON that appear whole or not at all; safetensors, never pickle.
+"""Folders of tensors and JSON that appear complete or not at all; safetensors, never pickle.
 
-A folder is written beside its place under a hidden name, pushed to disk, and renamed. A process killed at any moment
+A folder is written under a hidden name beside its final place, flushed to disk, and renamed. A process killed at any moment
 leaves the old folder, the new folder, or a hidden leftover that the next write removes. Imports errors only.
 """
 
@@ -20,19 +20,16 @@ from snapfm.errors import CheckpointError, require
 
 
 def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files into a new folder, replacing one that is there."""
+    """Write files into a new folder, replacing an existing one."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial, old = folder.with_name(f".{folder.name}.partial"), folder.with_name(f".{folder.name}.old")
     for leftover in (partial, old):
         shutil.rmtree(leftover, ignore_errors=True)
     partial.mkdir()
     for name, content in contents.items():
-        with open(partial / name, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        _write(partial / name, content)
     _sync(partial)
-    # A folder cannot be replaced in one system call, so there is an instant without one; never one half written.
+    # A folder cannot be replaced in one system call, so for an instant there is none; it is never half written.
     if folder.exists():
         os.rename(folder, old)
     os.rename(partial, folder)
@@ -41,14 +38,11 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def write_file(file: Path, content: bytes) -> None:
-    """Write one file, replacing one that is there, in one step."""
+    """Write one file, replacing an existing one in one step."""
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f".{file.name}.partial")
     try:
-        with open(partial, "wb") as handle:
-            handle.write(content)
-            handle.flush()
-            os.fsync(handle.fileno())
+        _write(partial, content)
         os.replace(partial, file)
     finally:
         partial.unlink(missing_ok=True)
@@ -56,7 +50,7 @@ def write_file(file: Path, content: bytes) -> None:
 
 
 def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
-    """Encode tensors as safetensors; complex ones as pairs of real numbers, which every version of it can hold."""
+    """Encode tensors as safetensors; complex ones as pairs of real numbers, which every version of it supports."""
     safetensors = require("safetensors.torch", "checkpoints", "flow")
     packed: bytes = safetensors.save({name: _real(tensor) for name, tensor in tensors.items()})
     return packed
@@ -77,7 +71,7 @@ def unpack_tensors(file: Path, content: bytes) -> dict[str, Tensor]:
 
 
 def restore(values: Tensor, like: Tensor) -> Tensor | None:
-    """Give stored values the form of a parameter, or None if they are not of its shape and dtype."""
+    """Return stored values in the form of a parameter, or None if shape or dtype differ."""
     if like.is_complex() and values.shape == (*like.shape, 2) and values.dtype == like.real.dtype:
         return torch.view_as_complex(values)
     if values.shape == like.shape and values.dtype == like.dtype:
@@ -86,7 +80,7 @@ def restore(values: Tensor, like: Tensor) -> Tensor | None:
 
 
 def pack_json(document: Mapping[str, Any]) -> bytes:
-    """Encode a document as readable JSON; NaN has no place in it."""
+    """Encode a document as readable JSON; NaN is refused."""
     return (json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
 
@@ -108,7 +102,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def read_bytes(file: Path) -> bytes:
-    """Read a file that must be there."""
+    """Read a file that must exist."""
     if not file.is_file():
         raise CheckpointError(
             f"{file.parent} is expected to hold {file.name}; it is missing. Copy the whole folder again, or train "
@@ -122,8 +116,16 @@ def _real(tensor: Tensor) -> Tensor:
     return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous()
 
 
+def _write(file: Path, content: bytes) -> None:
+    """Write a file to disk, past the system's buffers."""
+    with open(file, "wb") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
 def _sync(folder: Path) -> None:
-    """Push a folder's entries to disk, so that a rename survives a power cut."""
+    """Flush a folder's entries to disk, so that a rename survives a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

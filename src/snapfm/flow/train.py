@@ -1,8 +1,8 @@
-"""Training a velocity network with flow matching: Adam, a moving average of the weights, and resuming to the bit.
+"""Training a velocity network with flow matching: Adam, a moving average of the weights, and bit-exact resuming.
 
 Step i draws its flow times from (seed, i) alone, and its pairs of noise and field from a pool that depends on (seed, i)
-too, so a run that was killed and resumed gives the weights of one that was not, on the same machine with the same number
-of threads. Knows tensors of fields, not where they come from: must not import problems.
+too. A run that was killed and resumed therefore ends with the weights of one that was not, on the same machine with the
+same number of threads. Knows tensors of fields, not where they come from: must not import problems.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from snapfm.errors import DtypeError, ShapeError, SnapfmError
 from snapfm.flow.coupling import Pairing, Pool, Scene, couple, disturb, revisit
 from snapfm.flow.path import LEAST_GAP, loss
-from snapfm.flow.record import compose, identify
-from snapfm.flow.state import State, load_state, save_state
+from snapfm.flow.run import State, compose, identify, load_state, save_state
 from snapfm.flow.storage import pack_json, write_file
 from snapfm.seeds import stream
 
@@ -29,23 +28,23 @@ Progress: TypeAlias = Callable[[int, float], None]
 
 RECORD = "record.json"
 _BETAS = (0.9, 0.99)  # a shorter memory than Adam's 0.999 suits runs of a few thousand steps
-_LARGEST_GRADIENT = 1.0  # gradients are scaled down to this norm: flow times near 1 give rare large ones
+_LARGEST_GRADIENT = 1.0  # gradients are scaled down to this norm: flow times near 1 cause rare large ones
 
 
 class TrainingError(SnapfmError, ValueError):
-    """Training settings cannot work, or training ran away."""
+    """Training settings cannot work, or training diverged."""
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
     """How to train: Adam, a linear warm-up over `warmup` steps, then a cosine down to zero at the last step.
 
-    `ema` is the decay of the moving average that is kept; a state to resume from is saved every `save_every` steps.
+    `ema` is the decay of the moving average of the weights; a state to resume from is saved every `save_every` steps.
     Noise and fields are paired by optimal transport in pools of `pool`, or of one batch, as `pairing` says. `imposed`
     names the axes along which laws may fix the first slice, -1 for an initial condition; the data are then a table of
-    `rows` rows. How these, `stray` and `meeting` disturb what the network sees is in coupling.disturb, what a share of
-    `own` answers adds to it in coupling.revisit. `least_gap` is that of the loss. Flow times are spread evenly over the
-    `tau_power`-th root of τ: the more, the more of them are early.
+    `rows` rows. coupling.disturb explains how these, `stray` and `meeting` disturb what the network sees,
+    coupling.revisit what a share of `own` answers adds. `least_gap` is that of the loss. Flow times are spread evenly
+    over the `tau_power`-th root of τ: a larger power draws more early times.
     """
 
     steps: int = 2000
@@ -93,11 +92,11 @@ class TrainingSettings:
             )
 
     def describe(self) -> dict[str, Any]:
-        """Give the settings as JSON has them, which knows lists but no tuples."""
+        """Return the settings as JSON stores them, with lists for tuples."""
         return {**asdict(self), "imposed": list(self.imposed)}
 
     def rate(self, step: int) -> float:
-        """Give the learning rate of step 0 .. steps − 1."""
+        """Return the learning rate of step 0 .. steps − 1."""
         rise = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         return self.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * step / self.steps))
 
@@ -120,138 +119,123 @@ def train(
 ) -> Training:
     """Train `network` (modified) on fields `data` (count, *shape), saving states and the record in `out_dir`.
 
-    A run already in `out_dir` is resumed; one with other settings, network or data is refused. `progress` is told the
-    number of steps done and the last loss. `about` goes into the record as it is: what the data are, the command.
+    A run already in `out_dir` is resumed; one with other settings, network or data is refused. `progress` is called with
+    the number of steps done and the last loss. `about` goes into the record as it is: what the data are, the command.
     """
     _check_data(data, settings.rows)
     out_dir = Path(out_dir)
-    parameters = dict(network.named_parameters())
     identity = identify(network, data, settings.describe())
-    optimizer = torch.optim.Adam(parameters.values(), betas=_BETAS)
-    average = {name: value.detach().clone() for name, value in parameters.items()}
-    losses: list[float] = []
-    seconds = 0.0
-    state = load_state(out_dir, identity, {name: value.detach() for name, value in parameters.items()})
+    run = _Run(network, data, settings)
+    state = load_state(out_dir, identity, {name: value.detach() for name, value in run.parameters.items()})
     if state is not None:
-        _put_back(state, parameters, average, optimizer)
-        losses, seconds = state.losses.tolist(), state.seconds
+        run.resume(state)
     network.train()
-    start = time.perf_counter() - seconds
-    pool = None
-    for step in range(len(losses), settings.steps):
-        pool = _pool(data, settings, step, pool)
-        losses.append(_step(network, data, settings, step, pool, optimizer, parameters, average))
-        done = step + 1
+    start = time.perf_counter() - run.seconds
+    for done in range(len(run.losses) + 1, settings.steps + 1):
+        run.step()
         if done % settings.save_every == 0 or done == settings.steps:
-            seconds = time.perf_counter() - start
-            save_state(out_dir, _state(done, seconds, losses, parameters, average, optimizer), identity)
+            run.seconds = time.perf_counter() - start
+            save_state(out_dir, run.state(), identity)
         if progress is not None:
-            progress(done, losses[-1])
+            progress(done, run.losses[-1])
     with torch.no_grad():
-        for name, value in parameters.items():
-            value.copy_(average[name])
-    record = compose(identity, settings.describe(), losses, seconds, about or {})
+        for name, value in run.parameters.items():
+            value.copy_(run.average[name])
+    record = compose(identity, settings.describe(), run.losses, run.seconds, about or {})
     write_file(out_dir / RECORD, pack_json(record))
     return Training(network.eval(), record)
 
 
-def _pool(data: Tensor, settings: TrainingSettings, step: int, last: Pool | None) -> Pool:
-    """Give the pool a step belongs to: the last one, unless it is used up or the run was resumed."""
-    number = step // _batches(settings)
-    if last is not None and last.number == number:
-        return last
-    return couple(data, settings.seed, number, _batches(settings) * settings.batch, settings.rows, settings.pairing)
+class _Run:
+    """Everything that changes during training: parameters, their moving average, Adam, losses and the time spent."""
 
+    def __init__(self, network: nn.Module, data: Tensor, settings: TrainingSettings) -> None:
+        self.network, self.data, self.settings = network, data, settings
+        self.parameters = dict(network.named_parameters())
+        self.average = {name: value.detach().clone() for name, value in self.parameters.items()}
+        self.optimizer = torch.optim.Adam(self.parameters.values(), betas=_BETAS)
+        self.losses: list[float] = []
+        self.seconds = 0.0
+        self._pool: Pool | None = None
 
-def _batches(settings: TrainingSettings) -> int:
-    """Count the batches in a pool, at least one: pairs are drawn without repetition."""
-    return max(1, settings.pool // settings.batch)
+    def resume(self, state: State) -> None:
+        """Continue from a saved state."""
+        self.losses, self.seconds = state.losses.tolist(), state.seconds
+        with torch.no_grad():
+            for name, value in self.parameters.items():
+                value.copy_(state.weights[name])
+                self.average[name].copy_(state.average[name])
+                self.optimizer.state[value] = {
+                    "step": torch.tensor(float(state.step)),
+                    "exp_avg": state.momentum[name].to(value.device),
+                    "exp_avg_sq": state.scale[name].to(value.device),
+                }
 
-
-def _step(
-    network: nn.Module,
-    data: Tensor,
-    settings: TrainingSettings,
-    step: int,
-    pool: Pool,
-    optimizer: torch.optim.Adam,
-    parameters: Mapping[str, nn.Parameter],
-    average: Mapping[str, Tensor],
-) -> float:
-    """Take one Adam step on the flow-matching loss and move the average; modified: parameters, average, optimizer."""
-    random = stream(settings.seed, step)
-    device = next(iter(parameters.values())).device
-    first = step % _batches(settings) * settings.batch
-    pairs = slice(first, first + settings.batch)
-    noise = pool.noise[pairs].to(device)
-    # A field is decided at small τ, where no batch goes without.
-    offsets = torch.arange(settings.batch, dtype=data.dtype) / settings.batch
-    tau = ((torch.rand((), generator=random, dtype=data.dtype) + offsets) % 1) ** settings.tau_power
-    scene = disturb(
-        data,
-        pool.index[pairs],
-        tau,
-        random,
-        axes=settings.imposed,
-        rows=settings.rows,
-        stray=settings.stray,
-        meeting=settings.meeting,
-    )
-    scene = Scene(scene.shown.to(device), scene.wanted.to(device), scene.imposed.to(device))
-    tau = tau.to(device)
-    shown = revisit(network, noise, scene, tau, random, settings.own) if settings.own else scene.shown
-    for group in optimizer.param_groups:
-        group["lr"] = settings.rate(step)
-    optimizer.zero_grad()
-    error = loss(network, noise, scene.wanted, tau, shown, settings.least_gap)
-    if not bool(error.isfinite()):
-        raise TrainingError(
-            f"train() expects a finite loss at every step; got {error.item()} at step {step}. Check the data for NaN, "
-            f"then try a smaller learning rate than {settings.learning_rate:g}."
+    def state(self) -> State:
+        """Return what has to be saved; it shares memory with the run."""
+        moments = {name: self.optimizer.state[value] for name, value in self.parameters.items()}
+        return State(
+            step=len(self.losses),
+            seconds=self.seconds,
+            losses=torch.tensor(self.losses, dtype=torch.float64),
+            weights=self.parameters,
+            average=self.average,
+            momentum={name: moment["exp_avg"] for name, moment in moments.items()},
+            scale={name: moment["exp_avg_sq"] for name, moment in moments.items()},
         )
-    error.backward()  # type: ignore[no-untyped-call]
-    nn.utils.clip_grad_norm_(parameters.values(), _LARGEST_GRADIENT)
-    optimizer.step()
-    # A young average would remember the random start for 1 / (1 − ema) steps; this lets it forget faster.
-    decay = min(settings.ema, (1 + step) / (10 + step))
-    with torch.no_grad():
-        for name, value in parameters.items():
-            average[name].lerp_(value, 1 - decay)
-    return error.item()
 
+    def step(self) -> None:
+        """Take one Adam step on the flow-matching loss, and update the average."""
+        settings, step, dtype = self.settings, len(self.losses), self.data.dtype
+        random = stream(settings.seed, step)
+        device = next(iter(self.parameters.values())).device
+        noise, index = self._pairs(step)
+        noise = noise.to(device)
+        # One time from each of `batch` equal parts: fields are decided at small τ, and every batch needs some there.
+        offsets = torch.arange(settings.batch, dtype=dtype) / settings.batch
+        tau = ((torch.rand((), generator=random, dtype=dtype) + offsets) % 1) ** settings.tau_power
+        scene = disturb(
+            self.data,
+            index,
+            tau,
+            random,
+            axes=settings.imposed,
+            rows=settings.rows,
+            stray=settings.stray,
+            meeting=settings.meeting,
+        )
+        scene = Scene(scene.shown.to(device), scene.wanted.to(device), scene.imposed.to(device))
+        tau = tau.to(device)
+        shown = revisit(self.network, noise, scene, tau, random, settings.own) if settings.own else scene.shown
+        for group in self.optimizer.param_groups:
+            group["lr"] = settings.rate(step)
+        self.optimizer.zero_grad()
+        error = loss(self.network, noise, scene.wanted, tau, shown, settings.least_gap)
+        if not bool(error.isfinite()):
+            raise TrainingError(
+                f"train() expects a finite loss at every step; got {error.item()} at step {step}. Check the data for "
+                f"NaN, then try a smaller learning rate than {settings.learning_rate:g}."
+            )
+        error.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.parameters.values(), _LARGEST_GRADIENT)
+        self.optimizer.step()
+        # A young average would remember the random start for 1 / (1 − ema) steps; this decay forgets it faster.
+        decay = min(settings.ema, (1 + step) / (10 + step))
+        with torch.no_grad():
+            for name, value in self.parameters.items():
+                self.average[name].lerp_(value, 1 - decay)
+        self.losses.append(error.item())
 
-def _put_back(
-    state: State, parameters: Mapping[str, nn.Parameter], average: Mapping[str, Tensor], optimizer: torch.optim.Adam
-) -> None:
-    """Copy a saved state into the parameters, the average and Adam's moments (all modified)."""
-    with torch.no_grad():
-        for name, value in parameters.items():
-            value.copy_(state.weights[name])
-            average[name].copy_(state.average[name])
-            optimizer.state[value] = {
-                "step": torch.tensor(float(state.step)),
-                "exp_avg": state.momentum[name].to(value.device),
-                "exp_avg_sq": state.scale[name].to(value.device),
-            }
-
-
-def _state(
-    step: int,
-    seconds: float,
-    losses: list[float],
-    parameters: Mapping[str, nn.Parameter],
-    average: Mapping[str, Tensor],
-    optimizer: torch.optim.Adam,
-) -> State:
-    return State(
-        step=step,
-        seconds=seconds,
-        losses=torch.tensor(losses, dtype=torch.float64),
-        weights=parameters,
-        average=average,
-        momentum={name: optimizer.state[value]["exp_avg"] for name, value in parameters.items()},
-        scale={name: optimizer.state[value]["exp_avg_sq"] for name, value in parameters.items()},
-    )
+    def _pairs(self, step: int) -> tuple[Tensor, Tensor]:
+        """Return the noise of a step's batch and the index of its fields, from a pool of at least one batch."""
+        settings = self.settings
+        batches = max(1, settings.pool // settings.batch)
+        number, place = divmod(step, batches)
+        if self._pool is None or self._pool.number != number:
+            size = batches * settings.batch
+            self._pool = couple(self.data, settings.seed, number, size, settings.rows, settings.pairing)
+        batch = slice(place * settings.batch, (place + 1) * settings.batch)
+        return self._pool.noise[batch], self._pool.index[batch]
 
 
 def _check_data(data: Tensor, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Programs on whole batches (b, n): march determined unknowns, evaluate rows, pull multipliers back. One call, one thread.
+"""Programs on whole batches (b, n): substitute determined unknowns, evaluate rows, pull multipliers back. One call, one thread.
 
 Tiles of lanes are filled, run and emptied one after the other, so that their cells stay in the nearest cache. Lane L holds part
 L % parts of sample L // parts; an incomplete last tile repeats its last lane, so that no lane ever holds rubbish.
@@ -24,7 +24,7 @@ from snapfm.kernels.sections import section
 
 
 @compiled(nogil=True, error_model="numpy")
-def march(code, size, inputs, outside, externals, unknowns, weights, field):
+def substitute(code, size, inputs, outside, externals, unknowns, weights, field):
     """field[:, unknowns] −= row / weight. Read: inputs, outside (1, …), externals (b, …), weights; written: field (b, n)."""
     cells, rows = np.empty(size * LANES), np.empty(len(unknowns) * LANES)
     for first in range(0, len(field), LANES):

@@ -6,12 +6,10 @@ Greedy over a given order, first color that fits. Numpy in, numpy out.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from snapfm.arrays import Index
 from snapfm.kernels.compiling import compiled
-
-Index = npt.NDArray[np.int64]
 
 
 def color_columns(indptr: Index, indices: Index, columns: int) -> tuple[Index, int]:

@@ -26,7 +26,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
                 raise
             return njit(**options)(function)
         cache = kernel._cache._cache_file
-        cache._source_stamp = (cache._source_stamp, _SOURCES)
+        cache._source_stamp = (cache._source_stamp, SOURCES)
         return kernel
 
     return decorate
@@ -41,4 +41,4 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
-_SOURCES = _sources()
+SOURCES = _sources()  # hash of the files of all kernels

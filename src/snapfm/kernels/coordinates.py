@@ -1,4 +1,4 @@
-"""Changes of coordinates of a batch (b, n), sample by sample: turned pairs and groups of alike unknowns (math.md, "Reduction").
+"""Changes of coordinates of a batch (b, n), sample by sample: rotated pairs and groups of alike unknowns (math.md, "Reduction").
 
 All lengths are kept. One thread each: callers share samples out among threads.
 """
@@ -15,7 +15,7 @@ _GOLDEN = 0.6180339887498949  # multiples of it, modulo one: a scatter without s
 
 
 @compiled(nogil=True)
-def turn(first, second, cos, sin, field):  # written: field
+def rotate(first, second, cos, sin, field):  # written: field
     """Turn pairs of unknowns by their angles; give −sin to turn back."""
     for sample in range(len(field)):
         for k in range(len(first)):

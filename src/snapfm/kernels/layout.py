@@ -10,12 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from snapfm.arrays import Index, Values
 from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.sections import section as part
 
-Index = npt.NDArray[np.int64]
-Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 # Sections of Frame.table: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the

@@ -1,27 +1,13 @@
-"""The table of scalar operators, one row each, and the compiled code that is generated from it.
+"""The compiled code of the table of operators: values and derivatives of eight lanes at once.
 
-A row says everything about an operator: the torch operators it stands for, its value, its first and second derivatives,
-the range of its values, and the same function in casadi. Nothing else in snapfm lists operators one by one, so a new one is
-added here and nowhere else. The number of an operator is the place of its row.
-
-A row has one of two forms, by how the operator is evaluated:
-
-- `_row`: expressions over packs of eight lanes, which stay in registers. They read the operands a, b, c, the `value`, the
-  slopes by_a and by_b, `zero` and `one`. An operator whose value has no instruction gives `lane`, an expression of one
-  lane's operands; its derivatives may still be expressions over packs.
-- `@_smooth` and `@_flat`: a function of one lane, for the value and all derivatives.
-
-`apply`, `slopes` and `bends` branch once per pack. What is evaluated lane by lane goes through memory (SPILL) to a function
-behind a C symbol, which is compiled once: numba would build a function that it knows into every kernel that calls it, and
-each row would lengthen the compilation of them all. Imports kernels.compiling and kernels.packs only.
+`apply`, `slopes` and `bends` branch once per pack. Operators without an instruction are evaluated lane by lane: their operands
+go through memory (SPILL) to a function behind a C symbol, which is compiled once. Numba would build a function that it knows
+into every kernel that calls it, and each row would lengthen the compilation of them all.
 """
 
 from __future__ import annotations
 
-import inspect
-import math
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir  # type: ignore[import-untyped]
@@ -30,510 +16,12 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.compiling import SOURCES, compiled
+from snapfm.kernels.operators import BENDS, BY_LANE, FUNCTIONS, NO_BENDS, NO_SLOPES, SLOPES, VALUES, Op
 from snapfm.kernels.packs import WIDTH, absolute, add, div, fnma, full, load, mul, pick, root, store
 
 LANES = WIDTH  # samples of a tile, as in the linear solver
 SPILL = 2  # packs behind a program's own cells, through which operands go to what is evaluated lane by lane
-
-Range: TypeAlias = tuple[float, float]
-Casadi: TypeAlias = "str | Callable[..., Any]"  # a function of casadi by its name, or one of (casadi, a, b, c)
-Lane: TypeAlias = Callable[..., Any]
-
-_ANY: Range = (-math.inf, math.inf)
-_POSITIVE: Range = (0.0, math.inf)
-_UNIT: Range = (0.0, 1.0)
-_SIGNED_UNIT: Range = (-1.0, 1.0)
-
-
-class _Table(type):
-    """Lets operators be named (Op.MUL), listed and counted, as the members of an enumeration are."""
-
-    rows: dict[str, Op] = {}  # noqa: RUF012  the one table, filled by this file only
-
-    def __getattr__(cls, name: str) -> Op:
-        if name not in _Table.rows:
-            raise AttributeError(f"the table of operators has no {name}")
-        return _Table.rows[name]
-
-    def __iter__(cls) -> Iterator[Op]:
-        return iter(_Table.rows.values())
-
-    def __len__(cls) -> int:
-        return len(_Table.rows)
-
-
-class Op(int, metaclass=_Table):
-    """One operator: its number in programs, and its row of the table.
-
-    `aten` names the torch operators that apply it element by element to their first `arity` arguments. `flat` says that it
-    has no slope, `straight` that it has no curvature. `parameter` says that operand b has no slope: it must not depend on the
-    field. `range` holds for any operands.
-    """
-
-    name: str
-    aten: tuple[str, ...]
-    arity: int
-    flat: bool
-    straight: bool
-    parameter: bool
-    range: Range
-    _casadi: Casadi
-
-    def casadi(self, ca: Any, *operands: Any) -> Any:
-        """Write the operator over casadi's symbols. At a kink casadi may choose another slope."""
-        if isinstance(self._casadi, str):
-            return getattr(ca, self._casadi)(*operands)
-        return self._casadi(ca, *operands)
-
-    def __repr__(self) -> str:
-        return f"Op.{self.name}"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return getattr, (Op, self.name)
-
-
-_NO_SLOPES, _NO_BENDS = "zero, zero", "zero, zero, zero"
-_values: dict[Op, str] = {}  # expressions over packs
-_slopes: dict[Op, str] = {}
-_bends: dict[Op, str] = {}
-_lanes: dict[Op, str] = {}  # what assigns f, or f, g and h, from one lane's a and b
-_functions: dict[str, Lane] = {}
-
-
-def _row(
-    name: str,
-    *aten: str,
-    value: str = "",
-    lane: str = "",
-    slopes: str = _NO_SLOPES,
-    bends: str = _NO_BENDS,
-    casadi: Casadi,
-    range: Range = _ANY,
-) -> Op:
-    """Add a row: `value` over packs or `lane` over one lane, and over packs `slopes` (f_a, f_b), `bends` (f_aa, f_ab, f_bb)."""
-    op = int.__new__(Op, len(_Table.rows))
-    reads = compile(value or lane, name, "eval").co_names
-    op.arity = 1 + max("abc".index(operand) for operand in "abc" if operand in reads)
-    op.name, op.aten, op.range, op._casadi = name, aten, range, casadi
-    op.flat, op.straight = slopes == _NO_SLOPES, bends == _NO_BENDS
-    op.parameter = op.arity == 2 and not op.flat and slopes.endswith(", zero")
-    if value:
-        _values[op] = value
-    else:
-        _lanes[op] = f"f = {lane}"
-    _slopes[op], _bends[op] = slopes, bends
-    _Table.rows[name] = op
-    return op
-
-
-def _smooth(*aten: str, casadi: Casadi, range: Range = _ANY) -> Callable[[Lane], Lane]:
-    """Add a row: a function of a, or of a and a parameter b, that gives its value, first and second derivative by a."""
-
-    def decorate(function: Lane) -> Lane:
-        arguments = ", ".join(inspect.signature(function).parameters)
-        called = f"{function.__name__}({arguments})"
-        slope, bend = "called(op, 1, a, b, cells, spill), zero", "called(op, 2, a, b, cells, spill), zero, zero"
-        op = _row(_upper(function), *aten, lane=called, slopes=slope, bends=bend, casadi=casadi, range=range)
-        _lanes[op] = f"f, g, h = {called}"
-        _functions[function.__name__] = function
-        return function
-
-    return decorate
-
-
-def _flat(*aten: str, casadi: Casadi, range: Range = _ANY) -> Callable[[Lane], Lane]:
-    """Add a row: a function of a whose slope vanishes, giving its value."""
-
-    def decorate(function: Lane) -> Lane:
-        _row(_upper(function), *aten, lane=f"{function.__name__}(a)", casadi=casadi, range=range)
-        _functions[function.__name__] = function
-        return function
-
-    return decorate
-
-
-def _upper(function: Lane) -> str:
-    return function.__name__.removeprefix("_").upper()
-
-
-# The table. Comparisons give 0 or 1.
-
-_row("MUL", value="mul(a, b)", slopes="b, a", bends="zero, one, zero", casadi=lambda ca, a, b: a * b)
-_row(
-    "DIV",
-    value="div(a, b)",
-    slopes="div(one, b), fnma(value, div(one, b), zero)",
-    bends="zero, fnma(by_a, by_a, zero), mul(full(-2.0), mul(by_b, by_a))",
-    casadi=lambda ca, a, b: a / b,
-)
-_row(  # the exponent b is a parameter; the exponents 0 and 1, where it varies with params, must not give 0·∞ at a = 0
-    "POW",
-    lane="a**b",
-    slopes="pick(absolute(b), zero, zero, mul(b, called(POW, 0, a, fnma(one, one, b), cells, spill))), zero",
-    bends="pick(absolute(mul(b, fnma(one, one, b))), zero, zero, "
-    "mul(mul(b, fnma(one, one, b)), called(POW, 0, a, fnma(full(2.0), one, b), cells, spill))), zero, zero",
-    casadi="power",
-)
-_row(
-    "SQUARE",
-    value="mul(a, a)",
-    slopes="add(a, a), zero",
-    bends="full(2.0), zero, zero",
-    casadi=lambda ca, a: a * a,
-    range=_POSITIVE,
-)
-_row(
-    "SQRT",
-    "sqrt",
-    value="root(a)",
-    slopes="div(full(0.5), value), zero",
-    bends="div(mul(full(-0.5), by_a), a), zero, zero",
-    casadi="sqrt",
-    range=_POSITIVE,
-)
-_row("EXP", "exp", lane="np.exp(a)", slopes="value, zero", bends="value, zero, zero", casadi="exp", range=_POSITIVE)
-_row(
-    "LOG",
-    "log",
-    lane="np.log(a)",
-    slopes="div(one, a), zero",
-    bends="fnma(by_a, by_a, zero), zero, zero",
-    casadi="log",
-)
-_row(
-    "SIN",
-    "sin",
-    lane="np.sin(a)",
-    slopes="called(COS, 0, a, b, cells, spill), zero",
-    bends="fnma(one, value, zero), zero, zero",
-    casadi="sin",
-    range=_SIGNED_UNIT,
-)
-_row(
-    "COS",
-    "cos",
-    lane="np.cos(a)",
-    slopes="fnma(one, called(SIN, 0, a, b, cells, spill), zero), zero",
-    bends="fnma(one, value, zero), zero, zero",
-    casadi="cos",
-    range=_SIGNED_UNIT,
-)
-_row(
-    "TANH",
-    "tanh",
-    lane="np.tanh(a)",
-    slopes="fnma(value, value, one), zero",
-    bends="mul(full(-2.0), mul(value, by_a)), zero, zero",
-    casadi="tanh",
-    range=_SIGNED_UNIT,
-)
-_row(
-    "SIGMOID",
-    "sigmoid",
-    lane="1.0 / (1.0 + np.exp(-a))",
-    slopes="mul(value, fnma(one, value, one)), zero",
-    bends="mul(by_a, fnma(full(2.0), value, one)), zero, zero",
-    casadi=lambda ca, a: 1.0 / (1.0 + ca.exp(-a)),
-    range=_UNIT,
-)
-_row(
-    "RECIPROCAL",
-    "reciprocal",
-    value="div(one, a)",
-    slopes="fnma(value, value, zero), zero",
-    bends="mul(full(-2.0), mul(by_a, value)), zero, zero",
-    casadi=lambda ca, a: 1.0 / a,
-)
-_row(
-    "RSQRT",
-    "rsqrt",
-    value="div(one, root(a))",
-    slopes="div(mul(full(-0.5), value), a), zero",
-    bends="div(mul(full(-1.5), by_a), a), zero, zero",
-    casadi=lambda ca, a: 1.0 / ca.sqrt(a),
-    range=_POSITIVE,
-)
-_row(
-    "ABS",
-    "abs",
-    value="absolute(a)",
-    slopes="pick(a, zero, pick(zero, a, zero, full(-1.0)), one), zero",
-    casadi="fabs",
-    range=_POSITIVE,
-)
-_row(
-    "RELU",
-    "relu",
-    value="pick(a, zero, zero, a)",
-    slopes="pick(a, zero, zero, one), zero",
-    casadi=lambda ca, a: ca.fmax(a, 0.0),
-    range=_POSITIVE,
-)
-_row(  # NaN stays NaN
-    "MAX",
-    "maximum",
-    "fmax",
-    value="pick(b, a, a, pick(a, a, b, a))",
-    slopes="pick(b, a, one, zero), fnma(one, pick(b, a, one, zero), one)",
-    casadi="fmax",
-)
-_row(
-    "MIN",
-    "minimum",
-    "fmin",
-    value="pick(a, b, a, pick(a, a, b, a))",
-    slopes="pick(a, b, one, zero), fnma(one, pick(a, b, one, zero), one)",
-    casadi="fmin",
-)
-_row(
-    "SELECT",
-    value="pick(absolute(c), zero, b, a)",
-    slopes="pick(absolute(c), zero, zero, one), fnma(one, pick(absolute(c), zero, zero, one), one)",
-    casadi=lambda ca, a, b, c: ca.if_else(c != 0.0, a, b),
-)
-_row(
-    "GT",
-    "gt",
-    value="pick(a, b, zero, pick(a, a, pick(b, b, one, zero), zero))",
-    casadi=lambda ca, a, b: a > b,
-    range=_UNIT,
-)
-_row("GE", "ge", value="pick(b, a, one, zero)", casadi=lambda ca, a, b: a >= b, range=_UNIT)
-_row("EQ", "eq", value="pick(a, b, pick(b, a, one, zero), zero)", casadi=lambda ca, a, b: a == b, range=_UNIT)
-# A value without its slope: for detach, and for a shift that cancels in exact arithmetic and only keeps rounding or overflow
-# small. casadi has no such function. What cancels needs none, and beyond detach a casadi peer sees the true slope.
-_row("HOLD", "detach", value="a", casadi=lambda ca, a: a)
-_row(
-    "SIGN",
-    "sign",
-    value="pick(a, zero, pick(zero, a, zero, full(-1.0)), pick(zero, a, one, a))",
-    casadi="sign",
-    range=_SIGNED_UNIT,
-)
-
-
-@_flat("floor", casadi="floor")
-def _floor(a):
-    return np.floor(a)
-
-
-@_flat("ceil", casadi="ceil")
-def _ceil(a):
-    return np.ceil(a)
-
-
-@_flat("trunc", casadi=lambda ca, a: ca.if_else(a < 0.0, ca.ceil(a), ca.floor(a)))
-def _trunc(a):
-    return np.trunc(a)
-
-
-@_flat("round", casadi=lambda ca, a: ca.floor(a + 0.5))  # but for halves, which torch rounds to even
-def _round(a):
-    return np.rint(a)
-
-
-@_smooth("tan", casadi="tan")
-def _tan(a):
-    f = math.tan(a)
-    slope = 1.0 + f * f
-    return f, slope, 2.0 * f * slope
-
-
-@_smooth("sinh", casadi="sinh")
-def _sinh(a):
-    f = math.sinh(a)
-    return f, math.cosh(a), f
-
-
-@_smooth("cosh", casadi="cosh", range=(1.0, math.inf))
-def _cosh(a):
-    f = math.cosh(a)
-    return f, math.sinh(a), f
-
-
-@_smooth("asin", casadi="asin", range=(-math.pi / 2, math.pi / 2))
-def _asin(a):
-    slope = 1.0 / math.sqrt((1.0 - a) * (1.0 + a))
-    return math.asin(a), slope, a * slope * slope * slope
-
-
-@_smooth("acos", casadi="acos", range=(0.0, math.pi))
-def _acos(a):
-    slope = -1.0 / math.sqrt((1.0 - a) * (1.0 + a))
-    return math.acos(a), slope, a * slope * slope * slope
-
-
-@_smooth("atan", casadi="atan", range=(-math.pi / 2, math.pi / 2))
-def _atan(a):
-    slope = 1.0 / (1.0 + a * a)
-    return math.atan(a), slope, -2.0 * a * slope * slope
-
-
-@_smooth("asinh", casadi="asinh")
-def _asinh(a):
-    slope = 1.0 / math.hypot(1.0, a)
-    return math.asinh(a), slope, -a * slope * slope * slope
-
-
-@_smooth("acosh", casadi="acosh", range=_POSITIVE)
-def _acosh(a):
-    slope = 1.0 / (math.sqrt(a - 1.0) * math.sqrt(a + 1.0))
-    return math.acosh(a), slope, -a * slope * slope * slope
-
-
-@_smooth("atanh", casadi="atanh")
-def _atanh(a):
-    slope = 1.0 / ((1.0 - a) * (1.0 + a))
-    return math.atanh(a), slope, 2.0 * a * slope * slope
-
-
-@_smooth("log1p", casadi="log1p")
-def _log1p(a):
-    slope = 1.0 / (1.0 + a)
-    return math.log1p(a), slope, -slope * slope
-
-
-@_smooth("expm1", casadi="expm1", range=(-1.0, math.inf))
-def _expm1(a):
-    slope = math.exp(a)
-    return math.expm1(a), slope, slope
-
-
-@_smooth("exp2", casadi=lambda ca, a: ca.exp(math.log(2.0) * a), range=_POSITIVE)
-def _exp2(a):
-    f, log = 2.0**a, math.log(2.0)
-    return f, log * f, log * log * f
-
-
-@_smooth("log2", casadi=lambda ca, a: ca.log(a) / math.log(2.0))
-def _log2(a):
-    log = 1.0 / math.log(2.0)
-    return np.log2(a), log / a, -log / a / a
-
-
-@_smooth("log10", casadi="log10")
-def _log10(a):
-    log = 1.0 / math.log(10.0)
-    return math.log10(a), log / a, -log / a / a
-
-
-@_smooth("erf", casadi="erf", range=_SIGNED_UNIT)
-def _erf(a):
-    slope = 2.0 / math.sqrt(math.pi) * math.exp(-a * a)
-    return math.erf(a), slope, -2.0 * a * slope
-
-
-@_smooth("erfc", casadi=lambda ca, a: 1.0 - ca.erf(a), range=(0.0, 2.0))
-def _erfc(a):
-    slope = -2.0 / math.sqrt(math.pi) * math.exp(-a * a)
-    return math.erfc(a), slope, -2.0 * a * slope
-
-
-@_smooth("silu", casadi=lambda ca, a: a / (1.0 + ca.exp(-a)), range=(-0.2785, math.inf))
-def _silu(a):
-    gate = 1.0 / (1.0 + math.exp(-a))
-    rise = gate / (1.0 + math.exp(a))
-    return a * gate, gate + a * rise, rise * (2.0 + a * (1.0 - 2.0 * gate))
-
-
-def _softplus_in_casadi(ca, a, b):
-    edge = ca.fmin(b, 36.0)  # above it the logarithm is a to the last bit, and the exponential may overflow
-    return ca.if_else(a > edge, a, ca.log1p(ca.exp(ca.fmin(a, edge))))
-
-
-@_smooth(casadi=_softplus_in_casadi, range=_POSITIVE)
-def _softplus(a, b):  # log(1 + eᵃ), and a itself above the threshold b, as torch has it
-    if a > b:
-        return a, 1.0, 0.0
-    small = math.exp(-abs(a))
-    slope = (1.0 if a > 0.0 else small) / (1.0 + small)
-    return max(a, 0.0) + math.log1p(small), slope, small / (1.0 + small) / (1.0 + small)
-
-
-@_smooth(casadi=lambda ca, a: 0.5 * a * (1.0 + ca.erf(a / math.sqrt(2.0))), range=(-0.17, math.inf))
-def _gelu(a):
-    share = 0.5 * math.erfc(-a / math.sqrt(2.0))
-    density = math.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
-    if density == 0.0:  # a² may be infinite
-        return a * share, share, 0.0
-    return a * share, share + a * density, density * (2.0 - a * a)
-
-
-def _gelu_tanh_in_casadi(ca, a):
-    return 0.5 * a * (1.0 + ca.tanh(math.sqrt(2.0 / math.pi) * (a + 0.044715 * a * a * a)))
-
-
-@_smooth(casadi=_gelu_tanh_in_casadi, range=(-0.171, math.inf))
-def _gelu_tanh(a):
-    scale, cubic = math.sqrt(2.0 / math.pi), 0.044715
-    t = math.tanh(scale * (a + cubic * a * a * a))
-    rise, share = (1.0 - t) * (1.0 + t), 0.5 * (1.0 + t)
-    if rise == 0.0:  # a² may be infinite
-        return a * share, share, 0.0
-    inner = scale * (1.0 + 3.0 * cubic * a * a)
-    bend = rise * inner + 0.5 * a * rise * (6.0 * scale * cubic * a - 2.0 * t * inner * inner)
-    return a * share, share + 0.5 * a * rise * inner, bend
-
-
-@_smooth("mish", casadi=lambda ca, a: a * ca.tanh(_softplus_in_casadi(ca, a, 36.0)), range=(-0.309, math.inf))
-def _mish(a):
-    small = math.exp(-abs(a))
-    t = math.tanh(max(a, 0.0) + math.log1p(small))
-    gate = (1.0 if a > 0.0 else small) / (1.0 + small)
-    rise = (1.0 - t) * (1.0 + t) * gate  # slope of t
-    bend = rise * (small / (1.0 + small) if a > 0.0 else 1.0 / (1.0 + small)) - 2.0 * t * rise * gate
-    return a * t, t + a * rise, 2.0 * rise + a * bend
-
-
-@_smooth(casadi=lambda ca, a: ca.log(a / (1.0 - a)))
-def _logit(a):
-    slope = 1.0 / (a * (1.0 - a))
-    return math.log(a / (1.0 - a)), slope, (2.0 * a - 1.0) * slope * slope
-
-
-def _huber_in_casadi(ca, a, b):
-    return ca.if_else(ca.fabs(a) < b, 0.5 * a * a, b * (ca.fabs(a) - 0.5 * b))
-
-
-@_smooth(casadi=_huber_in_casadi, range=_POSITIVE)
-def _huber(a, b):  # a² / 2 up to |a| = b, straight beyond
-    if abs(a) < b:
-        return 0.5 * a * a, a, 1.0
-    return b * (abs(a) - 0.5 * b), math.copysign(b, a), 0.0
-
-
-@_smooth("special_entr", casadi=lambda ca, a: -a * ca.log(a), range=(-math.inf, 0.368))
-def _entr(a):  # −a log a
-    if a <= 0.0:
-        return (0.0 if a == 0.0 else -math.inf), math.inf, -math.inf
-    return -a * math.log(a), -1.0 - math.log(a), -1.0 / a
-
-
-def _sinc_in_casadi(ca, a):
-    x = ca.if_else(ca.fabs(a) < 1e-3, 1.0, math.pi * a)
-    near = 1.0 - (math.pi * a) ** 2 / 6.0 + (math.pi * a) ** 4 / 120.0
-    return ca.if_else(ca.fabs(a) < 1e-3, near, ca.sin(x) / x)
-
-
-@_smooth("sinc", casadi=_sinc_in_casadi, range=(-0.218, 1.0))
-def _sinc(a):  # sin πa / πa; near zero the quotients would cancel
-    x, p = math.pi * a, math.pi
-    if abs(x) < 0.3:
-        y = x * x
-        f = 1.0 - y / 6.0 * (1.0 - y / 20.0 * (1.0 - y / 42.0 * (1.0 - y / 72.0 * (1.0 - y / 110.0))))
-        slope = -x / 3.0 * (1.0 - y / 10.0 * (1.0 - y / 28.0 * (1.0 - y / 54.0 * (1.0 - y / 88.0))))
-        bend = -1.0 / 3.0 + y / 10.0 - y * y / 168.0 + y * y * y / 6480.0 - y * y * y * y / 443520.0
-        return f, p * slope, p * p * bend
-    f = math.sin(x) / x
-    slope = (math.cos(x) - f) / a
-    return f, slope, -p * p * f - 2.0 * slope / a
-
-
-FLAT = tuple(op for op in Op if op.flat)  # no slope
-STRAIGHT = tuple(op for op in Op if op.straight)  # no curvature
-
-# What follows compiles the table.
 
 _SYMBOL = "snapfm_lane_by_lane"
 
@@ -547,19 +35,20 @@ def _generated(name: str, lines: list[str], **names: Any) -> Any:
 
 def _lane_by_lane() -> Any:
     """Compile what is evaluated lane by lane: packs a and b in memory, a overwritten by the value or a derivative."""
+    name = f"lane_by_lane_{SOURCES[:16]}"  # numba's cache goes by names and by this file, not by the table
     lines = [
-        "def lane_by_lane(op, order, at):",
+        f"def {name}(op, order, at):",
         "    packs = carray(at, 2 * LANES)",
         "    for lane in range(LANES):",
         "        a, b = packs[lane], packs[LANES + lane]",
         "        f = g = h = 0.0",
     ]
-    for op, statement in _lanes.items():
+    for op, statement in BY_LANE.items():
         lines += [f"        {'elif' if len(lines) > 5 else 'if'} op == {int(op)}:", f"            {statement}"]
     lines.append("        packs[lane] = f if order == 0 else g if order == 1 else h")
     kind = types.void(types.int64, types.int64, types.CPointer(types.float64))
-    functions = {name: njit(error_model="numpy")(function) for name, function in _functions.items()}
-    function = _generated("lane_by_lane", lines, carray=carray, np=np, LANES=LANES, **functions)
+    functions = {name: njit(error_model="numpy")(function) for name, function in FUNCTIONS.items()}
+    function = _generated(name, lines, carray=carray, np=np, LANES=LANES, **functions)
     try:
         return cfunc(kind, cache=True, error_model="numpy")(function)
     except RuntimeError as cause:
@@ -608,40 +97,25 @@ def _branches(rows: dict[Op, str]) -> list[str]:
     return lines
 
 
-def _dispatch(name: str, arguments: str, rows: dict[Op, str], otherwise: str, docstring: str) -> Any:
-    lines = [f"def {name}({arguments}):", f'    """{docstring}"""', *_branches(rows), f"    return {otherwise}"]
-    packs = {
-        "absolute": absolute,
-        "add": add,
-        "div": div,
-        "fnma": fnma,
-        "full": full,
-        "mul": mul,
-        "pick": pick,
-        "root": root,
-    }
-    return compiled(nogil=True, error_model="numpy")(_generated(name, lines, called=called, **packs))
+_PACKS = {
+    "absolute": absolute,
+    "add": add,
+    "div": div,
+    "fnma": fnma,
+    "full": full,
+    "mul": mul,
+    "pick": pick,
+    "root": root,
+}
+
+
+def _dispatch(name: str, arguments: str, rows: dict[Op, str], otherwise: str) -> Any:
+    """Compile a function that branches once per pack."""
+    lines = [f"def {name}({arguments}):", *_branches(rows), f"    return {otherwise}"]
+    return compiled(nogil=True, error_model="numpy")(_generated(name, lines, called=called, **_PACKS))
 
 
 # Operands are packs; packs spill and spill + 1 of cells are overwritten.
-apply = _dispatch(
-    "apply",
-    "op, a, b, c, cells, spill",
-    _values,
-    otherwise="called(op, 0, a, b, cells, spill)",
-    docstring="Give the value, a pack.",
-)
-slopes = _dispatch(
-    "slopes",
-    "op, a, b, c, value, cells, spill",
-    _slopes,
-    otherwise=_NO_SLOPES,
-    docstring="Give f_a and f_b, two packs.",
-)
-bends = _dispatch(
-    "bends",
-    "op, a, b, value, by_a, by_b, cells, spill",
-    _bends,
-    otherwise=_NO_BENDS,
-    docstring="Give f_aa, f_ab and f_bb, three packs, from the slopes f_a and f_b.",
-)
+apply = _dispatch("apply", "op, a, b, c, cells, spill", VALUES, "called(op, 0, a, b, cells, spill)")  # the value
+slopes = _dispatch("slopes", "op, a, b, c, value, cells, spill", SLOPES, NO_SLOPES)  # f_a, f_b
+bends = _dispatch("bends", "op, a, b, value, by_a, by_b, cells, spill", BENDS, NO_BENDS)  # f_aa, f_ab, f_bb

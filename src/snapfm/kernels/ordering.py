@@ -15,7 +15,8 @@ from scipy.sparse import csc_array, csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import spilu
 
-from snapfm.kernels.symbolic import Index, permuted, tree
+from snapfm.arrays import Index
+from snapfm.kernels.symbolic import permuted, tree
 
 # A row this many times longer than the median couples nearly everything; ordered last, it no longer hides the band.
 _DENSE = 4

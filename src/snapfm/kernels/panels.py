@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from snapfm.arrays import Index
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.symbolic import Index, columns, permuted, postorder, tree
+from snapfm.kernels.symbolic import columns, permuted, postorder, tree
 
 PANEL = 4
 BLOCK = PANEL * PANEL

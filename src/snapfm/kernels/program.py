@@ -10,17 +10,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from snapfm.arrays import Index, Values
 from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import apply, bends, slopes
 from snapfm.kernels.packs import add, fma, full, load, mul, store
 from snapfm.kernels.sections import section
-
-Index = npt.NDArray[np.int64]
-Values = npt.NDArray[np.float64]
 
 # Sections of Code.table. Operands a, b, c of operation e are cells A_CELL[A_PTR[e] : A_PTR[e + 1]] with the weights A below.
 OPS, A_PTR, A_CELL, B_PTR, B_CELL, C_PTR, C_CELL, ROW_PTR, ROW_CELL = range(9)

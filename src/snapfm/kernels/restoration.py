@@ -18,7 +18,9 @@ from snapfm.kernels.point import derivatives_at, pull_of, residual_at, size_rows
 
 FEASIBLE, INFEASIBLE, LIMIT, BROKEN = 0, 1, 3, 4  # errors.Status
 
-_FIRST, _LEAST, _MOST = 1e-3, 1e-12, 1e12  # damping of a step, relative to the largest ‖J_r‖²
+# Damping of a step, relative to the largest ‖J_r‖². Where slopes vanish but the violation does not, a short step needs 1/‖J‖²
+# of it, and _FAR⁻² is where that ends: two orders beyond it nothing will help.
+_FIRST, _LEAST, _MOST = 1e-3, 1e-12, 1e14
 _STATIONARY = 1e-7  # ‖Jᵀh₊‖ below this share of ‖J‖‖h₊‖ counts as nothing
 _FAR = 1e-6  # likewise below this share of ‖h₊‖², for slopes that vanish themselves: a move by a million sizes would not do
 

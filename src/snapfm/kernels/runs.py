@@ -10,14 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from snapfm.arrays import Index, Values
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import WIDTH, fma, full, load_at, store_at
-
-Index = npt.NDArray[np.int64]
-Values = npt.NDArray[np.float64]
 
 
 class Runs(NamedTuple):

@@ -16,10 +16,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
+from snapfm.arrays import Index, Values
 from snapfm.kernels.compiling import compiled
-
-Index = npt.NDArray[np.int64]
-Values = npt.NDArray[np.float64]
 
 
 def packed_index(sections: Sequence[npt.ArrayLike]) -> tuple[Index, Index]:

@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_array
 
+from snapfm.arrays import Index
 from snapfm.kernels.compiling import compiled
-
-Index = npt.NDArray[np.int64]
 
 
 class Tree(NamedTuple):

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 from numba.core import config
 
-Index = npt.NDArray[np.int64]
+from snapfm.arrays import Index
 
 _LOOK = 0.1  # seconds between looks at the clock while others work
 

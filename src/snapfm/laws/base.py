@@ -1,6 +1,6 @@
 """The three kinds of law: Equality (h = 0), Inequality (g <= 0) and Bounds on the field itself.
 
-A law is WHAT must hold, as a plain torch function of ONE field and its params; it knows no solver and no batch.
+A law states WHAT must hold, as a plain torch function of ONE field and its params. It knows no solver and no batch.
 May import grid and errors only.
 """
 
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from snapfm.laws.door import check_function, check_limits, check_name, check_pattern
+from snapfm.laws.checks import check_function, check_limits, check_name, check_pattern
 
 Params: TypeAlias = Mapping[str, Tensor]
 Residual: TypeAlias = Callable[[Tensor, Params], Tensor]
@@ -23,8 +23,8 @@ Coordinates: TypeAlias = tuple[Sequence[int], Sequence[int]]
 class _Rows:
     """A named stack of rows: `function(u, params)` of one field returns their signed residuals, in any shape.
 
-    `pattern`, where given, replaces detection: (rows, columns) of every entry of the Jacobian that can be non-zero,
-    over the flattened residual and the flattened field. It may name too many entries, never too few.
+    `pattern` replaces automatic detection: (rows, columns) of every entry of the Jacobian that can be non-zero,
+    over the flattened residual and the flattened field. It may list too many entries, never too few.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Inequality(_Rows):
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits on the field itself, point by point: lower <= u <= upper; numbers, or tensors that broadcast to the field."""
+    """Limits on the field at every point: lower <= u <= upper; numbers, or tensors that broadcast to the field."""
 
     lower: float | Tensor | None = None
     upper: float | Tensor | None = None

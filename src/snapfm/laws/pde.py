@@ -1,19 +1,26 @@
-"""The heat equation itself, point by point: explicit as the release has it, implicit and spectral as physics has it.
+"""PDEs at every grid point: the heat equation by three schemes, and Burgers' equation by fluxes through cell faces.
 
-The implicit and spectral rows leave out the point that the repeated end closes: summed over space they would repeat
-the conservation of mass, and rows that repeat each other have no multipliers.
+The implicit and spectral rows of the heat equation leave out the point that the periodic condition fixes. With it, their
+sum over space would repeat the conservation of mass, and dependent rows have no unique multipliers.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
+from snapfm.errors import LawError
 from snapfm.grid import Grid
 from snapfm.laws.base import Equality, Params
-from snapfm.laws.steps import checked_steps
+
+NumericalFlux: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+FluxName: TypeAlias = Literal["smoothed", "split", "godunov"]
+
+SMOOTHING = 1e-6  # ε of the smoothed flux: far below the fields' order one, far above float64 rounding
 
 
 def forward_euler(grid: Grid, diffusivity: float, steps: int | None = 5) -> Equality:
@@ -26,7 +33,7 @@ def forward_euler(grid: Grid, diffusivity: float, steps: int | None = 5) -> Equa
 
     def residual(u: Tensor, params: Params) -> Tensor:
         now, later = u[:, :count], u[:, 1 : count + 1]
-        return (later - now)[1:-1] / dt - diffusivity / dx**2 * _bend(now)
+        return (later - now)[1:-1] / dt - diffusivity / dx**2 * _second_difference(now)
 
     return Equality("pde", residual)
 
@@ -41,15 +48,15 @@ def crank_nicolson(grid: Grid, steps: int | None = 5, param: str = "alpha") -> E
 
     def residual(u: Tensor, params: Params) -> Tensor:
         now, later = u[:, :count], u[:, 1 : count + 1]
-        return (later - now)[1:-1] - ratio * params[param] * _bend(now + later)
+        return (later - now)[1:-1] - ratio * params[param] * _second_difference(now + later)
 
     return Equality("pde", residual)
 
 
 def heat_kernel(grid: Grid, steps: int | None = 5, param: str = "alpha") -> Equality:
-    """Move each slice to the next by the exact heat kernel, wave by wave (math.md, eq. heat-kernel).
+    """Advance each slice to the next by the exact heat kernel, mode by mode (math.md, eq. heat-kernel).
 
-    Obeyed to rounding by every resolved solution; each row reads a whole slice.
+    Every resolved solution obeys it to rounding. Each row reads a whole slice.
     """
     count = checked_steps(grid, steps, "heat_kernel(steps)")
     axis, dt = grid.axis("x"), grid.spacing("t")
@@ -66,6 +73,79 @@ def heat_kernel(grid: Grid, steps: int | None = 5, param: str = "alpha") -> Equa
     return Equality("pde", residual)
 
 
-def _bend(u: Tensor) -> Tensor:
-    """Second difference over x at the inner points."""
+def local_flux(grid: Grid, steps: int | None = 5, flux: FluxName = "smoothed") -> Equality:
+    """State Burgers' equation: every inner point changes by the fluxes through its two faces (math.md, eq. flux).
+
+    Covers the first `steps` time steps, all of them for None. Explicit in time with λ = dt/dx of the grid.
+    """
+    count = checked_steps(grid, steps, "local_flux(steps)")
+    face = numerical_flux(flux)
+    ratio = grid.spacing("t") / grid.spacing("x")
+
+    def residual(u: Tensor, params: Params) -> Tensor:
+        now, later = u[:, :count], u[1:-1, 1 : count + 1]
+        through = face(now[:-1], now[1:])
+        return later - now[1:-1] + ratio * (through[1:] - through[:-1])
+
+    return Equality("flux", residual)
+
+
+# Numerical fluxes F(left, right) of f(u) = u²/2, without branches on values so that they can be traced. The simulator of
+# Burgers' equation uses the same functions.
+
+
+def godunov(left: Tensor, right: Tensor) -> Tensor:
+    """Return the exact Godunov flux of u²/2 (math.md, eq. godunov).
+
+    It is the smallest u²/2 between left and right in a rarefaction and the largest in a shock. For a convex flux both equal
+    the larger of the flux from the left state to the right and from the right state to the left. It is zero at a sonic
+    rarefaction, so expansion shocks dissolve.
+    """
+    return 0.5 * torch.maximum(left.clamp(min=0.0) ** 2, right.clamp(max=0.0) ** 2)
+
+
+def engquist_osher(left: Tensor, right: Tensor) -> Tensor:
+    """Return the Engquist–Osher flux of u²/2 with smoothed parts ½(x ± √(x² + ε²)) (math.md, eq. engquist-osher).
+
+    Smooth everywhere, and a sum of functions of one unknown each. Differs from Godunov's only at transonic shocks.
+    """
+    rightward = 0.5 * (left + torch.sqrt(left**2 + SMOOTHING**2))
+    leftward = 0.5 * (right - torch.sqrt(right**2 + SMOOTHING**2))
+    return 0.5 * rightward**2 + 0.5 * leftward**2
+
+
+def split(left: Tensor, right: Tensor) -> Tensor:
+    """Return the Engquist–Osher flux of u²/2 without smoothing (math.md, eq. engquist-osher with ε = 0).
+
+    Use this flux to project. Its derivative is continuous, while Godunov's jumps at transonic shocks, where no multiplier
+    certifies the nearest field. The two are equal everywhere else, so fields of one sign obey both.
+    """
+    return 0.5 * left.clamp(min=0.0) ** 2 + 0.5 * right.clamp(max=0.0) ** 2
+
+
+FLUXES: dict[FluxName, NumericalFlux] = {"smoothed": engquist_osher, "split": split, "godunov": godunov}
+
+
+def numerical_flux(name: FluxName) -> NumericalFlux:
+    """Look up a numerical flux by name."""
+    if name not in FLUXES:
+        raise LawError(f"flux expects one of {sorted(FLUXES)}; got {name!r}. Use 'godunov' for the exact one.")
+    return FLUXES[name]
+
+
+def checked_steps(grid: Grid, steps: int | None, argument: str) -> int:
+    """Return the number of time steps a law covers, all of them for None; `argument` is how the caller wrote it."""
+    largest = grid.axis("t").size - 1
+    if steps is None:
+        return largest
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= largest:
+        raise LawError(
+            f"{argument} expects a whole number from 1 to {largest}, the steps of the grid; got {steps!r}. "
+            "Leave the law out for none, or give the grid more times."
+        )
+    return steps
+
+
+def _second_difference(u: Tensor) -> Tensor:
+    """Take the second difference over x at the inner points."""
     return u[2:] - 2.0 * u[1:-1] + u[:-2]

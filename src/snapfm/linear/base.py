@@ -23,16 +23,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from snapfm.arrays import Index, Values
 from snapfm.errors import DtypeError, ShapeError
 from snapfm.structure.pattern import Pattern
-
-Index: TypeAlias = npt.NDArray[np.int64]
-Values: TypeAlias = npt.NDArray[np.float64]
 
 # Lanes to factorise and solve at a time: two tiles, so that the work around them is done half as often. The factors of all
 # lanes are kept, and more lanes leave the caches. Burgers flux 5, Schur matrix, one thread, µs per sample: 11 at 8 lanes,

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from snapfm.arrays import Index, Values
 from snapfm.kernels.ldl import TALLY, factorize
 from snapfm.kernels.ordering import Order, best
 from snapfm.kernels.packs import WIDTH
 from snapfm.kernels.panels import Schedule, schedule
 from snapfm.kernels.substitution import solve
-from snapfm.linear.base import TINY, Index, Pivots, Values, Workspace, check_pattern
+from snapfm.linear.base import TINY, Pivots, Workspace, check_pattern
 from snapfm.structure.pattern import Pattern
 
 _LINE = 64  # bytes of a cache line: a pack that straddles two costs two loads

@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import SuperLU, splu
 
+from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels.ordering import best
-from snapfm.linear.base import TINY, Index, Outcome, Pivots, Values, Workspace, check_pattern
+from snapfm.linear.base import TINY, Outcome, Pivots, Workspace, check_pattern
 from snapfm.structure.pattern import Pattern
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

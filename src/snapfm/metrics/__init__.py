@@ -1,4 +1,4 @@
-"""How good fields are, judged from the fields, the laws and ground truth alone; no method marks its own work.
+"""How good fields are, judged from the fields, the laws and true fields alone; no method judges its own results.
 
-Names are imported from the modules: the flow model uses `moments`, and must not load the laws with it.
+Import names from the modules: the flow model uses `moments`, which must not load the laws.
 """

@@ -1,6 +1,7 @@
-"""Per-point mean and spread of fields against those of true fields (math.md, eq. mmse and eq. smse), and roughness.
+"""Mean and spread of fields at each point against those of true fields (math.md, eq. mmse and eq. smse), and roughness.
 
-Imports errors and the bootstrap only: the flow model is scored with this, and knows nothing of laws.
+Also holds the bootstrap intervals of all scores: how far a score would move with other samples. Imports errors only: flow
+models are scored with this module, and the flow knows nothing of laws.
 """
 
 from __future__ import annotations
@@ -12,9 +13,38 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ShapeError
-from snapfm.metrics.bootstrap import ROUNDS, Estimate, interval, resample
 
-_ROUNDS_AT_ONCE = 50  # fields in memory beside the samples: 4 MB for 100 × 100
+LEVEL = 0.95  # share of the resampled scores that an interval holds
+ROUNDS = 1000  # resamplings: the ends of a 95 % interval are then the 25th score from either side
+_ROUNDS_AT_ONCE = 50  # fields in memory besides the samples: 4 MB for 100 × 100
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A score and its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def resample(count: int, seed: int, rounds: int = ROUNDS) -> Tensor:
+    """Return `rounds` resamplings of `count` samples as weights (rounds, count); each row sums to one."""
+    picks = torch.randint(count, (rounds, count), generator=torch.Generator().manual_seed(seed))
+    weights = torch.zeros(rounds, count, dtype=torch.float64)
+    weights.scatter_add_(1, picks, torch.full(picks.shape, 1.0 / count, dtype=torch.float64))
+    return weights
+
+
+def interval(value: float, resampled: Tensor) -> Estimate:
+    """Center the spread of resampled scores on the score itself; scores are never negative.
+
+    Resampling adds scatter to a squared error, so resampled scores lie above the score. Their mean is shifted back to it.
+    """
+    tail = 0.5 * (1.0 - LEVEL)
+    ends = torch.quantile(resampled, torch.tensor([tail, 1.0 - tail], dtype=torch.float64)) - resampled.mean()
+    low, high = (value + ends).clamp(min=0.0).tolist()
+    return Estimate(value, min(low, value), max(high, value))  # rounding must not put the score outside
 
 
 @dataclass(frozen=True)
@@ -45,7 +75,7 @@ def smse(found: Moments, true: Moments) -> float:
 
 @dataclass(frozen=True)
 class MomentErrors:
-    """Both scores with intervals over the samples; the true fields are taken as they are, so let them be many."""
+    """Both scores with intervals over the samples; the true fields are not resampled, so use many."""
 
     mmse: Estimate
     smse: Estimate
@@ -75,5 +105,5 @@ def moment_errors(fields: Tensor, truth: Tensor | Moments, seed: int = 0, rounds
 
 
 def roughness(fields: Tensor) -> float:
-    """Root mean square of second differences along every axis of the grid: leftover noise shows here first."""
+    """Root mean square of second differences along every axis of the grid; it detects leftover noise first."""
     return math.sqrt(sum(float(fields.double().diff(n=2, dim=dim).square().mean()) for dim in range(1, fields.ndim)))

@@ -1,17 +1,18 @@
-"""The benchmark problems by name."""
+"""The benchmark problems by name, with a check of their settings against the builder's signature."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from snapfm.errors import UnknownName
+from snapfm.errors import SettingError, UnknownName
 from snapfm.problems.base import Problem
 from snapfm.problems.burgers import burgers_bc_mass, burgers_ic, burgers_ic_mass, burgers_ic_mass_flux
 from snapfm.problems.heat import heat_ic_mass, heat_ic_mass_implicit, heat_ic_mass_pde_energy
 from snapfm.problems.navier_stokes import navier_stokes_ic_mass, navier_stokes_ic_mass_enstrophy
 from snapfm.problems.reaction_diffusion import reaction_diffusion_ic_mass
-from snapfm.problems.settings import check_settings, default_settings
 
 _PROBLEMS: dict[str, Callable[..., Problem]] = {
     "heat-ic-mass": heat_ic_mass,
@@ -39,14 +40,47 @@ def problem(name: str, **settings: Any) -> Problem:
             f"snapfm.problem(name) expects one of {names()}; got {name!r}. `snapfm problems` lists them with sizes."
         )
     builder = _PROBLEMS[name]
-    check_settings(name, builder, settings)
+    known, hints = _defaults(builder), get_type_hints(builder)
+    for setting, value in settings.items():
+        if setting not in known:
+            raise UnknownName(
+                f"problem '{name}' expects settings among {list(known)}; got {setting!r}. Use one of these names."
+            )
+        if not _fits(hints[setting], value):
+            raise SettingError(
+                f"problem '{name}' expects {setting} to be {_words(hints[setting])}; got {value!r}. "
+                f"Give such a value, or leave it out for {known[setting]!r}."
+            )
     return builder(**settings)
 
 
 def defaults(name: str) -> dict[str, Any]:
-    """Give the settings a problem's builder takes, with the values they have when left out."""
-    problem(name)  # refuses names it does not know
-    return default_settings(_PROBLEMS[name])
+    """Return the settings that a problem's builder takes, with their default values."""
+    problem(name)  # refuses unknown names
+    return _defaults(_PROBLEMS[name])
+
+
+def _defaults(builder: Callable[..., Problem]) -> dict[str, Any]:
+    return {name: parameter.default for name, parameter in inspect.signature(builder).parameters.items()}
+
+
+def _fits(hint: Any, value: object) -> bool:
+    """Return whether a value has the hinted type; the builder itself checks the names of variants, and lists them."""
+    if get_origin(hint) in (Union, UnionType):
+        return any(_fits(part, value) for part in get_args(hint))
+    if get_origin(hint) is Literal:
+        return isinstance(value, str)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, hint) and not (hint is int and isinstance(value, bool))
+
+
+def _words(hint: Any) -> str:
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(map(_words, get_args(hint)))
+    if get_origin(hint) is Literal:
+        return f"one of {list(get_args(hint))}"
+    return {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none"}[hint]
 
 
 __all__ = ["Problem", "defaults", "names", "problem"]

@@ -1,4 +1,9 @@
-"""Burgers' equation u_t + ½(u²)_x = 0 on [0, 1]: smoothed steps that break, with their law sets."""
+"""Burgers' equation u_t + ½(u²)_x = 0 on [0, 1]: smoothed steps that break, their simulation and law sets.
+
+The simulator is Godunov's finite volumes, a whole batch at once. Every grid point is a cell. The first cell holds the left
+value, the last copies its neighbor; the cells between them change by what flows through their faces, so their mass is
+balanced to rounding. The face flux is the one of the laws.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +14,22 @@ import torch
 from torch import Tensor
 
 from snapfm.grid import Axis, Grid
-from snapfm.laws import Equality, Law
-from snapfm.laws.balance import flux_balance, trapezoidal_balance
-from snapfm.laws.dirichlet import dirichlet
-from snapfm.laws.flux import FluxName, local_flux
-from snapfm.laws.initial import initial
-from snapfm.laws.mass import mass as conserved_mass
-from snapfm.laws.neumann import neumann
-from snapfm.laws.steps import checked_steps
-from snapfm.problems.base import Problem
-from snapfm.problems.draws import uniform, uniform_or
-from snapfm.problems.godunov import FirstSlice, godunov_fields
-from snapfm.problems.variants import choose
-from snapfm.seeds import draw
+from snapfm.laws import Equality, Law, dirichlet, flux_balance, initial, local_flux, neumann, trapezoidal_balance
+from snapfm.laws import mass as conserved_mass
+from snapfm.laws.pde import FluxName, checked_steps, godunov
+from snapfm.problems.base import Params, Problem, Simulation, choose, uniform, uniform_or
 
 POSITION = (0.2, 0.8)  # p ~ U(0.2, 0.8), where the initial step stands
 LEFT_VALUE = (0.0, 1.0)  # u_L ~ U(0, 1), the value at x = 0 from the first step on
-INFERENCE_POSITION = 0.5  # the initial step asked of every sample at inference
+INFERENCE_POSITION = 0.5  # of the initial step of every sample at inference
 STEP_WIDTH = 0.02  # of the sigmoid 1/(1 + exp((x − p)/0.02)): two cells of the standard grid
 
+_COURANT = 1.0  # Godunov's scheme is monotone as long as no wave crosses more than one cell per sub-step
+_TILE = 256  # samples at once: larger arrays leave the cache, and torch splits them among threads at a loss
+_ROUNDING = 1e-9  # dt/dx of equal spacings may round to just above one, which must not cost a second sub-step
+
 Mass: TypeAlias = Literal["constant", "balance", "flux"]
+FirstSlice: TypeAlias = Literal["initial", "boundary"]
 
 
 def burgers_grid(nx: int = 101, nt: int = 101) -> Grid:
@@ -39,6 +40,50 @@ def burgers_grid(nx: int = 101, nt: int = 101) -> Grid:
 def step(grid: Grid, position: Tensor) -> Tensor:
     """Evaluate the smoothed step 1/(1 + exp((x − p)/0.02)) at one position: (nx,)."""
     return torch.sigmoid((position - grid.axis("x").points()) / STEP_WIDTH)
+
+
+def godunov_fields(grid: Grid, start: Tensor, left: Tensor, first: FirstSlice = "initial") -> tuple[Tensor, Tensor]:
+    """Evolve start (b, nx) with left values (b,) to fields (b, nx, nt) and outflow (b, nt − 1) (math.md, eq. burgers).
+
+    The outflow is the time integral of the face fluxes, right minus left, around the inner cells: their mass falls by
+    it. Where initial and boundary values disagree at the ends of the first slice, `first` says which it shows.
+    Sub-steps are counted per sample from its own largest speed, which never grows.
+    """
+    speed = torch.maximum(start.abs().amax(1), left.abs())
+    courant = speed * grid.spacing("t") / grid.spacing("x") / _COURANT
+    substeps = torch.ceil(courant - _ROUNDING).clamp(min=1).long()
+    fields = start.new_empty(*start.shape, grid.axis("t").size)
+    outflow = start.new_empty(len(start), grid.axis("t").size - 1)
+    for count in sorted(set(substeps.tolist())):
+        members = torch.nonzero(substeps == count)[:, 0]
+        for tile in range(0, len(members), _TILE):
+            group = members[tile : tile + _TILE]
+            fields[group], outflow[group] = _evolve(grid, start[group], left[group], first, count)
+    return fields, outflow
+
+
+def _evolve(grid: Grid, start: Tensor, left: Tensor, first: FirstSlice, substeps: int) -> tuple[Tensor, Tensor]:
+    dx, dt = grid.spacing("x"), grid.spacing("t") / substeps
+    u = start.clone()
+    if first == "boundary":
+        _bound(u, left)
+    slices, outflows = [u.clone()], []
+    for _ in range(grid.axis("t").size - 1):
+        outflow = u.new_zeros(len(u))
+        for _ in range(substeps):
+            through = godunov(u[:, :-1], u[:, 1:])
+            u[:, 1:-1] -= dt / dx * (through[:, 1:] - through[:, :-1])
+            outflow += dt * (through[:, -1] - through[:, 0])
+            _bound(u, left)
+        slices.append(u.clone())
+        outflows.append(outflow)
+    return torch.stack(slices, dim=2), torch.stack(outflows, dim=1)
+
+
+def _bound(u: Tensor, left: Tensor) -> None:
+    """Impose the left value and the right zero gradient. Written: u."""
+    u[:, 0] = left
+    u[:, -1] = u[:, -2]
 
 
 def burgers_bc_mass(nx: int = 101, nt: int = 101, *, mass: Mass = "balance") -> Problem:
@@ -55,20 +100,13 @@ def burgers_bc_mass(nx: int = 101, nt: int = 101, *, mass: Mass = "balance") -> 
     }
     laws = (dirichlet(), neumann(), choose("burgers_bc_mass(mass)", mass, masses)())
 
-    def asked(stream: torch.Generator) -> tuple[Tensor, Tensor]:
-        left = uniform(stream, LEFT_VALUE)
-        return uniform(stream, POSITION), left
-
-    def params(start: Tensor, left: Tensor) -> dict[str, Tensor]:
-        return {"left": left}
-
     summary = "left value, right zero gradient and mass balance"
-    return _problem("burgers-bc-mass", summary, grid, laws, asked, params, first="boundary")
+    return _problem("burgers-bc-mass", summary, grid, laws)
 
 
 def burgers_ic(nx: int = 101, nt: int = 101, position: float | None = INFERENCE_POSITION) -> Problem:
     """Initial condition alone; `position=None` draws where the step stands per sample instead of fixing it."""
-    return _initial_problem("burgers-ic", "initial condition", burgers_grid(nx, nt), (initial(),), position)
+    return _problem("burgers-ic", "initial condition", burgers_grid(nx, nt), (initial(),), "initial", position)
 
 
 def burgers_ic_mass(
@@ -80,7 +118,7 @@ def burgers_ic_mass(
     """
     grid = burgers_grid(nx, nt)
     laws = (initial(), _mass_law("burgers_ic_mass(mass)", grid, mass, 0))
-    return _initial_problem("burgers-ic-mass", "initial condition and mass", grid, laws, position)
+    return _problem("burgers-ic-mass", "initial condition and mass", grid, laws, "initial", position)
 
 
 def burgers_ic_mass_flux(
@@ -100,7 +138,7 @@ def burgers_ic_mass_flux(
     steps = checked_steps(grid, flux_steps, "burgers_ic_mass_flux(flux_steps)")
     laws = (initial(), _mass_law("burgers_ic_mass_flux(mass)", grid, mass, steps), local_flux(grid, steps, flux))
     summary = f"initial condition, mass and local flux over {steps} steps"
-    return _initial_problem("burgers-ic-mass-flux", summary, grid, laws, position)
+    return _problem("burgers-ic-mass-flux", summary, grid, laws, "initial", position)
 
 
 def _mass_law(argument: str, grid: Grid, mass: Mass, flux_steps: int) -> Equality:
@@ -112,63 +150,40 @@ def _mass_law(argument: str, grid: Grid, mass: Mass, flux_steps: int) -> Equalit
     return choose(argument, mass, masses)()
 
 
-def _initial_problem(name: str, summary: str, grid: Grid, laws: tuple[Law, ...], position: float | None) -> Problem:
-    def asked(stream: torch.Generator) -> tuple[Tensor, Tensor]:
-        place = uniform_or(stream, POSITION, position)
-        return place, uniform(stream, LEFT_VALUE)
-
-    def params(start: Tensor, left: Tensor) -> dict[str, Tensor]:
-        return {"u0": start}
-
-    return _problem(name, summary, grid, laws, asked, params, first="initial")
-
-
-def _training(stream: torch.Generator) -> tuple[Tensor, Tensor]:
-    return uniform(stream, POSITION), uniform(stream, LEFT_VALUE)
-
-
 def _problem(
     name: str,
     summary: str,
     grid: Grid,
     laws: tuple[Law, ...],
-    asked: Callable[[torch.Generator], tuple[Tensor, Tensor]],
-    params: Callable[[Tensor, Tensor], dict[str, Tensor]],
-    first: FirstSlice,
+    first: FirstSlice = "boundary",
+    fixed: float | None = None,
 ) -> Problem:
-    """Join grid, laws and draws; `asked` draws (position, left value) under the conditions that `params` state."""
+    """Join grid and laws with the draws; a row of numbers is (*initial step, left value, position).
 
-    def drawn(
-        seed: int, start: int, count: int, one: Callable[[torch.Generator], tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        # The sigmoid is taken sample by sample: torch rounds it by the place in the batch.
-        def row(stream: torch.Generator) -> Tensor:
-            position, left = one(stream)
-            return torch.cat([step(grid, position), left[None], position[None]])
+    `first` says which condition the laws read, and so which one the first slice shows. Initial steps stand at `fixed`.
+    """
 
-        rows = draw(seed, start, count, row)
-        return rows[:, :-2], rows[:, -2], rows[:, -1]
+    # The sigmoid is taken sample by sample: torch rounds it by the place in the batch.
+    def row(position: Tensor, left: Tensor) -> Tensor:
+        return torch.cat([step(grid, position), left[None], position[None]])
 
-    def draw_params(seed: int, start: int, count: int) -> dict[str, Tensor]:
-        initial, left, _ = drawn(seed, start, count, asked)
-        return params(initial, left)
+    def inference(random: torch.Generator) -> Tensor:
+        # The condition is drawn first, so that what it leaves open does not change it.
+        if first == "boundary":
+            left = uniform(random, LEFT_VALUE)
+            return row(uniform(random, POSITION), left)
+        return row(uniform_or(random, POSITION, fixed), uniform(random, LEFT_VALUE))
 
-    def draw_training(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
-        initial, left, position = drawn(seed, start, count, _training)
-        fields = godunov_fields(grid, initial, left, first)[0]
-        return fields, {**params(initial, left), "position": position, "left": left}
+    def training(random: torch.Generator) -> Tensor:
+        return row(uniform(random, POSITION), uniform(random, LEFT_VALUE))
 
-    def draw_truth(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
-        initial, left, _ = drawn(seed, start, count, asked)
-        return godunov_fields(grid, initial, left, first)[0], params(initial, left)
+    def fields(rows: Tensor) -> Tensor:
+        return godunov_fields(grid, rows[:, :-2], rows[:, -2], first)[0]
 
-    return Problem(
-        name=name,
-        summary=summary,
-        equation="burgers",
-        grid=grid,
-        laws=laws,
-        draw_params=draw_params,
-        draw_training=draw_training,
-        draw_truth=draw_truth,
-    )
+    def params(rows: Tensor) -> Params:
+        return {"left": rows[:, -2]} if first == "boundary" else {"u0": rows[:, :-2]}
+
+    def labels(rows: Tensor) -> Params:
+        return {"position": rows[:, -1], "left": rows[:, -2]}
+
+    return Simulation(inference, training, fields, params, labels).problem(name, summary, "burgers", grid, laws)

@@ -10,20 +10,14 @@ from torch import Tensor
 
 from snapfm.grid import Axis, Grid
 from snapfm.laws import Law
-from snapfm.laws.energy import energy_balance, energy_decay
-from snapfm.laws.initial import initial
-from snapfm.laws.mass import mass
-from snapfm.laws.pde import crank_nicolson, forward_euler, heat_kernel
-from snapfm.laws.periodic import periodic
-from snapfm.laws.steps import checked_steps
-from snapfm.problems.base import Problem
-from snapfm.problems.draws import uniform, uniform_or
-from snapfm.problems.variants import Discretization, choose, law_grid
-from snapfm.seeds import draw
+from snapfm.laws.conditions import initial, periodic
+from snapfm.laws.pde import checked_steps, crank_nicolson, forward_euler, heat_kernel
+from snapfm.laws.totals import energy_balance, energy_decay, mass
+from snapfm.problems.base import Discretization, Params, Problem, Simulation, choose, law_grid, uniform, uniform_or
 
 DIFFUSIVITY = (1.0, 5.0)  # α ~ U(1, 5)
 PHASE = (0.0, math.pi)  # φ ~ U(0, π)
-INFERENCE_PHASE = math.pi / 4  # the initial condition asked of every sample at inference: sin(x + π/4)
+INFERENCE_PHASE = math.pi / 4  # at inference every sample starts from sin(x + π/4)
 RELEASE_DIFFUSIVITY = 0.01  # κ of the release's PDE rows; the data have α in [1, 5], which those rows contradict
 
 
@@ -60,9 +54,9 @@ def heat_ic_mass_pde_energy(
 ) -> Problem:
     """Add forward-Euler rows of the first steps and the energy to initial condition and mass, as the release does.
 
-    `energy="decay"` is the release's inequality, "equality" the paper's balance; mass counts the repeated point, as in
-    the release. True solutions contradict the PDE rows (κ is not their α), and obey this mass to first order in dx
-    only: see heat_ic_mass_implicit.
+    `energy="decay"` is the release's inequality, "equality" the paper's balance. Mass counts the repeated point, as in
+    the release. True solutions contradict the PDE rows (κ is not their α) and obey this mass only to first order in dx:
+    see heat_ic_mass_implicit.
     """
     grid = heat_grid(nx, nt)
     builder = "heat_ic_mass_pde_energy"
@@ -87,9 +81,9 @@ def heat_ic_mass_implicit(
     pde_steps: int | None = 5,
     scheme: Literal["crank-nicolson", "kernel"] = "crank-nicolson",
 ) -> Problem:
-    """Add to initial condition and mass the closure of the axis and PDE rows with each sample's own α.
+    """Add equal end points of the axis and PDE rows with each sample's own α to initial condition and mass.
 
-    `scheme="crank-nicolson"` is local and right to second order; "kernel" is exact and reads whole slices.
+    `scheme="crank-nicolson"` is local and of second order; "kernel" is exact and reads whole slices.
     """
     grid = heat_grid(nx, nt)
     steps = checked_steps(grid, pde_steps, "heat_ic_mass_implicit(pde_steps)")
@@ -107,41 +101,25 @@ def _problem(
     phase: float | None,
     with_diffusivity: bool = False,
 ) -> Problem:
+    """Join grid and laws with the draws; a row of numbers is (α, φ)."""
     x = grid.axis("x").points()
 
-    def asked(stream: torch.Generator) -> tuple[Tensor, Tensor]:
-        angle = uniform_or(stream, PHASE, phase)
-        return uniform(stream, DIFFUSIVITY), angle
+    def inference(random: torch.Generator) -> Tensor:
+        angle = uniform_or(random, PHASE, phase)  # drawn before α
+        return torch.stack([uniform(random, DIFFUSIVITY), angle])
 
-    def training(stream: torch.Generator) -> tuple[Tensor, Tensor]:
-        return uniform(stream, DIFFUSIVITY), uniform(stream, PHASE)
+    def training(random: torch.Generator) -> Tensor:
+        return torch.stack([uniform(random, DIFFUSIVITY), uniform(random, PHASE)])
 
     # Sines and exponentials are taken sample by sample: torch may round them by the place in the batch.
-    def field(alpha: Tensor, angle: Tensor) -> Tensor:
-        return exact(grid, alpha[None], angle[None])[0]
+    def fields(rows: Tensor) -> Tensor:
+        return torch.cat([exact(grid, row[:1], row[1:]) for row in rows])
 
-    def draw_params(seed: int, start: int, count: int) -> dict[str, Tensor]:
-        params = {"u0": draw(seed, start, count, lambda stream: torch.sin(x + asked(stream)[1]))}
-        if with_diffusivity:
-            params["alpha"] = draw(seed, start, count, lambda stream: asked(stream)[0])
-        return params
+    def params(rows: Tensor) -> Params:
+        found = {"u0": torch.stack([torch.sin(x + angle) for angle in rows[:, 1]])}
+        return {**found, "alpha": rows[:, 0]} if with_diffusivity else found
 
-    def draw_training(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
-        drawn = draw(seed, start, count, lambda stream: torch.stack(training(stream)))
-        fields = torch.stack([field(alpha, angle) for alpha, angle in drawn])
-        return fields, {"u0": fields[..., 0], "alpha": drawn[:, 0], "phase": drawn[:, 1]}
+    def labels(rows: Tensor) -> Params:
+        return {"alpha": rows[:, 0], "phase": rows[:, 1]}
 
-    def draw_truth(seed: int, start: int, count: int) -> tuple[Tensor, dict[str, Tensor]]:
-        fields = draw(seed, start, count, lambda stream: field(*asked(stream)))
-        return fields, draw_params(seed, start, count)
-
-    return Problem(
-        name=name,
-        summary=summary,
-        equation="heat",
-        grid=grid,
-        laws=laws,
-        draw_params=draw_params,
-        draw_training=draw_training,
-        draw_truth=draw_truth,
-    )
+    return Simulation(inference, training, fields, params, labels).problem(name, summary, "heat", grid, laws)

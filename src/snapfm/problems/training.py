@@ -1,6 +1,6 @@
 """Training sets of each equation: their size, and their fields as a table of rows × columns.
 
-What an initial condition fixes goes down the rows, what it leaves open along the columns, like the paper's 80 initial states × 80
+Rows differ in what an initial condition fixes, columns in what it leaves open, like the paper's 80 initial states × 80
 boundary values.
 """
 
@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from snapfm.problems import burgers, heat, navier_stokes, reaction_diffusion
-from snapfm.problems.base import Problem
-from snapfm.problems.draws import uniform
+from snapfm.problems.base import Problem, uniform
 from snapfm.seeds import base_seed, draw
 
 _COLUMNS = 2**40  # keeps the columns' random numbers apart from those of the rows, which count from 0
@@ -27,7 +26,7 @@ class TrainingSet:
     """What a model of an equation is trained on, and for how many steps, unless the options say otherwise.
 
     Fields come as a table of rows × columns; `imposed` names the axes along which laws fix the first slice. `truth`
-    counts the fresh fields that samples are compared with: more than the samples, so that their own mean is nearer.
+    counts the fresh fields that samples are compared with: more than the samples, so that their mean is more accurate.
     """
 
     steps: int
@@ -35,11 +34,11 @@ class TrainingSet:
     columns: int
     imposed: tuple[int, ...] = (-1,)
     truth: int = 4096
-    small: Mapping[str, Any] = field(default_factory=dict)  # what else the small network is trained with
+    small: Mapping[str, Any] = field(default_factory=dict)  # further training settings of the small network
 
     @property
     def pairing(self) -> Literal["rows", "crossed"]:
-        """Laws that fix one axis fix the rows; with two they fix either rows or columns."""
+        """How noise is paired: laws that fix one axis fix the rows; laws that fix two fix rows or columns."""
         return "rows" if len(self.imposed) == 1 else "crossed"
 
 
@@ -87,7 +86,7 @@ def _navier_stokes(seed: int, rows: int, columns: int) -> Tensor:
 
 
 def _rows(problems: list[Problem], seed: int, columns: int) -> Tensor:
-    """Simulate each row under its condition; what conditions leave open depends on the column alone."""
+    """Simulate each row under its condition; what the condition leaves open depends on the column alone."""
     return torch.cat([problem.draw_truth(seed, _COLUMNS, columns)[0] for problem in problems])
 
 

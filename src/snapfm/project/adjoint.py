@@ -9,12 +9,12 @@ with pivoting. A sample that cannot be solved gets NaN, and no other.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
+from snapfm.arrays import Mask, Values
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
 from snapfm.linear import LANES_AT_ONCE, Lanes, Workspace
@@ -22,15 +22,13 @@ from snapfm.project.limits import Limits
 from snapfm.project.workspaces import Workspaces
 from snapfm.structure import CompiledLaws, Pattern
 
-Values = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
 # Relative to ‖J‖²: keeps the system solvable when rows repeat each other, far below any gradient that matters.
 _SOFT = 1e-13
 _SOLVES = 3  # each for what is left: the further ones take out what the soft diagonal and rounding leave
 _HOLDS = 1e-9  # a multiplier above this share of the largest one belongs to an inequality that holds
-_ACCURATE = 1e-9  # what may be left, relative to the gradient and the answer, before a sample is solved by the slower way
+_ACCURATE = (
+    1e-9  # what may be left, relative to the gradient and the answer, before a sample is solved by the slower way
+)
 
 
 class Adjoint:
@@ -50,7 +48,9 @@ class Adjoint:
         with np.errstate(all="ignore"):
             system = self._system()
             jacobian, hessian = laws.jacobian(u, params).numpy(), laws.hessian(u, params, multipliers)
-            finite = np.isfinite(flat).all(axis=1) & np.isfinite(jacobian).all(axis=1) & np.isfinite(hessian).all(axis=1)
+            finite = (
+                np.isfinite(flat).all(axis=1) & np.isfinite(jacobian).all(axis=1) & np.isfinite(hessian).all(axis=1)
+            )
             idle = ~finite & ~flat.any(axis=1)  # nobody asks, so that shared params need not hear of it
             w[idle], nu[idle] = 0.0, 0.0
             left = np.flatnonzero(finite)
@@ -128,7 +128,7 @@ class _System:
                 for lane, matrix in enumerate(matrices):
                     left[:, lane] = right[:, lane] - matrix @ answer[:, lane]
         allowed = _ACCURATE * np.maximum(np.abs(right).max(axis=0), np.abs(answer).max(axis=0))
-        for lane in np.flatnonzero(~(np.abs(left).max(axis=0, initial=0.0) <= allowed)):
+        for lane in np.flatnonzero(~(np.abs(left).max(axis=0, initial=0.0) <= allowed)).tolist():
             answer[:, lane] = _pivoted(self._matrix(soft[:, lane]), right[:, lane])
         return np.ascontiguousarray(answer[:n].T), np.ascontiguousarray(answer[n:].T)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from snapfm.arrays import Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.interior import interior_tiles
@@ -19,9 +20,8 @@ from snapfm.kernels.newton import solve_tiles
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.threads import Turn
-from snapfm.project.outcome import Counts, Ended, Room
-from snapfm.project.stopping import Stopping, certified
-from snapfm.project.tiles import Tiles, Values, taken
+from snapfm.project.budget import Stopping, certified
+from snapfm.project.tiles import Counts, Ended, Room, Tiles, taken
 
 if TYPE_CHECKING:
     from snapfm.project.part import Loops

@@ -5,24 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.laws import Params
 from snapfm.project.base import Solution
-from snapfm.project.contradiction import contradicts
+from snapfm.project.budget import STATIONARITY
+from snapfm.project.infeasible import contradicts
 from snapfm.project.limits import Limits
 from snapfm.structure import CompiledLaws
 
-Values = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
-
-# Nearness asked of a converged sample whose field is of order one: white noise that happens to obey its laws misses this by
-# orders of magnitude. Of a smaller field it is asked relative to its size, of one beyond a thousand a billionth of its size.
-STATIONARITY = 1e-6
 _LARGE = 1e-9
 _SKIM = (
     97  # every so many unknowns are looked at first: a pass over whole fields costs as much as a tenth of a small call

@@ -12,15 +12,14 @@ from typing import TypeAlias
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
+from snapfm.arrays import Index, Values
 from snapfm.kernels.layout import Frame
 from snapfm.kernels.panels import Schedule, schedule
 from snapfm.kernels.sections import packed_index, packed_values
 from snapfm.linear import Prepared, Solver
 from snapfm.linear.lanes import PreparedLanes
-from snapfm.structure.forms import Values
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.reduce import System
-from snapfm.structure.sets import Index
 
 # Row and column of each entry of the lower triangle, its constant part, and where its terms begin, left and right.
 Matrix: TypeAlias = tuple[Index, Index, Values, Index, Index, Index]

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from snapfm.arrays import Values
 from snapfm.errors import ShapeError
 from snapfm.laws import Bounds, Law
-
-Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from snapfm.arrays import Index, Values
 from snapfm.errors import Status
 from snapfm.kernels.batches import determine
 from snapfm.kernels.callback import NO_CALLBACK
@@ -25,23 +26,18 @@ from snapfm.kernels.threads import Clock, Turn, cut, run, workers
 from snapfm.laws import Params
 from snapfm.linear import Lanes, Solver
 from snapfm.project.adjoint import Adjoint
-from snapfm.project.affine import AffinePart
 from snapfm.project.base import Solution, Warm
-from snapfm.project.budget import Budget
-from snapfm.project.coordinates import Coordinates
+from snapfm.project.budget import Budget, Stopping, certified, enough
+from snapfm.project.closed_form import AffinePart, Coordinates, Rows
 from snapfm.project.limits import Limits
 from snapfm.project.opaque import Evaluator, opaque_reduction
-from snapfm.project.outcome import Ended, gravest
 from snapfm.project.part import Batch, Part
-from snapfm.project.rows import Rows
-from snapfm.project.stopping import Stopping, certified, enough
+from snapfm.project.tiles import Ended, gravest
 from snapfm.structure import CompiledLaws, RowKind
 from snapfm.structure.lowering import Unlowerable
 from snapfm.structure.reduce import Reduction, reduce
 from snapfm.structure.scalar import evaluate_externals
 
-Values = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 Field = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 # Seconds of work that make it worth to wake another thread: some fifteen kernels a piece hand the interpreter's lock to and fro.
@@ -61,10 +57,10 @@ class Newton:
     def __init__(self, laws: CompiledLaws, limits: Limits, linear: Solver | None = None, retry: bool = True) -> None:
         self.laws, self.limits, self.retry = laws, limits, retry
         self.reduction, self.opaque = _reduced(laws, limits)
-        self.listing = self.reduction.listing
-        more = np.full(self.listing.unknowns - laws.unknowns, np.inf)
+        self.tape = self.reduction.tape
+        more = np.full(self.tape.unknowns - laws.unknowns, np.inf)
         self.lower, self.upper = np.concatenate([limits.lower, -more]), np.concatenate([limits.upper, more])
-        outside = self.listing.unknowns + 1
+        outside = self.tape.unknowns + 1
         groups = self.reduction.groups
         lengths = groups.first + 1 + 2 * np.arange(len(groups))
         solver = Lanes() if linear is None else linear
@@ -73,23 +69,23 @@ class Newton:
         ]
         self.affine = AffinePart(self.reduction)
         self.coordinates = Coordinates(self.reduction, laws.unknowns)
-        self.marches = [
+        self.substitutions = [
             (level, Rows(program, program.unknowns[None], program.externals[None] - outside))
-            for level, program in zip(self.reduction.cascade.levels, self.reduction.marches)
+            for level, program in zip(self.reduction.cascade.levels, self.reduction.substitutions)
         ]
-        touched = np.zeros(self.listing.unknowns, bool)
+        touched = np.zeros(self.tape.unknowns, bool)
         for system in self.reduction.systems:
             touched[system.unknowns.ravel()] = True
         bounded = np.isfinite(self.lower) | np.isfinite(self.upper)
         self.bounded = np.flatnonzero(bounded & self.reduction.cascade.free)
         # Bounded unknowns that no row moves are clipped at once; determined ones cannot move.
-        self.loose = np.flatnonzero(bounded & self.reduction.cascade.free & ~touched)
-        # Where u − û + Jᵀλ has to be looked at: u = û − Aᵀλ makes it vanish for all others.
+        self.clipped = np.flatnonzero(bounded & self.reduction.cascade.free & ~touched)
+        # Where u − û + Jᵀλ has to be checked at: u = û − Aᵀλ makes it vanish for all others.
         self.moving = np.flatnonzero(touched)
-        looked = ~self.reduction.cascade.free | touched
-        looked[self.reduction.groups.members] = False
-        self.looked = np.flatnonzero(looked)
-        self.unequal = np.flatnonzero(~laws.equality_rows)
+        checked = ~self.reduction.cascade.free | touched
+        checked[self.reduction.groups.members] = False
+        self.checked = np.flatnonzero(checked)
+        self.inequality_rows = np.flatnonzero(~laws.equality_rows)
         # Seconds that one compiled call may take, for each sample of a piece and each iteration of its limit.
         self.longest = max((part.seconds(LANES, 1, self.opaque) for part in self.parts), default=0.0) / LANES
         self._free: list[tuple[Values, Values, Values]] = []
@@ -100,9 +96,10 @@ class Newton:
         self._compiled = False
         self._known: tuple[Params, _Known] | None = None  # params and what follows from them; swapped whole, read once
         # What params alone decide: unknowns of the first level, if its rows read nothing else, and the affine rows' constants.
-        first = self.marches[0] if self.marches else None
-        self.pinning = first is not None and set(first[1].inputs[0]) <= set(first[0].unknowns)
-        pinned = first[0].unknowns if first is not None and self.pinning else np.zeros(0, np.int64)
+        pinned = np.zeros(0, np.int64)
+        if self.substitutions and set(self.substitutions[0][1].inputs[0]) <= set(self.substitutions[0][0].unknowns):
+            pinned = self.substitutions[0][0].unknowns
+        self.pinning = len(pinned) > 0
         self.steady = set(self.affine.known.inputs[0]) <= set(pinned)
 
     @property
@@ -134,7 +131,7 @@ class Newton:
 
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
         """Say where iterations begin that go on from a projection (b, *shape), (b, m) by someone else."""
-        given = np.empty((len(u), self.listing.unknowns))
+        given = np.empty((len(u), self.tape.unknowns))
         self.coordinates.enter(u.reshape(len(u), self.laws.unknowns).numpy(), given)
         return Warm(given[:, self.moving], multipliers.numpy(), usable.numpy(), self)
 
@@ -162,13 +159,13 @@ class Newton:
 
         def work(piece: slice, turn: Turn) -> bool:
             given, mine = field[piece], out.part(piece)
-            if turn.over:
+            late = turn.over
+            if late:
                 mine.leave(given)
-                return False
-            self._solve_piece(
-                given, known.part(piece), stopping, _of(warm, piece), mine, certify, budget.limit, turn, evaluator
-            )
-            return not (turn.over and bool((mine.status == Status.ITERATION_LIMIT).any()))
+            else:
+                some = known.part(piece)
+                self._solve_piece(given, some, stopping, _of(warm, piece), mine, certify, budget.limit, turn, evaluator)
+            return not late and not (turn.over and bool((mine.status == Status.ITERATION_LIMIT).any()))
 
         once = budget.limit * self.longest
         chunk = _CHUNK if certify else _NEAR
@@ -196,7 +193,7 @@ class Newton:
         if not self._compiled:
             with clock.paused():
                 nothing = np.empty((0, self.laws.unknowns))
-                out, known = self._outcome(nothing), np.empty((0, self.listing.cells - self.listing.unknowns - 1))
+                out, known = self._outcome(nothing), np.empty((0, self.tape.cells - self.tape.unknowns - 1))
                 self._solve_piece(
                     nothing, _Known(known, None, None), certified(1.0), None, out, True, 1, Turn(clock), None
                 )
@@ -215,12 +212,12 @@ class Newton:
         if self.opaque:
             externals = np.arange(count, dtype=np.float64)[:, None]  # the number of the sample
         else:
-            externals = evaluate_externals(self.listing, self.laws.example[0], params, count)
-        u = np.zeros((count, self.listing.unknowns))
+            externals = evaluate_externals(self.tape, self.laws.example[0], params, count)
+        u = np.zeros((count, self.tape.unknowns))
         pinned = constants = None
         if self.pinning:
-            level, rows = self.marches[0]
-            rows.march(level, u, externals)
+            level, rows = self.substitutions[0]
+            rows.substitute(level, u, externals)
             pinned = u[:, level.unknowns]
         if self.steady and self.affine.gram is not None:
             constants = self.affine.known.evaluate(u, externals)
@@ -255,13 +252,13 @@ class Newton:
             else:
                 u[:, self.moving] = np.where(warm.usable[:, None], warm.place, u[:, self.moving])
                 multiplier = np.where(warm.usable[:, None], multiplier, 0.0)
-        for number, (level, rows) in enumerate(self.marches):
+        for number, (level, rows) in enumerate(self.substitutions):
             if number == 0 and known.pinned is not None:
                 u[:, level.unknowns] = known.pinned
             else:
-                rows.march(level, u, externals)
-        if len(self.loose):
-            u[:, self.loose] = np.clip(u[:, self.loose], self.lower[self.loose], self.upper[self.loose])
+                rows.substitute(level, u, externals)
+        if len(self.clipped):
+            u[:, self.clipped] = np.clip(u[:, self.clipped], self.lower[self.clipped], self.upper[self.clipped])
         self.affine.solve(u, externals, known.constants, out.multipliers)
         address = NO_CALLBACK if evaluator is None else evaluator.callback.address
         batch = Batch(start, externals, stopping, multiplier, limit, turn, address, self.retry)
@@ -293,7 +290,7 @@ class Newton:
                 break
             if len(memory[0]) == count:
                 return memory
-        width = self.listing.unknowns
+        width = self.tape.unknowns
         return np.empty((count, width)), np.empty((count, width)), np.empty((count, width))
 
     def _iterate(self, part: Part, batch: Batch, u: Values, multipliers: Values) -> Ended:
@@ -308,7 +305,7 @@ class Newton:
             )
             u[:, lengths] = np.where(flat == 0.0, _BESIDE * np.where(size > 0.0, size, 1.0), flat)
         ended = part.solve(batch, u, multipliers)
-        # A group turned inside out (y₂ < 0) obeys as well as its mirror image, which is nearer: go on from there.
+        # A group rotated inside out (y₂ < 0) obeys as well as its mirror image, which is nearer: go on from there.
         again = np.flatnonzero((u[:, lengths] < 0.0).any(axis=1) & (ended.status == Status.CONVERGED))
         if len(again):
             mirrored, found, moved = u[again], multipliers[again], part.system.eliminated.ravel()
@@ -327,37 +324,37 @@ class Newton:
     ) -> None:  # fmt: skip
         """Find the multipliers of substituted rows, last level first; what is left of u − û + Jᵀλ is the gap, per sample.
 
-        Written: multipliers, gap, rest (only where it is looked at; the other numbers in it mean nothing).
+        Written: multipliers, gap, rest (only where it is checked at; the other numbers in it mean nothing).
         """
-        differences(self.looked, u, start, rest)
+        differences(self.checked, u, start, rest)
         if evaluator is not None:
             evaluator.pull(u, externals[:, 0].astype(np.int64), multipliers, rest)
         else:
             for part in self.parts:
                 part.rows.pull(part.system.rows, u, externals, multipliers, rest)
         self.affine.pull(u, externals, multipliers, rest)
-        for level, rows in reversed(self.marches):
+        for level, rows in reversed(self.substitutions):
             determine(rest, level.unknowns, level.weights, level.rows, multipliers)
             rows.pull(level.rows[None], u, externals, multipliers, rest)
         groups = self.reduction.groups
         if len(groups):  # a member's rest is at most that of its two coordinates together
             one, two = rest[:, groups.first :: 2], rest[:, groups.first + 1 :: 2]
             one[:] = np.abs(one) + np.abs(two)
-        self.coordinates.turn_back(rest)
+        self.coordinates.rotate_back(rest)
         if self.limits.bounded.any():
             # At a bound the rest is minus the bound's own multiplier: fine where it pushes against the bound.
-            at, left = u[:, self.looked], rest[:, self.looked]
-            left[(at >= self.upper[self.looked]) & (left < 0)] = 0.0
-            left[(at <= self.lower[self.looked]) & (left > 0)] = 0.0
-            rest[:, self.looked] = left
-        largest(self.looked, rest, gap)
+            at, left = u[:, self.checked], rest[:, self.checked]
+            left[(at >= self.upper[self.checked]) & (left < 0)] = 0.0
+            left[(at <= self.lower[self.checked]) & (left > 0)] = 0.0
+            rest[:, self.checked] = left
+        largest(self.checked, rest, gap)
 
     def _complementarity(self, residual: Values, multipliers: Values) -> Values:
         """Per sample: how far the multipliers of inequalities have the wrong sign, or push where there is room."""
-        unequal = self.unequal
-        if not len(unequal):
+        inequality = self.inequality_rows
+        if not len(inequality):
             return np.zeros(len(residual))
-        sign, room = multipliers[:, unequal], np.maximum(-residual[:, unequal], 0.0)
+        sign, room = multipliers[:, inequality], np.maximum(-residual[:, inequality], 0.0)
         off: Values = np.maximum(-sign, np.abs(sign) * room).max(axis=1, initial=0.0)
         return off
 
@@ -404,7 +401,7 @@ class _Outcome:
 class _Known:
     """What follows from the params of a batch alone."""
 
-    externals: Values  # (b, …) cells of params, numbered as in the listing
+    externals: Values  # (b, …) cells of params, numbered as in the tape
     pinned: Values | None  # (b, …) unknowns of the first level, where params alone decide them
     constants: Values | None  # (b, …) of the affine rows, likewise
 
@@ -425,10 +422,10 @@ def _reduced(laws: CompiledLaws, limits: Limits) -> tuple[Reduction, bool]:
     """Reduce the laws; say whether they have to be evaluated by torch."""
     redundant = laws.presolve.dropped
     if not laws.opaque:
-        listing, rows = laws.scalar.listing, laws.scalar.rows
+        tape, rows = laws.scalar.tape, laws.scalar.rows
         constant = laws.kinds == RowKind.AFFINE
         try:
-            return reduce(listing, rows, laws.equality_rows, constant, limits.bounded, redundant), False
+            return reduce(tape, rows, laws.equality_rows, constant, limits.bounded, redundant), False
         except Unlowerable:  # a Hessian too dense to be written out
             pass
     return opaque_reduction(laws), True

@@ -10,36 +10,33 @@ import ctypes
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 
+from snapfm.arrays import Index, Values
 from snapfm.kernels.callback import Callback
 from snapfm.kernels.layout import CELLS, HESSIAN, JACOBIAN, MULTIPLIER, ROWS, TO_EVALUATE
 from snapfm.kernels.operations import LANES
 from snapfm.laws import Params
 from snapfm.project.serial import one_thread
 from snapfm.structure import CompiledLaws, Pattern
-from snapfm.structure.lowering.listing import Listing
+from snapfm.structure.batched import RAISED
+from snapfm.structure.lowering.tape import Tape
 from snapfm.structure.program import build_program
 from snapfm.structure.reduce import Reduction, whole_system
-from snapfm.structure.sparing import RAISED
-
-Values = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 
 def opaque_reduction(laws: CompiledLaws) -> Reduction:
     """Make one system of all rows but the redundant ones; its only external cell holds the number of the sample."""
-    listing = Listing(laws.unknowns)
-    listing.cells += 1
+    tape = Tape(laws.unknowns)
+    tape.cells += 1
     kept = np.setdiff1d(np.arange(laws.rows), laws.presolve.dropped)
     # Rows that read every unknown and the number of the sample, so that the program has a cell for each; nothing runs it.
     every = csr_array(
-        (np.ones(listing.cells), np.arange(listing.cells), [0, *[listing.cells] * len(kept)]),
-        shape=(len(kept), listing.cells),
+        (np.ones(tape.cells), np.arange(tape.cells), [0, *[tape.cells] * len(kept)]),
+        shape=(len(kept), tape.cells),
     )
-    program = build_program(listing, every, np.arange(laws.unknowns))
+    program = build_program(tape, every, np.arange(laws.unknowns))
     pattern = laws.pattern.take(kept)
     program = replace(
         program,
@@ -48,7 +45,7 @@ def opaque_reduction(laws: CompiledLaws) -> Reduction:
         varying=np.arange(pattern.nnz),
         hessian=_lower(laws),
     )
-    return whole_system(listing, program, kept, laws.presolve.dropped, laws.equality_rows[kept])
+    return whole_system(tape, program, kept, laws.presolve.dropped, laws.equality_rows[kept])
 
 
 class Evaluator:
@@ -119,7 +116,8 @@ class Evaluator:
             self.uncurved.add(sample)
             return np.zeros(lower.nnz)
         whole = self._laws.hessian_pattern
-        return values[whole.indices <= whole.row_of()]
+        lower_values: Values = values[whole.indices <= whole.row_of()]
+        return lower_values
 
 
 def _lower(laws: CompiledLaws) -> Pattern:

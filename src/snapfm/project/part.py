@@ -12,23 +12,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from snapfm.arrays import Index, Values
 from snapfm.kernels import layout as core
 from snapfm.kernels.callback import NO_CALLBACK, Callback
-from snapfm.kernels.lanes import fill, gather, scatter
+from snapfm.kernels.lanes import enter_units, fill, gather, leave_units, scatter
 from snapfm.kernels.ldl import TALLY
 from snapfm.kernels.operations import LANES, SPILL
 from snapfm.kernels.runs import Runs, join, products_to_tiles, tiles_to_field
 from snapfm.kernels.sections import starts
 from snapfm.kernels.threads import Turn
-from snapfm.kernels.units import enter_units, leave_units
 from snapfm.linear import Solver, Workspace
 from snapfm.project.attempts import LONGEST, attempt, newton
+from snapfm.project.budget import Stopping, certified
+from snapfm.project.closed_form import Rows
+from snapfm.project.infeasible import Proof
 from snapfm.project.kkt import KKT, prepare
-from snapfm.project.outcome import Ended
-from snapfm.project.proof import Proof
-from snapfm.project.rows import Rows
-from snapfm.project.stopping import Stopping, certified
-from snapfm.project.tiles import Index, Tiles, Values, tiles_for
+from snapfm.project.tiles import Ended, Tiles, tiles_for
 from snapfm.project.workspaces import Workspaces
 from snapfm.structure.reduce import System
 
@@ -243,8 +242,8 @@ def _served(factors: Workspace, at: Index, entries: int) -> Any:
 
 
 def _eliminated(system: System) -> Runs:
-    """Join the entries of `still` for all parts: row r of part k becomes row k·m + r."""
-    entries, rows = system.still.tocoo(), system.rows.shape[1]
+    """Join the entries of `linear` for all parts: row r of part k becomes row k·m + r."""
+    entries, rows = system.linear.tocoo(), system.rows.shape[1]
     place = system.eliminated[:, entries.col].ravel()
     row = (rows * np.arange(system.parts)[:, None] + entries.row).ravel()
     return join(place, row, np.tile(entries.data, system.parts))

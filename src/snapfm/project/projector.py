@@ -13,7 +13,7 @@ from snapfm.laws import Law, Params
 from snapfm.linear import Solver
 from snapfm.project.base import Method, Moved, Projection, Solution, Warm
 from snapfm.project.budget import LIMIT, SECONDS, Budget
-from snapfm.project.door import (
+from snapfm.project.checks import (
     check_example,
     check_field,
     check_laws,

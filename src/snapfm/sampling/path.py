@@ -34,24 +34,24 @@ class Path:
                 )
 
     def shoot(self, u: Tensor, speed: Tensor, tau: float) -> Tensor:
-        """Say where the velocity at (u, τ) leads: the data that state and velocity together imply.
+        """Return the data at τ = 1 that the state u and its velocity at τ imply.
 
         Solves u = α·data + σ·noise, v = α'·data + σ'·noise; on the straight path this is u + (1 − τ)·v.
         """
-        alpha, sigma, rise, fall = self._at(tau)
-        turn = rise * sigma - alpha * fall
-        return (sigma / turn) * speed - (fall / turn) * u
+        determinant = self.determinant(tau)
+        return (self.noise(tau) / determinant) * speed - (self.noise_slope(tau) / determinant) * u
 
     def pull_back(self, noise: Tensor, data: Tensor, tau: float) -> Tensor:
-        """Go to τ on the path that joins noise and data."""
+        """Return the state at τ on the path that joins noise and data."""
         return self.data(tau) * data + self.noise(tau) * noise
 
     def velocity(self, noise: Tensor, data: Tensor, tau: float) -> Tensor:
-        """Give the velocity at τ of the path that joins noise and data."""
+        """Return the velocity at τ of the path that joins noise and data."""
         return self.data_slope(tau) * data + self.noise_slope(tau) * noise
 
-    def _at(self, tau: float) -> tuple[float, float, float, float]:
-        return self.data(tau), self.noise(tau), self.data_slope(tau), self.noise_slope(tau)
+    def determinant(self, tau: float) -> float:
+        """Return α'σ − ασ', which is zero where state and velocity do not determine data and noise."""
+        return self.data_slope(tau) * self.noise(tau) - self.data(tau) * self.noise_slope(tau)
 
 
 STRAIGHT = Path(lambda tau: tau, lambda tau: 1.0 - tau, lambda tau: 1.0, lambda tau: -1.0)
@@ -63,3 +63,8 @@ COSINE = Path(
     lambda tau: 0.5 * math.pi * math.cos(0.5 * math.pi * tau),
     lambda tau: -0.5 * math.pi * math.sin(0.5 * math.pi * tau),
 )
+
+
+def along(values: Tensor, like: Tensor) -> Tensor:
+    """Reshape one value per sample, or one for all, so that it broadcasts with fields."""
+    return values if values.ndim == 0 else values.view(-1, *[1] * (like.ndim - 1))

@@ -14,19 +14,54 @@ from torch import Tensor
 
 from snapfm.errors import ParamsError
 from snapfm.project import Moved, Projection
-from snapfm.project.door import is_real
-from snapfm.sampling.relax import Relaxation
-from snapfm.sampling.settings import check_flag, is_positive
+from snapfm.project.checks import is_real
+from snapfm.sampling.checks import check_flag, is_count, is_positive
+from snapfm.sampling.descent import descend
 from snapfm.sampling.task import Task
+
+_NEARNESS = 0.5  # inverse curvature of ‖u − ũ‖²: no first step needs to be longer
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """The relaxed correction: minimize ‖u − ũ‖² + λ‖h(u + (1 − τ)·v(u, τ))‖² per sample (math.md, eq. relaxed).
+
+    `weight` is λ, `iterations` the number of L-BFGS steps per correction; only steps that descend are taken.
+    """
+
+    weight: float = 1.0
+    iterations: int = 5
+
+    def __post_init__(self) -> None:
+        if not (is_positive(self.weight) and is_count(self.iterations)):
+            raise ParamsError(
+                f"Relaxation expects weight > 0 and iterations >= 1; got {self.weight!r} and {self.iterations!r}. Leave "
+                "relaxation=None to go without."
+            )
+
+    def correct(self, task: Task, near: Tensor, tau: float) -> Tensor:
+        """Return states no worse than `near` in the relaxed objective; a sample whose steps do not descend stays put."""
+
+        def objective(u: Tensor) -> Tensor:
+            excess = task.excess(task.shoot(u, tau))
+            return (u - near).double().square().flatten(1).sum(1) + self.weight * excess.square().sum(1)
+
+        def slope(u: Tensor) -> tuple[Tensor, Tensor]:
+            with torch.enable_grad():
+                at = u.detach().requires_grad_()
+                value = objective(at)
+            return value.detach(), task.gradient(value, at).double()
+
+        return descend(objective, slope, near, self.iterations, longest=_NEARNESS)
 
 
 @dataclass(frozen=True)
 class PCFM:
-    """Project where every step leads, then return to the path from the original noise.
+    """Project the end point that every step predicts, then return to the path from the original noise.
 
-    `warm` starts each projection from the one before. `early_tolerance`, a number or a function of τ, is asked of all but
-    the last projection, which always meets the projector's own. Before `project_from` steps are those of the plain flow.
-    `relaxation` adds the relaxed correction after every pull-back, off by default: it costs network gradients.
+    `warm` starts each projection from the one before. `early_tolerance`, a number or a function of τ, applies to all but
+    the last projection, which always meets the projector's own. Steps before `project_from` are those of the plain flow.
+    `relaxation` adds the relaxed correction after every pull-back. It is off by default because it needs network gradients.
     """
 
     warm: bool = True
@@ -53,26 +88,21 @@ class PCFM:
             )
 
     def run(self, task: Task) -> tuple[Tensor, Projection]:
-        """Walk the task's times (math.md, eq. pcfm)."""
-        task.laws()  # a missing projector is told before the network walks
+        """Step through the task's times (math.md, eq. pcfm)."""
+        task.laws()  # refuse a missing projector before the network is called
         u = task.noise
         last: Moved | Projection | None = None
         with torch.no_grad():  # not inference_mode: its tensors could not be used in a loss afterwards
             for tau, later in pairwise(task.times):
                 if tau < self.project_from:
-                    u = u + (later - tau) * task.velocity(u, tau)
+                    u = task.step(u, tau, later)
                 else:
-                    last = task.move(task.shoot(u, tau), self._known(last), self._tolerance(tau))
+                    tolerance = self.early_tolerance(tau) if callable(self.early_tolerance) else self.early_tolerance
+                    last = task.move(task.shoot(u, tau), last if self.warm else None, tolerance)
                     u = task.path.pull_back(task.noise, last.u, later)
                     if self.relaxation is not None and later < 1.0:
                         u = self.relaxation.correct(task, u, later)
                 task.tick()
-            # Not warm: after the last pull-back u is lawful but for rounding, so its multipliers are zero, not the last ones.
+            # No warm start: after the last pull-back u is feasible up to rounding, so its multipliers are near zero.
             found = task.project(u)
         return found.u, found
-
-    def _known(self, last: Moved | Projection | None) -> Moved | Projection | None:
-        return last if self.warm else None
-
-    def _tolerance(self, tau: float) -> float | None:
-        return self.early_tolerance(tau) if callable(self.early_tolerance) else self.early_tolerance

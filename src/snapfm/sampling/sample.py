@@ -1,27 +1,29 @@
-"""sample: the public door of all samplers. Joins a velocity and a projector and knows the inside of neither.
+"""sample: the public entry point of all samplers. Joins a velocity and a projector without knowing how either works.
 
 May import flow, project and problems; nothing below imports it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
-from torch import Tensor
 
 from snapfm.flow import evaluator
 from snapfm.laws import Params
 from snapfm.project import Projector
 from snapfm.project.base import OnFailure
-from snapfm.sampling import door
-from snapfm.sampling.bar import told
-from snapfm.sampling.base import Sampler, Samples
-from snapfm.sampling.flow import Flow
-from snapfm.sampling.path import STRAIGHT, Path
+from snapfm.sampling import checks
+from snapfm.sampling.flow import EndProjection, Flow
+from snapfm.sampling.gradient import DFlow, Guidance
+from snapfm.sampling.path import Path
 from snapfm.sampling.pcfm import PCFM
-from snapfm.sampling.task import Progress, Task, Velocity, home, noise_of
+from snapfm.sampling.projected import ECI, Projected
+from snapfm.sampling.task import Progress, Sampler, Samples, Task, Velocity, home, noise_of, white_noise
 from snapfm.seeds import base_seed, stream
+
+_SAMPLERS = (PCFM, ECI, Projected, EndProjection, Guidance, DFlow, Flow)  # in the order that messages list them
 
 
 def sample(
@@ -43,43 +45,43 @@ def sample(
 ) -> Samples:
     """Draw `count` fields that obey the projector's laws, over `steps` uniform flow steps.
 
-    Twenty steps gave PCFM its best scores over all tasks with the shipped models (docs/quality.md): fewer leave paths
-    bent, and with more the noise that every step starts from is taken for evidence again and again.
+    Twenty steps gave PCFM its best scores over all tasks with the shipped models (docs/quality.md). Fewer leave paths
+    curved; with more, the noise of every step is treated as evidence too often.
 
-    `sampler` is PCFM unless another is given; without a projector (None) it is the plain flow, from the same noise for the
-    same generator; give `shape` unless the velocity has one. `times` replaces the uniform steps by flow times of your own,
-    from 0 to 1. `path` says how noise and data are mixed: that of the velocity if it has one, else the straight path.
-    Noise of sample i depends on the generator's seed and i alone; `first` is the number of the first sample drawn. Unconverged
-    samples raise ProjectionFailed unless on_failure="keep", which returns them marked. `progress=True`
+    `sampler` defaults to PCFM; without a projector (None) it is the plain flow, from the same noise for the
+    same generator, and `shape` is needed unless the velocity has one. `times` replaces the uniform steps by your own flow
+    times, from 0 to 1. `path` says how noise and data are mixed: that of the velocity if it has one, else the straight path.
+    The noise of sample i depends on the generator's seed and i alone; `first` is the number of the first sample drawn.
+    Unconverged samples raise ProjectionFailed unless on_failure="keep", which returns them marked. `progress=True`
     shows a bar on stderr; a function progress(done, total) is called after every step.
     """
-    door.check_velocity(velocity)
-    door.check_project(project)
-    count, steps, first = door.check_counts(count, steps, first)
-    door.check_conditions(params, project, count)
-    door.check_generator(generator)
-    door.check_sampler(sampler)
-    door.check_dtype(dtype)
-    door.check_on_failure(on_failure)
-    door.check_progress(progress)
-    visited = door.times_of(times, steps)
-    chosen_path = door.path_of(path, velocity, STRAIGHT)
-    field_shape = door.shape_of(velocity, project, shape)
-    if hasattr(velocity, "of_samples"):  # a velocity with inputs of its own, a row for every sample of the run
+    checks.check_velocity(velocity)
+    checks.check_project(project)
+    count, steps, first = checks.check_counts(count, steps, first)
+    checks.check_conditions(params, project, count)
+    checks.check_generator(generator)
+    checks.check_sampler(sampler, _SAMPLERS)
+    checks.check_dtype(dtype)
+    checks.check_on_failure(on_failure)
+    checks.check_progress(progress)
+    visited = checks.times_of(times, steps)
+    chosen_path = checks.path_of(path, velocity)
+    field_shape = checks.shape_of(velocity, project, shape)
+    if hasattr(velocity, "of_samples"):  # a velocity with its own inputs, one row for every sample of the run
         velocity = velocity.of_samples(first, count)
     device = home(velocity, dtype)[0]
     seed = base_seed(generator)
     streams = tuple(stream(seed, index) for index in range(first, first + count))
-    with told(progress, len(visited) - 1) as teller:
+    with progress_bar(progress, len(visited) - 1) as report:
         task = Task(
-            model=evaluator(velocity),  # our own networks are evaluated the quick way, others as they are
+            model=evaluator(velocity),  # evaluates networks of snapfm.flow faster, others as they are
             projector=project,
             params=params,
-            noise=noise_of(velocity, _noise(streams, field_shape)).to(device=device, dtype=dtype),
+            noise=noise_of(velocity, white_noise(streams, field_shape)).to(device=device, dtype=dtype),
             times=visited,
             path=chosen_path,
             streams=streams,
-            progress=teller,
+            progress=report,
         )
         u, last = (sampler or (Flow() if project is None else PCFM())).run(task)
     if last is not None and on_failure == "raise":
@@ -87,5 +89,18 @@ def sample(
     return Samples(u, last, task.seconds, task.calls)
 
 
-def _noise(streams: Sequence[torch.Generator], shape: tuple[int, ...]) -> Tensor:
-    return torch.stack([torch.randn(shape, generator=stream, dtype=torch.float64) for stream in streams])
+@contextmanager
+def progress_bar(progress: Progress | bool | None, steps: int) -> Iterator[Progress | None]:
+    """Yield the function that is called after every step: one that shows a bar on stderr if `progress` is True."""
+    if progress is not True:
+        yield None if progress is False else progress
+        return
+    from rich.console import Console  # loaded only if a bar is shown
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("sampling"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"))
+    # A separate console: it is not shared with a run in another thread or with a display of the caller.
+    with Bars(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+        line = bars.add_task("sampling", total=steps)
+        yield lambda done, total: bars.update(line, completed=done, total=total)

@@ -1,11 +1,11 @@
-"""Task: one sampling run as a sampler sees it. Velocity and projector are counted and timed here, once for all samplers."""
+"""Task: one sampling run as a sampler sees it, and what a sampler returns. Counts and times network and projector calls."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +20,21 @@ Velocity = Callable[[Tensor, Any], Tensor]
 Progress = Callable[[int, int], None]
 
 
+@dataclass(frozen=True)
+class Samples:
+    """The result of a sampling run: the fields, the last projection with its certificates, and where the time went."""
+
+    u: Tensor  # (count, *shape)
+    projection: Projection | None  # None if the sampler does not end with a projection: it certifies nothing
+    seconds: dict[str, float]  # "velocity", "projection"
+    calls: int = 0  # of the network, for the whole batch
+
+
 @dataclass
 class Task:
-    """The noise to start from, the times to visit, and the only ways to the network and the laws.
+    """The noise to start from, the times to visit, and the only access to the network and the laws.
 
-    `times` rise from 0 to 1; a sampler visits them in order and calls `tick` after each step.
+    `times` rise from 0 to 1. A sampler visits them in order and calls `tick` after each step.
     """
 
     model: Velocity
@@ -42,23 +52,33 @@ class Task:
     def velocity(self, u: Tensor, tau: float | Tensor) -> Tensor:
         """Evaluate the network, in its own dtype; differentiable where gradients are enabled.
 
-        `tau` is one number, or one per sample (b,) for samplers whose samples walk at their own pace.
+        `tau` is one number, or one per sample (b,) for samplers with a flow time per sample.
         """
         began = time.perf_counter()
-        at = tau.to(self.network_dtype) if isinstance(tau, Tensor) else tau
-        speed = _checked(self.model(u.to(self.network_dtype), at), u).to(u.dtype)
+        dtype = home(self.model, self.noise.dtype)[1]
+        speed = self.model(u.to(dtype), tau.to(dtype) if isinstance(tau, Tensor) else tau)
+        if not isinstance(speed, Tensor) or speed.shape != u.shape:  # it would broadcast against the fields
+            came = tuple(speed.shape) if isinstance(speed, Tensor) else type(speed).__name__
+            raise ShapeError(
+                f"velocity(u, tau) expects fields {tuple(u.shape)} back; got {came}. Return one tensor of the shape of its "
+                "input."
+            )
         self.seconds["velocity"] += time.perf_counter() - began
         self.calls += 1
-        return speed
+        return speed.to(u.dtype)
+
+    def step(self, u: Tensor, tau: float, later: float) -> Tensor:
+        """Take one Euler step of the plain flow."""
+        return u + (later - tau) * self.velocity(u, tau)
 
     def shoot(self, u: Tensor, tau: float) -> Tensor:
-        """Say where the network leads from (u, τ) by τ = 1."""
+        """Predict the data at τ = 1 from the state at τ."""
         return self.path.shoot(u, self.velocity(u, tau), tau)
 
     def gradient(self, value: Tensor, at: Tensor, along: Tensor | None = None) -> Tensor:
         """Differentiate the sum of `value`, weighted by `along`, in `at`.
 
-        Counted as network time, which nearly all of it is.
+        Counted as network time, which it nearly all is.
         """
         if torch.is_inference_mode_enabled():
             raise ParamsError(
@@ -72,7 +92,7 @@ class Task:
         return found
 
     def project(self, u: Tensor, warm: Projection | Moved | None = None, tolerance: float | None = None) -> Projection:
-        """Give the nearest lawful fields with their certificates."""
+        """Return the nearest feasible fields with their certificates."""
         began = time.perf_counter()
         found = self.laws()(u, self.params, warm=warm, tolerance=tolerance)
         self.seconds["projection"] += time.perf_counter() - began
@@ -81,27 +101,25 @@ class Task:
     def move(
         self, u: Tensor, warm: Moved | Projection | None = None, tolerance: float | None = None
     ) -> Moved | Projection:
-        """Give the nearest lawful fields alone, for a step whose answer is not handed out."""
+        """Return the nearest feasible fields without certificates, for a step whose answer is not returned to the user."""
         began = time.perf_counter()
         laws = self.laws()
-        call = getattr(laws, "move", laws)  # a stand-in of the caller's own may know how to project and nothing else
+        call = getattr(laws, "move", laws)  # a user's own projector may only be callable
         found: Moved | Projection = call(u, self.params, warm=warm, tolerance=tolerance)
         self.seconds["projection"] += time.perf_counter() - began
         return found
 
     def excess(self, u: Tensor) -> Tensor:
-        """Give what is broken at u, (b, rows), in float64 and differentiable: h, max(g, 0), bound excess."""
+        """Return the violations at u, (b, rows), in float64 and differentiable: h, max(g, 0), bound excess."""
         found = self.laws().excess(u, self.params)
         return found if found.shape[1] else u.flatten(1)[:, :0].double()  # no laws: no rows, but differentiable
 
     def renew(self) -> Tensor:
-        """Draw fresh noise; each sample from its own stream, whatever batch it rides in."""
-        shape = self.noise.shape[1:]
-        fresh = [torch.randn(shape, generator=stream, dtype=torch.float64) for stream in self.streams]
-        return noise_of(self.model, torch.stack(fresh)).to(self.noise)
+        """Draw fresh noise, each sample from its own stream."""
+        return noise_of(self.model, white_noise(self.streams, self.noise.shape[1:])).to(self.noise)
 
     def laws(self) -> Projector:
-        """Give the projector, or say that this sampler needs one."""
+        """Return the projector, or raise if there is none."""
         if self.projector is None:
             raise ParamsError(
                 "this sampler expects a projector, whose laws it works with; got None. Pass snapfm.Projector(laws, shape, "
@@ -110,24 +128,27 @@ class Task:
         return self.projector
 
     def tick(self) -> None:
-        """Tell the progress bar that one more step is done."""
+        """Report one more finished step to the progress bar."""
         self.done += 1
         if self.progress is not None:
             self.progress(self.done, len(self.times) - 1)
 
     def reach(self, tau: float) -> None:
-        """Tick for every time up to `tau` that has not been ticked, for samplers that do not stop at each."""
+        """Tick for every time up to `tau` that was not ticked yet, for samplers that do not stop at each."""
         while self.done + 1 < len(self.times) and self.times[self.done + 1] <= tau:
             self.tick()
 
-    @property
-    def network_dtype(self) -> torch.dtype:
-        """Dtype the network computes in: that of its first floating-point weight, else that of the run."""
-        return home(self.model, self.noise.dtype)[1]
+
+class Sampler(Protocol):
+    """A way from noise to fields. Holds settings only; all state of a run is in the task."""
+
+    def run(self, task: Task) -> tuple[Tensor, Projection | None]:
+        """Step through the task's times; return the fields and their projection, None if the run does not end with one."""
+        ...
 
 
 def home(velocity: Velocity, dtype: torch.dtype) -> tuple[torch.device, torch.dtype]:
-    """Say where a velocity lives and in which dtype it computes: those of its first floating-point weight."""
+    """Return the device and dtype of a velocity's first floating-point weight, else the CPU and `dtype`."""
     network = velocity.network if isinstance(velocity, Evaluator) else velocity
     if isinstance(network, nn.Module):
         for weight in network.parameters():
@@ -136,17 +157,12 @@ def home(velocity: Velocity, dtype: torch.dtype) -> tuple[torch.device, torch.dt
     return torch.device("cpu"), dtype
 
 
+def white_noise(streams: tuple[torch.Generator, ...], shape: tuple[int, ...]) -> Tensor:
+    """Draw white noise (b, *shape) in float64, each sample from its own stream."""
+    return torch.stack([torch.randn(shape, generator=stream, dtype=torch.float64) for stream in streams])
+
+
 def noise_of(velocity: Velocity, white: Tensor) -> Tensor:
-    """Give the noise a flow starts from: white, unless the velocity makes its own of it."""
+    """Return the noise a flow starts from: white, unless the velocity transforms it."""
     own = getattr(velocity, "noise_from", None)
     return white if own is None else own(white)
-
-
-def _checked(speed: Tensor, u: Tensor) -> Tensor:
-    """Refuse a velocity that would broadcast against the fields, or is no tensor."""
-    if not isinstance(speed, Tensor) or speed.shape != u.shape:
-        came = tuple(speed.shape) if isinstance(speed, Tensor) else type(speed).__name__
-        raise ShapeError(
-            f"velocity(u, tau) expects fields {tuple(u.shape)} back; got {came}. Return one tensor of the shape of its input."
-        )
-    return speed

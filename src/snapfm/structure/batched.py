@@ -1,23 +1,120 @@
-"""A law over a whole batch, in two ways: all samples at once, or each alone.
+"""A law over a whole batch: all samples at once, or each alone, without harm to one sample from another.
 
-At once: the graph under `vmap` is recorded per batch size as operators that carry the batch axis themselves, which spares
-the overhead of `vmap` at every call; a batch size is recorded when it comes for the second time, so that odd last batches
-cost nothing extra. Alone: a long sum or a product may round differently in a batch than by itself, so whatever enters an
-answer (not only its judgement) is evaluated sample by sample. Either way a sample for which the law raises gets NaN.
+At once: the graph under `vmap` is recorded per batch size as operators that carry the batch axis themselves, which saves
+the overhead of `vmap` at every call. A batch size is recorded when it comes for the second time, so that odd last batches
+cost nothing extra. Recording touches nothing global, so that it is safe in threads (make_fx is not, see structure.exclusive).
+Alone: a long sum or a product may round differently in a batch than by itself, so whatever enters an answer (not only its
+judgement) is evaluated sample by sample.
+
+Operators such as torch.linalg.inv raise for a whole batch when one sample is singular. That sample gets NaN, which the judge
+reports as NONFINITE, and the others keep the bits they would have had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import vmap
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule, Node
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from snapfm.laws import Params
-from snapfm.structure.replay import Unrecordable, replayable
-from snapfm.structure.sparing import RAISED, spared
+
+# What an operator raises because of the values it is given: torch.linalg.LinAlgError is a RuntimeError; overflow and division
+# by zero are ArithmeticErrors; an index computed from the field may be out of range.
+RAISED = (RuntimeError, ArithmeticError, IndexError, ValueError)
+
+
+def spared(run: Callable[[Tensor | None], Tensor], count: int) -> Tensor:
+    """Give run(None), a batch of `count`; where that raises, with NaN for the samples that raise by themselves.
+
+    `run` takes the numbers of the samples to work on, None for all of them. A sample that raises is replaced by one that
+    does not, so that the others are worked on in a batch of the same size and keep their bits. If there is none, raises what
+    the samples raise.
+    """
+    try:
+        return run(None)
+    except RAISED:
+        if count == 1:
+            raise
+    good, cause = [], None
+    for number in range(count):
+        try:
+            run(torch.tensor([number]))
+            good.append(number)
+        except RAISED as error:
+            cause = error
+    if not good:
+        assert cause is not None
+        raise cause
+    bad = torch.ones(count, dtype=torch.bool)
+    bad[good] = False
+    chosen = torch.where(bad, good[0], torch.arange(count))
+    try:
+        value = run(chosen)
+    except RAISED:  # it is the batch that cannot be worked on, not a sample
+        value = torch.cat([run(chosen[number : number + 1]) for number in range(count)])
+    return torch.where(bad.reshape(-1, *[1] * (value.dim() - 1)).to(value.device), torch.nan, value)
+
+
+_FROZEN = {torch.Tag.data_dependent_output, torch.Tag.nondeterministic_seeded}
+
+
+class Unrecordable(Exception):
+    """A function does other things for other values; never leaves the package."""
+
+
+def replayable(function: Callable[..., Tensor], *inputs: Tensor) -> GraphModule:
+    """Run a function of tensors and give the graph of the operators it ran; raises Unrecordable."""
+    recorder = _Recorder()
+    for number, tensor in enumerate(inputs):
+        recorder.nodes[tensor] = recorder.graph.placeholder(f"input_{number}")
+    with recorder:
+        value = function(*inputs)
+    recorder.graph.output(recorder.node(value))
+    return GraphModule(recorder.root, recorder.graph)
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Writes down every operator of the thread that entered it, below vmap: with the batch axis in all tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.graph, self.root = Graph(), torch.nn.Module()
+        # Weak, because all intermediate results of a batch may not fit in memory.
+        self.nodes: MutableMapping[Tensor, Node] = WeakTensorKeyDictionary()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if not isinstance(func, torch._ops.OpOverload) or not _FROZEN.isdisjoint(func.tags):
+            raise Unrecordable(str(func))
+        value = func(*args, **(kwargs or {}))
+        named, keywords = tree_map_only(Tensor, self.node, (args, kwargs or {}))
+        made = self.graph.call_function(func, named, keywords)
+        if isinstance(value, (tuple, list)):
+            for number, part in enumerate(value):
+                if isinstance(part, Tensor):
+                    self.nodes[part] = self.graph.call_function(operator.getitem, (made, number))
+        elif isinstance(value, Tensor):
+            self.nodes[value] = made
+        return value
+
+    def node(self, tensor: Tensor) -> Node:
+        """Give the node that made a tensor; one that none made is a constant."""
+        found = self.nodes.get(tensor)
+        if found is None:
+            name = f"constant_{len(self.graph.nodes)}"
+            self.root.register_buffer(name, tensor)
+            found = self.nodes[tensor] = self.graph.get_attr(name)
+        return found
+
 
 _KEPT = 4  # batch sizes remembered; a run has one or two
 

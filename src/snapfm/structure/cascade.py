@@ -1,7 +1,7 @@
 """Cascading presolve: rows left with one free unknown that enters linearly determine it, and may leave the next row with one.
 
 An initial condition fixes a slice; an explicit time step then fixes most of the next, and so on: those rows become
-substitutions in a fixed order, found once and evaluated per call. Consumes a listing's rows; looks at no values but the
+substitutions in a fixed order, found once and evaluated per call. Consumes a tape's rows; looks at no values but the
 constant coefficients.
 """
 
@@ -10,14 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array
 
+from snapfm.arrays import Index, Mask, Values
 from snapfm.structure.reads import Reads
-from snapfm.structure.sets import Index
-
-Values = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -10,29 +10,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array, vstack
 from torch import Tensor
 
+from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.structure.describe import describe
-from snapfm.structure.law import TracedLaw, trace_law, unmoved
-from snapfm.structure.lowering import Listing, Unlowerable, Walk
+from snapfm.structure.lowering import Tape, Unlowerable, Walk
 from snapfm.structure.opaque import Opaque
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.presolve import Presolve, presolve
 from snapfm.structure.propagate import propagate
 from snapfm.structure.reads import RowKind, cell_reads, row_kinds, row_slopes
 from snapfm.structure.scalar import Scalar
+from snapfm.structure.trace import TracedLaw, trace_law, unmoved
 from snapfm.structure.verify import check_law, verify_law
-
-Values = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class CompiledLaws:
     @cached_property
     def pattern(self) -> Pattern:
         """Where the stacked Jacobian may be non-zero."""
-        lowered = Pattern.from_sets(row_slopes(self.scalar.listing, self.scalar.rows), self.unknowns)
+        lowered = Pattern.from_sets(row_slopes(self.scalar.tape, self.scalar.rows), self.unknowns)
         parts = [
             self.opaque[i].pattern if i in self.opaque else lowered.take(np.arange(rows.start, rows.stop))
             for i, rows in self._places
@@ -83,8 +80,8 @@ class CompiledLaws:
     @cached_property
     def kinds(self) -> Index:
         """Kind of every row (RowKind)."""
-        listing = self.scalar.listing
-        lowered = row_kinds(listing, self.scalar.rows, cell_reads(listing))
+        tape = self.scalar.tape
+        lowered = row_kinds(tape, self.scalar.rows, cell_reads(tape))
         parts = (self.opaque[i].kinds if i in self.opaque else lowered[rows] for i, rows in self._places)
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
@@ -119,19 +116,20 @@ class CompiledLaws:
 
     def where(self, row: int) -> tuple[TracedLaw, int]:
         """Say which law a stacked row belongs to, and which of its rows it is."""
-        for law, rows in zip(self.laws, self.slices().values()):
+        for law, rows in zip(self.laws, self.stack):
             if row < rows.stop:
                 return law, row - rows.start
         raise IndexError(row)
 
     def slices(self) -> dict[str, slice]:
         """Give the stacked rows of each law by its name."""
-        return self._slices
+        return {law.name: rows for law, rows in zip(self.laws, self.stack)}
 
     @cached_property
-    def _slices(self) -> dict[str, slice]:
+    def stack(self) -> list[slice]:
+        """The stacked rows of each law in their order; names may come twice."""
         starts = np.cumsum([0, *(law.rows for law in self.laws)])
-        return {law.name: slice(int(a), int(b)) for law, a, b in zip(self.laws, starts, starts[1:])}
+        return [slice(int(a), int(b)) for a, b in pairwise(starts)]
 
     @cached_property
     def _places(self) -> list[tuple[int, slice]]:
@@ -147,8 +145,8 @@ class CompiledLaws:
 
     @cached_property
     def _rows(self) -> csr_array:
-        """All rows over the listing's cells; those of laws that were not lowered are empty."""
-        cells = self.scalar.listing.cells
+        """All rows over the tape's cells; those of laws that were not lowered are empty."""
+        cells = self.scalar.tape.cells
         parts = [
             csr_array((self.laws[i].rows, cells)) if i in self.opaque else self.scalar.rows[rows.start : rows.stop]
             for i, rows in self._places
@@ -188,14 +186,13 @@ class CompiledLaws:
         def add(pattern: Pattern, values: Values) -> None:
             out[:, np.searchsorted(keys, pattern.row_of() * self.unknowns + pattern.indices)] += values
 
-        slices = list(self.slices().values())
-        lowered = [slices[i] for i, _ in self._places if i not in self.opaque]
+        lowered = [rows for i, rows in enumerate(self.stack) if i not in self.opaque]
         if lowered and self.scalar.hessian_pattern is not None:
             weights = np.concatenate([multipliers[:, rows].numpy() for rows in lowered], axis=1)
             add(self.scalar.hessian_pattern, self.scalar.hessian(u, params, weights))
         for i, law in self.opaque.items():
             if law.hessian_pattern is not None:
-                add(law.hessian_pattern, law.hessian(u, params, multipliers[:, slices[i]]).numpy())
+                add(law.hessian_pattern, law.hessian(u, params, multipliers[:, self.stack[i]]).numpy())
         return out
 
     def check(self) -> None:
@@ -224,7 +221,7 @@ class CompiledLaws:
         Raises LawError naming the law and the worst entry.
         """
         jacobian = self.jacobian(u, params).numpy()
-        for i, (law, rows) in enumerate(zip(self.laws, self.slices().values())):
+        for i, (law, rows) in enumerate(zip(self.laws, self.stack)):
             weight = torch.randn(len(u), law.rows, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
             mine = self.pattern.entries(np.arange(rows.start, rows.stop))
             pattern = self.pattern.take(np.arange(rows.start, rows.stop))
@@ -249,7 +246,7 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
     generator = torch.Generator().manual_seed(0)
     # Uniform in (0.1, 0.9): inside the domain of roots and logarithms, away from the kinks at 0 and 1.
     u = 0.1 + 0.8 * torch.rand(tuple(shape), generator=generator, dtype=torch.float64)
-    listing, forms, opaque = Listing(u.numel()), [], dict[int, Opaque]()
+    tape, forms, opaque = Tape(u.numel()), [], dict[int, Opaque]()
     traced: list[TracedLaw] = []
     given: list[Equality | Inequality] = []
     for law in laws:
@@ -261,19 +258,19 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
                 "snapfm.Equality('name', function)."
             )
         one = trace_law(law, u, sample)
-        before = listing.mark()
+        before = tape.mark()
         try:
-            forms.append(Walk(listing, one.graph, u, sample).run())
+            forms.append(Walk(tape, one.graph, u, sample).run())
         except Unlowerable as cause:
-            listing.forget(before)
+            tape.forget(before)
             opaque[len(traced)] = _opaque(law, one, str(cause), u, sample)
         traced.append(one)
         given.append(law)
-    parts = [form.widened(listing.cells).matrix for form in forms]
-    rows = csr_array(vstack([csr_array((0, listing.cells)), *parts], format="csr"))
+    parts = [form.widened(tape.cells).matrix for form in forms]
+    rows = csr_array(vstack([csr_array((0, tape.cells)), *parts], format="csr"))
     rows.eliminate_zeros()  # what cancelled while forms were added
     rows.sort_indices()
-    compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), Scalar(listing, rows, u), opaque)
+    compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), Scalar(tape, rows, u), opaque)
     _check_slopes(compiled, given)
     return compiled
 
@@ -297,7 +294,7 @@ def _opaque(law: Equality | Inequality, traced: TracedLaw, reason: str, u: Tenso
 def _check_slopes(compiled: CompiledLaws, given: Sequence[Equality | Inequality]) -> None:
     """Refuse a law without slopes, and a pattern given by hand that lacks entries: what was found is exact."""
     unknowns = compiled.unknowns
-    for i, (law, rows) in enumerate(zip(given, compiled.slices().values())):
+    for i, (law, rows) in enumerate(zip(given, compiled.stack)):
         found = compiled.pattern.take(np.arange(rows.start, rows.stop))
         pattern = None if law.pattern is None else Pattern.from_coordinates(*law.pattern, (found.rows, unknowns))
         if found.rows and unknowns and not (found.nnz and (pattern is None or pattern.nnz)):

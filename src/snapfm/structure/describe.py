@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array, eye_array, tril
 
+from snapfm.arrays import Index
 from snapfm.kernels.ordering import best
 from snapfm.structure.presolve import SEARCH_LIMIT, Redundancy
 from snapfm.structure.reads import RowKind
-from snapfm.structure.sets import Index
 
 if TYPE_CHECKING:
     from snapfm.structure.compiled import CompiledLaws
@@ -68,7 +68,7 @@ def fill(laws: CompiledLaws) -> int | None:
 
 
 def _line(laws: CompiledLaws, place: int) -> tuple[str, ...]:
-    law, rows = laws.laws[place], list(laws.slices().values())[place]
+    law, rows = laws.laws[place], laws.stack[place]
     kinds = laws.kinds[rows]
     nnz = int(laws.pattern.indptr[rows.stop] - laws.pattern.indptr[rows.start])
     curved = kinds.max(initial=RowKind.AFFINE)

@@ -12,16 +12,15 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
+from snapfm.arrays import Index
 from snapfm.errors import LawError
 from snapfm.kernels.coloring import color_columns
 from snapfm.laws import Params
-from snapfm.structure.color import Passes, plan_passes
-from snapfm.structure.derivatives import hessian_values, jacobian_values
 from snapfm.structure.exclusive import jvp
+from snapfm.structure.passes import Passes, hessian_values, jacobian_values, plan_passes
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.program import PAIR_LIMIT
 from snapfm.structure.reads import RowKind
-from snapfm.structure.sets import Index
 
 
 class Opaque:

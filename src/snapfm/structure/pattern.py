@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
+from snapfm.arrays import Index
 from snapfm.errors import ShapeError
-from snapfm.structure.sets import Index, Sets
+from snapfm.structure.sets import Sets
 
 
 @dataclass(frozen=True)

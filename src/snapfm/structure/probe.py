@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from snapfm.arrays import Index, Values
 from snapfm.kernels.coloring import color_columns
 from snapfm.structure.pattern import Pattern
-from snapfm.structure.sets import Index
 
-Values = npt.NDArray[np.float64]
 Function = Callable[[Tensor], Tensor]
 
 # Agreement asked of the random evaluation, relative to the sum of the terms' sizes: rounding of a long transform.

@@ -1,6 +1,6 @@
-"""Program: chosen rows of a listing, cut down to what they need, with the paths their derivatives take.
+"""Program: chosen rows of a tape, cut down to what they need, with the paths their derivatives take.
 
-Consumes a Listing (all laws), the rows wanted and the unknowns to differentiate by; gives the arrays that
+Consumes a Tape (all laws), the rows wanted and the unknowns to differentiate by; gives the arrays that
 kernels.program runs. Everything here is structure: built once, never touched again.
 """
 
@@ -9,17 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array
 
-from snapfm.kernels.operations import FLAT, SPILL, STRAIGHT, Op
+from snapfm.arrays import Index, Values
+from snapfm.kernels.operations import SPILL
+from snapfm.kernels.operators import FLAT, STRAIGHT, Op
 from snapfm.kernels.program import Code
 from snapfm.kernels.sections import packed_index, packed_values
-from snapfm.structure.lowering.listing import Block, Listing, Unlowerable
+from snapfm.structure.lowering.tape import Block, Tape, Unlowerable
 from snapfm.structure.pattern import Pattern
-from snapfm.structure.sets import Index, Sets, cross, stacked, union
-
-Values = npt.NDArray[np.float64]
+from snapfm.structure.sets import Sets, cross, stacked, union
 
 # Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
 PAIR_LIMIT = 20_000_000
@@ -55,15 +54,15 @@ class Program:
         return bool((self.hessian.row_of() == self.hessian.indices).all())
 
 
-def build_program(listing: Listing, rows: csr_array, by: Index, second: bool = True) -> Program:
-    """Cut the listing down to `rows` (over its cells) and plan derivatives by the unknowns `by`.
+def build_program(tape: Tape, rows: csr_array, by: Index, second: bool = True) -> Program:
+    """Cut the tape down to `rows` (over its cells) and plan derivatives by the unknowns `by`.
 
     Raises Unlowerable where the Hessian is too much to write out; without `second` it is left empty.
     """
-    needed = np.zeros(listing.cells, bool)
+    needed = np.zeros(tape.cells, bool)
     needed[rows.indices] = True
     kept: list[tuple[Block, Index]] = []
-    for block in reversed(listing.blocks):
+    for block in reversed(tape.blocks):
         element = np.flatnonzero(needed[block.first : block.first + block.size])
         if len(element):
             kept.append((block, element))
@@ -71,16 +70,16 @@ def build_program(listing: Listing, rows: csr_array, by: Index, second: bool = T
                 if operand is not None:
                     needed[csr_array(operand[element]).indices] = True
     kept.reverse()
-    unknowns = np.flatnonzero(needed[: listing.unknowns])
+    unknowns = np.flatnonzero(needed[: tape.unknowns])
     computed = [block.first + element for block, element in kept]
-    is_operation = np.zeros(listing.cells, bool)
-    for block in listing.blocks:
+    is_operation = np.zeros(tape.cells, bool)
+    for block in tape.blocks:
         is_operation[block.first : block.first + block.size] = True
     externals = np.flatnonzero(needed & ~is_operation)
-    externals = externals[externals > listing.unknowns]
+    externals = externals[externals > tape.unknowns]
 
-    order = np.concatenate([[listing.one], unknowns, externals, *computed]).astype(np.int64)
-    place = np.full(listing.cells, -1, np.int64)
+    order = np.concatenate([[tape.one], unknowns, externals, *computed]).astype(np.int64)
+    place = np.full(tape.cells, -1, np.int64)
     place[order] = np.arange(len(order))
     first = 1 + len(unknowns) + len(externals)
     # An operand that does not depend on computed cells keeps its column numbers only through `place`.

@@ -1,6 +1,6 @@
 """Which unknowns the rows of lowered laws read, and how: the Jacobian's pattern and the kind of each row.
 
-Follows index sets through the blocks of a Listing. Looks at no values but constant coefficients.
+Follows index sets through the blocks of a Tape. Looks at no values but constant coefficients.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from enum import IntEnum
 import numpy as np
 from scipy.sparse import csr_array
 
-from snapfm.kernels.operations import FLAT, STRAIGHT, Op
-from snapfm.structure.lowering.listing import Block, Listing
-from snapfm.structure.sets import Index, Sets, stacked, union
+from snapfm.arrays import Index
+from snapfm.kernels.operators import FLAT, STRAIGHT, Op
+from snapfm.structure.lowering.tape import Block, Tape
+from snapfm.structure.sets import Sets, stacked, union
 
 
 class RowKind(IntEnum):
@@ -33,9 +34,9 @@ class Reads:
     nonlinear: Sets
 
 
-def reads(listing: Listing, rows: csr_array) -> Reads:
-    """Follow the unknowns through all operations to the given rows (over the listing's cells)."""
-    n, pool = listing.unknowns, cell_reads(listing)
+def reads(tape: Tape, rows: csr_array) -> Reads:
+    """Follow the unknowns through all operations to the given rows (over the tape's cells)."""
+    n, pool = tape.unknowns, cell_reads(tape)
     label, cell = _entries(rows)
     through = cell >= n
     nonlinear = pool.group(label[through], cell[through], rows.shape[0])
@@ -43,11 +44,11 @@ def reads(listing: Listing, rows: csr_array) -> Reads:
     return Reads(union([nonlinear, direct]), nonlinear)
 
 
-def cell_reads(listing: Listing, slopes: bool = False) -> Sets:
+def cell_reads(tape: Tape, slopes: bool = False) -> Sets:
     """Give the unknowns that every cell reads; with `slopes` only those that it has a slope in."""
-    n = listing.unknowns
-    pool = stacked([Sets.identity(n), Sets.empty(listing.cells - n, n)])
-    for block in listing.blocks:
+    n = tape.unknowns
+    pool = stacked([Sets.identity(n), Sets.empty(tape.cells - n, n)])
+    for block in tape.blocks:
         if slopes and block.op in FLAT:
             continue
         operands = (block.a, block.b) if slopes else (block.a, block.b, block.c)
@@ -56,10 +57,10 @@ def cell_reads(listing: Listing, slopes: bool = False) -> Sets:
     return pool
 
 
-def row_kinds(listing: Listing, rows: csr_array, pool: Sets) -> Index:
-    """Classify the rows; `pool` is what cell_reads(listing) gives."""
-    kind = np.zeros(listing.cells, np.int64)
-    for block in listing.blocks:
+def row_kinds(tape: Tape, rows: csr_array, pool: Sets) -> Index:
+    """Classify the rows; `pool` is what cell_reads(tape) gives."""
+    kind = np.zeros(tape.cells, np.int64)
+    for block in tape.blocks:
         kind[block.first : block.first + block.size] = _block_kinds(block, kind, pool)
     return _largest(rows, kind)
 
@@ -84,10 +85,10 @@ def _block_kinds(block: Block, kind: Index, pool: Sets) -> Index:
     return np.where(joint > 0, found, RowKind.AFFINE).astype(np.int64)
 
 
-def row_slopes(listing: Listing, rows: csr_array) -> Sets:
+def row_slopes(tape: Tape, rows: csr_array) -> Sets:
     """Give the unknowns that each row has a slope in: the pattern of the Jacobian."""
     label, cell = _entries(rows)
-    return cell_reads(listing, slopes=True).group(label, cell, rows.shape[0])
+    return cell_reads(tape, slopes=True).group(label, cell, rows.shape[0])
 
 
 def _operand_reads(pool: Sets, operand: csr_array) -> Sets:

@@ -1,14 +1,14 @@
 """Reduction: what is left of a list of laws to be solved, once everything that structure alone decides is taken away.
 
-1. Unknowns that rows determine one after the other are substituted (cascade), after pairs tied by a row were turned.
+1. Unknowns that rows determine one after the other are substituted (cascade), after pairs tied by a row were rotated.
 2. Rows that others imply are dropped, to be judged with the answer.
-3. Groups of unknowns that all rows see alike are condensed to two each.
+3. Groups of unknowns that all rows see alike are aggregated to two each.
 4. What remains falls apart into parts that share no unknown. Parts that are affine equalities are solved in closed form.
 5. In the others, unknowns that enter no operation are eliminated through their multipliers: u = û − Aᵀλ holds for them
    exactly, so they appear only as the constant matrix `gram` = AAᵀ. Parts of one make (the slices of a field) share one
    System and are solved side by side.
 
-Consumes a listing; gives frozen values. Knows nothing of solvers.
+Consumes a tape; gives frozen values. Knows nothing of solvers.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 
-from snapfm.structure.alike import Groups, condensed, find_groups
+from snapfm.arrays import Index, Mask
+from snapfm.structure.aggregate import Groups, aggregated, find_aggregates
 from snapfm.structure.cascade import Cascade, cascade
-from snapfm.structure.lowering.listing import Listing
+from snapfm.structure.lowering.tape import Tape
 from snapfm.structure.presolve import SEARCH_LIMIT, dependent_rows
 from snapfm.structure.program import Program, build_program
 from snapfm.structure.reads import Reads, reads
-from snapfm.structure.sets import Index, Sets
-from snapfm.structure.turn import Turns, find_turns, turned
-
-Mask = npt.NDArray[np.bool_]
+from snapfm.structure.rotation import Rotations, find_rotations, rotated
+from snapfm.structure.sets import Sets
 
 # Above this many separate parts they are solved as one: looking at each alone would cost more than it saves.
 _PART_LIMIT = 512
@@ -41,7 +39,7 @@ class System:
     """Parts of one make. Every array of indices has one line per part; `program` and the matrices are theirs in common.
 
     `program` gives the rows over the part's inputs, without the eliminated unknowns; their share of the rows is
-    shift − gram·λ, where shift = still·û.
+    shift − gram·λ, where shift = linear·û.
     """
 
     program: Program
@@ -50,7 +48,7 @@ class System:
     inputs: Index  # (parts, …) unknowns the program reads
     externals: Index  # (parts, …) cells of params the program reads
     eliminated: Index  # (parts, s) unknowns that follow from the multipliers
-    still: csr_array  # (m, s)
+    linear: csr_array  # (m, s)
     gram: csr_array  # (m, m)
     equality: Mask  # (m,)
 
@@ -64,16 +62,16 @@ class System:
 class Reduction:
     """The rows of all laws, sorted by how they are dealt with.
 
-    All of it is over the new unknowns: those of the field, turned, and the coordinates of the groups behind them.
+    All of it is over the new unknowns: those of the field, rotated, and the coordinates of the groups behind them.
     """
 
-    listing: Listing
-    turns: Turns
+    tape: Tape
+    rotations: Rotations
     groups: Groups
     rows: csr_array  # (m, cells)
     reads: Reads
     cascade: Cascade
-    marches: tuple[Program, ...]  # one per level of the cascade: its rows, values only
+    substitutions: tuple[Program, ...]  # one per level of the cascade: its rows, values only
     dropped: Index  # rows that others repeat, once the cascade's unknowns are known
     affine: Index  # rows solved in closed form
     systems: tuple[System, ...]
@@ -84,41 +82,39 @@ class Reduction:
         return np.union1d(self.cascade.implied, self.dropped).astype(np.int64)
 
 
-def reduce(
-    listing: Listing, rows: csr_array, equality: Mask, constant: Mask, bounded: Mask, redundant: Index
-) -> Reduction:
-    """Sort all rows over the cells of a listing.
+def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded: Mask, redundant: Index) -> Reduction:
+    """Sort all rows over the cells of a tape.
 
     `constant` marks affine rows, `bounded` the unknowns with limits; `redundant` rows are known to follow from others.
     """
     usable_rows = equality.copy()
     usable_rows[redundant] = False
-    listing, rows, found, fixed, turns = _fixed(listing, rows, usable_rows, constant, bounded)
+    tape, rows, found, fixed, rotations = _fixed(tape, rows, usable_rows, constant, bounded)
     open_rows = np.ones(rows.shape[0], bool)
     open_rows[fixed.pinned_rows()] = False
     open_rows[fixed.implied] = False
     open_rows[redundant] = False
     dropped = redundant
-    if len(fixed.levels) > 1 or len(turns):  # rows may have become dependent that were not
-        later = _dependent(_direct(listing, rows, fixed.free), np.flatnonzero(open_rows & equality & constant))
+    if len(fixed.levels) > 1 or len(rotations):  # rows may have become dependent that were not
+        later = _dependent(_direct(tape, rows, fixed.free), np.flatnonzero(open_rows & equality & constant))
         open_rows[later] = False
         dropped = np.union1d(dropped, later)
 
     usable = fixed.free & ~bounded
-    groups, quadratic = find_groups(listing, csr_array(rows[np.flatnonzero(open_rows)]), usable)
+    groups, quadratic = find_aggregates(tape, csr_array(rows[np.flatnonzero(open_rows)]), usable)
     if len(groups):
-        listing, rows = condensed(listing, rows, np.flatnonzero(open_rows), groups, quadratic)
-        found = reads(listing, rows)
+        tape, rows = aggregated(tape, rows, np.flatnonzero(open_rows), groups, quadratic)
+        found = reads(tape, rows)
         free = np.concatenate([fixed.free, np.ones(2 * len(groups), bool)])
         free[groups.members] = False  # carried by their coordinates
         fixed = Cascade(fixed.levels, fixed.implied, free)
         bounded = np.concatenate([bounded, np.zeros(2 * len(groups), bool)])
-    direct = _direct(listing, rows, fixed.free)
-    marches = tuple(
-        build_program(listing, csr_array(rows[level.rows]), np.zeros(0, np.int64)) for level in fixed.levels
+    direct = _direct(tape, rows, fixed.free)
+    substitutions = tuple(
+        build_program(tape, csr_array(rows[level.rows]), np.zeros(0, np.int64)) for level in fixed.levels
     )
-    iterated = _nonlinear(found, open_rows, listing.unknowns) | bounded
-    labels = _parts(found, np.flatnonzero(open_rows), fixed.free, listing.unknowns)
+    iterated = _nonlinear(found, open_rows, tape.unknowns) | bounded
+    labels = _parts(found, np.flatnonzero(open_rows), fixed.free, tape.unknowns)
     curved = np.zeros(labels.max(initial=0) + 1, bool)
     row_label = labels[: rows.shape[0]]
     unknown_label = labels[rows.shape[0] :]
@@ -126,32 +122,30 @@ def reduce(
     curved[unknown_label[touched]] = True
     curved[row_label[open_rows & ~equality]] = True
     affine = np.flatnonzero(open_rows & ~curved[np.maximum(row_label, 0)])
-    systems = _systems(
-        listing, rows, direct, row_label, unknown_label, curved, iterated & fixed.free, open_rows, equality
-    )
-    return Reduction(listing, turns, groups, rows, found, fixed, marches, dropped, affine, systems)
+    systems = _systems(tape, rows, direct, row_label, unknown_label, curved, iterated & fixed.free, open_rows, equality)
+    return Reduction(tape, rotations, groups, rows, found, fixed, substitutions, dropped, affine, systems)
 
 
 def _fixed(
-    listing: Listing, rows: csr_array, usable: Mask, constant: Mask, bounded: Mask
-) -> tuple[Listing, csr_array, Reads, Cascade, Turns]:
+    tape: Tape, rows: csr_array, usable: Mask, constant: Mask, bounded: Mask
+) -> tuple[Tape, csr_array, Reads, Cascade, Rotations]:
     """Find what the cascade determines, turning pairs where that lets it go on."""
-    found = reads(listing, rows)
+    found = reads(tape, rows)
     fixed = cascade(rows, found, usable)
     open_rows = np.ones(rows.shape[0], bool)
     open_rows[fixed.pinned_rows()] = False
-    nonlinear = _nonlinear(found, open_rows, listing.unknowns)
-    turns = find_turns(rows, found, fixed.free, bounded, open_rows & usable & constant, nonlinear)
-    if len(turns):
-        listing, rows = turned(listing, rows, turns)
-        found = reads(listing, rows)
+    nonlinear = _nonlinear(found, open_rows, tape.unknowns)
+    rotations = find_rotations(rows, found, fixed.free, bounded, open_rows & usable & constant, nonlinear)
+    if len(rotations):
+        tape, rows = rotated(tape, rows, rotations)
+        found = reads(tape, rows)
         fixed = cascade(rows, found, usable)
-    return listing, rows, found, fixed, turns
+    return tape, rows, found, fixed, rotations
 
 
-def _direct(listing: Listing, rows: csr_array, free: Mask) -> csr_array:
+def _direct(tape: Tape, rows: csr_array, free: Mask) -> csr_array:
     """The rows' constant coefficients over free unknowns."""
-    direct = csr_array(csr_array(rows[:, : listing.unknowns]) @ diags_array(free.astype(float)))
+    direct = csr_array(csr_array(rows[:, : tape.unknowns]) @ diags_array(free.astype(float)))
     direct.eliminate_zeros()
     return direct
 
@@ -163,7 +157,7 @@ def _dependent(direct: csr_array, candidates: Index) -> Index:
 
 
 def _nonlinear(found: Reads, open_rows: Mask, unknowns: int) -> Mask:
-    """Unknowns that enter an operation of a row that is still open."""
+    """Unknowns that enter an operation of a row that is linear open."""
     nonlinear = np.zeros(unknowns, bool)
     nonlinear[found.nonlinear.indices[open_rows[found.nonlinear.rows()]]] = True
     return nonlinear
@@ -191,7 +185,7 @@ def _parts(found: Reads, open_rows: Index, free: Mask, unknowns: int) -> Index:
 
 
 def _systems(
-    listing: Listing, rows: csr_array, direct: csr_array, row_label: Index, unknown_label: Index, curved: Mask,
+    tape: Tape, rows: csr_array, direct: csr_array, row_label: Index, unknown_label: Index, curved: Mask,
     iterated: Mask, open_rows: Mask, equality: Mask,
 ) -> tuple[System, ...]:  # fmt: skip
     chosen = np.flatnonzero(curved)
@@ -205,24 +199,24 @@ def _systems(
     for part in chosen:
         mine = np.flatnonzero((row_label == part) & open_rows)
         unknowns = np.flatnonzero(unknown_label == part)
-        one = _part(listing, rows, direct, mine, unknowns[iterated[unknowns]], unknowns[~iterated[unknowns]], equality)
+        one = _part(tape, rows, direct, mine, unknowns[iterated[unknowns]], unknowns[~iterated[unknowns]], equality)
         made.setdefault(_make(one), []).append(one)
     return tuple(_joined(alike) for alike in made.values())
 
 
 def _part(
-    listing: Listing, rows: csr_array, direct: csr_array, mine: Index, moving: Index, eliminated: Index, equality: Mask
+    tape: Tape, rows: csr_array, direct: csr_array, mine: Index, moving: Index, eliminated: Index, equality: Mask
 ) -> System:
-    still = csr_array(csr_array(direct[mine])[:, eliminated])
+    linear = csr_array(csr_array(direct[mine])[:, eliminated])
     own = csr_array(rows[mine])
-    keep = np.ones(listing.cells)
+    keep = np.ones(tape.cells)
     keep[eliminated] = 0.0
     own = csr_array(own @ diags_array(keep))
     own.eliminate_zeros()
-    program = build_program(listing, own, moving)
-    gram = csr_array(still @ still.T)
+    program = build_program(tape, own, moving)
+    gram = csr_array(linear @ linear.T)
     return System(
-        program, mine[None], moving[None], program.unknowns[None], program.externals[None], eliminated[None], still, gram,
+        program, mine[None], moving[None], program.unknowns[None], program.externals[None], eliminated[None], linear, gram,
         equality[mine],
     )  # fmt: skip
 
@@ -232,7 +226,7 @@ def _make(system: System) -> bytes:
     digest = hashlib.sha256()
     where = np.searchsorted(system.inputs[0], system.unknowns[0])
     arrays = [*system.program.code, system.program.constants, system.equality, where]
-    for matrix in (system.still, system.gram):
+    for matrix in (system.linear, system.gram):
         arrays += [matrix.indptr, matrix.indices, matrix.data]
     for array in arrays:
         digest.update(str(np.shape(array)).encode())
@@ -248,20 +242,20 @@ def _joined(alike: list[System]) -> System:
     }
     return System(
         first.program, lines["rows"], lines["unknowns"], lines["inputs"], lines["externals"], lines["eliminated"],
-        first.still, first.gram, first.equality,
+        first.linear, first.gram, first.equality,
     )  # fmt: skip
 
 
-def whole_system(listing: Listing, program: Program, rows: Index, dropped: Index, equality: Mask) -> Reduction:
+def whole_system(tape: Tape, program: Program, rows: Index, dropped: Index, equality: Mask) -> Reduction:
     """Leave everything to one system: for laws whose rows cannot be looked into."""
-    n, m = listing.unknowns, len(rows)
+    n, m = tape.unknowns, len(rows)
     nothing = np.zeros(0, np.int64)
     empty = Sets.empty(0, n)
     system = System(
         program, rows[None], np.arange(n)[None], program.unknowns[None], program.externals[None], nothing[None],
         csr_array((m, 0)), csr_array((m, m)), equality,
     )  # fmt: skip
-    turns = Turns(nothing, nothing, nothing, np.zeros(0), np.zeros(0))
+    rotations = Rotations(nothing, nothing, nothing, np.zeros(0), np.zeros(0))
     groups, fixed = Groups(np.zeros(1, np.int64), nothing, n), Cascade((), nothing, np.ones(n, bool))
-    over = csr_array((0, listing.cells))
-    return Reduction(listing, turns, groups, over, Reads(empty, empty), fixed, (), dropped, nothing, (system,))
+    over = csr_array((0, tape.cells))
+    return Reduction(tape, rotations, groups, over, Reads(empty, empty), fixed, (), dropped, nothing, (system,))

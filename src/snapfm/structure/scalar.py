@@ -13,21 +13,20 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from snapfm.arrays import Values
 from snapfm.kernels.batches import derivatives, pull
 from snapfm.laws import Params
 from snapfm.structure.batched import each
-from snapfm.structure.lowering.listing import Listing, Unlowerable
+from snapfm.structure.lowering.tape import Tape, Unlowerable
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.program import Program, build_program
 
-Values = npt.NDArray[np.float64]
 
-
-def evaluate_externals(listing: Listing, example: Tensor, params: Params, count: int) -> Values:
-    """Evaluate what depends on params only, with torch: (b, cells of params), numbered as in the listing."""
-    first = listing.unknowns + 1
-    out = np.zeros((count, listing.cells - first))
-    for cell, graph, size in listing.externals:
+def evaluate_externals(tape: Tape, example: Tensor, params: Params, count: int) -> Values:
+    """Evaluate what depends on params only, with torch: (b, cells of params), numbered as in the tape."""
+    first = tape.unknowns + 1
+    out = np.zeros((count, tape.cells - first))
+    for cell, graph, size in tape.externals:
         value = each(graph, example.expand(count, *example.shape), params)
         out[:, cell - first : cell - first + size] = value.reshape(count, size).to(torch.float64).numpy()
     return out
@@ -36,8 +35,8 @@ def evaluate_externals(listing: Listing, example: Tensor, params: Params, count:
 class Scalar:
     """The rows of all lowered laws over all unknowns. Programs are built at first use."""
 
-    def __init__(self, listing: Listing, rows: csr_array, example: Tensor) -> None:
-        self.listing, self.rows, self.example = listing, rows, example
+    def __init__(self, tape: Tape, rows: csr_array, example: Tensor) -> None:
+        self.tape, self.rows, self.example = tape, rows, example
 
     def pull(self, u: Tensor, params: Params, multipliers: Values) -> Values:
         """Evaluate Jᵀλ on a batch (b, *shape) with multipliers (b, m): (b, n)."""
@@ -71,15 +70,15 @@ class Scalar:
     @cached_property
     def _programs(self) -> tuple[Program, bool]:
         """The program, and whether it has second derivatives."""
-        by = np.arange(self.listing.unknowns)
+        by = np.arange(self.tape.unknowns)
         try:
-            return build_program(self.listing, self.rows, by), True
+            return build_program(self.tape, self.rows, by), True
         except Unlowerable:
-            return build_program(self.listing, self.rows, by, second=False), False
+            return build_program(self.tape, self.rows, by, second=False), False
 
     @cached_property
     def _values(self) -> Program:
-        return build_program(self.listing, self.rows, np.zeros(0, np.int64))
+        return build_program(self.tape, self.rows, np.zeros(0, np.int64))
 
     @cached_property
     def _hessian(self) -> tuple[Pattern, npt.NDArray[np.int64]]:
@@ -99,6 +98,6 @@ class Scalar:
         return entries, curvature
 
     def _inputs(self, program: Program, u: Tensor, params: Params) -> tuple[Values, Values, npt.NDArray[np.int64]]:
-        field = np.ascontiguousarray(u.detach().reshape(len(u), self.listing.unknowns).cpu().numpy(), np.float64)
-        externals = evaluate_externals(self.listing, self.example, params, len(u))
-        return field, externals, program.externals[None] - (self.listing.unknowns + 1)
+        field = np.ascontiguousarray(u.detach().reshape(len(u), self.tape.unknowns).cpu().numpy(), np.float64)
+        externals = evaluate_externals(self.tape, self.example, params, len(u))
+        return field, externals, program.externals[None] - (self.tape.unknowns + 1)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-Index = npt.NDArray[np.int64]
+from snapfm.arrays import Index
 
 NONE = -1  # in a gather: this element copies nothing and depends on nothing
 

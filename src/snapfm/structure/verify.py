@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from snapfm.arrays import Values
 from snapfm.errors import LawError
 from snapfm.laws import Params
-from snapfm.structure.law import TracedLaw
 from snapfm.structure.pattern import Pattern
-from snapfm.structure.trace import coarsest
-
-Values = npt.NDArray[np.float64]
+from snapfm.structure.trace import TracedLaw, coarsest
 
 # Agreement asked of two independent ways to a derivative, relative to its largest entry: rounding of long sums.
 _AGREE = 1e-9

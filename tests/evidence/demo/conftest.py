@@ -45,10 +45,8 @@ def evidence(record: Record) -> Evidence:
         record=record,
         x=x,
         t=t,
-        free=free,
-        lawful=lawful,
+        fields={"free": free, "lawful": lawful},
         initial=initial,
-        free_mass=free[:, :-1].sum(1),
-        lawful_mass=lawful[:, :-1].sum(1),
+        mass={"free": free[:, :-1].sum(1), "lawful": lawful[:, :-1].sum(1)},
         target_mass=initial[:, :-1].sum(1),
     )

@@ -48,7 +48,7 @@ def test_lawful_fields_obey_and_free_ones_do_not(finished: tuple[Result, Path]):
 
 
 def test_the_snippet_of_the_page_gives_the_same_fields(finished: tuple[Result, Path]):
-    from snapfm.evidence.demo.collect import collect
+    from snapfm.evidence.demo.record import collect
 
     record = Record.from_json((finished[1] / "evidence.json").read_text())
     names: dict[str, Any] = {}
@@ -56,7 +56,7 @@ def test_the_snippet_of_the_page_gives_the_same_fields(finished: tuple[Result, P
     u = names["out"].u.double().numpy()
     assert u.shape == (COUNT, *record.shape)
     rounding = float(torch.finfo(torch.float32).eps)
-    assert abs(u - collect(COUNT, STEPS, SEED).lawful).max() <= record.shape[0] * rounding
+    assert abs(u - collect(COUNT, STEPS, SEED).fields["lawful"]).max() <= record.shape[0] * rounding
 
 
 def test_a_failed_sample_ends_with_code_1_and_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

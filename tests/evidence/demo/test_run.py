@@ -6,15 +6,13 @@ from pathlib import Path
 import pytest
 
 from snapfm.evidence.demo import run
-from snapfm.evidence.demo.pictures import Panels
 from snapfm.evidence.demo.record import Evidence, Record
 
 
 @pytest.fixture(autouse=True)
 def _quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = {"free": b"a", "lawful": b"b"}
     monkeypatch.setattr(run, "hero", lambda evidence: b"hero")
-    monkeypatch.setattr(run, "panels", lambda evidence: Panels(fields=pair, initial=pair, mass=pair, drift=b"c"))
+    monkeypatch.setattr(run, "pictures", lambda evidence: dict.fromkeys(("fields", "initial", "mass", "drift"), b"png"))
 
 
 def test_write_leaves_three_files_and_no_scraps(evidence: Evidence, tmp_path: Path):

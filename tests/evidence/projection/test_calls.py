@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from snapfm.evidence.projection.calls import thinned
+from snapfm.evidence.projection.cell import thinned
 
 
 @pytest.mark.parametrize("shape", [(2, 101, 101), (1, 16, 16, 50), (2, 3)])

@@ -18,10 +18,9 @@ from tests.evidence.projection.toys import NOTES, suite_file
 from snapfm.errors import DataError, UnknownName
 from snapfm.evidence.judge import Verdict
 from snapfm.evidence.projection import Cell, Kind, State, inputs, load_suite, run
-from snapfm.evidence.projection.record import Turn
 from snapfm.evidence.projection.run import Cells, ours_failed
-from snapfm.evidence.record import RECORDS, load, to_line
-from snapfm.evidence.run import Now
+from snapfm.evidence.projection.suite import Turn
+from snapfm.evidence.record import RECORDS, Now, load, to_line
 
 pytestmark = pytest.mark.slow  # every cell is a process that loads torch
 

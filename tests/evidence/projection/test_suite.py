@@ -10,7 +10,7 @@ from tests.evidence.projection.toys import suite_file
 
 from snapfm.errors import SnapfmError
 from snapfm.evidence.projection import Kind, Suite, load_suite, suite_names
-from snapfm.evidence.projection.methods import methods
+from snapfm.evidence.projection.suite import methods
 from snapfm.evidence.published import TITLES
 from snapfm.evidence.record import load, to_line
 

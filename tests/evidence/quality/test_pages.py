@@ -11,11 +11,10 @@ from tests.evidence.quality.toys import tiny
 from tests.evidence.reader import Reader
 
 from snapfm.evidence.quality import Cell, State, load_suite, run
-from snapfm.evidence.quality.pages import page, text
+from snapfm.evidence.quality.pages import page, summary, task_table, text, verdicts
 from snapfm.evidence.quality.pictures import curve
-from snapfm.evidence.quality.record import Interval, LawScore
 from snapfm.evidence.quality.run import write_pages
-from snapfm.evidence.quality.tables import summary, task_table, verdicts
+from snapfm.evidence.quality.suite import Interval, LawScore
 
 
 def scored(task: str, sampler: str, mmse: float, smse: float = 1e-4) -> Cell:

@@ -19,8 +19,7 @@ from snapfm.evidence.quality import Cell, State, run
 from snapfm.evidence.quality import cell as cells
 from snapfm.evidence.quality import suite as suites
 from snapfm.evidence.quality.run import write_pages
-from snapfm.evidence.record import RECORDS, Records, load
-from snapfm.evidence.run import Now
+from snapfm.evidence.record import RECORDS, Now, Records, load
 
 CELLS = 8  # two reference rows and two samplers on two tasks
 EPS = torch.finfo(torch.float64).eps

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from snapfm.evidence.quality.scores import Truth, score
-from snapfm.metrics.bootstrap import ROUNDS
-from snapfm.metrics.constraint import constraint_errors
-from snapfm.metrics.moments import moment_errors
+from snapfm.evidence.quality.cell import Truth, score
+from snapfm.metrics.moments import ROUNDS, moment_errors
+from snapfm.metrics.scores import constraint_errors
 from snapfm.problems import problem
 
 

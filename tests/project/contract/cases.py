@@ -7,9 +7,11 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from snapfm import Equality, Projection, Projector
+from snapfm import Equality, Inequality, Projection, Projector
+from snapfm.linear import Lanes, Library, Solver
 
 EPS = torch.finfo(torch.float64).eps
+SOLVERS: list[Solver] = [Lanes(), Library()]  # of the KKT systems: inside the compiled loop, and by callback
 BATCH = 7  # odd, and no multiple of any vector width
 
 
@@ -21,11 +23,14 @@ def randn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Ten
 class Case:
     name: str
     shape: tuple[int, ...]
-    laws: tuple[Equality, ...]
+    laws: tuple[Equality | Inequality, ...]
     params: dict[str, tuple[int, ...]]  # shape of each param, without its batch axis
 
     def draw(self, count: int, seed: int = 100) -> dict[str, Tensor]:
         return {name: randn(count, *shape, seed=seed + i) for i, (name, shape) in enumerate(self.params.items())}
+
+    def projector(self, linear: Solver, seed: int = 100) -> Projector:
+        return Projector(self.laws, shape=self.shape, params=self.draw(1, seed), linear=linear)
 
 
 STENCIL = randn(4, 15, seed=1)  # a full matrix, as a law that measures a field with four sensors
@@ -81,12 +86,38 @@ CASES = [
     ),
     Case("one unknown, one row", (1,), (Equality("value", lambda u, p: 3 * u - p["v"]),), {"v": (1,)}),
     Case("no params", (3, 5), (Equality("rows", lambda u, p: u.sum(1) - 1.0),), {}),
+    # Affine equalities are solved in closed form; these are what a linear solver is called for.
+    Case(
+        "curved, a diagonal Hessian",
+        (3, 5),
+        (
+            Equality("energy", lambda u, p: (u**2).sum(0) - 1.0 - p["e"] ** 2),
+            Equality("total", lambda u, p: u.sum() - p["e"].sum()),
+        ),
+        {"e": (5,)},
+    ),
+    Case(
+        "curved, neighbours coupled",
+        (4, 3),
+        (Equality("products", lambda u, p: (u[1:] * u[:-1]).sum(0) - p["c"]),),
+        {"c": (3,)},
+    ),
+    Case(
+        "curved, with inequalities",
+        (3, 5),
+        (
+            Equality("energy", lambda u, p: (u**2).sum(0) - 4.0),
+            Inequality("cap", lambda u, p: u.sum(1) - p["cap"]),
+        ),
+        {"cap": (3,)},
+    ),
 ]
 
 
 @dataclass(frozen=True)
 class Run:
     case: Case
+    linear: Solver
     project: Projector
     u_hat: Tensor
     params: dict[str, Tensor]
@@ -144,13 +175,13 @@ def part(params: dict[str, Tensor], samples: list[int]) -> dict[str, Tensor]:
     return {name: value[samples] for name, value in params.items()}
 
 
-def sizes_by_hand(laws: tuple[Equality, ...], u: Tensor, params: dict[str, Tensor]) -> dict[str, Tensor]:
+def sizes_by_hand(laws: tuple[Equality | Inequality, ...], u: Tensor, params: dict[str, Tensor]) -> dict[str, Tensor]:
     """Measure each law in float64, one sample at a time, from nothing but law.residual."""
     out = {}
     for law in laws:
-        worst = [
-            law.residual(u[i].double(), {name: value[i].double() for name, value in params.items()}).abs().max()
-            for i in range(len(u))
-        ]
+        worst = []
+        for i in range(len(u)):
+            rows = law.residual(u[i].double(), {name: value[i].double() for name, value in params.items()})
+            worst.append((rows.abs() if isinstance(law, Equality) else rows.clamp(min=0.0)).max())
         out[law.name] = torch.stack(worst)
     return out

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import pytest
-from tests.project.contract.cases import BATCH, CASES, Case, Run, randn
+from tests.project.contract.cases import BATCH, CASES, SOLVERS, Case, Run, randn
 
-from snapfm import Projector
+from snapfm.linear import Solver
+
+PAIRS = [(case, linear) for linear in SOLVERS for case in CASES]
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+@pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{type(pair[1]).__name__}: {pair[0].name}")
 def run(request: pytest.FixtureRequest) -> Run:
-    case: Case = request.param
-    project = Projector(case.laws, shape=case.shape, params=case.draw(1))
+    case: Case
+    linear: Solver
+    case, linear = request.param
+    project = case.projector(linear)
     u_hat, params = randn(BATCH, *case.shape, seed=2), case.draw(BATCH)
-    return Run(case, project, u_hat, params, project(u_hat, params))
+    return Run(case, linear, project, u_hat, params, project(u_hat, params))

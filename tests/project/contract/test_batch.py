@@ -22,7 +22,7 @@ def test_calling_twice_gives_the_same_bits(run: Run):
 
 
 def test_a_second_projector_of_the_same_laws_gives_the_same_bits(run: Run):
-    again = Projector(run.case.laws, shape=run.case.shape, params=run.case.draw(1, seed=55))
+    again = run.case.projector(run.linear, seed=55)
     assert_same_bits(again(run.u_hat, run.params), run.result)
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from snapfm import Bounds, Equality, Inequality, Projector, Status
 from snapfm.errors import MissingDependency, SnapfmError, UnknownName, UnsupportedLaw
 from snapfm.laws import Law
-from snapfm.project.judge import STATIONARITY, judge
+from snapfm.project.budget import STATIONARITY
+from snapfm.project.judge import judge
 from snapfm.project.peers.catalog import METHODS, Method, Solver, method
 from snapfm.project.peers.ipopt_processes import started
 from snapfm.project.peers.ours_gpu import OursGpu

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from snapfm import Equality
 from snapfm.errors import MissingDependency, UnsupportedLaw
-from snapfm.kernels.operations import STRAIGHT, Op
+from snapfm.kernels.operators import STRAIGHT, Op
 from snapfm.laws import Params
 from snapfm.project.limits import limits_of
 from snapfm.project.peers.model import OPERATIONS, Model, casadi
@@ -63,7 +63,7 @@ def test_every_operation_has_a_law_and_a_translation():
 def test_values_slopes_and_curvature_are_those_of_torch(op: Op, make: str):
     structure = structure_of(LAWS[op])
     model = Model(structure, limits_of([], SHAPE), presolve=False)
-    assert op in [block.op for block in model.listing.blocks]
+    assert op in [block.op for block in model.tape.blocks]
     ca = casadi()
     sym = getattr(ca, make).sym
     u, known, weight = sym("u", structure.unknowns), sym("known", model.knowns), sym("weight", structure.rows)

@@ -7,7 +7,8 @@ import torch
 
 from snapfm import Bounds, Equality, Status
 from snapfm.errors import UnsupportedLaw
-from snapfm.project.judge import STATIONARITY, judge
+from snapfm.project.budget import STATIONARITY
+from snapfm.project.judge import judge
 from snapfm.project.limits import limits_of
 from snapfm.project.peers import Rootfinder
 from snapfm.project.peers.rootfinder import UNTOLD

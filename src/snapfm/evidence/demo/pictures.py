@@ -1,213 +1,160 @@
-"""The pictures: the hero of the README and the panels of the page, as PNG bytes of fixed size. Reads Evidence only.
+"""The pictures of the demonstration, as PNG bytes of fixed size: the hero of the README and those of the page.
 
-A plot is one axes of one run; the free and the lawful one always share their scales.
+A plot shows one run; the free and the lawful one always share their scales. Reads Evidence only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from snapfm.evidence.demo.record import RUNS, Array, Evidence, Run
+from snapfm.arrays import Values
+from snapfm.evidence.demo.record import RUNS, Evidence, Run
 from snapfm.evidence.page import canvas
 from snapfm.evidence.text import scientific
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.gridspec import SubplotSpec
-    from matplotlib.image import AxesImage
 
 HERO_PIXELS = (1600, 860)
-FIELDS_PIXELS = (1040, 900)
-CURVES_PIXELS = (1040, 680)
-DRIFT_PIXELS = (1320, 620)
-_HERO_DPI = 160
-_PANEL_DPI = 220  # larger letters: on the page a panel is shown at half its pixels, on a phone at a third
+FIELDS_PIXELS, CURVES_PIXELS, DRIFT_PIXELS = (2080, 1000), (2080, 680), (2080, 620)
+_HERO_DPI, _PAGE_DPI = 160, 220  # larger letters on the page, which shows a picture at half its pixels
 
-PANEL_FIELDS = 4
-_HERO_FIELDS = 3
-_COLUMNS = 2
+PAGE_FIELDS, _HERO_FIELDS = 4, 3  # samples that are shown
 
-_HEADLINES: dict[Run, tuple[str, str]] = {
-    "free": ("Without laws", "the flow model alone"),
-    "lawful": ("With laws", "the same model from the same noise, every step projected by snapfm"),
+CAPTIONS: dict[Run, str] = {"free": "Without laws", "lawful": "With laws"}
+_ASIDES: dict[Run, str] = {
+    "free": "the flow model alone",
+    "lawful": "the same model from the same noise, every step projected by snapfm",
 }
-
-Plot: TypeAlias = Callable[["Axes", Evidence, Run], None]
-Rectangle: TypeAlias = tuple[float, float, float, float]  # left, bottom, width, height, as parts of the figure
-
 COLORS: dict[Run, str] = {"free": canvas.COLORS[1], "lawful": canvas.COLORS[0]}
-
-_ASKED: dict[str, Any] = {"color": "#111111", "linewidth": 1.6, "linestyle": (0, (2, 2))}  # what was asked for
+_TARGET: dict[str, Any] = {"color": "#111111", "linewidth": 1.6, "linestyle": (0, (2, 2))}
 _HEADROOM = 1.1  # room above the largest curve
-_FLOOR = 1e-9  # where an exact zero lies on the logarithmic axis: below the rounding of float32 fields
-
-
-@dataclass(frozen=True)
-class Panels:
-    """The pictures of the page, PNG bytes each; the two of a pair have the same scales."""
-
-    fields: dict[Run, bytes]
-    initial: dict[Run, bytes]
-    mass: dict[Run, bytes]
-    drift: bytes
+_FLOOR = 1e-9  # where an exact zero is drawn on the logarithmic axis: below the rounding of float32 fields
 
 
 def hero(evidence: Evidence) -> bytes:
-    """Draw the whole story in one picture: a row for each run, the same scales in both."""
+    """Draw everything in one picture: one row per run, with the same scales."""
     with canvas.style():
         figure = canvas.figure(HERO_PIXELS, _HERO_DPI)
         for run, top in zip(RUNS, (0.97, 0.463)):
-            _hero_row(figure, evidence, run, top)
+            _heading(figure, run, (0.045, 0.2), top, 14)
+            upper, lower = top - 0.125, top - 0.385
+            _fields(figure, evidence, run, _HERO_FIELDS, (0.045, lower, 0.41, upper - lower))
+            curves = figure.add_gridspec(1, 2, left=0.57, right=0.985, top=upper, bottom=lower, wspace=0.32)
+            for column, law in enumerate(("initial", "mass")):
+                axes = figure.add_subplot(curves[0, column])
+                _curves(axes, evidence, run, law)
+                judged = next(getattr(row, run) for row in evidence.record.laws if row.name == law)
+                words = "off by" if run == "free" else "held to"
+                axes.set_title(f"{law}: {words} {scientific(judged.largest)}", color=COLORS[run])
+            _legend(figure, axes, (0.992, top + 0.012))
         return canvas.png(figure)
 
 
-def panels(evidence: Evidence) -> Panels:
-    """Draw the pictures of the page."""
+def pictures(evidence: Evidence) -> dict[str, bytes]:
+    """Draw the pictures of the page by name: fields, initial, mass, drift."""
     with canvas.style():
-        return Panels(
-            fields={run: _fields(evidence, run) for run in RUNS},
-            initial={run: _curves(_plot_initial, evidence, run) for run in RUNS},
-            mass={run: _curves(_plot_mass, evidence, run) for run in RUNS},
-            drift=_drift(evidence),
-        )
+        fields = canvas.figure(FIELDS_PIXELS, _PAGE_DPI)
+        for run, top in zip(RUNS, (0.97, 0.47)):
+            _heading(fields, run, (0.05, 0.19), top, 12)
+            _fields(fields, evidence, run, PAGE_FIELDS, (0.05, top - 0.37, 0.875, 0.235))
+        drift = canvas.figure(DRIFT_PIXELS, _PAGE_DPI)
+        axes = drift.add_axes((0.08, 0.2, 0.9, 0.66))
+        _drift(axes, evidence)
+        _legend(drift, axes, (0.985, 1.0))
+        drawn = {
+            "fields": fields,
+            "initial": _pair(evidence, "initial"),
+            "mass": _pair(evidence, "mass"),
+            "drift": drift,
+        }
+        return {name: canvas.png(figure) for name, figure in drawn.items()}
 
 
-def _hero_row(figure: Figure, evidence: Evidence, run: Run, top: float) -> None:
-    headline, aside = _HEADLINES[run]
-    figure.text(0.045, top, headline, color=COLORS[run], fontsize=14, fontweight="bold", va="top")
-    figure.text(0.2, top - 0.009, aside, color=canvas.FAINT, fontsize=10, va="top")
-    upper, lower = top - 0.125, top - 0.385
-    shown = min(_HERO_FIELDS, len(evidence.free))
-    images = figure.add_gridspec(1, shown, left=0.045, right=0.455, top=upper, bottom=lower, wspace=0.1)
-    _images(figure, evidence, run, [images[0, i] for i in range(shown)], (0.462, lower, 0.008, upper - lower))
-    curves = figure.add_gridspec(1, 2, left=0.57, right=0.985, top=upper, bottom=lower, wspace=0.32)
-    for column, (law, plot) in enumerate((("initial", _plot_initial), ("mass", _plot_mass))):
-        axes = figure.add_subplot(curves[0, column])
-        plot(axes, evidence, run)
-        axes.set_title(_verdict(evidence, run, law), color=COLORS[run])
+def _pair(evidence: Evidence, law: str) -> Figure:
+    """Draw the curves of one law, both runs side by side."""
+    figure = canvas.figure(CURVES_PIXELS, _PAGE_DPI)
+    for run, left in zip(RUNS, (0.08, 0.58)):
+        axes = figure.add_axes((left, 0.2, 0.4, 0.64))
+        _curves(axes, evidence, run, law)
+        axes.set_title(CAPTIONS[run], color=COLORS[run], fontweight="bold")
+    _legend(figure, axes, (0.985, 1.0))
+    return figure
+
+
+def _heading(figure: Figure, run: Run, left: tuple[float, float], top: float, letters: float) -> None:
+    figure.text(left[0], top, CAPTIONS[run], color=COLORS[run], fontsize=letters, fontweight="bold", va="top")
+    figure.text(left[1], top - 0.009, _ASIDES[run], color=canvas.FAINT, fontsize=0.7 * letters, va="top")
+
+
+def _legend(figure: Figure, axes: Axes, place: tuple[float, float]) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper right", bbox_to_anchor=(0.992, top + 0.012), ncols=2, handlelength=1.8)
+    figure.legend(handles, labels, loc="upper right", bbox_to_anchor=place, ncols=2, handlelength=1.8)
 
 
-def _verdict(evidence: Evidence, run: Run, law: str) -> str:
-    figures = next(row for row in evidence.record.laws if row.name == law)
-    if run == "free":
-        return f"{law}: off by {scientific(figures.free.largest)}"
-    return f"{law}: held to {scientific(figures.lawful.largest)}"
-
-
-def _images(figure: Figure, evidence: Evidence, run: Run, places: list[SubplotSpec], bar: Rectangle) -> None:
-    """Show the first samples, whichever they are, with one color bar."""
-    for i, place in enumerate(places):
-        axes = figure.add_subplot(place)
-        image = _plot_field(axes, evidence, run, i)
+def _fields(figure: Figure, evidence: Evidence, run: Run, most: int, place: tuple[float, float, float, float]) -> None:
+    """Show the first samples as images, t to the right and x upwards, on the color scale that all fields share."""
+    left, bottom, width, height = place
+    x, t, shown = evidence.x, evidence.t, min(most, len(evidence.initial))
+    scale = canvas.around_zero(np.stack(list(evidence.fields.values())))
+    grid = figure.add_gridspec(1, shown, left=left, right=left + width, top=bottom + height, bottom=bottom, wspace=0.1)
+    for i in range(shown):
+        axes, extent = figure.add_subplot(grid[0, i]), (t[0], t[-1], x[0], x[-1])
+        image = axes.imshow(
+            evidence.fields[run][i], origin="lower", aspect="auto", extent=extent, interpolation="nearest", **scale
+        )
+        _across(axes, t, "t", "x")
+        axes.set_yticks(*_ticks(x))
+        axes.spines[:].set_visible(True)
         axes.set_title(f"sample {i + 1}", color=canvas.FAINT)
         axes.label_outer()
-    scale = figure.colorbar(image, cax=figure.add_axes(bar))
-    scale.outline.set_visible(False)
-    scale.ax.set_title("u", color=canvas.FAINT, loc="center")
+    bar = figure.colorbar(image, cax=figure.add_axes((left + width + 0.007, bottom, 0.008, height)))
+    bar.outline.set_visible(False)
+    bar.ax.set_title("u", color=canvas.FAINT, loc="center")
 
 
-def _fields(evidence: Evidence, run: Run) -> bytes:
-    figure = canvas.figure(FIELDS_PIXELS, _PANEL_DPI)
-    shown = min(PANEL_FIELDS, len(evidence.free))
-    rows = -(-shown // _COLUMNS)
-    grid = figure.add_gridspec(rows, _COLUMNS, left=0.105, right=0.845, top=0.93, bottom=0.13, wspace=0.14, hspace=0.27)
-    _images(figure, evidence, run, [grid[divmod(i, _COLUMNS)] for i in range(shown)], (0.87, 0.13, 0.022, 0.8))
-    return canvas.png(figure)
-
-
-def _curves(plot: Plot, evidence: Evidence, run: Run) -> bytes:
-    figure = canvas.figure(CURVES_PIXELS, _PANEL_DPI)
-    axes = figure.add_axes((0.165, 0.2, 0.8, 0.67))
-    plot(axes, evidence, run)
-    axes.legend(loc="lower right", bbox_to_anchor=(1.03, 1.0), ncols=2, handlelength=1.8)
-    return canvas.png(figure)
-
-
-def _drift(evidence: Evidence) -> bytes:
-    figure = canvas.figure(DRIFT_PIXELS, _PANEL_DPI)
-    axes = figure.add_axes((0.125, 0.2, 0.85, 0.66))
-    _plot_drift(axes, evidence)
-    axes.legend(loc="lower right", bbox_to_anchor=(1.01, 1.0), ncols=2)
-    return canvas.png(figure)
-
-
-def _plot_field(axes: Axes, evidence: Evidence, run: Run, index: int) -> AxesImage:
-    """Show one field as an image, t to the right and x upwards, on the color scale all fields share."""
-    scale = max(float(np.abs(fields).max()) for fields in (evidence.free, evidence.lawful))
-    x, t = evidence.x, evidence.t
-    image = axes.imshow(
-        evidence.fields(run)[index],
-        origin="lower", aspect="auto", extent=(t[0], t[-1], x[0], x[-1]), cmap=canvas.DIVERGING, vmin=-scale, vmax=scale,
-        interpolation="nearest",
-    )  # fmt: skip
-    _across(axes, t, "t", "x")
-    axes.set_yticks(*_ticks(x))
-    for spine in axes.spines.values():
-        spine.set_visible(True)
-    return image
-
-
-def _plot_initial(axes: Axes, evidence: Evidence, run: Run) -> None:
-    """Show the first time slice of every field over what was asked for; samples that share a condition share its line."""
-    slices = evidence.fields(run)[:, :, 0]
-    for i, values in enumerate(slices):
-        axes.plot(evidence.x, values, color=COLORS[run], linewidth=1.0, alpha=0.7, label="" if i else "generated")
-    for i, values in enumerate(np.unique(evidence.initial, axis=0)):
-        axes.plot(evidence.x, values, label="" if i else "asked for", **_ASKED)
-    shown = (evidence.free[:, :, 0], evidence.lawful[:, :, 0], evidence.initial)
-    limit = _HEADROOM * max(float(np.abs(values).max()) for values in shown)
-    axes.set_ylim(-limit, limit)
-    _across(axes, evidence.x, "x", "u(x, 0)")
-
-
-def _plot_mass(axes: Axes, evidence: Evidence, run: Run) -> None:
-    """Show the total of every field over time; a lawful one is a straight line."""
-    for i, values in enumerate(evidence.mass(run)):
-        axes.plot(evidence.t, values, color=COLORS[run], linewidth=1.0, alpha=0.7, label="" if i else "generated")
-    for i, value in enumerate(np.unique(evidence.target_mass)):
-        axes.axhline(value, label="" if i else "asked for", **_ASKED)
-    middle = float(evidence.target_mass.mean())
-    masses = (evidence.free_mass, evidence.lawful_mass, evidence.target_mass)
-    reach = _HEADROOM * max(float(np.abs(mass - middle).max()) for mass in masses) or 1.0
+def _curves(axes: Axes, evidence: Evidence, run: Run, law: str) -> None:
+    """Show the initial slice, or the mass over time, of every sample over its target; equal targets are drawn once."""
+    if law == "initial":
+        across, names = evidence.x, ("x", "u(x, 0)")
+        drawn, target = {run: fields[:, :, 0] for run, fields in evidence.fields.items()}, evidence.initial
+    else:
+        across, names = evidence.t, ("t", "mass  Σ u(x, t)")
+        drawn, target = evidence.mass, np.tile(evidence.target_mass[:, None], len(evidence.t))
+    for i, values in enumerate(drawn[run]):
+        axes.plot(across, values, color=COLORS[run], linewidth=1.0, alpha=0.7, label="" if i else "generated")
+    for i, values in enumerate(np.unique(target, axis=0)):
+        axes.plot(across, values, label="" if i else "asked for", **_TARGET)
+    middle = float(target.mean())
+    reach = _HEADROOM * max(float(np.abs(values - middle).max()) for values in (*drawn.values(), target)) or 1.0
     axes.set_ylim(middle - reach, middle + reach)
-    _across(axes, evidence.t, "t", "mass  Σ u(x, t)")
+    _across(axes, across, *names)
 
 
-def _plot_drift(axes: Axes, evidence: Evidence) -> None:
-    """Show how far masses are from their targets on one logarithmic axis: from the median sample to the largest."""
-    labels = {"free": "without laws", "lawful": "with laws"}
+def _drift(axes: Axes, evidence: Evidence) -> None:
+    """Show the distance of the masses from their targets on a logarithmic axis, from the median sample to the largest."""
     for run in RUNS:
-        drift = np.abs(evidence.mass(run) - evidence.target_mass[:, None])
+        drift = np.abs(evidence.mass[run] - evidence.target_mass[:, None])
         largest, typical = (np.maximum(values, _FLOOR) for values in (drift.max(axis=0), np.median(drift, axis=0)))
         axes.fill_between(evidence.t, typical, largest, color=COLORS[run], alpha=0.25, linewidth=0)
-        axes.semilogy(evidence.t, largest, color=COLORS[run], linewidth=1.6, label=labels[run])
+        axes.semilogy(evidence.t, largest, color=COLORS[run], linewidth=1.6, label=CAPTIONS[run].lower())
     _across(axes, evidence.t, "t", "|mass − target|")
 
 
-def _across(axes: Axes, points: Array, across: str, up: str) -> None:
-    axes.set_xlim(points[0], points[-1])
+def _across(axes: Axes, points: Values, across: str, up: str) -> None:
+    axes.set(xlim=(points[0], points[-1]), xlabel=across, ylabel=up)
     axes.set_xticks(*_ticks(points))
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)
 
 
-def _ticks(points: Array) -> tuple[list[float], list[str]]:
+def _ticks(points: Values) -> tuple[list[float], list[str]]:
+    """Return three ticks with their labels: multiples of π where they are."""
     start, stop = float(points[0]), float(points[-1])
     places = [start, (start + stop) / 2, stop]
-    return places, [_label(place) for place in places]
-
-
-def _label(value: float) -> str:
-    """Write a tick as a multiple of π where it is one."""
-    turns = value / math.pi
-    if value != 0 and math.isclose(turns, round(turns), rel_tol=1e-9):
-        return "π" if round(turns) == 1 else f"{round(turns)}π"
-    return f"{value:g}"
+    turns = [round(place / math.pi) for place in places]
+    if all(math.isclose(place, turn * math.pi, rel_tol=1e-9) for place, turn in zip(places, turns)):
+        return places, ["0" if turn == 0 else "π" if turn == 1 else f"{turn}π" for turn in turns]
+    return places, [f"{place:g}" for place in places]

@@ -9,10 +9,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from snapfm.errors import require
-from snapfm.evidence.demo.collect import collect
 from snapfm.evidence.demo.page import page
-from snapfm.evidence.demo.pictures import hero, panels
-from snapfm.evidence.demo.record import RUNS, Evidence, Record, Run
+from snapfm.evidence.demo.pictures import hero, pictures
+from snapfm.evidence.demo.record import RUNS, Evidence, Record, Run, collect
 from snapfm.evidence.text import percent, scientific, seconds, terminal
 from snapfm.flow.storage import write_file
 
@@ -22,7 +21,7 @@ def run(out: Path, count: int, steps: int, seed: int, console: Console) -> Path:
 
     Raises ProjectionFailed, and writes nothing, if any sample does not obey its laws.
     """
-    require("matplotlib", "the demo's pictures", "report")  # asked for now: not after a minute of sampling
+    require("matplotlib", "the demo's pictures", "report")  # checked now, not after a minute of sampling
     evidence = _collect(count, steps, seed, console)
     console.print(violations(evidence.record))
     console.print(time_split(evidence.record))
@@ -34,7 +33,7 @@ def write(out: Path, evidence: Evidence) -> Path:
     drawn = {
         "hero.png": hero(evidence),
         "evidence.json": evidence.record.to_json().encode(),
-        "index.html": page(evidence.record, panels(evidence)).encode(),
+        "index.html": page(evidence.record, pictures(evidence)).encode(),
     }
     for name, content in drawn.items():
         write_file(out / name, content)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 NOTHING = "–"
 NOT_YET = "not run yet"
 PUBLISHED = ", published"  # how the name of a row of published figures ends
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,15 @@ class Table:
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str | Entry]]) -> Table:
-    """Make a table; plain words become entries, and short rows are filled with NOTHING."""
+    """Make a table; plain strings become entries, and short rows are filled with NOTHING."""
     names = tuple(heads)
     made = (tuple(one if isinstance(one, Entry) else Entry(one) for one in row) for row in rows)
     return Table(names, tuple((*row, *[Entry(NOTHING)] * (len(names) - len(row))) for row in made))
+
+
+def columns(records: Iterable[T], *columns: tuple[str, Callable[[T], str | Entry]]) -> Table:
+    """Make a table with one row per record; a column is its head and a function that writes its entry."""
+    return table((head for head, _ in columns), ([write(one) for _, write in columns] for one in records))
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Picture:
-    """An inline <svg> or <img> with its caption; neighbors stand side by side where there is room, wide ones scroll."""
+    """An inline <svg> or <img> with its caption; neighbors are side by side where there is room, wide ones scroll."""
 
     body: str
     caption: str
@@ -81,7 +88,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Fold:
-    """A heading whose blocks are folded away until they are asked for."""
+    """A heading whose blocks are hidden until it is opened."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -92,12 +99,12 @@ Block: TypeAlias = "Words | Head | Picture | Bars | Fold | Table"
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it."""
+    """A heading and its blocks."""
 
     title: str
     blocks: tuple[Block, ...]
 
 
 def titled(title: str, blocks: tuple[Block, ...], folded: bool) -> tuple[Block, ...]:
-    """Put blocks under a heading of their own, or fold them away."""
+    """Put blocks under their own heading, or fold them away."""
     return (Fold(title, blocks),) if folded else (Head(title), *blocks)

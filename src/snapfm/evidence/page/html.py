@@ -78,24 +78,25 @@ def _section(section: doc.Section, place: int) -> str:
 def _blocks(blocks: Sequence[doc.Block]) -> Iterator[str]:
     """Write blocks one after the other; neighboring pictures share a row where there is room."""
     for pictures, run in groupby(blocks, key=lambda block: isinstance(block, doc.Picture)):
-        written = [_block(block) for block in run]
+        written = [block(one) for one in run]
         yield "\n".join(['<div class="pair">', *written, "</div>"] if pictures and len(written) > 1 else written)
 
 
-def _block(block: doc.Block) -> str:
-    if isinstance(block, doc.Words):
-        return paragraph(block)
-    if isinstance(block, doc.Head):
-        return f"<h3>{escape(block.text)}</h3>"
-    if isinstance(block, doc.Picture):
-        aside = f" <span>· {escape(block.aside)}</span>" if block.aside else ""
-        caption = f"<figcaption>{escape(block.caption)}{aside}</figcaption>"
-        figure = f'<figure class="{block.look}">{caption}{block.body}</figure>'
-        return f'<div class="scroll" tabindex="0">{figure}</div>' if block.wide else figure
-    if isinstance(block, doc.Fold):
-        inside = "\n".join(_blocks(block.blocks))
-        return f"<details><summary>{escape(block.title)}</summary>\n{inside}\n</details>"
-    return _bars(block) if isinstance(block, doc.Bars) else _table(block)
+def block(one: doc.Block) -> str:
+    """Write one block."""
+    if isinstance(one, doc.Words):
+        return paragraph(one)
+    if isinstance(one, doc.Head):
+        return f"<h3>{escape(one.text)}</h3>"
+    if isinstance(one, doc.Picture):
+        aside = f" <span>· {escape(one.aside)}</span>" if one.aside else ""
+        caption = f"<figcaption>{escape(one.caption)}{aside}</figcaption>"
+        figure = f'<figure class="{one.look}">{caption}{one.body}</figure>'
+        return f'<div class="scroll" tabindex="0">{figure}</div>' if one.wide else figure
+    if isinstance(one, doc.Fold):
+        inside = "\n".join(_blocks(one.blocks))
+        return f"<details><summary>{escape(one.title)}</summary>\n{inside}\n</details>"
+    return _bars(one) if isinstance(one, doc.Bars) else _table(one)
 
 
 def _table(table: doc.Table) -> str:
@@ -136,7 +137,7 @@ def _bars(bars: doc.Bars) -> str:
 
 
 def _bar(bar: doc.Bar, colors: Mapping[str, str]) -> str:
-    whole = sum(seconds for _, seconds in bar.parts)
+    whole = sum(seconds for _, seconds in bar.parts) or 1.0
     shares = [(name, seconds / whole) for name, seconds in bar.parts if seconds / whole >= _VISIBLE]
     words = f"{bar.length}: " + ", ".join(f"{name} {percent(share)}" for name, share in shares)
     parts = "".join(f'<i style="width:{100 * share:.2f}%;background:{colors[name]}"></i>' for name, share in shares)

@@ -13,10 +13,7 @@ def text(title: str, sections: Sequence[Section], made: Sequence[tuple[str, str]
     parts = [f"# {_safe(title)}"]
     for section in sections:
         parts += [f"## {_safe(section.title)}", *map(_block, section.blocks)]
-    parts += [
-        "## How this page was made",
-        "\n".join(f"- {_safe(name)}: {_safe(words)}" for name, words in made),
-    ]
+    parts += ["## How this page was made", "\n".join(f"- {_safe(name)}: {_safe(words)}" for name, words in made)]
     return "\n\n".join(parts) + "\n"
 
 

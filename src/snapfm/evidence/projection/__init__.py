@@ -4,9 +4,8 @@ suite (what to run) → run (one cell after the other) → cell (inside the chil
 cells (calls, walk) → record; report makes pages of the records.
 """
 
-from snapfm.evidence.projection.record import Cell, Kind
 from snapfm.evidence.projection.run import run
-from snapfm.evidence.projection.suite import Suite, load_suite, suite_names
+from snapfm.evidence.projection.suite import Cell, Kind, Suite, load_suite, suite_names
 from snapfm.evidence.record import State
 
 __all__ = ["Cell", "Kind", "State", "Suite", "load_suite", "run", "suite_names"]

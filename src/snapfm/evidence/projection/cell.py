@@ -1,6 +1,9 @@
 """The child process of one cell, or of the inputs of a case: `python -m snapfm.evidence.projection.cell`.
 
-It leaves a record in its job's folder, whatever its method raises.
+A cell projects recorded inputs several times, solves one of them with more and more iterations (a convergence curve), or runs
+constrained sampling from noise to fields with the method as projector (a walk). In a walk our method uses its own projector, as
+a user would; a peer replaces it and, like ours, certifies only at the end. The process leaves a record in its job's folder,
+whatever its method raises.
 """
 
 from __future__ import annotations
@@ -8,27 +11,216 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from statistics import median
+from time import perf_counter
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from snapfm.errors import MissingDependency, UnsupportedLaw
-from snapfm.evidence.projection.calls import curve, projection
+from snapfm.evidence.judge import lawful_and_nearest, measure
 from snapfm.evidence.projection.inputs import fingerprint, make, pack
-from snapfm.evidence.projection.record import Cell, Kind
-from snapfm.evidence.projection.stand import INPUTS, RECORD, Job, prepared
-from snapfm.evidence.projection.walk import TooSlow, walk
-from snapfm.evidence.record import State, load, to_line
+from snapfm.evidence.projection.stand import FIELDS, INPUTS, RECORD, Job, Stand, fields_of, prepared
+from snapfm.evidence.projection.suite import OURS, Cell, Kind, Point, Turn
+from snapfm.evidence.record import State, finite, load, npz, to_line
 from snapfm.evidence.supervise import receive
+from snapfm.flow import evaluator, shipped
 from snapfm.flow.storage import write_file
+from snapfm.laws import Params
+from snapfm.project import Moved, Projection
+from snapfm.project.base import Solution
+from snapfm.project.judge import judge
+from snapfm.sampling import PCFM, sample
+from snapfm.sampling.path import STRAIGHT
+from snapfm.sampling.task import home
+from snapfm.seeds import base_seed, draw
 
-_KINDS = {Kind.PROJECTION: projection, Kind.CURVE: curve, Kind.WALK: walk}
-_GRACE = 60.0  # seconds above the budget after which a process without its runner ends even inside a call that hangs
+_KEPT = 2  # samples whose fields are kept for pictures
+_POINTS = 20_000  # of such a field at most: a picture shows no more, and records are kept with the code
+_LIMIT = 12  # iterations of a curve: second-order methods converge long before, and the others have shown their slope
+_PACED = 3  # steps of a walk after which its pace is known
+_MARGIN = 3.0  # a walk is stopped when, at its pace, it would take this many budgets
+_GRACE = 60.0  # seconds above the budget after which a process without its runner ends, even inside a call that hangs
+
+
+def projection(stand: Stand) -> dict[str, Any]:
+    """Project every input, judge it and time it; cold and hot times are separate, phases are kept if the method has them."""
+    inputs, params = stand.inputs, stand.inputs.params
+
+    def calling(u_hat: Tensor) -> Callable[[], object]:
+        return lambda: stand.solver.run(u_hat, params, stand.tolerance)
+
+    stand.first_call(calling(next(iter(inputs.fields.values()))))
+    turns = []
+    pictured, middle = inputs.middle()
+    for label, u_hat in inputs.fields.items():
+        stand.tell(f"judged call on {label}")
+        began = perf_counter()
+        solved = stand.solver.solve(u_hat, params, stand.tolerance)  # warms up as well
+        judged = perf_counter() - began
+        verdict = stand.verdict(u_hat, solved)
+        if label == pictured and stand.job.method == OURS:
+            _keep(stand, u_hat, stand.answers(solved).u, label)
+        turns.append(Turn(label, stand.repeated(label, calling(u_hat), len(inputs.fields), judged), verdict))
+    phases = getattr(stand.solver, "phases", None)
+    if phases is None:
+        return {"turns": tuple(turns)}
+    stand.tell("phases")
+    spent = phases(middle, params, stand.tolerance)
+    return {"turns": tuple(turns), "phases": {name: float(value) for name, value in spent.items()}}
+
+
+def curve(stand: Stand) -> dict[str, Any]:
+    """Solve one input with more and more iterations until the judge confirms all samples; keep the median sample."""
+    label, u_hat = stand.inputs.middle()
+    params = stand.inputs.params
+    stand.first_call(lambda: stand.solver.run(u_hat, params, stand.tolerance))
+    points = []
+    for iterations in range(_LIMIT + 1):
+
+        def call(iterations: int = iterations) -> Solution:
+            return stand.solver.limited(u_hat, params, stand.tolerance, iterations)
+
+        stand.tell(f"{iterations} iterations on {label}")
+        answers = stand.answers(call())
+        sizes = measure(stand.projector.laws, u_hat, answers.u, answers.multipliers, params)
+        seconds = median(stand.repeated(f"{label} with {iterations} iterations", call, _LIMIT + 1))
+        points.append(Point(iterations, seconds, finite(sizes.violation.median()), finite(sizes.nearness.median())))
+        if bool(lawful_and_nearest(sizes, stand.tolerance)[1].all()):
+            break
+    return {"curve": tuple(points)}
+
+
+def _keep(stand: Stand, before: Tensor, after: Tensor, label: str) -> None:
+    first, last = (thinned(one[:_KEPT].numpy().astype(np.float32)) for one in (before, after))
+    axes = np.array([axis.name for axis in stand.problem.grid.axes])
+    content = npz(np.savez_compressed, before=first, after=last, axes=axes, input=np.array(label))
+    write_file(stand.job.folder / FIELDS, content)
+
+
+def thinned(fields: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Drop points of large fields (b, *shape), evenly along every axis; both ends stay."""
+    share = (_POINTS / max(_POINTS, fields[0].size)) ** (1 / (fields.ndim - 1))
+    for axis, size in enumerate(fields.shape[1:], start=1):
+        place = np.linspace(0, size - 1, max(2, int(share * size))) if share < 1 else np.arange(size)
+        fields = fields.take(place.round().astype(np.int64), axis)
+    return fields
+
+
+class TooSlow(Exception):
+    """The walk would exceed its budget by far."""
+
+
+def walk(stand: Stand) -> dict[str, Any]:
+    """Sample with the method as projector; return the seconds of its parts and the verdict on the last projection."""
+    case, suite, budget = stand.case, stand.suite, stand.budget
+    assert case.model is not None  # the suite was checked
+    network, method = shipped(case.model), AsProjector(stand)
+    # The first projection of the walk compiles; after it the network is warm, too.
+    noise = draw(
+        base_seed(torch.Generator().manual_seed(suite.seed)), 0, case.samples,
+        lambda one: torch.randn(method.shape, generator=one, dtype=torch.float64),
+    )  # fmt: skip
+    with torch.no_grad():
+        speed = evaluator(network)(noise.to(home(network, noise.dtype)[1]), 0.0).double()
+    stand.first_call(lambda: method.move(STRAIGHT.shoot(noise, speed, 0.0), stand.inputs.params))
+    began = perf_counter()
+
+    def step(done: int, total: int) -> None:
+        stand.tell(f"step {done} of {total}", done, total)
+        foreseen = (perf_counter() - began) / done * total
+        if _PACED <= done < total and foreseen > _MARGIN * budget:
+            raise TooSlow(
+                f"given up after step {done} of {total}: at its pace the walk would take {foreseen:.0f} s of {budget:g} s"
+            )
+
+    samples = sample(
+        network,
+        method,  # type: ignore[arg-type]  # acts as a projector
+        stand.inputs.params,
+        count=case.samples,
+        steps=case.steps,
+        generator=torch.Generator().manual_seed(suite.seed),
+        sampler=PCFM(),
+        dtype=torch.float64,
+        on_failure="keep",
+        progress=step,
+    )
+    total = perf_counter() - began
+    assert method.last is not None  # a walk ends with a certified call
+    return {
+        "walk": {**samples.seconds, "total": total},
+        "steps_done": case.steps,
+        "verdict": stand.verdict(*method.last),
+    }
+
+
+class AsProjector:
+    """A method with the interface of a projector; ours is called through its own projector, with its warm starts."""
+
+    def __init__(self, stand: Stand) -> None:
+        self._stand, self._own = stand, stand.job.method == OURS
+        self.shape = stand.projector.shape
+        self.last: tuple[Tensor, Solution] | None = None  # input and answer of the last certified call
+
+    def move(
+        self, u_hat: Tensor, params: Params | None = None, *, warm: Any = None, tolerance: float | None = None
+    ) -> Moved:
+        """Project without a certificate."""
+        stand = self._stand
+        if self._own:
+            return stand.projector.move(u_hat, params, warm=warm, tolerance=tolerance)
+        answer = stand.solver.run(u_hat.double(), stand.inputs.params, tolerance or stand.tolerance)
+        return Moved(fields_of(answer, self.shape).to(u_hat), None)
+
+    def __call__(
+        self, u_hat: Tensor, params: Params | None = None, *, warm: Any = None, tolerance: float | None = None
+    ) -> Projection:
+        """Project and certify."""
+        stand = self._stand
+        if self._own:
+            found = stand.projector(u_hat, params, warm=warm, tolerance=tolerance)
+            self.last = u_hat.double(), _as_solution(found)
+            return found
+        solved = stand.solver.solve(u_hat.double(), stand.inputs.params, tolerance or stand.tolerance)
+        self.last = u_hat.double(), solved
+        return self._as_projection(solved, u_hat, tolerance or stand.tolerance)
+
+    def _as_projection(self, solved: Solution, u_hat: Tensor, tolerance: float) -> Projection:
+        projector = self._stand.projector
+        judged = judge(projector.structure, solved.residual, projector.limits, solved.u)
+        answers = self._stand.answers(solved)
+        return Projection(
+            u=answers.u.to(u_hat),
+            status=torch.where(answers.claimed, 0, 1).to(torch.int8) if solved.status is None else solved.status,
+            violation=judged.violation,
+            stationarity=solved.stationarity,
+            iterations=solved.iterations,
+            distance=solved.distance,
+            multipliers=dict(answers.multipliers),
+            by_law=judged.by_law,
+            tolerance=tolerance,
+            rounding=torch.zeros_like(judged.violation),  # walks judge their float64 answers
+            second_order=torch.full((len(u_hat),), -1, dtype=torch.int8),
+        )
+
+
+def _as_solution(found: Projection) -> Solution:
+    flat = found.u.double().flatten(1)
+    rows = torch.cat([flat[:, :0], *found.multipliers.values()], dim=1)
+    # The judge does not use the residual.
+    return Solution(
+        flat, rows, found.iterations, rows.new_zeros(rows.shape), found.stationarity, found.distance, found.status
+    )
 
 
 def main() -> None:
-    """Do the job."""
+    """Run the job."""
     job = load(Job, json.loads(receive()))
     case = job.suite.case(job.case)
     torch.set_num_threads(job.suite.threads)
@@ -45,7 +237,7 @@ def _filled(job: Job, cell: Cell) -> Cell:
     assert job.kind is not None
     try:
         stand = prepared(job)
-        found: dict[str, Any] = _KINDS[job.kind](stand)
+        found = {Kind.PROJECTION: projection, Kind.CURVE: curve, Kind.WALK: walk}[job.kind](stand)
     except MissingDependency as cause:
         return replace(cell, state=State.ABSENT, why=_sentence(cause))
     except UnsupportedLaw as cause:

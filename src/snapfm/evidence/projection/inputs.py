@@ -1,13 +1,12 @@
 """Inputs of a case: fields to project and the params of its laws, made once, the same bytes for every method.
 
-Recorded inputs are what our projector receives on a walk of constrained sampling at given flow times; noisy ones are projected
-truth with noise. Kept as DIR/inputs/CASE.npz with a fingerprint of what they were made from and a digest of their bytes.
+Recorded inputs are what our projector receives in constrained sampling at given flow times; noisy ones are projected truth with
+noise. Kept as DIR/inputs/CASE.npz with a fingerprint of what they were made from and a digest of their bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import zipfile
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from torch import Tensor
 from snapfm.errors import DataError
 from snapfm.evidence.machine import digest
 from snapfm.evidence.projection.suite import Case, Suite
+from snapfm.evidence.record import npz
 from snapfm.flow import shipped, shipped_names
 from snapfm.laws import Params
 from snapfm.project import Moved, Projection, Projector
@@ -52,7 +52,7 @@ class Inputs:
         return found.hexdigest()[:16]
 
     def middle(self) -> tuple[str, Tensor]:
-        """Choose the input that is shown where there is room for one."""
+        """Return the input that is shown where there is room for one."""
         labels = list(self.fields)
         label = labels[len(labels) // 2]
         return label, self.fields[label]
@@ -68,7 +68,7 @@ class Kept:
 
 
 def fingerprint(suite: Suite, case: Case) -> str | None:
-    """Identify what inputs are made from; None if the network they need is not shipped."""
+    """Identify what inputs are made from; None if their network is not shipped."""
     weights = None
     if case.needs_model:
         if case.model not in shipped_names():
@@ -105,9 +105,7 @@ def pack(inputs: Inputs, made_from: str) -> bytes:
     about = {"fingerprint": made_from, "digest": inputs.digest(), "rows": inputs.rows, "labels": list(inputs.fields)}
     arrays = {f"field:{place}": values.numpy() for place, values in enumerate(inputs.fields.values())}
     arrays |= {f"{_PARAM}{name}": values.numpy() for name, values in inputs.params.items()}
-    packed = io.BytesIO()
-    np.savez(packed, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
-    return packed.getvalue()
+    return npz(np.savez, about=np.array(json.dumps(about)), **arrays)
 
 
 def kept(file: Path) -> Kept | None:
@@ -140,7 +138,7 @@ def load(file: Path, digest: str) -> Inputs:
 
 
 def _recorded(suite: Suite, case: Case, projector: Projector, params: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Walk with our projector and keep what it receives at the flow times asked for, or at the steps nearest to them."""
+    """Sample with our projector and keep its inputs at the steps nearest to the requested flow times."""
     assert case.model is not None  # the suite was checked
     places = {round(tau * case.steps): tau for tau in case.taus}
     recorder = _Recorder(projector, set(places))
@@ -153,7 +151,7 @@ def _recorded(suite: Suite, case: Case, projector: Projector, params: dict[str, 
 
 
 def _compile(projector: Projector, params: dict[str, Tensor], field: Tensor | None) -> None:
-    """Call our kernels once: on a fresh installation they compile for minutes, which no cell's budget has room for."""
+    """Call our kernels once: on a fresh installation they compile for minutes, too long for the budget of a cell."""
     noise = torch.randn(1, *projector.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     one = noise if field is None else field[:1]  # the most difficult laws take minutes from noise
     own = {name: value[:1] for name, value in params.items()}

@@ -19,12 +19,9 @@ from typing import TypeAlias
 from snapfm.errors import DataError
 from snapfm.evidence.machine import machine
 from snapfm.evidence.projection import inputs
-from snapfm.evidence.projection.methods import OURS, methods
-from snapfm.evidence.projection.record import Cell, Kind
 from snapfm.evidence.projection.stand import FIELDS, FIRST_CALL, INPUTS, RECORD, Job
-from snapfm.evidence.projection.suite import Case, Suite
-from snapfm.evidence.record import Records, State, load, to_line
-from snapfm.evidence.run import Tell, Told, check_name, run_cells
+from snapfm.evidence.projection.suite import OURS, Case, Cell, Kind, Suite, methods
+from snapfm.evidence.record import Records, State, Tell, Told, check_name, load, run_cells, to_line
 from snapfm.evidence.supervise import End, supervised
 
 FIELDS_FOLDER = "fields"

@@ -15,13 +15,12 @@ from torch import Tensor
 from snapfm.evidence.judge import Answers, Verdict, claims, verdict
 from snapfm.evidence.machine import forget_peak, peak_bytes, resident_bytes
 from snapfm.evidence.projection.inputs import Inputs, load
-from snapfm.evidence.projection.methods import Solver, methods
-from snapfm.evidence.projection.record import Kind
-from snapfm.evidence.projection.suite import Case, Suite
+from snapfm.evidence.projection.suite import Case, Kind, Suite, methods
 from snapfm.evidence.supervise import Progress, write_progress
 from snapfm.problems import Problem
 from snapfm.project import Projector
 from snapfm.project.base import Solution
+from snapfm.project.peers.catalog import Solver
 
 FIRST_CALL = "first_call"
 RECORD, INPUTS, FIELDS = "record.json", "inputs.npz", "fields.npz"  # files of a job's folder
@@ -60,7 +59,7 @@ class Stand:
 
     @property
     def tolerance(self) -> float:
-        """What is asked of the method."""
+        """The tolerance of the suite."""
         return self.suite.tolerance
 
     @property
@@ -70,7 +69,7 @@ class Stand:
         return self.suite.budget_of(self.case, self.job.kind)
 
     def first_call(self, call: Callable[[], object]) -> None:
-        """Make the call that compiles, and keep its time apart."""
+        """Make the call that compiles, timed separately."""
         self.tell("first call")
         with _clock(self.cold, FIRST_CALL):
             call()
@@ -99,7 +98,7 @@ class Stand:
         return tuple(spent)
 
     def answers(self, solved: Solution) -> Answers:
-        """Put what a method returns into the judge's terms."""
+        """Convert what a method returns to the input of the judge."""
         slices = self.projector.structure.slices()
         return Answers(
             u=solved.u.double().reshape(-1, *self.projector.shape),
@@ -113,11 +112,11 @@ class Stand:
         return verdict(self.projector.laws, u_hat, self.answers(solved), self.inputs.params, self.tolerance)
 
     def tell(self, doing: str, steps_done: int | None = None, steps: int | None = None) -> None:
-        """Report what is done now."""
+        """Report the current activity."""
         write_progress(self.job.folder, Progress(doing, steps_done, steps, dict(self.cold)))
 
     def more_bytes(self) -> int | None:
-        """Measure how much memory the method took at most."""
+        """Measure the peak memory of the method."""
         peak = peak_bytes()
         return None if peak is None or self.base_bytes is None else max(0, peak - self.base_bytes)
 
@@ -144,7 +143,7 @@ def prepared(job: Job) -> Stand:
 
 
 def fields_of(answer: Any, shape: tuple[int, ...]) -> Tensor:
-    """Take the fields out of what `run` returns: a tensor, or something whose `u` they are."""
+    """Return the fields of what `run` returns: a tensor, or an object with the fields as `u`."""
     found = answer if isinstance(answer, Tensor) else answer.u
     return torch.as_tensor(found).reshape(-1, *shape)
 

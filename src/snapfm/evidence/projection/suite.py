@@ -1,22 +1,114 @@
-"""A suite of the speed benchmark: which methods run on which cases, how often, and how long each may take."""
+"""A suite of the speed benchmark: which methods run on which cases, how often, how long each may take; and its records.
+
+The record of one cell is about one method on one case, in one process. It holds plain values; a number that is not finite is
+None.
+"""
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
 from snapfm.errors import ParamsError, SnapfmError, UnknownName
-from snapfm.evidence.projection.methods import CATALOG, methods
-from snapfm.evidence.projection.record import Kind
+from snapfm.evidence.judge import Verdict
+from snapfm.evidence.record import State
 from snapfm.evidence.suite import AtLeast, Positive, Seconds, Shelf
 from snapfm.problems import Problem, problem
 
+if TYPE_CHECKING:
+    from snapfm.project.peers.catalog import Method
+
+CATALOG = "snapfm.project.peers.catalog"
+OURS = "ours"
+OWN = (OURS, "ours-gpu")  # our methods, which are no rivals
 AXES = ("rows", "samples", "unknowns")
 
-_KINDS = [str(kind) for kind in Kind]
 _FILE_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Kind(StrEnum):
+    """What a cell does."""
+
+    PROJECTION = "projection"  # project recorded inputs, several times over
+    WALK = "walk"  # a whole run of constrained sampling, network included
+    CURVE = "curve"  # the same inputs with more and more iterations
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One input of a projection cell: hot seconds of every repeat, and the verdict."""
+
+    input: str  # "tau 0.50", "truth + noise", …
+    seconds: tuple[float, ...]  # of whole calls on the whole batch
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a convergence curve: after so many iterations, the median over samples."""
+
+    iterations: int
+    seconds: float
+    violation: float | None
+    stationarity: float | None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one case."""
+
+    case: str
+    method: str
+    kind: Kind
+    state: State
+    why: str | None = None  # of a cell without times: one sentence
+    problem: str = ""
+    samples: int = 0
+    unknowns: int = 0
+    rows: int = 0
+    tolerance: float = 0.0
+    cold: dict[str, float] = field(default_factory=dict)  # seconds: structure, build, first_call
+    turns: tuple[Turn, ...] = ()  # of a projection
+    steps: int | None = None  # of a walk
+    steps_done: int | None = None  # of them; fewer than steps in a walk that did not end
+    walk: dict[str, float] = field(default_factory=dict)  # seconds: velocity, projection, total
+    verdict: Verdict | None = None  # of a walk: its last projection
+    curve: tuple[Point, ...] = ()
+    phases: dict[str, float] = field(default_factory=dict)  # hot seconds of one call by phase, where a method can tell
+    # Resident memory of the cell's process at its highest, above what it held before the structure was built; not its children's.
+    peak_bytes: int | None = None
+    threads: int = 0
+    load: float | None = None  # runnable threads of the last minute before the cell, by the system
+    seconds: float = 0.0  # of the whole cell
+    seed: int = 0
+    inputs: str | None = None  # digest of fields and params, the same for all methods of a case
+    machine: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Identify the cell within its suite."""
+        return self.case, self.method, str(self.kind)
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """List all verdicts on its answers."""
+        return [turn.verdict for turn in self.turns] + ([self.verdict] if self.verdict is not None else [])
+
+
+def methods(catalog: str = CATALOG) -> Mapping[str, Method]:
+    """Return the methods by name: `METHODS` of a module, shaped as that of the shipped catalog."""
+    try:
+        found: Mapping[str, Method] = importlib.import_module(catalog).METHODS
+    except (ModuleNotFoundError, AttributeError) as cause:
+        raise UnknownName(
+            f"catalog = {catalog!r} expects a module with METHODS, a table of methods by name; got none ({cause}). Leave "
+            f"the key out for {CATALOG!r}, or put the module on PYTHONPATH."
+        ) from cause
+    return found
 
 
 @dataclass(frozen=True)
@@ -48,7 +140,7 @@ class Case:
 
     @property
     def needs_model(self) -> bool:
-        """Tell whether inputs or walks need the network."""
+        """Whether inputs or walks need the network."""
         return bool(self.taus) or Kind.WALK in self.kinds
 
 
@@ -70,11 +162,11 @@ class Suite:
     catalog: str = CATALOG
 
     def methods_of(self, case: Case) -> tuple[str, ...]:
-        """Name the methods that run on a case."""
+        """Return the methods that run on a case."""
         return case.methods or self.methods
 
     def budget_of(self, case: Case, kind: Kind) -> float:
-        """Return the wall seconds of a cell; what the case says comes first."""
+        """Return the wall seconds of a cell; those of the case come first."""
         walk = (case.walk_budget or self.walk_budget) if kind is Kind.WALK else None
         return walk or case.budget or self.budget
 
@@ -100,9 +192,9 @@ def _check_case(what: str, case: Case, known: Sequence[str]) -> None:
             f"{what} expects a name of letters, digits, '.', '_' and '-', which files are named by; got {case.name!r}. "
             "Rename it and say more in its title."
         )
-    _check_some(what, "kinds", case.kinds, _KINDS, ParamsError)
+    _check_some(what, "kinds", case.kinds, list(map(str, Kind)), ParamsError)
     if not case.kinds:
-        raise ParamsError(f"{what} expects kinds to name at least one; got none. Choose of {_KINDS}.")
+        raise ParamsError(f"{what} expects kinds to name at least one; got none. Choose of {list(map(str, Kind))}.")
     for tau in case.taus:
         if not isinstance(tau, int | float) or isinstance(tau, bool) or not 0.0 <= tau <= 1.0:
             raise ParamsError(f"{what} expects taus to be flow times in [0, 1]; got {tau!r}. Give such numbers.")

@@ -1,28 +1,80 @@
-"""One cell: a sampler on a task, within its wall budget, scored; and what all cells of a task share.
+"""One cell: a sampler on a task, within its wall budget, scored against simulated truth; and what all cells of a task share.
 
-What a first call costs (tracing, compiling) is spent in `prepare`, before any clock runs.
+First calls (tracing, compiling) are made in `prepare`, before any clock runs. Scores are computed by metrics, in float64, from
+fields alone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from snapfm.evidence.machine import digest, machine_and_threads
-from snapfm.evidence.quality.record import TRUE_FIELDS, Cell
-from snapfm.evidence.quality.scores import Truth, score
-from snapfm.evidence.quality.suite import SamplerEntry, Suite, Task
-from snapfm.evidence.record import State
+from snapfm.evidence.quality.suite import TRUE_FIELDS, Cell, Interval, LawScore, SamplerEntry, Suite, Task, TextureScore
+from snapfm.evidence.record import State, finite
 from snapfm.flow import VelocityNetwork, evaluator, shipped, shipped_names
-from snapfm.laws import Params
-from snapfm.metrics.moments import Moments, moments
+from snapfm.laws import Law, Params
+from snapfm.metrics.moments import Estimate, Moments, moment_errors, moments
+from snapfm.metrics.scores import constraint_errors
+from snapfm.metrics.texture import texture
 from snapfm.problems import Problem
 from snapfm.project import Projector
 from snapfm.sampling import sample
+
+_EXAMPLES = 64  # true fields kept for their texture, for which a dozen are enough
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What samples are compared with: mean and spread of many true fields, and some of them."""
+
+    moments: Moments
+    examples: Tensor
+    count: int
+
+    @classmethod
+    def of(cls, fields: Tensor) -> Truth:
+        """Keep what scores need of true fields (b, *shape)."""
+        return cls(moments(fields), fields[:_EXAMPLES].clone(), len(fields))
+
+
+def score(laws: Sequence[Law], u: Tensor, params: Params, truth: Truth, rounds: int, seed: int = 0) -> dict[str, Any]:
+    """Score fields (b, *shape) by their laws and against true fields; the keys are those of Cell."""
+    whole = torch.isfinite(u.flatten(1)).all(1)
+    found: dict[str, Any] = {}
+    if bool(whole.all()):
+        errors = moment_errors(u, truth.moments, seed, rounds)
+        found = {"mmse": _interval(errors.mmse), "smse": _interval(errors.smse)}
+    laws_found = tuple(
+        LawScore(one.law, one.rows, _interval(one.error), finite(one.largest), finite(one.worst_row))
+        for one in constraint_errors(laws, u, params, seed, rounds)
+    )
+    return {
+        **found,
+        "laws": laws_found,
+        "finite": int(whole.sum()),
+        "texture": _texture(u, truth.examples),
+        "smallest": finite(u.min()),
+        "largest": finite(u.max()),
+    }
+
+
+def _texture(u: Tensor, examples: Tensor) -> TextureScore:
+    found = texture(u, examples)
+    axes = (found.correlation.median(0).values, found.true_correlation, found.spectrum_distance)
+    median, true, distance = (tuple(finite(value) for value in values.tolist()) for values in axes)
+    return TextureScore(int(found.noise.sum()), median, true, distance, found.alike)
+
+
+def _interval(found: Estimate) -> Interval:
+    """Write an estimate; one that is not finite has no interval either."""
+    return Interval(finite(found.value), finite(found.low), finite(found.high))
+
 
 _TRUTH_SEED = 1  # added to the suite's: conditions and truth share no random number with the noise
 

@@ -1,17 +1,174 @@
-"""quality.md and index.html: summary, pictures and tables of a run, from records alone."""
+"""quality.md and index.html: summary, pictures and tables of a run, from records alone.
+
+Tables and sentences are the same in Markdown, HTML and the terminal. Scores of mean and spread are in units of 1e-2, as
+published ones are; constraint errors are in the units of their laws.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 
+from snapfm.evidence import published
 from snapfm.evidence.page import html
-from snapfm.evidence.page.document import Block, Picture, Section, Words
+from snapfm.evidence.page.document import (
+    NOT_YET,
+    NOTHING,
+    PUBLISHED,
+    Block,
+    Entry,
+    Picture,
+    Section,
+    Table,
+    Words,
+    table,
+)
 from snapfm.evidence.page.markdown import markdown
-from snapfm.evidence.quality.record import Cells
-from snapfm.evidence.quality.suite import Suite, Task
-from snapfm.evidence.quality.tables import summary, task_table, verdicts
-from snapfm.evidence.text import settings_text
+from snapfm.evidence.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, Interval, Suite, Task
+from snapfm.evidence.record import State
+from snapfm.evidence.text import scientific, seconds, settings_text, size
+
+PCFM = "pcfm"
+_NOT_FINITE = "not finite"
+_LARGE = 1e2  # values from here on are written with an exponent
+_ROUNDING = 1e-24  # of squares of float64 numbers: the mean against itself
+
+Row = tuple[str | Entry, ...]
+
+
+def summary(suite: Suite, cells: Cells) -> Table:
+    """Tabulate MMSE / SMSE of all samplers and tasks in the shape of the published table, with that one beside it."""
+    rows: list[Row] = []
+    for task in suite.tasks:
+        ours, given = _row_of(suite, task, cells), published.QUALITY.get(task.name, {})
+        best = _best(ours)
+        entries = [Entry(_pair(cell), first=cell is not None and cell is best) for cell in ours]
+        rows.append((f"{task.title}, here", *entries, _pair(cells.get((task.name, TRUE_FIELDS)))))
+        if any(sampler.name in given for sampler in suite.samplers):
+            pairs = (given.get(sampler.name) for sampler in suite.samplers)
+            told = (NOTHING if pair is None else f"{pair[0]:g} / {pair[1]:g}" for pair in pairs)
+            rows.append((f"{task.title}{PUBLISHED}", *told))
+    return table(("task", *(sampler.title for sampler in suite.samplers), REFERENCES[TRUE_FIELDS]), rows)
+
+
+def task_table(suite: Suite, task: Task, cells: Cells) -> Table:
+    """Tabulate all that was measured on one task."""
+    judged = next((cell.laws for (name, _), cell in cells.items() if name == task.name and cell.laws), ())
+    laws = [law.law for law in judged] or [law.name for law in task.build().laws]
+    heads = (
+        "sampler", "samples", "steps", "MMSE, 1e-2", "SMSE, 1e-2", *(f"error: {law}" for law in laws), "largest violation",
+        "certified", "like true fields", "values", "network calls", "time",
+    )  # fmt: skip
+    best = _best(_row_of(suite, task, cells))
+    shown = REFERENCES | {sampler.name: sampler.title for sampler in suite.samplers}
+    return table(heads, [_row(title, cells.get((task.name, name)), laws, best) for name, title in shown.items()])
+
+
+def verdicts(suite: Suite, cells: Cells) -> list[str]:
+    """Say in whole sentences how PCFM compares; nothing for a suite without it."""
+    if PCFM not in {sampler.name for sampler in suite.samplers}:
+        return []
+    done = {
+        task.title: (cell, _best(_row_of(suite, task, cells)) is cell)
+        for task in suite.tasks
+        if (cell := cells.get((task.name, PCFM))) is not None and cell.status is State.DONE
+    }
+    first = [title for title, (_, best) in done.items() if best]
+    second = [title for title, (_, best) in done.items() if not best]
+    absent = [task.title for task in suite.tasks if task.title not in done]
+    told = []
+    if done:
+        found = [cell for cell, _ in done.values()]
+        worst = max((law.worst_row or 0.0) for cell in found for law in cell.laws)
+        told.append(
+            f"PCFM is first in MMSE on {len(first)} of {len(done)} tasks{': ' if first else ''}{', '.join(first)}."
+        )
+        told.append(
+            f"Its largest violation of any row of any law by any sample is {scientific(worst)}; "
+            f"{sum(cell.converged or 0 for cell in found)} of {sum(cell.samples for cell in found)} samples are certified."
+        )
+    if second:
+        told.append(f"It is not first on {', '.join(second)}.")
+    if absent:
+        told.append(f"Without a figure for it: {', '.join(absent)}.")
+    return told
+
+
+def _row(title: str, cell: Cell | None, laws: list[str], best: Cell | None) -> Row:
+    if cell is None:
+        return title, NOTHING, NOTHING, NOT_YET
+    start = title, str(cell.samples), NOTHING if cell.steps is None else str(cell.steps)
+    if cell.status is State.DNF:
+        detail = f"after {seconds(cell.seconds['total'])}, step {cell.steps_done} of {cell.steps}"
+        return *start, Entry("DNF", detail)
+    if cell.status is not State.DONE:
+        return *start, Entry(str(cell.status), cell.error or "")
+    errors = {law.law: size(law.error.value, _NOT_FINITE) for law in cell.laws}
+    worst = [law.worst_row for law in cell.laws]
+    largest = None if None in worst else max((value or 0.0) for value in worst)
+    return (
+        *start,
+        _score(cell.mmse, cell is best),
+        _score(cell.smse),
+        *(errors.get(law, NOTHING) for law in laws),
+        size(largest, _NOT_FINITE),
+        NOTHING if cell.converged is None else f"{cell.converged} of {cell.samples}",
+        _texture(cell),
+        f"{cell.finite} of {cell.samples} finite"
+        if cell.smallest is None or cell.largest is None
+        else f"{_value(cell.smallest)} to {_value(cell.largest)}",
+        NOTHING if cell.calls is None else str(cell.calls),
+        _time(cell),
+    )
+
+
+def _row_of(suite: Suite, task: Task, cells: Cells) -> list[Cell | None]:
+    return [cells.get((task.name, sampler.name)) for sampler in suite.samplers]
+
+
+def _best(ours: Sequence[Cell | None]) -> Cell | None:
+    scored = [cell for cell in ours if cell is not None and cell.mmse is not None and cell.mmse.value is not None]
+    return min(scored, key=lambda cell: cell.mmse.value, default=None)  # type: ignore[union-attr, arg-type, return-value]
+
+
+def _score(found: Interval | None, first: bool = False) -> Entry:
+    """Write a score in units of 1e-2 with its interval."""
+    if found is None or found.value is None or found.low is None or found.high is None:
+        return Entry(_NOT_FINITE)
+    return Entry(_figure(found.value), f"{_figure(found.low)} to {_figure(found.high)}", first)
+
+
+def _pair(cell: Cell | None) -> str:
+    if cell is None or cell.status is not State.DONE:
+        return NOT_YET if cell is None else str(cell.status)
+    if cell.mmse is None or cell.smse is None or cell.mmse.value is None or cell.smse.value is None:
+        return _NOT_FINITE
+    return f"{_figure(cell.mmse.value)} / {_figure(cell.smse.value)}"
+
+
+def _figure(value: float) -> str:
+    """Write three digits, in units of 1e-2."""
+    return "0" if value <= _ROUNDING else f"{value / published.UNIT:.3g}"
+
+
+def _texture(cell: Cell) -> Entry:
+    if cell.texture is None:
+        return Entry(NOTHING)
+    if cell.texture.noise:
+        return Entry("no", f"{cell.texture.noise} are noise")
+    return Entry("yes") if cell.texture.alike else Entry("no", "other scales")
+
+
+def _value(value: float) -> str:
+    return f"{value:.2f}" if abs(value) < _LARGE else scientific(value)
+
+
+def _time(cell: Cell) -> Entry:
+    if not cell.seconds:
+        return Entry(NOTHING)
+    parts = f"{cell.seconds['velocity']:.1f} + {cell.seconds['projection']:.1f} s"
+    return Entry(seconds(cell.seconds["total"]), parts)
+
 
 ABOUT = (
     "MMSE / SMSE: mean squared error of the per-point mean and of the per-point standard deviation against simulated truth under "

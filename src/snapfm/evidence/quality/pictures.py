@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapfm.evidence.page import canvas
-from snapfm.evidence.quality.record import TRUE_FIELDS, Cell, Cells, Interval
-from snapfm.evidence.quality.suite import Suite
+from snapfm.evidence.quality.suite import TRUE_FIELDS, Cell, Cells, Interval, Suite
 from snapfm.grid import Axis, Grid
 
 if TYPE_CHECKING:

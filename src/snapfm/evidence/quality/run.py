@@ -6,7 +6,6 @@ sample quality that writes, except for the records.
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +18,8 @@ from snapfm.evidence.page.document import NOT_YET
 from snapfm.evidence.quality.cell import Prepared, model_digest, prepare, reference_cell, sampler_cell
 from snapfm.evidence.quality.pages import page, text
 from snapfm.evidence.quality.pictures import Pictured, curve, pictured_task
-from snapfm.evidence.quality.record import REFERENCES, TRUE_FIELDS, Cell, Cells
-from snapfm.evidence.quality.suite import SamplerEntry, Suite, Task
-from snapfm.evidence.record import RECORDS, Records, check_same
-from snapfm.evidence.run import Tell, Told, check_name, run_cells
+from snapfm.evidence.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, SamplerEntry, Suite, Task
+from snapfm.evidence.record import RECORDS, Records, Tell, Told, check_name, check_same, npz, run_cells
 from snapfm.flow.storage import write_file
 from snapfm.metrics.moments import Moments
 
@@ -113,11 +110,8 @@ def _finished(cell: Cell | None, model: str | None) -> bool:
 
 
 def _keep(out: Path, key: tuple[str, str], found: Moments) -> None:
-    packed = io.BytesIO()
-    np.savez_compressed(
-        packed, mean=found.mean.numpy().astype(np.float32), spread=found.spread.numpy().astype(np.float32)
-    )
-    write_file(_file(out, key), packed.getvalue())
+    mean, spread = (one.numpy().astype(np.float32) for one in (found.mean, found.spread))
+    write_file(_file(out, key), npz(np.savez_compressed, mean=mean, spread=spread))
 
 
 def _load(out: Path, key: tuple[str, str]) -> dict[str, NDArray[np.float32]] | None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from snapfm.arrays import Values
 from snapfm.project.peers.model import Symbol
-
-Values = npt.NDArray[np.float64]
 
 
 class Call:

@@ -14,14 +14,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from snapfm.arrays import Values
 from snapfm.laws import Params
 from snapfm.project.base import Solution
-from snapfm.project.judge import STATIONARITY, judge
+from snapfm.project.budget import STATIONARITY
+from snapfm.project.judge import judge
 from snapfm.project.limits import Limits
 from snapfm.project.peers.presolved import Presolved
 from snapfm.structure import CompiledLaws
-
-Values = npt.NDArray[np.float64]
 
 # Slack times multiplier that an interior point may leave at a bound or inequality: its root bounds the smaller of both, which
 # is how far from stationary the judge finds that unknown.

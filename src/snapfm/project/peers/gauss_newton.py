@@ -15,16 +15,16 @@ from torch.func import jacrev, vmap
 from snapfm.errors import Status
 from snapfm.laws import Params
 from snapfm.project.base import Solution
+from snapfm.project.budget import CERTIFIED
 from snapfm.project.limits import Limits
 from snapfm.project.peers.scope import equalities_only
-from snapfm.project.stopping import CERTIFIED
 from snapfm.structure import CompiledLaws
 
 ITERATIONS = 50  # near an answer it takes 4; where curvature matters 20 to 40
 
 
 class GaussNewton:
-    """Prepared for a set of compiled laws of equalities; raises UnsupportedLaw for inequalities and bounds.
+    """Prepared for compiled laws that are equalities; raises UnsupportedLaw for inequalities and bounds.
 
     Rows that repeat others are dropped: a dense JJᵀ would be singular with them. Tolerance: a sample stops
     where our own iteration does, at the violation asked for with a stationarity of CERTIFIED.

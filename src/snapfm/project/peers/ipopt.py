@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from snapfm.errors import Status
-from snapfm.project.judge import STATIONARITY
+from snapfm.project.budget import STATIONARITY
 from snapfm.project.limits import Limits
 from snapfm.project.peers.certificate import COMPLEMENTARITY
 from snapfm.project.peers.nlp import SILENT, Nlp
@@ -28,7 +28,7 @@ _SILENT = {**SILENT, "ipopt.print_level": 0, "ipopt.sb": "yes"}
 
 
 class Ipopt(Nlp):
-    """Prepared for a set of compiled laws and its limits.
+    """Prepared for compiled laws and limits.
 
     `tuned` gives pinned unknowns as fixed bounds, drops implied rows and sets the fastest options measured; without it
     Ipopt gets every row as it is and keeps its defaults. Tolerance: `tol` and `constr_viol_tol` are the tolerance

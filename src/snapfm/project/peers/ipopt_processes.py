@@ -14,9 +14,9 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
+from snapfm.arrays import Index, Values
 from snapfm.errors import SnapfmError
 from snapfm.laws import Params
 from snapfm.project.limits import Limits
@@ -27,8 +27,6 @@ from snapfm.project.peers.model import casadi
 from snapfm.project.peers.nlp import Begin, Outputs, sweep
 from snapfm.structure import CompiledLaws
 
-Values = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 Key: TypeAlias = tuple[int, float, int]  # number of the peer, tolerance, limit of iterations
 
 PROCESSES = 2

@@ -11,17 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import Bounds, minimize
 
+from snapfm.arrays import Values
 from snapfm.errors import Status
-from snapfm.project.judge import STATIONARITY
+from snapfm.project.budget import STATIONARITY
 from snapfm.project.limits import Limits
 from snapfm.project.peers.numeric import Sample
 from snapfm.project.peers.samplewise import End, Samplewise
 from snapfm.structure import CompiledLaws
-
-Values = npt.NDArray[np.float64]
 
 ITERATIONS = 5000  # of all penalties together
 RISE = 10.0  # from penalty to penalty
@@ -30,7 +28,7 @@ MEMORY = 20  # pairs kept, twice SciPy's own: rising penalties are stiff
 
 
 class Lbfgs(Samplewise):
-    """Prepared for a set of compiled laws and its limits; bounds are L-BFGS-B's own, pinned unknowns and implied rows taken out.
+    """Prepared for compiled laws and limits; bounds are L-BFGS-B's own, pinned unknowns and implied rows taken out.
 
     Tolerance: a penalty's minimum counts as found when its projected gradient, which is the stationarity of u with λ = ρh, is
     the judge's (`gtol`); the penalty rises until the largest violation is the tolerance asked for.

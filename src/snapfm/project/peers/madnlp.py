@@ -19,7 +19,7 @@ ITERATIONS = 500  # as for Ipopt
 
 
 class MadNlp(Nlp):
-    """Prepared for a set of compiled laws and its limits; raises MissingDependency where libMad is absent.
+    """Prepared for compiled laws and limits; raises MissingDependency where libMad is absent.
 
     Pinned unknowns are fixed bounds, implied rows are dropped. Tolerance: `tol` is the tolerance asked for; MadNLP has one for
     violation, stationarity and complementarity alike.

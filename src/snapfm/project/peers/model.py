@@ -1,4 +1,4 @@
-"""Laws as casadi expressions, translated once from the scalar operations our own method runs: the same rows, to the last coefficient.
+"""Laws as casadi expressions, translated once from the scalar operations that our own method runs: the same rows exactly.
 
 Consumes compiled laws; gives a `Model`, which writes the rows over any casadi symbols and evaluates what depends on params
 with torch. The one place that imports casadi. Knows no solver.
@@ -11,20 +11,19 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csc_array, csr_array
 
+from snapfm.arrays import Values
 from snapfm.errors import UnsupportedLaw, require
-from snapfm.kernels.operations import Op
+from snapfm.kernels.operators import Op
 from snapfm.laws import Params
 from snapfm.project.limits import Limits
 from snapfm.project.peers.presolved import Presolved
 from snapfm.structure import CompiledLaws
 from snapfm.structure.batched import each
-from snapfm.structure.lowering import Block, Listing
+from snapfm.structure.lowering import Block, Tape
 
-Values = npt.NDArray[np.float64]
 Symbol: TypeAlias = Any  # casadi.SX or casadi.MX; casadi ships no types
 
 
@@ -43,13 +42,13 @@ class Model(Presolved):
                 "a casadi peer expects laws made of arithmetic, powers, roots, exp, log, sin, cos, tanh, min, max, where, "
                 f"sums and products with constants; got '{law.reason}'. Rewrite the law with those."
             )
-        self.listing: Listing = structure.scalar.listing
+        self.tape: Tape = structure.scalar.tape
         self._inputs: tuple[Params, Values, Values] | None = None
 
     @property
     def knowns(self) -> int:
         """Number of cells that params define."""
-        return sum(size for _, _, size in self.listing.externals)
+        return sum(size for _, _, size in self.tape.externals)
 
     def inputs(self, params: Params, count: int) -> tuple[Values, Values]:
         """Evaluate `known` and `pinned`; kept while the same params recur, as they do at every flow step."""
@@ -61,20 +60,20 @@ class Model(Presolved):
         """Evaluate what depends on params only, with torch: (b, knowns)."""
         field = self.structure.example[0].expand(count, *self.structure.shape)
         parts = [np.zeros((count, 0))]
-        for _, graph, size in self.listing.externals:
+        for _, graph, size in self.tape.externals:
             parts.append(each(graph, field, params).reshape(count, size).to(torch.float64).numpy())
         return np.concatenate(parts, axis=1)
 
     def rows(self, u: Symbol, known: Symbol) -> Symbol:
         """Write the kept rows over symbols of the unknowns (n, 1) and of what params define (knowns, 1)."""
         ca = casadi()
-        cells: list[tuple[int, int, Symbol]] = [(0, self.listing.unknowns, u), (self.listing.one, 1, ca.DM.ones(1, 1))]
+        cells: list[tuple[int, int, Symbol]] = [(0, self.tape.unknowns, u), (self.tape.one, 1, ca.DM.ones(1, 1))]
         begin = 0
-        for first, _, size in self.listing.externals:
+        for first, _, size in self.tape.externals:
             cells.append((first, size, known[begin : begin + size]))
             begin += size
-        for block in self.listing.blocks:
-            cells.append((block.first, block.size, _applied(ca, block, cells, self.listing.one)))
+        for block in self.tape.blocks:
+            cells.append((block.first, block.size, _applied(ca, block, cells, self.tape.one)))
         return _form(ca, csr_array(self.structure.scalar.rows[self.kept]), cells)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from snapfm.arrays import Values
 from snapfm.errors import ShapeError, Status
 from snapfm.laws import Params
 from snapfm.project.base import Solution
@@ -25,7 +26,6 @@ from snapfm.project.peers.certificate import Answer, broken, certified
 from snapfm.project.peers.model import Model, Symbol, casadi
 from snapfm.structure import CompiledLaws
 
-Values = npt.NDArray[np.float64]
 Begin = Literal["input", "zeros"] | Tensor
 
 # Of every plugin: nothing is printed, and what fails is told by a status.
@@ -57,7 +57,7 @@ class Outputs:
 
 
 class Nlp(ABC):
-    """Prepared for a set of compiled laws and its limits; solvers are built for a tolerance and a limit of iterations, once each."""
+    """Prepared for compiled laws and limits; solvers are built for a tolerance and a limit of iterations, once each."""
 
     plugin: ClassVar[str]
     word: ClassVar[str] = "return_status"  # the statistic that says how a solve ended

@@ -15,14 +15,13 @@ import numpy.typing as npt
 from scipy.sparse import csc_array
 from torch import Tensor
 
+from snapfm.arrays import Values
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
 from snapfm.project.limits import Limits
 from snapfm.project.peers.call import Call
 from snapfm.project.peers.model import Model, Symbol, casadi
 from snapfm.structure import CompiledLaws
-
-Values = npt.NDArray[np.float64]
 
 
 class Numeric(Model):

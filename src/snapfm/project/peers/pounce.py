@@ -8,20 +8,17 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
+from snapfm.arrays import Index, Values
 from snapfm.errors import Status, require
 from snapfm.laws import Params
-from snapfm.project.judge import STATIONARITY
+from snapfm.project.budget import STATIONARITY
 from snapfm.project.limits import Limits
 from snapfm.project.peers.certificate import COMPLEMENTARITY, Answer, broken
 from snapfm.project.peers.numeric import Numeric, Sample
 from snapfm.project.peers.stoppable import Stoppable
 from snapfm.structure import CompiledLaws
-
-Values = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 ITERATIONS = 500  # as for Ipopt
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from snapfm.arrays import Index, Values
 from snapfm.laws import Params
 from snapfm.project.limits import Limits
 from snapfm.structure import CompiledLaws
-
-Values = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 
 class Presolved:

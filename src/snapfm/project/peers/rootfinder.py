@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from snapfm.arrays import Values
 from snapfm.errors import Status
 from snapfm.laws import Params
 from snapfm.project.base import Solution
@@ -25,8 +26,6 @@ from snapfm.project.peers.model import Model, Symbol, casadi
 from snapfm.project.peers.scope import equalities_only
 from snapfm.structure import CompiledLaws
 
-Values = npt.NDArray[np.float64]
-
 ITERATIONS = 50  # from near an answer it takes 4 to 6; without globalisation more than this is wandering
 UNTOLD = -1  # iterations of samples solved on several threads: casadi does not tell
 # Iterations and times are those of 1e-10, which breaks a tolerance of 1e-8 by itself once multipliers reach 100; at 1e-14 the
@@ -35,7 +34,7 @@ SHIFT = 1e-12
 
 
 class Rootfinder:
-    """Prepared for a set of compiled laws of equalities; raises UnsupportedLaw for inequalities and bounds.
+    """Prepared for compiled laws that are equalities; raises UnsupportedLaw for inequalities and bounds.
 
     `threads` > 1 maps a whole batch over threads. `line_search` halves steps that raise the residual; off, because near an
     answer it only costs. Tolerance: the root-finder stops at half of it in every element of the system, the other half is

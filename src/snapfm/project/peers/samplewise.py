@@ -7,16 +7,14 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
+from snapfm.arrays import Values
 from snapfm.errors import Status
 from snapfm.laws import Params
 from snapfm.project.peers.certificate import Answer, broken
 from snapfm.project.peers.numeric import Sample
 from snapfm.project.peers.stoppable import Stoppable
-
-Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from snapfm.errors import Status
 from snapfm.laws import Params
 from snapfm.project.base import Solution
-from snapfm.project.judge import STATIONARITY
+from snapfm.project.budget import STATIONARITY
 from snapfm.project.limits import Limits
 from snapfm.project.peers.certificate import Answer, arrived
 from snapfm.project.peers.nlp import SILENT, Nlp
@@ -21,7 +21,7 @@ _FINER = 0.1  # of what is asked: a quadratic program solved no better would lea
 
 
 class Sqp(Nlp):
-    """Prepared for a set of compiled laws and its limits; pinned unknowns are fixed bounds, implied rows are dropped.
+    """Prepared for compiled laws and limits; pinned unknowns are fixed bounds, implied rows are dropped.
 
     Tolerance: `tol_pr` is the tolerance asked for, absolute; `tol_du` is the judge's stationarity; PIQP's `eps_abs` is a tenth
     of the smaller of both, its relative ones are off. The Hessian is exact and not convexified, which

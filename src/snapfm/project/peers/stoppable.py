@@ -15,7 +15,7 @@ from snapfm.structure import CompiledLaws
 
 
 class Stoppable(ABC):
-    """Prepared for a set of compiled laws and its limits; pinned unknowns and implied rows are taken out."""
+    """Prepared for compiled laws and limits; pinned unknowns and implied rows are taken out."""
 
     def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int) -> None:
         self.structure, self.limits, self.iterations = structure, limits, iterations

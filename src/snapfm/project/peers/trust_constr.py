@@ -8,26 +8,24 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import Bounds, NonlinearConstraint, minimize
 from scipy.sparse import csr_array, eye_array
 
+from snapfm.arrays import Values
 from snapfm.errors import Status
-from snapfm.project.judge import STATIONARITY
+from snapfm.project.budget import STATIONARITY
 from snapfm.project.limits import Limits
 from snapfm.project.peers.certificate import COMPLEMENTARITY
 from snapfm.project.peers.numeric import Sample
 from snapfm.project.peers.samplewise import End, Samplewise
 from snapfm.structure import CompiledLaws
 
-Values = npt.NDArray[np.float64]
-
 ITERATIONS = 500  # small problems take 2 to 30
 _NARROWEST = 1e-14  # trust radius at which no step can be told from rounding: a standstill
 
 
 class TrustConstr(Samplewise):
-    """Prepared for a set of compiled laws and its limits; raises UnsupportedLaw when curvature is too dense to be written out.
+    """Prepared for compiled laws and limits; raises UnsupportedLaw when curvature is too dense to be written out.
 
     Pinned unknowns and implied rows are taken out. The first trust region lets every unknown move by one. Tolerance: it
     stops where the largest constraint violation is the tolerance asked for, absolute, and stationarity and complementarity

@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from snapfm.kernels.operations import Op
-from snapfm.structure.forms import Form, added
-from snapfm.structure.lowering.listing import Unlowerable
+from snapfm.kernels.operators import Op
 from snapfm.structure.lowering.table import Lowered, lowers
+from snapfm.structure.lowering.tape import Form, Unlowerable, added
 from snapfm.structure.lowering.walk import Walk
 
 
@@ -20,7 +19,7 @@ def _add(sign: float) -> Lowered:
         given: Any = node.kwargs.get("alpha", 1)
         alpha = sign * float(given)
         left, right = walk.spread(node.args[0], node), walk.spread(node.args[1], node)
-        return added(left, right.scaled(np.full(right.size, alpha)), walk.listing.cells)
+        return added(left, right.scaled(np.full(right.size, alpha)), walk.tape.cells)
 
     return lowered
 
@@ -34,7 +33,7 @@ def _rsub(walk: Walk, node: Node) -> Form:
     given: Any = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
     alpha = float(given)
     left, right = walk.spread(node.args[0], node), walk.spread(node.args[1], node)
-    return added(right, left.scaled(np.full(left.size, -alpha)), walk.listing.cells)
+    return added(right, left.scaled(np.full(left.size, -alpha)), walk.tape.cells)
 
 
 @lowers("neg")
@@ -52,7 +51,7 @@ def _mul(walk: Walk, node: Node) -> Form:
         return walk.spread(form, node).scaled(factor)
     if one is other:
         return walk.squared(one)
-    return walk.listing.apply(Op.MUL, walk.spread(one, node), walk.spread(other, node))
+    return walk.tape.apply(Op.MUL, walk.spread(one, node), walk.spread(other, node))
 
 
 @lowers("div")
@@ -65,7 +64,7 @@ def _div(walk: Walk, node: Node) -> Form:
     if walk.is_known(under):
         factor = 1.0 / walk.number(under).expand(walk.value[node].shape).reshape(-1).numpy()
         return walk.spread(over, node).scaled(factor)
-    return walk.listing.apply(Op.DIV, walk.spread(over, node), walk.spread(under, node))
+    return walk.tape.apply(Op.DIV, walk.spread(over, node), walk.spread(under, node))
 
 
 @lowers("pow")
@@ -86,13 +85,13 @@ def _pow(walk: Walk, node: Node) -> Form:
     if power == 1.0:
         return form
     if power == 2.0:
-        return walk.listing.apply(Op.SQUARE, form)
+        return walk.tape.apply(Op.SQUARE, form)
     if power == 0.5:
-        return walk.listing.apply(Op.SQRT, form)
+        return walk.tape.apply(Op.SQRT, form)
     if power == 0.0:
-        return walk.listing.constant(torch.ones(form.shape))
-    constant = walk.listing.constant(torch.full(form.shape, power, dtype=torch.float64))
-    return walk.listing.apply(Op.POW, form, constant)
+        return walk.tape.constant(torch.ones(form.shape))
+    constant = walk.tape.constant(torch.full(form.shape, power, dtype=torch.float64))
+    return walk.tape.apply(Op.POW, form, constant)
 
 
 @lowers("square")
@@ -105,8 +104,8 @@ def _elementwise(op: Op) -> Lowered:
         if len(node.args) != op.arity or node.kwargs:  # an option that the table knows nothing of
             raise Unlowerable(str(node.target))
         if op.arity == 1:
-            return walk.listing.apply(op, walk.operand(node.args[0]))
-        return walk.listing.apply(op, *(walk.spread(argument, node) for argument in node.args))
+            return walk.tape.apply(op, walk.operand(node.args[0]))
+        return walk.tape.apply(op, *(walk.spread(argument, node) for argument in node.args))
 
     return lowered
 

@@ -9,11 +9,10 @@ import numpy.typing as npt
 import torch
 from torch.fx import Node
 
-from snapfm.kernels.operations import Op
-from snapfm.structure.forms import Form, stacked
+from snapfm.kernels.operators import Op
 from snapfm.structure.lowering.formulas import Term
-from snapfm.structure.lowering.listing import Unlowerable
 from snapfm.structure.lowering.table import Lowered, lowers
+from snapfm.structure.lowering.tape import Form, Unlowerable, stacked
 from snapfm.structure.lowering.walk import Walk
 
 
@@ -27,9 +26,9 @@ def _clamp(walk: Walk, node: Node) -> Form:
         high = node.kwargs.get("max")
     form = walk.spread(node.args[0], node)
     if low is not None:
-        form = walk.listing.apply(Op.MAX, form, walk.spread(low, node))
+        form = walk.tape.apply(Op.MAX, form, walk.spread(low, node))
     if high is not None:
-        form = walk.listing.apply(Op.MIN, form, walk.spread(high, node))
+        form = walk.tape.apply(Op.MIN, form, walk.spread(high, node))
     return form
 
 
@@ -41,7 +40,7 @@ def _where(walk: Walk, node: Node) -> Form:
         mask = walk.value[condition].expand(walk.value[node].shape).reshape(-1).numpy()
         return _picked(walk, mask, walk.spread(yes, node), walk.spread(no, node))
     chosen = walk.spread(condition, node)
-    return walk.listing.apply(Op.SELECT, walk.spread(yes, node), walk.spread(no, node), chosen)
+    return walk.tape.apply(Op.SELECT, walk.spread(yes, node), walk.spread(no, node), chosen)
 
 
 @lowers("masked_fill")
@@ -56,7 +55,7 @@ def _masked_fill(walk: Walk, node: Node) -> Form:
 
 def _picked(walk: Walk, mask: npt.NDArray[np.bool_], yes: Form, no: Form) -> Form:
     """Choose by a known mask; copies, because 0 times an infinite fill would be NaN."""
-    both = stacked([yes, no], walk.listing.cells)
+    both = stacked([yes, no], walk.tape.cells)
     return both.gather(np.arange(len(mask)) + np.where(mask, 0, len(mask)), yes.shape)
 
 

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from snapfm.kernels.operations import Op
-from snapfm.structure.forms import Form, added
-from snapfm.structure.lowering.listing import Unlowerable
+from snapfm.kernels.operators import Op
 from snapfm.structure.lowering.table import lowers
+from snapfm.structure.lowering.tape import Form, Unlowerable, added
 from snapfm.structure.lowering.walk import Walk
 from snapfm.structure.rules.registry import flat, positions
 
@@ -39,7 +38,7 @@ def _added_product(walk: Walk, node: Node) -> Form:
     else:
         total = product(walk, left, right, shape)
     kept = walk.spread(base, node)
-    return added(kept.scaled(np.full(kept.size, beta)), total.scaled(np.full(total.size, alpha)), walk.listing.cells)
+    return added(kept.scaled(np.full(kept.size, beta)), total.scaled(np.full(total.size, alpha)), walk.tape.cells)
 
 
 def _factors(walk: Walk, *nodes: Any) -> list[Form | Tensor]:
@@ -61,13 +60,13 @@ def product(walk: Walk, left: Form | Tensor, right: Form | Tensor, shape: tuple[
     first, second = flat(left_number[b, i, k]), flat(right_number[b, k, j])
     size = count * rows * columns
     if isinstance(left, Form) and isinstance(right, Form):
-        terms = walk.listing.apply(Op.MUL, left.gather(first, (len(first),)), right.gather(second, (len(second),)))
+        terms = walk.tape.apply(Op.MUL, left.gather(first, (len(first),)), right.gather(second, (len(second),)))
         return terms.group(label, np.arange(len(first)), np.ones(len(first)), size, shape)
     known, form, place, source = (
         (right, left, second, first) if isinstance(left, Form) else (left, right, first, second)
     )
     if isinstance(known, Form) or not isinstance(form, Form):  # both are known
-        return walk.listing.constant(torch.matmul(left, right).reshape(shape))  # type: ignore[arg-type]
+        return walk.tape.constant(torch.matmul(left, right).reshape(shape))  # type: ignore[arg-type]
     weight = known.reshape(-1).numpy()[place]
     live = np.flatnonzero(weight)
     return form.group(label[live], source[live], weight[live], size, shape)
@@ -96,11 +95,11 @@ def _convolution(walk: Walk, node: Node) -> Form:
         tap.append(np.full(len(hit), k))
     places, read, weights = (np.concatenate(parts) for parts in (label, source, tap))
     shape, size = tuple(walk.value[node].shape), walk.value[node].numel()
-    terms = walk.listing.apply(
+    terms = walk.tape.apply(
         Op.MUL, walk.operand(image).gather(read, (len(read),)), walk.operand(kernel).gather(weights, (len(read),))
     )
     total = terms.group(places, np.arange(len(read)), np.ones(len(read)), size, shape)
     if bias is None:
         return total
     channels = positions((shape[1],)).reshape(-1, *(1 for _ in shape[2:])).expand(shape)
-    return added(total, walk.operand(bias).gather(flat(channels), shape), walk.listing.cells)
+    return added(total, walk.operand(bias).gather(flat(channels), shape), walk.tape.cells)

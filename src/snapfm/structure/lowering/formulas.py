@@ -9,29 +9,26 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.fx import Node
 
-from snapfm.kernels.operations import Op
-from snapfm.structure.forms import Form, added, stacked
-from snapfm.structure.lowering.listing import Listing
-from snapfm.structure.sets import Index
+from snapfm.arrays import Index, Values
+from snapfm.kernels.operators import Op
+from snapfm.structure.lowering.tape import Form, Tape, added, stacked
 
-Values = npt.NDArray[np.float64]
 Operand: TypeAlias = "Term | float | Values"  # numbers are the same at every call, one for all elements or one for each
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A tensor's form together with the listing that new operators are added to."""
+    """A tensor's form together with the tape that new operators are added to."""
 
-    listing: Listing
+    tape: Tape
     form: Form
 
     def __add__(self, other: Operand) -> Term:
         right = self._like(other)
-        return Term(self.listing, added(self.form, right.form, self.listing.cells))
+        return Term(self.tape, added(self.form, right.form, self.tape.cells))
 
     def __sub__(self, other: Operand) -> Term:
         return self + -self._like(other)
@@ -47,20 +44,20 @@ class Term:
         for one, two in ((self, right), (right, self)):
             known = two.known()
             if known is not None:
-                return Term(self.listing, one.form.scaled(known))
+                return Term(self.tape, one.form.scaled(known))
         return self.apply(Op.SQUARE) if other is self else self.apply(Op.MUL, right)
 
     def __truediv__(self, other: Operand) -> Term:
         right = self._like(other)
         known = right.known()
         if known is not None:
-            return Term(self.listing, self.form.scaled(1.0 / known))
+            return Term(self.tape, self.form.scaled(1.0 / known))
         return self.apply(Op.DIV, right)
 
     def apply(self, op: Op, *others: Operand) -> Term:
         """Apply an operator to each element of this and of the others."""
         forms = [self._like(other).form for other in others]
-        return Term(self.listing, self.listing.apply(op, self.form, *forms))
+        return Term(self.tape, self.tape.apply(op, self.form, *forms))
 
     def held(self) -> Term:
         """Give the value without its slope."""
@@ -77,31 +74,31 @@ class Term:
     def known(self) -> Values | None:
         """Give the elements if they are the same at every call."""
         matrix = self.form.matrix
-        if (matrix.indices != self.listing.one).any():
+        if (matrix.indices != self.tape.one).any():
             return None
         total: Values = np.asarray(matrix.sum(axis=1)).reshape(-1)
         return total
 
     def gather(self, source: Index, shape: tuple[int, ...]) -> Term:
         """Copy elements."""
-        return Term(self.listing, self.form.gather(source, shape))
+        return Term(self.tape, self.form.gather(source, shape))
 
     def sum(self, label: Index, size: int, shape: tuple[int, ...]) -> Term:
         """Add up the elements that have the same label."""
         ones = np.ones(self.form.size)
-        return Term(self.listing, self.form.group(label, np.arange(self.form.size), ones, size, shape))
+        return Term(self.tape, self.form.group(label, np.arange(self.form.size), ones, size, shape))
 
     def _like(self, other: Operand) -> Term:
         if isinstance(other, Term):
             return other
         numbers = np.broadcast_to(np.asarray(other, np.float64).reshape(-1), self.form.size).reshape(self.form.shape)
-        return Term(self.listing, self.listing.constant(torch.tensor(numbers)))
+        return Term(self.tape, self.tape.constant(torch.tensor(numbers)))
 
 
 def joined(terms: list[Term]) -> Term:
     """Put the elements of several terms one after the other."""
-    listing = terms[0].listing
-    return Term(listing, stacked([term.form for term in terms], listing.cells))
+    tape = terms[0].tape
+    return Term(tape, stacked([term.form for term in terms], tape.cells))
 
 
 def arguments(node: Node) -> dict[str, Any]:

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from snapfm.kernels.operations import Op
-from snapfm.structure.forms import Form
+from snapfm.kernels.operators import Op
 from snapfm.structure.lowering.formulas import Term, arguments
-from snapfm.structure.lowering.listing import Unlowerable
 from snapfm.structure.lowering.table import lowers
+from snapfm.structure.lowering.tape import Form, Unlowerable
 from snapfm.structure.lowering.walk import Walk
 
 _LARGEST = torch.finfo(torch.float64).max

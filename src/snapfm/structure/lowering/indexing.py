@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch.fx import Graph, Node
 
-from snapfm.kernels.operations import Op
-from snapfm.structure.forms import Form
-from snapfm.structure.lowering.listing import Unlowerable
+from snapfm.kernels.operators import Op
+from snapfm.structure.lowering.tape import Form, Unlowerable
 from snapfm.structure.rules.registry import flat, positions
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def chosen(walk: Walk, node: Node) -> Form:
         offsets = (offsets[:, None] + stride * np.arange(extent)).reshape(-1)
     places = (first[:, None] + offsets).reshape(-1)
     weight = walk.external([one for one in node.all_input_nodes if one is not source], weights, (len(places),))
-    terms = walk.listing.apply(Op.MUL, weight, form.gather(places, (len(places),)))
+    terms = walk.tape.apply(Op.MUL, weight, form.gather(places, (len(places),)))
     label = np.repeat(np.arange(size), candidates)
     return terms.group(label, np.arange(len(places)), np.ones(len(places)), size, tuple(walk.value[node].shape))
 

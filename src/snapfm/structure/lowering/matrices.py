@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
-from snapfm.kernels.operations import Op
-from snapfm.structure.forms import Form
+from snapfm.kernels.operators import Op
 from snapfm.structure.lowering.contraction import product
 from snapfm.structure.lowering.formulas import Term, joined
-from snapfm.structure.lowering.listing import Unlowerable
 from snapfm.structure.lowering.table import lowers
+from snapfm.structure.lowering.tape import Form, Unlowerable
 from snapfm.structure.lowering.walk import Walk
 from snapfm.structure.rules.registry import flat, positions
 
@@ -36,7 +35,7 @@ class _Block:
             raise Unlowerable(f"linear algebra on varying matrices of size {self.size} (limit {_LARGEST_BLOCK})")
         self.batch = form.shape[:-2]
         numbers = positions(form.shape)
-        whole = Term(walk.listing, form)
+        whole = Term(walk.tape, form)
         self.entry = cache(lambda i, j: whole.gather(flat(numbers[..., i, j]), self.batch))
         self.minor = cache(self._minor)
 
@@ -87,7 +86,7 @@ def _log_det(walk: Walk, node: Node) -> tuple[Form | None, ...]:
 @lowers("linalg_inv_ex")
 def _inverse(walk: Walk, node: Node) -> tuple[Form | None, ...]:
     block = _Block(walk, node.args[0])
-    return _over_determinant(block, Term(walk.listing, block.adjugate())).form, None
+    return _over_determinant(block, Term(walk.tape, block.adjugate())).form, None
 
 
 @lowers("_linalg_solve_ex")
@@ -105,7 +104,7 @@ def _solve(walk: Walk, node: Node) -> tuple[Form | None, ...]:
         value = Form(value.matrix, (*value.shape, 1)) if vector else value
     if walk.reads(matrix):
         block = _Block(walk, matrix)
-        scaled = Term(walk.listing, product(walk, block.adjugate(), value, column))
+        scaled = Term(walk.tape, product(walk, block.adjugate(), value, column))
         solution = _over_determinant(block, scaled).form
     elif walk.is_known(matrix):
         solution = product(walk, torch.linalg.inv(walk.number(matrix)), value, column)

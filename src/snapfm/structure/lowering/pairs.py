@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 from torch.fx import Node
 
-from snapfm.kernels.operations import Op
-from snapfm.structure.forms import Form, added, stacked
-from snapfm.structure.lowering.listing import Unlowerable
+from snapfm.kernels.operators import Op
 from snapfm.structure.lowering.table import COMPLEX, lowers
+from snapfm.structure.lowering.tape import Form, Unlowerable, added, stacked
 from snapfm.structure.lowering.walk import Walk
 from snapfm.structure.rules.registry import flat, positions
 
@@ -38,15 +37,15 @@ def _pow(walk: Walk, node: Node) -> Form:
 def _abs(walk: Walk, node: Node) -> Form:
     """√(a² + b²); its square, which has no kink at zero, is remembered for whoever squares it again."""
     a, b = _parts(walk.pair(node.args[0]))
-    one, other = (walk.listing.apply(Op.SQUARE, part) for part in (a, b))
-    walk.squares[node] = added(one, other, walk.listing.cells)
-    return walk.listing.apply(Op.SQRT, walk.squares[node])
+    one, other = (walk.tape.apply(Op.SQUARE, part) for part in (a, b))
+    walk.squares[node] = added(one, other, walk.tape.cells)
+    return walk.tape.apply(Op.SQRT, walk.squares[node])
 
 
 def _multiplied(walk: Walk, a: Form, b: Form, c: Form, d: Form) -> Form:
-    ac, bd, ad, bc = (walk.listing.apply(Op.MUL, *two) for two in ((a, c), (b, d), (a, d), (b, c)))
+    ac, bd, ad, bc = (walk.tape.apply(Op.MUL, *two) for two in ((a, c), (b, d), (a, d), (b, c)))
     minus = bd.scaled(np.full(bd.size, -1.0))
-    cells = walk.listing.cells
+    cells = walk.tape.cells
     real, imaginary = added(ac, minus, cells), added(ad, bc, cells)
     shape = (*a.shape, 2)
     order = flat(positions((2, *a.shape)).movedim(0, -1))

@@ -10,16 +10,15 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from snapfm.kernels.operations import Op
-from snapfm.structure.forms import Form
+from snapfm.arrays import Index
+from snapfm.kernels.operators import Op
 from snapfm.structure.lowering.formulas import Term, arguments, joined
 from snapfm.structure.lowering.functions import log_of_sum
-from snapfm.structure.lowering.listing import Unlowerable
 from snapfm.structure.lowering.table import Lowered, lowers
+from snapfm.structure.lowering.tape import Form, Unlowerable
 from snapfm.structure.lowering.walk import Walk
 from snapfm.structure.rules.reduction import labels
 from snapfm.structure.rules.registry import flat, positions
-from snapfm.structure.sets import Index
 
 
 @lowers("sum", "mean")
@@ -40,10 +39,10 @@ def _product(walk: Walk, node: Node) -> Form:
     numbers = numbers.reshape(-1) if given is None else numbers.movedim(int(given), -1)
     shape = tuple(walk.value[node].shape)
     if numbers.shape[-1] == 0:
-        return walk.listing.constant(torch.ones(shape, dtype=torch.float64))
+        return walk.tape.constant(torch.ones(shape, dtype=torch.float64))
     total = form.gather(flat(numbers[..., 0]), shape)
     for k in range(1, numbers.shape[-1]):
-        total = walk.listing.apply(Op.MUL, total, form.gather(flat(numbers[..., k]), shape))
+        total = walk.tape.apply(Op.MUL, total, form.gather(flat(numbers[..., k]), shape))
     return total
 
 
@@ -57,10 +56,10 @@ def _norm(walk: Walk, node: Node) -> Form:
     shape = tuple(walk.value[node].shape)
     power = float(order)
     if power == 2.0:
-        squares = walk.listing.apply(Op.SQUARE, form)
+        squares = walk.tape.apply(Op.SQUARE, form)
         total = squares.group(label, np.arange(form.size), np.ones(form.size), size, shape)
-        return walk.listing.apply(Op.SQRT, total)
-    term = Term(walk.listing, form)
+        return walk.tape.apply(Op.SQRT, total)
+    term = Term(walk.tape, form)
     if math.isinf(power):
         return _extreme(term.apply(Op.ABS), Op.MAX if power > 0.0 else Op.MIN, axes, shape).form
     if power == 0.0:
@@ -87,7 +86,7 @@ def _variance(walk: Walk, node: Node) -> Form | tuple[Form, ...]:
     correction = given["correction"] if "correction" in given else float(bool(given.get("unbiased", True)))
     count = form.size / max(size, 1)
     free = max(count - (1.0 if correction is None else float(correction)), 0.0)
-    x = Term(walk.listing, form)
+    x = Term(walk.tape, form)
     mean = x.sum(label, size, shape) / count
     middle = mean.held()
     around = (x - middle.gather(label, form.shape)).apply(Op.SQUARE).sum(label, size, shape)
@@ -107,7 +106,7 @@ def _extremes(op: Op) -> Lowered:
             return one.apply(op, other).form
         value, form = walk.value[node], walk.operand(given["self"])
         single = value[0] if isinstance(value, tuple) else value
-        found = _extreme(Term(walk.listing, form), op, _axes(form, given.get("dim")), tuple(single.shape)).form
+        found = _extreme(Term(walk.tape, form), op, _axes(form, given.get("dim")), tuple(single.shape)).form
         return (found, None) if isinstance(value, tuple) else found
 
     return lowered
@@ -170,7 +169,7 @@ def _exponents(walk: Walk, node: Node) -> tuple[Term, Index, Term]:
     form = walk.operand(node.args[0])
     axes = _axes(form, node.args[1])
     line, size = labels(form.shape, axes)
-    x = Term(walk.listing, form)
+    x = Term(walk.tape, form)
     top = _extreme(x.held(), Op.MAX, axes, (size,))
     return x - top.gather(line, form.shape), line, top
 
@@ -181,7 +180,7 @@ def _count(walk: Walk, node: Node) -> Form:
     form = walk.operand(node.args[0])
     label, size = labels(form.shape, _axes(form, node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")))
     shape = tuple(walk.value[node].shape)
-    count = Term(walk.listing, form).nonzero().sum(label, size, shape)
+    count = Term(walk.tape, form).nonzero().sum(label, size, shape)
     name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
     if name == "any":
         return count.apply(Op.GT, 0.5).form
@@ -207,7 +206,7 @@ def _scan_of(combine: Callable[[Term, Term], Term]) -> Lowered:
         form = walk.operand(node.args[0])
         lines = _lines(form.shape, [int(node.args[1])] if form.shape else [])  # type: ignore[arg-type]
         lines = lines if form.size else np.zeros((0, 0), np.int64)
-        term = Term(walk.listing, form)
+        term = Term(walk.tape, form)
         found: list[Term] = []
         for column in lines.T:
             here = term.gather(column, (len(column),))

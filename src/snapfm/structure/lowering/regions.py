@@ -1,7 +1,8 @@
 """Linear regions: chains of operators that are linear in what they read are kept as maps and probed for their matrix.
 
 An operator joins when it is linear in the field with slopes that never change. A transform, a multiplication by known wave
-numbers and the transform back are then one map, whose inner complex tensors are never written out. A map begins at tensors that are written out already: forms, pairs, and values of params.
+numbers and the transform back are then one map, whose inner complex tensors are never written out. A map begins at tensors
+that are written out already: forms, pairs, and values of params.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch.fx import Node
 
+from snapfm.arrays import Index
 from snapfm.errors import LawError
-from snapfm.structure.forms import Form, added, stacked
-from snapfm.structure.lowering.listing import Unlowerable
+from snapfm.structure.lowering.tape import Form, Unlowerable, added, stacked
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.probe import NotLinear, probe
 from snapfm.structure.rules import Call, Operand, linear, rule_for
-from snapfm.structure.sets import Index, Sets
+from snapfm.structure.sets import Sets
 
 if TYPE_CHECKING:
     from snapfm.structure.lowering.walk import Walk
@@ -105,11 +106,11 @@ class Regions:
             matrix, offset = probe(function, pattern)
         except NotLinear as cause:
             raise Unlowerable(f"{_names(inside)} ({cause})") from cause
-        whole = stacked(forms, walk.listing.cells)
+        whole = stacked(forms, walk.tape.cells)
         shape = tuple(walk.value[node].shape)
         shape = (*shape, 2) if walk.value[node].is_complex() else shape
         linear = Form(csr_array(matrix @ whole.matrix), shape)
-        return added(linear, walk.listing.constant(torch.from_numpy(offset).reshape(shape)), walk.listing.cells)
+        return added(linear, walk.tape.constant(torch.from_numpy(offset).reshape(shape)), walk.tape.cells)
 
     def _operand(self, node: Node) -> Any:
         """See a node as rules do; one that is written out begins maps, under numbers of its own."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from torch.fx import Node
 
-from snapfm.structure.forms import Form
+from snapfm.structure.lowering.tape import Form
 
 if TYPE_CHECKING:
     from snapfm.structure.lowering.walk import Walk

@@ -16,14 +16,13 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from snapfm.kernels.operations import Op
+from snapfm.kernels.operators import Op
 from snapfm.laws import Params
-from snapfm.structure.forms import Form, stacked
 from snapfm.structure.lowering.formulas import Term, arguments
 from snapfm.structure.lowering.indexing import CHOOSES, chosen
-from snapfm.structure.lowering.listing import Listing, Unlowerable
 from snapfm.structure.lowering.regions import Regions
 from snapfm.structure.lowering.table import COMPLEX, REAL
+from snapfm.structure.lowering.tape import Form, Tape, Unlowerable, stacked
 from snapfm.structure.propagate import SHAPE_ONLY
 from snapfm.structure.rules.movement import move, move_by_index
 from snapfm.structure.rules.registry import flat, positions, rule_for
@@ -32,10 +31,10 @@ _COARSE = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)  # rou
 
 
 class Walk:
-    """The walk over one law's graph; `listing` receives what it finds."""
+    """The walk over one law's graph; `tape` receives what it finds."""
 
-    def __init__(self, listing: Listing, graph: GraphModule, u: Tensor, params: Params) -> None:
-        self.listing, self.graph, self.u = listing, graph, u
+    def __init__(self, tape: Tape, graph: GraphModule, u: Tensor, params: Params) -> None:
+        self.tape, self.graph, self.u = tape, graph, u
         self.inputs = [u, *torch.utils._pytree.tree_leaves(dict(params))]
         self.value: dict[Node, Any] = {}
         self.known: dict[Node, bool] = {}
@@ -53,12 +52,12 @@ class Walk:
                 value = next(inputs)
                 self.value[node], self.known[node] = value, False
                 if value is self.u:
-                    self.form[node] = self.listing.unit(0, value.numel(), tuple(value.shape))
+                    self.form[node] = self.tape.unit(0, value.numel(), tuple(value.shape))
             elif node.op == "get_attr":
                 self.value[node], self.known[node] = getattr(self.graph, node.target).detach(), True
             elif node.op == "output":
                 last = node.args[0][0] if isinstance(node.args[0], (tuple, list)) else node.args[0]
-                return self.operand(last).widened(self.listing.cells)
+                return self.operand(last).widened(self.tape.cells)
             elif node in needed:
                 self._step(node)
         raise Unlowerable("no output")
@@ -125,14 +124,14 @@ class Walk:
     def operand(self, argument: Any) -> Form:
         """Give an argument as a form: a tensor of the field, of params, a known one, or a number."""
         if not isinstance(argument, Node):
-            return self.listing.constant(torch.as_tensor(float(argument), dtype=torch.float64))
+            return self.tape.constant(torch.as_tensor(float(argument), dtype=torch.float64))
         if argument in self.form:
             return self.form[argument]
         if argument in self.regions:
             self.form[argument] = self.regions.written_out(argument)
             return self.form[argument]
         if self.known[argument]:
-            return self.listing.constant(self.value[argument])
+            return self.tape.constant(self.value[argument])
         return self._external(argument)
 
     def pair(self, argument: Any) -> Form:
@@ -144,15 +143,15 @@ class Walk:
                 self.pairs[argument] = self.regions.written_out(argument)
                 return self.pairs[argument]
             if self.known[argument]:
-                return self.listing.constant(torch.view_as_real(self.value[argument].to(torch.complex128)))
+                return self.tape.constant(torch.view_as_real(self.value[argument].to(torch.complex128)))
             return self._external(argument)
         if not isinstance(argument, Node):
             number = torch.tensor(complex(argument), dtype=torch.complex128)
-            return self.listing.constant(torch.view_as_real(number))
+            return self.tape.constant(torch.view_as_real(number))
         real = self.operand(argument)
-        nothing = self.listing.constant(torch.zeros(real.shape))
+        nothing = self.tape.constant(torch.zeros(real.shape))
         order = flat(positions((2, *real.shape)).movedim(0, -1))
-        return stacked([real, nothing], self.listing.cells).gather(order, (*real.shape, 2))
+        return stacked([real, nothing], self.tape.cells).gather(order, (*real.shape, 2))
 
     def _external(self, node: Node) -> Form:
         """Make cells of a tensor that depends on params only; torch evaluates it once per call."""
@@ -165,10 +164,10 @@ class Walk:
 
     def external(self, nodes: list[Node], finish: Finish, shape: tuple[int, ...]) -> Form:
         """Make cells of what `finish` adds to the part of the graph that leads to `nodes`, which depend on params only."""
-        size, first = int(np.prod(shape)), self.listing.cells
-        self.listing.externals.append((first, _subgraph(self.graph, nodes, finish), size))
-        self.listing.cells += size
-        return self.listing.unit(first, size, shape)
+        size, first = int(np.prod(shape)), self.tape.cells
+        self.tape.externals.append((first, _subgraph(self.graph, nodes, finish), size))
+        self.tape.cells += size
+        return self.tape.unit(first, size, shape)
 
     def is_known(self, argument: Any) -> bool:
         """Whether an argument is the same at every call."""
@@ -193,7 +192,7 @@ class Walk:
 
     def term(self, argument: Any, node: Node) -> Term:
         """Broadcast an argument to the shape of the node's result, to write formulas with."""
-        return Term(self.listing, self.spread(argument, node))
+        return Term(self.tape, self.spread(argument, node))
 
     def terms(self, node: Node) -> tuple[Term, Term]:
         """Broadcast the first two arguments of a node to the shape of its result."""
@@ -201,7 +200,7 @@ class Walk:
 
     def term_as(self, argument: Any, shape: tuple[int, ...]) -> Term:
         """Broadcast an argument to a shape."""
-        return Term(self.listing, self._expanded(argument, shape))
+        return Term(self.tape, self._expanded(argument, shape))
 
     def spread_pair(self, argument: Any, node: Node) -> Form:
         """Broadcast a complex argument to the shape of the node's result, parts last."""
@@ -214,7 +213,7 @@ class Walk:
         """Square an argument; a magnitude gives the sum it is the root of."""
         if argument in self.squares:
             return self.squares[argument]
-        return self.listing.apply(Op.SQUARE, self.operand(argument))
+        return self.tape.apply(Op.SQUARE, self.operand(argument))
 
     def _moved(self, node: Node) -> Form:
         """Run a moving operator on element numbers and copy the forms it points to; a fill is one more element."""
@@ -246,10 +245,10 @@ class Walk:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), number)
         place = _FILLS.get(name, len(args))
         if place < len(args) and isinstance(args[place], (int, float)) and args[place] != 0.0:
-            pool.append(self.listing.constant(torch.tensor(float(args[place]), dtype=torch.float64)))
+            pool.append(self.tape.constant(torch.tensor(float(args[place]), dtype=torch.float64)))
             args = (*args[:place], float(count), *args[place + 1 :])
         source = flat(target(*args, **kwargs)) - 1
-        return stacked(pool, self.listing.cells).gather(source, tuple(self.value[node].shape))
+        return stacked(pool, self.tape.cells).gather(source, tuple(self.value[node].shape))
 
     def _indices(self, node: Node) -> list[Node]:
         """List the index tensors and masks among the arguments of a moving operator."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from snapfm.structure.rules.movement import accumulate, move, move_by_index
 from snapfm.structure.rules.registry import Call, Operand, rule_for
-from snapfm.structure.rules.resample import resample
-from snapfm.structure.rules.spectral import transform
+from snapfm.structure.rules.transforms import resample, transform
 
 _SUMS = {
     "add", "sub", "rsub", "neg", "deg2rad", "rad2deg", "sum", "mean", "nansum", "trace", "cumsum", "view_as_real",

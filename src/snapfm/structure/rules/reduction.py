@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from snapfm.arrays import Index
 from snapfm.structure.rules.registry import Call, Found, dense, flat, positions, rule
-from snapfm.structure.sets import Index, Sets
+from snapfm.structure.sets import Sets
 
 
 @rule(

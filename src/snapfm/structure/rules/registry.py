@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.structure.sets import Index, Sets, union
+from snapfm.arrays import Index
+from snapfm.structure.sets import Sets, union
 
 
 @dataclass(frozen=True)

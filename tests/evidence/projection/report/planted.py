@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from snapfm.evidence.judge import LawError, Verdict
-from snapfm.evidence.projection.record import Cell, Kind, Point, Turn
+from snapfm.evidence.projection.suite import Cell, Kind, Point, Turn
 from snapfm.evidence.record import State, to_line
 
 MACHINE = {"processor": "x86_64", "cores": 2, "versions": {"snapfm": "0.1.0", "torch": "2.13.0"}}

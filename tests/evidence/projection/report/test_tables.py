@@ -12,13 +12,13 @@ from tests.evidence.projection.report.planted import cell, folder, paper_cells, 
 from snapfm.evidence import published
 from snapfm.evidence.judge import LawError
 from snapfm.evidence.page.document import Bars, Table
-from snapfm.evidence.projection.record import Kind
 from snapfm.evidence.projection.report import answers, growth, sections
 from snapfm.evidence.projection.report import book as books
 from snapfm.evidence.projection.report import walks as runtimes
 from snapfm.evidence.projection.report.book import Book, Case, read
 from snapfm.evidence.projection.report.compare import contest, faster, more_lawful
 from snapfm.evidence.projection.report.overview import coverage, headline, made, missing, summary
+from snapfm.evidence.projection.suite import Kind
 from snapfm.evidence.record import State
 
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from snapfm.evidence import published
 from snapfm.evidence.judge import Verdict
 from snapfm.evidence.page.document import NOTHING, PUBLISHED, Block, Entry, Section, Table, Words, table, titled
-from snapfm.evidence.projection.methods import OURS, OWN
-from snapfm.evidence.projection.record import Cell, Kind, Turn
 from snapfm.evidence.projection.report.book import Book, Case, outcome, title
 from snapfm.evidence.projection.report.compare import NEARER, Nearness, fastest, nearness, typical
+from snapfm.evidence.projection.suite import OURS, OWN, Cell, Kind, Turn
 from snapfm.evidence.record import State
 from snapfm.evidence.text import short, size, times
 

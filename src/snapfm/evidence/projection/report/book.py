@@ -1,4 +1,4 @@
-"""The book: all records of one report, read from the folders of one or several runs of `snapfm bench`. Writes nothing."""
+"""All records of one report, read from the folders of one or several runs of `snapfm bench`. Writes nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 from snapfm.errors import DataError
 from snapfm.evidence import record
 from snapfm.evidence.page.document import NOTHING, Entry
-from snapfm.evidence.projection.methods import OURS
-from snapfm.evidence.projection.record import Cell, Kind
+from snapfm.evidence.projection.suite import OURS, Cell, Kind
 from snapfm.evidence.record import RECORDS, State
 from snapfm.project.peers.catalog import METHODS
 
@@ -38,24 +37,24 @@ class Case:
 
     @property
     def problem(self) -> str:
-        """Name the problem, as cells or suite have it."""
+        """Return the name of the problem, from the cells or the suite."""
         named = next((cell.problem for cell in self.cells if cell.problem), "")
         return named or str(self.entry.get("problem", ""))
 
     @property
     def published(self) -> str:
-        """Return the key of the published figures the suite compares it with; empty if none."""
+        """Return the key of the published figures it is compared with; empty if there are none."""
         return self.entry.get("published") or ""
 
     @property
     def axis(self) -> str | None:
-        """Say what grows from case to case, if the case is a point of a scaling curve."""
+        """Return what grows from case to case, if the case is a point of a scaling curve."""
         return self.entry.get("axis") or None
 
 
 @dataclass(frozen=True)
 class Run:
-    """One folder: its suite as it was written down, which may be of an older version, and its cells in order."""
+    """One folder: its suite as recorded, maybe by an older version, and its cells in order."""
 
     folder: Path
     suite: Mapping[str, Any]
@@ -63,7 +62,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name the suite."""
+        """Return the name of the suite."""
         return str(self.suite.get("name", self.folder.name))
 
     @property
@@ -76,7 +75,7 @@ class Run:
         return str(self.entries.get(case, {}).get("title") or case)
 
     def pending(self) -> Iterator[tuple[str, str, str]]:
-        """Find the cells the suite names and the run lacks; curves are left out, as only some methods have any."""
+        """Find the cells that the suite names and the run lacks; curves are skipped, as only some methods have one."""
         held = {cell.key for cell in self.cells}
         for name, entry in self.entries.items():
             for kind in entry.get("kinds", ()):
@@ -99,28 +98,9 @@ class Book:
         return tuple(cell for case in self.cases for cell in case.cells)
 
 
-@dataclass(frozen=True)
-class About:
-    """What a catalog says of a method."""
-
-    title: str
-    about: str = ""
-    published: str | None = None
-
-
-def catalog() -> Mapping[str, About]:
-    """Return what this installation knows of its methods."""
-    return {name: About(method.title, method.about, method.published) for name, method in METHODS.items()}
-
-
-def about(method: str) -> About:
-    """Describe a method; records outlive catalogs, so one that is not known is no mistake."""
-    return catalog().get(method, About(method))
-
-
 def title(method: str) -> str:
-    """Return a method's title."""
-    return about(method).title
+    """Return the title of a method; records outlive catalogs, so an unknown method keeps its name."""
+    return METHODS[method].title if method in METHODS else method
 
 
 def outcome(cell: Cell | None) -> Entry:

@@ -1,6 +1,6 @@
-"""What records say when methods are compared: typical times, the fastest fair rival, who came nearest.
+"""Comparisons of methods from records: typical times, the fastest fair rival, whose answers are nearest.
 
-Numbers only. Only the judge's account of a method counts, never its own.
+Numbers only. Only the judge's verdict on a method counts, never its own claims.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from math import log
-from statistics import fmean, median
+from statistics import fmean, linear_regression, median
 
 from snapfm.evidence.judge import Verdict
-from snapfm.evidence.projection.methods import OURS, OWN
-from snapfm.evidence.projection.record import Cell, Kind, Turn
 from snapfm.evidence.projection.report.book import Case
+from snapfm.evidence.projection.suite import OURS, OWN, Cell, Kind, Turn
 from snapfm.evidence.record import State
 
-# Distances that differ by less than this share are equal; of the tolerance, where a distance is below it: an input that is lawful
-# already lies within rounding of its projection.
+# Distances that differ by less than this share are equal. The share is of the tolerance where a distance is below it: an input
+# that is already feasible is within rounding of its projection.
 NEARER = 1e-6
 
 
@@ -34,7 +33,7 @@ class Totals:
 
     @property
     def complete(self) -> bool:
-        """Say whether every sample of every input converged."""
+        """Whether every sample of every input converged."""
         return all(count == self.samples for count in self.converged)
 
 
@@ -59,17 +58,17 @@ class Nearness:
     """One rival's distances against ours, sample by sample, all inputs of a case together."""
 
     method: str
-    compared: int  # samples for which both have a lawful answer
+    compared: int  # samples for which both have a feasible answer
     nearer: int  # the rival's is nearer by more than NEARER
     farther: int
-    only_rival: int  # lawful answers where ours has none
+    only_rival: int  # feasible answers where ours has none
     only_ours: int
-    gain: float  # largest relative gain of the rival over ours; negative where it never comes as near
+    gain: float  # largest relative gain of the rival over ours; negative where it is never as near
     beaten: int  # samples it would be nearer on if both kept their laws exactly; as nearer where the judge did not say
 
     @property
     def equal(self) -> int:
-        """Count the samples where both are as near as the other."""
+        """Count the samples where both are equally near."""
         return self.compared - self.nearer - self.farther
 
 
@@ -79,7 +78,7 @@ def typical(turn: Turn) -> float:
 
 
 def totals_of(cell: Cell | None) -> Totals | None:
-    """Sum a cell up; None for one without figures."""
+    """Summarize a cell; None for one without figures."""
     if cell is None or cell.state is not State.DONE:
         return None
     if cell.kind is Kind.WALK and cell.verdict is not None and "total" in cell.walk:
@@ -108,21 +107,20 @@ def contest(case: Case, kind: Kind) -> Contest | None:
 
 
 def faster(case: Case, kind: Kind) -> list[str]:
-    """Name the rivals that took less time than ours on the same inputs, fair or not."""
+    """List the rivals that took less time than ours on the same inputs, fair or not."""
     ours, rivals = _same_inputs(case, kind)
     return [] if ours is None else [method for method, other in rivals.items() if other.seconds < ours.seconds]
 
 
 def more_lawful(case: Case, kind: Kind) -> list[str]:
-    """Name the rivals with more lawful answers than ours on any of the same inputs, converged or not."""
+    """List the rivals with more feasible answers than ours on any of the same inputs, converged or not."""
     ours, rivals = _same_inputs(case, kind)
-    if ours is None:
-        return []
-    return [name for name, other in rivals.items() if any(more > own for more, own in zip(other.lawful, ours.lawful))]
+    own = () if ours is None else ours.lawful
+    return [name for name, other in rivals.items() if any(theirs > mine for theirs, mine in zip(other.lawful, own))]
 
 
 def _same_inputs(case: Case, kind: Kind) -> tuple[Totals | None, dict[str, Totals]]:
-    """Sum up ours, and the rivals that were given the same inputs."""
+    """Summarize ours, and the rivals that had the same inputs."""
     ours = totals_of(case.of(kind).get(OURS))
     others = {method: totals_of(cell) for method, cell in case.of(kind).items() if method not in OWN}
     same = {
@@ -132,7 +130,7 @@ def _same_inputs(case: Case, kind: Kind) -> tuple[Totals | None, dict[str, Total
 
 
 def nearness(ours: Cell, other: Cell) -> Nearness:
-    """Compare distances on the inputs that both projected; unlawful answers have none and win nothing."""
+    """Compare distances on the inputs that both projected; infeasible answers have none and win nothing."""
     mine = {turn.input: turn.verdict for turn in ours.turns}
     compared = nearer = farther = only_rival = only_ours = beaten = 0
     gain = float("-inf")
@@ -157,22 +155,18 @@ def nearness(ours: Cell, other: Cell) -> Nearness:
 
 
 def _distances(verdict: Verdict) -> zip_longest[tuple[float | None, float | None]]:
-    """Pair each sample's distance with what it would be with the laws kept exactly."""
+    """Pair each sample's distance with its value if the laws were kept exactly."""
     return zip_longest(verdict.distances, verdict.exact_distances)
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float | None:
     """Fit the power of y ~ x^p by least squares of logarithms; None for points of fewer than two sizes."""
     across, up = [log(x) for x, _ in points], [log(y) for _, y in points]
-    if len(set(across)) < 2:
-        return None
-    middle_x, middle_y = fmean(across), fmean(up)
-    spread = sum((x - middle_x) ** 2 for x in across)
-    return sum((x - middle_x) * (y - middle_y) for x, y in zip(across, up)) / spread
+    return linear_regression(across, up).slope if len(set(across)) > 1 else None
 
 
 def fastest(totals: Mapping[str, tuple[float, int]]) -> str | None:
-    """Name the fastest of those with the most converged samples; `totals` are (seconds, converged samples)."""
+    """Return the fastest of those with the most converged samples; `totals` are (seconds, converged samples)."""
     most = max((converged for _, converged in totals.values()), default=0)
     fair = {method: seconds for method, (seconds, converged) in totals.items() if converged == most > 0}
     return min(fair, key=lambda method: fair[method], default=None)

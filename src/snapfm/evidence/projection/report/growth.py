@@ -16,10 +16,9 @@ from snapfm.evidence.page import canvas
 from snapfm.evidence.page.document import NOTHING, PUBLISHED, Block, Entry, Head, Picture, Section, Table, Words, table
 from snapfm.evidence.page.svg import finish, inline, look, plot
 from snapfm.evidence.projection import record
-from snapfm.evidence.projection.methods import OURS
-from snapfm.evidence.projection.record import Cell, Kind
 from snapfm.evidence.projection.report.book import Book, Case, outcome, title
 from snapfm.evidence.projection.report.compare import slope, totals_of
+from snapfm.evidence.projection.suite import OURS, Cell, Kind
 from snapfm.evidence.text import short, size
 
 _SCALING = (

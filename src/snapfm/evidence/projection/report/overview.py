@@ -1,4 +1,4 @@
-"""What ran, on what, and the headline ratios, all computed from the records; the methods; the cells without a figure."""
+"""What was run, on what machine, and the headline ratios; the methods; the cells without a figure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from statistics import median
 from typing import Any
 
 from snapfm.evidence import published
-from snapfm.evidence.page.document import NOT_YET, NOTHING, Block, Entry, Section, Table, Words, table
-from snapfm.evidence.projection.methods import OURS
-from snapfm.evidence.projection.record import Kind
-from snapfm.evidence.projection.report.book import Book, Case, Run, about, title
+from snapfm.evidence.page.document import NOT_YET, NOTHING, Block, Entry, Section, Table, Words, columns, table
+from snapfm.evidence.projection.report.book import METHODS, Book, Case, Run, title
 from snapfm.evidence.projection.report.compare import Contest, contest, faster, more_lawful, totals_of
 from snapfm.evidence.projection.report.walks import published_ratio
+from snapfm.evidence.projection.suite import OURS, Kind
 from snapfm.evidence.record import State
 from snapfm.evidence.text import short, times
 
@@ -43,7 +42,7 @@ def summary(book: Book) -> Section:
 
 
 def headline(book: Book, contests: list[Contest]) -> list[str]:
-    """Say in whole sentences how ours compares with the fastest fair rival, and how many cells have a figure."""
+    """Write in sentences how ours compares with the fastest fair rival, and how many cells have a figure."""
     told, ours = [], title(OURS)
     for kind, words in _KINDS.items():
         of_kind = [one for one in contests if one.kind is kind]
@@ -68,12 +67,13 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
             f"Projection within whole walks: {published.BEST}, as published and less its network, took {_spread(ratios)} the "
             f"time of {ours} in {len(ratios)} cases, on other hardware ({published.HARDWARE})."
         )
-    brought = [found for cell in book.cells if cell.method == OURS and (found := totals_of(cell)) is not None]
-    if brought:
-        came, asked = (
-            sum(sums) for sums in zip(*((sum(one.converged), one.samples * len(one.converged)) for one in brought))
+    totals = [found for cell in book.cells if cell.method == OURS and (found := totals_of(cell)) is not None]
+    if totals:
+        converged, asked = (
+            sum(sum(one.converged) for one in totals),
+            sum(one.samples * len(one.converged) for one in totals),
         )
-        told.append(f"{ours} brings {came:,} of {asked:,} samples home.")
+        told.append(f"{ours} brings {converged:,} of {asked:,} samples home.")
     return [*told, coverage(book)]
 
 
@@ -88,7 +88,7 @@ def coverage(book: Book) -> str:
 
 
 def made(book: Book) -> list[tuple[str, str]]:
-    """Say how the records came about: suites, settings, machine and versions, each set of them once."""
+    """List how the records were made: suites, settings, machine and versions, each set of them once."""
     told = [("suite" if len(book.runs) == 1 else f"suite {run.name}", _suite(run)) for run in book.runs]
     machines: dict[str, Mapping[str, Any]] = {repr(cell.machine): cell.machine for cell in book.cells if cell.machine}
     for place, machine in enumerate(machines.values(), start=1):
@@ -105,14 +105,18 @@ def made(book: Book) -> list[tuple[str, str]]:
 
 def methods(book: Book) -> Section:
     """Tabulate the methods, ours first: what each is, how tolerances map to it, which published column it stands for."""
-    heads = ("method", "in suites and records", "stands for the published", "what it is, and how tolerances map to it")
-    found = {name: about(name) for name in dict.fromkeys(cell.method for cell in book.cells)}
-    rows = [(one.title, name, one.published or NOTHING, one.about or NOTHING) for name, one in found.items()]
-    return Section("Methods", (table(heads, rows),))
+    table = columns(
+        dict.fromkeys(cell.method for cell in book.cells),
+        ("method", title),
+        ("in suites and records", str),
+        ("stands for the published", lambda name: _known(name, "published")),
+        ("what it is, and how tolerances map to it", lambda name: _known(name, "about")),
+    )
+    return Section("Methods", (table,))
 
 
 def missing(book: Book) -> Section:
-    """List every cell without a figure, with its reason, or say that there are none."""
+    """List every cell without a figure, with its reason."""
     rows = [
         (
             case.title, title(cell.method), str(cell.kind), str(cell.state), short(cell.seconds) if cell.seconds else NOTHING,
@@ -131,7 +135,7 @@ def missing(book: Book) -> Section:
 
 
 def _nobody(contests: list[Contest], who: Callable[[Case, Kind], list[str]], does: str) -> str:
-    """Say of how many contests it is true that no rival, fair or not, does something, and who does in the others."""
+    """Write in how many contests no rival, fair or not, does something, and who does in the others."""
     told = [(one, found) for one in contests if (found := who(one.case, one.kind))]
     words = f"In {len(contests) - len(told)} of {len(contests)} comparisons no rival, fair or not, {does}"
     others = [f"{one.case.title}, {one.kind} ({', '.join(map(title, found))})" for one, found in told]
@@ -169,16 +173,19 @@ def _plain(name: str, value: object) -> str:
     return f"{name} {value}"
 
 
+def _known(method: str, what: str) -> str:
+    """Return what the catalog says about a method."""
+    return getattr(METHODS.get(method), what, None) or NOTHING
+
+
 def _table(contests: list[Contest]) -> Table:
-    heads = ("case", "what", f"{title(OURS)}, s", "home", "fastest fair rival", "its seconds", f"times {title(OURS)}")
-    rows = [
-        (
-            one.case.title, str(one.kind), short(one.ours.seconds),
-            f"{sum(one.ours.converged)} of {one.ours.samples * len(one.ours.converged)}",
-            "none brings as many home" if one.rival is None else title(one.rival),
-            NOTHING if one.seconds is None else short(one.seconds),
-            Entry(times(one.ratio), first=one.ratio is not None and one.ratio > 1.0),
-        )
-        for one in contests
-    ]  # fmt: skip
-    return table(heads, rows)
+    return columns(
+        contests,
+        ("case", lambda one: one.case.title),
+        ("what", lambda one: str(one.kind)),
+        (f"{title(OURS)}, s", lambda one: short(one.ours.seconds)),
+        ("home", lambda one: f"{sum(one.ours.converged)} of {one.ours.samples * len(one.ours.converged)}"),
+        ("fastest fair rival", lambda one: "none brings as many home" if one.rival is None else title(one.rival)),
+        ("its seconds", lambda one: NOTHING if one.seconds is None else short(one.seconds)),
+        (f"times {title(OURS)}", lambda one: Entry(times(one.ratio), first=one.ratio is not None and one.ratio > 1.0)),
+    )

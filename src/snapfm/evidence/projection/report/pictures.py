@@ -13,8 +13,8 @@ from snapfm.errors import DataError
 from snapfm.evidence.page import canvas
 from snapfm.evidence.page.document import Block, Head, Picture, Section, Words
 from snapfm.evidence.page.svg import inline, panel
-from snapfm.evidence.projection.methods import OURS
 from snapfm.evidence.projection.report.book import Book, title
+from snapfm.evidence.projection.suite import OURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,11 +5,10 @@ from __future__ import annotations
 from snapfm.evidence import published
 from snapfm.evidence.page import document as doc
 from snapfm.evidence.page.document import NOTHING, PUBLISHED, Block, Entry, Section, Table, Words, table
-from snapfm.evidence.projection.methods import OURS
-from snapfm.evidence.projection.record import Cell, Kind
 from snapfm.evidence.projection.report.answers import confirmed
 from snapfm.evidence.projection.report.book import Book, Case, outcome, title
 from snapfm.evidence.projection.report.compare import contest, fastest, totals_of
+from snapfm.evidence.projection.suite import OURS, Cell, Kind
 from snapfm.evidence.record import State
 from snapfm.evidence.text import seconds, short, size, times, total
 

@@ -1,0 +1,159 @@
+"""Checks of a law when it is made: anything unusable is refused with an error in three parts. Imports errors only."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from snapfm.errors import LawError, ShapeError
+
+
+def check_name(name: Any) -> None:
+    """Accept a non-empty text: reports show it."""
+    if not isinstance(name, str) or not name.strip():
+        raise LawError(
+            f"A law expects a non-empty name; got {name!r}. Name it after what it states, such as 'mass': reports use it."
+        )
+
+
+def check_function(kind: str, name: Any, function: Any) -> None:
+    """Accept a name and a function of the field and its params; `kind` is the class the caller wrote."""
+    if callable(name) and isinstance(function, str):
+        raise LawError(
+            f"{kind}(name, function) expects the name first; got the function first and {function!r} second. Swap the two: "
+            f"{kind}({function!r}, function)."
+        )
+    check_name(name)
+    call = f"{kind}('{name}', function)"
+    if isinstance(function, type) or not callable(function):
+        raise LawError(
+            f"{call} expects a callable function(u, params) -> residual; got {named(function)}. Wrap it: lambda u, p: ..."
+        )
+    if not takes_two(function):
+        raise LawError(
+            f"{call} expects a function of the field and its params, function(u, params); got one that takes "
+            f"{signature_of(function)}. Write lambda u, p: ..., also where no params are read."
+        )
+
+
+def takes_two(function: Callable[..., Any]) -> bool:
+    """Check whether a function can be called with two arguments; True if its signature is unknown."""
+    signature = signature_of(function)
+    if signature is None:
+        return True
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return False
+    return True
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Return the arguments of a function without their types; None if unknown, as for functions not written in Python."""
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    plain = [one.replace(annotation=inspect.Parameter.empty) for one in found.parameters.values()]
+    return found.replace(parameters=plain, return_annotation=inspect.Signature.empty)
+
+
+def check_limits(lower: Any, upper: Any) -> None:
+    """Accept at least one real limit; two must broadcast with lower <= upper. An infinite limit means no limit."""
+    if lower is None and upper is None:
+        raise LawError("Bounds(lower, upper) expects at least one limit; got none. Give lower=..., upper=... or both.")
+    low, high = _limit("lower", lower, -torch.inf), _limit("upper", upper, torch.inf)
+    try:
+        gap = high - low
+    except RuntimeError as cause:
+        raise ShapeError(
+            f"Bounds(lower, upper) expects limits that broadcast to one field; got shapes {tuple(low.shape)} and "
+            f"{tuple(high.shape)}. Give numbers, or tensors of the field's shape."
+        ) from cause
+    if not bool((gap >= 0).all()):
+        raise LawError(
+            f"Bounds(lower, upper) expects lower <= upper everywhere; got a gap of {float(gap.min()):g}. "
+            "Swap the two, or drop the points that have no room."
+        )
+
+
+def check_pattern(kind: str, name: str, pattern: Any) -> None:
+    """Accept two equally long lists of whole numbers >= 0. Their upper end is checked later, when the size is known."""
+    expected = (
+        f"{kind}('{name}', pattern=(rows, columns)) expects two equally long lists of whole numbers >= 0: the row and the "
+        "column of every entry"
+    )
+    cure = "Index the flattened residual and the flattened field, from 0."
+    try:
+        items = -1 if isinstance(pattern, (str, Mapping)) else len(pattern)
+    except TypeError:  # not a list
+        items = -1
+    if items < 0:
+        raise LawError(f"{expected}; got {named(pattern)}. {cure}")
+    if items != 2:
+        raise LawError(
+            f"{expected}; got {items} items. Turn a list of pairs into two lists: pattern=tuple(zip(*pairs)); an array of pairs: "
+            "pattern=pairs.T."
+        )
+    rows, columns = (_indices(side) for side in pattern)
+    for side, values in zip(pattern, (rows, columns)):
+        if values is None:
+            raise LawError(f"{expected}; got {named(side)} that holds something else. {cure}")
+    if rows.size != columns.size:
+        raise ShapeError(f"{expected}; got lengths {rows.size} and {columns.size}. Give both for every entry.")
+    least = min(rows.min(initial=0), columns.min(initial=0))
+    if least < 0:
+        raise ShapeError(f"{expected}; got {least}. {cure}")
+
+
+def _limit(argument: str, limit: Any, none: float) -> Tensor:
+    """Return a limit as float64 values, `none` for no limit; refuse anything but real numbers, and limits no field obeys."""
+    if limit is None:
+        return torch.tensor(none, dtype=torch.float64)
+    call = f"Bounds({argument}=…)"
+    if isinstance(limit, str):
+        raise LawError(
+            f"{call} expects a number, or a tensor of numbers; got the text {limit!r}. The name comes last: "
+            f"Bounds({argument}=0.0, name={limit!r})."
+        )
+    try:
+        values = torch.as_tensor(limit).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as cause:
+        raise LawError(
+            f"{call} expects a number, or a tensor of numbers; got {named(limit)}. A limit that depends on params or on other "
+            "points is an Inequality."
+        ) from cause
+    if values.is_complex():
+        raise LawError(
+            f"{call} expects real numbers; got {values.dtype}. Bound real and imaginary parts, as channels of a real field."
+        )
+    if values.dtype == torch.bool:
+        raise LawError(f"{call} expects real numbers; got {values.dtype}. Write 0.0 or 1.0.")
+    values = values.double()
+    cure = f"Where a point has no limit write float('{none}')."
+    wrong = values.isnan()
+    if bool(wrong.any()):
+        came = f"NaN at {int(wrong.sum())} of {values.numel()} points" if values.dim() else "nan"
+        raise LawError(f"{call} expects numbers; got {came}. {cure}")
+    if bool((values == -none).any()):
+        raise LawError(f"{call} expects a limit that leaves room; got {-none}, which no field obeys. {cure}")
+    return values
+
+
+def _indices(side: Any) -> Any:
+    """Return a list of indices as an array, or None if it holds anything but whole numbers."""
+    try:
+        values = np.asarray(side).ravel()
+    except (TypeError, ValueError, RuntimeError):  # lists of unequal length, tensors on another device
+        return None
+    return values if values.dtype.kind in "iu" else values.astype(np.int64) if not values.size else None
+
+
+def named(value: Any) -> str:
+    """Name an unusable value for a message: its type, or that it is a class."""
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__

@@ -1,0 +1,65 @@
+"""Laws that fix points of the field: initial, Dirichlet, Neumann and periodic conditions. Time is the last axis."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from torch import Tensor
+
+from snapfm.errors import LawError
+from snapfm.laws.base import Equality, Params
+
+Side = Literal["left", "right"]
+
+
+def initial(param: str = "u0") -> Equality:
+    """Make the field at the first time equal params[param] (math.md, eq. initial)."""
+
+    def residual(u: Tensor, params: Params) -> Tensor:
+        return u[..., 0] - params[param]
+
+    return Equality("initial", residual)
+
+
+def dirichlet(param: str = "left", side: Side = "left") -> Equality:
+    """Make the field at one end of the x axis equal params[param] at every time (math.md, eq. dirichlet).
+
+    The param is one number per sample, or one number per time.
+    """
+    _check_side("dirichlet(side)", side)
+    end = 0 if side == "left" else -1
+
+    def residual(u: Tensor, params: Params) -> Tensor:
+        return u[end] - params[param]
+
+    return Equality("dirichlet", residual)
+
+
+def neumann(side: Side = "right") -> Equality:
+    """Make the field at one end of the x axis equal its neighbor at every time: no gradient (math.md, eq. neumann)."""
+    _check_side("neumann(side)", side)
+    end, inside = (0, 1) if side == "left" else (-1, -2)
+
+    def residual(u: Tensor, params: Params) -> Tensor:
+        return u[end] - u[inside]
+
+    return Equality("neumann", residual)
+
+
+def periodic(start: int = 1) -> Equality:
+    """Make the last point of the x axis equal the first from slice `start` on (math.md, eq. periodic).
+
+    The first slice is left out by default: the initial condition already closes it.
+    """
+
+    def residual(u: Tensor, params: Params) -> Tensor:
+        return u[-1, start:] - u[0, start:]
+
+    return Equality("periodic", residual)
+
+
+def _check_side(argument: str, side: Side) -> None:
+    if side not in get_args(Side):
+        raise LawError(
+            f"{argument} expects 'left' or 'right'; got {side!r}. 'left' is the first point of the x axis, 'right' the last."
+        )

@@ -1,0 +1,146 @@
+"""What Newton does beside its iterations: change coordinates, substitute, solve affine parts in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csc_array, csr_array, diags_array
+from scipy.sparse.linalg import SuperLU, splu
+
+from snapfm.arrays import Index, Values
+from snapfm.kernels import batches
+from snapfm.kernels.coordinates import condense, expand, rotate
+from snapfm.kernels.runs import add_batch, join, products
+from snapfm.structure.cascade import Level
+from snapfm.structure.program import Program, build_program
+from snapfm.structure.reduce import Reduction
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A program and, one line per part, the unknowns it reads and the columns of params it reads."""
+
+    program: Program
+    inputs: Index
+    outside: Index
+
+    def evaluate(self, u: Values, externals: Values) -> Values:
+        """Give the rows of a program of one part: (b, rows)."""
+        program = self.program
+        out = np.empty((len(u), program.pattern.rows))
+        batches.evaluate(program.code, program.cells, self.inputs, self.outside, externals, u, out)
+        return out
+
+    def substitute(self, level: Level, u: Values, externals: Values) -> None:
+        """Set the unknowns that a level's rows determine. Written: u."""
+        program = self.program
+        batches.substitute(
+            program.code, program.cells, self.inputs, self.outside, externals, level.unknowns, level.weights, u
+        )
+
+    def pull(self, index: Index, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
+        """Add Jᵀλ to `rest`, with λ = multipliers[:, index]. Written: rest."""
+        program = self.program
+        if self.inputs.shape[1]:
+            batches.pull(program.code, program.cells, self.inputs, self.outside, externals, index, multipliers, u, rest)
+
+
+class Coordinates:
+    """Prepared for one reduction. `same`: its unknowns are those of the field; `wider`: it has more of them."""
+
+    def __init__(self, reduction: Reduction, unknowns: int) -> None:
+        self.rotations, self.groups = reduction.rotations, reduction.groups
+        self.unknowns = unknowns
+        self.same = not (len(self.rotations) or len(self.groups))
+        self.wider = reduction.tape.unknowns > unknowns
+        sizes = np.diff(self.groups.ptr)
+        self.runs = join(
+            self.groups.members, np.repeat(np.arange(len(sizes)), sizes), np.ones(len(self.groups.members))
+        )
+
+    def enter(self, given: npt.NDArray[np.float32] | npt.NDArray[np.float64], start: Values) -> None:
+        """Write fields (b, n) over the reduction's unknowns. Written: start."""
+        rotations, groups = self.rotations, self.groups
+        start[:, : self.unknowns] = given
+        if len(rotations):
+            rotate(rotations.first, rotations.second, rotations.cos, rotations.sin, start)
+        if len(groups):
+            condense(self.runs, groups.ptr, groups.first, start)
+
+    def leave(self, start: Values, u: Values) -> None:
+        """Give u the members of its groups, along `start`, and turn it back. Written: u."""
+        groups = self.groups
+        if len(groups):
+            expand(self.runs, groups.ptr, groups.members, groups.first, start, u)
+        self.rotate_back(u)
+
+    def rotate_back(self, u: Values) -> None:
+        """Undo the rotations alone. Written: u."""
+        rotations = self.rotations
+        if len(rotations):
+            rotate(rotations.first, rotations.second, rotations.cos, -rotations.sin, u)
+
+
+class Gram:
+    """The factor of AAᵀ; a diagonal one, such as totals over disjoint slices give, is only divided by."""
+
+    def __init__(self, matrix: csr_array) -> None:
+        gram = csc_array(matrix @ matrix.T)
+        self.diagonal: Values | None = None
+        self.factor: SuperLU | None = None
+        if gram.nnz == np.count_nonzero(gram.diagonal()):
+            self.diagonal = gram.diagonal()
+        else:
+            self.factor = splu(gram, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+
+    def solve(self, right: Values) -> Values:
+        """Solve for every sample (b, m) alone: a solve of many columns at once may round differently than of one."""
+        if self.diagonal is not None:
+            return right / self.diagonal
+        assert self.factor is not None
+        out = np.empty_like(right)
+        for i, row in enumerate(right):
+            out[i] = self.factor.solve(row) if np.isfinite(row).all() else np.nan
+        return out
+
+
+class AffinePart:
+    """Prepared for one reduction; does nothing where it has no such rows."""
+
+    def __init__(self, reduction: Reduction) -> None:
+        self.rows = reduction.affine
+        tape, free = reduction.tape, reduction.cascade.free
+        whole = csr_array(reduction.rows[self.rows])
+        moving = np.zeros(tape.cells)
+        moving[: tape.unknowns] = free
+        matrix = csr_array(csr_array(whole @ diags_array(moving))[:, : tape.unknowns])
+        matrix.eliminate_zeros()
+        entries = matrix.tocoo()
+        self.runs = join(entries.col.astype(np.int64), entries.row.astype(np.int64), entries.data)
+        # What is left is known before: cells of params, and unknowns that were substituted.
+        known = csr_array(whole @ diags_array(1.0 - moving))
+        known.eliminate_zeros()
+        program = build_program(tape, known, np.zeros(0, np.int64))
+        self.known = Rows(program, program.unknowns[None], program.externals[None] - (tape.unknowns + 1))
+        columns = np.flatnonzero(np.diff(csc_array(matrix).indptr))
+        self.gram = Gram(csr_array(matrix[:, columns])) if len(self.rows) else None
+
+    def solve(self, u: Values, externals: Values, constants: Values | None, multipliers: Values) -> None:
+        """Move u onto the rows; `constants` is the share that they do not move, if known. Written: u, multipliers."""
+        if self.gram is None:
+            return
+        base = self.known.evaluate(u, externals) if constants is None else constants
+        # A second solve takes out what the condition of the factor left; a diagonal one leaves nothing.
+        for _ in range(1 if self.gram.factor is None else 2):
+            residual = base.copy()
+            products(self.runs, u, residual)
+            step = self.gram.solve(residual)
+            multipliers[:, self.rows] += step
+            add_batch(self.runs, -step, u)
+
+    def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
+        """Add the rows' share of Jᵀλ to `rest`, for unknowns that were substituted; it vanishes for the others."""
+        if self.gram is not None:
+            self.known.pull(self.rows[None], u, externals, multipliers, rest)
