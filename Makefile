@@ -21,6 +21,7 @@ test: $(READY) ## lint, types, import contract, tests
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/unreached.py
 
 types: $(READY)
 	$(BIN)/mypy

@@ -16,7 +16,7 @@ import torch
 import snapfm
 from benchmarks.record import median_seconds
 from snapfm.evidence.machine import forget_peak, peak_bytes
-from snapfm.evidence.projection.report.compare import slope
+from snapfm.evidence.projection.report.book import slope
 
 PROBLEMS = (
     "heat-ic-mass",

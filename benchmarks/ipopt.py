@@ -21,7 +21,7 @@ from snapfm.project.peers import Ipopt
 
 SAMPLES = 8
 TOLERANCE, PEER_TOLERANCE = 1e-8, 1e-10
-STATIONARITY = 1e-6  # what a claim of CONVERGED has to keep
+STATIONARITY = 1e-6  # what a claim of CONVERGED requires
 EQUAL = 1e-8  # relative difference of objectives that counts as none
 PROBLEMS: dict[str, dict[str, Any]] = {
     "heat-ic-mass": {},
@@ -85,7 +85,7 @@ def compare(
 
 
 def summary(found: Comparison) -> dict[str, Any]:
-    """Count who arrived and who is nearer."""
+    """Count which samples converged and which are nearer."""
     ours, difference = found.ours, found.difference
     both = torch.isfinite(difference)
     worse, better = both & (difference > EQUAL), both & (difference < -EQUAL)

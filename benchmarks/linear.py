@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import block_array, csr_array, diags_array, eye_array, kron
 
-from snapfm.kernels.gram import gram, plan
 from snapfm.linear import Lanes, Library
 from snapfm.structure.pattern import Pattern
 
@@ -23,11 +22,10 @@ _SECONDS = 1.5  # spent on each case
 
 
 def run() -> dict[str, Any]:
-    """Time every case, and the Gram matrices of one, at each number of lanes."""
+    """Time every case at each number of lanes."""
     found = cases()
     return {
         f"{lanes} lanes": {name: measure(matrix, positive, lanes) for name, (matrix, positive) in found.items()}
-        | {"gram of burgers flux 5": measure_gram(lanes)}
         for lanes in LANES
     }
 
@@ -108,28 +106,8 @@ def measure(matrix: csr_array, positive: int, lanes: int) -> dict[str, float]:
     return sizes | {"prepare_ms": seconds * 1e3} | figures
 
 
-def measure_gram(lanes: int) -> dict[str, float]:
-    """Time S = J diag(w) Jᵀ on Burgers flux 5, µs per sample: all products, and without those that never change."""
-    j = burgers(5)
-    j.sort_indices()
-    arrays = (j.indptr.astype(np.int64), j.indices.astype(np.int64), j.shape[1])
-    row = np.repeat(np.arange(j.shape[0]), np.diff(j.indptr))
-    mass = row < 100
-    touched = np.zeros(j.shape[1], bool)
-    touched[j.indices[~mass]] = True
-    plans = {"all products": plan(*arrays), "constant ones once": plan(*arrays, np.where(mass, 1.0, np.nan), ~touched)}
-    values, weights = np.ones((j.nnz, lanes)), np.ones((j.shape[1], lanes))
-    out = np.empty((len(plans["all products"].indices), lanes))
-
-    def fill(name: str) -> Callable[[], None]:
-        return lambda: gram(plans[name], values.reshape(-1), weights.reshape(-1), lanes, out.reshape(-1))
-
-    least = _least([fill(name) for name in plans])
-    return {name: seconds * 1e6 / lanes for name, seconds in zip(plans, least)}
-
-
 def _least(timed: list[Callable[[], Any]]) -> list[float]:
-    """Run the functions in turns and give the least time of each."""
+    """Run the functions in turns and return the least time of each."""
     least = [np.inf] * len(timed)
     for function in timed:  # compiles and warms
         function()

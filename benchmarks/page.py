@@ -11,7 +11,7 @@ DOCS = ROOT / "docs"
 
 
 def main(wanted: Mapping[Path, str]) -> str | None:
-    """Write the files, or say which of them differ from the records."""
+    """Write the files, or print which of them differ from the records."""
     if "--check" in sys.argv:
         stale = [file.name for file, words in wanted.items() if file.read_text(encoding="utf-8") != words]
         return f"{', '.join(stale)} differ from the records" if stale else None

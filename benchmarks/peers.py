@@ -26,8 +26,7 @@ from benchmarks.ipopt import PROBLEMS, STATIONARITY, TOLERANCE
 from snapfm.errors import UnsupportedLaw
 from snapfm.evidence.judge import Sizes, measure
 from snapfm.problems import Problem
-from snapfm.project.base import Solution
-from snapfm.project.limits import limits_of
+from snapfm.project.base import Solution, limits_of
 from snapfm.project.peers import GaussNewton, Ipopt, Rootfinder
 from snapfm.structure import compile_laws
 
@@ -134,7 +133,7 @@ def _smooth(shape: torch.Size, generator: torch.Generator) -> Tensor:
 def _methods(
     project: snapfm.Projector, samples: int, build: dict[str, float]
 ) -> tuple[list[Rootfinder | Ipopt], dict[str, Any]]:
-    """Build the peers; those that refuse the laws are told by what they say."""
+    """Build the peers; those that refuse the laws are recorded with their message."""
     structure, limits = project.structure, project.limits
     methods: list[Rootfinder | Ipopt] = []
     refused: dict[str, Any] = {}
@@ -192,7 +191,7 @@ def _solution_verdict(
 
 
 def _verdict(judged: Sizes, converged: Tensor, iterations: Tensor) -> dict[str, Any]:
-    """Tell what answers are worth: the share that claims to have converged and does, and the worst of those."""
+    """Judge answers: the share that claims to have converged and did, and the worst of those."""
     holds = converged & (judged.violation <= TOLERANCE) & (judged.stationarity <= STATIONARITY)
     return {
         "converged": float(holds.double().mean()),
@@ -235,7 +234,7 @@ def _copy_seconds(u_hat: Tensor) -> float:
 
 
 def _fastest(found: dict[str, Any]) -> dict[str, Any]:
-    """Name the fastest peer that brings as many samples home as ours, or says so if none does."""
+    """Return the fastest peer that converges on as many samples as ours, or a note if none does."""
     share = found["ours"]["converged"]
     able = {
         name: figures
@@ -310,7 +309,7 @@ _kept: dict[tuple[int, ...], dict[str, Tensor]] = {}
 
 
 def _solve_process(deal: list[int], u_hat: np.ndarray) -> list[bool]:
-    """Solve the samples of one deal in this process; gives what Ipopt says of each."""
+    """Solve the samples of one deal in this process; return the status of each from Ipopt."""
     # The same object for the same deal: the model keeps what depends on params while they recur, as in one process.
     params = _kept.setdefault(tuple(deal), {key: value[deal].contiguous() for key, value in _params_here.items()})
     answer = _peer_here.run(torch.from_numpy(u_hat), params, TOLERANCE)

@@ -13,12 +13,9 @@ import torch
 
 from benchmarks.page import DOCS, main
 from benchmarks.record import RECORDS
-from snapfm.evidence.page.document import Table, table
-from snapfm.evidence.page.markdown import markdown
-from snapfm.evidence.quality.pages import about, sections
-from snapfm.evidence.quality.suite import Cell
-from snapfm.evidence.quality.suite import Suite
-from snapfm.evidence.quality.pages import summary
+from snapfm.evidence.page.document import Table, markdown, table
+from snapfm.evidence.quality.pages import about, sections, summary
+from snapfm.evidence.quality.suite import Cell, Suite
 from snapfm.evidence.record import read
 from snapfm.problems import navier_stokes, problem
 from snapfm.seeds import stream
@@ -97,7 +94,7 @@ def _reasons(suite: Suite, cells: Cells) -> list[str]:
 
 
 def _losses(suite: Suite, cells: Cells) -> list[str]:
-    """Say for every task and score who is ahead of PCFM and by how much."""
+    """Write for every task and score which samplers are better than PCFM and by how much."""
     told = []
     for task in suite.tasks:
         for name in ("mmse", "smse"):
@@ -128,7 +125,7 @@ def _close(suite: Suite, cells: Cells) -> list[str]:
 
 
 def _chosen(suite: Suite, cells: Cells) -> str:
-    """Say which number of steps is best over all tasks: the least mean logarithm of both scores."""
+    """Write which number of steps is best over all tasks: the least mean logarithm of both scores."""
     means = {}
     for sampler in suite.samplers:
         found = [cells.get((task.name, sampler.name)) for task in suite.tasks]

@@ -123,7 +123,7 @@ def random_problem(number: int) -> RandomProblem:
 
 
 def _rows(unknowns: int, generator: torch.Generator) -> tuple[str, Rows]:
-    """Draw a few rows of one make over the flattened field."""
+    """Draw a few rows of one kind over the flattened field."""
     count = _draw(generator, 1, 4)
     weight = torch.randn(count, unknowns, generator=generator, dtype=torch.float64)
     weight = weight * (torch.rand(count, unknowns, generator=generator) < 0.4)

@@ -17,7 +17,7 @@ from snapfm.problems import Problem, names
 
 SAMPLES = 500
 DISTINCT = 50  # true fields among them, each with noise of its own ten times: simulating 500 flows would take minutes
-STEPS = 10  # of the flow that gives raw model output
+STEPS = 10  # of the flow that makes raw model output
 
 # Beside every problem as it is: the forms whose laws simulated fields obey.
 VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -10,15 +10,12 @@ import sys
 
 from benchmarks.page import DOCS, ROOT, main
 from snapfm.evidence import published
-from snapfm.evidence.page.document import NOTHING, Entry, Table, table
-from snapfm.evidence.page.markdown import markdown
-from snapfm.evidence.projection.suite import OURS
-from snapfm.evidence.projection.suite import Kind
-from snapfm.evidence.projection.report import text
-from snapfm.evidence.projection.report.book import Book, Case, outcome, read, title
-from snapfm.evidence.projection.report.compare import contest, totals_of
+from snapfm.evidence.page.document import Entry, Table, markdown, table
+from snapfm.evidence.projection.report.book import Book, Case, contest, outcome, read, title, totals_of
+from snapfm.evidence.projection.report.pages import text
 from snapfm.evidence.projection.report.walks import known, published_ratio, published_rest
-from snapfm.evidence.text import short, times, total
+from snapfm.evidence.projection.suite import OURS, Kind
+from snapfm.evidence.text import NOTHING, short, times, total
 
 RUNS, README = ROOT / "benchmarks" / "runs", ROOT / "README.md"
 SUITES = ("paper", "scaling-constraints", "scaling-samples", "scaling-grid")

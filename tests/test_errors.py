@@ -1,4 +1,4 @@
-"""Exceptions with their builtin parents, statuses with their advice, and the door to optional packages."""
+"""Exceptions with their builtin parents, statuses with their advice, and the import of optional packages."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from snapfm import Projection, Status
 from snapfm.evidence.judge import NEAREST
 
 COUNT = 100_000
-_SHOWN = 3  # samples of a case told in full for each fault; all are listed by number
+_SHOWN = 3  # samples of a case reported in full for each fault; all are listed by number
 
 
 def run(count: int = COUNT) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def run(count: int = COUNT) -> dict[str, Any]:
 
 
 def one(kind: str, number: int) -> dict[str, Any]:
-    """Draw, project and judge one case; a projector that raises is told, not passed on."""
+    """Draw, project and judge one case; an exception of the projector is recorded, not raised."""
     case, error = draw(kind, number), None
     try:
         found = project(case)

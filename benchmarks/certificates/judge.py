@@ -114,7 +114,7 @@ class Findings:
     loose: Tensor  # bool: the field is smaller than one, and stationarity above 1e-6 of its size
     curvature: Tensor  # smallest eigenvalue of W where u may move, over max(1, ‖W‖); infinite where not looked at
     direction: Tensor  # (b, n), of that eigenvalue
-    known: Tensor  # bool: a lawful field is known
+    known: Tensor  # bool: a feasible field is known
 
 
 def measure(case: Case, answer: Tensor, multipliers: Mapping[str, Tensor]) -> Findings:
@@ -149,7 +149,7 @@ def measure(case: Case, answer: Tensor, multipliers: Mapping[str, Tensor]) -> Fi
 
 
 def _known(judge: Judge) -> Tensor:
-    """Say of which samples a lawful field is known: believed only after a look."""
+    """Return for which samples a feasible field is known; each is verified."""
     known = judge.case.known
     if known is None:
         return torch.zeros(len(judge.u_hat), dtype=torch.bool)
@@ -177,7 +177,7 @@ def _second_order(
 
 
 def nearer(case: Case, sample: int, u: Tensor, multipliers: Tensor, direction: Tensor) -> float:
-    """Walk from u both ways, back onto the laws by Gauss–Newton, and say how much ‖u − û‖² falls; 0 if it does not.
+    """Walk from u both ways, back onto the laws by Gauss–Newton, and return how much ‖u − û‖² falls; 0 if it does not.
 
     What is found is a proof that needs no rank condition: a lawful field next to u that is nearer to û.
     """
@@ -210,7 +210,7 @@ def _back(judge: Judge, point: Tensor, held: Tensor) -> Tensor:
 
 
 def fits_at_kink(case: Case, sample: int, u: Tensor, multipliers: Tensor) -> bool:
-    """Say if slopes taken around u, mixed, make u stationary: where they jump, torch's own is one of many (Clarke)."""
+    """Return whether a mixture of slopes around u makes u stationary: where they jump, torch's own is one of many (Clarke)."""
     judge, flat = Judge(_alone(case, sample)), u.double().flatten()
     size, count = float(judge.size), _AROUND
     noise = torch.randn(count, len(flat), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -220,7 +220,7 @@ def fits_at_kink(case: Case, sample: int, u: Tensor, multipliers: Tensor) -> boo
 
 
 def fits_otherwise(case: Case, sample: int, u: Tensor) -> bool:
-    """Say if some multipliers make u stationary, though those that came with it do not."""
+    """Return whether some multipliers make u stationary, though its own do not."""
     judge, flat = Judge(_alone(case, sample)), u.double().flatten()
     residual, slopes = judge.residual(flat[None])[0], judge.jacobian(flat[None])[0]
     active = judge.equality | (residual >= -case.tolerance)
@@ -282,7 +282,7 @@ def largest(value: Tensor) -> Tensor:
 
 
 def false_claims(case: Case, found: Projection, seen: Findings) -> list[dict[str, Any]]:
-    """List every false claim of a batch, with what it was caught by."""
+    """List every false claim of a batch, with the check that found it."""
     claimed = found.status == Status.CONVERGED
     faults = {
         "violation": claimed & ~(seen.violation <= seen.allowed * ROUNDING),
@@ -318,7 +318,7 @@ def false_claims(case: Case, found: Projection, seen: Findings) -> list[dict[str
 def _examine(
     fault: str, case: Case, sample: int, u: Tensor, multipliers: Tensor, seen: Findings
 ) -> tuple[str | None, dict[str, float]]:
-    """Look at one suspect again: give the name of its fault, None if there is none, and what was measured."""
+    """Check one suspect again: return the name of its fault, None if there is none, and the measurements."""
     small = u.numel() <= DENSE
     if fault == "stationarity" and small:
         if fits_at_kink(case, sample, u, multipliers):

@@ -206,7 +206,7 @@ def _curved(draws: Draws) -> Case:
 
 
 def _square(draws: Draws) -> Case:
-    """As many rows as unknowns or more: the laws leave no freedom, or say things twice over."""
+    """As many rows as unknowns or more: the laws leave no freedom, or are redundant."""
     shapes = ((1,), (2,), (3,), (2, 2), (5,))
     return _feasible(draws, shapes=shapes, equalities=(2, 6), inequalities=(0, 3))
 
@@ -268,7 +268,7 @@ def _stationary(draws: Draws) -> Case:
 
 
 def _symmetric(draws: Draws) -> Case:
-    """Laws that tell neither unknowns nor signs apart, û and start of the same symmetry: nothing pushes off a saddle."""
+    """Laws that are symmetric in unknowns and signs, with û and start of the same symmetry: nothing moves off a saddle."""
     shape, batch = draws.of(((2,), (3,), (5,), (8,), (3, 4))), draws.of(BATCHES)
     known, level = draws.normal(batch, *shape), draws.normal(batch, *[1] * len(shape))
     laws: list[Law] = []

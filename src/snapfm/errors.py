@@ -1,7 +1,7 @@
-"""Exceptions, the status of a projected sample with its advice, and the door to optional packages.
+"""Exceptions, the status of a projected sample with its advice, and the import of optional packages.
 
 The lowest layer: everything may import it, it imports nothing of snapfm. A caller's mistake is an exception in
-three parts (what was expected, what came, what to do); numerical trouble is a Status, one per sample.
+three parts (what was expected, what came, what to do); a numerical failure is a Status, one per sample.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CheckpointError(SnapfmError, ValueError):
 
 
 class DataError(SnapfmError, ValueError):
-    """A data file cannot be written or read: unfinished, of another run, or out of reach."""
+    """A data file cannot be written or read: unfinished, of another run, or not accessible."""
 
 
 class MissingDependency(SnapfmError, ImportError):
@@ -68,7 +68,7 @@ class StructureWarning(UserWarning):
 
 
 class Status(IntEnum):
-    """What became of one sample. Every value but CONVERGED is a failure with a name and advice."""
+    """The outcome of one sample. Every value but CONVERGED is a failure with a name and advice."""
 
     CONVERGED = 0
     INFEASIBLE = 1
@@ -78,7 +78,7 @@ class Status(IntEnum):
 
     @property
     def advice(self) -> str:
-        """Say what the status means and what to try, likeliest cause first."""
+        """Meaning of the status and what to try, most likely cause first."""
         return _ADVICE[self]
 
 
@@ -104,7 +104,7 @@ _ADVICE = {
 
 
 def require(package: str, purpose: str, extra: str) -> ModuleType:
-    """Import an optional package, or say which extra brings it."""
+    """Import an optional package, or name the extra that installs it."""
     try:
         return importlib.import_module(package)
     except ImportError as cause:

@@ -1,7 +1,7 @@
 """Grid: the axes a field lives on, their spacing and quadrature weights.
 
 Physical spacing, the time step included, always comes from here; flow time never does. A grid knows no law and no
-equation. It may import errors only.
+equation. Imports errors only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Axis:
 
     @property
     def spacing(self) -> float:
-        """Distance between neighbouring points."""
+        """Distance between neighboring points."""
         return (self.stop - self.start) / (self.size - 1)
 
     def points(self, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -72,7 +72,7 @@ class Grid:
         return tuple(axis.size for axis in self.axes)
 
     def axis(self, name: str) -> Axis:
-        """Look an axis up by name."""
+        """Look up an axis by name."""
         for axis in self.axes:
             if axis.name == name:
                 return axis
@@ -81,5 +81,5 @@ class Grid:
         )
 
     def spacing(self, name: str) -> float:
-        """Distance between neighbouring points of the named axis."""
+        """Distance between neighboring points of the named axis."""
         return self.axis(name).spacing

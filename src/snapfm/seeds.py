@@ -1,6 +1,6 @@
-"""Random streams per sample: what sample i draws depends on (seed, i) alone, never on the batch it rides in.
+"""Random streams per sample: what sample i draws depends on (seed, i) alone, never on its batch.
 
-Low in the house so that simulators and samplers share one rule. Imports nothing of snapfm.
+Simulators and samplers share this rule. Imports nothing of snapfm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def base_seed(generator: torch.Generator | None) -> int:
 
 
 def stream(seed: int, index: int) -> torch.Generator:
-    """Give sample `index` of the run `seed` its own generator on the CPU."""
+    """Return the generator of sample `index` of the run `seed`, on the CPU."""
     word = np.random.SeedSequence(entropy=seed, spawn_key=(index,)).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(word) >> 1)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.adapters.toys import SHAPE, energies, energy_projector, is_told_in_three_parts, seeded
+from tests.adapters.toys import SHAPE, energies, energy_projector, is_in_three_parts, seeded
 from torch import Tensor, nn
 
 import snapfm
@@ -97,7 +97,7 @@ def test_a_velocity_without_rows_is_itself_for_all_samples():
     ],
     ids=["number", "no axis", "too few", "another batch"],
 )  # fmt: skip
-def test_a_mistake_is_told_in_three_parts(mistake: Any, expected: str, came: str, cure: str):
+def test_a_mistake_is_in_three_parts(mistake: Any, expected: str, came: str, cure: str):
     with pytest.raises(SnapfmError) as caught:
         mistake()
-    assert is_told_in_three_parts(str(caught.value), expected, came, cure), str(caught.value)
+    assert is_in_three_parts(str(caught.value), expected, came, cure), str(caught.value)

@@ -14,7 +14,7 @@ from tests.adapters.toys import (
     energies,
     energy_projector,
     fit,
-    is_told_in_three_parts,
+    is_in_three_parts,
     seeded,
     unlike_waves,
     waves,
@@ -284,12 +284,12 @@ def test_a_trained_diffusion_model_is_sampled_under_a_nonlinear_law():
         ),
     ],
     ids=[
-        "betas", "rising", "none", "beta", "timesteps", "short", "clock", "rotated", "dict", "tau", "a word for betas",
+        "betas", "rising", "none", "beta", "timesteps", "short", "clock", "nested", "dict", "tau", "a word for betas",
         "no beta", "how many levels", "a word for levels", "a table of levels", "nothing for betas", "no betas at all",
         "words for betas", "a number for a clock", "a number for a model",
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_in_three_parts(mistake: Any, expected: str, came: str, cure: str):
+def test_a_mistake_is_in_three_parts(mistake: Any, expected: str, came: str, cure: str):
     with pytest.raises(SnapfmError) as caught:
         mistake()
-    assert is_told_in_three_parts(str(caught.value), expected, came, cure), str(caught.value)
+    assert is_in_three_parts(str(caught.value), expected, came, cure), str(caught.value)

@@ -18,7 +18,7 @@ from tests.adapters.toys import (
     energies,
     energy_projector,
     fit,
-    is_told_in_three_parts,
+    is_in_three_parts,
     seeded,
     unlike_waves,
     waves,
@@ -220,9 +220,9 @@ def test_constant_jitter_is_left_out_of_a_path():
     for tau in TAUS:
         assert (path.data(tau), path.noise(tau)) == (STRAIGHT.data(tau), STRAIGHT.noise(tau))
         assert (path.data_slope(tau), path.noise_slope(tau)) == (1.0, -1.0)
-    rotated = adapters.matcher_path(torchcfm.VariancePreservingConditionalFlowMatcher())
+    preserving = adapters.matcher_path(torchcfm.VariancePreservingConditionalFlowMatcher())
     for tau in TAUS:
-        assert rotated.noise(tau) == pytest.approx(COSINE.noise(tau), abs=1e-15)
+        assert preserving.noise(tau) == pytest.approx(COSINE.noise(tau), abs=1e-15)
 
 
 def test_a_unet_of_torchcfm_gets_time_first_and_channels():
@@ -285,10 +285,10 @@ def test_a_torchdyn_style_model_gets_one_time_for_all():
         "shape",
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_in_three_parts(mistake: Any, expected: str, came: str, cure: str):
+def test_a_mistake_is_in_three_parts(mistake: Any, expected: str, came: str, cure: str):
     with pytest.raises(SnapfmError) as caught:
         mistake()
-    assert is_told_in_three_parts(str(caught.value), expected, came, cure), str(caught.value)
+    assert is_in_three_parts(str(caught.value), expected, came, cure), str(caught.value)
 
 
 def test_adapting_imports_neither_library():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.adapters.toys import EPS, SHAPE, Gaussian, energies, is_told_in_three_parts, seeded
+from tests.adapters.toys import EPS, SHAPE, Gaussian, energies, is_in_three_parts, seeded
 from torch import Tensor
 
 import snapfm
@@ -292,10 +292,10 @@ OTHERS: dict[str, tuple[Any, str]] = {
     ],
     ids=["std", "mean", "axes", "extents", "fields", "laws", "tau", "shape", *(f"{name} for a mean" for name in OTHERS)],
 )  # fmt: skip
-def test_a_mistake_is_told_in_three_parts(mistake: Any, expected: str, came: str, cure: str):
+def test_a_mistake_is_in_three_parts(mistake: Any, expected: str, came: str, cure: str):
     with pytest.raises(SnapfmError) as caught:
         mistake()
-    assert is_told_in_three_parts(str(caught.value), expected, came, cure), str(caught.value)
+    assert is_in_three_parts(str(caught.value), expected, came, cure), str(caught.value)
 
 
 def test_a_sample_that_is_not_finite_harms_only_itself():

@@ -32,8 +32,8 @@ def energies() -> Tensor:
     return 4 * torch.exp(-2 * torch.arange(SHAPE[1], dtype=torch.float64) / 5)[None]
 
 
-def is_told_in_three_parts(told: str, expected: str, came: str, cure: str) -> bool:
-    places = [told.find(words) for words in (expected, came, cure)]
+def is_in_three_parts(message: str, expected: str, came: str, cure: str) -> bool:
+    places = [message.find(words) for words in (expected, came, cure)]
     return -1 not in places and places == sorted(places)
 
 

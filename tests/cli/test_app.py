@@ -23,12 +23,12 @@ ANYONE = 65534  # a user who owns nothing
 
 # The arguments of every command but --out, and what it does its work with.
 COMMANDS: dict[str, tuple[list[str], str]] = {
-    "problems": ([], "snapfm.problems.names"),
-    "inspect": (["heat-ic-mass"], "snapfm.cli.sizes.structure_of"),
+    "problems": ([], "snapfm.cli.problems.names"),
+    "inspect": (["heat-ic-mass"], "snapfm.cli.problems.structure_of"),
     "data": (["heat-ic-mass", "--count", "2", "--out", "OUT"], "snapfm.data.write"),
     "audit": (["heat-ic-mass"], "snapfm.evidence.audit.audit"),
     "demo": (["--out", "OUT"], "snapfm.evidence.demo.run.run"),
-    "train": (["heat-ic-mass", "--out", "OUT"], "snapfm.problems.training.table"),
+    "train": (["heat-ic-mass", "--out", "OUT"], "snapfm.cli.train.table"),
     "sample": (["heat-ic-mass", "--count", "2", "--out", "OUT"], "snapfm.generate.generate"),
     "quality": (["smoke", "--out", "OUT"], "snapfm.evidence.quality.run"),
     "bench": (["smoke", "--out", "OUT"], "snapfm.evidence.projection.run"),

@@ -14,7 +14,7 @@ from tests.generate.tiny import GRID, PROBLEM, write_model
 from typer.testing import CliRunner
 
 from snapfm.cli.app import app, main
-from snapfm.cli.sample import sample
+from snapfm.cli.fields import sample
 from snapfm.data import load
 from snapfm.generate import Recipe
 

@@ -14,11 +14,11 @@ from snapfm.linear import Lanes, Library, Outcome
 from snapfm.structure.pattern import Pattern
 
 EPS = np.finfo(np.float64).eps
-SOLVERS = [Lanes(), Lanes(refinements=2), Library(), Library(refinements=2)]
+SOLVERS = [Lanes(), Library()]
 
 
 def name_of(solver):
-    return type(solver).__name__ + (" refined" if solver.refinements else "")
+    return type(solver).__name__
 
 
 every_solver = pytest.mark.parametrize("solver", SOLVERS, ids=name_of)
@@ -399,7 +399,7 @@ def test_pivots_are_not_overwritten_by_the_next_factorization(solver):
 
 
 def test_hot_calls_of_lanes_allocate_the_pivots_only():
-    _, values, work = prepared(Lanes(refinements=1), definite, 16)
+    _, values, work = prepared(Lanes(), definite, 16)
     rhs = np.ones((26, 16))
     work.factorize(values)
     work.solve(rhs)

@@ -29,7 +29,7 @@ for module in modules:
 
 
 def run(name: str) -> int:
-    """Run the command in this process; give its exit code."""
+    """Run the command in this process; return its exit code."""
     sys.argv = ["snapfm", *command, "--out", str(folder / name)]
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
@@ -40,7 +40,7 @@ def run(name: str) -> int:
 
 
 def attempt(name: str, operation: int | None = None, seconds: float | None = None) -> tuple[int, int]:
-    """Run the command in a fork, killed before an operation or after a while; give its exit code and its operations."""
+    """Run the command in a fork, killed before an operation or after a while; return its exit code and its operations."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -62,8 +62,8 @@ def attempt(name: str, operation: int | None = None, seconds: float | None = Non
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    with os.fdopen(reader) as told:
-        return code, int(told.read() or 0)
+    with os.fdopen(reader) as pipe:
+        return code, int(pipe.read() or 0)
 
 
 def tree(name: str) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("zarr")
 
 KILLER = Path(__file__).with_name("killer.py")
-MODULES = "snapfm.problems,snapfm.data.write,zarr,zarr.storage,zarr.codecs,rich.progress"
+MODULES = "snapfm.problems,snapfm.data.recipe,zarr,zarr.storage,zarr.codecs,rich.progress"
 COMMAND = ["data", "heat-ic-mass", "--count", "70", "--set", "nx=23", "--set", "nt=11"]
 
 

@@ -12,8 +12,7 @@ import torch
 
 import snapfm
 from snapfm.data import Recipe, stream, write
-from snapfm.data.layout import drawn
-from snapfm.data.source import Arrays, Layout, Variable
+from snapfm.data.layout import Arrays, Layout, Variable, drawn
 from snapfm.errors import DataError
 from snapfm.grid import Axis, Grid
 
@@ -89,13 +88,13 @@ def test_simulated_files_are_known_by_the_words_they_always_had(tmp_path: Path) 
     """Files of before there were other sources have these entries and no more; they must be recognized and resumed."""
     recipe = Recipe("heat-ic-mass", 40, 3, settings={"nx": 7, "nt": 6})
     assert recipe.identity().keys() == {"problem", "count", "seed", "dtype", "settings", "versions"}
-    out, told = tmp_path / "a.zarr", []
+    out, reported = tmp_path / "a.zarr", []
 
     def look(done: int) -> None:
-        told.append((tmp_path / "a.zarr.part" / "journal.jsonl").read_text().splitlines())
+        reported.append((tmp_path / "a.zarr.part" / "journal.jsonl").read_text().splitlines())
 
     write(recipe, out, look)
-    assert [json.loads(line) for line in told[-1]] == [{"identity": recipe.identity()}, {"block": 0}, {"block": 1}]
+    assert [json.loads(line) for line in reported[-1]] == [{"identity": recipe.identity()}, {"block": 0}, {"block": 1}]
     attributes = json.loads((out / "zarr.json").read_text())["attributes"]
     assert attributes["recipe"] == recipe.identity()
     assert list(attributes) == [

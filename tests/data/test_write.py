@@ -13,7 +13,7 @@ import torch
 
 import snapfm
 from snapfm.data import Recipe, archive, load, paper_count, write
-from snapfm.data.words import PARAMS
+from snapfm.data.layout import PARAMS
 from snapfm.errors import DataError, SettingError, UnknownName
 from snapfm.metrics.scores import constraint_errors
 from snapfm.problems import names
@@ -99,10 +99,10 @@ def test_a_stopped_run_goes_on_where_it_was(samples: int, tmp_path: Path) -> Non
     with pytest.raises(Stopped):
         write(RECIPE, tmp_path / "a.zarr", stop)
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr.part"]
-    told: list[int] = []
-    again = write(RECIPE, tmp_path / "a.zarr", told.append)
-    assert again.found == samples == told[0]
-    assert told[-1] == 70
+    reported: list[int] = []
+    again = write(RECIPE, tmp_path / "a.zarr", reported.append)
+    assert again.found == samples == reported[0]
+    assert reported[-1] == 70
     whole = write(RECIPE, tmp_path / "whole.zarr")
     assert tree(again.path) == tree(whole.path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.zarr", "whole.zarr"]
@@ -197,7 +197,7 @@ def test_two_writers_do_not_meet(tmp_path: Path) -> None:
         (errno.EIO, r"'Input/output error'\. Choose another place, or call again"),
     ],
 )
-def test_trouble_with_the_disk_is_told(
+def test_errors_of_the_disk_are_explained(
     number: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*anything: object) -> None:

@@ -6,7 +6,7 @@ from neuralop.layers.spectral_convolution import SpectralConv
 from neuralop.models import FNO
 from torch import Tensor, nn
 
-from snapfm.flow.layers import Pointwise, Spectral, quicken
+from snapfm.flow.layers import Pointwise, Spectral, accelerate
 
 CHANNELS = 3
 TOLERANCE = 64 * torch.finfo(torch.float32).eps  # sums of some dozens of terms of order one
@@ -58,7 +58,7 @@ def test_pointwise_equals_the_convolution_it_replaces() -> None:
 
 
 @pytest.mark.parametrize("channel_mlp", [True, False])
-def test_a_quickened_network_is_the_same_network(channel_mlp: bool) -> None:
+def test_a_accelerated_network_is_the_same_network(channel_mlp: bool) -> None:
     torch.manual_seed(0)
     fno = FNO(
         n_modes=(4, 4),
@@ -73,7 +73,7 @@ def test_a_quickened_network_is_the_same_network(channel_mlp: bool) -> None:
     (slope,) = torch.autograd.grad(before.square().sum(), x)
     names = [name for name, _ in fno.named_parameters()]
 
-    quicken(fno, (6, 8))
+    accelerate(fno, (6, 8))
     after = fno(x)
     (quick_slope,) = torch.autograd.grad(after.square().sum(), x)
 

@@ -21,7 +21,7 @@ from snapfm.data import load, write
 from snapfm.errors import CheckpointError, DataError, ProjectionFailed, Status, UnknownName
 from snapfm.flow import load_checkpoint, shipped_names
 from snapfm.generate import Recipe, generate
-from snapfm.generate import model as model_module
+from snapfm.generate import recipe as recipe_module
 from snapfm.metrics.scores import constraint_errors
 from snapfm.problems import Problem
 
@@ -210,7 +210,7 @@ def test_an_unfinished_run_is_not_resumed_where_bits_may_differ(
     with pytest.raises(DataError, match=r"an unfinished run with processor='ABACUS'; got processor="):
         generate(recipe(model), out)
     monkeypatch.undo()
-    monkeypatch.setattr("snapfm.generate.sampled.versions", lambda *more: {"snapfm": "9"})
+    monkeypatch.setattr("snapfm.generate.run.versions", lambda *more: {"snapfm": "9"})
     with pytest.raises(DataError, match=r"an unfinished run with versions=\{'snapfm': '9'\}; got versions="):
         generate(recipe(model), out)
 
@@ -245,7 +245,7 @@ def test_models_that_do_not_fit_are_refused_before_anything_is_written(
     (tmp_path / "empty").mkdir()
     with pytest.raises(CheckpointError, match=r"is expected to hold model\.json; it is missing\."):
         generate(recipe(tmp_path / "empty"), out)
-    monkeypatch.setattr(model_module, "shipped_names", lambda: ["burgers-small"])
+    monkeypatch.setattr(recipe_module, "shipped_names", lambda: ["burgers-small"])
     with pytest.raises(
         UnknownName, match=r"none is shipped for heat, only \['burgers-small'\]\. Train one with `snapfm"
     ):

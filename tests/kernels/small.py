@@ -306,8 +306,9 @@ def _loop(
 ) -> Finished:
     tiles = len(small.space)
     shape = (tiles, LANES)
-    most = np.ascontiguousarray(np.broadcast_to(np.asarray(limits, np.int64), shape))
-    alive = np.ascontiguousarray(np.broadcast_to(np.asarray(live, bool), shape))
+    # Copies: views that cannot be written to have a type of their own, for which kernels would be compiled again.
+    most = np.array(np.broadcast_to(np.asarray(limits, np.int64), shape))
+    alive = np.array(np.broadcast_to(np.asarray(live, bool), shape))
     ended = [np.full(shape, -9, np.int64) for _ in range(3)]
     kernel(
         small.code, small.frame, small.plan, *given, most, np.array([stop]), alive, small.space, small.part.at,

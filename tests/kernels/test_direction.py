@@ -61,7 +61,7 @@ def looked(small: Small) -> Small:
 
 def factored(small: Small, damping: float = 0.0, status=RUNNING) -> Factored:
     convex, negative = np.empty(LANES), np.empty(LANES, np.int64)
-    status = np.ascontiguousarray(np.broadcast_to(np.asarray(status, np.int64), LANES))
+    status = np.array(np.broadcast_to(np.asarray(status, np.int64), LANES))
     stop = np.zeros(1, np.int64)
     factorize(small.frame, small.plan, small.tile, np.full(LANES, damping), status, convex, negative, stop)
     return Factored(convex, negative, small.section(layout.TALLY)[:2].copy())

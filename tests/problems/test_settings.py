@@ -27,7 +27,7 @@ def test_defaults_of_an_unknown_problem_are_refused():
         ({"flux": 1}, SettingError, r"expects flux to be one of \['smoothed', 'split', 'godunov'\]; got 1\."),
     ],
 )
-def test_wrong_settings_are_refused_at_the_door(settings, error, words):
+def test_wrong_settings_are_refused(settings, error, words):
     with pytest.raises(error, match=words):
         snapfm.problem("burgers-ic-mass-flux", **settings)
 

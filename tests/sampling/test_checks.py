@@ -48,7 +48,7 @@ def arguments(project: Projector) -> dict[str, Any]:
 
 
 def message_of(arguments: dict[str, Any], error: type[SnapfmError] = SettingError, **wrong: Any) -> str:
-    """Give the message of a call that must not reach the network."""
+    """Return the message of a call that must not reach the network."""
     asked: list[Tensor] = []
 
     def watched(u: Tensor, tau: Any) -> Tensor:

@@ -146,7 +146,6 @@ def test_a_path_knows_its_own_moves(path: Path, tau: float):
     data, held = noise(2, 1), noise(2, 2)
     u, speed = path.pull_back(held, data, tau), path.velocity(held, data, tau)
     assert torch.allclose(path.shoot(u, speed, tau), data, rtol=0.0, atol=64 * EPS)
-    assert torch.allclose(path.noise_at(u, data, tau), held, rtol=0.0, atol=64 * EPS / (1 - tau))
     step = 1e-6  # the slopes are those of the schedules
     ahead, behind = path.pull_back(held, data, tau + step), path.pull_back(held, data, tau - step)
     assert torch.allclose((ahead - behind) / (2 * step), speed, rtol=0.0, atol=1e-8)

@@ -85,7 +85,7 @@ def test_a_velocity_that_points_at_a_feasible_target_ends_there(project: Project
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7])
-def test_the_plain_flow_arrives_at_the_target_too(u0: Tensor, steps: int):
+def test_the_plain_flow_ends_at_the_target_too(u0: Tensor, steps: int):
     target = feasible(u0)
     out = sample(Toward(target), None, count=7, steps=steps, generator=seeded(), shape=SHAPE, dtype=torch.float64)
     assert float((out.u - target).abs().max()) <= 4 * steps * EPS * float(target.abs().max() + 5)
@@ -411,7 +411,7 @@ def test_a_mistake_is_reported_in_three_parts(
     with pytest.raises(error) as caught:
         sample(**(right | wrong))
     assert isinstance(caught.value, builtin)
-    reported = str(caught.value)
-    places = [reported.find(words) for words in (expected, came, cure)]
-    assert -1 not in places, reported
-    assert places == sorted(places), reported
+    message = str(caught.value)
+    places = [message.find(words) for words in (expected, came, cure)]
+    assert -1 not in places, message
+    assert places == sorted(places), message

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import snapfm
 from snapfm.structure import CompiledLaws, compile_laws
-from snapfm.structure.batched import Unrecordable, each, replayable, spared
+from snapfm.structure.batched import Unrecordable, each, isolated, replayable
 
 pytestmark = pytest.mark.filterwarnings("ignore::snapfm.errors.StructureWarning")
 EYE = torch.eye(3, dtype=torch.float64)
@@ -150,7 +150,7 @@ def test_a_batch_that_cannot_be_worked_on_as_one_is_worked_on_one_by_one():
             raise ZeroDivisionError
         return numbers[some, None]
 
-    assert torch.allclose(spared(run, 4), torch.tensor([[0.0], [1.0], [torch.nan], [3.0]]), equal_nan=True)
+    assert torch.allclose(isolated(run, 4), torch.tensor([[0.0], [1.0], [torch.nan], [3.0]]), equal_nan=True)
 
 
 def test_what_no_sample_survives_is_raised_and_what_is_no_arithmetic_too():
@@ -162,7 +162,7 @@ def test_what_no_sample_survives_is_raised_and_what_is_no_arithmetic_too():
 
     for kind in (OverflowError, FloatingPointError, torch.linalg.LinAlgError, KeyboardInterrupt, TypeError):
         with pytest.raises(kind):
-            spared(raising(kind), 3)
+            isolated(raising(kind), 3)
 
 
 # Derivatives that torch gets wrong in batches.

@@ -11,7 +11,7 @@ from tests.structure import dense
 from torch import Tensor
 
 from snapfm.laws import Equality
-from snapfm.structure import CompiledLaws, RowKind, compile_laws, derivatives
+from snapfm.structure import CompiledLaws, RowKind, compile_laws, passes
 
 U = torch.rand(5, 3, 4, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
 PARAMS = {"p": torch.rand(5, 4, generator=torch.Generator().manual_seed(10), dtype=torch.float64)}
@@ -192,7 +192,7 @@ def test_empty_batch() -> None:
 def test_blocks_of_a_batch_join_up(monkeypatch: pytest.MonkeyPatch) -> None:
     structure = one(curved)
     whole = passed(structure, U)
-    monkeypatch.setattr(derivatives, "_BLOCK", 50)  # two samples at a time
+    monkeypatch.setattr(passes, "_BLOCK", 50)  # two samples at a time
     for all_at_once, in_blocks in zip(whole, passed(structure, U)):
         assert torch.allclose(all_at_once, in_blocks, rtol=1e-15, atol=0)
 

@@ -17,7 +17,7 @@ from snapfm.kernels.operators import Op
 from snapfm.laws import Equality
 from snapfm.structure import CompiledLaws, compile_laws
 from snapfm.structure.lowering import indexing
-from snapfm.structure.lowering.table import REAL
+from snapfm.structure.lowering.formulas import REAL
 
 DOUBLE = torch.float64
 EYE = torch.eye(4, dtype=DOUBLE)

@@ -7,7 +7,7 @@ import pytest
 
 from snapfm.errors import ShapeError
 from snapfm.structure import Pattern
-from snapfm.structure.sets import Sets
+from snapfm.structure.pattern import Sets
 
 PATTERN = Pattern.from_coordinates([2, 0, 0, 2, 2], [1, 3, 0, 1, 2], (3, 4))
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from snapfm.laws import Equality
 from snapfm.structure import CompiledLaws, compile_laws
 from snapfm.structure.lowering import regions
+from snapfm.structure.lowering.regions import NotLinear, probe
 from snapfm.structure.pattern import Pattern
-from snapfm.structure.probe import NotLinear, probe
 
 EPS = np.finfo(np.float64).eps
 SHAPE = (8, 5)

@@ -15,8 +15,8 @@ from snapfm.kernels.operators import Op
 from snapfm.laws import Equality
 from snapfm.structure import CompiledLaws, RowKind, compile_laws
 from snapfm.structure.lowering import Tape
+from snapfm.structure.pattern import Sets
 from snapfm.structure.reads import cell_reads, reads, row_kinds, row_slopes
-from snapfm.structure.sets import Sets
 
 AFFINE, PARAMETRIC, SEPARABLE, GENERAL = RowKind
 PARAMS = {"a": torch.ones(1, dtype=torch.float64), "b": torch.ones(1, 4, dtype=torch.float64)}

@@ -46,7 +46,7 @@ def test_slices_that_share_no_unknown_become_parts_of_one_make():
     structure, found = _reduced("navier-stokes-ic-mass-enstrophy")
     (system,) = found.systems
     # every slice is seen through its sum and its sum of squares only: two unknowns
-    assert (len(found.groups), len(found.groups.members)) == (49, 49 * 256)
+    assert (len(found.aggregates), len(found.aggregates.members)) == (49, 49 * 256)
     assert (system.parts, system.rows.shape[1], system.unknowns.shape[1]) == (49, 2, 2)
     assert sorted(system.rows.ravel()) == list(range(256, structure.rows))
 
@@ -63,7 +63,7 @@ def test_unknowns_that_enter_no_operation_are_eliminated():
 
 def _group_sizes(*laws: Law) -> list[int]:
     found = _sorted(compile_laws(list(laws), (3, 5)))
-    return sorted(np.diff(found.groups.ptr).tolist())
+    return sorted(np.diff(found.aggregates.ptr).tolist())
 
 
 def test_only_what_all_rows_see_alike_is_grouped():

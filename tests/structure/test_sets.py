@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapfm.structure.sets import NONE, Sets, cross, stacked, union
+from snapfm.structure.pattern import NONE, Sets, cross, stacked, union
 
 WIDTH = 6
 Plain = list[set[int]]

@@ -1,7 +1,7 @@
-"""Call conventions: where a model wants its time, and in which form.
+"""How a model is called: where its time goes and in which form, the layout of its fields, and its extra inputs.
 
-A model that takes (u, tau) with tau a plain number needs no adapter. These make the others fit, and say which path the
-model was trained on.
+A model that takes (u, tau) with tau a plain number needs no adapter. These adapt the others, and say which path the model was
+trained on.
 """
 
 from __future__ import annotations
@@ -12,16 +12,21 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from snapfm.adapters.base import Adapter, Model, along, check_path, fields_back, times_of
-from snapfm.errors import SettingError
-from snapfm.sampling.path import Path
+from snapfm.adapters.base import Adapter, Model, fields_back, times_of
+from snapfm.adapters.paths import check_path
+from snapfm.errors import SettingError, ShapeError
+from snapfm.project.checks import is_whole
+from snapfm.sampling.path import Path, along
 
-Clock = Callable[[float], float]  # flow time to the model's own time; whole numbers arrive as torch.int64
+Clock = Callable[[float], float]  # from flow time to the model's own time; whole numbers are passed on as torch.int64
 Times = Literal["each", "one"]
 
 
 class Call(Adapter):
-    """A model called in its own way, with its own clock: `each` sample gets its time (b,), or `one` is for all, ()."""
+    """A model with its own calling convention and clock.
+
+    `times`: one time per sample, (b,), or one for all, (). `clock` maps flow time to the model's own.
+    """
 
     def __init__(
         self, model: Model, path: Path | None = None, clock: Clock | None = None, times: Times = "each"
@@ -47,7 +52,7 @@ class Call(Adapter):
         self.times = times
 
     def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
-        """Ask the model for its answer at fields u (b, *shape) and flow time tau, a number or (b,)."""
+        """Evaluate the model at fields u (b, *shape) and flow time tau, a number or (b,)."""
         return fields_back(self._call(u, self._time(u, tau), **inputs), u, f"{self.name}(model)")
 
     def _call(self, u: Tensor, time: Tensor, **inputs: Any) -> Any:
@@ -66,7 +71,7 @@ class Call(Adapter):
 
 
 class FieldFirst(Call):
-    """A model called as model(u, tau)."""
+    """Adapt a model called as model(u, tau) that needs time as a tensor, another path or another clock."""
 
     name = "field_first"
 
@@ -75,7 +80,7 @@ class FieldFirst(Call):
 
 
 class TimeFirst(Call):
-    """A model called as model(tau, u)."""
+    """Adapt a model called as model(tau, u); settings as in field_first."""
 
     name = "time_first"
 
@@ -84,7 +89,7 @@ class TimeFirst(Call):
 
 
 class Joined(Call):
-    """A model of one input: the flattened field with its time as last column, (b, n + 1) to (b, n)."""
+    """Adapt a model of one input: the flattened field with its time as last column, (b, n + 1) to (b, n)."""
 
     name = "joined"
 
@@ -95,21 +100,129 @@ class Joined(Call):
         return answer.view_as(u) if same else answer
 
 
-def field_first(
-    model: Model, path: Path | None = None, clock: Clock | None = None, times: Times = "each"
-) -> FieldFirst:
-    """Adapt a model called as model(u, tau) that wants time as a tensor, runs on another path or by another clock.
+class Flat(Adapter):
+    """Adapt a velocity of flat fields: (b, n) for (b, *shape)."""
 
-    `times`: one per sample, (b,), or one for all, (). `clock` maps flow time to the model's own.
+    name = "flat"
+
+    def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
+        """Flatten, evaluate, and restore the shape."""
+        sent = u.flatten(1)
+        return fields_back(self.model(sent, tau, **inputs), sent, "flat(model)").view_as(u)
+
+    def noise_from(self, white: Tensor) -> Tensor:
+        """Turn white noise into that of the flow, flat."""
+        return super().noise_from(white.flatten(1)).view_as(white)
+
+    @property
+    def shape(self) -> None:
+        """None: a flat model does not know the shape of fields."""
+        return
+
+
+class Channels(Adapter):
+    """Adapt a velocity with a channel axis, (b, c, …).
+
+    Without `axis`, fields have no components and the model has one channel. With it, this axis of the field (counted without
+    the batch) holds the components: fields (nx, nt, c) with axis=-1. Fields (c, nx, nt) need no adapter.
     """
-    return FieldFirst(model, path, clock, times)
+
+    name = "channels"
+
+    def __init__(self, model: Model, axis: int | None = None) -> None:
+        super().__init__(model)
+        if axis is not None and not is_whole(axis):
+            raise SettingError(
+                f"channels(model, axis) expects the axis of ONE field that holds its components, or None for one channel; got "
+                f"{axis!r}. axis=-1 is the last one."
+            )
+        self.axis = axis
+
+    def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
+        """Move channels to the model's axis, evaluate, and move them back."""
+        sent = self._to_model(u)
+        return self._from_model(fields_back(self.model(sent, tau, **inputs), sent, "channels(model)"))
+
+    def noise_from(self, white: Tensor) -> Tensor:
+        """Turn white noise into that of the flow, with channels on the model's axis."""
+        return self._from_model(super().noise_from(self._to_model(white)))
+
+    def _to_model(self, u: Tensor) -> Tensor:
+        return u.unsqueeze(1) if self.axis is None else u.movedim(self._batch_axis(u.ndim - 1), 1)
+
+    def _from_model(self, u: Tensor) -> Tensor:
+        return u.squeeze(1) if self.axis is None else u.movedim(1, self._batch_axis(u.ndim - 1))
+
+    def _batch_axis(self, axes: int) -> int:
+        """Return the axis of a batch of fields that holds the components."""
+        assert self.axis is not None
+        if not -axes <= self.axis < axes:
+            raise ShapeError(
+                f"channels(model, axis) expects an axis of fields with {axes}; got {self.axis}. Count without the batch axis, "
+                "from 0."
+            )
+        return self.axis % axes + 1
+
+    def _outside(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        rest = list(shape[1:])
+        if self.axis is not None:
+            rest.insert(self._batch_axis(len(shape)) - 1, shape[0])
+        return tuple(rest)
 
 
-def time_first(model: Model, path: Path | None = None, clock: Clock | None = None, times: Times = "each") -> TimeFirst:
-    """Adapt a model called as model(tau, u); settings as in field_first."""
-    return TimeFirst(model, path, clock, times)
+class Conditioned(Adapter):
+    """Adapt a velocity that takes extra inputs, such as parameters, labels or fields: model(u, tau, name=rows).
+
+    Every input has a leading axis. Row i belongs to sample i of the run: `sample(first=…, count=…)` selects rows by the
+    numbers of its samples, so runs in chunks return what one run returns. One row is shared by all samples.
+    """
+
+    name = "conditioned"
+
+    def __init__(self, model: Model, **inputs: Tensor) -> None:
+        super().__init__(model)
+        for name, value in inputs.items():
+            if not isinstance(value, Tensor) or value.ndim == 0 or len(value) == 0:
+                came = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+                raise ShapeError(
+                    f"conditioned(model, {name}=…) expects a tensor with one row per sample; got {came}. Rows shared by all "
+                    "samples have a leading axis of 1: torch.as_tensor(value)[None]."
+                )
+            self.register_buffer(f"input_{name}", value, persistent=False)
+        self.names = tuple(inputs)
+
+    def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
+        """Evaluate the model with each sample's inputs; floating-point ones in the dtype of the fields."""
+        own = {name: self._rows(name, u) for name in self.names}
+        answer: Tensor = self.model(u, tau, **(own | inputs))
+        return answer
+
+    def of_samples(self, first: int, count: int) -> Conditioned:
+        """Keep the rows of samples first .. first + count − 1."""
+        chosen = self._around(super().of_samples(first, count).model)
+        chosen._buffers = dict(self._buffers)
+        for name in self.names:
+            value = self.get_buffer(f"input_{name}")
+            if len(value) > 1:
+                if len(value) < first + count:
+                    raise ShapeError(
+                        f"conditioned(model, {name}=…) expects a row for each of samples 0 .. {first + count - 1}; got "
+                        f"{len(value)}. Row i belongs to sample i of the run: give all of them, or one for all."
+                    )
+                chosen._buffers[f"input_{name}"] = value[first : first + count]
+        return chosen
+
+    def _rows(self, name: str, u: Tensor) -> Tensor:
+        value = self.get_buffer(f"input_{name}")
+        if len(value) not in (1, len(u)):
+            raise ShapeError(
+                f"conditioned(model, {name}=…) expects {len(u)} rows or 1 for {len(u)} fields; got {len(value)}. Choose rows "
+                "with velocity.of_samples(first, count), as snapfm.sample does."
+            )
+        rows = value.expand(len(u), *value.shape[1:])
+        return rows.to(u) if rows.is_floating_point() else rows.to(u.device)
 
 
-def joined(model: Model, path: Path | None = None, clock: Clock | None = None) -> Joined:
-    """Adapt a model of flat fields with their time as last column, (b, n + 1) to (b, n)."""
-    return Joined(model, path, clock)
+# The names that users call.
+field_first, time_first, joined = FieldFirst, TimeFirst, Joined
+flat, channels, conditioned = Flat, Channels, Conditioned

@@ -1,6 +1,6 @@
-"""Models of `flow_matching` and `torchcfm`: their calling conventions, and their paths read off their own objects.
+"""Models of `flow_matching` and `torchcfm`: their calling conventions, and their paths, read from their own objects.
 
-Neither library is imported. Who has a model of one has the library; snapfm asks its schedulers and matchers for numbers.
+Neither library is imported: a user's scheduler or matcher is called for numbers.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from snapfm.adapters.base import Model, check_path
+from snapfm.adapters.base import Model
 from snapfm.adapters.calls import Call, Joined, TimeFirst
-from snapfm.adapters.paths import LAST, first_time
+from snapfm.adapters.paths import LAST, check_path, first_time
 from snapfm.errors import ParamsError, SettingError
 from snapfm.sampling.path import Path
 
-# A path that starts at rest (α = τⁿ, n > 1) has a velocity of zero at τ = 0, which says nothing about data; one with n < 1 has
-# an infinite one. Such a path is entered where it holds this much data, with noise that holds none: diffusion models do so.
+# A path α = τⁿ has zero velocity at τ = 0 if n > 1, which says nothing about data, and an infinite one if n < 1. Such a path
+# is entered where it holds this much data, with noise that holds none, as in diffusion models.
 ENTERED = 0.01
 
 
 class KeywordCall(Call):
-    """A model called as flow_matching's solvers call it, model(x=…, t=…), from its time `start` on."""
+    """A model called like in flow_matching's solvers, model(x=…, t=…), from its time `start` on."""
 
     name = "flow_matching"
 
@@ -35,7 +35,7 @@ class KeywordCall(Call):
         self.start = start
 
     def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
-        """Ask the model for its velocity at fields u (b, *shape) and flow time tau, a number or (b,)."""
+        """Evaluate the velocity at fields u (b, *shape) and flow time tau, a number or (b,)."""
         speed = super().forward(u, tau, **inputs)
         return speed if self.start == 0.0 else (1.0 - self.start) * speed
 
@@ -46,8 +46,8 @@ class KeywordCall(Call):
 def flow_matching(model: Model, path: Any = None) -> KeywordCall:
     """Adapt a model of Meta's `flow_matching`, called as model(x=…, t=…) with t of shape (b,).
 
-    `path` is what it was trained with: a scheduler (CondOTScheduler(), CosineScheduler(), …) or an AffineProbPath; without one
-    the straight path, CondOT.
+    `path` is what it was trained with: a scheduler (CondOTScheduler(), CosineScheduler(), …) or an AffineProbPath. The default
+    is the straight path, CondOT.
     """
     return KeywordCall(model) if path is None else KeywordCall(model, scheduler_path(path), _start(_scheduler(path)))
 
@@ -56,24 +56,24 @@ def torchcfm(model: Model, matcher: Any = None) -> Call:
     """Adapt a model of `torchcfm`: called as model(t, x) with one t for all samples, as its ODE solvers call it.
 
     A model with one input, such as torchcfm.models.MLP, gets flat fields with time as last column. `matcher` is what it was
-    trained with: a ConditionalFlowMatcher or one of its kinds; without one the straight path.
+    trained with: a ConditionalFlowMatcher or a subclass. The default is the straight path.
     """
     path = None if matcher is None else matcher_path(matcher)
     return Joined(model, path) if _inputs_of(model) == 1 else TimeFirst(model, path, times="one")
 
 
 def scheduler_path(scheduler: Any) -> Path:
-    """Read a path off a scheduler of `flow_matching`, or off an AffineProbPath that holds one."""
+    """Read the path of a scheduler of `flow_matching`, or of an AffineProbPath that holds one."""
     ask = _scheduler(scheduler)
     start = _start(ask)
 
     def read(name: str, tau: float) -> float:
         return _read(ask, name, _from(start, tau))
 
-    def slope(name: str, tau: float) -> float:  # of variance-preserving paths it is infinite at the end
+    def slope(name: str, tau: float) -> float:  # infinite at the end of variance-preserving paths
         return (1.0 - start) * read(name, min(tau, LAST))
 
-    # Rounding leaves cos(π/2) of noise at the end; the pull-back there must give the data themselves.
+    # Rounding leaves cos(π/2) of noise at the end; the pull-back there must return the data themselves.
     path = Path(
         lambda tau: read("alpha_t", tau) if tau < 1.0 else 1.0,
         lambda tau: read("sigma_t", tau) if tau < 1.0 else 0.0,
@@ -84,10 +84,10 @@ def scheduler_path(scheduler: Any) -> Path:
 
 
 def matcher_path(matcher: Any) -> Path:
-    """Read a path off a matcher of `torchcfm`: its mean and its flow at fields that are one in data or in noise alone.
+    """Read the path of a matcher of `torchcfm`: its mean and its flow at fields that are one in data or in noise alone.
 
-    Jitter of constant size around a path (`sigma` of ConditionalFlowMatcher) is left out, as torchcfm leaves it out when it
-    samples. A bridge, whose noise comes and goes, is no affine path and is refused.
+    Constant jitter around a path (`sigma` of ConditionalFlowMatcher) is left out, as torchcfm does when it samples. A bridge,
+    whose noise rises and falls again, is not an affine path and is refused.
     """
     if not all(callable(getattr(matcher, name, None)) for name in _MATCHER):
         raise SettingError(
@@ -102,7 +102,7 @@ def matcher_path(matcher: Any) -> Path:
     def spread(tau: float) -> float:
         return float(torch.as_tensor(matcher.compute_sigma_t(_row(tau))))
 
-    started = mean(one, zero, 0.0) != 0.0  # from a noise x0; else all noise is in the spread
+    started = mean(one, zero, 0.0) != 0.0  # from noise x0; else all noise is in the spread
     if started and any(not math.isclose(spread(tau), spread(0.5), abs_tol=_SAME) for tau in (0.0, 0.25)):
         raise ParamsError(
             f"torchcfm(model, matcher) expects a path from noise to data; got {type(matcher).__name__}, whose bridge noise "
@@ -131,7 +131,7 @@ def _scheduler(given: Any) -> Callable[[Tensor], Any]:
     if callable(found) and not isinstance(found, (type, torch.nn.Module)):
         try:
             answer = found(torch.tensor(0.5, dtype=torch.float64))
-        except Exception:  # any function may be given for a scheduler, and may raise anything
+        except Exception:  # any function may be given as a scheduler and may raise anything
             answer = None
         if all(hasattr(answer, name) for name in _SCHEDULER):
             return found  # type: ignore[no-any-return]
@@ -143,7 +143,7 @@ def _scheduler(given: Any) -> Callable[[Tensor], Any]:
 
 
 def _start(scheduler: Callable[[Tensor], Any]) -> float:
-    """Say from which of its times on a path is used: 0, unless its velocity there is zero or infinite."""
+    """Return the time from which a path is used: 0, unless its velocity there is zero or infinite."""
     alpha, sigma, rise, fall = (_read(scheduler, name, 0.0) for name in _SCHEDULER)
     moving = 0.0 < rise * sigma - alpha * fall < math.inf
     return 0.0 if moving else first_time(lambda tau: _read(scheduler, "alpha_t", tau), ENTERED)
@@ -158,7 +158,7 @@ def _from(start: float, tau: float) -> float:
 
 
 def _inputs_of(model: Model) -> int:
-    """Count the inputs a model must be given by position; 0 where it does not say."""
+    """Count the required positional inputs of a model; 0 if unknown."""
     try:
         inputs = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model).parameters.values()
     except (TypeError, ValueError):  # not a Python function

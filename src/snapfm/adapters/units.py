@@ -1,28 +1,30 @@
-"""Models trained in normalised units, data = mean + std·z; fields and laws stay in physical units (math.md, eq. units)."""
+"""Models trained in normalized units, data = mean + std·z; fields and laws stay in physical units (math.md, eq. units)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.adapters.base import Adapter, Model, along, times_of
-from snapfm.adapters.projector import UnitsProjector
-from snapfm.errors import ParamsError, SettingError, ShapeError
-from snapfm.laws import Law, Params
-from snapfm.project import Projector
-from snapfm.project.checks import check_shape
+from snapfm.adapters.base import Adapter, Model, levels, numbers_of
+from snapfm.errors import ParamsError, SettingError, ShapeError, Status
+from snapfm.laws import Bounds, Law, Params
+from snapfm.project import Moved, Projection, Projector
+from snapfm.project.budget import LIMIT, SECONDS
+from snapfm.project.checks import check_field, check_laws, check_shape
+from snapfm.project.judge import Judgement
 
 
 class Normalized(Adapter):
-    """A velocity in physical units made of one of normalised fields z = (u − mean) / std.
+    """A velocity in physical units made from one of normalized fields z = (u − mean) / std.
 
     `mean` and `std` are numbers, or tensors with one axis for each of ONE field: (nx, nt) for every point, (c, 1, 1) for
-    every component. The noise of the run is mean + std·white, so that the model sees white noise. Subtracting a mean much
-    larger than std costs digits: sample in float64 then.
+    every component. The noise of the run is mean + std·white, so the model sees white noise. Subtracting a mean much larger
+    than std loses digits: then sample in float64.
     """
 
     mean: Tensor
@@ -41,15 +43,16 @@ class Normalized(Adapter):
             )
 
     def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
-        """Normalise the state, ask, and give the velocity of physical fields."""
+        """Normalize the state, evaluate, and return the velocity of physical fields."""
         mean, std = self._fit(u)
-        held = self._sum(self.path.data, self.path.noise, u, tau)
-        moved = self._sum(self.path.data_slope, self.path.noise_slope, u, tau)
+        taus, path = numbers_of(tau, u), self.path
+        held = levels(lambda at: path.data(at) + path.noise(at), taus, u)  # 1 on straight paths
+        moved = levels(lambda at: path.data_slope(at) + path.noise_slope(at), taus, u)
         speed: Tensor = self.model((u - held * mean) / std, tau, **inputs)
         return moved * mean + std * speed
 
     def noise_from(self, white: Tensor) -> Tensor:
-        """Give noise in the units of the data."""
+        """Return noise in the units of the data."""
         mean, std = self._fit(white)
         return mean + std * super().noise_from(white)
 
@@ -67,7 +70,7 @@ class Normalized(Adapter):
         return UnitsProjector(laws, shape, params, tolerance, mean=mean, std=std)
 
     def _fit(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Give mean and std in the dtype of the fields; refuse shapes that would broadcast along a wrong axis."""
+        """Return mean and std in the dtype of the fields; refuse shapes that would broadcast along a wrong axis."""
         for name, value in (("mean", self.mean), ("std", self.std)):
             fits = value.ndim == 0 or (
                 value.ndim == u.ndim - 1 and all(n in (1, m) for n, m in zip(value.shape, u.shape[1:]))
@@ -79,20 +82,9 @@ class Normalized(Adapter):
                 )
         return self.mean.to(u), self.std.to(u)
 
-    @staticmethod
-    def _sum(
-        a: Callable[[float], float], b: Callable[[float], float], u: Tensor, tau: float | Tensor
-    ) -> float | Tensor:
-        """Add two schedules: α + σ, which is one on straight paths, or its slope."""
-        if not isinstance(tau, Tensor):
-            times_of(tau, u)
-            return a(tau) + b(tau)
-        values = [a(at) + b(at) for at in times_of(tau, u.double()).reshape(-1).tolist()]
-        return along(torch.tensor(values, dtype=u.dtype, device=u.device) if tau.ndim else u.new_tensor(values[0]), u)
-
 
 def _numbers(name: str, value: Any) -> Tensor:
-    """Give a mean or std in float64; refuse what holds no real numbers."""
+    """Return a mean or std in float64; refuse anything but real numbers."""
     try:
         found = value.detach() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))  # not to float32
     except (TypeError, ValueError, RuntimeError):
@@ -104,3 +96,93 @@ def _numbers(name: str, value: Any) -> Tensor:
             "those of the training fields."
         )
     return found.double()
+
+
+class UnitsProjector(Projector):
+    """A Projector that minimizes ‖(u − û) / std‖. It works on z = (u − mean) / std, which is of order one.
+
+    Fields, laws, bounds and violations are in physical units, `stationarity` and `distance` in the units of z. `mean` and `std`
+    are float64 tensors that broadcast to one field.
+    """
+
+    def __init__(
+        self, laws: Sequence[Law], shape: Sequence[int], params: Params | None = None, tolerance: float = 1e-8, *,
+        mean: Tensor, std: Tensor, limit: int = LIMIT, seconds: float = SECONDS,
+    ) -> None:  # fmt: skip
+        self.mean, self.std = mean.cpu(), std.cpu()
+        self.physical = check_laws(laws)
+        inside = [self._of_normalized(law) for law in self.physical]
+        super().__init__(inside, shape, params, tolerance, limit=limit, seconds=seconds)
+
+    def __call__(
+        self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
+        tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
+    ) -> Projection:  # fmt: skip
+        """Project a batch (b, *shape) as Projector does, to the nearest fields in the model's units."""
+        start = self._normalize(u_hat)
+        known = replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
+        found = super().__call__(start, params, warm=known, tolerance=tolerance, limit=limit, seconds=seconds)
+        u = self._restore(found.u)
+        judged = self._in_units(Judgement(found.violation, found.by_law), u.detach())
+        # The base class met bounds to the tolerance in the model's units; here they must hold in physical units.
+        broken = found.converged & ~(judged.violation <= found.tolerance)
+        status = torch.where(broken, torch.full_like(found.status, int(Status.STALLED)), found.status)
+        returned, rounding = u.to(u_hat.dtype), found.rounding
+        if returned.dtype != torch.float64:
+            z = self._normalize(returned.detach())
+            rounding = self.changed(found.u.detach(), z, params)
+            judged = self.check(returned, params)
+        return replace(
+            found, u=returned, status=status, violation=judged.violation, by_law=judged.by_law, rounding=rounding
+        )  # fmt: skip
+
+    def move(
+        self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
+        tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
+    ) -> Moved:  # fmt: skip
+        """Return the same fields without their certificate, as Projector does."""
+        known = replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
+        start = self._normalize(u_hat)
+        found = super().move(start, params, warm=known, tolerance=tolerance, limit=limit, seconds=seconds)
+        return replace(found, u=self._restore(found.u).to(u_hat.dtype))
+
+    def check(self, u: Tensor, params: Params | None = None) -> Judgement:
+        """Judge fields as they are, in float64, without projecting them."""
+        return self._in_units(super().check(self._normalize(u), params), u.detach())
+
+    def excess(self, u: Tensor, params: Params | None = None) -> Tensor:
+        """Return the violations at u, (b, rows), as Projector does, in physical units."""
+        found, rows = super().excess(self._normalize(u), params), self.structure.rows
+        std = self.std.expand(self.shape).flatten()[torch.from_numpy(self.limits.bounded)]
+        return torch.cat([found[:, :rows], found[:, rows:] * std.to(found)], dim=1) if self.limits.names else found
+
+    def _of_normalized(self, law: Law) -> Law:
+        """Write a law of physical fields as one of normalized fields; its residual keeps its units."""
+        mean, std = self.mean, self.std
+        if isinstance(law, Bounds):
+            lower, upper = (
+                None if limit is None else (torch.as_tensor(limit).cpu().double() - mean) / std
+                for limit in (law.lower, law.upper)
+            )
+            return replace(law, lower=lower, upper=upper)
+        function = law.function
+        return replace(law, function=lambda z, params: function(mean + std * z, params))
+
+    def _normalize(self, u: Tensor) -> Tensor:
+        check_field(u, self.shape)
+        return (u.double() - self.mean.to(u.device)) / self.std.to(u.device)
+
+    def _restore(self, z: Tensor) -> Tensor:
+        return self.mean.to(z.device) + self.std.to(z.device) * z
+
+    def _in_units(self, judged: Judgement, u: Tensor) -> Judgement:
+        """Measure bounds in physical units; laws already are."""
+        if not self.limits.names:
+            return judged
+        lower, upper = (
+            self._restore(torch.from_numpy(limit).view(self.shape)) for limit in (self.limits.lower, self.limits.upper)
+        )
+        field = u.double().cpu()
+        broken = torch.maximum(field - upper, lower - field).clamp(min=0.0).flatten(1).amax(dim=1).to(u.device)
+        by_law = judged.by_law | dict.fromkeys(self.limits.names, broken)
+        return Judgement(torch.stack(list(by_law.values())).amax(dim=0), by_law)

@@ -1,4 +1,4 @@
-"""The command line: one file per command, each importing what it needs when it runs, so that --help is quick."""
+"""The command line. Each command imports what it needs when it runs, so that --help is quick."""
 
 from snapfm.cli.app import main
 

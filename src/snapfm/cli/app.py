@@ -1,4 +1,4 @@
-"""The typer application: registers the commands and turns mistakes, trouble with files and Ctrl-C into one clear line."""
+"""The typer application: registers the commands and turns user errors, file errors and Ctrl-C into one clear line."""
 
 from __future__ import annotations
 
@@ -11,40 +11,36 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from snapfm.cli.audit import audit
-from snapfm.cli.bench import bench
-from snapfm.cli.data import data
+from snapfm.cli.bench import bench, report
 from snapfm.cli.demo import demo
-from snapfm.cli.inspect import inspect
-from snapfm.cli.place import told
-from snapfm.cli.problems import problems
+from snapfm.cli.fields import data, sample
+from snapfm.cli.options import file_error
+from snapfm.cli.problems import audit, inspect, problems
 from snapfm.cli.quality import quality
-from snapfm.cli.report import report
-from snapfm.cli.sample import sample
 from snapfm.cli.train import train
 from snapfm.errors import SnapfmError
 
 _USER_ERROR = 2  # the exit code of a wrong call, as in click; 1 is left for work that was done and failed
 _STOPPED = 130  # the exit code of Ctrl-C, as in shells: 128 and the number of the signal
-_RESUMES = ("bench", "data", "quality", "sample", "train")  # these go on where they were stopped
+_RESUMES = ("bench", "data", "quality", "sample", "train")  # these continue where they were stopped
 
 
 class Commands(TyperGroup):
-    """All commands, with one end for those that are stopped or cannot read or write."""
+    """All commands, with one handler for those that are stopped or cannot read or write."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the chosen command."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             name = ctx.invoked_subcommand
-            told_how = "goes on from what was finished" if name in _RESUMES else "starts anew"
-            _say(f"snapfm {name} was stopped by Ctrl-C before it was done. The same command {told_how}.")
+            then = "goes on from what was finished" if name in _RESUMES else "starts anew"
+            _print(f"snapfm {name} was stopped by Ctrl-C before it was done. The same command {then}.")
             raise typer.Exit(_STOPPED) from None
         except OSError as trouble:
-            if trouble.errno == errno.EPIPE:  # the reader of a pipe has had enough, which is no trouble
+            if trouble.errno == errno.EPIPE:  # the reader of a pipe closed it, which is no error
                 raise
-            raise told(ctx.invoked_subcommand, trouble, ctx.invoked_subcommand in _RESUMES) from trouble
+            raise file_error(ctx.invoked_subcommand, trouble, ctx.invoked_subcommand in _RESUMES) from trouble
 
 
 app = typer.Typer(
@@ -55,16 +51,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(problems)
-app.command()(inspect)
-app.command()(data)
-app.command()(audit)
-app.command()(demo)
-app.command()(train)
-app.command()(sample)
-app.command()(quality)
-app.command()(bench)
-app.command()(report)
+for command in (problems, inspect, data, audit, demo, train, sample, quality, bench, report):
+    app.command()(command)
 
 
 def main() -> None:
@@ -72,11 +60,11 @@ def main() -> None:
     try:
         app()
     except SnapfmError as mistake:
-        # Messages hold brackets, such as snapfm[data], which are no markup.
-        _say(f"[bold red]{type(mistake).__name__}:[/] {escape(str(mistake))}")
+        # Messages contain brackets, such as snapfm[data], which are not markup.
+        _print(f"[bold red]{type(mistake).__name__}:[/] {escape(str(mistake))}")
         sys.exit(_USER_ERROR)
 
 
-def _say(words: str) -> None:
+def _print(text: str) -> None:
     # soft_wrap: the terminal breaks lines, so that a path can still be copied in one piece.
-    Console(stderr=True).print(words, highlight=False, soft_wrap=True)
+    Console(stderr=True).print(text, highlight=False, soft_wrap=True)

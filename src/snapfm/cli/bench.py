@@ -1,4 +1,7 @@
-"""`snapfm bench SUITE`: methods × cases, each in its own process within a budget, judged and kept as records."""
+"""`snapfm bench SUITE`: methods × cases, each in its own process within a budget, judged and kept as records.
+
+`snapfm report DIR…` makes one page of figures, tables and pictures from these records.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+
+from snapfm.cli.options import check_folder
+from snapfm.cli.progress import followed
+from snapfm.errors import require
 
 if TYPE_CHECKING:
     from snapfm.evidence.projection import Cell, Suite
@@ -31,17 +39,15 @@ def bench(
 ) -> None:
     """Time and judge projection methods: ours and its peers on the same inputs.
 
-    Every cell runs in a process of its own and is kept when it is done: the
-    same command goes on after a stop. A method that takes longer than its
-    budget ends as DNF, one that fails as FAILED, one whose package is missing
-    as ABSENT, one that cannot take the laws as REFUSED; none of these stops
-    the others. The exit code is 1 only if our own method fails.
+    Every cell runs in its own process and is kept when it is done: the same
+    command resumes after a stop. A method that takes longer than its budget
+    ends as DNF, one that fails as FAILED, one whose package is missing as
+    ABSENT, one that cannot take the laws as REFUSED; none of these stops the
+    others. The exit code is 1 only if our own method fails.
     `snapfm report DIR` makes pages of the records.
     """
     from dataclasses import asdict
 
-    from snapfm.cli.follow import followed
-    from snapfm.cli.place import check_folder
     from snapfm.evidence.projection import load_suite, run
     from snapfm.evidence.projection.run import ours_failed
 
@@ -58,17 +64,36 @@ def bench(
         raise typer.Exit(code=1)
 
 
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR", help="Folders that snapfm bench wrote; several make one page.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for index.html and report.md.")],
+) -> None:
+    """Write a self-contained page from the records of benchmark runs; nothing is run.
+
+    Cells without a figure are shown with their reason, published figures
+    beside what was measured.
+    """
+    from snapfm.evidence.projection.report.pages import PAGE, coverage, write
+
+    require("matplotlib", "the pages of snapfm report", "report")
+    check_folder("report", out)
+    book = write(folders, out)
+    screen = Console()
+    screen.print(coverage(book), markup=False, highlight=False, soft_wrap=True)
+    screen.print(f"The page: {out / PAGE}", markup=False, highlight=False, soft_wrap=True)
+
+
 def _ended(cell: Cell) -> str:
     why = f" ({cell.why})" if cell.why else ""
     return f"{cell.state}{why}, {cell.seconds:.1f} s"
 
 
 def _print(suite: Suite, cells: Cells) -> None:
-    """Print one table for each kind: the more of methods and cases downwards, the fewer across, so that columns stay wide."""
-    from rich.console import Console
-
+    """Print one table for each kind. Rows are methods or cases, whichever are more, so that columns stay wide."""
+    from snapfm.evidence.page.document import terminal
     from snapfm.evidence.projection import Kind
-    from snapfm.evidence.text import terminal
 
     heads = {
         Kind.PROJECTION: "Projection: ms a sample, median of hot calls over all inputs (samples converged)",
@@ -95,8 +120,8 @@ def _print(suite: Suite, cells: Cells) -> None:
 def _entry(cell: Cell | None) -> str:
     from statistics import median
 
-    from snapfm.evidence.page.document import NOTHING
     from snapfm.evidence.projection import Kind, State
+    from snapfm.evidence.text import NOTHING
 
     if cell is None:
         return NOTHING

@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+
+from snapfm.cli.options import check_folder
+from snapfm.errors import ProjectionFailed
 
 
 def demo(
@@ -17,10 +21,6 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the noise; both runs share it.")] = 0,
 ) -> None:
     """Sample heat fields without and with laws, and write a page that shows the difference."""
-    from rich.console import Console
-
-    from snapfm.cli.place import check_folder
-    from snapfm.errors import ProjectionFailed
     from snapfm.evidence.demo.run import run
 
     check_folder("demo", out)

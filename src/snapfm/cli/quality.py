@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+
+from snapfm.cli.options import check_folder
+from snapfm.cli.progress import followed
+from snapfm.errors import require
 
 if TYPE_CHECKING:
     from snapfm.evidence.quality import Cell, Suite
@@ -26,19 +31,16 @@ def quality(
 ) -> None:
     """Score samplers on tasks: errors of mean, spread and laws, time and network calls.
 
-    Every finished cell is kept: the same command goes on after a stop. A
+    Every finished cell is kept: the same command resumes after a stop. A
     sampler that takes longer than its budget ends as DNF, one that fails as
     FAILED, a task whose model is not shipped as ABSENT.
     """
     from dataclasses import asdict
 
-    from snapfm.cli.follow import followed
-    from snapfm.cli.place import check_folder
-    from snapfm.errors import require
     from snapfm.evidence.quality import State, load_suite, run
     from snapfm.evidence.quality.run import read_folder, write_pages
 
-    require("matplotlib", "the pages of snapfm quality", "report")  # asked for now: not after an hour of sampling
+    require("matplotlib", "the pages of snapfm quality", "report")  # checked now rather than after an hour of sampling
     chosen = load_suite(suite)
     check_folder("quality", out)
     if page_only:
@@ -62,11 +64,8 @@ def _ended(cell: Cell) -> str:
 
 
 def _print(suite: Suite, cells: Cells) -> None:
-    from rich.console import Console
-
-    from snapfm.evidence.page.document import PUBLISHED, Entry
+    from snapfm.evidence.page.document import PUBLISHED, Entry, terminal
     from snapfm.evidence.quality.pages import summary, verdicts
-    from snapfm.evidence.text import terminal
 
     found = summary(suite, cells)
     ours = [row for row in found.rows if not row[0].words.endswith(PUBLISHED)]

@@ -6,13 +6,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+import snapfm.flow as flow
+from snapfm.cli.options import ProblemName, check_folder
+from snapfm.errors import CheckpointError, ShapeError, require
+from snapfm.flow.checkpoint import RECORD
+from snapfm.flow.presets import FRAME_TRAINING
+from snapfm.flow.quality import quality
+from snapfm.flow.run import check_run, identify_run, saved_step
+from snapfm.flow.storage import read_json
+from snapfm.problems import problem as build
+from snapfm.problems.training import TRAINING_SETS, table
 
 
 def train(
-    problem: Annotated[
-        str, typer.Argument(metavar="PROBLEM", help="Problem whose fields to learn; `snapfm problems` lists them.")
-    ],
+    problem: ProblemName,
     out: Annotated[
         Path,
         typer.Option(metavar="FOLDER", help="Where states to resume from go, and the checkpoint, as model/."),
@@ -40,23 +52,10 @@ def train(
     The fields depend on the equation alone, so one model serves every problem
     of its equation. FOLDER/model holds the weights and record.json: data,
     settings, losses, time and the quality of samples. Load it with
-    snapfm.flow.load_checkpoint. The same command goes on after a stop, to the
-    same weights; of a finished run it says so and does nothing.
+    snapfm.flow.load_checkpoint. The same command resumes after a stop, to the
+    same weights; on a finished run it says so and does nothing.
     """
-    import torch
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    import snapfm.flow as flow
-    from snapfm.cli.place import check_folder
-    from snapfm.errors import ShapeError, require
-    from snapfm.flow.presets import FRAME_TRAINING
-    from snapfm.flow.quality import quality
-    from snapfm.flow.run import check_run, identify_run, saved_step
-    from snapfm.problems import problem as build
-    from snapfm.problems.training import TRAINING_SETS, table
-
-    require("safetensors", "checkpoints", "flow")  # asked for now: not after the first hundred steps
+    require("safetensors", "checkpoints", "flow")  # checked now rather than after the first hundred steps
     if samples == 1:
         raise ShapeError("snapfm train --samples expects 0, or at least 2 to have a spread; got 1. The default is 128.")
     chosen = build(problem)
@@ -126,14 +125,10 @@ def train(
 
 
 def _finished(model: Path, run: Mapping[str, Any], about: Mapping[str, Any], shape: list[int], samples: int) -> bool:
-    """Tell whether a checkpoint is of this run, on as many fields, and judged by as many samples as asked for.
+    """Return whether a checkpoint is of this run, on as many fields, and judged by as many samples as requested.
 
     Fields depend on the equation alone, so another problem of it asks for the same run.
     """
-    from snapfm.errors import CheckpointError
-    from snapfm.flow.checkpoint import RECORD
-    from snapfm.flow.storage import read_json
-
     try:
         record = read_json(model / RECORD)
     except CheckpointError:  # none yet, or a damaged one, which is written again

@@ -1,7 +1,7 @@
-"""The Zarr store of a data file: created empty, filled block by block, marked whole. The only file that knows zarr.
+"""The Zarr store of a data file: created empty, filled block by block, marked complete, read back. The only user of zarr.
 
-Blocks of samples are the unit of work and of files: one shard of `u`, one chunk of every other variable. The store is
-written directly, without xarray; its names, dimensions and attributes are those that xarray.open_zarr reads.
+A block of samples is one shard of `u` and one chunk of every other variable. The store is written without xarray, with the
+names, dimensions and attributes that xarray.open_zarr reads.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from snapfm.data.source import Source
-from snapfm.data.words import AXES, PARAMS, UNITS
-from snapfm.errors import require
+from snapfm.data.layout import AXES, PARAMS, UNITS, Source, Variable
+from snapfm.errors import DataError, require
 
 CHUNK = 4  # samples read at a time: some 300 kB of the benchmark's fields
 FORMAT = 1  # version of this layout
-KEY = "recipe"  # attribute that tells which run a store belongs to
+KEY = "recipe"  # attribute that identifies the run a store belongs to
 
 
 def create(folder: Path, source: Source) -> None:
@@ -32,25 +31,24 @@ def create(folder: Path, source: Source) -> None:
     chunk, shard = _pieces(count, source.block)
     single = min(source.block, count)
     for name, variable in layout.variables.items():
-        shape, dimensions = (count, *variable.shape), ["sample", *variable.dimensions]
         sharded = name == "u"
         chunks = (chunk if sharded else single, *variable.shape)
         shards = (shard, *variable.shape) if sharded else None
-        _array(root, name, shape, variable.dtype, dimensions, dict(variable.attributes), chunks, shards)
+        _array(root, name, variable, ("sample", count), chunks, shards)
     numbers = {
         "sample": "index of the sample; with its seed it decides all that was drawn",
         "seed": "seed of the run the sample belongs to",
     }
     for name, long_name in numbers.items():
-        _array(root, name, (count,), "int64", ["sample"], {"long_name": long_name}, (single,))
+        _array(root, name, Variable("int64", {"long_name": long_name}), ("sample", count), (single,))
     for axis in source.grid.axes:
         about = {"long_name": AXES[axis.name], "units": UNITS, "spacing": axis.spacing, "periodic": axis.periodic}
-        made = _array(root, axis.name, (axis.size,), "float64", [axis.name], about, (axis.size,))
+        made = _array(root, axis.name, Variable("float64", about), (axis.name, axis.size), (axis.size,))
         made[:] = axis.points().numpy()
 
 
 def write_block(folder: Path, source: Source, block: int) -> list[Path]:
-    """Make one block of samples and write it; give the files it went to."""
+    """Make one block of samples and write it; return the files written."""
     root = _zarr().open_group(folder, mode="r+")
     start = block * source.block
     stop = min(start + source.block, source.count)
@@ -66,17 +64,17 @@ def write_block(folder: Path, source: Source, block: int) -> list[Path]:
 
 
 def mark_complete(folder: Path) -> None:
-    """Say in the store itself that every block is there, and gather its metadata where xarray looks for it first."""
+    """Mark in the store that every block is there, and consolidate its metadata for xarray."""
     zarr = _zarr()
     zarr.open_group(folder, mode="r+", use_consolidated=False).attrs["complete"] = True
     with warnings.catch_warnings():
-        # Version 3 of the format does not name gathered metadata yet; readers that do not know it skip it.
+        # Consolidated metadata is not part of Zarr 3 yet; readers that do not know it skip it.
         warnings.filterwarnings("ignore", message="Consolidated metadata")
         zarr.consolidate_metadata(folder)
 
 
 def read_attributes(folder: Path) -> dict[str, Any] | None:
-    """Read the attributes of a store of ours, or None where there is none."""
+    """Read the attributes of a store written by snapfm; None for anything else."""
     zarr = _zarr()
     try:
         attributes: dict[str, Any] = zarr.open_group(folder, mode="r").attrs.asdict()
@@ -85,18 +83,34 @@ def read_attributes(folder: Path) -> dict[str, Any] | None:
     return attributes if KEY in attributes else None
 
 
-def read_fields(folder: Path) -> tuple[Tensor, dict[str, Tensor]]:
-    """Read all fields and what was drawn for them."""
-    root = _zarr().open_group(folder, mode="r")
-    names = [name for name in root.array_keys() if name in PARAMS]
-    return torch.from_numpy(root["u"][:]), {name: torch.from_numpy(root[name][:]) for name in names}
-
-
 def read_variable(folder: Path, name: str) -> npt.NDArray[Any] | None:
-    """Read one variable of all samples, or None if the store has none of that name."""
+    """Read one variable of all samples; None if the store has none of that name."""
     root = _zarr().open_group(folder, mode="r")
     values: npt.NDArray[Any] | None = root[name][:] if name in root else None
     return values
+
+
+def load(file: str | Path) -> tuple[Tensor, dict[str, Tensor]]:
+    """Read a finished file: fields (count, *shape) and, by name, the values drawn for each of them.
+
+    Files that hold unconverged samples are refused: the fields alone would not show which these are.
+    """
+    folder = Path(file)
+    attributes = read_attributes(folder)
+    if attributes is None or not attributes["complete"]:
+        raise DataError(
+            f"load(file) expects a finished data file; {file} {'is none' if attributes is None else 'is not whole'}. "
+            "Write one with `snapfm data PROBLEM --count N --out FILE.zarr`."
+        )
+    status = read_variable(folder, "status")
+    if status is not None and status.any():
+        raise DataError(
+            f"load(file) expects fields that obey their laws; {np.count_nonzero(status)} of the {len(status)} samples of "
+            f"{file} did not converge. Read them with their status: xarray.open_zarr(file)."
+        )
+    root = _zarr().open_group(folder, mode="r")
+    names = [name for name in root.array_keys() if name in PARAMS]
+    return torch.from_numpy(root["u"][:]), {name: torch.from_numpy(root[name][:]) for name in names}
 
 
 def _zarr() -> Any:
@@ -104,7 +118,7 @@ def _zarr() -> Any:
 
 
 def _pieces(count: int, block: int) -> tuple[int, int]:
-    """Samples per chunk and per shard of `u`; shards are made of whole chunks."""
+    """Return the samples per chunk and per shard of `u`; shards consist of whole chunks."""
     if count <= block:  # a file of fewer samples than a block is one shard
         chunk = min(CHUNK, count)
         return chunk, -(-count // chunk) * chunk
@@ -112,26 +126,22 @@ def _pieces(count: int, block: int) -> tuple[int, int]:
 
 
 def _array(
-    root: Any,
-    name: str,
-    shape: tuple[int, ...],
-    dtype: str,
-    dimensions: list[str],
-    attributes: dict[str, Any],
-    chunk: tuple[int, ...],
-    shard: tuple[int, ...] | None = None,
-) -> Any:
+    root: Any, name: str, variable: Variable, leading: tuple[str, int], chunks: tuple[int, ...],
+    shards: tuple[int, ...] | None = None,
+) -> Any:  # fmt: skip
+    """Create the array of a variable, with a leading axis of this name and size."""
+    dimension, size = leading
     return root.create_array(
         name,
-        shape=shape,
-        dtype=dtype,
-        chunks=chunk,
-        shards=shard,
-        # What was never written must not pass for a number.
-        fill_value=-1 if dtype.startswith("int") else float("nan"),
-        attributes=attributes,
-        dimension_names=dimensions,
-        # Sorting bytes by their place in the number saves a quarter of smooth fields.
+        shape=(size, *variable.shape),
+        dtype=variable.dtype,
+        chunks=chunks,
+        shards=shards,
+        # Values never written must not look like numbers.
+        fill_value=-1 if variable.dtype.startswith("int") else float("nan"),
+        attributes=dict(variable.attributes),
+        dimension_names=[dimension, *variable.dimensions],
+        # Shuffling bytes by their position saves a quarter of smooth fields.
         compressors=_zarr().codecs.BloscCodec(cname="zstd", shuffle="shuffle"),
         config={"write_empty_chunks": True},
     )

@@ -1,21 +1,93 @@
-"""The parts of a layout that all files of a problem share: about the problem, its fields, and what was drawn for them."""
+"""Layout: what a data file holds, and Source: where its samples come from. Knows no disk.
+
+The writer asks a source for its identity, its layout and one block of samples after the other. Nothing else differs between
+simulated fields and those drawn by a model. All quantities are dimensionless, as the equations are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+import numpy.typing as npt
 from torch import Tensor
 
-from snapfm.data.source import Variable
-from snapfm.data.words import FIELDS, PARAMS, UNITS
 from snapfm.errors import DataError
 from snapfm.grid import Grid
 from snapfm.problems import Problem
 
+Arrays = dict[str, npt.NDArray[Any]]
+
+UNITS = "1"  # dimensionless, as CF conventions write it
+
+# Descriptions of the variables of a file, by name.
+FIELDS = {
+    "heat": "temperature",
+    "burgers": "velocity",
+    "reaction-diffusion": "concentration",
+    "navier-stokes": "vorticity",
+}
+AXES = {"x": "position along x", "y": "position along y", "t": "physical time"}
+PARAMS = {
+    "u0": "initial state",
+    "alpha": "diffusivity",
+    "phase": "phase of the initial sine",
+    "position": "position of the initial step",
+    "left": "value at the left end",
+    "flux_left": "diffusive flux at the left end, along x",
+    "flux_right": "diffusive flux at the right end, along x",
+    "force_phase": "phase of the forcing",
+}
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable of a file; shape and dimensions are those of ONE sample."""
+
+    dtype: str
+    attributes: Mapping[str, Any]
+    shape: tuple[int, ...] = ()
+    dimensions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The contents of a file besides its grid axes and sample numbers: `u`, and what belongs to each field."""
+
+    attributes: Mapping[str, Any]
+    variables: Mapping[str, Variable]
+
+
+class Source(Protocol):
+    """Samples 0 .. count − 1, made in blocks. The bits of a block depend only on the identity and on its position."""
+
+    command: str  # the command that a caller knows this source by, for messages
+    count: int  # samples of the whole file
+    seed: int  # of the run, stored with each sample
+    block: int  # samples made, written and recorded at a time: the unit of work, of files and of memory
+    grid: Grid  # of a field
+    dtype: str  # of a field
+
+    def asked(self) -> dict[str, Any]:
+        """Return what a caller asks for, in plain values: a finished file with the same is left as it is."""
+        ...
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything that decides the bits, in plain values: an unfinished run with the same is resumed."""
+        ...
+
+    def layout(self) -> Layout:
+        """Describe the contents of the file; called once, when it is created."""
+        ...
+
+    def draw(self, start: int, stop: int) -> Arrays:
+        """Make the samples start .. stop − 1: a value for every variable of the layout, leading axis stop − start."""
+        ...
+
 
 def about(problem: Problem) -> dict[str, Any]:
-    """Name a problem, its equation and its laws, as attributes of a file."""
+    """Return the name, equation and laws of a problem as attributes of a file."""
     return {
         "problem": problem.name,
         "equation": problem.equation,
@@ -24,30 +96,22 @@ def about(problem: Problem) -> dict[str, Any]:
     }
 
 
-def field(problem: Problem, dtype: str) -> Variable:
+def field_variable(problem: Problem, dtype: str) -> Variable:
     """Describe the fields of a problem."""
     words = {"long_name": FIELDS[problem.equation], "units": UNITS}
     return Variable(dtype, words, problem.grid.shape, tuple(axis.name for axis in problem.grid.axes))
 
 
 def drawn(grid: Grid, example: Mapping[str, Tensor], dtype: str) -> dict[str, Variable]:
-    """Describe what was drawn for each field; the example has a leading batch axis."""
+    """Describe the values drawn for each field: numbers, or states over space. The example has a leading batch axis."""
+    space = {(): (), tuple(axis.size for axis in grid.axes[:-1]): tuple(axis.name for axis in grid.axes[:-1])}
     variables = {}
     for name, value in example.items():
         shape = tuple(value.shape[1:])
-        words = {"long_name": PARAMS[name], "units": UNITS}
-        variables[name] = Variable(dtype, words, shape, _space(grid, shape, name))
+        if shape not in space:
+            raise DataError(
+                f"problem.draw_… expects '{name}' to be a number or a state {[axis.size for axis in grid.axes[:-1]]} per "
+                f"sample; got shape {list(shape)}. Draw it in one of these shapes."
+            )
+        variables[name] = Variable(dtype, {"long_name": PARAMS[name], "units": UNITS}, shape, space[shape])
     return variables
-
-
-def _space(grid: Grid, shape: tuple[int, ...], name: str) -> tuple[str, ...]:
-    """Name the axes of a drawn value: none for a number, those of space for a state."""
-    space = grid.axes[:-1]
-    if shape == ():
-        return ()
-    if shape == tuple(axis.size for axis in space):
-        return tuple(axis.name for axis in space)
-    raise DataError(
-        f"problem.draw_… expects '{name}' to be a number or a state {[axis.size for axis in space]} per sample; "
-        f"got shape {list(shape)}. Draw it in one of these shapes."
-    )

@@ -1,18 +1,24 @@
-"""Recipe: all that decides the bits of a data file. Two files of one recipe are equal, however often they were stopped."""
+"""Recipe: everything that decides the bits of a file of simulated fields, and `write`, which writes such a file.
+
+Two files of one recipe are equal, no matter how often their runs were stopped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from snapfm.data.layout import Arrays, Layout, about, drawn, field_variable
+from snapfm.data.stream import Progress, Written, stream
 from snapfm.errors import DataError, UnknownName
 from snapfm.problems import Problem, problem
 
 DtypeName: TypeAlias = Literal["float64", "float32"]
 
-_LARGEST_SEED = 2**63 - 1  # stored as int64 beside each sample
+_LARGEST_SEED = 2**63 - 1  # stored as int64 with each sample
 _PAPER_COUNTS = {"heat": 10_000, "navier-stokes": 10_000, "burgers": 6_400, "reaction-diffusion": 6_400}
 
 
@@ -34,7 +40,7 @@ class Recipe:
         return problem(self.problem, **self.settings)
 
     def asked(self) -> dict[str, Any]:
-        """Give what a caller asks for, in plain values."""
+        """Return what a caller asks for, in plain values."""
         return asdict(self)
 
     def identity(self) -> dict[str, Any]:
@@ -43,7 +49,7 @@ class Recipe:
 
 
 def check_request(command: str, count: int, seed: int, dtype: str) -> None:
-    """Refuse what no file can hold; `command` is what the caller called."""
+    """Refuse values that no file can hold; `command` is what the caller called."""
     if not isinstance(count, int) or count < 1:
         raise DataError(f"{command}(count) expects a whole number >= 1; got {count!r}. Ask for at least one field.")
     if not isinstance(seed, int) or not 0 <= seed <= _LARGEST_SEED:
@@ -56,10 +62,59 @@ def check_request(command: str, count: int, seed: int, dtype: str) -> None:
 
 
 def versions(*more: str) -> dict[str, str]:
-    """Name the packages that compute the fields."""
+    """Return the versions of the packages that compute the fields."""
     return {name: metadata.version(name) for name in ("snapfm", "torch", "numpy", "scipy", *more)}
 
 
 def paper_count(name: str) -> int:
-    """Give the number of training fields the paper uses for a problem's equation."""
+    """Return the number of training fields the paper uses for a problem's equation."""
     return _PAPER_COUNTS[problem(name).equation]
+
+
+class Simulated:
+    """The source of a recipe: fields of the problem's training distribution, with everything that was drawn for them."""
+
+    command = "data"
+    block = 32  # samples per shard: a few MB, and at most half a minute of simulation lost by a stop
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.problem = recipe.build()
+        self.count, self.seed, self.dtype = recipe.count, recipe.seed, str(recipe.dtype)
+        self.grid = self.problem.grid
+
+    def asked(self) -> dict[str, Any]:
+        """Return the recipe."""
+        return self.recipe.asked()
+
+    def identity(self) -> dict[str, Any]:
+        """Return the recipe and the versions that simulate."""
+        return self.recipe.identity()
+
+    def layout(self) -> Layout:
+        """Describe the fields and the values drawn for them, from a first sample."""
+        problem = self.problem
+        _, example = problem.draw_training(self.seed, 0, 1)
+        attributes = {
+            "title": f"{self.count} simulated fields: {problem.equation}",
+            **about(problem),
+            "seed": self.seed,
+            "count": self.count,
+            "snapfm": self.identity()["versions"]["snapfm"],
+        }
+        variables = {"u": field_variable(problem, self.dtype), **drawn(self.grid, example, self.dtype)}
+        return Layout(attributes, variables)
+
+    def draw(self, start: int, stop: int) -> Arrays:
+        """Simulate the samples start .. stop − 1."""
+        fields, values = self.problem.draw_training(self.seed, start, stop - start)
+        return {name: value.numpy() for name, value in {"u": fields, **values}.items()}
+
+
+def write(recipe: Recipe, out: str | Path, progress: Progress | None = None) -> Written:
+    """Write the fields of a recipe to `out`, resuming a stopped run; unknown problems and settings are refused.
+
+    `progress` is called with the number of samples on disk after every block. A finished file of the same recipe is left as
+    it is. One of another recipe is refused, finished or not.
+    """
+    return stream(Simulated(recipe), out, progress)

@@ -2,8 +2,8 @@
 
 It shares no code with the methods it judges and imports nothing of project, structure or kernels; an import contract checks
 that. It measures the violation, the stationarity u − û + Jᵀλ by one reverse pass per law, and the signs of inequality
-multipliers. Bounds have no multipliers: what u − û + Jᵀλ leaves is measured by how far u would move along it within its bounds,
-so no method is asked which bounds are active.
+multipliers. Bounds have no multipliers: the rest of u − û + Jᵀλ is measured by how far u would move along it within its bounds,
+so the judge does not need to know which bounds are active.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LawError:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the answers of a method are worth, over all samples, whatever the method says of them."""
+    """The judge's measurements of a method's answers, over all samples, independent of the method's own claims."""
 
     samples: int
     claimed: int  # samples the method calls converged
@@ -44,7 +44,7 @@ class Verdict:
     lawful: int  # samples within the tolerance, nearest or not
     violation: float | None  # worst of all samples
     stationarity: float | None  # worst of the samples that have multipliers
-    distances: tuple[float | None, ...]  # ‖u − û‖₂ of every sample; None where the answer is not lawful
+    distances: tuple[float | None, ...]  # ‖u − û‖₂ of every sample; None where the answer is not feasible
     iterations_median: float | None
     iterations_worst: int | None
     laws: tuple[LawError, ...] = ()
@@ -59,17 +59,17 @@ class Answers:
     u: Tensor  # (b, *shape)
     multipliers: Mapping[str, Tensor]  # law name to λ (b, rows); NaN where a method has none
     claimed: Tensor  # (b,) bool: samples it calls converged
-    iterations: Tensor  # (b,), negative where it does not say
+    iterations: Tensor  # (b,), negative where it is not reported
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Per sample (b,): what is small at the nearest lawful field; infinite where it is not a number."""
+    """Per sample (b,): the measures that vanish at the nearest feasible field; infinite where not a number."""
 
     violation: Tensor
     stationarity: Tensor  # of u − û + Jᵀλ and of wrong-signed λ; NaN without multipliers
-    complementarity: Tensor  # largest |λ g| of an inequality; NaN likewise
-    weighed: Tensor  # λᵀh: the violation weighted by the multipliers; NaN likewise
+    complementarity: Tensor  # largest |λ g| of an inequality; NaN without multipliers
+    weighed: Tensor  # λᵀh: the violation weighted by the multipliers; NaN without them
 
     @property
     def nearness(self) -> Tensor:
@@ -78,7 +78,7 @@ class Sizes:
 
 
 def claims(status: Tensor | None, count: int) -> Tensor:
-    """Say which samples a method calls converged; one that says nothing claims all."""
+    """Return which samples a method calls converged; a method without a status claims all."""
     return torch.ones(count, dtype=torch.bool) if status is None else status == Status.CONVERGED
 
 
@@ -107,20 +107,20 @@ def measure(laws: Sequence[Law], u_hat: Tensor, u: Tensor, multipliers: Mapping[
 
 
 def lawful_and_nearest(sizes: Sizes, tolerance: float) -> tuple[Tensor, Tensor]:
-    """Say which samples obey their laws, and which of them are nearest as well: (b,) bool each."""
+    """Return which samples obey their laws, and which of them are also nearest: (b,) bool each."""
     lawful = sizes.violation <= tolerance * ROUNDING
     return lawful, lawful & (sizes.nearness <= max(NEAREST, tolerance) * ROUNDING)
 
 
 def verdict(laws: Sequence[Law], u_hat: Tensor, answers: Answers, params: Params, tolerance: float) -> Verdict:
-    """Judge answers, whatever the method says of them."""
+    """Judge answers, independent of the method's own claims."""
     sizes = measure(laws, u_hat, answers.u, answers.multipliers, params)
     lawful, holds = lawful_and_nearest(sizes, tolerance)
     distance = (answers.u - u_hat).flatten(1).norm(dim=1)
     exact = (distance.square() + 2 * sizes.weighed).clamp(min=0.0).sqrt()  # math.md, eq. kept
     having = sizes.nearness[~sizes.nearness.isnan()]
-    told = answers.iterations.double()
-    known = bool((told >= 0).all())
+    iterations = answers.iterations.double()
+    known = bool((iterations >= 0).all())
     return Verdict(
         samples=len(u_hat),
         claimed=int(answers.claimed.sum()),
@@ -130,8 +130,8 @@ def verdict(laws: Sequence[Law], u_hat: Tensor, answers: Answers, params: Params
         stationarity=finite(having.max()) if len(having) else None,
         distances=tuple(finite(one) if good else None for one, good in zip(distance, lawful)),
         exact_distances=tuple(finite(one) if good else None for one, good in zip(exact, holds)),
-        iterations_median=float(told.median()) if known else None,
-        iterations_worst=int(told.max()) if known else None,
+        iterations_median=float(iterations.median()) if known else None,
+        iterations_worst=int(iterations.max()) if known else None,
         laws=tuple(_law_error(law, residuals(law, answers.u, params)) for law in laws),
     )
 

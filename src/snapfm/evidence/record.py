@@ -36,8 +36,8 @@ class State(StrEnum):
     REFUSED = "REFUSED"  # the method does not support these laws
 
 
-class Keyed(Protocol):
-    """A cell of a suite: its record, a dataclass of plain values, or what is run to make it."""
+class Cell(Protocol):
+    """One record of a run: a dataclass of plain values."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -45,8 +45,8 @@ class Keyed(Protocol):
 
 
 T = TypeVar("T")
-C = TypeVar("C", bound=Keyed)
-P = TypeVar("P", bound=Keyed)
+C = TypeVar("C", bound=Cell)
+K = TypeVar("K", bound=tuple[str, ...])
 
 
 def finite(value: Any) -> float | None:
@@ -179,22 +179,22 @@ class Now(Generic[C]):
     finished: C | None = None  # set once, when the cell is done
 
 
-Told = Callable[[Now[Any]], None]
-Tell = Callable[[str, float], None]  # what a cell does, and the share of it that is done
+Follow = Callable[[Now[Any]], None]
+Report = Callable[[str, float], None]  # what a cell does, and the share of it that is done
 
 
-def run_cells(records: Records[C], todo: Sequence[P], make: Callable[[P, Tell], C], progress: Told | None) -> None:
-    """Make and keep the record of every place, in order; `progress` is called with what runs now."""
+def run_cells(records: Records[C], todo: Sequence[K], make: Callable[[K, Report], C], progress: Follow | None) -> None:
+    """Make and append the record of every key, in order; `progress` is called with what runs now."""
 
-    def tell(place: P, left: int, doing: str, share: float, finished: C | None = None) -> None:
+    def report(key: K, left: int, doing: str, share: float, finished: C | None = None) -> None:
         if progress is not None:
-            progress(Now(place.key, doing, share, left, finished))
+            progress(Now(key, doing, share, left, finished))
 
-    for left, place in zip(reversed(range(len(todo))), todo):
-        tell(place, left, "starting", 0.0)
-        cell = make(place, partial(tell, place, left))
+    for left, key in zip(reversed(range(len(todo))), todo):
+        report(key, left, "starting", 0.0)
+        cell = make(key, partial(report, key, left))
         records.append(cell)
-        tell(place, left, "done", 1.0, cell)
+        report(key, left, "done", 1.0, cell)
 
 
 def check_name(option: str, what: str, known: Sequence[str], name: str | None) -> None:

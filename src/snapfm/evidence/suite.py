@@ -1,7 +1,7 @@
-"""Suites as small TOML files: found by name or path, read into dataclasses by their type hints, checked before anything runs.
+"""Suites as small TOML files: found by name or path, read into dataclasses by their type hints, checked before anything is run.
 
 A field `tuple[Entry, ...]` of a dataclass is read from tables [field.NAME], one entry each, whose title is its name unless given.
-`AtLeast` and `Positive` in an annotation are checked wherever a value is given. Imports errors only.
+`at_least(…)` and `positive` in an annotation are checked wherever a value is given. Imports errors only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
@@ -21,31 +21,25 @@ _ENDING = ".toml"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class AtLeast:
-    """A whole number that is not smaller."""
+def at_least(least: int) -> Callable[[str, str, Any], None]:
+    """Make a check for a whole number that is not smaller."""
 
-    least: int
-
-    def check(self, what: str, key: str, value: Any) -> None:
-        """Refuse anything else."""
-        if not isinstance(value, int) or isinstance(value, bool) or value < self.least:
+    def check(what: str, key: str, value: Any) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ParamsError(
-                f"{what} expects {key} to be a whole number >= {self.least}; got {value!r}. Ask for at least {self.least}."
+                f"{what} expects {key} to be a whole number >= {least}; got {value!r}. Ask for at least {least}."
             )
 
-
-@dataclass(frozen=True)
-class Positive:
-    """A positive number."""
-
-    def check(self, what: str, key: str, value: Any) -> None:
-        """Refuse anything else."""
-        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-            raise ParamsError(f"{what} expects {key} to be a positive number; got {value!r}. Give one.")
+    return check
 
 
-Seconds = Annotated[float, Positive()]
+def positive(what: str, key: str, value: Any) -> None:
+    """Check for a positive number."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+        raise ParamsError(f"{what} expects {key} to be a positive number; got {value!r}. Give one.")
+
+
+Seconds = Annotated[float, positive]
 
 
 class Shelf(Generic[T]):
@@ -133,7 +127,7 @@ def _given(what: str, key: str, hint: Any, value: Any) -> Any:
         return tuple(value)
     for choice in (hint, *get_args(hint)):
         for check in getattr(choice, "__metadata__", ()):
-            check.check(what, key, value)
+            check(what, key, value)
     return value
 
 

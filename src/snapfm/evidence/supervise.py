@@ -1,8 +1,8 @@
-"""A job in a child process: fixed threads, a wall budget, and an end for it and all its children.
+"""A job in a child process: fixed threads, a wall budget, and a kill of it and all its children.
 
 The parent calls `supervised`; the child calls `receive` and reports with `write_progress`. The job is one line of JSON on the
-child's standard input, which stays open as long as the parent lives: when it closes, the child ends with its group. Whatever
-the child does, hang, crash or print, stays in the child. Knows no records: it says how the process ended.
+child's standard input, which stays open as long as the parent lives: when it closes, the child ends with its group. If the
+child hangs, crashes or prints, the parent is not affected. Knows no records: it returns how the process ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIRST_TO_GO = "1000"  # the highest oom_score_adj: short of memory, the system 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is, for the screen and for the record of one that is stopped."""
+    """The progress of a job, for the screen and for the record of a job that is stopped."""
 
     doing: str = "starting"
     steps_done: int | None = None
@@ -57,7 +57,7 @@ class End:
 
 
 def supervised(
-    module: str, job: str, folder: Path, threads: int, budget: float, told: Callable[[Progress], None] | None = None
+    module: str, job: str, folder: Path, threads: int, budget: float, follow: Callable[[Progress], None] | None = None
 ) -> End:
     """Run a module on a job to its end or to its budget; `folder` is emptied first and left to the caller."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -68,7 +68,7 @@ def supervised(
             [sys.executable, "-m", module],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
             env={**os.environ, **dict.fromkeys(_THREADS, str(threads))},
-            start_new_session=True,  # a group of its own, to be killed as one
+            start_new_session=True,  # its own process group, killed as one
         )  # fmt: skip
     assert process.stdin is not None
     late = False
@@ -82,8 +82,8 @@ def supervised(
             if late:
                 break
             time.sleep(_LOOK)
-            if told is not None:
-                told(read_progress(folder))
+            if follow is not None:
+                follow(read_progress(folder))
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # it may have left children behind
@@ -104,14 +104,14 @@ def receive() -> str:
 
 
 def write_progress(folder: Path, progress: Progress) -> None:
-    """Leave word of how far a job is, whole or not at all."""
+    """Write the progress of a job atomically."""
     partial = folder / f".{_PROGRESS}"
     partial.write_text(json.dumps(asdict(progress)), encoding="utf-8")
     os.replace(partial, folder / _PROGRESS)
 
 
 def read_progress(folder: Path) -> Progress:
-    """Read how far a job is."""
+    """Read the progress of a job."""
     try:
         return Progress(**json.loads((folder / _PROGRESS).read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def _end_with_parent() -> None:
     # Not sys.stdin: its buffer's lock, held by this thread, would keep the interpreter from ending.
     while os.read(_STDIN, 1):  # nothing more is sent; an empty read means that the other end is gone
         continue
-    os.killpg(os.getpgrp(), signal.SIGKILL)  # the parent started this process as the head of a group of its own
+    os.killpg(os.getpgrp(), signal.SIGKILL)  # the parent started this process in its own group
 
 
 def _reason(folder: Path, code: int) -> str:

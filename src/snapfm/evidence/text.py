@@ -1,14 +1,10 @@
-"""How figures are written, the same in the terminal, in pictures and on pages; and tables for the terminal."""
+"""How figures are written, the same in the terminal, in pictures and on pages. Imports nothing of snapfm."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from rich.markup import escape
-from rich.table import Table as RichTable
-
-from snapfm.evidence.page.document import NOTHING, Entry
-
+NOTHING = "–"  # in place of a missing figure
 _PLAIN = 1e-2  # numbers from here to its inverse are written without an exponent
 
 
@@ -61,23 +57,3 @@ def size(value: float | None, missing: str = NOTHING) -> str:
 def settings_text(settings: Mapping[str, object]) -> str:
     """Write settings as `name=value, …`."""
     return ", ".join(f"{name}={value}" for name, value in settings.items())
-
-
-def terminal(
-    title: str | None, heads: Iterable[str], rows: Iterable[Iterable[str | Entry]], *, box: bool = False
-) -> RichTable:
-    """Make a table for the terminal: names to the left and whole, figures to the right, the best in bold."""
-    table = RichTable(title=title, title_justify="left", title_style="bold", **({} if box else {"box": None}))  # type: ignore[arg-type]
-    for place, head in enumerate(heads):
-        if place == 0:
-            table.add_column(escape(head), no_wrap=True)
-        else:
-            table.add_column(escape(head), justify="right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(_marked, row))
-    return table
-
-
-def _marked(one: str | Entry) -> str:
-    entry = Entry(one) if isinstance(one, str) else one
-    return f"[bold cyan]{escape(entry.words)}[/]" if entry.first else escape(entry.words)

@@ -65,7 +65,12 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
             "Check the path, or make one with `snapfm train`."
         )
     model = read_json(folder / MODEL)
-    _check_version(folder / MODEL, model)
+    version = (model.get("format"), model.get("version"))
+    if version != (FORMAT, VERSION):
+        raise CheckpointError(
+            f"{folder / MODEL} is expected to have format '{FORMAT}', version {VERSION}; got format {version[0]!r}, "
+            f"version {version[1]!r}. Load it with the snapfm that wrote it, or train again with this one."
+        )
     settings, grid = _settings(folder / MODEL, model)
     content = read_bytes(folder / WEIGHTS)
     tensors = unpack_tensors(folder / WEIGHTS, content)
@@ -96,15 +101,6 @@ def shipped(name: str) -> VelocityNetwork:
         )
     with as_file(_SHIPPED / name) as folder:
         return load_checkpoint(folder).network
-
-
-def _check_version(file: Path, model: Mapping[str, Any]) -> None:
-    found = (model.get("format"), model.get("version"))
-    if found != (FORMAT, VERSION):
-        raise CheckpointError(
-            f"{file} is expected to have format '{FORMAT}', version {VERSION}; got format {found[0]!r}, version "
-            f"{found[1]!r}. Load it with the snapfm that wrote it, or train again with this one."
-        )
 
 
 def _settings(file: Path, model: Mapping[str, Any]) -> tuple[Settings, Grid]:

@@ -1,9 +1,9 @@
-"""Which noise is trained towards which field, and what a sampler has done to that field before the network sees it.
+"""Which noise is paired with which field in training, and what a sampler has done to a field before the network sees it.
 
-Pulling back to the original noise u₀ (math.md, eq. pcfm) only leads back onto the path if that noise belongs to the
-field. With noise and fields paired at random it does not: the part of u₀ that looks like a change of field is read as
-evidence again at every flow step, and drives fields to the ends of their range and, in a network, beyond. Pairs of
-optimal transport have straight paths, which shooting and pulling back do not leave. Knows tensors, not laws.
+Pulling back to the original noise u₀ (math.md, eq. pcfm) leads back onto the path only if that noise belongs to the field.
+With noise and fields paired at random it does not: the part of u₀ that looks like a change of the field is read as evidence
+again at every flow step, and drives fields to the ends of their range and, in a network, beyond. Pairs of optimal transport
+have straight paths, which shooting and pulling back do not leave. Knows tensors, not laws.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from torch import Tensor
 from snapfm.flow.path import Velocity, interpolate
 from snapfm.seeds import stream
 
-# Among which fields noise looks for its partner: all; those of one row, for laws that fix the rows; or some rows × some
+# The fields among which noise finds its partner: all; those of one row, for laws that fix the rows; or some rows × some
 # columns, for laws that fix either.
 Pairing: TypeAlias = Literal["all", "rows", "crossed"]
 
-_SHORTEST_STEP, _LONGEST_STEP = 0.01, 0.1  # of the walks that `revisit` plays: of 100 to 10 flow steps
+_SHORTEST_STEP, _LONGEST_STEP = 0.01, 0.1  # of the walks that `revisit` simulates: those of 100 to 10 flow steps
 _POOL_STREAM = 2**40  # keeps the pools' random numbers apart from those of the training steps, which count from 0
 
 
@@ -40,7 +40,7 @@ def couple(data: Tensor, seed: int, number: int, size: int, rows: int = 1, pairi
     """Draw pool `number` of a run: `size` noises and fields, paired so that the sum of their products is largest.
 
     That is optimal transport for the squared distance. The data are a table of `rows` rows. Where laws fix the row, noise
-    has to tell the column, given the row: paired among fields of all rows it tells the row, and hardly the column.
+    has to determine the column within it: paired among fields of all rows it determines the row, and hardly the column.
     """
     random = stream(seed, _POOL_STREAM + number)
     index = _draw(len(data), size, rows, pairing, random)
@@ -54,32 +54,36 @@ def couple(data: Tensor, seed: int, number: int, size: int, rows: int = 1, pairi
 
 
 def _pair(noise: Tensor, data: Tensor, index: Tensor) -> Tensor:
-    """Give each noise one of the fields at `index`."""
+    """Return the index of the field that each noise is paired with, among those at `index`."""
     products = noise.flatten(1) @ data[index].flatten(1).T
-    # A field that is not finite must reach the loss, which names it; the assignment would only refuse its products.
+    # A field that is not finite must reach the loss, whose check names the step; the assignment would only refuse it.
     _, partner = linear_sum_assignment(products.nan_to_num().numpy(), maximize=True)
     return index[torch.from_numpy(partner)]
 
 
 def _draw(count: int, size: int, rows: int, pairing: Pairing, random: torch.Generator) -> Tensor:
-    """Draw `size` places of a table: anywhere, whole rows, or as near to a square of rows and columns as it has them."""
+    """Draw `size` places of a table: anywhere, in whole rows, or in a block of rows and columns that is nearly square."""
     if pairing == "all":
         return torch.randint(count, (size,), generator=random)
     columns = count // rows
     wide = columns if pairing == "rows" else min(columns, math.isqrt(size))
     tall = -(-size // wide)
-    down = torch.randperm(rows, generator=random)[torch.arange(tall) % rows]  # rows may come again
+    down = torch.randperm(rows, generator=random)[torch.arange(tall) % rows]  # rows may repeat
     along = torch.randperm(columns, generator=random)[:wide]
     return (down[:, None] * columns + along).flatten()[:size]
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What the network is shown, what is wanted of it (both (b, *shape)), and which shown values laws have set."""
+    """What the network is shown, what it should predict (both (b, *shape)), and which shown values laws have set."""
 
     shown: Tensor
     wanted: Tensor
     imposed: Tensor
+
+    def to(self, device: torch.device) -> Scene:
+        """Move to a device."""
+        return Scene(self.shown.to(device), self.wanted.to(device), self.imposed.to(device))
 
 
 def disturb(
@@ -92,18 +96,18 @@ def disturb(
     stray: float = 0.0,
     meeting: float | None = None,
 ) -> Scene:
-    """Play what sampling does to the fields at `index` (b,).
+    """Reproduce what sampling does to the fields at `index` (b,).
 
-    A sampler's own error: a shown field strays by a random multiple of the difference of two others, `stray` in size,
-    and has to come back. White noise alone says little about such smooth errors once it is small, and a network left
-    free there may enlarge them from step to step.
+    The sampler's own error: a shown field is off by a random multiple, `stray` in size, of the difference of two others,
+    and the network has to correct it. White noise alone says little about such smooth errors once it is small, and a
+    network that is not trained on them may enlarge them from step to step.
 
-    A projection: with `axes`, `data` is a table of `rows` rows. A row shares its first slice along axes[0], a column
-    whatever that slice leaves open, and with it the first slice along axes[1] if there is one. With chance τ, or
-    `meeting`, a field meets a sibling, of its column or its row: one of the two is shown with such a slice of the other,
-    which is wanted. So a network learns to follow the slice and to keep the rest. Later steps have followed already, so
-    a random part of the way is gone; and the further it is, the likelier the field that noise is paired with is the
-    wanted one, as it should be at the end.
+    A projection: with `axes`, `data` is a table of `rows` rows. The fields of a row share the first slice along axes[0];
+    those of a column share what that slice leaves open, and so the first slice along axes[1] if there is one. With
+    probability τ, or `meeting`, a field meets another one of its column or row: one of the two is shown with such a slice
+    of the other, which is wanted. So a network learns to follow the slice and to keep the rest. Later flow steps have
+    followed it already, so a random part of the way is done; the larger that part, the likelier the field that the noise
+    is paired with is the wanted one, as it should be at the end.
     """
     dims = [1] * (data.ndim - 1)
     count, columns = len(data), len(data) // rows
@@ -129,15 +133,15 @@ def disturb(
 def revisit(
     velocity: Velocity, noise: Tensor, scene: Scene, tau: Tensor, random: torch.Generator, share: float
 ) -> Tensor:
-    """Play the last steps of a sampler's walk up to tau: return what is shown after them.
+    """Simulate the last steps of a sampler up to tau: return what is shown after them.
 
-    A `share` of the batch walks at least one step, half of those two, and so on. In each the network's answer takes the
-    place of what is shown, but for imposed values. Training then sees the errors that answers to answers make, and
-    unlearns those that would grow; and it sees how answers from less noise follow answers from more.
+    A `share` of the batch takes at least one step, half of those two, and so on. In each step the network's answer
+    replaces what is shown, except for imposed values. Training then sees the errors that the network makes on its own
+    answers, and unlearns those that would grow.
     """
     order = torch.randperm(len(tau), generator=random)
     low, high = math.log(_SHORTEST_STEP), math.log(_LONGEST_STEP)
-    pace = torch.exp(low + (high - low) * torch.rand(len(tau), generator=random, dtype=tau.dtype)).to(tau.device)
+    length = torch.exp(low + (high - low) * torch.rand(len(tau), generator=random, dtype=tau.dtype)).to(tau.device)
     counts: list[int] = []
     while (count := int(share * len(tau) / 2 ** len(counts))) > 0:
         counts.append(count)
@@ -145,7 +149,7 @@ def revisit(
     with torch.no_grad():
         for left, count in reversed(list(enumerate(counts, start=1))):
             some = order[:count]
-            times = (tau[some] - left * pace[some]).clamp(min=0)
+            times = (tau[some] - left * length[some]).clamp(min=0)
             u = interpolate(noise[some], shown[some], times)
             answer = u + (1 - times).view(-1, *[1] * (u.ndim - 1)) * velocity(u, times)
             shown[some] = torch.where(scene.imposed[some], shown[some], answer)

@@ -1,9 +1,9 @@
 """The two costly layers of a neuralop FNO, evaluated faster with the same weights.
 
-Profiled on 2 cores with 16 fields of 100×100 and width 24, neuralop's forward pass spends its time in two places:
-1×1 convolutions (12 ms each, against 1 ms for the same product as a matrix product) and full FFTs of which a few
-modes are kept. `quicken` replaces both inside a built FNO; names and shapes of the weights stay neuralop's own.
-Imports nothing of snapfm, and neuralop only as the object handed in.
+Profiled on 2 cores with 16 fields of 100×100 and width 24, neuralop's forward pass spends its time in two places: 1×1
+convolutions (12 ms each, compared with 1 ms as a matrix product) and full FFTs of which a few modes are kept. `accelerate`
+replaces both inside a built FNO; names and shapes of the weights stay those of neuralop. Imports nothing of snapfm, and does
+not import neuralop.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Pointwise(nn.Module):
         self.out_channels = convolution.out_channels  # read by neuralop's skip connection
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mix the channels of every point alike."""
+        """Mix the channels of every point by the same matrix."""
         weight = self.weight[:, :, 0].expand(len(x), -1, -1)
-        # bmm by name: matmul would fold the batch into one product and pay for it with two transposed copies.
+        # bmm rather than matmul, which would fold the batch into one product at the cost of two transposed copies.
         mixed = torch.bmm(weight, x)
         return mixed if self.bias is None else mixed.add_(self.bias[:, None])
 
@@ -37,7 +37,7 @@ class Spectral(nn.Module):
     """A spectral convolution that computes only the modes it keeps, as products with narrow Fourier matrices.
 
     Equal to neuralop's SpectralConv on even grids. On odd ones neuralop 2.0 undoes its fftshift with another fftshift,
-    which lands every mode one frequency off; here a mode keeps its frequency on any grid.
+    which shifts every mode by one frequency; here a mode keeps its frequency on any grid.
     """
 
     weight: Any  # tltorch's FactorizedTensor, a module that is indexed like a tensor
@@ -51,7 +51,7 @@ class Spectral(nn.Module):
         self._build()
 
     def transform(self, x: Tensor, output_shape: object = None) -> Tensor:
-        """Carry the skip connection to the output grid, which is the input grid: neuralop's blocks ask for it."""
+        """Return x: the output grid is the input grid. neuralop's blocks call this for the skip connection."""
         return x
 
     def forward(self, x: Tensor, output_shape: object = None) -> Tensor:
@@ -65,7 +65,7 @@ class Spectral(nn.Module):
         return torch.view_as_real(modes.contiguous()).flatten(-2) @ self.get_buffer("real_inverse")
 
     def _build(self) -> None:
-        """Make the Fourier matrices where the bias is and in its precision."""
+        """Build the Fourier matrices on the device and in the precision of the bias."""
         *front, last = self.modes
         *sizes, size = self.shape
         matrices = {
@@ -82,15 +82,15 @@ class Spectral(nn.Module):
             self.register_buffer(name, matrix.to(self.bias.device, dtype), persistent=False)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Spectral:
-        """Take complex weights along to another dtype: `.double()` would leave them, `.to(dtype)` cut them to real parts."""
+        """Convert complex weights too: `.double()` would leave them unchanged, `.to(dtype)` cut them to real parts."""
         before = self.bias.dtype
 
-        def follow(tensor: Tensor) -> Tensor:
+        def convert(tensor: Tensor) -> Tensor:
             if not tensor.is_complex():
                 return fn(tensor)  # type: ignore[no-any-return]
             return torch.view_as_complex(fn(torch.view_as_real(tensor)).contiguous())
 
-        super()._apply(follow, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(convert, recurse)  # type: ignore[no-untyped-call]
         if self.bias.dtype != before:
             self._build()  # in full precision, not from rounded numbers
         return self
@@ -106,13 +106,13 @@ class Spectral(nn.Module):
         mixed = torch.bmm(torch.cat([flat.real, flat.imag], 2), block)
         out = weight.shape[2]
         mixed = torch.complex(mixed[..., :out], mixed[..., out:])
-        # A constant over the grid is mode zero: adding the bias here spares a pass over the full grid.
+        # A constant over the grid is mode zero: adding the bias here saves a pass over the full grid.
         mixed = mixed + self.get_buffer("zero_mode") * self.bias.flatten()
         answer: Tensor = mixed.permute(1, 2, 0).reshape(len(modes), out, *modes.shape[2:])
         return answer
 
 
-def quicken(fno: nn.Module, shape: Sequence[int]) -> None:
+def accelerate(fno: nn.Module, shape: Sequence[int]) -> None:
     """Replace the 1×1 and spectral convolutions of a neuralop FNO in place; its weights are shared, not copied."""
     for parent in list(fno.modules()):
         for name, child in list(parent.named_children()):
@@ -123,7 +123,7 @@ def quicken(fno: nn.Module, shape: Sequence[int]) -> None:
 
 
 def _along(axis: int, modes: Tensor, matrix: Tensor) -> Tensor:
-    """Multiply one grid axis of (b, c, *grid) by a matrix, as one flat product: hence the copy."""
+    """Multiply one grid axis of (b, c, *grid) by a matrix; the copy makes it one flat product."""
     return (modes.movedim(axis + 2, -1).contiguous() @ matrix).movedim(-1, axis + 2)
 
 
@@ -145,7 +145,7 @@ def real_forward(size: int, modes: int) -> Tensor:
 def real_inverse(size: int, modes: int) -> Tensor:
     """Map the frequencies 0 .. modes − 1 to real values: (2·modes, size).
 
-    Every frequency but zero and the Nyquist one stands for its mirror image too.
+    Every frequency except zero and the Nyquist frequency also represents its negative.
     """
     frequencies = torch.arange(modes)
     twice = 2.0 - ((frequencies == 0) | (2 * frequencies == size)).double()

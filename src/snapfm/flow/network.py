@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from snapfm.errors import ShapeError, require
-from snapfm.flow.layers import quicken
+from snapfm.flow.layers import accelerate
 from snapfm.flow.path import check, embed, velocity_to
 
 
@@ -82,7 +82,7 @@ class FNOVelocity(nn.Module):
         self.fno = _fno(settings, seed)
         if settings.predicts == "data":
             _raise_gain(self.fno, settings)
-        quicken(self.fno, settings.cells)
+        accelerate(self.fno, settings.cells)
         axes = [torch.linspace(0.0, 1.0, n) for n in settings.cells]
         ones = torch.ones(settings.cells)
         channels = torch.stack([*torch.meshgrid(*axes, indexing="ij"), ones])

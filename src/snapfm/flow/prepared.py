@@ -3,7 +3,7 @@
 Reads an FNOVelocity and never writes it. The copies take as much memory as the weights.
 
 A Fourier transform to the kept modes, or back, is one stage per axis over a channels-last grid. A stage multiplies slabs of
-adjacent numbers by one real matrix, so that nothing is moved between stages: real and imaginary part stand beside the axis
+adjacent numbers by one real matrix, so that nothing is moved between stages: real and imaginary part are next to the axis
 that is summed over next. For two axes, with channels behind everything, forward goes (x, t) → (x, part, kt) → (part, kx, kt),
 inverse the same way back. Time comes first because it is real: 111 operations per point and channel for 32×17 modes of
 100×100, compared with 171 with x first. Joining the axes of space, 8×8 points to 6×6 modes, into one matrix took 1.5 times as

@@ -14,14 +14,14 @@ Settings: TypeAlias = NetworkSettings | FrameSettings
 VelocityNetwork: TypeAlias = FNOVelocity | FrameVelocity
 
 # Modes per axis, by the number of axes: 1-D + t and 2-D + t. A real transform keeps as many frequencies along time, the
-# last axis, as modes, and half as many along the others; time is not periodic, so a field jumps from its last slice to
+# last axis, as modes, and half as many along the others. Time is not periodic, so a field jumps from its last slice to
 # its first one and needs them.
 _PAPER_MODES = {2: (32, 32), 3: (16, 16, 16)}
 _SMALL_MODES = {2: (16, 16), 3: (6, 6, 12)}
 _SMALL_PATCH = 2
 
-# Principal fields by the number of axes, and axes whose first slice is read point by point. Of the variance of Burgers
-# fields, 0.1 with all their jumps, 96 leave 1e-6; of reaction-diffusion 3e-13. What turbulent flow needs is not measured.
+# Principal fields by the number of axes, and axes whose first slice is read point by point. With 96 of them, 1e-6 remains of
+# the variance 0.1 of Burgers fields with all their jumps, and 3e-13 for reaction-diffusion. Turbulent flow is not measured.
 _FRAME_SIZE = {2: 96, 3: 256}
 _FRAME_ANCHORS = {2: (-1, 0), 3: (-1,)}
 
@@ -66,7 +66,7 @@ PRESETS: dict[str, Callable[[tuple[int, ...]], Settings]] = {
 
 
 def preset(name: str, shape: Sequence[int]) -> Settings:
-    """Give the settings of a preset for fields of one shape; modes never exceed the grid."""
+    """Return the settings of a preset for fields of one shape; modes never exceed the grid."""
     if name not in PRESETS:
         raise UnknownName(
             f"preset(name, shape) expects one of {sorted(PRESETS)}; got {name!r}. Choose a listed preset."
@@ -79,6 +79,6 @@ def network_of(settings: Settings, seed: int = 0) -> VelocityNetwork:
     return FrameVelocity(settings, seed) if isinstance(settings, FrameSettings) else FNOVelocity(settings, seed)
 
 
-# Training settings of the frame's network: it sees its own answers, and conditions that the rest of a field does not belong to,
-# at every flow time. Meeting half of the time was worse under laws in a trial and no better without them.
+# Training settings of the frame's network: at every flow time it sees its own answers, and initial and boundary values of
+# other fields. A `meeting` of 0.5 was worse under laws in a trial, and no better without them.
 FRAME_TRAINING: dict[str, Any] = {"meeting": 0.8, "own": 0.5, "least_gap": 0.05, "tau_power": 1.5}

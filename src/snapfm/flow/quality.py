@@ -12,13 +12,13 @@ from snapfm.errors import ShapeError
 from snapfm.metrics.moments import mmse, moments, roughness, smse
 from snapfm.seeds import draw
 
-_CHUNK = 16  # fields per network call: larger ones only spill the cache
+_CHUNK = 16  # fields per network call: more would not fit the cache
 
 QUALITY_SEED = 2**32  # keeps the noise of quality samples apart from that of training with small seeds
 
 
 def integrate(velocity: Callable[[Tensor, float], Tensor], noise: Tensor, steps: int) -> Tensor:
-    """Carry noise (b, *shape) to τ = 1 along the velocity with uniform Euler steps, without laws."""
+    """Integrate noise (b, *shape) along the velocity to τ = 1 with uniform Euler steps, without laws."""
     fields = []
     with torch.inference_mode():
         for start in range(0, len(noise), _CHUNK):
@@ -34,8 +34,8 @@ def quality(
 ) -> dict[str, Any]:
     """Compare `count` samples with true fields (not those of training): mmse and smse of the per-point mean and spread.
 
-    Beside them stand the scores of two answers that need no model: `constant`, the training mean every time, and
-    `true`, `count` true fields. A perfect model comes out like the latter, since few fields miss the mean too.
+    The result also has the scores of two answers that need no model: `constant`, the training mean for every sample, and
+    `true`, `count` true fields. A perfect model scores like the latter, since a few true fields miss the mean too.
     """
     if count < 2 or len(truth) < 2:
         raise ShapeError(
@@ -46,11 +46,8 @@ def quality(
 
     def score(fields: Tensor) -> dict[str, float]:
         found = moments(fields)
-        return {
-            "mmse": mmse(found, true),
-            "smse": smse(found, true),
-            "roughness": roughness(fields) / roughness(truth),
-        }
+        rough = roughness(fields) / roughness(truth)
+        return {"mmse": mmse(found, true), "smse": smse(found, true), "roughness": rough}
 
     noise = draw(QUALITY_SEED, 0, count, lambda random: torch.randn(truth.shape[1:], generator=random))
     return {

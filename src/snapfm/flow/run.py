@@ -22,15 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from snapfm.errors import CheckpointError
-from snapfm.flow.storage import (
-    pack_json,
-    pack_tensors,
-    read_bytes,
-    read_json,
-    restore,
-    unpack_tensors,
-    write_folder,
-)
+from snapfm.flow.storage import pack_json, pack_tensors, read_bytes, read_json, restore, unpack_tensors, write_folder
 
 VERSION = 1
 _TENSORS, _RUN = "state.safetensors", "state.json"

@@ -57,7 +57,7 @@ def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def unpack_tensors(file: Path, content: bytes) -> dict[str, Tensor]:
-    """Decode safetensors; complex tensors come back as pairs, see `restore`."""
+    """Decode safetensors; complex tensors are returned as pairs, see `restore`."""
     safetensors = require("safetensors", "checkpoints", "flow")
     loader = require("safetensors.torch", "checkpoints", "flow")
     try:

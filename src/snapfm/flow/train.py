@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from snapfm.errors import DtypeError, ShapeError, SnapfmError
-from snapfm.flow.coupling import Pairing, Pool, Scene, couple, disturb, revisit
+from snapfm.flow.coupling import Pairing, Pool, couple, disturb, revisit
 from snapfm.flow.path import LEAST_GAP, loss
 from snapfm.flow.run import State, compose, identify, load_state, save_state
 from snapfm.flow.storage import pack_json, write_file
@@ -194,17 +194,8 @@ class _Run:
         # One time from each of `batch` equal parts: fields are decided at small τ, and every batch needs some there.
         offsets = torch.arange(settings.batch, dtype=dtype) / settings.batch
         tau = ((torch.rand((), generator=random, dtype=dtype) + offsets) % 1) ** settings.tau_power
-        scene = disturb(
-            self.data,
-            index,
-            tau,
-            random,
-            axes=settings.imposed,
-            rows=settings.rows,
-            stray=settings.stray,
-            meeting=settings.meeting,
-        )
-        scene = Scene(scene.shown.to(device), scene.wanted.to(device), scene.imposed.to(device))
+        axes, rows, stray, meeting = settings.imposed, settings.rows, settings.stray, settings.meeting
+        scene = disturb(self.data, index, tau, random, axes, rows, stray, meeting).to(device)
         tau = tau.to(device)
         shown = revisit(self.network, noise, scene, tau, random, settings.own) if settings.own else scene.shown
         for group in self.optimizer.param_groups:

@@ -1,15 +1,23 @@
-"""Recipe: what a caller asks of a file of samples. With the model's weights and the machine it decides every bit."""
+"""Recipe: what a caller asks of a file of samples, and the model it is drawn with.
+
+Recipe, model weights and machine together decide every bit of the file.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 from snapfm.data.recipe import DtypeName, check_request
-from snapfm.errors import DataError
+from snapfm.errors import CheckpointError, DataError, UnknownName
+from snapfm.flow import Checkpoint, VelocityNetwork, load_checkpoint, shipped_names
+from snapfm.flow.checkpoint import MODEL
+from snapfm.flow.storage import read_json
+from snapfm.grid import Grid
 from snapfm.problems import Problem, problem
 
 
@@ -18,9 +26,9 @@ class Recipe:
     """Which samples a file holds: sample i is drawn from (seed, i), its params and its noise.
 
     `model` is the name of a shipped model or the folder of a checkpoint; None is the shipped one of the problem's equation.
-    `batch` samples go through the network at once and are one block of the file. Networks round by the size of their
-    batch, so the last block is drawn whole too: the bits of sample i do not depend on the count, unless that is below the
-    batch, which it then replaces. `threads` are those of the network, None as many as torch has now.
+    `batch` samples go through the network at once and are one block of the file. Rounding in networks depends on the batch
+    size, so the last block is drawn in full too: the bits of sample i do not depend on the count. A count below the batch
+    replaces it. `threads` are those of the network; None uses torch's current number.
     """
 
     problem: str
@@ -49,3 +57,61 @@ class Recipe:
     def build(self) -> Problem:
         """Build the problem, refusing unknown names and settings."""
         return problem(self.problem, **self.settings)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A velocity network, identified by the checksum of its weights and its settings."""
+
+    name: str
+    sha256: str
+    settings: Mapping[str, Any]
+    network: VelocityNetwork
+
+
+def find_model(model: str | Path | None, problem: Problem) -> Model:
+    """Load a shipped model by name, a checkpoint by folder, or for None the shipped model of the problem's equation.
+
+    Refuses models of another equation or another grid.
+    """
+    if model is None:
+        model = f"{problem.equation}-small"
+        if model not in shipped_names():
+            raise UnknownName(
+                f"sample(model) expects a model for '{problem.name}'; none is shipped for {problem.equation}, only "
+                f"{shipped_names()}. Train one with `snapfm train {problem.name}`, and give its folder as model."
+            )
+    if isinstance(model, str) and model in shipped_names():
+        with as_file(files("snapfm") / "models" / model) as folder:
+            return _load(folder, model, problem)
+    folder = Path(model)
+    if not folder.is_dir():
+        raise UnknownName(
+            f"sample(model) expects one of {shipped_names()} or the folder of a checkpoint; got '{model}', which is "
+            "neither. Check the path; `snapfm train` writes a checkpoint to FOLDER/model."
+        )
+    return _load(folder, folder.resolve().name, problem)
+
+
+def _load(folder: Path, name: str, problem: Problem) -> Model:
+    checkpoint = load_checkpoint(folder)
+    _check_fit(checkpoint, name, problem)
+    about = read_json(folder / MODEL)
+    return Model(name, about["weights"]["sha256"], about["network"], checkpoint.network)
+
+
+def _check_fit(checkpoint: Checkpoint, name: str, problem: Problem) -> None:
+    if checkpoint.equation != problem.equation:
+        raise CheckpointError(
+            f"sample(model) expects a model of {problem.equation} for '{problem.name}'; got '{name}', one of "
+            f"{checkpoint.equation}. Leave model out for the shipped one, or give another."
+        )
+    if checkpoint.grid != problem.grid:
+        raise CheckpointError(
+            f"sample(model) expects a model for the grid of '{problem.name}', {_words(problem.grid)}; '{name}' was trained "
+            f"on {_words(checkpoint.grid)}. Set the problem's grid to that of the model, or give the folder of another one."
+        )
+
+
+def _words(grid: Grid) -> str:
+    return ", ".join(f"{axis.name}: {axis.size} points in [{axis.start:g}, {axis.stop:g}]" for axis in grid.axes)

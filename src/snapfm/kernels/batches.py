@@ -1,7 +1,8 @@
-"""Programs on whole batches (b, n): substitute determined unknowns, evaluate rows, pull multipliers back. One call, one thread.
+"""Programs on whole batches (b, n): substitute determined unknowns, evaluate rows, multiply by Jᵀ. Each call runs on one thread.
 
-Tiles of lanes are filled, run and emptied one after the other, so that their cells stay in the nearest cache. Lane L holds part
-L % parts of sample L // parts; an incomplete last tile repeats its last lane, so that no lane ever holds rubbish.
+Tiles are filled, run and emptied one after the other, so that their cells stay in the nearest cache. Lane L holds part
+L % parts of sample L // parts; an incomplete last tile repeats its last lane, so that no lane ever holds garbage.
+Imports kernels only.
 """
 
 from __future__ import annotations
@@ -11,15 +12,7 @@ import numpy as np
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import full, store
-from snapfm.kernels.program import (
-    ROW_PTR,
-    VARYING,
-    tile_bends,
-    tile_gradient,
-    tile_partials,
-    tile_slopes,
-    tile_values,
-)
+from snapfm.kernels.program import ROW_PTR, VARYING, tile_bends, tile_gradient, tile_partials, tile_slopes, tile_values
 from snapfm.kernels.sections import section
 
 
@@ -70,7 +63,7 @@ def pull(code, size, inputs, outside, externals, index, multipliers, field, rest
 
 @compiled(nogil=True, error_model="numpy")
 def determine(rest, unknowns, weights, rows, multipliers):
-    """multipliers[:, rows] = −rest[:, unknowns] / weight: what makes determined unknowns stationary."""
+    """multipliers[:, rows] = −rest[:, unknowns] / weight: the values that make determined unknowns stationary."""
     for sample in range(len(rest)):
         for k in range(len(unknowns)):
             multipliers[sample, rows[k]] = -rest[sample, unknowns[k]] / weights[k]
@@ -98,29 +91,29 @@ def derivatives(code, size, slots, inputs, outside, externals, field, multiplier
 
     Read: field (b, n), multipliers (b, m); written: entries (b, nnz), where they vary, and curvature (b, …).
     """
-    height, bends = multipliers.shape[1], curvature.shape[1]
+    height, width = multipliers.shape[1], curvature.shape[1]
     cells, rows = np.empty(size * LANES), np.empty(max(height, code_rows(code)) * LANES)
     weight, adjoint = np.empty(height * LANES), np.empty(max(size - code.first, 0) * LANES)
     partial = np.empty(5 * LANES * max(size - code.first, 0))
     slope, left, right = np.empty((slots + 1) * LANES), np.empty(slots * LANES), np.empty(slots * LANES)
-    found, bent = np.zeros(entries.shape[1] * LANES), np.empty(bends * LANES)
+    found, hessian = np.zeros(entries.shape[1] * LANES), np.empty(width * LANES)
     for first in range(0, len(field), LANES):
         fill_cells(inputs, outside, field, externals, first, cells)
         tile_values(code, cells, rows)
-        tile_partials(code, cells, bends > 0, partial)
+        tile_partials(code, cells, width > 0, partial)
         tile_slopes(code, partial, slope, left, right, found)
-        if bends > 0:
+        if width > 0:
             for lane in range(LANES):
                 which = min(first + lane, len(field) - 1)
                 for k in range(height):
                     weight[k * LANES + lane] = multipliers[which, k]
-            tile_bends(code, weight, left, right, partial, adjoint, bent)
+            tile_bends(code, weight, left, right, partial, adjoint, hessian)
         varying = section(code.table, code.table_at, VARYING)
         for lane in range(min(LANES, len(field) - first)):
             for p in varying:
                 entries[first + lane, p] = found[p * LANES + lane]
-            for p in range(bends):
-                curvature[first + lane, p] = bent[p * LANES + lane]
+            for p in range(width):
+                curvature[first + lane, p] = hessian[p * LANES + lane]
 
 
 @compiled(nogil=True)

@@ -1,8 +1,8 @@
-"""Call Python from a compiled loop: for laws that only torch can evaluate, and for factorisations of a library.
+"""Call Python from a compiled loop: for laws that only torch can evaluate, and for factorizations of a library.
 
-A compiled kernel gets the address of a C function as a plain number, so that it is compiled and cached once for all of them.
-`Callback` makes such a function of a Python one. An exception in it cannot pass through the kernel: it is kept, and raised by
-`Callback.check` once the kernel has returned.
+A compiled kernel gets the address of a C function as a plain number, so that it is compiled and cached once for all.
+`Callback` wraps a Python function. An exception cannot pass through the kernel: it is kept, and `Callback.check` raises it
+after the kernel has returned. Imports nothing of snapfm.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Callback:
 
 @intrinsic
 def call_back(_: Any, address: Any, task: Any, memory: Any) -> tuple[Any, Any]:
-    """Call the C function at an address with a task and the address of an array's data; give 0, or 1 if it raised."""
+    """Call the C function at an address with a task and the address of an array's data; return 0, or 1 if it raised."""
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         number = ir.IntType(64)

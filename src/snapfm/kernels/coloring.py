@@ -13,7 +13,7 @@ from snapfm.kernels.compiling import compiled
 
 
 def color_columns(indptr: Index, indices: Index, columns: int) -> tuple[Index, int]:
-    """Color the columns of a CSR pattern so that columns of one color share no row; give colors and their number.
+    """Color the columns of a CSR pattern so that columns of one color share no row; return the colors and their number.
 
     Columns without entries get color -1: no pass has to serve them. Three orders are tried and the fewest colors win;
     a row with k entries needs k colors, so the search stops at that bound.
@@ -42,7 +42,7 @@ def color_columns(indptr: Index, indices: Index, columns: int) -> tuple[Index, i
 
 
 def _orders(indptr: Index, column_ptr: Index, column_rows: Index):
-    """Yield visiting orders from cheap to dear: as they come, widest conflicts first, and their reverse."""
+    """Yield visiting orders from cheap to expensive: as given, most conflicts first, reversed."""
     occupied = np.flatnonzero(np.diff(column_ptr))
     yield occupied
     weight = np.concatenate([[0], np.cumsum(np.diff(indptr)[column_rows])])
@@ -53,7 +53,7 @@ def _orders(indptr: Index, column_ptr: Index, column_rows: Index):
 
 @compiled()
 def _greedy(indptr, indices, column_ptr, column_rows, order, colors):  # written: colors
-    used = np.full(len(colors) + 1, -1, np.int64)  # used[c] == j: color c is taken by a neighbour of column j
+    used = np.full(len(colors) + 1, -1, np.int64)  # used[c] == j: color c is taken by a neighbor of column j
     count = 0
     for j in order:
         for p in range(column_ptr[j], column_ptr[j + 1]):

@@ -1,8 +1,8 @@
 """Compile a kernel with numba, and keep the machine code on disk where that is possible.
 
-numba refuses to compile with a cache where no folder can be written, and it takes a cached kernel for fresh as long as the
-kernel's own file is unchanged, though the code of other kernels is built into it. Here a kernel without a folder is
-compiled in memory, and the cache is valid for one state of all kernel files. Imports nothing of snapfm.
+numba refuses to compile with a cache where no folder can be written, and it considers a cached kernel fresh as long as the
+kernel's own file is unchanged, though it contains the code of other kernels. Here a kernel without a folder is compiled in
+memory, and the cache is valid for one state of all kernel files. Imports nothing of snapfm.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Changes of coordinates of a batch (b, n), sample by sample: rotated pairs and groups of alike unknowns (math.md, "Reduction").
+"""Change coordinates of a batch (b, n), sample by sample: rotated pairs and aggregates (math.md, "Reduction").
 
-All lengths are kept. One thread each: callers share samples out among threads.
+All changes preserve lengths. Each function runs on one thread: callers divide samples among threads. Imports kernels only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GOLDEN = 0.6180339887498949  # multiples of it, modulo one: a scatter without s
 
 @compiled(nogil=True)
 def rotate(first, second, cos, sin, field):  # written: field
-    """Turn pairs of unknowns by their angles; give −sin to turn back."""
+    """Rotate pairs of unknowns by their angles; pass −sin to rotate back."""
     for sample in range(len(field)):
         for k in range(len(first)):
             one, other = field[sample, first[k]], field[sample, second[k]]
@@ -40,7 +40,7 @@ def condense(runs, ptr, first, field):  # written: field, the coordinates of eac
         _deviations(runs, line, mean, rest, square)
         for g in range(groups):
             count = ptr[g + 1] - ptr[g]
-            left = rest[g] / count  # what rounding left in the mean
+            left = rest[g] / count  # rounding error of the mean
             line[first + 2 * g] = (mean[g] + left) * np.sqrt(count)
             line[first + 2 * g + 1] = np.sqrt(max(square[g] - rest[g] * left, 0.0))
 
@@ -63,7 +63,7 @@ def _deviations(runs, line, mean, rest, square):  # written: rest and square, su
 
 @compiled(nogil=True, error_model="numpy")
 def expand(runs, ptr, members, first, start, field):  # read: start, field's coordinates; written: field, the members
-    """u = y₁/√c + y₂ e, with e along start − mean; where that is nothing, along a fixed scatter."""
+    """u = y₁/√c + y₂ e, with e along start − mean; where that is zero, along a fixed scatter."""
     groups = len(ptr) - 1
     middle, mean, stretch = np.empty(groups), np.empty(groups), np.empty(groups)
     for sample in range(len(field)):
@@ -106,7 +106,7 @@ def _point(i):
 
 @compiled(nogil=True, error_model="numpy", fastmath={"reassoc"})
 def distances(one, other, out):  # read: one, other (b, n); written: out (b,)
-    """Measure how far apart two batches are, sample by sample."""
+    """Compute the Euclidean distance of two batches, sample by sample."""
     for sample in range(len(one)):
         total = 0.0
         for j in range(one.shape[1]):
@@ -124,7 +124,7 @@ def differences(which, one, other, out):  # read: one, other (b, n); written: ou
 
 @compiled(nogil=True, error_model="numpy")
 def largest(which, field, out):  # read: field (b, n); written: out (b,)
-    """Give the largest |u| among some unknowns, NaN if any is."""
+    """Compute the largest |u| among some unknowns; NaN if any is."""
     for sample in range(len(field)):
         worst = 0.0
         for j in which:

@@ -1,7 +1,7 @@
-"""The Newton step of one tile: assemble the matrix, repair its inertia, factorise, solve, correct to second order.
+"""The Newton step of one tile: assemble the KKT matrix, correct its inertia, factorize, solve, second-order correction.
 
-The matrix is JW⁻¹Jᵀ + G (Schur) or [[W, Jᵀ], [J, −G]] (augmented); idle rows and held unknowns are replaced by those of the
-identity, so that the pattern never changes.
+The matrix is JW⁻¹Jᵀ + G (Schur) or [[W, Jᵀ], [J, −G]] (augmented); rows outside the active set and unknowns
+held at a bound are replaced by those of the identity, so that the pattern never changes.
 """
 
 from __future__ import annotations
@@ -10,24 +10,23 @@ from snapfm.kernels import layout
 from snapfm.kernels.callback import NO_CALLBACK, call_back
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.layout import section, table, weights
-from snapfm.kernels.ldl import factorize_tile
+from snapfm.kernels.ldl import factorize_tile, solve_tile
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import add, fma, fnma, full, load, mul, store
-from snapfm.kernels.substitution import solve_tile
 
-RUNNING = -1  # status of a lane still at work
+RUNNING = -1  # status of a lane that is not done
 
 _LEAST_CURVATURE = 1e-2  # stands in for W where the true one has the wrong inertia
 _SMALLEST_CURVATURE = 1e-8  # W nearer to zero than this counts as this
-_CONVEX_TRIALS = 12  # of growing convexity, before a factorisation is taken as it is
-_PIVOT = 1e-14  # a pivot below this share of its scale is a dependent row
+_CONVEX_TRIALS = 12  # of growing convexity; the last factorization is used as it is
+_PIVOT = 1e-14  # a pivot below this share of its scale belongs to a dependent row
 
 
 @compiled(nogil=True, error_model="numpy")
 def factorize(frame, plan, tile, damping, status, convex, negative, stop):
-    """Assemble and factorise; lanes of wrong inertia are made convex and the tile is done again.
+    """Assemble and factorize; lanes of wrong inertia are made convex and the tile is factorized again.
 
-    Ends without factors once stop[0] is not zero: look at it before using them.
+    Ends without factors once stop[0] is not zero: check it before using them.
     Written: inverse, scaled, matrix, factor, pivots, scale, tally; convex (what was added), negative.
     """
     convex[:] = 0.0
@@ -55,9 +54,7 @@ def factorize(frame, plan, tile, damping, status, convex, negative, stop):
                 if convex[lane] == 0.0 and int(tally[lane]) != negative[lane]:
                     convex[lane] = 1.0
                     again = True
-            elif (
-                int(tally[lane] + tally[LANES + lane]) != rows
-            ):  # a negative pivot per row; dependent rows have weak ones
+            elif int(tally[lane] + tally[LANES + lane]) != rows:  # one negative pivot per row, a weak one if dependent
                 convex[lane] = max(_LEAST_CURVATURE, 10.0 * convex[lane])
                 again = True
         if not again:
@@ -67,11 +64,8 @@ def factorize(frame, plan, tile, damping, status, convex, negative, stop):
 @compiled(nogil=True, error_model="numpy")
 def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negative
     """Invert the diagonal W, damped, made positive in `convex` lanes, infinite where a bound holds; count negative ones."""
-    weight, inverse, to_bound = (
-        section(tile, layout.DIAGONAL),
-        section(tile, layout.INVERSE),
-        section(tile, layout.TO_BOUND),
-    )
+    weight, inverse = section(tile, layout.DIAGONAL), section(tile, layout.INVERSE)
+    to_bound = section(tile, layout.TO_BOUND)
     negative[:] = 0
     for j in range(len(weight) // LANES):
         for lane in range(LANES):
@@ -87,24 +81,15 @@ def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negativ
 @compiled(nogil=True, error_model="numpy")
 def _assemble_schur(frame, tile):  # written: scaled, matrix
     """JW⁻¹Jᵀ + G, with idle rows replaced by those of the identity."""
-    jacobian, scaled, matrix = (
-        section(tile, layout.JACOBIAN),
-        section(tile, layout.SCALED),
-        section(tile, layout.MATRIX),
-    )
-    inverse, active, barrier = (
-        section(tile, layout.INVERSE),
-        section(tile, layout.ACTIVE),
-        section(tile, layout.BARRIER),
-    )
+    jacobian, scaled = section(tile, layout.JACOBIAN), section(tile, layout.SCALED)
+    matrix = section(tile, layout.MATRIX)
+    inverse, active = section(tile, layout.INVERSE), section(tile, layout.ACTIVE)
+    barrier = section(tile, layout.BARRIER)
     column = table(frame, layout.COLUMN)
     for p in range(len(column)):
         store(scaled, p, mul(load(jacobian, p), load(inverse, column[p])))
     rows, columns = table(frame, layout.ENTRY_ROW), table(frame, layout.ENTRY_COLUMN)
-    ptr, constant = (
-        table(frame, layout.TERM_PTR),
-        weights(frame, layout.ENTRY_CONSTANT),
-    )
+    ptr, constant = table(frame, layout.TERM_PTR), weights(frame, layout.ENTRY_CONSTANT)
     left, right = table(frame, layout.TERM_LEFT), table(frame, layout.TERM_RIGHT)
     for s in range(len(rows)):
         total = full(constant[s])
@@ -124,25 +109,19 @@ def _assemble_schur(frame, tile):  # written: scaled, matrix
 @compiled(nogil=True, error_model="numpy")
 def _assemble_augmented(frame, tile, damping, convex):  # written: matrix
     """[[W, Jᵀ], [J, −G]], with idle rows and held unknowns replaced by those of ∓ the identity."""
-    jacobian, bends, matrix = (
-        section(tile, layout.JACOBIAN),
-        section(tile, layout.HESSIAN),
-        section(tile, layout.MATRIX),
-    )
+    jacobian, hessian = section(tile, layout.JACOBIAN), section(tile, layout.HESSIAN)
+    matrix = section(tile, layout.MATRIX)
     active, to_bound = section(tile, layout.ACTIVE), section(tile, layout.TO_BOUND)
     barrier, more = section(tile, layout.BARRIER), section(tile, layout.BOUND_WEIGHT)
     rows, columns = table(frame, layout.ENTRY_ROW), table(frame, layout.ENTRY_COLUMN)
-    ptr, constant = (
-        table(frame, layout.TERM_PTR),
-        weights(frame, layout.ENTRY_CONSTANT),
-    )
+    ptr, constant = table(frame, layout.TERM_PTR), weights(frame, layout.ENTRY_CONSTANT)
     left, right = table(frame, layout.TERM_LEFT), table(frame, layout.TERM_RIGHT)
     v = len(table(frame, layout.PLACE))
     for s in range(len(rows)):
         i, j = rows[s], columns[s]
         total = full(constant[s])
         for t in range(ptr[s], ptr[s + 1]):
-            total = add(total, load(bends if right[t] == 1 else jacobian, left[t]))
+            total = add(total, load(hessian if right[t] == 1 else jacobian, left[t]))
         store(matrix, s, total)
         for lane in range(LANES):
             here = s * LANES + lane
@@ -169,10 +148,8 @@ def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_
     rhs, residual, scaled = section(tile, layout.RHS), section(tile, layout.RESIDUAL), section(tile, layout.SCALED)
     jacobian, active, idle = section(tile, layout.JACOBIAN), section(tile, layout.ACTIVE), section(tile, layout.IDLE)
     to_bound, direction = section(tile, layout.TO_BOUND), section(tile, layout.DIRECTION)
-    slope, without = (
-        section(tile, layout.GRADIENT),
-        section(tile, layout.PLAIN_STEP),
-    )  # the latter is free until the search
+    slope = section(tile, layout.GRADIENT)
+    without = section(tile, layout.PLAIN_STEP)  # free until the search
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
     for j in range(len(ptr) - 1):
@@ -182,10 +159,7 @@ def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_
                 total = fnma(load(jacobian, entry[p]), load(idle, row[p]), total)
         store(without, j, total)
     row_ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
-    gram_ptr, gram_column = (
-        table(frame, layout.GRAM_PTR),
-        table(frame, layout.GRAM_COLUMN),
-    )
+    gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
     for r in range(len(row_ptr) - 1):
         total = load(residual, r)
@@ -219,11 +193,8 @@ def _solved(frame, plan, tile, rhs, out):  # read: rhs, which is the section RHS
 @compiled(nogil=True, error_model="numpy")
 def _follow(frame, tile, direction, step):  # written: step
     """dx = −W⁻¹(slope + Jᵀdλ), and to the bound where one holds."""
-    slope, jacobian, inverse = (
-        section(tile, layout.GRADIENT),
-        section(tile, layout.JACOBIAN),
-        section(tile, layout.INVERSE),
-    )
+    slope, jacobian = section(tile, layout.GRADIENT), section(tile, layout.JACOBIAN)
+    inverse = section(tile, layout.INVERSE)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
     for j in range(len(ptr) - 1):
@@ -240,16 +211,13 @@ def _follow(frame, tile, direction, step):  # written: step
 
 @compiled(nogil=True, error_model="numpy")
 def augmented_direction(frame, plan, tile):  # written: direction, step, rhs
-    """[[W, Jᵀ], [J, −G]] (dx, dλ) = −(slope, h), with what is known of idle rows and held unknowns moved to the right."""
+    """[[W, Jᵀ], [J, −G]] (dx, dλ) = −(slope, h), with known values of idle rows and held unknowns moved to the right."""
     rhs, slope, residual = section(tile, layout.RHS), section(tile, layout.GRADIENT), section(tile, layout.RESIDUAL)
     jacobian, active, idle = section(tile, layout.JACOBIAN), section(tile, layout.ACTIVE), section(tile, layout.IDLE)
     to_bound = section(tile, layout.TO_BOUND)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
-    gram_ptr, gram_column = (
-        table(frame, layout.GRAM_PTR),
-        table(frame, layout.GRAM_COLUMN),
-    )
+    gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
     v, m, zero = len(ptr) - 1, len(gram_ptr) - 1, full(0.0)
     for j in range(v):
@@ -280,24 +248,24 @@ def augmented_direction(frame, plan, tile):  # written: direction, step, rhs
 
 @compiled(nogil=True, error_model="numpy")
 def _move_curvature(frame, tile, rhs):  # read: hessian, to_bound; written: rhs of unknowns that are not held
-    """Take what held unknowns do to the slope of the others, through the Hessian, to the right."""
-    bends, to_bound = section(tile, layout.HESSIAN), section(tile, layout.TO_BOUND)
+    """Move the effect of held unknowns on the gradient of the others, through the Hessian, to the right-hand side."""
+    hessian, to_bound = section(tile, layout.HESSIAN), section(tile, layout.TO_BOUND)
     row, column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
     for h in range(len(row)):
         for lane in range(LANES):
-            i, j, bend = row[h] * LANES + lane, column[h] * LANES + lane, bends[h * LANES + lane]
+            i, j, entry = row[h] * LANES + lane, column[h] * LANES + lane, hessian[h * LANES + lane]
             held_row, held_column = to_bound[i] == to_bound[i], to_bound[j] == to_bound[j]
             if held_row and not held_column:
-                rhs[j] -= bend * to_bound[i]
+                rhs[j] -= entry * to_bound[i]
             elif held_column and not held_row:
-                rhs[i] -= bend * to_bound[j]
+                rhs[i] -= entry * to_bound[j]
 
 
 @compiled(nogil=True, error_model="numpy")
 def correct(frame, plan, tile, alpha, wanted):  # written: rhs; step, direction (lanes that are `wanted`)
-    """Second-order correction of a step of length alpha, with the same factors: back to the violation it had promised.
+    """Second-order correction of a step of length alpha with the same factors: reach the violation the linear model predicts.
 
-    The residual at hand is that of the trial point; what should be left of the one before is (1 − alpha) of it.
+    RESIDUAL holds that of the trial point; the linear model predicts (1 − alpha) of the residual before the step.
     """
     rhs, residual, active = section(tile, layout.RHS), section(tile, layout.RESIDUAL), section(tile, layout.ACTIVE)
     step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)

@@ -1,9 +1,9 @@
-"""Interior-point iterations on one part: for samples whose active sets cycle, when most inequalities or bounds hold.
+"""Interior-point iterations on one part: for samples whose active sets cycle, where many inequalities or bounds are active.
 
 Slacks and multipliers of inequalities and bounds stay positive, their products follow a barrier parameter down
-(math.md, "Inequalities"). On the same pattern: a barrier adds a positive diagonal to the rows, or to W. What it gives is
-a start for kernels.newton, which then sees the right active set and finishes to rounding. Eight samples at once, each
-with its own barrier.
+(math.md, "Inequalities"). On the same pattern: a barrier adds a positive diagonal to the rows, or to W. The result is a
+start for kernels.newton, which then has the right active set and converges to rounding. Eight samples at once, each with
+its own barrier. Imports kernels only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from snapfm.kernels.point import derivatives_at, residual_at, size_rows
 
 ARRIVED, LIMIT, BROKEN = 0, 3, 4  # errors.Status
 
-_FIRST, _LAST = 0.1, 1e-9  # barrier parameter: at the start, and where newton takes over
+_FIRST, _LAST = 0.1, 1e-9  # barrier parameter: at the start, and where Newton's method takes over
 _KEEP = 0.995  # share of the way to the boundary that a step may go
 _SOLVED = 10.0  # a barrier problem is solved well enough at this multiple of its parameter
 _ROOM = 1e-2  # slack and distance from bounds to begin with, relative to their size
@@ -82,7 +82,7 @@ def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, statu
         _press(frame, tile, mu)
         factorize(frame, plan, tile, damping, status, convex, negative, stop)
         if stop[0] != 0:
-            residual_at(code, frame, tile)  # the step's equations had changed it
+            residual_at(code, frame, tile)  # _press changed it
             continue
         if frame.augmented == 0:
             schur_direction(frame, plan, tile)
@@ -103,7 +103,7 @@ def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, statu
 
 @compiled(nogil=True, error_model="numpy")
 def _enter(frame, tile):  # written: x, the duals of bounds
-    """Push x inside its bounds."""
+    """Move x inside its bounds, and start their multipliers."""
     if frame.bounded == 0:
         return
     x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
@@ -135,12 +135,9 @@ def _slacken(frame, tile):  # written: slack, multiplier of inequalities
 
 @compiled(nogil=True, error_model="numpy")
 def _off(frame, tile, lane, mu):
-    """How far one lane is from solving the barrier problem of this parameter."""
-    slope, residual, lam = (
-        section(tile, layout.GRADIENT),
-        section(tile, layout.RESIDUAL),
-        section(tile, layout.MULTIPLIER),
-    )
+    """Return how far one lane is from solving the barrier problem with parameter mu."""
+    slope, residual = section(tile, layout.GRADIENT), section(tile, layout.RESIDUAL)
+    lam = section(tile, layout.MULTIPLIER)
     equality, row_weight = table(frame, layout.EQUALITY), section(tile, layout.ROW_WEIGHT)
     slack = section(tile, layout.SLACK)
     worst = 0.0
@@ -174,7 +171,7 @@ def _off(frame, tile, lane, mu):
 
 @compiled(nogil=True, error_model="numpy")
 def _press(frame, tile, mu):
-    """Put the barrier into the step's equations. Written: barrier, bound_weight, weight, residual, slope."""
+    """Add the barrier to the KKT system of the step. Written: barrier, bound_weight, weight, residual, slope."""
     residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
     equality = table(frame, layout.EQUALITY)
     if frame.mixed == 1:
@@ -188,11 +185,8 @@ def _press(frame, tile, mu):
     if frame.bounded == 1:
         x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
         low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
-        slope, weight, more = (
-            section(tile, layout.GRADIENT),
-            section(tile, layout.DIAGONAL),
-            section(tile, layout.BOUND_WEIGHT),
-        )
+        slope, weight = section(tile, layout.GRADIENT), section(tile, layout.DIAGONAL)
+        more = section(tile, layout.BOUND_WEIGHT)
         for i in range(len(x)):
             more[i] = 0.0
             if lower[i] > -np.inf:
@@ -206,9 +200,9 @@ def _press(frame, tile, mu):
 
 @compiled(nogil=True, error_model="numpy")
 def _advance(code, frame, stop, tile, mu, status, penalty):
-    """Go along the step, inside the boundary, as far as the barrier's merit function falls.
+    """Line search along the step, inside the boundary, on the merit function of the barrier problem.
 
-    Written: x, multiplier, slack, duals, residual; gives which lanes moved.
+    Written: x, multiplier, slack, duals, residual; returns which lanes moved.
     """
     x, lam, slack = section(tile, layout.X), section(tile, layout.MULTIPLIER), section(tile, layout.SLACK)
     step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
@@ -222,7 +216,7 @@ def _advance(code, frame, stop, tile, mu, status, penalty):
     before[:], before_lam[:], before_slack[:] = x, lam, slack
     accepted = np.zeros(LANES, np.bool_)
     alpha, old, predicted = np.ones(LANES), np.empty(LANES), np.empty(LANES)
-    residual_at(code, frame, tile)  # the step's equations had changed it
+    residual_at(code, frame, tile)  # _press changed it
     for lane in range(LANES):
         if status[lane] != RUNNING:
             accepted[lane] = True
@@ -316,7 +310,7 @@ def _advance(code, frame, stop, tile, mu, status, penalty):
 
 @compiled(nogil=True, error_model="numpy")
 def _merit(frame, tile, lane, mu):
-    """Of one lane: ℓ1 violation with slacks, and objective with barrier."""
+    """Return the ℓ1 violation with slacks and the objective with barrier, of one lane."""
     residual, lam, slack = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER), section(tile, layout.SLACK)
     x, target = section(tile, layout.X), section(tile, layout.TARGET)
     equality = table(frame, layout.EQUALITY)

@@ -1,11 +1,11 @@
-"""Between batches (b, n) and tiles of lanes: copy, and scale each lane to a unit near the size of its field.
+"""Copy between batches (b, n) and tiles of lanes, and scale each lane to a unit near the size of its field.
 
 Lane L of all lanes holds part L % parts of sample L // parts. An incomplete last tile repeats its last lane, so that no lane
-ever holds garbage. One thread each: callers share samples out among threads.
+ever holds garbage. Each function runs on one thread: callers divide samples among threads.
 
-Iterations know sizes (how far to push off a flat point, where a barrier begins) that mean something for fields of order one. So
-a lane measures its unknowns, rows and multipliers in a power of two near the size of its field, which leaves slopes and
-curvature as they are and changes no bit but the exponent. Fields of order one have the unit 1.
+Iterations use absolute sizes (how far to push off a flat point, where a barrier begins) that suit fields of order one. So a
+lane measures its unknowns, rows and multipliers in a power of two near the size of its field. That leaves Jacobian and
+Hessian unchanged and changes no bit but the exponent. Fields of order one have the unit 1.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def fill(inputs, outside, field, externals, first, tiles):
 
 
 _ORDINARY = 4  # sizes from 2⁻⁴ to 2⁴ have the unit 1
-_EXTREME = 300  # no unit beyond 2^±300: its square is still a number
+_EXTREME = 300  # no unit beyond 2^±300: its square is finite
 
 
 @compiled(nogil=True, error_model="numpy")
 def enter_units(space, at):
-    """Choose every lane's unit by x and its target, and go over to it; say whether any is not 1.
+    """Choose every lane's unit by x and its target, and convert to it; return whether any is not 1.
 
     Written: unit, x, target, lower, upper, shift, multiplier.
     """
@@ -89,7 +89,7 @@ def enter_units(space, at):
 
 @compiled(nogil=True, error_model="numpy")
 def leave_units(space, at):  # read: unit; written: x, multiplier
-    """Give x and multipliers back in their own units."""
+    """Convert x and multipliers back to the units of the laws."""
     for k in range(len(space)):
         tile = Tile(space[k], at)
         unit = section(tile, UNIT)

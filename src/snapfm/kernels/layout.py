@@ -7,18 +7,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from snapfm.arrays import Index, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.sections import section as part
 
-Flags = npt.NDArray[np.bool_]
-
 # Sections of Frame.table: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the
-# Hessian; lower triangle of the matrix and, per entry, what it sums up; which rows must vanish.
+# Hessian; lower triangle of the matrix and, per entry, what it sums up; which rows are equalities.
 PLACE, ROW_PTR, COLUMN, COLUMN_PTR, COLUMN_ROW, COLUMN_ENTRY, GRAM_PTR, GRAM_COLUMN = range(8)
 HESSIAN_ROW, HESSIAN_COLUMN, ENTRY_ROW, ENTRY_COLUMN, TERM_PTR, TERM_LEFT, TERM_RIGHT, EQUALITY = range(8, 16)
 # Sections of Frame.weight.
@@ -27,7 +22,7 @@ GRAM, ENTRY_CONSTANT = range(2)
 # Sections of a tile's memory, in packs. Of the program: cells, rows, slopes, derivatives of operations, Hessian, Jacobian
 # (and the Jacobian times W⁻¹).
 CELLS, ROWS, SLOTS, LEFT, RIGHT, PARTIAL, ADJOINT, HESSIAN, JACOBIAN, SCALED = range(10)
-# Per unknown: x, û, limits, gradient of the Lagrangian, diagonal of W and its inverse, steps, way to an active bound.
+# Per unknown: x, û, limits, gradient of the Lagrangian, diagonal of W and its inverse, steps, distance to an active bound.
 X, TARGET, LOWER, UPPER, GRADIENT, DIAGONAL, INVERSE, STEP, PLAIN_STEP, TO_BOUND, PREVIOUS = range(10, 21)
 # Per row: λ and its steps, share of eliminated unknowns, residual, active set, λ of inactive rows, ‖J_r‖².
 MULTIPLIER, DIRECTION, PLAIN_DIRECTION, SHIFT, RESIDUAL, ACTIVE, IDLE, ROW_NORM, PREVIOUS_MULTIPLIER = range(21, 30)
@@ -44,7 +39,7 @@ UNIT = 47
 ROW_SIZE, ROW_WEIGHT = 48, 49
 SECTIONS = 50
 
-# Tasks of a callback, with the address of a tile's memory: evaluate rows; Jacobian and Hessian; factorise; solve in RHS.
+# Tasks of a callback, with the address of a tile's memory: evaluate rows; Jacobian and Hessian; factorize; solve in RHS.
 TO_EVALUATE, TO_DIFFERENTIATE, TO_FACTORIZE, TO_SOLVE = range(4)
 
 # Curvature along the laws at a point: not known, somewhere negative, nowhere negative.
@@ -54,7 +49,7 @@ UNKNOWN, FAILS, HOLDS = -1, 0, 1
 class Frame(NamedTuple):
     """The structure of a system that iterations need. `augmented`: the matrix is [[W, Jᵀ], [J, −G]], else JW⁻¹Jᵀ + G.
 
-    With a `callback` (see kernels.callback) the matrix is factorised and solved with from outside.
+    With a `callback` (see kernels.callback) the caller factorizes and solves.
     """
 
     table: Index
@@ -76,19 +71,19 @@ class Tile(NamedTuple):
 
 @compiled(nogil=True)
 def section(tile, number):  # a view, not a copy
-    """Give a section of a tile's memory."""
+    """Return a section of a tile's memory."""
     return part(tile.memory, tile.at, number)
 
 
 @compiled(nogil=True)
 def table(frame, number):  # a view, not a copy
-    """Give a section of a frame's indices."""
+    """Return a section of a frame's indices."""
     return part(frame.table, frame.table_at, number)
 
 
 @compiled(nogil=True)
 def weights(frame, number):  # a view, not a copy
-    """Give a section of a frame's numbers."""
+    """Return a section of a frame's numbers."""
     return part(frame.weight, frame.weight_at, number)
 
 
@@ -99,11 +94,11 @@ class Settings(NamedTuple):
     stationarity: float  # relative to the unit where that is small
     polish: float  # share of the tolerance above which a further step is taken
     ordinary: float  # see point.size_rows
-    trials: int  # of lengths and corrections before a step counts as failed; 0: full steps, not looked at
+    trials: int  # of lengths and corrections before a step counts as failed; 0: full steps, not checked
 
 
 class Lanes(NamedTuple):
-    """One number per lane and name: what a tile's iterations know beside its memory. Made once, used by all tiles."""
+    """Working numbers of the iterations, one per lane and name. Allocated once, used by all tiles."""
 
     damping: Values
     penalty: Values
@@ -121,14 +116,14 @@ class Lanes(NamedTuple):
     slopes: Values
     sizes: Values
     tolerance: Values  # in the lane's unit
-    shift: Values  # what the factors at hand have on the diagonal of W
+    shift: Values  # added to the diagonal of W in the current factors
     allowed: Values  # stationarity that is small enough, in the lane's unit
     negative: Index  # negative entries of W
     second: Index  # what is known of the curvature along the laws: UNKNOWN, FAILS or HOLDS
     pushes: Index  # times that a lane was pushed off a saddle
-    arrived: Flags  # first-order conditions hold
-    pushed: Flags  # the step at hand is a push off a saddle
-    polished: Flags
-    accepted: Flags
-    corrected: Flags
-    wanted: Flags
+    converged: Mask  # first-order conditions hold
+    pushed: Mask  # the current step is a push off a saddle
+    polished: Mask
+    accepted: Mask
+    corrected: Mask
+    wanted: Mask

@@ -1,11 +1,11 @@
-"""Numeric LDLᵀ without pivoting of many matrices on one pattern, one tile of eight lanes at a time.
+"""Numeric LDLᵀ without pivoting of many matrices on one pattern, and solves with the factors: stop 8 of the walk.
 
 Reads a Schedule and values (nnz, lanes). Writes the factors of every tile and, per lane, the outcome and the inertia.
 Lanes do not interact: all arithmetic is lane by lane in an order fixed by the pattern, an incomplete tile is filled with
-copies of its last lane, and a bad pivot is counted, never raised. May import kernels.packs and kernels.panels.
+copies of its last lane, and a bad pivot is counted, never raised. May import kernels.packs and kernels.panels only.
 
 Within a panel the diagonal block holds L (unit, scaled) and the rows below hold X = L D (unscaled). An update needs
-X D⁻¹ Xᵀ, a solve can use either, and a pivot that is left out (D⁻¹ = 0) leaves finite numbers behind.
+X D⁻¹ Xᵀ, a solve can use either, and a pivot that is left out (D⁻¹ = 0) leaves finite numbers.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.packs import WIDTH, absolute, add, div, fnma, full, load, mul, pick, store, take
+from snapfm.kernels.packs import WIDTH, absolute, add, div, fma, fnma, full, load, mul, pick, put, store, take
 from snapfm.kernels.panels import BLOCK, PANEL
 
-FACTORED, SINGULAR, NONFINITE = 0, 1, 2  # status of a lane; linear.base gives the names and the advice
+FACTORED, SINGULAR, NONFINITE = 0, 1, 2  # status of a lane; linear.base has the names
 _NEGATIVE, _WEAK, _BROKEN, _SMALLEST = range(4)
 TALLY = 4  # packs of a tile's tally: negative, weak and non-finite pivots, and the smallest |pivot|
 
@@ -28,8 +28,8 @@ _LARGEST = float(np.finfo(np.float64).max)
 def factorize(
     plan, values, lanes, signed, tiny, factor, inverse, scale, tally, status, negative, weak, smallest
 ):  # read: values (nnz * lanes); written: (tiles, ...) from factor to tally, then (lanes,)
-    """Factorise every lane. A pivot is weak if it is at most tiny * its scale; its row is left out of the solution."""
-    never = np.zeros(1, np.int64)  # this factorisation is not stopped
+    """Factorize every lane. A pivot is weak if it is at most tiny * its scale; its row is left out of the solution."""
+    never = np.zeros(1, np.int64)  # this factorization is not stopped
     for tile in range((lanes + WIDTH - 1) // WIDTH):
         factorize_tile(
             plan, values, lanes, tile, signed, tiny, factor[tile], inverse[tile], scale[tile], tally[tile], never
@@ -48,7 +48,7 @@ def factorize(
 def factorize_tile(
     plan, values, lanes, tile, signed, tiny, factor, inverse, scale, tally, stop
 ):  # read: plan, values, stop; written: factor, inverse, scale, tally (TALLY packs)
-    """Factorise one tile of values (nnz * lanes); see factorize. Ends early, without a factor, once stop[0] is not zero."""
+    """Factorize one tile of values (nnz * lanes); see factorize. Ends early, without a factor, once stop[0] is not zero."""
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
     if signed:
@@ -95,7 +95,7 @@ def _assemble(plan, panel, values, lanes, start, count, factor):
 def _scale(plan, panel, signed, factor, inverse, scale):
     """Set the scale of the assembled panel's pivots: |a_ii|, and with signs at least a_ij² / |a_jj| for j before i.
 
-    A diagonal of -δ says nothing about the size of its pivot; the contribution of an eliminated neighbour does. On a
+    A diagonal of -δ says nothing about the size of its pivot; the contribution of an eliminated neighbor does. On a
     definite matrix it makes no difference: a_ij² <= a_ii a_jj. Written: scale; inverse (1 / |a_jj| for now).
     """
     zero = full(0.0)
@@ -151,7 +151,7 @@ def _receive(plan, panel, factor, inverse):  # written: factor
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
 def _eliminate(plan, panel, tiny, factor, inverse, scale, tally):
-    """Factorise one panel in place. xij is unscaled, lij = xij / pivot j. Written: factor, inverse, tally."""
+    """Factorize one panel in place. xij is unscaled, lij = xij / pivot j. Written: factor, inverse, tally."""
     b, s = plan.base[panel], PANEL * panel
     i0 = _invert(load(factor, b), s, tiny, scale, tally)
     x10 = load(factor, b + 4)
@@ -193,7 +193,7 @@ def _eliminate(plan, panel, tiny, factor, inverse, scale, tally):
 
 @compiled(nogil=True, error_model="numpy")
 def _invert(pivot, slot, tiny, scale, tally):  # written: tally
-    """Count the pivot and give its inverse; zero where it is weak, which leaves its row out."""
+    """Count the pivot and return its inverse; zero where it is weak, which leaves its row out."""
     zero, one = full(0.0), full(1.0)
     size, limit = absolute(pivot), mul(load(scale, slot), full(tiny))
     used = pick(size, limit, full(np.inf), pivot)
@@ -203,3 +203,72 @@ def _invert(pivot, slot, tiny, scale, tally):  # written: tally
     smallest = load(tally, _SMALLEST)
     store(tally, _SMALLEST, pick(size, smallest, size, smallest))
     return div(one, used)
+
+
+@compiled(nogil=True, error_model="numpy")
+def solve(plan, factor, inverse, rhs, lanes, work, out):
+    """Solve for every lane. Read: factor, inverse, rhs (n * lanes); written: work (tiles, slots), out (may be rhs)."""
+    for tile in range((lanes + WIDTH - 1) // WIDTH):
+        solve_tile(plan, factor[tile], inverse[tile], rhs, lanes, tile, work[tile], out)
+
+
+@compiled(nogil=True, error_model="numpy")
+def solve_tile(plan, factor, inverse, rhs, lanes, tile, work, out):  # written: work (slots), out
+    """Solve one tile of rhs (n * lanes)."""
+    start = tile * WIDTH
+    count = min(WIDTH, lanes - start)
+    slot = plan.slot
+    for k in range(len(work) // WIDTH):  # phantoms stay zero
+        store(work, k, full(0.0))
+    for i in range(len(slot)):
+        store(work, slot[i], take(rhs, i * lanes + start, count))
+    _substitute(plan, factor, inverse, work)
+    for i in range(len(slot)):
+        put(out, i * lanes + start, count, load(work, slot[i]))
+
+
+@compiled(nogil=True, error_model="numpy")
+def _substitute(plan, factor, inverse, x):  # written: x
+    """x becomes L⁻ᵀ D⁻¹ L⁻¹ x. The rows below a panel hold X = L D, so D⁻¹ is applied before them going forward."""
+    base, head, row_ptr, rows = plan.base, plan.head, plan.row_ptr, plan.rows
+    panels = len(head)
+    for panel in range(panels):
+        b, s = base[panel], PANEL * panel
+        x0, x1, x2, x3 = load(x, s), load(x, s + 1), load(x, s + 2), load(x, s + 3)
+        if head[panel] == BLOCK:
+            x1 = fnma(x0, load(factor, b + 4), x1)
+            x2 = fnma(x1, load(factor, b + 9), fnma(x0, load(factor, b + 8), x2))
+            x3 = fnma(x1, load(factor, b + 13), fnma(x0, load(factor, b + 12), x3))
+            x3 = fnma(x2, load(factor, b + 14), x3)
+        x0, x1 = mul(x0, load(inverse, s)), mul(x1, load(inverse, s + 1))
+        x2, x3 = mul(x2, load(inverse, s + 2)), mul(x3, load(inverse, s + 3))
+        store(x, s, x0)
+        store(x, s + 1, x1)
+        store(x, s + 2, x2)
+        store(x, s + 3, x3)
+        p = b + head[panel]
+        for r in range(row_ptr[panel], row_ptr[panel + 1]):
+            row = rows[r]
+            y = fnma(x1, load(factor, p + 1), fnma(x0, load(factor, p), load(x, row)))
+            store(x, row, fnma(x3, load(factor, p + 3), fnma(x2, load(factor, p + 2), y)))
+            p += PANEL
+    for panel in range(panels - 1, -1, -1):
+        b, s = base[panel], PANEL * panel
+        s0 = s1 = s2 = s3 = full(0.0)
+        p = b + head[panel]
+        for r in range(row_ptr[panel], row_ptr[panel + 1]):
+            y = load(x, rows[r])
+            s0, s1 = fma(load(factor, p), y, s0), fma(load(factor, p + 1), y, s1)
+            s2, s3 = fma(load(factor, p + 2), y, s2), fma(load(factor, p + 3), y, s3)
+            p += PANEL
+        x0, x1 = fnma(s0, load(inverse, s), load(x, s)), fnma(s1, load(inverse, s + 1), load(x, s + 1))
+        x2, x3 = fnma(s2, load(inverse, s + 2), load(x, s + 2)), fnma(s3, load(inverse, s + 3), load(x, s + 3))
+        if head[panel] == BLOCK:
+            x2 = fnma(x3, load(factor, b + 14), x2)
+            x1 = fnma(x2, load(factor, b + 9), fnma(x3, load(factor, b + 13), x1))
+            x0 = fnma(x2, load(factor, b + 8), fnma(x3, load(factor, b + 12), x0))
+            x0 = fnma(x1, load(factor, b + 4), x0)
+        store(x, s, x0)
+        store(x, s + 1, x1)
+        store(x, s + 2, x2)
+        store(x, s + 3, x3)

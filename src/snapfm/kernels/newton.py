@@ -1,10 +1,10 @@
-"""Newton's method on the optimality system of one part, eight samples of a tile at once, each stopping for itself.
+"""Newton's method on the KKT system of one part: stop 7 of the walk. Eight samples at once, each stops for itself.
 
     min ½‖x − x̂‖² + ½ λᵀGλ   subject to   h(x) + shift − Gλ = 0 (or ≤ 0),   lower ≤ x ≤ upper
 
-(math.md, eq. reduced; G stands for the unknowns that were eliminated.) Exact curvature; active sets for inequalities and
-bounds; a line search on the ℓ1 merit function with second-order correction; wrong inertia is repaired per sample. The
-driver owns all memory; lanes that are done keep their numbers, whatever their neighbours still do.
+(math.md, eq. reduced; G stands for the eliminated unknowns.) Exact Hessian; active sets for inequalities and bounds; a line
+search on the ℓ1 merit function with second-order correction; wrong inertia is corrected per sample. The caller owns all
+memory. A lane that is done keeps its numbers, whatever its neighbors do. Imports kernels only.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration fin
 
 _ARMIJO = 1e-4  # share of the predicted decrease that a step has to deliver
 _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8  # of W, after failed steps
-_DOUBLINGS = 8  # of a step that was made with a repaired, and so too cautious, curvature
+_DOUBLINGS = 8  # of a step computed with a convexified, and so too cautious, Hessian
 _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
-_LEAST_GAP = 1e-12  # stationarity that rounding can reach, in the lane's unit
-_NEAR = 1e-3  # a step below this share of the field tells that the inertia of the factors before it is still right
-_TURNED = 0.1  # likewise a change of the diagonal of the Hessian below this share of it
-_PUSHES = 3  # pushes off a saddle before a lane is given up
+_LEAST_STATIONARITY = 1e-12  # stationarity that rounding can reach, in the lane's unit
+_NEAR = 1e-3  # after a step below this share of the field the inertia of the last factors holds
+_TURNED = 0.1  # and so it does if no entry of the Hessian's diagonal changed by more than this share
+_PUSHES = 3  # pushes off a saddle before a lane has stalled
 _PUSH = 1e-2  # size of a push, relative to the field
-_FLAT = 1e-7  # curvature along the laws above minus this counts as not negative
+_FLAT = 1e-7  # curvature along the laws counts as not negative above minus this
 _GOLDEN = 0.6180339887498949
 
 
@@ -47,8 +47,8 @@ _GOLDEN = 0.6180339887498949
 def solve_tiles(code, frame, plan, settings, limits, stop, live, space, at, status, iterations, second):
     """Solve all tiles; `live` marks lanes that hold a sample, `limits` their iterations. (tiles, …) each.
 
-    Another thread may set stop[0]: lanes still at work then end with LIMIT, at the last point they had accepted. `second`
-    says what is known of the curvature along the laws. Written: space, status, iterations, second.
+    Another thread may set stop[0]: lanes that are not done then end with LIMIT, at the last accepted point. `second` says what
+    is known of the curvature along the laws. Written: space, status, iterations, second.
     """
     lanes = _lanes()
     for k in range(len(space)):
@@ -74,16 +74,16 @@ def _lanes():
 @compiled(nogil=True, error_model="numpy")
 def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status, iterations):
     damping, penalty, polished, second = lanes.damping, lanes.penalty, lanes.polished, lanes.second
-    violation, gap, accepted, arrived = lanes.violation, lanes.stationarity, lanes.accepted, lanes.arrived
+    violation, stationarity, accepted, converged = lanes.violation, lanes.stationarity, lanes.accepted, lanes.converged
     damping[:], penalty[:], polished[:], lanes.pushes[:] = 0.0, 1.0, False, 0
-    arrived[:], lanes.pushed[:] = False, False
+    converged[:], lanes.pushed[:] = False, False
     inverse = section(tile, layout.UNIT)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else CONVERGED
         iterations[lane] = 0
         lanes.tolerance[lane] = settings.tolerance * inverse[LANES + lane]
         lanes.allowed[lane] = max(
-            settings.stationarity * min(inverse[LANES + lane], 1.0), min(_LEAST_GAP, settings.stationarity)
+            settings.stationarity * min(inverse[LANES + lane], 1.0), min(_LEAST_STATIONARITY, settings.stationarity)
         )
     residual_at(code, frame, tile)
     most = limits.max()
@@ -96,7 +96,7 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
                 derivatives_at(code, frame, tile)
             size_rows(tile, settings.ordinary)
         _look(frame, tile, lanes)
-        if frame.bounded == 1 and settle(tile, arrived):
+        if frame.bounded == 1 and settle(tile, converged):
             residual_at(code, frame, tile)
             derivatives_at(code, frame, tile)
             _look(frame, tile, lanes)
@@ -105,27 +105,27 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
             if status[lane] != RUNNING:
                 continue
             known = second[lane]
-            if known == HOLDS and arrived[lane] and iteration > 0 and not _short(tile, lane):
-                known = UNKNOWN  # the factors it is known from belong to a point too far away
+            if known == HOLDS and converged[lane] and iteration > 0 and not _short(tile, lane):
+                known = UNKNOWN  # the factors that showed it belong to a point too far away
             second[lane] = known
-            if not (np.isfinite(violation[lane]) and np.isfinite(gap[lane])):
+            if not (np.isfinite(violation[lane]) and np.isfinite(stationarity[lane])):
                 status[lane] = BROKEN
             elif (
-                arrived[lane]
+                converged[lane]
                 and (violation[lane] <= settings.polish * lanes.tolerance[lane] or polished[lane])
                 and known == HOLDS
             ):
                 status[lane] = CONVERGED
             elif iteration >= limits[lane] or stop[0] != 0:
                 status[lane] = LIMIT
-            else:  # one more step, once within the tolerance, takes what is left of the violation to rounding
-                polished[lane] = arrived[lane]
+            else:  # one more step within the tolerance reduces the violation to rounding
+                polished[lane] = converged[lane]
                 running = True
                 iterations[lane] += 1
         if not running:
             break
         for lane in range(LANES):  # at an answer, curvature within rounding of zero is not negative
-            lanes.shift[lane] = max(damping[lane], _FLAT) if arrived[lane] else damping[lane]
+            lanes.shift[lane] = max(damping[lane], _FLAT) if converged[lane] else damping[lane]
         factorize(frame, plan, tile, lanes.shift, status, lanes.convex, lanes.negative, stop)
         if stop[0] != 0:
             continue  # ends above
@@ -137,7 +137,7 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
             if status[lane] == RUNNING:
                 right = lanes.convex[lane] == 0.0
                 second[lane] = FAILS if not right else (HOLDS if lanes.shift[lane] <= _FLAT else UNKNOWN)
-                saddle = arrived[lane] and not right
+                saddle = converged[lane] and not right
                 if saddle and lanes.pushes[lane] == _PUSHES:
                     status[lane] = STALLED
                 lanes.pushed[lane] = saddle and status[lane] == RUNNING
@@ -161,23 +161,23 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
 
 
 @compiled(nogil=True, error_model="numpy")
-def _look(frame, tile, lanes):  # written: sets; lanes' theta, objective, violation, gap, arrived
-    """See where a point stands: which lanes meet the first-order conditions."""
+def _look(frame, tile, lanes):  # written: sets; lanes' theta, objective, violation, stationarity, converged
+    """Choose active sets, measure the point, and mark the lanes that meet the first-order conditions."""
     merit_parts(frame, tile, lanes.theta, lanes.objective, lanes.violation)
     choose_sets(frame, tile)
     gap_of(frame, tile, lanes.stationarity)
     for lane in range(LANES):
-        lanes.arrived[lane] = (
+        lanes.converged[lane] = (
             lanes.violation[lane] <= lanes.tolerance[lane] and lanes.stationarity[lane] <= lanes.allowed[lane]
         )
 
 
 @compiled(nogil=True, error_model="numpy")
 def _know_curvature(frame, tile, second):  # written: second
-    """Before the first factors: without multipliers of curved rows the Hessian is the identity."""
-    bends, lam = table(frame, layout.HESSIAN_ROW), section(tile, layout.MULTIPLIER)
+    """Before the first factorization: the Hessian is the identity if the multipliers of nonlinear rows are zero."""
+    hessian_row, lam = table(frame, layout.HESSIAN_ROW), section(tile, layout.MULTIPLIER)
     second[:] = HOLDS
-    if len(bends) > 0:
+    if len(hessian_row) > 0:
         for i in range(len(lam)):
             if lam[i] != 0.0:
                 second[i % LANES] = UNKNOWN
@@ -185,16 +185,16 @@ def _know_curvature(frame, tile, second):  # written: second
 
 @compiled(nogil=True, error_model="numpy")
 def _short(tile, lane):
-    """Whether the last step of a lane left it, and the diagonal of its Hessian, near where its factors were made.
+    """Whether a lane, and the diagonal of its Hessian, are close to where its factors were computed.
 
-    The multipliers themselves tell nothing: those of rows that repeat each other may be huge and cancel in the Hessian.
+    Multipliers are not compared: those of redundant rows may be huge and cancel in the Hessian.
     """
     x, before = section(tile, layout.X), section(tile, layout.PREVIOUS)
     weight, inverse = section(tile, layout.DIAGONAL), section(tile, layout.INVERSE)
     moved, far = 0.0, 1.0
     for i in range(lane, len(x), LANES):
         moved, far = max(moved, abs(x[i] - before[i])), max(far, abs(x[i]))
-        if inverse[i] != 0.0:  # held at a bound otherwise
+        if inverse[i] != 0.0:  # otherwise held at a bound
             was = 1.0 / inverse[i]
             if abs(weight[i] - was) > _TURNED * abs(was) + 2.0 * _FLAT:
                 return False
@@ -203,7 +203,7 @@ def _short(tile, lane):
 
 @compiled(nogil=True, error_model="numpy")
 def _push_off(tile, lane, times):  # written: step, direction (one lane)
-    """Push a lane off a saddle, by a hundredth of its size and in no special direction: from there on it goes down."""
+    """Push a lane off a saddle by a hundredth of its size, in a direction without symmetry."""
     x, target, step = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.STEP)
     size = 0.0
     for i in range(lane, len(x), LANES):
@@ -217,18 +217,18 @@ def _push_off(tile, lane, times):  # written: step, direction (one lane)
 
 @compiled(nogil=True, error_model="numpy")
 def _predict(frame, tile, lanes):  # written: lanes' penalty and decrease
-    """Raise the penalty above the multipliers and predict the merit's decrease."""
+    """Raise the penalty above the multipliers and predict the decrease of the merit function."""
     theta, penalty, slopes, sizes = lanes.theta, lanes.penalty, lanes.slopes, lanes.sizes
     x, target, step = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.STEP)
     lam, direction = section(tile, layout.MULTIPLIER), section(tile, layout.DIRECTION)
     ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
-    slope, largest, give = full(0.0), full(0.0), load(section(tile, layout.REGULARIZATION), 0)
+    slope, largest, delta = full(0.0), full(0.0), load(section(tile, layout.REGULARIZATION), 0)
     row_size = section(tile, layout.ROW_SIZE)
     for j in range(len(x) // LANES):
         slope = fma(fnma(full(1.0), load(target, j), load(x, j)), load(step, j), slope)
     for r in range(len(ptr) - 1):
-        moved = mul(give, load(direction, r))
+        moved = mul(delta, load(direction, r))
         for p in range(ptr[r], ptr[r + 1]):
             moved = fma(full(gram[p]), load(direction, column[p]), moved)
         slope = fma(load(lam, r), moved, slope)
@@ -245,10 +245,10 @@ def _predict(frame, tile, lanes):  # written: lanes' penalty and decrease
 
 @compiled(nogil=True, error_model="numpy")
 def _search(code, frame, plan, trials, stop, tile, status, lanes):
-    """Backtrack per lane on the ℓ1 merit function; a length that fails by its violation is tried again with a correction.
+    """Backtrack per lane on the ℓ1 merit function; a length rejected for its violation is tried again with a correction.
 
-    Corrections at every length, not at the full one alone: along a curved law a straight step is worth its square.
-    Written: x, multiplier, residual, cells, step and direction (what was taken), their plain copies; lanes' accepted and more.
+    Every length is corrected, not only the full one: on a nonlinear law a straight step is off by its square.
+    Written: x, multiplier, residual, cells, step and direction (as taken), their plain copies; lanes' accepted and more.
     """
     x, lam = section(tile, layout.X), section(tile, layout.MULTIPLIER)
     step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
@@ -262,7 +262,7 @@ def _search(code, frame, plan, trials, stop, tile, status, lanes):
     alpha[:], corrected[:], wanted[:] = 1.0, False, False
     for lane in range(LANES):
         accepted[lane] = status[lane] != RUNNING
-        if accepted[lane]:  # done: a step of zero, so that not even infinity times zero can touch its numbers
+        if accepted[lane]:  # done: a zero step, so that not even infinity times zero can change its numbers
             step[lane::LANES] = 0.0
             direction[lane::LANES] = 0.0
     plain[:], plain_direction[:] = step, direction
@@ -317,7 +317,7 @@ def _search(code, frame, plan, trials, stop, tile, status, lanes):
 
 @compiled(nogil=True, error_model="numpy")
 def _stretch(code, frame, plan, tile, lanes):
-    """Double the full steps of `wanted` lanes while that lowers the merit: repaired curvature makes them short.
+    """Double the full steps of `wanted` lanes while that lowers the merit: a convexified Hessian makes them short.
 
     Written: lanes' wanted, alpha, merit and more, x, multiplier, residual, cells, step, direction.
     """

@@ -1,8 +1,8 @@
 """The compiled code of the table of operators: values and derivatives of eight lanes at once.
 
 `apply`, `slopes` and `bends` branch once per pack. Operators without an instruction are evaluated lane by lane: their operands
-go through memory (SPILL) to a function behind a C symbol, which is compiled once. Numba would build a function that it knows
-into every kernel that calls it, and each row would lengthen the compilation of them all.
+go through memory (SPILL) to a function behind a C symbol, which is compiled once. Numba would inline a function that it knows
+into every kernel that calls it, so that each row of the table would slow down their compilation. Imports kernels only.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _SYMBOL = "snapfm_lane_by_lane"
 
 
 def _generated(name: str, lines: list[str], **names: Any) -> Any:
-    """Define a function from source; it goes by this file's name, because numba keeps a cache only beside a file."""
+    """Define a function from source, under this file's name: numba caches only functions of a file."""
     scope = {"__name__": __name__, **{op.name: int(op) for op in Op}, **names}
     exec(compile("\n".join(lines), __file__, "exec"), scope)
     return scope[name]
 
 
 def _lane_by_lane() -> Any:
-    """Compile what is evaluated lane by lane: packs a and b in memory, a overwritten by the value or a derivative."""
-    name = f"lane_by_lane_{SOURCES[:16]}"  # numba's cache goes by names and by this file, not by the table
+    """Compile the operators that are evaluated lane by lane; the value or a derivative overwrites pack a in memory."""
+    name = f"lane_by_lane_{SOURCES[:16]}"  # numba's cache is keyed by name and by this file, not by the table
     lines = [
         f"def {name}(op, order, at):",
         "    packs = carray(at, 2 * LANES)",

@@ -8,8 +8,8 @@ A row has one of two forms, by how the operator is evaluated:
 
 - `_row`: expressions over packs of eight lanes, which stay in registers. They read the operands a, b, c, the `value`, the
   slopes by_a and by_b, `zero` and `one`. An operator whose value has no instruction has `lane`, an expression of one
-  lane's operands; its derivatives may still be expressions over packs.
-- `@_smooth` and `@_flat`: a function of one lane, for the value and all derivatives.
+  lane's operands; its derivatives may be expressions over packs.
+- `@_smooth`: a function of one lane, for the value and all derivatives.
 
 kernels.operations compiles the table. Imports nothing of snapfm.
 """
@@ -115,7 +115,7 @@ def _row(
 
 
 def _smooth(*aten: str, casadi: Casadi, range: Range = _ANY) -> Callable[[Lane], Lane]:
-    """Add a row: a function of a, or of a and a parameter b, that gives its value, first and second derivative by a."""
+    """Add a row: a function of a, or of a and a parameter b, that returns its value, first and second derivative by a."""
 
     def decorate(function: Lane) -> Lane:
         arguments = ", ".join(inspect.signature(function).parameters)
@@ -129,28 +129,17 @@ def _smooth(*aten: str, casadi: Casadi, range: Range = _ANY) -> Callable[[Lane],
     return decorate
 
 
-def _flat(*aten: str, casadi: Casadi, range: Range = _ANY) -> Callable[[Lane], Lane]:
-    """Add a row: a function of a whose slope vanishes, giving its value."""
-
-    def decorate(function: Lane) -> Lane:
-        _row(_upper(function), *aten, lane=f"{function.__name__}(a)", casadi=casadi, range=range)
-        FUNCTIONS[function.__name__] = function
-        return function
-
-    return decorate
-
-
 def _upper(function: Lane) -> str:
     return function.__name__.removeprefix("_").upper()
 
 
-# The table. Comparisons give 0 or 1.
+# The table. Comparisons return 0 or 1.
 
 # fmt: off
 _row("MUL", value="mul(a, b)", slopes="b, a", bends="zero, one, zero", casadi=lambda ca, a, b: a * b)
 _row("DIV", value="div(a, b)", slopes="div(one, b), fnma(value, div(one, b), zero)",
      bends="zero, fnma(by_a, by_a, zero), mul(full(-2.0), mul(by_b, by_a))", casadi=lambda ca, a, b: a / b)
-# the exponent b is a parameter; the exponents 0 and 1, where it varies with params, must not give 0·∞ at a = 0
+# the exponent b is a parameter; the exponents 0 and 1, where it varies with params, must not yield 0·∞ at a = 0
 _row("POW", lane="a**b",
      slopes="pick(absolute(b), zero, zero, mul(b, called(POW, 0, a, fnma(one, one, b), cells, spill))), zero",
      bends="pick(absolute(mul(b, fnma(one, one, b))), zero, zero, "
@@ -197,27 +186,11 @@ _row("EQ", "eq", value="pick(a, b, pick(b, a, one, zero), zero)", casadi=lambda 
 _row("HOLD", "detach", value="a", casadi=lambda ca, a: a)
 _row("SIGN", "sign", value="pick(a, zero, pick(zero, a, zero, full(-1.0)), pick(zero, a, one, a))", casadi="sign",
      range=_SIGNED_UNIT)
+_row("FLOOR", "floor", lane="np.floor(a)", casadi="floor")
+_row("CEIL", "ceil", lane="np.ceil(a)", casadi="ceil")
+_row("TRUNC", "trunc", lane="np.trunc(a)", casadi=lambda ca, a: ca.if_else(a < 0.0, ca.ceil(a), ca.floor(a)))
+_row("ROUND", "round", lane="np.rint(a)", casadi=lambda ca, a: ca.floor(a + 0.5))  # torch rounds halves to even
 # fmt: on
-
-
-@_flat("floor", casadi="floor")
-def _floor(a):
-    return np.floor(a)
-
-
-@_flat("ceil", casadi="ceil")
-def _ceil(a):
-    return np.ceil(a)
-
-
-@_flat("trunc", casadi=lambda ca, a: ca.if_else(a < 0.0, ca.ceil(a), ca.floor(a)))
-def _trunc(a):
-    return np.trunc(a)
-
-
-@_flat("round", casadi=lambda ca, a: ca.floor(a + 0.5))  # but for halves, which torch rounds to even
-def _round(a):
-    return np.rint(a)
 
 
 @_smooth("tan", casadi="tan")

@@ -1,8 +1,8 @@
 """Fill-reducing orders: in which sequence the unknowns of a symmetric system are best eliminated.
 
-Several candidates are tried and the one with the fewest predicted multiply-adds wins: the cost of a try is
-milliseconds, once per pattern, and no single rule is best on bands, grids and matrices with a few dense rows. Consumes
-the lower triangle of a pattern by rows. Numpy in, numpy out; imports kernels.symbolic only.
+Several candidates are tried and the one with the fewest predicted multiply-adds wins. A try costs milliseconds, once per
+pattern, and no single rule is best on bands, grids and matrices with a few dense rows. Reads the lower triangle of a
+pattern by rows. Numpy in, numpy out; imports kernels.symbolic only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def best(indptr: Index, indices: Index, signs: Index | None = None) -> Order:
     """Pick the candidate with the fewest multiply-adds.
 
     `signs` (+1, -1 or 0 per unknown) are the pivots' expected signs: then an unknown of sign -1 is never eliminated
-    before all its neighbours of sign +1, because its own diagonal may be as small as the regularisation.
+    before all its neighbors of sign +1, because its own diagonal may be as small as the regularization.
     """
     matrix = symmetric(indptr, indices)
     found: Order | None = None
@@ -69,9 +69,9 @@ def bandwidth(matrix: csr_array) -> Index:
 
 
 def degree(matrix: csr_array) -> Index:
-    """Multiple minimum degree, as SuperLU has it: eliminate next what has the fewest neighbours left.
+    """Multiple minimum degree of SuperLU: next comes the unknown with the fewest neighbors left.
 
-    An incomplete factorisation that drops everything gives the same order as the complete one in a quarter of the time.
+    An incomplete factorization that drops everything has the same order as the complete one, in a quarter of the time.
     """
     size = matrix.shape[0]
     if size < 3:
@@ -93,7 +93,7 @@ CANDIDATES: dict[str, Callable[[csr_array], Index]] = {"degree": degree, "bandwi
 
 
 def postponed(matrix: csr_array, perm: Index, signs: Index) -> Index:
-    """Move each unknown of sign -1 behind the last of its neighbours of sign +1; the rest keep their sequence."""
+    """Move each unknown of sign -1 behind the last of its neighbors of sign +1; the rest keep their sequence."""
     place = np.empty(len(perm))
     place[perm] = np.arange(len(perm))
     row = np.repeat(np.arange(len(perm)), np.diff(matrix.indptr))
@@ -115,7 +115,7 @@ def _dense_last(matrix: csr_array, rule: Callable[[csr_array], Index]) -> Index 
 
 
 def symmetric(indptr: Index, indices: Index) -> csr_array:
-    """Give both triangles of a pattern whose lower one is known."""
+    """Return both triangles of a pattern, from its lower one."""
     size = len(indptr) - 1
     lower = csr_array((np.ones(len(indices)), indices, indptr), shape=(size, size))
     whole = csr_array(lower + lower.T)

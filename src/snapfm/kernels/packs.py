@@ -2,9 +2,9 @@
 
 A Pack is a numba value in SIMD registers (one of AVX-512, two of AVX2, four of SSE2 or NEON). Plain loops over lanes
 compiled to mostly 128-bit code with the accumulators in memory. Every operation acts lane by lane with the same
-instruction, so a lane's bits cannot depend on its neighbours or on its place.
+instruction, so a lane's bits cannot depend on its neighbors or on its place.
 
-Low in kernels: imports kernels.compiling only.
+Imports kernels.compiling only.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _check(array: Any) -> None:
 
 
 def _data(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-    """Give the address of the first argument's first element."""
+    """Return the address of the first argument's data."""
     return context.make_array(signature.args[0])(context, builder, given[0]).data
 
 

@@ -1,9 +1,9 @@
 """Panels: columns of the factor in dense groups of four, and the schedule of every update between them.
 
 Four columns by eight lanes keep all operands of an update in registers, whatever the pattern; groups that are not full
-are padded with phantom columns, and a group's rows are the union of its columns' rows. Which neighbours share a group
-is decided by dynamic programming against a cost in cycles. Consumes a pattern and an order; gives a Schedule, all that
-kernels.ldl and kernels.substitution need to know. Nothing here looks at values. Imports kernels.symbolic only.
+are padded with phantom columns, and a group's rows are the union of its columns' rows. Which neighbors share a group
+is decided by dynamic programming against a cost in cycles. Reads a pattern and an order; returns a Schedule, all that
+kernels.ldl needs to know. Never reads values. Imports kernels.symbolic only.
 
 The factor of one tile is a flat array of packs: first four zeros, read in place of absent columns, then panel by panel
 its head and its rows of four packs. The head is the diagonal block, four rows of four; a panel of leaves, which nothing
@@ -34,7 +34,7 @@ class Schedule(NamedTuple):
     slot: Index  # (n,) slot of each unknown
     base: Index  # (panels + 1,) first pack of each panel in the factor
     head: Index  # (panels,) packs before its rows: BLOCK, or PANEL for leaves
-    width: Index  # (panels,) columns that are no phantoms
+    width: Index  # (panels,) columns that are not phantoms
     row_ptr: Index  # (panels + 1,)
     rows: Index  # slots of the rows below each panel, ascending
     update_ptr: Index  # (panels + 1,) updates each panel receives, one per earlier panel that reaches it
@@ -60,7 +60,7 @@ class Schedule(NamedTuple):
 
 
 def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:
-    """Plan the factorisation of a lower triangle (by rows, diagonal included) in the order `perm`."""
+    """Plan the factorization of a lower triangle (by rows, diagonal included) in the order `perm`."""
     found = tree(*permuted(indptr, indices, perm)[:2])
     assert found is not None
     perm = perm[postorder(found)]
@@ -115,7 +115,7 @@ def _locate(row_ptr: Index, rows: Index, base: Index, head: Index, row: Index, c
 def _partition(parent, leaf, column_ptr, column_rows, cycles):
     """First column of each panel, and the end: the cheapest cut of the columns into groups of one to four.
 
-    A group may hold any neighbours whose parents outside it are one and the same column p: all their rows then lie in
+    A group may hold any neighbors whose parents outside it are one and the same column p: all their rows then lie in
     the column of p, so that every entry an update touches exists.
     """
     size = len(parent)

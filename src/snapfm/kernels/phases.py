@@ -1,6 +1,6 @@
-"""The parts of a Newton iteration, each over and over on the tiles of a finished call: for a clock around them.
+"""The steps of a Newton iteration, repeated on the tiles of a finished call so that project.phases can time them.
 
-They write what an iteration writes and decide nothing, so that repeating them costs what it costs inside an iteration.
+They write what an iteration writes and decide nothing: each repetition costs what it costs inside an iteration.
 """
 
 from __future__ import annotations
@@ -8,12 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.direction import augmented_direction, factorize, schur_direction
+from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
 from snapfm.kernels.layout import Tile
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import choose_sets, derivatives_at, residual_at
-
-_RUNNING = -1
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -26,7 +24,7 @@ def repeat_residual(code, frame, space, at, times):  # read: times (tiles,); wri
 
 @compiled(nogil=True, error_model="numpy")
 def repeat_derivatives(code, frame, space, at, times):  # read: times (tiles,); written: space
-    """Likewise slopes, curvature and the gradient of the Lagrangian."""
+    """Evaluate Jacobian, Hessian and the gradient of the Lagrangian of tile k `times[k]` times."""
     for tile in range(len(space)):
         for _ in range(times[tile]):
             derivatives_at(code, frame, Tile(space[tile], at))
@@ -35,18 +33,18 @@ def repeat_derivatives(code, frame, space, at, times):  # read: times (tiles,); 
 
 @compiled(nogil=True, error_model="numpy")
 def repeat_factor(frame, plan, space, at, times):  # read: times (tiles,); written: space
-    """Likewise the matrix of the step and its factors."""
+    """Assemble and factorize the KKT matrix of tile k `times[k]` times."""
     damping, convex, negative, stop = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES, np.int64), np.zeros(1, np.int64)
-    status = np.full(LANES, _RUNNING, np.int64)
+    status = np.full(LANES, RUNNING, np.int64)
     for tile in range(len(space)):
         for _ in range(times[tile]):
-            damping[:], status[:] = 0.0, _RUNNING
+            damping[:], status[:] = 0.0, RUNNING
             factorize(frame, plan, Tile(space[tile], at), damping, status, convex, negative, stop)
 
 
 @compiled(nogil=True, error_model="numpy")
 def repeat_solve(frame, plan, space, at, times):  # read: times (tiles,); written: space
-    """Likewise the step, from factors at hand."""
+    """Solve for the step of tile k with its factors `times[k]` times."""
     for tile in range(len(space)):
         for _ in range(times[tile]):
             if frame.augmented == 0:

@@ -1,6 +1,6 @@
-"""What Newton's kernel knows of the point it is at: residual, derivatives, active sets, merit, how far it is off.
+"""Evaluate one tile at its current point: residual, derivatives, active sets, merit function, stationarity.
 
-One tile at a time. May import the program and the layout of memory; knows nothing of linear algebra.
+May import the program and the layout of memory; must not import linear algebra.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TINY = 1e-30  # stands in for a slope of zero in a quotient
 
 @compiled(nogil=True, error_model="numpy")
 def residual_at(code, frame, tile):  # read: x, λ, shift; written: cells, rows, residual
-    """residual = h(x) + shift − Gλ − give·λ, with h of x in its own unit and the rest in the lane's (layout.UNIT)."""
+    """residual = h(x) + shift − Gλ − δλ, with h of x in its own unit and the rest in the lane's (layout.UNIT)."""
     place, x, cells = table(frame, layout.PLACE), section(tile, layout.X), section(tile, layout.CELLS)
     unit, inverse = load(section(tile, layout.UNIT), 0), load(section(tile, layout.UNIT), 1)
     for j in range(len(place)):
@@ -34,28 +34,25 @@ def residual_at(code, frame, tile):  # read: x, λ, shift; written: cells, rows,
     residual, shift, lam = section(tile, layout.RESIDUAL), section(tile, layout.SHIFT), section(tile, layout.MULTIPLIER)
     ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
-    give = load(section(tile, layout.REGULARIZATION), 0)
+    delta = load(section(tile, layout.REGULARIZATION), 0)
     for r in range(len(ptr) - 1):
         total = fma(inverse, load(rows, r), load(shift, r))
         for p in range(ptr[r], ptr[r + 1]):
             total = fnma(full(gram[p]), load(lam, column[p]), total)
-        total = fnma(give, load(lam, r), total)
+        total = fnma(delta, load(lam, r), total)
         store(residual, r, total)
 
 
 @compiled(nogil=True, error_model="numpy")
 def derivatives_at(code, frame, tile):
-    """J, Σλ∇²h, the slope x − x̂ + Jᵀλ, the diagonal of W and ‖J_r‖². Read: cells, x, λ; written: those."""
-    partial, jacobian, lam = (
-        section(tile, layout.PARTIAL),
-        section(tile, layout.JACOBIAN),
-        section(tile, layout.MULTIPLIER),
-    )
-    left, right, bends = section(tile, layout.LEFT), section(tile, layout.RIGHT), section(tile, layout.HESSIAN)
+    """Compute J, Σλ∇²h, the gradient x − x̂ + Jᵀλ, the diagonal of W and ‖J_r‖². Read: cells, x, λ; written: those."""
+    partial, jacobian = section(tile, layout.PARTIAL), section(tile, layout.JACOBIAN)
+    lam = section(tile, layout.MULTIPLIER)
+    left, right, hessian = section(tile, layout.LEFT), section(tile, layout.RIGHT), section(tile, layout.HESSIAN)
     if code.callback == NO_CALLBACK:
         tile_partials(code, section(tile, layout.CELLS), True, partial)
         tile_slopes(code, partial, section(tile, layout.SLOTS), left, right, jacobian)
-        tile_bends(code, lam, left, right, partial, section(tile, layout.ADJOINT), bends)
+        tile_bends(code, lam, left, right, partial, section(tile, layout.ADJOINT), hessian)
     else:
         call_back(code.callback, layout.TO_DIFFERENTIATE, tile.memory)
     x, target = section(tile, layout.X), section(tile, layout.TARGET)
@@ -68,22 +65,16 @@ def derivatives_at(code, frame, tile):
             total = fma(load(jacobian, entry[p]), load(lam, row[p]), total)
         store(slope, j, total)
         store(weight, j, full(1.0))
-    bend_row, bend_column = (
-        table(frame, layout.HESSIAN_ROW),
-        table(frame, layout.HESSIAN_COLUMN),
-    )
+    hessian_row, hessian_column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
     unit = load(section(tile, layout.UNIT), 0)
-    for h in range(len(bend_row)):
-        bend = mul(unit, load(bends, h))  # multipliers are in the lane's unit
-        store(bends, h, bend)
-        if bend_row[h] == bend_column[h]:
-            store(weight, bend_row[h], add(load(weight, bend_row[h]), bend))
+    for h in range(len(hessian_row)):
+        scaled = mul(unit, load(hessian, h))  # multipliers are in the lane's unit
+        store(hessian, h, scaled)
+        if hessian_row[h] == hessian_column[h]:
+            store(weight, hessian_row[h], add(load(weight, hessian_row[h]), scaled))
     norm = section(tile, layout.ROW_NORM)
     row_ptr = table(frame, layout.ROW_PTR)
-    gram_ptr, gram_column = (
-        table(frame, layout.GRAM_PTR),
-        table(frame, layout.GRAM_COLUMN),
-    )
+    gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
     for r in range(len(row_ptr) - 1):
         total = full(0.0)
@@ -97,9 +88,9 @@ def derivatives_at(code, frame, tile):
 
 @compiled(nogil=True, error_model="numpy")
 def size_rows(tile, ordinary):  # read: residual, norm; written: row_size, row_weight
-    """Measure every row by the larger of ‖J_r‖ and |h_r|: how far it is off, in steps of the field's size.
+    """Set the size of every row, the larger of ‖J_r‖ and |h_r|.
 
-    Rows of sizes from `ordinary` to one over it are left as they are: 1 measures all.
+    Sizes from `ordinary` to one over it are replaced by 1; with `ordinary` = 1 none is.
     """
     residual, norm = section(tile, layout.RESIDUAL), section(tile, layout.ROW_NORM)
     size, weight = section(tile, layout.ROW_SIZE), section(tile, layout.ROW_WEIGHT)
@@ -112,7 +103,7 @@ def size_rows(tile, ordinary):  # read: residual, norm; written: row_size, row_w
 
 @compiled(nogil=True, error_model="numpy")
 def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, where a broken row has no slope
-    """Push x off points where a broken row's slope vanishes (a quadratic at its centre): no step could start there."""
+    """Push x off points where a broken row's slope vanishes (a quadratic at its center): no step could start there."""
     residual, x, norm = section(tile, layout.RESIDUAL), section(tile, layout.X), section(tile, layout.ROW_NORM)
     equality = table(frame, layout.EQUALITY)
     ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
@@ -122,12 +113,12 @@ def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, wher
         for lane in range(LANES):
             h = residual[r * LANES + lane]
             broken = abs(h) > tolerance[lane] if equality[r] == 1 else h > tolerance[lane]
-            # the slope a push of this size would see: below it the row is flat for all purposes
+            # the slope that a push of this size would create: a row with less is flat
             if broken and norm[r * LANES + lane] < (1e-3 * _NUDGE) ** 2:
                 for p in range(ptr[r], ptr[r + 1]):
                     i = column[p] * LANES + lane
                     if not pushed[i]:
-                        # a fixed scatter with no symmetry: fractional parts of multiples of the golden ratio
+                        # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
                         x[i] += _NUDGE * (2.0 * ((0.6180339887498949 * (column[p] + 1)) % 1.0) - 1.0)
                         pushed[i] = True
                         any_pushed = True
@@ -136,7 +127,7 @@ def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, wher
 
 @compiled(nogil=True, error_model="numpy")
 def choose_sets(frame, tile):  # written: active, idle (λ of idle rows), to_bound
-    """Choose the rows and bounds that take part: those whose multiplier, were they held, would have the right sign."""
+    """Choose the active set: rows and bounds whose multiplier would have the right sign if they were held."""
     active, idle, lam = section(tile, layout.ACTIVE), section(tile, layout.IDLE), section(tile, layout.MULTIPLIER)
     residual, norm = section(tile, layout.RESIDUAL), section(tile, layout.ROW_NORM)
     equality = table(frame, layout.EQUALITY)
@@ -158,10 +149,10 @@ def choose_sets(frame, tile):  # written: active, idle (λ of idle rows), to_bou
 
 @compiled(nogil=True, error_model="numpy")
 def settle(tile, arrived):  # read: arrived; written: x
-    """Set what is held at a bound to the bound itself; say whether that moved anything.
+    """Set unknowns held at a bound to the bound itself; return whether any moved.
 
-    Steps leave rounding, or as much as the gap allows, and many small distances add up in a row: whether the laws still
-    hold has to be looked at afterwards.
+    Steps leave rounding, or as much as the stationarity allows. Many small distances add up in a row: the laws have to be
+    checked again afterwards.
     """
     x, slope, to_bound = section(tile, layout.X), section(tile, layout.GRADIENT), section(tile, layout.TO_BOUND)
     lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
@@ -176,19 +167,19 @@ def settle(tile, arrived):  # read: arrived; written: x
 
 @compiled(nogil=True, error_model="numpy")
 def merit_parts(frame, tile, theta, objective, violation):  # written: the last three
-    """Per lane: ℓ1 violation of rows measured by their size, objective, and largest violation as it is."""
+    """Compute per lane the ℓ1 violation of rows relative to their size, the objective, and the largest violation, unscaled."""
     residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
     equality = table(frame, layout.EQUALITY)
     ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
     total, worst, value, zero = full(0.0), full(0.0), full(0.0), full(0.0)
-    give, row_weight = load(section(tile, layout.REGULARIZATION), 0), section(tile, layout.ROW_WEIGHT)
+    delta, row_weight = load(section(tile, layout.REGULARIZATION), 0), section(tile, layout.ROW_WEIGHT)
     for r in range(len(equality)):
         h = load(residual, r)
         size = absolute(h) if equality[r] == 1 else pick(h, zero, zero, h)
         total = fma(load(row_weight, r), size, total)
         worst = pick(size, worst, worst, size)
-        moved = mul(give, load(lam, r))
+        moved = mul(delta, load(lam, r))
         for p in range(ptr[r], ptr[r + 1]):
             moved = fma(full(gram[p]), load(lam, column[p]), moved)
         value = fma(load(lam, r), moved, value)
@@ -211,7 +202,7 @@ def merit_parts(frame, tile, theta, objective, violation):  # written: the last 
 
 @compiled(nogil=True, error_model="numpy")
 def gap_of(frame, tile, gap):  # written: gap
-    """Per lane: how far stationarity and complementarity are off."""
+    """Compute per lane the stationarity, with complementarity."""
     slope, to_bound = section(tile, layout.GRADIENT), section(tile, layout.TO_BOUND)
     worst, total = full(0.0), full(0.0)
     if frame.bounded == 0:
@@ -242,17 +233,11 @@ def gap_of(frame, tile, gap):  # written: gap
 
 @compiled(nogil=True, error_model="numpy")
 def pull_of(frame, tile, lane):
-    """Of one lane, with rows measured by their size: ‖Jᵀh₊‖² over all unknowns that can move, and the largest ‖J_r‖²."""
-    residual, jacobian, norm = (
-        section(tile, layout.RESIDUAL),
-        section(tile, layout.JACOBIAN),
-        section(tile, layout.ROW_NORM),
-    )
+    """Return of one lane, with rows relative to their size, ‖Jᵀh₊‖² over the unknowns that can move, and the largest ‖J_r‖²."""
+    residual, jacobian = section(tile, layout.RESIDUAL), section(tile, layout.JACOBIAN)
+    norm = section(tile, layout.ROW_NORM)
     equality = table(frame, layout.EQUALITY)
-    gram_ptr, gram_column = (
-        table(frame, layout.GRAM_PTR),
-        table(frame, layout.GRAM_COLUMN),
-    )
+    gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
     broken, row_weight = np.zeros(len(equality)), section(tile, layout.ROW_WEIGHT)
     pull, norms = 0.0, _TINY

@@ -1,9 +1,9 @@
-"""Run a program on tiles of eight samples: values, residual rows, slopes, curvature and gradients of nonlinear rows.
+"""Run a program on tiles of eight samples: values, residual rows, Jacobian, Hessian and gradients of nonlinear rows.
 
 A program is a sequence of nonlinear operations on single numbers (cells) whose operands are linear combinations of
 earlier cells. Cell 0 is the constant 1, then come the inputs, one cell per operation, and SPILL spare ones.
-structure.program builds it; its arrays are sections of two flat ones. State of one tile is a flat array of packs per name;
-nothing is allocated in a loop, and a lane's bits do not depend on its neighbours.
+structure.program builds it; its arrays are sections of two flat ones. The state of a tile is one flat array of packs per name.
+Nothing is allocated in a loop, and a lane's bits do not depend on its neighbors. Imports kernels only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from snapfm.kernels.sections import section
 
 # Sections of Code.table. Operands a, b, c of operation e are cells A_CELL[A_PTR[e] : A_PTR[e + 1]] with the weights A below.
 OPS, A_PTR, A_CELL, B_PTR, B_CELL, C_PTR, C_CELL, ROW_PTR, ROW_CELL = range(9)
-# Slopes: slot 0 is the constant 1, slot 1 + q the slope of one operation to one unknown, made of earlier slots (SLOPE_*);
+# Slopes: slot 0 is the constant 1, slot 1 + q the derivative of one operation by one unknown, from earlier slots (SLOPE_*);
 # ENTRY_*: Jacobian entries that vary, and VARYING: which entries they are; BACK_*: rows that read an operation directly.
 SLOT_PTR, SLOPE_A_PTR, SLOPE_A, SLOPE_B_PTR, SLOPE_B, ENTRY_PTR, ENTRY_SLOT, VARYING, BACK_PTR, BACK_ROW = range(9, 19)
 # Contributions to each entry of the Hessian: operation, kind (0: f_aa, 1: f_ab, 2: f_bb), two slots.
@@ -31,7 +31,7 @@ A, B, C, ROW, SLOPE_A_WEIGHT, SLOPE_B_WEIGHT, ENTRY, BACK = range(8)
 class Code(NamedTuple):
     """The structure of a program; `first` is the cell of the first operation.
 
-    With a `callback` (see kernels.callback) the rows and their derivatives come from outside, and the tables are empty.
+    With a `callback` (see kernels.callback) the caller evaluates rows and derivatives, and the tables are empty.
     """
 
     first: int
@@ -44,7 +44,7 @@ class Code(NamedTuple):
 
 @compiled(nogil=True)
 def _combine(ptr, cell, weight, position, cells):
-    """Give an operand or a row, a pack: Σ weight·cell."""
+    """Return Σ weight·cell, an operand or a row, as a pack."""
     total = full(0.0)
     for p in range(ptr[position], ptr[position + 1]):
         total = fma(full(weight[p]), load(cells, cell[p]), total)
@@ -74,9 +74,9 @@ def tile_values(code, cells, rows):  # written: cells (operations), rows
 
 @compiled(nogil=True)
 def tile_partials(code, cells, curved, partial):
-    """Derive every operation at cells already valued: f_a, f_b and, if `curved`, f_aa, f_ab, f_bb.
+    """Differentiate every operation at evaluated cells: f_a, f_b and, if `curved`, f_aa, f_ab, f_bb.
 
-    Read: cells; written: partial, five packs an operation.
+    Read: cells; written: partial, five packs per operation.
     """
     ops = section(code.table, code.table_at, OPS)
     a_ptr, a_cell = section(code.table, code.table_at, A_PTR), section(code.table, code.table_at, A_CELL)
@@ -102,7 +102,7 @@ def tile_partials(code, cells, curved, partial):
 
 @compiled(nogil=True)
 def tile_slopes(code, partial, slots, left, right, entries):
-    """Follow slopes through the operations. Read: partial; written: slots, left and right (slopes of operands), entries."""
+    """Propagate slopes through the operations. Read: partial; written: slots, left and right (slopes of operands), entries."""
     slot_ptr = section(code.table, code.table_at, SLOT_PTR)
     a_ptr, a_slot = section(code.table, code.table_at, SLOPE_A_PTR), section(code.table, code.table_at, SLOPE_A)
     b_ptr, b_slot = section(code.table, code.table_at, SLOPE_B_PTR), section(code.table, code.table_at, SLOPE_B)
@@ -146,14 +146,14 @@ def tile_bends(code, weight, left, right, partial, adjoint, curvature):
     for h in range(len(ptr) - 1):
         total = full(0.0)
         for p in range(ptr[h], ptr[h + 1]):
-            bend = mul(load(adjoint, op[p]), load(partial, 5 * op[p] + 2 + kind[p]))
+            term = mul(load(adjoint, op[p]), load(partial, 5 * op[p] + 2 + kind[p]))
             if kind[p] == 0:
-                bend = mul(bend, mul(load(left, one[p]), load(left, other[p])))
+                term = mul(term, mul(load(left, one[p]), load(left, other[p])))
             elif kind[p] == 1:
-                bend = mul(bend, mul(load(left, one[p]), load(right, other[p])))
+                term = mul(term, mul(load(left, one[p]), load(right, other[p])))
             else:
-                bend = mul(bend, mul(load(right, one[p]), load(right, other[p])))
-            total = add(total, bend)
+                term = mul(term, mul(load(right, one[p]), load(right, other[p])))
+            total = add(total, term)
         store(curvature, h, total)
 
 

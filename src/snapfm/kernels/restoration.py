@@ -1,8 +1,8 @@
-"""Restoration: forget nearness and lower the violation alone, until a law holds or nothing lowers it further.
+"""Restoration: minimize the violation alone, without regard to distance, until the laws hold or nothing lowers it further.
 
-Levenberg–Marquardt on ½‖h₊‖² of one part, eight samples at once, each for itself. It ends feasible, a start that
-kernels.newton can go on from, or where ‖Jᵀh₊‖ vanishes beside ‖J‖‖h₊‖ with h₊ ≠ 0: a stationary point of the
-violation, which is what "locally infeasible" means (math.md, eq. infeasible).
+Levenberg–Marquardt on ½‖h₊‖² of one part, eight samples at once, each for itself. It ends at a feasible point,
+from which kernels.newton can go on, or where ‖Jᵀh₊‖ vanishes beside ‖J‖‖h₊‖ with h₊ ≠ 0: a stationary point of the
+violation, which is what "locally infeasible" means (math.md, eq. infeasible). Imports kernels only.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from snapfm.kernels.point import derivatives_at, pull_of, residual_at, size_rows
 FEASIBLE, INFEASIBLE, LIMIT, BROKEN = 0, 1, 3, 4  # errors.Status
 
 # Damping of a step, relative to the largest ‖J_r‖². Where slopes vanish but the violation does not, a short step needs 1/‖J‖²
-# of it, and _FAR⁻² is where that ends: two orders beyond it nothing will help.
+# of it. _FAR⁻² is the largest useful value; _MOST is two orders beyond.
 _FIRST, _LEAST, _MOST = 1e-3, 1e-12, 1e14
-_STATIONARY = 1e-7  # ‖Jᵀh₊‖ below this share of ‖J‖‖h₊‖ counts as nothing
-_FAR = 1e-6  # likewise below this share of ‖h₊‖², for slopes that vanish themselves: a move by a million sizes would not do
+_STATIONARY = 1e-7  # ‖Jᵀh₊‖ below this share of ‖J‖‖h₊‖ counts as zero
+_FAR = 1e-6  # or below this share of ‖h₊‖², where slopes vanish: no step of a million times the field's size would help
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -120,7 +120,7 @@ def _restore(code, frame, plan, tolerance, limits, stop, live, tile, status, ite
 
 @compiled(nogil=True, error_model="numpy")
 def _hold(frame, tile):  # written: to_bound
-    """Hold the unknowns that are at a bound and would be pushed through it."""
+    """Hold the unknowns that are at a bound and would be moved through it."""
     x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
     to_bound, jacobian = section(tile, layout.TO_BOUND), section(tile, layout.JACOBIAN)
     residual, active = section(tile, layout.RESIDUAL), section(tile, layout.ACTIVE)
@@ -139,7 +139,7 @@ def _hold(frame, tile):  # written: to_bound
 
 @compiled(nogil=True, error_model="numpy")
 def _break(frame, tile, size, worst):  # written: active, size, worst
-    """Mark the rows that are broken; per lane Σh₊² of rows measured by their size, and max h₊ as it is."""
+    """Mark the broken rows; compute per lane Σh₊² of rows relative to their size, and max h₊, unscaled."""
     residual, active = section(tile, layout.RESIDUAL), section(tile, layout.ACTIVE)
     equality, row_weight = table(frame, layout.EQUALITY), section(tile, layout.ROW_WEIGHT)
     for lane in range(LANES):

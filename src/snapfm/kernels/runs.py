@@ -1,8 +1,8 @@
-"""Runs: the entries of a fixed sparse matrix, joined where neighbours are alike, so that long sums become vector loops.
+"""Runs: the entries of a fixed sparse matrix, joined where neighbors have one value, so that long sums become vector loops.
 
-Laws sum over slices of a field, and along the last axis neighbours in memory belong to neighbouring rows (or to the same
-row) with one weight. Entry by entry, through two index arrays, the same products took ten times as long. A matrix without
-such order becomes runs of one entry, which cost what they did before.
+Laws sum over slices of a field. Along the last axis, neighbors in memory belong to neighboring rows (or to the same row)
+with one weight. Entry by entry, through two index arrays, the same products took ten times as long. A matrix without
+such order becomes runs of one entry, at the cost of plain indexing. Imports kernels only.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _add_scaled(value, source, begin, length, out, first):  # written: out
 
 @compiled(nogil=True, error_model="numpy")
 def _sum(line, place, length):
-    """Sum neighbours in four streams: one would wait for every addition."""
+    """Sum neighbors in four streams: one would wait for every addition."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = length - length % 4
     for i in range(place, place + whole, 4):

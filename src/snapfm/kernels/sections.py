@@ -1,7 +1,7 @@
 """Many arrays in one: sections of a flat array, cut by a table of where each begins.
 
-Compiled functions take a few arrays instead of dozens. Passed as tuples of arrays the same kernels took minutes to
-compile and each call 16 µs to unpack. Imports nothing of snapfm.
+Compiled functions take a few arrays instead of dozens. With tuples of arrays the same kernels took minutes to compile
+and each call 16 µs to unpack. Imports kernels.compiling only.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from snapfm.kernels.compiling import compiled
 
 
 def packed_index(sections: Sequence[npt.ArrayLike]) -> tuple[Index, Index]:
-    """Join integer arrays; give the whole and where each begins (with the end at the end)."""
+    """Join integer arrays; return the whole and where each begins, then where the last ends."""
     parts = [np.asarray(section, np.int64).ravel() for section in sections]
     return np.concatenate([np.zeros(0, np.int64), *parts]), starts([len(part) for part in parts])
 
 
 def packed_values(sections: Sequence[npt.ArrayLike]) -> tuple[Values, Index]:
-    """Join arrays of numbers likewise."""
+    """Join arrays of floats; see packed_index."""
     parts = [np.asarray(section, np.float64).ravel() for section in sections]
     return np.concatenate([np.zeros(0), *parts]), starts([len(part) for part in parts])
 
 
 def starts(lengths: Sequence[int]) -> Index:
-    """Say where sections of these lengths begin, and where the last ends."""
+    """Return where sections of these lengths begin, and where the last ends."""
     return np.concatenate([[0], np.cumsum(np.asarray(lengths, np.int64))]).astype(np.int64)
 
 
@@ -60,7 +60,7 @@ def _borrowed(_: Any, whole: Any, first: Any, last: Any) -> tuple[Any, Any]:
 
 @compiled(nogil=True)
 def section(whole, at, number):  # read: all; a view, not a copy
-    """Give section `number` of a whole, which must outlive it.
+    """Return section `number` of a whole, which must outlive it.
 
     Views that own their memory are counted by atomic instructions, which took half the time of small systems.
     """

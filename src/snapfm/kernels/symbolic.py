@@ -1,7 +1,7 @@
-"""Symbolic elimination: which entries a symmetric matrix gains when it is factorised in a given order.
+"""Symbolic elimination: which entries a symmetric matrix gains when it is factorized in a given order.
 
-Consumes the lower triangle of a pattern by rows (CSR, int64) and an order; gives the elimination tree, the entries per
-column of the factor and their rows. Nothing here looks at values. Numpy in, numpy out; imports nothing of snapfm.
+Reads the lower triangle of a pattern by rows (CSR, int64) and an order; returns the elimination tree, the entries per
+column of the factor and their rows. Never reads values. Numpy in, numpy out; imports kernels.compiling only.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def tree(indptr: Index, indices: Index, limit: int = -1) -> Tree | None:
 
 
 def postorder(found: Tree) -> Index:
-    """Order children before parents, the child with the longest column last, so that chains become neighbours."""
+    """Order children before parents, the child with the longest column last, so that chains become neighbors."""
     post = np.empty(len(found.parent), np.int64)
     _postorder(found.parent, np.argsort(found.counts, kind="stable"), post)
     return post

@@ -1,9 +1,9 @@
-"""Run the pieces of one call: on the caller's thread or on several, until they are done or their time is over.
+"""Run the pieces of one call, on the caller's thread or on several, until they are done or their time is over.
 
-Compiled kernels release the interpreter's lock, so plain threads keep all cores busy; small batches are better off with one,
-because handing the lock to and fro costs more than it gains. Threads live for one call: nothing is left behind that a fork
-could break, and starting them costs a hundredth of the shortest call that uses them. Pieces are handed out one by one, so
-that a core that is busy elsewhere gets fewer. Results do not depend on who works on what.
+Compiled kernels release the interpreter's lock, so plain threads keep all cores busy. Small batches run on one thread, because
+passing the lock back and forth costs more than it gains. Threads live for one call: nothing remains that a fork could break,
+and starting them costs a hundredth of the shortest call that uses them. Pieces are handed out one by one, so that a core
+that is busy elsewhere gets fewer. Results do not depend on which thread works on which piece.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from numba.core import config
 
 from snapfm.arrays import Index
 
-_LOOK = 0.1  # seconds between looks at the clock while others work
+_INTERVAL = 0.1  # seconds between checks of the clock while other threads work
 
 
 class Clock:
-    """The time that a call may take. It can be paused: what a kernel takes to compile is not counted."""
+    """The time that a call may take. It can be paused: compilation of kernels is not counted."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -43,7 +43,7 @@ class Clock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Do not count what happens meanwhile."""
+        """Do not count the time inside."""
         began = time.monotonic()
         try:
             yield
@@ -53,7 +53,7 @@ class Clock:
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """A piece's turn: it ends by itself, or soon after `stop[0]` is set, which compiled loops look at."""
+    """A piece's turn: it ends by itself, or soon after `stop[0]` is set, which compiled loops check."""
 
     clock: Clock
     until: float = 0.0  # seconds that the clock has left when the turn is over
@@ -61,19 +61,19 @@ class Turn:
 
     @property
     def over(self) -> bool:
-        """Whether the piece has to come to an end."""
+        """Whether the piece has to end."""
         return bool(self.stop[0]) or self.clock.left <= self.until
 
 
-Work = Callable[[slice, Turn], bool]  # says whether the piece ended by itself
+Work = Callable[[slice, Turn], bool]  # returns whether the piece ended by itself
 
 
 def run(work: Work, pieces: Sequence[slice], clock: Clock, threads: int = 1, watched: bool = False) -> float:
-    """Work on all pieces; give the seconds of processor time that took.
+    """Work on all pieces; return the seconds of processor time used.
 
-    Every piece is begun, if only to find that its time is over, and has a fair share of the time first; those that were cut
+    Every piece is begun, if only to find that its time is over, and first gets a fair share of the time. Pieces that were cut
     short begin again while time is left, so that a slow piece cannot starve the others. `watched`: the caller waits for
-    another thread, which lets the clock and Control-C end compiled loops; without it they end before anyone looks.
+    another thread, so that the clock and Control-C can end compiled loops; without it loops run to their end.
     """
     spent, left = 0.0, list(pieces)
     while left:
@@ -94,7 +94,7 @@ def shared(work: Callable[[slice], None], count: int, unit: int = 1) -> None:
 
 
 def cut(count: int, unit: int, number: int) -> list[slice]:
-    """Cut 0 .. count − 1 into at most `number` ranges of much the same length, at multiples of `unit`."""
+    """Cut 0 .. count − 1 into at most `number` ranges of nearly the same length, at multiples of `unit`."""
     units = -(-count // unit)
     number = max(1, min(number, units))
     edges = [min(unit * (units * k // number), count) for k in range(number + 1)]
@@ -110,7 +110,7 @@ def workers() -> int:
 
 
 class _Turns:
-    """One round over some pieces, and what came of it."""
+    """One round over some pieces."""
 
     def __init__(self, pieces: Sequence[slice], clock: Clock, threads: int) -> None:
         self.threads, self.cut = threads, list[slice]()
@@ -132,9 +132,9 @@ class _Turns:
                 helper.start()
             for helper in helpers:
                 while helper.is_alive():
-                    helper.join(_LOOK)
-                    self._look()
-        finally:  # also when Control-C ends the waiting: nobody works on after the call
+                    helper.join(_INTERVAL)
+                    self._stop_late()
+        finally:  # also when Control-C ends the waiting: no thread outlives the call
             self._halted.set()
             self._stop_all()
             for helper in helpers:
@@ -153,14 +153,14 @@ class _Turns:
 
     def _take(self, work: Work) -> None:
         began = time.thread_time()
-        with np.errstate(all="ignore"):  # what is not a number is told by its status
+        with np.errstate(all="ignore"):  # the status reports what is not finite
             for number, piece in self._pieces:
                 if self._halted.is_set():
                     break
                 share = min(1.0, self.threads / (self._count - number))
                 turn = Turn(self._clock, (1.0 - share) * self._clock.left if share < 1.0 else 0.0)
                 self._live.append(turn)
-                if self._halted.is_set():  # since the look above
+                if self._halted.is_set():  # since the check above
                     turn.stop[0] = 1
                 try:
                     if not work(piece, turn):
@@ -169,7 +169,7 @@ class _Turns:
                     self._live.remove(turn)
         self._spent.append(time.thread_time() - began)
 
-    def _look(self) -> None:
+    def _stop_late(self) -> None:
         for turn in list(self._live):
             if turn.over:
                 turn.stop[0] = 1

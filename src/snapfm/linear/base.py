@@ -32,7 +32,7 @@ from snapfm.arrays import Index, Values
 from snapfm.errors import DtypeError, ShapeError
 from snapfm.structure.pattern import Pattern
 
-# Lanes to factorise and solve at a time: two tiles, so that the work around them is done half as often. The factors of all
+# Lanes to factorize and solve at a time: two tiles, so that the work around them is done half as often. The factors of all
 # lanes are kept, and more lanes leave the caches. Burgers flux 5, Schur matrix, one thread, µs per sample: 11 at 8 lanes,
 # 15 at 16, 25 at 64; augmented matrix 109, 140 and 390.
 LANES_AT_ONCE = 16
@@ -41,7 +41,7 @@ TINY = 64 * float(np.finfo(np.float64).eps)
 
 
 class Outcome(IntEnum):
-    """The outcome of one lane's factorisation. The numbers are those of kernels.ldl."""
+    """The outcome of one lane's factorization. The numbers are those of kernels.ldl."""
 
     FACTORED = 0
     SINGULAR = 1  # weak pivots: rows that repeat each other, or too small a regularization δ
@@ -64,7 +64,7 @@ class Pivots:
 
 
 class Workspace(ABC):
-    """Memory for one pattern. It holds one factorisation at a time and serves one thread at a time.
+    """Memory for one pattern. It holds one factorization at a time and serves one thread at a time.
 
     The arguments are checked here; a solver fills in the three steps below.
     """
@@ -74,7 +74,7 @@ class Workspace(ABC):
         self._pivots: Pivots | None = None  # of the present factors
 
     def factorize(self, values: Values) -> Pivots:
-        """Factorise every lane of values (nnz, lanes)."""
+        """Factorize every lane of values (nnz, lanes)."""
         _check_dtype("factorize(values)", values)
         nnz = self._pattern.nnz
         if values.ndim != 2 or values.shape[0] != nnz or values.shape[1] < 1:
@@ -93,7 +93,7 @@ class Workspace(ABC):
         _check_dtype("solve(rhs)", rhs)
         if rhs.shape != (size, lanes):
             raise ShapeError(
-                f"solve(rhs) expects ({size}, {lanes}); got {rhs.shape}. Put the batch last, as it was factorised."
+                f"solve(rhs) expects ({size}, {lanes}); got {rhs.shape}. Put the batch last, as it was factorized."
             )
         if out is None:
             out = rhs
@@ -106,7 +106,7 @@ class Workspace(ABC):
         return out
 
     def log_determinant(self) -> Values:
-        """Compute log|det| (lanes,) of the factorised matrices; -inf where SINGULAR, NaN where NONFINITE."""
+        """Compute log|det| (lanes,) of the factorized matrices; -inf where SINGULAR, NaN where NONFINITE."""
         status = self._factored("log_determinant()").status
         with np.errstate(all="ignore"):
             logs = self._log_determinant(len(status))
@@ -121,7 +121,7 @@ class Workspace(ABC):
 
     @abstractmethod
     def _factorize(self, values: Values, found: Pivots) -> None:
-        """Factorise, and keep the factors. Written: found."""
+        """Factorize, and keep the factors. Written: found."""
 
     @abstractmethod
     def _solve(self, rhs: Values, out: Values) -> None:

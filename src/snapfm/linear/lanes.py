@@ -1,7 +1,7 @@
 """Lanes: sparse LDLᵀ with the batch as the SIMD lane, eight lanes to a tile, on the calling thread.
 
 The default solver. One symbolic analysis serves all lanes, calls and threads. The buffers of a workspace grow to the
-largest batch seen and are then reused. The arithmetic is in kernels.ldl and kernels.substitution.
+largest batch seen and are then reused. The arithmetic is in kernels.ldl.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from snapfm.arrays import Index, Values
-from snapfm.kernels.ldl import TALLY, factorize
+from snapfm.kernels.ldl import TALLY, factorize, solve
 from snapfm.kernels.ordering import Order, best
 from snapfm.kernels.packs import WIDTH
 from snapfm.kernels.panels import Schedule, schedule
-from snapfm.kernels.substitution import solve
 from snapfm.linear.base import TINY, Pivots, Workspace, check_pattern
 from snapfm.structure.pattern import Pattern
 
@@ -41,7 +40,7 @@ class PreparedLanes:
     pattern: Pattern
     order: Order
     plan: Schedule
-    signed: bool  # whether the scale of a pivot includes what its neighbours contribute
+    signed: bool  # whether the scale of a pivot includes what its neighbors contribute
 
     def workspace(self) -> LanesWorkspace:
         """Make a workspace with memory of its own."""

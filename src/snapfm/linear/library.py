@@ -113,7 +113,7 @@ class LibraryWorkspace(Workspace):
         return np.array([np.nan if factor is None else factor.log_determinant for factor in self._factors])
 
     def _lane(self, lane: int, values: Values, found: Pivots) -> _Factor | None:
-        """Factorise one lane, again without its weak pivots if there are any. Written: the lane of `found`."""
+        """Factorize one lane, again without its weak pivots if there are any. Written: the lane of `found`."""
         prepared = self.prepared
         scale, left_out = prepared.scale(values), np.zeros(prepared.pattern.rows, bool)
         smallest, usable = np.inf, bool(np.isfinite(values).all())
@@ -133,9 +133,9 @@ class LibraryWorkspace(Workspace):
         return None
 
     def _eliminate(self, values: Values, scale: Values, left_out: Mask) -> tuple[SuperLU, Values, Mask]:
-        """Factorise without the rows left out; give the pivots, in the order of elimination, and which of them are weak.
+        """Factorize without the rows left out; give the pivots, in the order of elimination, and which of them are weak.
 
-        SuperLU cannot factorise around a pivot that is exactly zero. A shift of the diagonal by half the limit makes it
+        SuperLU cannot factorize around a pivot that is exactly zero. A shift of the diagonal by half the limit makes it
         nonzero but weak, and leaves a factor that serves no other purpose.
         """
         prepared = self.prepared
@@ -157,7 +157,7 @@ class LibraryWorkspace(Workspace):
 
 
 def _lu(matrix: csc_array) -> SuperLU | None:
-    """Factorise without pivoting; None where a pivot is exactly zero."""
+    """Factorize without pivoting; None where a pivot is exactly zero."""
     try:
         lu = splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError:  # no nonzero is left in the pivot's column

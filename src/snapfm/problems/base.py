@@ -58,7 +58,7 @@ class Problem:
         return self.draw_training(seed, start, count)[0]
 
     def truth(self, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, Params]:
-        """Simulate `count` ground-truth fields under the conditions asked at inference, and the params that state them.
+        """Simulate `count` ground-truth fields under the conditions used at inference, and the params that state them.
 
         What the params leave open (a diffusivity, a boundary value) follows the training distribution: these are the
         fields a constrained sampler should produce. One generator state draws the same params here and in `params`.
@@ -70,7 +70,7 @@ class Problem:
 class Simulation:
     """How an equation is drawn and solved. A sample is described by one row of numbers.
 
-    `inference` draws a row under the conditions asked at inference, `training` one of the training distribution. The
+    `inference` draws a row under the conditions used at inference, `training` one of the training distribution. The
     others map rows (b, numbers) to fields, to the laws' params, and to what else is known of training fields.
     """
 

@@ -19,7 +19,7 @@ from snapfm.laws import mass as conserved_mass
 from snapfm.laws.pde import FluxName, checked_steps, godunov
 from snapfm.problems.base import Params, Problem, Simulation, choose, uniform, uniform_or
 
-POSITION = (0.2, 0.8)  # p ~ U(0.2, 0.8), where the initial step stands
+POSITION = (0.2, 0.8)  # p ~ U(0.2, 0.8), the position of the initial step
 LEFT_VALUE = (0.0, 1.0)  # u_L ~ U(0, 1), the value at x = 0 from the first step on
 INFERENCE_POSITION = 0.5  # of the initial step of every sample at inference
 STEP_WIDTH = 0.02  # of the sigmoid 1/(1 + exp((x − p)/0.02)): two cells of the standard grid
@@ -101,11 +101,11 @@ def burgers_bc_mass(nx: int = 101, nt: int = 101, *, mass: Mass = "balance") -> 
     laws = (dirichlet(), neumann(), choose("burgers_bc_mass(mass)", mass, masses)())
 
     summary = "left value, right zero gradient and mass balance"
-    return _problem("burgers-bc-mass", summary, grid, laws)
+    return _problem("burgers-bc-mass", summary, grid, laws, "boundary")
 
 
 def burgers_ic(nx: int = 101, nt: int = 101, position: float | None = INFERENCE_POSITION) -> Problem:
-    """Initial condition alone; `position=None` draws where the step stands per sample instead of fixing it."""
+    """Initial condition alone; `position=None` draws the position of the step per sample instead of fixing it."""
     return _problem("burgers-ic", "initial condition", burgers_grid(nx, nt), (initial(),), "initial", position)
 
 
@@ -151,16 +151,12 @@ def _mass_law(argument: str, grid: Grid, mass: Mass, flux_steps: int) -> Equalit
 
 
 def _problem(
-    name: str,
-    summary: str,
-    grid: Grid,
-    laws: tuple[Law, ...],
-    first: FirstSlice = "boundary",
-    fixed: float | None = None,
+    name: str, summary: str, grid: Grid, laws: tuple[Law, ...], first: FirstSlice, fixed: float | None = None
 ) -> Problem:
     """Join grid and laws with the draws; a row of numbers is (*initial step, left value, position).
 
-    `first` says which condition the laws read, and so which one the first slice shows. Initial steps stand at `fixed`.
+    `first` says which condition the laws read, and so which one the first slice shows. `fixed` is the
+    position of every initial step at inference, or None to draw it.
     """
 
     # The sigmoid is taken sample by sample: torch rounds it by the place in the batch.

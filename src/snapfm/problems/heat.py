@@ -94,12 +94,7 @@ def heat_ic_mass_implicit(
 
 
 def _problem(
-    name: str,
-    summary: str,
-    grid: Grid,
-    laws: tuple[Law, ...],
-    phase: float | None,
-    with_diffusivity: bool = False,
+    name: str, summary: str, grid: Grid, laws: tuple[Law, ...], phase: float | None, with_diffusivity: bool = False
 ) -> Problem:
     """Join grid and laws with the draws; a row of numbers is (α, φ)."""
     x = grid.axis("x").points()

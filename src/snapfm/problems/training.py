@@ -17,7 +17,7 @@ from snapfm.problems import burgers, heat, navier_stokes, reaction_diffusion
 from snapfm.problems.base import Problem, uniform
 from snapfm.seeds import base_seed, draw
 
-_COLUMNS = 2**40  # keeps the columns' random numbers apart from those of the rows, which count from 0
+_COLUMNS = 2**40  # index of the first column's random stream; those of the rows count from 0
 RESOLUTION = 32  # points per axis of the Navier-Stokes simulation: a few 1e-4 off at worst, for a tenth of the time
 
 
@@ -54,25 +54,29 @@ TRAINING_SETS = {
 }
 
 
+# How the first three equations draw what an initial condition fixes, and which setting of which builder imposes it.
+_CONDITIONS: dict[str, tuple[Callable[[torch.Generator], Tensor], Callable[..., Problem], str]] = {
+    "heat": (lambda random: uniform(random, heat.PHASE), heat.heat_ic_mass, "phase"),
+    "burgers": (lambda random: uniform(random, burgers.POSITION), burgers.burgers_ic, "position"),
+    "reaction-diffusion": (
+        lambda random: torch.randint(2**31, (), generator=random),
+        reaction_diffusion.reaction_diffusion_ic_mass,
+        "initial_seed",
+    ),
+}
+
+
 def table(equation: str, rows: int, columns: int, generator: torch.Generator) -> Tensor:
-    """Draw training fields of an equation (rows × columns, *shape), float64, row by row."""
-    return _TABLES[equation](base_seed(generator), rows, columns)
+    """Draw training fields of an equation (rows × columns, *shape), float64, row by row.
 
-
-def _heat(seed: int, rows: int, columns: int) -> Tensor:
-    phases = draw(seed, 0, rows, lambda random: uniform(random, heat.PHASE))
-    return _rows([heat.heat_ic_mass(phase=phase) for phase in phases.tolist()], seed, columns)
-
-
-def _burgers(seed: int, rows: int, columns: int) -> Tensor:
-    positions = draw(seed, 0, rows, lambda random: uniform(random, burgers.POSITION))
-    return _rows([burgers.burgers_ic(position=position) for position in positions.tolist()], seed, columns)
-
-
-def _reaction_diffusion(seed: int, rows: int, columns: int) -> Tensor:
-    seeds = draw(seed, 0, rows, lambda random: torch.randint(2**31, (), generator=random))
-    build = reaction_diffusion.reaction_diffusion_ic_mass
-    return _rows([build(initial_seed=initial) for initial in seeds.tolist()], seed, columns)
+    What a row's condition leaves open depends on the column alone.
+    """
+    seed = base_seed(generator)
+    if equation == "navier-stokes":
+        return _navier_stokes(seed, rows, columns)
+    condition, build, setting = _CONDITIONS[equation]
+    problems = [build(**{setting: value}) for value in draw(seed, 0, rows, condition).tolist()]
+    return torch.cat([problem.draw_truth(seed, _COLUMNS, columns)[0] for problem in problems])
 
 
 def _navier_stokes(seed: int, rows: int, columns: int) -> Tensor:
@@ -83,16 +87,3 @@ def _navier_stokes(seed: int, rows: int, columns: int) -> Tensor:
     phases = low + (high - low) * (torch.arange(columns) + within) / columns
     grid = navier_stokes.navier_stokes_grid()
     return navier_stokes.navier_stokes_fields(states.repeat_interleave(columns, 0), phases.repeat(rows), grid)
-
-
-def _rows(problems: list[Problem], seed: int, columns: int) -> Tensor:
-    """Simulate each row under its condition; what the condition leaves open depends on the column alone."""
-    return torch.cat([problem.draw_truth(seed, _COLUMNS, columns)[0] for problem in problems])
-
-
-_TABLES: dict[str, Callable[[int, int, int], Tensor]] = {
-    "heat": _heat,
-    "burgers": _burgers,
-    "reaction-diffusion": _reaction_diffusion,
-    "navier-stokes": _navier_stokes,
-}

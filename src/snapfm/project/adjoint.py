@@ -1,34 +1,39 @@
-"""The optimality system's transpose at an answer, for gradients through a projection (math.md, eq. adjoint).
+"""Gradients through a projection, by implicit differentiation of its KKT system (math.md, eq. adjoint).
 
-[[W, Jᵀ], [J, 0]] (w, ν) = (g, 0) over the rows and unknowns that take part: equalities, inequalities that hold with a
-multiplier, and unknowns that no bound holds. The others are replaced by those of the identity, so that the pattern never
-changes and one symbolic factorisation serves all samples. A sample that this leaves inaccurate is solved by a factorisation
-with pivoting. A sample that cannot be solved gets NaN, and no other.
+At the answer F(u, λ, û, p) = (u − û + Jᵀλ, h) = 0. For a gradient g of the loss in u, one solve with the same symmetric matrix,
+[[W, Jᵀ], [J, 0]] (w, ν) = (g, 0), yields w, the gradient in û, and −∂ₚ(wᵀJᵀλ + νᵀh), the gradient in the params.
+
+Equalities, active inequalities and unknowns not held at a bound take part. Other rows and columns are replaced by those of the
+identity, so that the pattern never changes and one symbolic factorization serves all samples. A sample that this leaves
+inaccurate is solved with pivoting. A sample that cannot be solved gets NaN, and no other. Must not import project.newton.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import splu
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from snapfm.arrays import Mask, Values
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
 from snapfm.linear import LANES_AT_ONCE, Lanes, Workspace
-from snapfm.project.limits import Limits
+from snapfm.project.base import Limits
+from snapfm.project.serial import one_thread
 from snapfm.project.workspaces import Workspaces
 from snapfm.structure import CompiledLaws, Pattern
 
 # Relative to ‖J‖²: keeps the system solvable when rows repeat each other, far below any gradient that matters.
 _SOFT = 1e-13
-_SOLVES = 3  # each for what is left: the further ones take out what the soft diagonal and rounding leave
-_HOLDS = 1e-9  # a multiplier above this share of the largest one belongs to an inequality that holds
-_ACCURATE = (
-    1e-9  # what may be left, relative to the gradient and the answer, before a sample is solved by the slower way
-)
+_SOLVES = 3  # the later ones remove the errors of the soft diagonal and of rounding
+_ACTIVE = 1e-9  # a multiplier above this share of the largest one belongs to an active inequality
+_ACCURATE = 1e-9  # residual allowed, relative to the gradient and the answer, before a sample is solved with pivoting
 
 
 class Adjoint:
@@ -36,22 +41,20 @@ class Adjoint:
 
     def __init__(self, laws: CompiledLaws, limits: Limits) -> None:
         self.laws, self.limits = laws, limits
-        self._made: tuple[_System] | None = None
+        self._made: _System | None = None
 
     def solve(self, u: Tensor, params: Params, multipliers: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Solve for (w, ν) at answers u (b, *shape), given their multipliers (b, m) and the gradient (b, *shape)."""
         laws, count = self.laws, len(u)
         flat, point = gradient.reshape(count, -1).numpy(), u.reshape(count, -1).numpy()
         held = (point >= self.limits.upper) | (point <= self.limits.lower)
-        active = laws.equality_rows | _holding(multipliers.numpy())
+        active = laws.equality_rows | _active(multipliers.numpy())
         w, nu = np.full(flat.shape, np.nan), np.full(multipliers.shape, np.nan)
         with np.errstate(all="ignore"):
             system = self._system()
             jacobian, hessian = laws.jacobian(u, params).numpy(), laws.hessian(u, params, multipliers)
-            finite = (
-                np.isfinite(flat).all(axis=1) & np.isfinite(jacobian).all(axis=1) & np.isfinite(hessian).all(axis=1)
-            )
-            idle = ~finite & ~flat.any(axis=1)  # nobody asks, so that shared params need not hear of it
+            finite = np.logical_and.reduce([np.isfinite(one).all(axis=1) for one in (flat, jacobian, hessian)])
+            idle = ~finite & ~flat.any(axis=1)  # no gradient asked: NaN must not reach params that samples share
             w[idle], nu[idle] = 0.0, 0.0
             left = np.flatnonzero(finite)
             for first in range(0, len(left), LANES_AT_ONCE):
@@ -60,15 +63,15 @@ class Adjoint:
         return torch.from_numpy(w), torch.from_numpy(nu)
 
     def _system(self) -> _System:
-        """Give the system. Made at first use; threads that come together each make one, and one stays."""
+        """Return the system, made at first use. Threads that meet here each make one, and one stays."""
         made = self._made
         if made is None:
-            self._made = made = (_System(self.laws),)
-        return made[0]
+            self._made = made = _System(self.laws)
+        return made
 
 
 class _System:
-    """The KKT matrix of all rows and unknowns, factorised for many samples at once."""
+    """The KKT matrix of all rows and unknowns, factorized for many samples at once."""
 
     def __init__(self, laws: CompiledLaws) -> None:
         hessian = laws.hessian_pattern
@@ -106,7 +109,7 @@ class _System:
     def solve(
         self, jacobian: Values, hessian: Values, active: Mask, held: Mask, gradient: Values
     ) -> tuple[Values, Values]:
-        """Give w (b, n) and ν (b, m); NaN where there is no accurate answer."""
+        """Return w (b, n) and ν (b, m); NaN where no accurate answer exists."""
         lanes, n = len(gradient), self.unknowns
         values = np.zeros((self._entries, lanes))
         values[self.diagonal[:n]] = 1.0
@@ -139,12 +142,74 @@ class _System:
 def _pivoted(matrix: csr_array, right: Values) -> Values:
     try:
         answer: Values = splu(matrix.tocsc()).solve(right)
-    except RuntimeError:  # SuperLU's word for a pivot that is exactly zero
+    except RuntimeError:  # SuperLU met a pivot that is exactly zero
         return np.full(len(right), np.nan)
     return answer
 
 
-def _holding(multipliers: Values) -> Mask:
+def _active(multipliers: Values) -> Mask:
     largest = np.abs(multipliers).max(axis=1, initial=0.0, keepdims=True)
-    holds: Mask = multipliers > _HOLDS * np.maximum(1.0, largest)
-    return holds
+    active: Mask = multipliers > _ACTIVE * np.maximum(1.0, largest)
+    return active
+
+
+class _Implicit(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, u_hat: Tensor, answer: Tensor, attach: Any, *values: Tensor) -> Tensor:
+        ctx.attach = attach
+        return answer.clone()  # a returned input would be a view, which the caller could not write to
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        laws, names, params, u, multipliers, adjoint, origin = ctx.attach
+        (gradient,) = gradients
+        dtype, device = gradient.dtype, gradient.device
+        with one_thread():
+            w, nu = adjoint(gradient.detach().to("cpu", torch.float64).contiguous())
+            in_params = _params_gradient(laws, names, params, u, multipliers, w.reshape(u.shape), nu, origin)
+        return (w.reshape(u.shape).to(device, dtype), None, None, *in_params)
+
+
+def attach_gradient(
+    u_hat: Tensor, answer: Tensor, laws: CompiledLaws, params: Params, given: Params, u: Tensor, multipliers: Tensor,
+    adjoint: Callable[[Tensor], tuple[Tensor, Tensor]],
+) -> Tensor:  # fmt: skip
+    """Make `answer` (dtype and device of u_hat) differentiable in u_hat and in the params as given by the caller."""
+    names = list(given)
+    attach = (laws, names, params, u, multipliers, adjoint, given)
+    result: Tensor = _Implicit.apply(u_hat, answer, attach, *(given[name] for name in names))  # type: ignore[no-untyped-call]
+    return result
+
+
+def _params_gradient(
+    laws: CompiledLaws, names: list[str], params: Params, u: Tensor, multipliers: Tensor, w: Tensor, nu: Tensor, given: Params
+) -> list[Tensor | None]:  # fmt: skip
+    wanted = [name for name in names if given[name].requires_grad]
+    if not wanted:
+        return [None] * len(names)
+    with torch.enable_grad():
+        leaves = {name: given[name].detach().to("cpu", torch.float64).requires_grad_() for name in wanted}
+        full = {
+            name: leaves[name].expand(len(u), *leaves[name].shape[1:]) if name in leaves else params[name]
+            for name in params
+        }
+        unused = _unused(u, multipliers, w, nu)
+        if bool(unused.any()) and not bool(unused.all()):
+            # 0 · NaN is NaN, and would reach params that samples share: another sample replaces it, with a weight of zero.
+            chosen = torch.where(unused, int(torch.nonzero(~unused)[0]), torch.arange(len(u)))
+            u, full = u[chosen], {name: value[chosen] for name, value in full.items()}
+            multipliers = torch.where(unused[:, None], 0.0, multipliers)
+        field = u.detach().clone().requires_grad_()
+        residual = laws.residual(field, full)
+        (slope,) = torch.autograd.grad((multipliers * residual).sum(), field, create_graph=True)
+        total = -(slope * w).sum() - (nu * residual).sum()
+        found = torch.autograd.grad(total, [leaves[name] for name in wanted], allow_unused=True)
+    by_name = {name: value.to(given[name]) for name, value in zip(wanted, found) if value is not None}
+    return [by_name.get(name) for name in names]
+
+
+def _unused(u: Tensor, multipliers: Tensor, w: Tensor, nu: Tensor) -> Tensor:
+    """Mark samples (b,) that are not finite and have no share in the gradient."""
+    finite = torch.isfinite(u.flatten(1)).all(dim=1) & torch.isfinite(multipliers).all(dim=1)
+    return ~finite & (w.flatten(1) == 0.0).all(dim=1) & (nu == 0.0).all(dim=1)

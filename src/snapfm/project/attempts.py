@@ -1,7 +1,7 @@
-"""Attempts: how the lanes of a part are solved. Newton first; what fails is tried again in other ways.
+"""Attempts: stop 6 of the walk. Newton's method first; lanes on which it fails are tried again in other ways.
 
-With inequalities or bounds the way over a feasible point helps most often. Without them, starts elsewhere are cheaper and do
-as well. Restoration comes with the proof that no field obeys.
+With inequalities or bounds, a barrier or a feasible start helps most often. Without them, other starts are cheaper and do as
+well. Restoration includes the proof of infeasibility. Must not import project.part or project.newton.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from snapfm.arrays import Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.interior import interior_tiles
@@ -21,32 +20,32 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.threads import Turn
 from snapfm.project.budget import Stopping, certified
-from snapfm.project.tiles import Counts, Ended, Room, Tiles, taken
+from snapfm.project.tiles import Ended, Room, Tiles, taken
 
 if TYPE_CHECKING:
     from snapfm.project.part import Loops
 
-# Iterations of one attempt, as shares of a sample's limit. Benchmark inputs need 2 to 12 of the 100 that the default gives,
-# pathological ones have shown their nature by then.
+# Iterations of one attempt, as shares of a sample's limit. Benchmark inputs need 2 to 12 of the 100 that the default allows; an
+# attempt that has not converged by then rarely does.
 _NEWTON, _SCATTERED, _BARRIER, _REGULARIZED = 0.2, 0.1, 0.3, 0.4
 LONGEST = max(_NEWTON, _BARRIER)  # of one call of a compiled loop
-_SETS_CYCLE = 8  # iterations with inequalities or bounds after which their active sets are taken to cycle
-# Trials of a step: of one towards a wrong active set no length is any good, and from near an answer full steps find the sets
-# in fewer iterations than any search would let them.
+_SETS_CYCLE = 8  # iterations with inequalities or bounds after which active sets count as cycling
+# Trials of a step. Towards a wrong active set no step length helps, and near an answer full steps find the active set in fewer
+# iterations than a line search.
 _MANY, _FEW, _NONE = 50, 4, 0
-# Rows of sizes from this to one over it are added up as they are, at first: measuring all by their size takes more iterations
-# where that is not needed (Heat-2 from noise), and fewer where it is (a total and an energy of a field of a thousandth).
+# Rows of sizes from this to one over it are not scaled at first. Scaling all rows takes more iterations where it is not needed
+# (Heat-2 from noise), and fewer where it is (a total and an energy of a field of size 1e-3).
 _ORDINARY, _ALL = 1e-3, 1.0
-_TENTHS = 6  # of the regularization that are tried
-_OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # of lanes that another attempt may help
+_TENTHS = 6  # times that the regularization is divided by ten
+_OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # statuses of lanes that another attempt may help
 
 Attempt = Callable[["Loops", Tiles, Values, Stopping, Room, Turn], Ended]
 
 
 def attempt(loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: int, turn: Turn) -> Ended:
-    """Iterate as given; then, for what failed, make the other attempts in turn. Written: tiles.
+    """Run Newton's method, then the other attempts in turn on the lanes that failed. Written: tiles.
 
-    `near`: the multipliers given come from an answer to much the same question.
+    `near`: the given multipliers belong to an answer for a nearby input.
     """
     lanes, inequalities = tiles.lanes, loops.part.inequalities
     if turn.over:
@@ -72,7 +71,7 @@ def attempt(loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: i
         better = np.flatnonzero((outcome.status == Status.CONVERGED) | (outcome.status == Status.INFEASIBLE))
         tiles.put(failed[better], again, better)
         status[failed[better]], second[failed[better]] = outcome.status[better], outcome.second[better]
-    # With iterations and time left every way was tried: what has not converged has stalled.
+    # With iterations and time left all attempts were made: a lane that has not converged has stalled.
     stuck = np.isin(status, _OPEN)
     short = (iterations >= limit) | turn.over
     status[stuck] = np.where(short[stuck], int(Status.ITERATION_LIMIT), int(Status.STALLED))
@@ -80,10 +79,10 @@ def attempt(loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: i
 
 
 def newton(
-    loops: Loops, tiles: Tiles, stopping: Stopping, limit: Counts, turn: Turn, trials: int = _MANY,
+    loops: Loops, tiles: Tiles, stopping: Stopping, limit: Index, turn: Turn, trials: int = _MANY,
     ordinary: float = _ORDINARY,
 ) -> Ended:  # fmt: skip
-    """Run Newton's iterations; say what became of the lanes."""
+    """Run Newton's iterations; return how the lanes ended."""
     lanes = tiles.lanes
     live, limits, status, iterations = _blank(tiles, limit)
     second = np.empty_like(status)
@@ -92,14 +91,10 @@ def newton(
     return Ended(status.ravel()[:lanes], iterations.ravel()[:lanes], second.ravel()[:lanes])
 
 
-def _barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
-    return _over_barrier(loops, tiles, first, stopping, room, turn, _ORDINARY)
-
-
-def _over_barrier(
-    loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn, ordinary: float
+def _barrier(
+    loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn, ordinary: float = _ORDINARY
 ) -> Ended:
-    """Follow a barrier from `first` to where the active set is plain, and finish from there."""
+    """Follow a barrier from `first` until the active set is clear, then run Newton's method from there."""
     tiles.section(core.X)[:] = first
     live, limits, status, iterations = _blank(tiles, room.upto(_BARRIER))
     loops.run(interior_tiles, (ordinary, limits, turn.stop, live), tiles, (status, iterations))
@@ -109,9 +104,9 @@ def _over_barrier(
 
 
 def _regularized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
-    """Regularize the rows: where they can only almost hold, no multiplier is large enough to hold them.
+    """Regularize the rows: where they can only almost hold, no multiplier is large enough to make them hold.
 
-    A row gives way by δ times its multiplier, which has to stay within the tolerance; less is tried until it does.
+    A row is then off by δ times its multiplier, which has to stay within the tolerance; δ is divided by ten until it does.
     """
     tiles.section(core.X)[:] = first
     lanes = tiles.lanes
@@ -127,10 +122,10 @@ def _regularized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, 
         some.section(core.BARRIER)[:] = delta
         left = room.less(ended.iterations).at(waiting).upto(_NEWTON)
         found = newton(loops, some, certified(0.1 * stopping.tolerance), left, turn)
-        way = delta * np.abs(some.by_lane(core.MULTIPLIER)).max(axis=1, initial=0.0)
+        off = delta * np.abs(some.by_lane(core.MULTIPLIER)).max(axis=1, initial=0.0)
         tiles.put(waiting, some, np.arange(len(waiting)))
         ended.iterations[waiting] += found.iterations
-        ended.status[waiting] = np.where(way <= 0.8 * tolerance[waiting], found.status, int(Status.STALLED))
+        ended.status[waiting] = np.where(off <= 0.8 * tolerance[waiting], found.status, int(Status.STALLED))
         ended.second[waiting] = found.second
         waiting = waiting[ended.status[waiting] != Status.CONVERGED]
         delta *= 0.1
@@ -140,27 +135,27 @@ def _regularized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, 
 
 
 def _scattered(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
-    """Go on beside the point where it stopped."""
+    """Go on from a point beside the one where Newton's method stopped."""
     tiles.scatter(core.X)
     return newton(loops, tiles, stopping, room.upto(_SCATTERED), turn)
 
 
 def _from_zero(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
-    """Start from zero: noise is the worst start for transport laws, zero often the best."""
+    """Start from zero: for transport laws noise is the worst start, and zero often the best."""
     tiles.section(core.X)[:] = 0.0
     tiles.scatter(core.X)
     return newton(loops, tiles, stopping, room.upto(_NEWTON), turn)
 
 
 def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
-    """Lower the violation alone from û; go on from a feasible point, or report that nothing lowers it further."""
+    """Minimize the violation alone from û; go on from a feasible point, or try to prove that there is none."""
     tiles.section(core.X)[:] = first
     lanes = tiles.lanes
     live, limits, status, used = _blank(tiles, room.upto(_BARRIER))
     loops.run(restore_tiles, (stopping.tolerance, limits, turn.stop, live), tiles, (status, used))
     found, iterations = status.ravel()[:lanes], used.ravel()[:lanes]
     broken = np.flatnonzero((found != Status.CONVERGED) & (found != Status.NONFINITE))
-    if len(broken):  # a violation that nothing nearby lowers is no proof
+    if len(broken):  # a local minimum of the violation is no proof
         proven = loops.part.proven(tiles.take(broken), stopping.tolerance)
         found[broken] = np.where(proven, int(Status.INFEASIBLE), int(Status.STALLED))
     second = np.full(lanes, core.UNKNOWN)
@@ -169,7 +164,7 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
         again, left = tiles.take(feasible), room.less(iterations).at(feasible)
         if loops.part.inequalities:
             begin = np.array(again.section(core.X))
-            ended = _over_barrier(loops, again, begin, stopping, left, turn, _ALL)
+            ended = _barrier(loops, again, begin, stopping, left, turn, _ALL)
         else:
             ended = newton(loops, again, stopping, left.upto(_NEWTON), turn, ordinary=_ALL)
         tiles.put(feasible, again, np.arange(len(feasible)))
@@ -182,8 +177,8 @@ _WITH_INEQUALITIES: tuple[Attempt, ...] = (_barrier, _restored, _scattered, _fro
 _EQUALITIES: tuple[Attempt, ...] = (_scattered, _from_zero, _regularized, _restored)
 
 
-def _blank(tiles: Tiles, limit: Counts) -> tuple[npt.NDArray[np.bool_], Counts, Counts, Counts]:
-    """Make (tiles, LANES) arrays: which lanes hold a sample and may iterate, how often, statuses, iterations."""
+def _blank(tiles: Tiles, limit: Index) -> tuple[Mask, Index, Index, Index]:
+    """Return (tiles, LANES) arrays: lanes that hold a sample, their limits, and room for statuses and iterations."""
     shape = (len(tiles.space), LANES)
     live, limits = np.zeros(shape, bool), np.zeros(shape, np.int64)
     live.ravel()[: len(limit)] = True

@@ -1,17 +1,22 @@
-"""Projection: what became of every sample of a batch, with its certificate."""
+"""What projections exchange: Limits, Method, Solution, and the public results Projection and Moved with their certificates.
+
+Everything else in the package may import this module; it imports budget only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from snapfm.errors import ProjectionFailed, Status
-from snapfm.laws import Params
+from snapfm.arrays import Index, Mask, Values
+from snapfm.errors import ProjectionFailed, ShapeError, Status
+from snapfm.laws import Bounds, Law, Params
 from snapfm.project.budget import Budget
 
 OnFailure = Literal["raise", "keep"]
@@ -21,7 +26,7 @@ _LISTED = 8  # failed samples named in a message; the rest are counted
 
 @dataclass(frozen=True)
 class Solution:
-    """A batch as a method leaves it, for the judge: float64, (b, n) and (b, m)."""
+    """A batch as a method returns it to the judge: float64, (b, n) and (b, m)."""
 
     u: Tensor
     multipliers: Tensor
@@ -29,17 +34,17 @@ class Solution:
     residual: Tensor  # at u, every row
     stationarity: Tensor
     distance: Tensor
-    status: Tensor | None = None  # what the method itself says; None when it has nothing to add
-    warm: Warm | None = None  # None for closed forms, which begin nowhere
+    status: Tensor | None = None  # the method's own verdict, if it has one
+    warm: Warm | None = None  # None for closed forms, which need no start
     # What is known of the curvature along the laws: 1 nowhere negative, 0 somewhere, -1 not known. None stands for all 1.
     second_order: Tensor | None = None
 
 
 class Method(Protocol):
-    """One way to project, prepared for compiled laws and limits. It never changes; a call's memory is lent to that call."""
+    """A way to project, prepared for compiled laws and limits. It never changes; memory is lent to each call."""
 
     @property
-    def implied(self) -> npt.NDArray[np.int64]:
+    def implied(self) -> Index:
         """Rows that hold if the others do: where only they are broken, the laws contradict each other."""
         ...
 
@@ -50,31 +55,31 @@ class Method(Protocol):
     def move(
         self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, Warm | None]:
-        """Do the same without a certificate, in the dtype given."""
+        """Project without a certificate, in the dtype given."""
         ...
 
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm | None:
-        """Say where iterations begin that go on from a projection (b, *shape), (b, m) by someone else."""
+        """Return the warm start at another projector's result: fields (b, *shape), multipliers (b, m)."""
         ...
 
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Solve the optimality system's transpose at an answer."""
+        """Solve the transposed KKT system at an answer; see project.adjoint."""
         ...
 
 
 @dataclass(frozen=True)
 class Warm:
-    """Where iterations ended, in a method's own terms, so that they may begin there again: float64, (b, …) each."""
+    """Where iterations ended, in a method's own unknowns: a warm start. float64, (b, …) each."""
 
-    place: npt.NDArray[np.float64]  # the unknowns that iterations move
-    multipliers: npt.NDArray[np.float64]  # (b, m)
-    usable: npt.NDArray[np.bool_]  # samples that arrived; the others begin from their input
-    owner: object  # the method; to others it means nothing
+    place: Values  # the unknowns that iterations move
+    multipliers: Values  # (b, m)
+    usable: Mask  # samples that converged; the others start from their input
+    owner: object  # the method, which alone can read it
 
 
 @dataclass(frozen=True)
 class Moved:
-    """The nearest lawful fields without a certificate: what a flow needs of every step but its last."""
+    """The nearest feasible fields without a certificate: all that a flow step before the last needs."""
 
     u: Tensor  # (b, *shape), dtype and device of the input
     warm: Warm | None
@@ -82,7 +87,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Projection:
-    """The nearest lawful fields and, per sample, the evidence.
+    """The nearest feasible fields and, per sample, the certificate.
 
     `violation` and `by_law` are those of the tensor `u` that is returned. In float32 it is the float64 answer, rounded:
     CONVERGED then means that the answer obeys to the tolerance, and `rounding` says what its rounding to float32 costs, so
@@ -99,7 +104,7 @@ class Projection:
     by_law: dict[str, Tensor]  # law name to violation (b,)
     tolerance: float
     rounding: Tensor  # (b,) largest change of a row, in the law's own units, when u was rounded to its dtype
-    # (b,) int8, curvature along the laws: 1 nowhere negative, so nearer than all neighbours; 0 somewhere; -1 not known
+    # (b,) int8, curvature along the laws: 1 nowhere negative, so nearer than all neighbors; 0 somewhere; -1 not known
     second_order: Tensor
     warm: Warm | None = field(default=None, repr=False, compare=False)  # for project(…, warm=…)
 
@@ -109,7 +114,7 @@ class Projection:
         return self.status == Status.CONVERGED
 
     def raise_for_status(self) -> Projection:
-        """Raise ProjectionFailed unless every sample converged; give the projection back for chaining."""
+        """Raise ProjectionFailed unless every sample converged; return the projection for chaining."""
         if bool(self.converged.all()):
             return self
         raise ProjectionFailed(self._complaint())
@@ -135,3 +140,47 @@ class Projection:
             return "no law"
         name = max(sizes, key=lambda key: sizes[key] if sizes[key] == sizes[key] else float("inf"))
         return f"law '{name}' is off by {sizes[name]:.1e} (tolerance {self.tolerance:.0e})"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Lower and upper limit of every unknown, infinite where there is none, and the names of the Bounds."""
+
+    lower: Values
+    upper: Values
+    names: tuple[str, ...] = ()
+
+    @cached_property
+    def bounded(self) -> Mask:
+        """Which unknowns have any limit."""
+        return np.isfinite(self.lower) | np.isfinite(self.upper)
+
+
+def limits_of(laws: Sequence[Law], shape: tuple[int, ...]) -> Limits:
+    """Combine the Bounds among the laws: the tightest limits hold."""
+    lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
+    names = []
+    for law in laws:
+        if isinstance(law, Bounds):
+            names.append(law.name)
+            if law.lower is not None:
+                lower = np.maximum(lower, _spread(law.name, law.lower, shape))
+            if law.upper is not None:
+                upper = np.minimum(upper, _spread(law.name, law.upper, shape))
+    if not (lower <= upper).all():
+        raise ShapeError(
+            f"laws expects bounds that leave room; {names} together have a lower limit above an upper one. Correct one of them."
+        )
+    return Limits(lower.ravel(), upper.ravel(), tuple(names))
+
+
+def _spread(name: str, limit: float | torch.Tensor, shape: tuple[int, ...]) -> Values:
+    value = torch.as_tensor(limit, dtype=torch.float64).detach().cpu().numpy()
+    try:
+        spread: Values = np.broadcast_to(value, shape)
+    except ValueError as cause:
+        raise ShapeError(
+            f"Bounds '{name}' expects limits that broadcast to a field of shape {shape}; got shape {value.shape}. Give a number, "
+            "or a tensor of the field's shape."
+        ) from cause
+    return spread

@@ -1,4 +1,4 @@
-"""What one call may spend, and how near its samples have to come before they stop."""
+"""What one call may spend, and when a sample has converged: iterations, seconds, tolerances. Imports kernels.threads only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from snapfm.kernels.threads import Clock
 
-# Nearness asked of a converged sample whose field is of order one: white noise that happens to obey its laws misses this by
-# orders of magnitude. Of a smaller field it is asked relative to its size, of one beyond a thousand a billionth of its size.
+# Stationarity of a converged sample whose field is of order one: white noise that happens to obey its laws misses it by orders
+# of magnitude. For a smaller field it is relative to the field's size, for one beyond a thousand it is 1e-9 of that size.
 STATIONARITY = 1e-6
 LIMIT = 500  # iterations of a sample over all attempts; most benchmark inputs need 2 to 12
 SECONDS = 120.0  # chosen, not measured: short enough to wait for
@@ -16,7 +16,7 @@ SECONDS = 120.0  # chosen, not measured: short enough to wait for
 
 @dataclass(frozen=True)
 class Budget:
-    """`limit` iterations of a sample over all attempts together; when the clock is over the whole batch ends."""
+    """`limit` iterations of a sample over all attempts together; the whole batch ends when the clock is over."""
 
     limit: int
     clock: Clock
@@ -32,25 +32,25 @@ class Budget:
         return self.clock.over
 
 
-# Stationarity asked of an answer with a certificate: three orders below what the judge asks, or a tenth of the tolerance if
-# that is less, but nothing that rounding could not reach.
+# Stationarity of an answer with a certificate: three orders below what the judge asks, or a tenth of the tolerance if that is
+# less, but never below what rounding allows.
 CERTIFIED, LEAST = 1e-9, 1e-12
-_POLISH = 1e-2  # share of the tolerance below which a further step is not worth it
+_POLISH = 1e-2  # share of the tolerance below which no further step is taken
 
 
 class Stopping(NamedTuple):
-    """What is asked of a sample."""
+    """When a sample has converged."""
 
     tolerance: float  # of the violation
     stationarity: float
-    polish: float  # share of the tolerance: above it one further step is taken, which leaves rounding
+    polish: float  # share of the tolerance above which one further step reduces the violation to rounding
 
 
 def certified(tolerance: float) -> Stopping:
-    """Go on to where the certificate leaves no doubt."""
+    """Iterate until the certificate leaves no doubt."""
     return Stopping(tolerance, min(CERTIFIED, max(LEAST, 0.1 * tolerance)), _POLISH)
 
 
 def enough(tolerance: float) -> Stopping:
-    """Stop where the judge would be content: for fields that the next flow step moves anyway."""
+    """Stop where the judge would accept: for fields that the next flow step moves anyway."""
     return Stopping(tolerance, STATIONARITY, 1.0)

@@ -1,4 +1,7 @@
-"""The door of the projector: every mistake of a caller is caught here, in three parts, before any work is done."""
+"""Checks of the projector's arguments: a caller's mistake raises here, with a message in three parts, before any work.
+
+Part of stop 3 of the walk. Must not import project.projector.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ from snapfm.project.budget import LIMIT, SECONDS
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Tell whether a value is a whole number, of Python or of numpy; True and False are none."""
+    """Whether a value is a whole number, of Python or of numpy; True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_real(value: object) -> TypeGuard[float]:
-    """Tell whether a value is a real number, of Python or of numpy; True and False are none, nor is a tensor."""
+    """Whether a value is a real number, of Python or of numpy; True, False and tensors are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -55,7 +58,7 @@ def check_laws(laws: Any) -> tuple[Law, ...]:
 
 
 def check_shape(shape: Any, call: str = "Projector") -> tuple[int, ...]:
-    """Accept the shape of one field; `call` is what the caller called."""
+    """Accept the shape of one field; `call` is the function that the caller called."""
     expected = f"{call}(shape=…) expects the whole-number extents of ONE field, such as (100, 100)"
     if is_whole(shape):
         raise ShapeError(f"{expected}; got {shape}. Write shape=({shape},).")
@@ -178,9 +181,9 @@ def check_params(params: Params | None, example: Params, batch: int) -> dict[str
     given = dict(params or {})
     if set(given) != set(example):
         missing, extra = sorted(set(example) - set(given)), sorted(set(given) - set(example))
-        told = [f"missing {missing}"] * bool(missing) + [f"unknown {extra}"] * bool(extra)
+        problems = [f"missing {missing}"] * bool(missing) + [f"unknown {extra}"] * bool(extra)
         raise ParamsError(
-            f"project(…, params=…) expects the names {sorted(example)}; got {sorted(given)} ({', '.join(told)}). Pass the "
+            f"project(…, params=…) expects the names {sorted(example)}; got {sorted(given)} ({', '.join(problems)}). Pass the "
             "same names as at construction."
         )
     for name, value in given.items():
@@ -204,9 +207,9 @@ def check_params(params: Params | None, example: Params, batch: int) -> dict[str
 
 
 def _dtype_cure(dtype: torch.dtype, shape: tuple[int, ...]) -> str:
-    """Say what to do about fields of a dtype that is not projected."""
+    """Return the advice for fields of a dtype that is not projected."""
     if dtype.is_complex:
-        # Nearness is the same in both forms: |z|² is the sum of the squares of the two parts.
+        # Distances are the same in both forms: |z|² is the sum of the squares of the two parts.
         return (
             "Lay real and imaginary parts out as two channels, torch.view_as_real(u_hat).movedim(-1, 1), build the Projector "
             f"with shape={(2, *shape)}, and write its laws for u[0] and u[1]."
@@ -217,7 +220,7 @@ def _dtype_cure(dtype: torch.dtype, shape: tuple[int, ...]) -> str:
 
 
 def _shape_cure(came: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    """Say what to do about a batch of another shape than (b, *shape), likeliest cause first."""
+    """Return the advice for a batch of another shape than (b, *shape), likeliest cause first."""
     view = f"u_hat.view({', '.join(['-1', *map(str, shape)])})"
     fits = math.prod(shape) and math.prod(came) % math.prod(shape) == 0
     batch_in_shape = f"leave the batch axis out of Projector(shape=…): shape={shape[1:]}"
@@ -234,12 +237,12 @@ def _shape_cure(came: tuple[int, ...], shape: tuple[int, ...]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Show a value where it is short; a tensor by its shape."""
+    """Describe a value; a tensor by its shape."""
     return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
 
 
 def _order(have: tuple[int, ...], want: tuple[int, ...]) -> list[int]:
-    """Give the permutation, batch axis first, that takes axes of extents `have` to `want`."""
+    """Return the permutation, batch axis first, from axes of extents `have` to `want`."""
     left = list(range(len(have)))
     order = [0]
     for extent in want:

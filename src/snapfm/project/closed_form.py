@@ -1,4 +1,7 @@
-"""What Newton does beside its iterations: change coordinates, substitute, solve affine parts in closed form."""
+"""What Newton does without iterations: change coordinates, substitute, solve affine parts in closed form.
+
+Part of stop 4 of the walk. Must not import project.newton or project.part.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ from snapfm.structure.reduce import Reduction
 
 @dataclass(frozen=True)
 class Rows:
-    """A program and, one line per part, the unknowns it reads and the columns of params it reads."""
+    """A program and, one line per part, the unknowns and the columns of params that it reads."""
 
     program: Program
     inputs: Index
     outside: Index
 
     def evaluate(self, u: Values, externals: Values) -> Values:
-        """Give the rows of a program of one part: (b, rows)."""
+        """Evaluate the rows of a program of one part: (b, rows)."""
         program = self.program
         out = np.empty((len(u), program.pattern.rows))
         batches.evaluate(program.code, program.cells, self.inputs, self.outside, externals, u, out)
@@ -48,10 +51,10 @@ class Rows:
 
 
 class Coordinates:
-    """Prepared for one reduction. `same`: its unknowns are those of the field; `wider`: it has more of them."""
+    """Between a field and the unknowns of its reduction. `same`: they are the same; `wider`: the reduction has more."""
 
     def __init__(self, reduction: Reduction, unknowns: int) -> None:
-        self.rotations, self.groups = reduction.rotations, reduction.groups
+        self.rotations, self.groups = reduction.rotations, reduction.aggregates
         self.unknowns = unknowns
         self.same = not (len(self.rotations) or len(self.groups))
         self.wider = reduction.tape.unknowns > unknowns
@@ -61,7 +64,7 @@ class Coordinates:
         )
 
     def enter(self, given: npt.NDArray[np.float32] | npt.NDArray[np.float64], start: Values) -> None:
-        """Write fields (b, n) over the reduction's unknowns. Written: start."""
+        """Convert fields (b, n) to the reduction's unknowns. Written: start."""
         rotations, groups = self.rotations, self.groups
         start[:, : self.unknowns] = given
         if len(rotations):
@@ -70,7 +73,7 @@ class Coordinates:
             condense(self.runs, groups.ptr, groups.first, start)
 
     def leave(self, start: Values, u: Values) -> None:
-        """Give u the members of its groups, along `start`, and turn it back. Written: u."""
+        """Convert back: members of aggregates along `start`, then rotations. Written: u."""
         groups = self.groups
         if len(groups):
             expand(self.runs, groups.ptr, groups.members, groups.first, start, u)
@@ -84,7 +87,7 @@ class Coordinates:
 
 
 class Gram:
-    """The factor of AAᵀ; a diagonal one, such as totals over disjoint slices give, is only divided by."""
+    """The factor of AAᵀ. If it is diagonal, as for totals over disjoint slices, a solve is a division."""
 
     def __init__(self, matrix: csr_array) -> None:
         gram = csc_array(matrix @ matrix.T)
@@ -96,7 +99,7 @@ class Gram:
             self.factor = splu(gram, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
 
     def solve(self, right: Values) -> Values:
-        """Solve for every sample (b, m) alone: a solve of many columns at once may round differently than of one."""
+        """Solve sample by sample (b, m): a solve of many columns at once may round differently."""
         if self.diagonal is not None:
             return right / self.diagonal
         assert self.factor is not None
@@ -107,7 +110,7 @@ class Gram:
 
 
 class AffinePart:
-    """Prepared for one reduction; does nothing where it has no such rows."""
+    """The affine rows of a reduction; does nothing if there are none."""
 
     def __init__(self, reduction: Reduction) -> None:
         self.rows = reduction.affine
@@ -119,7 +122,7 @@ class AffinePart:
         matrix.eliminate_zeros()
         entries = matrix.tocoo()
         self.runs = join(entries.col.astype(np.int64), entries.row.astype(np.int64), entries.data)
-        # What is left is known before: cells of params, and unknowns that were substituted.
+        # The rest is known beforehand: cells of params, and substituted unknowns.
         known = csr_array(whole @ diags_array(1.0 - moving))
         known.eliminate_zeros()
         program = build_program(tape, known, np.zeros(0, np.int64))
@@ -128,11 +131,11 @@ class AffinePart:
         self.gram = Gram(csr_array(matrix[:, columns])) if len(self.rows) else None
 
     def solve(self, u: Values, externals: Values, constants: Values | None, multipliers: Values) -> None:
-        """Move u onto the rows; `constants` is the share that they do not move, if known. Written: u, multipliers."""
+        """Project u onto the rows; `constants` is their known part, if evaluated. Written: u, multipliers."""
         if self.gram is None:
             return
         base = self.known.evaluate(u, externals) if constants is None else constants
-        # A second solve takes out what the condition of the factor left; a diagonal one leaves nothing.
+        # A second solve removes the error of an ill-conditioned factor; a diagonal one has none.
         for _ in range(1 if self.gram.factor is None else 2):
             residual = base.copy()
             products(self.runs, u, residual)
@@ -141,6 +144,6 @@ class AffinePart:
             add_batch(self.runs, -step, u)
 
     def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
-        """Add the rows' share of Jᵀλ to `rest`, for unknowns that were substituted; it vanishes for the others."""
+        """Add the rows' share of Jᵀλ to `rest` for substituted unknowns; for the others it is zero."""
         if self.gram is not None:
             self.known.pull(self.rows[None], u, externals, multipliers, rest)

@@ -1,27 +1,28 @@
-"""Proof that laws cannot hold: a combination of rows that stays away from zero, or an implied row that does not hold."""
+"""Proof that laws cannot hold: a combination of rows that stays away from zero, or an implied row that is broken.
+
+`Proof` serves project.attempts, `contradicts` the judge. INFEASIBLE is never reported without one of them. Must not import
+project.part or project.judge.
+"""
 
 from __future__ import annotations
 
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array, eye_array, hstack
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
-from snapfm.arrays import Index, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels.operators import Op
 from snapfm.kernels.program import A_CELL, A_PTR, B_CELL, B_PTR, C_CELL, C_PTR, OPS, ROW, ROW_CELL, ROW_PTR, A, B, Code
 from snapfm.laws import Params
 from snapfm.structure import CompiledLaws
 from snapfm.structure.reduce import System
 
-_FAR = 1e3  # sizes of the input within which unknowns without limits are taken to lie
-_DENSE = 1_000_000  # entries up to which weights are balanced by a dense factorisation
+_FAR = 1e3  # times the size of the input: the range assumed for unknowns without limits
+_DENSE = 1_000_000  # entries up to which weights are balanced by a dense factorization
 _SHARES = (0.0, 1e-6, 1e-4, 1e-2)  # of the largest weight: rows with less are left out
-
-_RANGES = {op: op.range for op in Op}
 
 
 class Proof:
@@ -31,19 +32,12 @@ class Proof:
         self.system = system
 
     def holds(
-        self,
-        cells: Values,
-        rows: Values,
-        weights: Values,
-        target: Values,
-        lower: Values,
-        upper: Values,
-        tolerance: float,
-    ) -> npt.NDArray[np.bool_]:
-        """Say for which lanes it is proven that no field obeys.
+        self, cells: Values, rows: Values, weights: Values, target: Values, lower: Values, upper: Values, tolerance: float
+    ) -> Mask:  # fmt: skip
+        """Mark the lanes for which it is proven that no field obeys.
 
-        Per lane: values of all cells, and of the rows where their violation is least; `weights` of the rows' squares there;
-        `target` û and limits of the unknowns. All in the laws' own units.
+        Per lane: values of all cells, and of the rows at the least violation; `weights` of the rows' squares there; `target` û
+        and limits of the unknowns. All in the laws' own units.
         """
         whole = weights * np.where(self.system.equality, rows, np.maximum(rows, 0.0))
         far = _FAR * np.maximum(np.abs(cells[:, self._moving]), np.abs(target)).max(axis=1, initial=1.0)[:, None]
@@ -51,15 +45,15 @@ class Proof:
         share = np.abs(whole) / np.sqrt(weights)
         free = np.isinf(lower[0]) & np.isinf(upper[0])  # the same for all lanes
         proven = np.zeros(len(cells), bool)
-        for least in _SHARES:  # any weights will do: those of rows that hardly take part only spoil the bound
+        for least in _SHARES:  # any weights are valid: rows of small weight only weaken the bound
             y = np.where(share >= least * share.max(axis=1, keepdims=True, initial=0.0), whole, 0.0)
             for tried in (y, self._balanced(y, free)):
                 bound = self._bound(cells, tried, low, high, far)
                 proven |= np.isfinite(bound) & (bound > tolerance * np.abs(tried).sum(axis=1))
         return proven
 
-    def _balanced(self, y: Values, free: npt.NDArray[np.bool_]) -> Values:
-        """Take out of y what pulls on unknowns without limits or squares, as restoration would had it gone on for ever."""
+    def _balanced(self, y: Values, free: Mask) -> Values:
+        """Remove from y what moves unknowns without limits or squares, as restoration would if it went on for ever."""
         pulled = np.setdiff1d(self._moving[free], self._squares[1])
         matrix = hstack([csr_array(self._rows[:, pulled]), self.system.linear])
         if matrix.shape[0] * matrix.shape[1] > _DENSE:
@@ -79,7 +73,7 @@ class Proof:
         return bound
 
     def _join_squares(self, cells: Values, combined: Values, least: Values) -> None:
-        """Bound unknowns together with the squares of w x + b in them, where that gives more. Written: least."""
+        """Bound unknowns together with the squares (w x + b)² in them, where that is sharper. Written: least."""
         number, place, weight = self._squares
         if not len(number):
             return
@@ -87,12 +81,8 @@ class Proof:
         ops = self._code.first + number
         c, rest = combined[:, ops], self._operand_at(cells, number) - weight * cells[:, place]
         shape = (len(cells), len(unknown))
-        square, slope, constant, apart = (
-            np.zeros(shape),
-            combined[:, unknown].copy(),
-            np.zeros(shape),
-            least[:, unknown].copy(),
-        )
+        square, slope = np.zeros(shape), combined[:, unknown].copy()
+        constant, apart = np.zeros(shape), least[:, unknown].copy()
         lanes = np.arange(len(cells))[:, None]
         np.add.at(square, (lanes, which[None]), c * weight**2)
         np.add.at(slope, (lanes, which[None]), 2.0 * c * weight * rest)
@@ -114,24 +104,19 @@ class Proof:
     def _squares(self) -> tuple[Index, Index, Values]:
         """Operations that are squares of one unknown, w x + b: their numbers, the cell of x, and w."""
         ptr, cell, weight = self._index(A_PTR), self._index(A_CELL), self._weight(A)
-        varies = np.zeros(self._code.first + self.system.program.operations, bool)
-        varies[self._moving] = True
-        varies[self._code.first :] = self._varying
+        varies = np.concatenate([np.isin(np.arange(self._code.first), self._moving), self._varying])
         ops, found = self._index(OPS), []
         for e in np.flatnonzero((ops == Op.SQUARE) | (ops == Op.MUL)):
             mine = np.arange(ptr[e], ptr[e + 1])
             mine = mine[varies[cell[mine]]]
-            if (
-                len(mine) == 1
-                and cell[mine[0]] < self._code.first
-                and (ops[e] == Op.SQUARE or self._same_operands(int(e)))
-            ):
+            alone = len(mine) == 1 and cell[mine[0]] < self._code.first
+            if alone and (ops[e] == Op.SQUARE or self._same_operands(int(e))):
                 found.append((int(e), int(cell[mine[0]]), float(weight[mine[0]])))
         number, place, w = zip(*found) if found else ((), (), ())
         return np.array(number, np.int64), np.array(place, np.int64), np.array(w)
 
     def _ranges(self, cells: Values, lower: Values, upper: Values, far: Values) -> tuple[Values, Values]:
-        """Give the range of every cell: its value where it cannot change, else what its unknown or operation allows."""
+        """Return the range of every cell: its value if it is constant, else the range of its unknown or operation."""
         low, high = cells.copy(), cells.copy()
         low[:, self._moving] = np.where(np.isfinite(lower), lower, -far)
         high[:, self._moving] = np.where(np.isfinite(upper), upper, far)
@@ -166,16 +151,16 @@ class Proof:
         """The range of every operation's values, whatever its operands are."""
         ops = self._index(OPS)
         low, high = np.full(len(ops), -np.inf), np.full(len(ops), np.inf)
-        for op, (least, most) in _RANGES.items():
-            low[ops == op], high[ops == op] = least, most
+        for op in Op:
+            low[ops == op], high[ops == op] = op.range
         for e in np.flatnonzero(ops == Op.MUL):
             if self._same_operands(int(e)):
                 low[e] = 0.0
         return low, high
 
     @cached_property
-    def _varying(self) -> npt.NDArray[np.bool_]:
-        """Operations whose operands lead back to an unknown that is iterated on; the others keep their value."""
+    def _varying(self) -> Mask:
+        """Operations that depend on an unknown that is iterated on; the others are constant."""
         varies = np.zeros(self._code.first + self.system.program.operations, bool)
         varies[self._moving] = True
         operands = [
@@ -204,15 +189,15 @@ class Proof:
 
 
 _SOFT = 1e-13  # keeps dependent rows factorable
-_ROUNDS = 3  # of correction, which take the effect of that out again
-_REBUILT = 1e-8  # share of a row that the others may leave: more, and it does not follow from them
-_ROOM = 4.0  # times the bound on rounding that is allowed for
+_ROUNDS = 3  # of correction, which remove the effect of _SOFT
+_REBUILT = 1e-8  # share of a row that may remain; with more it does not follow from the others
+_ROOM = 4.0  # safety factor of the bound on rounding
 
 
 def contradicts(
     laws: CompiledLaws, implied: Index, residual: Values, u: Tensor, params: Params, tolerance: float
 ) -> bool:
-    """Say whether an implied row of one sample contradicts the equalities, which hold there to the tolerance."""
+    """Whether an implied row of one sample contradicts the equalities, which hold to the tolerance."""
     slopes = laws.pattern.csr(laws.jacobian(u.reshape(1, *laws.shape), params)[0].numpy())
     others = np.setdiff1d(np.flatnonzero(laws.equality_rows), implied)
     size = np.abs(u.numpy().ravel())
@@ -230,7 +215,7 @@ def contradicts(
 
 
 def _rebuilt(basis: csr_array, wanted: csr_array) -> tuple[Values, Values]:
-    """Give the weights (wanted, basis) that come nearest to rebuilding rows from others, and the norm of what is left."""
+    """Return the least-squares weights (wanted, basis) of rows over others, and the norms of the remainders."""
     target = wanted.toarray()
     if basis.shape[0] == 0:
         return np.zeros((len(target), 0)), np.linalg.norm(target, axis=1)

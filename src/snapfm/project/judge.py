@@ -1,4 +1,7 @@
-"""One float64 judge for all methods: how far each law is broken, and what status that deserves."""
+"""The judge: the violation of each law, in float64, and from it the status of each sample, whatever the method claims.
+
+Called at stop 3 of the walk with the laws' own residual. Must not import project.newton.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,14 @@ from torch import Tensor
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.laws import Params
-from snapfm.project.base import Solution
+from snapfm.project.base import Limits, Solution
 from snapfm.project.budget import STATIONARITY
 from snapfm.project.infeasible import contradicts
-from snapfm.project.limits import Limits
 from snapfm.structure import CompiledLaws
 
-_LARGE = 1e-9
-_SKIM = (
-    97  # every so many unknowns are looked at first: a pass over whole fields costs as much as a tenth of a small call
-)
-_STEEP = 1e6  # multipliers below this cannot spoil a stationarity by rounding
+_LARGE = 1e-9  # stationarity relative to the size of a large field
+_STRIDE = 97  # of a first check: a pass over whole fields costs a tenth of a small call
+_STEEP = 1e6  # multipliers below this cannot spoil the stationarity by rounding
 
 
 @dataclass(frozen=True)
@@ -44,31 +44,25 @@ def judge(laws: CompiledLaws, residual: Tensor, limits: Limits, u: Tensor) -> Ju
 
 
 def near(stationarity: Values, u_hat: Tensor) -> Mask:
-    """Say which samples are stationary enough for the size of their field û (b, *shape): (b,)."""
+    """Mark the samples (b,) that are stationary enough for the size of their field û (b, *shape)."""
     flat = u_hat.reshape(len(u_hat), u_hat.shape[1:].numel()).numpy()
-    enough: Mask = stationarity <= _allowed(flat[:, ::_SKIM])  # a part of a field is no larger than the whole
+    enough: Mask = stationarity <= _allowed(flat[:, ::_STRIDE])  # a part of a field is no larger than the whole
     return enough if enough.all() else stationarity <= _allowed(flat)
 
 
 def _allowed(flat: Values) -> Values:
-    """Give the stationarity that is small enough for fields of the size of these (b, n): (b,)."""
+    """Return the largest stationarity (b,) allowed for fields of the size of these (b, n)."""
     size = np.abs(flat).max(axis=1, initial=0.0)
     allowed: Values = np.maximum(STATIONARITY * np.where(size > 0.0, np.minimum(size, 1.0), 1.0), _LARGE * size)
     return allowed
 
 
 def verdict(
-    laws: CompiledLaws,
-    implied: Index,
-    solved: Solution,
-    judged: Judgement,
-    tolerance: float,
-    u_hat: Tensor,
-    params: Params,
-) -> Tensor:
-    """Give each sample its status (b,) int8; only implied rows being broken, by more than rounding, means a contradiction.
+    laws: CompiledLaws, implied: Index, solved: Solution, judged: Judgement, tolerance: float, u_hat: Tensor, params: Params
+) -> Tensor:  # fmt: skip
+    """Return the status of each sample: (b,) int8. If only implied rows are broken, by more than rounding, the laws contradict.
 
-    What is known to be a saddle has not arrived, however well it obeys, nor has what hides behind large multipliers.
+    A known saddle has not converged, nor has a sample whose large multipliers hide its stationarity.
     """
     residual, stationarity = solved.residual, solved.stationarity
     met = (judged.violation.numpy() <= tolerance) & near(stationarity.numpy(), u_hat)
@@ -78,9 +72,8 @@ def verdict(
     met[_unresolved(laws, solved, params, u_hat)] = False
     if met.all():
         return torch.full((len(residual),), int(Status.CONVERGED), dtype=torch.int8)
-    arrived = torch.from_numpy(met)
     status = torch.full((len(residual),), int(Status.STALLED), dtype=torch.int8)
-    if solved.status is not None:  # the method knows why it stopped; whether it arrived is decided here
+    if solved.status is not None:  # the method knows why it stopped; whether it converged is decided here
         failed = solved.status != Status.CONVERGED
         status[failed] = solved.status[failed]
     if len(implied) and bool((judged.violation > tolerance).any()):
@@ -90,14 +83,14 @@ def verdict(
         for i in torch.nonzero(consistent & (judged.violation > tolerance)).flatten().tolist():
             if contradicts(laws, implied, residual[i].numpy(), solved.u[i], _one(params, i), tolerance):
                 status[i] = int(Status.INFEASIBLE)
-    status[arrived] = int(Status.CONVERGED)
+    status[torch.from_numpy(met)] = int(Status.CONVERGED)
     finite = torch.isfinite(judged.violation) & torch.isfinite(stationarity) & torch.isfinite(solved.distance)
     status[~finite] = int(Status.NONFINITE)
     return status
 
 
 def _unresolved(laws: CompiledLaws, solved: Solution, params: Params, u_hat: Tensor) -> list[int]:
-    """List the samples whose multipliers are so large that rounding of Jᵀλ hides whether they are nearest."""
+    """List the samples whose multipliers are so large that rounding of Jᵀλ hides their stationarity."""
     sizes = np.abs(solved.multipliers.numpy())
     if not sizes.max(initial=0.0) > _STEEP:
         return []
@@ -111,7 +104,7 @@ def _unresolved(laws: CompiledLaws, solved: Solution, params: Params, u_hat: Ten
 
 
 def _by_law(laws: CompiledLaws, residual: Tensor) -> dict[str, Tensor]:
-    """|h| for equalities, max(g, 0) for inequalities, the largest of each law."""
+    """Return the largest |h| of each equality and max(g, 0) of each inequality."""
     by_law: dict[str, Tensor] = {}
     for law, rows in zip(laws.laws, laws.slices().values()):
         part = residual[:, rows]

@@ -1,7 +1,7 @@
-"""The KKT matrix of a System: its pattern, the terms of every entry, and its symbolic factorisation. Values come later.
+"""The KKT matrix of a System: its pattern, the terms of every entry, and its symbolic factorization. No values.
 
-The Schur complement JW⁻¹Jᵀ + G is used where the Hessian is diagonal and the products are few enough to be listed; the
-augmented matrix [[W, Jᵀ], [J, −G]] otherwise.
+Prepared for project.part (stop 5 of the walk). The Schur complement JW⁻¹Jᵀ + G is used if the Hessian is diagonal and the
+products are few enough to be listed, otherwise the augmented matrix [[W, Jᵀ], [J, −G]]. Must not import project.part.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Matrix: TypeAlias = tuple[Index, Index, Values, Index, Index, Index]
 
 # Products listed for the Schur matrix: beyond this the augmented matrix is the smaller one.
 _PRODUCTS = 30_000_000
-# On the diagonal of the augmented matrix's lower block: keeps dependent rows factorable, far below what a step notices.
+# On the diagonal of the augmented matrix's lower block: keeps dependent rows factorable, too small to change a step.
 _SOFT = 1e-11
 
 
 @dataclass(frozen=True)
 class KKT:
-    """A system ready to be iterated on. `linear` is its symbolic factorisation; `fused` if kernels do it themselves."""
+    """The KKT matrix of a System, without values. `linear` is its symbolic factorization."""
 
     frame: Frame
     schedule: Schedule
@@ -40,7 +40,7 @@ class KKT:
 
     @property
     def fused(self) -> bool:
-        """Whether the compiled loop factorises by itself, without a callback."""
+        """Whether the compiled loop factorizes itself, without a callback."""
         return isinstance(self.linear, PreparedLanes)
 
     @property
@@ -83,13 +83,13 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
 
 
 def _nothing() -> Schedule:
-    """A schedule that nothing reads, for systems that are factorised by a callback."""
+    """Return a schedule that nothing reads, for systems that a callback factorizes."""
     one = np.zeros(1, np.int64)
     return schedule(np.array([0, 1]), one, one)
 
 
 def _products(indptr: Index, rows: Index, entry: Index) -> tuple[Index, Index, Index, Index] | None:
-    """List (row, column, left entry, right entry) of all products that meet in JJᵀ, lower triangle."""
+    """List (row, column, left entry, right entry) of all products in the lower triangle of JJᵀ; None if too many."""
     counts = np.diff(indptr)
     if int((counts.astype(np.int64) ** 2).sum()) > _PRODUCTS:
         return None

@@ -1,7 +1,7 @@
-"""Laws that only torch can evaluate, inside Newton's compiled loop: one system over all rows and unknowns, by callback.
+"""Opaque laws, which only torch can evaluate, in Newton's compiled loop: one System over all rows and unknowns, by callback.
 
-Rows, Jacobian and Hessian come from compiled laws, sample by sample, so that no bit depends on the batch. A sample whose law
-raises has NaN for its rows and ends NONFINITE.
+CompiledLaws evaluates rows, Jacobian and Hessian sample by sample, so that no bit depends on the batch. A sample whose law
+raises gets NaN for its rows and ends NONFINITE. Used by project.newton; must not import it.
 """
 
 from __future__ import annotations
@@ -27,31 +27,26 @@ from snapfm.structure.reduce import Reduction, whole_system
 
 
 def opaque_reduction(laws: CompiledLaws) -> Reduction:
-    """Make one system of all rows but the redundant ones; its only external cell holds the number of the sample."""
+    """Make one System of all rows but the redundant ones; its only external cell holds the number of the sample."""
     tape = Tape(laws.unknowns)
     tape.cells += 1
     kept = np.setdiff1d(np.arange(laws.rows), laws.presolve.dropped)
     # Rows that read every unknown and the number of the sample, so that the program has a cell for each; nothing runs it.
     every = csr_array(
-        (np.ones(tape.cells), np.arange(tape.cells), [0, *[tape.cells] * len(kept)]),
-        shape=(len(kept), tape.cells),
+        (np.ones(tape.cells), np.arange(tape.cells), [0, *[tape.cells] * len(kept)]), shape=(len(kept), tape.cells)
     )
     program = build_program(tape, every, np.arange(laws.unknowns))
     pattern = laws.pattern.take(kept)
     program = replace(
-        program,
-        pattern=pattern,
-        constants=np.zeros(pattern.nnz),
-        varying=np.arange(pattern.nnz),
-        hessian=_lower(laws),
+        program, pattern=pattern, constants=np.zeros(pattern.nnz), varying=np.arange(pattern.nnz), hessian=_lower(laws)
     )
     return whole_system(tape, program, kept, laws.presolve.dropped, laws.equality_rows[kept])
 
 
 class Evaluator:
-    """The laws of one call: `callback` fills in tiles, `pull` gives Jᵀλ of samples. For one call and its threads.
+    """The laws of one call: `callback` fills tiles, `pull` adds Jᵀλ. For one call and its threads.
 
-    `uncurved` holds the samples with a law that has no second derivative: nothing is known of their second order.
+    `uncurved` holds the samples with a law that has no second derivative: their curvature is unknown.
     """
 
     def __init__(self, laws: CompiledLaws, rows: Index, params: Params, at: Index) -> None:
@@ -103,7 +98,7 @@ class Evaluator:
         return values
 
     def _hessian(self, field: Values, sample: int, multipliers: Values) -> Values:
-        """Give the lower triangle of Σλ∇²h; zeros where torch has no second derivative."""
+        """Return the lower triangle of Σλ∇²h; zeros if torch has no second derivative."""
         lower = _lower(self._laws)
         if self._laws.hessian_pattern is None:
             self.uncurved.add(sample)
@@ -112,7 +107,7 @@ class Evaluator:
         weight[0, self._rows] = torch.from_numpy(multipliers.copy())
         try:
             values = self._laws.hessian(*self._of(field, sample), weight)[0]
-        except RAISED:  # W = I then, and steps are shorter
+        except RAISED:  # then W = I, and steps are shorter
             self.uncurved.add(sample)
             return np.zeros(lower.nnz)
         whole = self._laws.hessian_pattern
@@ -121,7 +116,7 @@ class Evaluator:
 
 
 def _lower(laws: CompiledLaws) -> Pattern:
-    """The lower triangle of the Hessian's pattern; empty where there is none."""
+    """Return the lower triangle of the Hessian's pattern; empty if there is none."""
     whole = laws.hessian_pattern
     if whole is None:
         nothing = np.zeros(0, np.int64)
@@ -131,7 +126,7 @@ def _lower(laws: CompiledLaws) -> Pattern:
 
 
 def _distinct(fields: Values, samples: Index) -> list[tuple[int, int]]:
-    """Pair each lane with the lane whose values it may copy: itself, or the one before if that holds the same."""
+    """Pair each lane with the lane whose values it may copy: itself, or the one before if both hold the same."""
     pairs, source = [], 0
     for lane in range(LANES):
         same = lane > 0 and samples[lane] == samples[lane - 1] and np.array_equal(fields[lane], fields[lane - 1])

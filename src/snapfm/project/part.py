@@ -1,6 +1,6 @@
-"""Part: one system of the reduction, prepared for the compiled loops: KKT matrix, memory, and the way in and out of tiles.
+"""Part: one System of the reduction, prepared for the compiled loops, and stop 5 of the walk: batch (b, n) to tiles and back.
 
-Owns the memory of the iterations and lends it out call by call, so that threads never meet in it.
+Owns the memory of the iterations and lends it to one call at a time. Must not import project.newton.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from snapfm.arrays import Index, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels import layout as core
 from snapfm.kernels.callback import NO_CALLBACK, Callback
 from snapfm.kernels.lanes import enter_units, fill, gather, leave_units, scatter
@@ -31,28 +30,28 @@ from snapfm.project.tiles import Ended, Tiles, tiles_for
 from snapfm.project.workspaces import Workspaces
 from snapfm.structure.reduce import System
 
-_PACKS_A_SECOND = 8e8  # arithmetic on packs that one thread does at least, from the profiles of the six problems
-_CALLBACK = 4_000_000  # packs of arithmetic that one callback takes as long as: some 5 ms
+_PACKS_A_SECOND = 8e8  # least speed of one thread, from profiles of the six problems
+_CALLBACK = 4_000_000  # packs of arithmetic that take as long as one callback, about 5 ms
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one call asks of a part: where to begin and to stop, and what it may spend."""
+    """What one call asks of a part: start, stopping rule and budget."""
 
     start: Values  # (b, n) û
     externals: Values  # (b, …) what depends on params only
     stopping: Stopping
-    warm: Values | None  # (b, m) multipliers of an answer to much the same question
+    warm: Values | None  # (b, m) multipliers of an answer for a nearby input
     limit: int
     turn: Turn
     evaluate: int = NO_CALLBACK  # address of the callback that evaluates opaque laws
-    retry: bool = True  # whether what fails is tried again in other ways
+    retry: bool = True  # whether samples that fail are tried again in other ways
 
 
 class Part:
     """Prepared for one system; `lower` and `upper` are the limits of all unknowns, `first_external` the first cell of params.
 
-    `lengths`: the unknowns that are the length y₂ of a group; kept are those of this system.
+    `lengths` are the unknowns that are the length y₂ of an aggregate; those of this System are kept.
     """
 
     def __init__(
@@ -67,12 +66,12 @@ class Part:
         self.inequalities = bool(self.kkt.frame.mixed or self.kkt.frame.bounded)
         self.at = self._sections()
         self._eliminated = _eliminated(system)
-        self._free: list[Values] = []
+        self.spaces: Workspaces[Values] = Workspaces(self._space)
         self._factors: Workspaces[Workspace] = Workspaces(self.kkt.linear.workspace)
         self._proof = Proof(system)
 
     def seconds(self, samples: int, limit: int, opaque: bool) -> float:
-        """Say how long one compiled call on so many samples may take at most, roughly."""
+        """Estimate the longest time of one compiled call on so many samples."""
         program, plan = self.system.program, self.kkt.schedule
         once = 16 * int(plan.updates[:, 1].sum()) + 10 * plan.packs + 40 * program.operations + 20 * self.kkt.entries
         once += 30 * (program.pattern.nnz + program.pattern.columns + program.pattern.rows)
@@ -80,12 +79,16 @@ class Part:
         return once * tiles_for(samples * self.system.parts) * LONGEST * limit / _PACKS_A_SECOND
 
     def solve(self, batch: Batch, u: Values, multipliers: Values) -> Ended:
-        """Iterate from u towards the nearest point to û; say what became of every sample.
+        """Iterate from u to the feasible point nearest to û; return how every sample ended.
 
         Written: u (this part's unknowns), multipliers (its rows).
         """
+        tiles = tiles_for(len(u) * self.system.parts)
+        with self.spaces.lend(tiles) as space:
+            return self._solve(Tiles(space, self.at, len(u) * self.system.parts), batch, u, multipliers)
+
+    def _solve(self, tiles: Tiles, batch: Batch, u: Values, multipliers: Values) -> Ended:
         system, parts, rows = self.system, self.system.parts, self.system.rows.shape[1]
-        tiles = Tiles(self.borrow(tiles_for(len(u) * parts)), self.at, len(u) * parts)
         space, at = tiles.space, self.at // LANES
         fill(system.inputs, self.rows.outside, u, batch.externals, at[core.CELLS], space)
         gather(u, system.unknowns, at[core.X], space)
@@ -106,13 +109,12 @@ class Part:
         scatter(space, at[core.X], system.unknowns, u)
         tiles_to_field(self._eliminated, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
         scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
-        self.give_back(space)
         return ended.joined(len(u), parts)
 
     def _iterate(self, tiles: Tiles, batch: Batch) -> Ended:
-        """Make all attempts, with callbacks of this call alone."""
+        """Make all attempts, with callbacks for this call alone."""
         stopping = batch.stopping
-        if self.inequalities:  # an unknown short of its limit has no certificate at all: these go all the way
+        if self.inequalities:  # an unknown close to its bound has no certificate: iterate until it is at the bound
             stopping = certified(stopping.tolerance)
         code, frame = self.system.program.code._replace(callback=batch.evaluate), self.kkt.frame
         if self.kkt.fused:
@@ -124,8 +126,8 @@ class Part:
             callback.check()
         return ended
 
-    def proven(self, tiles: Tiles, tolerance: float) -> npt.NDArray[np.bool_]:
-        """Say for which lanes, where restoration ended, it is proven that the laws cannot hold."""
+    def proven(self, tiles: Tiles, tolerance: float) -> Mask:
+        """Mark the lanes, where restoration ended, for which it is proven that the laws cannot hold."""
         unit = tiles.by_lane(core.UNIT)[:, :1]
         rows, weights = unit * tiles.by_lane(core.RESIDUAL), tiles.by_lane(core.ROW_WEIGHT) ** 2
         cells = tiles.by_lane(core.CELLS)[:, :-SPILL]
@@ -135,70 +137,32 @@ class Part:
             lower, upper = unit * tiles.by_lane(core.LOWER), unit * tiles.by_lane(core.UPPER)
         return self._proof.holds(cells, rows, weights, unit * tiles.by_lane(core.TARGET), lower, upper, tolerance)
 
-    def borrow(self, tiles: int) -> Values:
-        """Lend memory of so many tiles; pieces of a batch come in few sizes, so most calls find theirs."""
-        while self._free:
-            try:
-                space = self._free.pop()
-            except IndexError:  # another thread took it
-                break
-            if len(space) == tiles:
-                return space
+    def _space(self, tiles: int) -> Values:
         return np.zeros((tiles, int(self.at[-1])))
 
-    def give_back(self, space: Values) -> None:
-        """Take back what was lent."""
-        self._free.append(space)
-
     def _sections(self) -> Index:
-        """Say where each section of a tile's memory begins."""
+        """Return where each section of a tile's memory begins."""
         program, plan, frame = self.system.program, self.kkt.schedule, self.kkt.frame
         v, m, ops = program.pattern.columns, program.pattern.rows, program.operations
         limits, slacks = v if frame.bounded else 0, m if frame.mixed else 0
-        packs = [0] * core.SECTIONS
-        for sections, count in {
-            (core.CELLS,): program.cells,
-            (core.SLOTS,): program.slots + 1,
-            (core.LEFT, core.RIGHT): program.slots,
-            (core.PARTIAL,): 5 * ops,
-            (core.ADJOINT,): ops,
-            (core.HESSIAN,): program.hessian.nnz,
-            (core.JACOBIAN, core.SCALED): program.pattern.nnz,
-            (
-                core.X,
-                core.TARGET,
-                core.GRADIENT,
-                core.DIAGONAL,
-                core.INVERSE,
-                core.STEP,
-                core.PLAIN_STEP,
-                core.PREVIOUS,
-            ): v,
-            (core.BEST_STEP,): v,
-            (core.LOWER, core.UPPER, core.TO_BOUND, core.LOWER_DUAL, core.UPPER_DUAL, core.BOUND_WEIGHT): limits,
-            (core.ROWS, core.MULTIPLIER, core.DIRECTION, core.PLAIN_DIRECTION, core.SHIFT, core.RESIDUAL): m,
-            (
-                core.ACTIVE,
-                core.IDLE,
-                core.ROW_NORM,
-                core.PREVIOUS_MULTIPLIER,
-                core.PREVIOUS_RESIDUAL,
-                core.BEST_DIRECTION,
-            ): m,
-            (core.SLACK, core.PREVIOUS_SLACK): slacks,
-            (core.ROW_SIZE, core.ROW_WEIGHT): m,
-            (core.BARRIER,): m,
-            (core.REGULARIZATION,): 1,
-            (core.UNIT,): 2,
-            (core.MATRIX,): self.kkt.entries,
-            (core.RHS,): v + m if frame.augmented else m,
-            (core.FACTOR,): plan.packs,
-            (core.PIVOTS, core.SCALE, core.WORK): plan.slots,
-            (core.TALLY,): TALLY,
-        }.items():
-            for section in sections:
-                packs[section] = count
-        return starts([LANES * count for count in packs])
+        packs = np.zeros(core.SECTIONS, np.int64)
+        packs[core.CELLS], packs[core.SLOTS] = program.cells, program.slots + 1
+        packs[[core.LEFT, core.RIGHT]] = program.slots
+        packs[core.PARTIAL], packs[core.ADJOINT] = 5 * ops, ops
+        packs[core.HESSIAN] = program.hessian.nnz
+        packs[[core.JACOBIAN, core.SCALED]] = program.pattern.nnz
+        packs[[core.X, core.TARGET, core.GRADIENT, core.DIAGONAL, core.INVERSE, core.PREVIOUS]] = v
+        packs[[core.STEP, core.PLAIN_STEP, core.BEST_STEP]] = v
+        packs[[core.LOWER, core.UPPER, core.TO_BOUND, core.LOWER_DUAL, core.UPPER_DUAL, core.BOUND_WEIGHT]] = limits
+        packs[[core.ROWS, core.RESIDUAL, core.PREVIOUS_RESIDUAL, core.SHIFT, core.ACTIVE, core.IDLE, core.BARRIER]] = m
+        packs[[core.MULTIPLIER, core.PREVIOUS_MULTIPLIER, core.ROW_NORM, core.ROW_SIZE, core.ROW_WEIGHT]] = m
+        packs[[core.DIRECTION, core.PLAIN_DIRECTION, core.BEST_DIRECTION]] = m
+        packs[[core.SLACK, core.PREVIOUS_SLACK]] = slacks
+        packs[core.REGULARIZATION], packs[core.UNIT], packs[core.TALLY] = 1, 2, TALLY
+        packs[core.MATRIX], packs[core.FACTOR] = self.kkt.entries, plan.packs
+        packs[core.RHS] = v + m if frame.augmented else m
+        packs[[core.PIVOTS, core.SCALE, core.WORK]] = plan.slots
+        return starts((LANES * packs).tolist())
 
 
 class Loops:
@@ -208,10 +172,8 @@ class Loops:
         self.part, self._turn = part, turn
         self._read = (code, frame, part.kkt.schedule)
 
-    def run(
-        self, kernel: Any, given: tuple[Any, ...], tiles: Tiles, written: tuple[npt.NDArray[np.int64], ...]
-    ) -> None:
-        """Run a kernel on all tiles; what it takes to compile when it is first used is not counted."""
+    def run(self, kernel: Any, given: tuple[Any, ...], tiles: Tiles, written: tuple[Index, ...]) -> None:
+        """Run a kernel on all tiles; its compilation at first use is not counted."""
         if not kernel.overloads:
             with self._turn.clock.paused():
                 kernel(*self._read, *given, tiles.space[:0], tiles.at, *written)
@@ -225,7 +187,7 @@ def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, batch: Batch) -> End
 
 
 def _served(factors: Workspace, at: Index, entries: int) -> Any:
-    """Factorise and solve for tiles, by a workspace of any solver."""
+    """Return a callback that factorizes and solves tiles with a workspace of any solver."""
 
     def serve(task: int, memory: int) -> None:
         tile = np.ctypeslib.as_array((ctypes.c_double * int(at[-1])).from_address(memory))
@@ -242,7 +204,7 @@ def _served(factors: Workspace, at: Index, entries: int) -> Any:
 
 
 def _eliminated(system: System) -> Runs:
-    """Join the entries of `linear` for all parts: row r of part k becomes row k·m + r."""
+    """Join the linear entries of eliminated unknowns for all parts: row r of part k becomes row k·m + r."""
     entries, rows = system.linear.tocoo(), system.rows.shape[1]
     place = system.eliminated[:, entries.col].ravel()
     row = (rows * np.arange(system.parts)[:, None] + entries.row).ravel()

@@ -1,7 +1,7 @@
-"""Where the time of a projection goes: the parts of its iterations, repeated on the memory that a call left behind.
+"""Where the time of a projection goes: the steps of its iterations, repeated on the memory of a finished call.
 
-A clock inside the compiled iterations would cost as much as what it measures, so each part is timed alone, as often as the
-call's iterations needed it, on one thread.
+A clock inside the compiled iterations would cost as much as what it measures. So each step is timed alone, on one thread, as
+often as the iterations of the call needed it. For benchmarks; nothing that projects imports it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from statistics import median
 
 import numpy as np
-import numpy.typing as npt
 
+from snapfm.arrays import Index
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.phases import repeat_derivatives, repeat_factor, repeat_residual, repeat_solve
 from snapfm.project.newton import Newton
@@ -22,8 +22,8 @@ _REPEATS = 5
 RESIDUAL, JACOBIAN, FACTOR, SOLVE, REST = "residual", "jacobian", "factor", "solve", "rest"
 
 
-def phases(method: Newton, call: Callable[[], object], iterations: npt.NDArray[np.int64]) -> dict[str, float]:
-    """Give seconds by part of one call; `iterations` (b,) are those that it takes. `rest` is all that is not iterated."""
+def phases(method: Newton, call: Callable[[], object], iterations: Index) -> dict[str, float]:
+    """Return the seconds of one call by phase; `iterations` (b,) are those it takes. `rest` is everything but iterations."""
     call()
     spent = dict.fromkeys((RESIDUAL, JACOBIAN, FACTOR, SOLVE), 0.0)
     for part in method.parts:
@@ -33,24 +33,22 @@ def phases(method: Newton, call: Callable[[], object], iterations: npt.NDArray[n
     return spent | {REST: max(0.0, total - sum(spent.values()))}
 
 
-def _of_part(part: Part, iterations: npt.NDArray[np.int64]) -> dict[str, float]:
+def _of_part(part: Part, iterations: Index) -> dict[str, float]:
     lanes = np.repeat(iterations, part.system.parts)
-    space = part.borrow(-(-len(lanes) // LANES))
-    # A tile goes on until its last lane is done.
+    # A tile iterates until its last lane is done.
     padded = np.concatenate([lanes, np.zeros(-len(lanes) % LANES, np.int64)])
     steps = padded.reshape(-1, LANES).max(axis=1)
     code, one, at = part.system.program.code, part.kkt, part.at
-    found = {
-        RESIDUAL: _timed(lambda times: repeat_residual(code, one.frame, space, at, times), steps + 1),
-        JACOBIAN: _timed(lambda times: repeat_derivatives(code, one.frame, space, at, times), steps + 1),
-        FACTOR: _timed(lambda times: repeat_factor(one.frame, one.schedule, space, at, times), steps),
-        SOLVE: _timed(lambda times: repeat_solve(one.frame, one.schedule, space, at, times), steps),
-    }
-    part.give_back(space)
-    return found
+    with part.spaces.lend(len(steps)) as space:
+        return {
+            RESIDUAL: _timed(lambda times: repeat_residual(code, one.frame, space, at, times), steps + 1),
+            JACOBIAN: _timed(lambda times: repeat_derivatives(code, one.frame, space, at, times), steps + 1),
+            FACTOR: _timed(lambda times: repeat_factor(one.frame, one.schedule, space, at, times), steps),
+            SOLVE: _timed(lambda times: repeat_solve(one.frame, one.schedule, space, at, times), steps),
+        }
 
 
-def _timed(work: Callable[[npt.NDArray[np.int64]], None], times: npt.NDArray[np.int64]) -> float:
+def _timed(work: Callable[[Index], None], times: Index) -> float:
     work(times)  # compiles
     return median(_seconds(lambda: work(times)) for _ in range(_REPEATS))
 

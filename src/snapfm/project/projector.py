@@ -1,4 +1,7 @@
-"""Projector: the public face. Finds the structure of the laws once, then projects whole batches onto them."""
+"""Projector: the public class and stop 3 of the walk. Compiles the laws once, then projects whole batches onto them.
+
+Checks arguments, converts to float64 on the CPU, calls the method, asks the judge, attaches the gradient. Must not know any PDE.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,11 @@ from torch import Tensor
 
 from snapfm.laws import Law, Params
 from snapfm.linear import Solver
-from snapfm.project.base import Method, Moved, Projection, Solution, Warm
+from snapfm.project import checks
+from snapfm.project.adjoint import attach_gradient
+from snapfm.project.base import Method, Moved, Projection, Warm, limits_of
 from snapfm.project.budget import LIMIT, SECONDS, Budget
-from snapfm.project.checks import (
-    check_example,
-    check_field,
-    check_laws,
-    check_limit,
-    check_params,
-    check_seconds,
-    check_shape,
-    check_tolerance,
-    check_warm,
-)
-from snapfm.project.implicit import attach_gradient
 from snapfm.project.judge import Judgement, judge, verdict
-from snapfm.project.limits import limits_of
 from snapfm.project.newton import Newton
 from snapfm.project.serial import one_thread
 from snapfm.structure import CompiledLaws, compile_laws
@@ -37,8 +29,8 @@ class Projector:
 
     `params` is an example with a leading batch axis: it fixes names, shapes and dtypes. `tolerance` is the largest
     violation, in the laws' own units, that counts as obeyed. A call ends: a sample that has used up `limit` iterations,
-    over all attempts, or that is not done when the batch has taken `seconds`, is returned as ITERATION_LIMIT. `linear`
-    replaces the factorisation of KKT matrices (snapfm.linear); the default is the fastest on batches.
+    over all attempts, or that has not converged when the batch has taken `seconds`, is returned as ITERATION_LIMIT. `linear`
+    replaces the factorization of KKT matrices (snapfm.linear); the default is the fastest on batches.
 
     A projector may be called by several threads at once and after a fork.
     """
@@ -47,26 +39,26 @@ class Projector:
         self, laws: Sequence[Law], shape: Sequence[int], params: Params | None = None, tolerance: float = 1e-8, *,
         limit: int = LIMIT, seconds: float = SECONDS, linear: Solver | None = None,
     ) -> None:  # fmt: skip
-        self.laws = check_laws(laws)
-        self.shape = check_shape(shape)
-        self.example = check_example(params)
-        self.tolerance = check_tolerance(tolerance)
-        self.limit, self.seconds = check_limit(limit), check_seconds(seconds)
+        self.laws = checks.check_laws(laws)
+        self.shape = checks.check_shape(shape)
+        self.example = checks.check_example(params)
+        self.tolerance = checks.check_tolerance(tolerance)
+        self.limit, self.seconds = checks.check_limit(limit), checks.check_seconds(seconds)
         self.structure: CompiledLaws = compile_laws(self.laws, self.shape, self.example)
         self.structure.check()
         self.limits = limits_of(self.laws, self.shape)
         self.method: Method = Newton(self.structure, self.limits, linear)
-        # Batch size, params as given, params inside: one tuple, swapped whole and read once, as threads may share it.
+        # Batch size, params as given, params converted: one tuple, replaced whole and read once, as threads share it.
         self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
 
     def __call__(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Projection:  # fmt: skip
-        """Project a batch (b, *shape); results keep its dtype and device, work is done in float64.
+        """Project a batch (b, *shape); results keep its dtype and device, the work is done in float64.
 
-        `warm`, a projection of nearby fields of the same batch, gives a point to start from: fewer iterations where laws
-        are nonlinear. `tolerance`, `limit` and `seconds` replace the projector's own for this call.
+        `warm`, a projection of nearby fields of the same batch, is a warm start: fewer iterations if laws are nonlinear.
+        `tolerance`, `limit` and `seconds` replace the projector's own for this call.
         """
         given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
@@ -85,6 +77,9 @@ class Projector:
             )  # fmt: skip
         device = u_hat.device
         rows = self.structure.slices()
+        second = solved.second_order
+        if second is None:  # affine equalities: the Hessian is the identity
+            second = torch.ones(len(start), dtype=torch.int8)
         return Projection(
             u=answer,
             status=status.to(device),
@@ -96,7 +91,7 @@ class Projector:
             by_law={name: value.to(device) for name, value in returned.by_law.items()},
             tolerance=asked,
             rounding=rounding.to(device),
-            second_order=_second_order(solved).to(device),
+            second_order=second.to(device),
             warm=solved.warm,
         )
 
@@ -104,10 +99,9 @@ class Projector:
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Moved:  # fmt: skip
-        """Give the same fields without their certificate and without gradients, in a fraction of the time.
+        """Project without certificate and gradients, in a fraction of the time.
 
-        For the steps of a flow before its last, whose answers nobody looks at. A sample that fails is given as the
-        iterations left it, unmarked.
+        For all steps of a flow but the last. A sample that fails is returned as the iterations left it, unmarked.
         """
         given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
@@ -119,15 +113,13 @@ class Projector:
         self, u_hat: Tensor, params: Params | None, warm: Projection | Moved | None, tolerance: float | None,
         limit: int | None, seconds: float | None,
     ) -> tuple[dict[str, Tensor], float, Warm | None, Budget]:  # fmt: skip
-        """Check what a call was given; give its params, its tolerance, where it may begin, and what it may spend."""
-        budget = Budget.of(
-            self.limit if limit is None else check_limit(limit),
-            self.seconds if seconds is None else check_seconds(seconds),
-        )
-        check_field(u_hat, self.shape)
-        given = check_params(params, self.example, len(u_hat))
-        asked = self.tolerance if tolerance is None else check_tolerance(tolerance)
-        check_warm(warm, len(u_hat), self.structure.slices())
+        """Check a call's arguments; return its params, tolerance, warm start and budget."""
+        iterations = self.limit if limit is None else checks.check_limit(limit)
+        budget = Budget.of(iterations, self.seconds if seconds is None else checks.check_seconds(seconds))
+        checks.check_field(u_hat, self.shape)
+        given = checks.check_params(params, self.example, len(u_hat))
+        asked = self.tolerance if tolerance is None else checks.check_tolerance(tolerance)
+        checks.check_warm(warm, len(u_hat), self.structure.slices())
         return given, asked, self._recall(warm), budget
 
     def _recall(self, warm: Projection | Moved | None) -> Warm | None:
@@ -136,7 +128,7 @@ class Projector:
         if warm.warm is not None and warm.warm.owner is self.method:
             return warm.warm
         if isinstance(warm, Moved):
-            return None  # another projector's: it has no multipliers to go by
+            return None  # another projector's: it has no multipliers
         parts = [
             warm.multipliers[name].detach().to(device="cpu", dtype=torch.float64) for name in self.structure.slices()
         ]
@@ -145,29 +137,29 @@ class Projector:
         return self.method.recall(_inside(warm.u), whole, usable)
 
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:
-        """Judge fields as they are, in float64, without projecting them."""
-        check_field(u, self.shape)
-        given = check_params(params, self.example, len(u))
+        """Judge fields in float64 without projecting them."""
+        checks.check_field(u, self.shape)
+        given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             field = _inside(u)
             residual = self.structure.residual(field, self._inside_params(given, len(u)))
             return judge(self.structure, residual, self.limits, field.reshape(len(u), -1))
 
     def changed(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
-        """Say how far the rows of the laws differ between two batches: (b,), the largest difference in a law's own units."""
-        given = check_params(params, self.example, len(u))
+        """Return the largest difference (b,) of any row between two batches, in the law's own units."""
+        given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             inside = self._inside_params(given, len(u))
             one, two = (self.structure.residual(_inside(field), inside) for field in (u, other))
             return torch.cat([one - two, one.new_zeros(len(one), 1)], dim=1).abs().amax(dim=1)
 
     def excess(self, u: Tensor, params: Params | None = None) -> Tensor:
-        """Give what is broken at u, (b, rows), in float64 and differentiable in u: h, max(g, 0), then bound excess.
+        """Return h, max(g, 0) and the excess over bounds at u: (b, rows), float64, differentiable in u.
 
-        For penalties and guidance; where nothing is broken all entries are zero.
+        For penalties and guidance; all entries are zero if no law is broken.
         """
-        check_field(u, self.shape)
-        given = check_params(params, self.example, len(u))
+        checks.check_field(u, self.shape)
+        given = checks.check_params(params, self.example, len(u))
         field = u.to(device="cpu", dtype=torch.float64)
         residual = self.structure.residual(field, self._inside_params(given, len(u)))
         parts = [torch.where(torch.from_numpy(self.structure.equality_rows), residual, residual.clamp(min=0.0))]
@@ -178,7 +170,7 @@ class Projector:
         return torch.cat(parts, dim=1).to(u.device)
 
     def _inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
-        """Take params to where the work is done; the same ones again give the same object, so that methods can tell."""
+        """Convert params to float64 on the CPU; equal params return the same object, so that methods recognize them."""
         last = self._last
         if last is not None and last[0] == batch and _equal(last[1], given):
             return last[2]
@@ -200,11 +192,5 @@ def _equal(kept: Params, given: Params) -> bool:
 
 
 def _inside(u_hat: Tensor) -> Tensor:
-    """Take a batch to where the work is done: float64, contiguous, on the CPU."""
+    """Convert a batch to float64, contiguous, on the CPU."""
     return u_hat.detach().to(device="cpu", dtype=torch.float64).contiguous()
-
-
-def _second_order(solved: Solution) -> Tensor:
-    if solved.second_order is not None:
-        return solved.second_order
-    return torch.ones(len(solved.u), dtype=torch.int8)  # affine equalities: the Hessian is the identity

@@ -1,10 +1,10 @@
 """Keep torch's operations on the thread that calls them, for the length of one call.
 
-Torch spreads an operation on many numbers over OpenMP threads, its own and those of MKL. Inside a projection that costs
-more than it gains: with one core of two busy elsewhere every operation waits for a scheduling quantum, sums depend in their
-last bits on the number of threads, and in a forked child such threads wait for ever. Both libraries keep the number for
-each thread that calls them, so it is changed there and put back; torch.set_num_threads would change it for the whole
-process. Where a library cannot be reached nothing is done about it.
+Torch runs large operations on OpenMP threads, its own and those of MKL. Inside a projection that costs more than it gains:
+with one core of two busy elsewhere every operation waits for a scheduling quantum, the last bits of sums depend on the number
+of threads, and in a forked child such threads wait for ever. Both libraries keep the number per calling thread, so it is
+changed there and restored; torch.set_num_threads would change it for the whole process. A library that cannot be reached is
+left alone. Imports nothing of snapfm.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-Exchange = Callable[[int], int]  # set this thread's number, give the one before
+Exchange = Callable[[int], int]  # set this thread's number, return the one before
 
 
 @contextmanager
@@ -37,12 +37,12 @@ def _exchanges() -> tuple[Exchange, ...]:
 
 
 def _openmp() -> Exchange | None:
-    """Find the OpenMP library that torch has loaded; None if it is not what torch listens to."""
+    """Find the OpenMP library that torch uses; None if there is none."""
     torch.get_num_threads()  # torch sets a thread's number when it first asks for it
     try:
         library = ctypes.CDLL(None)
         get, set_ = library.omp_get_max_threads, library.omp_set_num_threads
-    except (AttributeError, OSError, TypeError):  # another way of threading, or a system without global symbols
+    except (AttributeError, OSError, TypeError):  # another threading library, or no global symbols
         return None
     get.restype, set_.restype, set_.argtypes = ctypes.c_int, None, [ctypes.c_int]
 
@@ -52,13 +52,13 @@ def _openmp() -> Exchange | None:
         return before
 
     before = exchange(int(get()) + 1)
-    heard = torch.get_num_threads() == before + 1
+    used = torch.get_num_threads() == before + 1
     exchange(before)
-    return exchange if heard else None
+    return exchange if used else None
 
 
 def _mkl() -> Exchange | None:
-    """Find MKL inside torch, where there is one; 0 stands for the number of the process."""
+    """Find MKL inside torch, if it has one; 0 stands for the number of the process."""
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         exchange = library.MKL_Set_Num_Threads_Local

@@ -1,11 +1,13 @@
-"""The lanes of one system while they are iterated on: their memory, what becomes of them, how many iterations they have left."""
+"""The lanes of one System during a call: their memory, how they ended, and how many iterations they have left.
+
+Used by project.part and project.attempts; must not import them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from snapfm.arrays import Index, Values
 from snapfm.errors import Status
@@ -16,7 +18,7 @@ _GOLDEN = 0.6180339887498949
 
 
 def tiles_for(lanes: int) -> int:
-    """Count the tiles that so many lanes fill."""
+    """Return how many tiles hold so many lanes."""
     return (lanes + LANES - 1) // LANES
 
 
@@ -27,11 +29,11 @@ class Tiles:
         self.space, self.at, self.lanes = space, at, lanes
 
     def section(self, number: int) -> Values:
-        """See a section of all tiles: (tiles, packs · LANES)."""
+        """View a section of all tiles: (tiles, packs · LANES)."""
         return self.space[:, self.at[number] : self.at[number + 1]]
 
     def by_lane(self, number: int) -> Values:
-        """See a section as (lanes, packs)."""
+        """Return a section as (lanes, packs)."""
         part = self.section(number)
         packs = part.shape[1] // LANES
         lanes = part.reshape(len(part), packs, LANES).transpose(0, 2, 1).reshape(len(part) * LANES, packs)
@@ -41,15 +43,15 @@ class Tiles:
         """Copy chosen lanes into tiles of their own."""
         return Tiles(taken(self.space, which), self.at, len(which))
 
-    def put(self, to: Index, source: Tiles, come: Index) -> None:
-        """Copy lanes `come` of other tiles to lanes `to` of these."""
+    def put(self, to: Index, source: Tiles, lanes: Index) -> None:
+        """Copy some lanes of other tiles to lanes `to` of these."""
         width = self.space.shape[1] // LANES
         whole = self.space.reshape(len(self.space), width, LANES)
         part = source.space.reshape(len(source.space), width, LANES)
-        whole[to // LANES, :, to % LANES] = part[come // LANES, :, come % LANES]
+        whole[to // LANES, :, to % LANES] = part[lanes // LANES, :, lanes % LANES]
 
     def scatter(self, number: int) -> None:
-        """Move a section off a point where rows are flat or parallel: a fixed scatter, a hundredth of the field's size."""
+        """Move a section off a point where rows are flat or parallel, by a fixed scatter of a hundredth of the field's size."""
         x = self.section(number)
         unknowns = x.shape[1] // LANES
         scatter = np.modf(np.arange(1, unknowns + 1) * _GOLDEN)[0] * 2.0 - 1.0
@@ -59,69 +61,65 @@ class Tiles:
 
 
 def taken(space: Values, which: Index) -> Values:
-    """Copy chosen lanes; the last tile is filled up with copies of its last lane."""
+    """Copy chosen lanes; copies of the last lane fill the last tile."""
     filled = np.concatenate([which, np.repeat(which[-1:], -len(which) % LANES)])
     tiles, width = len(filled) // LANES, space.shape[1] // LANES
     lanes = space.reshape(len(space), width, LANES)[filled // LANES, :, filled % LANES]
     return np.ascontiguousarray(lanes.reshape(tiles, LANES, width).transpose(0, 2, 1)).reshape(tiles, width * LANES)
 
 
-Counts = npt.NDArray[np.int64]
-
-# The status of a sample whose parts ended in different ways: the later in this order. One part that is proven infeasible
-# makes the sample so, whatever the others would have done.
+# The status of a sample whose parts ended in different ways: the last in this order. One part that is proven infeasible
+# makes the whole sample infeasible.
 _GRAVITY = (Status.CONVERGED, Status.STALLED, Status.ITERATION_LIMIT, Status.INFEASIBLE, Status.NONFINITE)
 _RANK = np.argsort([int(status) for status in _GRAVITY])
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Status, iterations and second-order knowledge of lanes or samples."""
+    """Status, iterations and sign of the curvature (layout.HOLDS, …) of lanes or samples."""
 
-    status: Counts
-    iterations: Counts
-    second: Counts
+    status: Index
+    iterations: Index
+    second: Index
 
     @classmethod
     def unfinished(cls, lanes: int) -> Ended:
-        """Begin with nothing done."""
+        """Return lanes on which nothing was done."""
         return cls(np.full(lanes, int(Status.ITERATION_LIMIT)), np.zeros(lanes, np.int64), np.full(lanes, UNKNOWN))
 
     def joined(self, samples: int, parts: int) -> Ended:
-        """Join the parts of each sample."""
+        """Combine the parts of each sample."""
         if parts == 1:
             return self
-        shape = (samples, parts)
-        return Ended(
-            gravest(self.status.reshape(shape)),
-            self.iterations.reshape(shape).max(axis=1),
-            self.second.reshape(shape).min(axis=1),
+        status, iterations, second = (
+            one.reshape(samples, parts) for one in (self.status, self.iterations, self.second)
         )
+        return Ended(gravest(status), iterations.max(axis=1), second.min(axis=1))
 
 
 @dataclass(frozen=True)
 class Room:
     """Iterations that lanes have left, and the limit that attempts are shares of."""
 
-    left: Counts
+    left: Index
     limit: int
 
-    def upto(self, share: float) -> Counts:
-        """Give what one attempt may use."""
+    def upto(self, share: float) -> Index:
+        """Return how many iterations one attempt may use."""
         return np.clip(self.left, 0, max(1, round(share * self.limit)))
 
-    def less(self, used: Counts) -> Room:
-        """Give what is left after so many more."""
+    def less(self, used: Index) -> Room:
+        """Subtract used iterations."""
         return Room(self.left - used, self.limit)
 
     def at(self, lanes: Index) -> Room:
-        """Give that of some lanes."""
+        """Choose lanes."""
         return Room(self.left[lanes], self.limit)
 
 
-def gravest(status: Counts) -> Counts:
-    """Join the statuses (b, parts) of the parts of samples."""
+def gravest(status: Index) -> Index:
+    """Combine the statuses (b, parts) of the parts of samples."""
     if not status.any():
         return status[:, 0]
-    found: Counts = np.array([int(status) for status in _GRAVITY])[_RANK[status].max(axis=1)]
+    found: Index = np.array([int(status) for status in _GRAVITY])[_RANK[status].max(axis=1)]
     return found

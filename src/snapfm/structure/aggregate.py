@@ -1,6 +1,6 @@
-"""Alike: unknowns that enter every row in the same way, up to second order, are two unknowns in disguise.
+"""Aggregates: unknowns that enter every row in the same way, up to second order, are replaced by two.
 
-Where rows see a group of c unknowns only through Σu and Σu² with the same weights (total vorticity and enstrophy of a
+Where rows read a group of c unknowns only through Σu and Σu² with the same weights (total vorticity and enstrophy of a
 slice, its energy, its mass and reaction), the nearest field keeps the shape of û inside the group: u = y₁/√c + y₂ e, with
 e the unit vector along û minus its mean. Both coordinates are orthonormal, so "nearest" means the same, Σu = √c y₁ and
 Σu² = y₁² + y₂² (math.md, "Reduction"). A slice of 256 unknowns becomes two. Structure only; e is found per call.
@@ -15,14 +15,14 @@ from scipy.sparse import csc_array, csr_array, hstack, vstack
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels.operators import Op
-from snapfm.structure.lowering.tape import Block, Tape
+from snapfm.structure.lowering.tape import Block, Tape, moved_columns
 
-_FEWEST = 3  # members of a group that is worth it: two unknowns stand for it
+_FEWEST = 3  # members of an aggregate that pays: two unknowns stand for it
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Group k has members[ptr[k] : ptr[k + 1]]; its coordinates y₁, y₂ are unknowns first + 2k and first + 2k + 1."""
+class Aggregates:
+    """Aggregate k has members[ptr[k] : ptr[k + 1]]; its coordinates y₁, y₂ are unknowns first + 2k and first + 2k + 1."""
 
     ptr: Index
     members: Index
@@ -34,7 +34,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class _Quadratic:
-    """What each row makes of each unknown, where that is at most quadratic: lin·u + quad·u² + rest over the rows."""
+    """How each row depends on each unknown, where that is at most quadratic: lin·u + quad·u² + rest over the rows."""
 
     lin: csc_array
     quad: csc_array
@@ -42,15 +42,15 @@ class _Quadratic:
     owner: Index  # per cell: the unknown whose quadratic it is, -1 for none
 
 
-def find_aggregates(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Groups, _Quadratic]:
-    """Group the `usable` unknowns of the given rows (open ones, over the tape's cells)."""
+def find_aggregates(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Aggregates, _Quadratic]:
+    """Find aggregates of `usable` unknowns in the given rows (open ones, over the tape's cells)."""
     n = tape.unknowns
-    owner, slope, bend, constant = _single(tape, rows, usable)
+    owner, slope, square, constant = _single(tape, rows, usable)
     cell = np.flatnonzero(owner >= 0)
     over = csr_array(rows[:, cell])
     spread = (np.arange(len(cell)), owner[cell])
     lin = rows[:, :n] + over @ csr_array((slope[cell], spread), shape=(len(cell), n))
-    quad = over @ csr_array((bend[cell], spread), shape=(len(cell), n))
+    quad = over @ csr_array((square[cell], spread), shape=(len(cell), n))
     lin, quad = csc_array(lin), csc_array(quad)
     for matrix in (lin, quad):
         matrix.eliminate_zeros()
@@ -58,20 +58,20 @@ def find_aggregates(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Groups, 
     found = _Quadratic(lin, quad, constant, owner)
     candidates = np.flatnonzero(usable & (np.diff(quad.indptr) > 0))
     members, ptr = _equal_columns(lin, quad, candidates)
-    return Groups(ptr, members, n), found
+    return Aggregates(ptr, members, n), found
 
 
 def aggregated(
-    tape: Tape, rows: csr_array, open_rows: Index, groups: Groups, found: _Quadratic
+    tape: Tape, rows: csr_array, open_rows: Index, aggregates: Aggregates, found: _Quadratic
 ) -> tuple[Tape, csr_array]:
-    """Write a tape and its rows with two unknowns in place of every group; other rows than the open ones stay."""
-    n, extra, old = tape.unknowns, 2 * len(groups), tape.cells
+    """Write a tape and its rows with two unknowns in place of every aggregate; rows that are not open stay."""
+    n, extra, old = tape.unknowns, 2 * len(aggregates), tape.cells
     place = np.arange(old)
     place[n:] += extra
     over = Tape(n + extra)
     over.externals = [(first + extra, graph, size) for first, graph, size in tape.externals]
     over.blocks = [
-        Block(block.op, block.first + extra, *(_moved(part, place, extra) for part in (block.a, block.b, block.c)))
+        block.mapped(lambda part: moved_columns(part, place, part.shape[1] + extra), block.first + extra)
         for block in tape.blocks
     ]
     squares = old + extra
@@ -80,10 +80,10 @@ def aggregated(
     over.blocks.append(Block(Op.SQUARE, squares, operand))
     over.cells = squares + extra
 
-    count = np.diff(groups.ptr)
-    leader = groups.members[groups.ptr[:-1]]
+    count = np.diff(aggregates.ptr)
+    leader = aggregates.members[aggregates.ptr[:-1]]
     gone = np.zeros(old, bool)
-    gone[groups.members] = True
+    gone[aggregates.members] = True
     member = gone[:n].copy()
     inside = found.owner >= 0
     gone[inside] = member[found.owner[inside]]
@@ -92,20 +92,20 @@ def aggregated(
     kept = csr_array(mine @ csr_array((1.0 - gone, (np.arange(old), np.arange(old))), shape=(old, old)))
     lin = csr_array(found.lin[:, leader] * np.sqrt(count))
     quad = csr_array(found.quad[:, leader])
-    one, two = 2 * np.arange(len(groups)), 2 * np.arange(len(groups)) + 1
+    one, two = 2 * np.arange(len(aggregates)), 2 * np.arange(len(aggregates)) + 1
     part = csr_array(
         hstack(
             [
                 kept[:, :n],
-                _columns(lin, one, extra),
+                moved_columns(lin, one, extra),
                 csr_array(kept[:, n : n + 1] + csr_array(constant[:, None])),
                 kept[:, n + 1 :],
-                _columns(quad, one, extra) + _columns(quad, two, extra),
+                moved_columns(quad, one, extra) + moved_columns(quad, two, extra),
             ],
             format="csr",
         )
     )
-    whole = csr_array((rows.data, place[rows.indices], rows.indptr), shape=(rows.shape[0], over.cells))
+    whole = moved_columns(rows, place, over.cells)
     order = np.arange(rows.shape[0])
     order[open_rows] = rows.shape[0] + np.arange(len(open_rows))
     new = csr_array(csr_array(vstack([whole, part], format="csr"))[order])
@@ -121,7 +121,7 @@ def _single(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Index, Values, V
     """
     n, cells = tape.unknowns, tape.cells
     owner = np.full(cells, -1, np.int64)
-    slope, bend, constant = np.zeros(cells), np.zeros(cells), np.zeros(cells)
+    slope, square, constant = np.zeros(cells), np.zeros(cells), np.zeros(cells)
     needed = np.zeros(cells, bool)
     needed[rows.indices] = True
     for block in reversed(tape.blocks):
@@ -129,7 +129,6 @@ def _single(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Index, Values, V
         wanted = needed[here]
         if not wanted.any():
             continue
-        operands = [operand for operand in (block.a, block.b, block.c) if operand is not None]
         simple = np.zeros(block.size, bool)
         if block.op in (Op.SQUARE, Op.MUL):
             a_one, a_slope, a_constant = _linear_in_one(block.a, n, usable)
@@ -139,24 +138,22 @@ def _single(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Index, Values, V
             simple = wanted & (a_one >= 0) & (a_one == b_one)
             owner[here] = np.where(simple, a_one, -1)
             slope[here] = a_slope * b_constant + a_constant * b_slope
-            bend[here] = a_slope * b_slope
+            square[here] = a_slope * b_slope
             constant[here] = a_constant * b_constant
-        for operand in operands:
+        for operand in block.operands:
             read = csr_array(operand[np.flatnonzero(wanted & ~simple)]).indices
             needed[read] = True
             usable[read[read < n]] = False
     # A cell that another operation reads is no longer seen by rows alone.
     for block in tape.blocks:
         wanted = needed[block.first : block.first + block.size]
-        for operand in (block.a, block.b, block.c):
-            if operand is not None:
-                read = csr_array(operand[np.flatnonzero(wanted)]).indices
-                read = read[owner[read] >= 0]
-                usable[owner[read]] = False
+        for operand in block.operands:
+            read = csr_array(operand[np.flatnonzero(wanted)]).indices
+            usable[owner[read[owner[read] >= 0]]] = False
     lost = owner >= 0
     lost[lost] = ~usable[owner[lost]]
     owner[lost] = -1
-    return owner, slope, bend, constant
+    return owner, slope, square, constant
 
 
 def _linear_in_one(operand: csr_array, n: int, usable: Mask) -> tuple[Index, Values, Values]:
@@ -186,14 +183,12 @@ def _equal_columns(lin: csc_array, quad: csc_array, candidates: Index) -> tuple[
         ]
     )[:, candidates]
     _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    group = np.argsort(np.argsort(first))[
-        group
-    ]  # in the order of the field, so that neighbours have neighbouring groups
+    group = np.argsort(np.argsort(first))[group]  # in the order of the field: neighbours have neighbouring groups
     order = np.argsort(group, kind="stable")
     members, group = candidates[order], group[order]
     leader = members[np.searchsorted(group, group)]
     same = _same(lin, members, leader) & _same(quad, members, leader)
-    members, group = members[same], group[same]  # a colliding key: the odd one stays by itself
+    members, group = members[same], group[same]  # a colliding key: the unequal one is left out
     counts = np.bincount(group)
     large = counts >= _FEWEST
     members = members[large[group]]
@@ -209,16 +204,3 @@ def _same(matrix: csc_array, members: Index, leaders: Index) -> Mask:
     other = matrix.indptr[leaders][label] + within
     differs = (matrix.indices[one] != matrix.indices[other]) | (matrix.data[one] != matrix.data[other])
     return np.asarray(np.bincount(label[differs], minlength=len(members)) == 0, bool)
-
-
-def _columns(matrix: csr_array, to: Index, width: int) -> csr_array:
-    """Put the columns of a matrix where `to` says."""
-    return csr_array((matrix.data, to[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))
-
-
-def _moved(operand: csr_array | None, place: Index, extra: int) -> csr_array | None:
-    if operand is None:
-        return None
-    return csr_array(
-        (operand.data, place[operand.indices], operand.indptr), shape=(operand.shape[0], operand.shape[1] + extra)
-    )

@@ -1,13 +1,13 @@
-"""A law over a whole batch: all samples at once, or each alone, without harm to one sample from another.
+"""Evaluate a law on a whole batch: all samples at once, or each alone. A sample that fails does not affect the others.
 
 At once: the graph under `vmap` is recorded per batch size as operators that carry the batch axis themselves, which saves
-the overhead of `vmap` at every call. A batch size is recorded when it comes for the second time, so that odd last batches
-cost nothing extra. Recording touches nothing global, so that it is safe in threads (make_fx is not, see structure.exclusive).
+the overhead of `vmap` at every call. A batch size is recorded when it comes for the second time, so that an odd last
+batch costs nothing extra. Recording changes nothing global and is safe in threads (make_fx is not, see structure.exclusive).
 Alone: a long sum or a product may round differently in a batch than by itself, so whatever enters an answer (not only its
 judgement) is evaluated sample by sample.
 
 Operators such as torch.linalg.inv raise for a whole batch when one sample is singular. That sample gets NaN, which the judge
-reports as NONFINITE, and the others keep the bits they would have had.
+reports as NONFINITE. The others keep the bits they would have had without it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from snapfm.laws import Params
 RAISED = (RuntimeError, ArithmeticError, IndexError, ValueError)
 
 
-def spared(run: Callable[[Tensor | None], Tensor], count: int) -> Tensor:
-    """Give run(None), a batch of `count`; where that raises, with NaN for the samples that raise by themselves.
+def isolated(run: Callable[[Tensor | None], Tensor], count: int) -> Tensor:
+    """Return run(None), a batch of `count`; where that raises, with NaN for the samples that raise by themselves.
 
     `run` takes the numbers of the samples to work on, None for all of them. A sample that raises is replaced by one that
     does not, so that the others are worked on in a batch of the same size and keep their bits. If there is none, raises what
@@ -71,7 +71,7 @@ class Unrecordable(Exception):
 
 
 def replayable(function: Callable[..., Tensor], *inputs: Tensor) -> GraphModule:
-    """Run a function of tensors and give the graph of the operators it ran; raises Unrecordable."""
+    """Run a function of tensors and return the graph of the operators it ran; raises Unrecordable."""
     recorder = _Recorder()
     for number, tensor in enumerate(inputs):
         recorder.nodes[tensor] = recorder.graph.placeholder(f"input_{number}")
@@ -107,7 +107,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return value
 
     def node(self, tensor: Tensor) -> Node:
-        """Give the node that made a tensor; one that none made is a constant."""
+        """Return the node that computed a tensor; a tensor without one is a constant."""
         found = self.nodes.get(tensor)
         if found is None:
             name = f"constant_{len(self.graph.nodes)}"
@@ -127,11 +127,11 @@ class Batched:
     def __init__(self, graph: GraphModule, rows: int) -> None:
         self.graph, self.rows = graph, rows
         # How to evaluate a batch size that has come before, None if it came once. Never written to: threads that read it
-        # while another learns a size see the mapping as it was, or the new one.
+        # while another adds a size see the mapping as it was, or the new one.
         self._known: Mapping[int, Whole | None] = {}
 
     def __reduce__(self) -> tuple[type[Batched], tuple[GraphModule, int]]:
-        return Batched, (self.graph, self.rows)  # what was learnt is learnt again
+        return Batched, (self.graph, self.rows)  # what was recorded is recorded again
 
     def __call__(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate all at once; with gradients wanted the graph runs under `vmap`, which knows how to differentiate it."""
@@ -146,7 +146,7 @@ class Batched:
             return (whole if len(some) == len(u) else self._vmapped)(u[some], chosen)
 
         try:
-            return spared(run, len(u))
+            return isolated(run, len(u))
         except RAISED:  # for every sample; the gradient, if one is wanted, is NaN too
             return (u.flatten(1).sum(dim=1, keepdim=True) * torch.nan).expand(len(u), self.rows)
 
@@ -159,7 +159,7 @@ class Batched:
         return value
 
     def _whole(self, u: Tensor, params: Params) -> Whole:
-        """Say how to evaluate a batch of this size; learn it if it has come before."""
+        """Return how to evaluate a batch of this size; record it if it has come before."""
         known = self._known
         found = known.get(len(u))
         if found is not None:
@@ -170,10 +170,8 @@ class Batched:
         return self._vmapped if whole is None else whole
 
     def _recorded(self, u: Tensor, params: Params) -> Whole | None:
-        """Record the graph for batches of this size, unless that gives other values; None if this batch cannot tell."""
-        names = sorted(
-            params
-        )  # one by one, whatever order a caller's dict has: taking a dict apart costs at every call
+        """Record the graph for batches of this size, unless that changes the values; None if this batch does not show it."""
+        names = sorted(params)  # one by one, whatever order a caller's dict has: unpacking a dict costs at every call
 
         def positional(u: Tensor, *values: Tensor) -> Tensor:
             return self._vmapped(u, dict(zip(names, values)))
@@ -200,7 +198,7 @@ class Batched:
 
 
 def each(graph: GraphModule, u: Tensor, params: Params, size: int | None = None) -> Tensor:
-    """Evaluate a graph sample by sample and stack the results; an empty batch gives an empty stack.
+    """Evaluate a graph sample by sample and stack the results; the stack of an empty batch is empty.
 
     A sample for which it raises gets NaN; `size` is the number of elements that has if it raises for all of them.
     """

@@ -1,12 +1,13 @@
-"""CompiledLaws: all rows of a list of laws, compiled once. The one source of pattern, row kinds, values and derivatives.
+"""CompiledLaws: all rows of a list of laws, compiled once. The only source of pattern, row kinds, values and derivatives.
 
 Laws are traced, then lowered to scalar operations. A law that has no scalar form is differentiated by torch. Residuals are
-always torch's own, so that a judge never depends on the lowering. A tool of its own, too: sparse Jacobians and Hessians of
+always torch's own, so that a judge never depends on the lowering. Also of use by itself: sparse Jacobians and Hessians of
 plain torch functions.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -21,7 +22,7 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.structure.describe import describe
-from snapfm.structure.lowering import Tape, Unlowerable, Walk
+from snapfm.structure.lowering import Form, Tape, Unlowerable, Walk
 from snapfm.structure.opaque import Opaque
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.presolve import Presolve, presolve
@@ -36,7 +37,8 @@ from snapfm.structure.verify import check_law, verify_law
 class CompiledLaws:
     """All rows of a list of laws on fields of one shape, in the order the laws were given.
 
-    `scalar` holds the rows of all laws that were lowered; `opaque` the others, by the place of their law.
+    `scalar` holds the rows of all laws; those of laws that could not be lowered are empty there. `opaque` holds
+    the derivatives of these laws, by their place.
     """
 
     shape: tuple[int, ...]
@@ -69,26 +71,28 @@ class CompiledLaws:
     def pattern(self) -> Pattern:
         """Where the stacked Jacobian may be non-zero."""
         lowered = Pattern.from_sets(row_slopes(self.scalar.tape, self.scalar.rows), self.unknowns)
-        parts = [
-            self.opaque[i].pattern if i in self.opaque else lowered.take(np.arange(rows.start, rows.stop))
-            for i, rows in self._places
-        ]
-        indptr = np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *(p.counts for p in parts)]))])
-        indices = np.concatenate([np.zeros(0, np.int64), *(part.indices for part in parts)])
-        return Pattern(self.rows, self.unknowns, indptr.astype(np.int64), indices)
+        counts, indices = lowered.counts.copy(), [np.zeros(0, np.int64)]
+        for i, rows in enumerate(self.stack):
+            if i in self.opaque:
+                counts[rows] = self.opaque[i].pattern.counts
+                indices.append(self.opaque[i].pattern.indices)
+            else:
+                indices.append(lowered.indices[lowered.indptr[rows.start] : lowered.indptr[rows.stop]])
+        return Pattern(self.rows, self.unknowns, np.concatenate([[0], np.cumsum(counts)]), np.concatenate(indices))
 
     @cached_property
     def kinds(self) -> Index:
         """Kind of every row (RowKind)."""
         tape = self.scalar.tape
-        lowered = row_kinds(tape, self.scalar.rows, cell_reads(tape))
-        parts = (self.opaque[i].kinds if i in self.opaque else lowered[rows] for i, rows in self._places)
-        return np.concatenate([np.zeros(0, np.int64), *parts])
+        kinds = row_kinds(tape, self.scalar.rows, cell_reads(tape))
+        for i, law in self.opaque.items():
+            kinds[self.stack[i]] = law.kinds
+        return kinds
 
     @cached_property
     def constants(self) -> Values:
         """Jacobian values of the rows whose slopes never change; zero for all others."""
-        direct = csr_array(self._rows[:, : self.unknowns])
+        direct = csr_array(self.scalar.rows[:, : self.unknowns])
         row = self.pattern.row_of()
         values = np.asarray(direct[row, self.pattern.indices]).ravel() if self.pattern.nnz else np.zeros(0)
         return np.where(self.kinds[row] == RowKind.AFFINE, values, 0.0)
@@ -115,14 +119,14 @@ class CompiledLaws:
         return Pattern.from_coordinates(row, column, (self.unknowns, self.unknowns))
 
     def where(self, row: int) -> tuple[TracedLaw, int]:
-        """Say which law a stacked row belongs to, and which of its rows it is."""
+        """Return the law that a stacked row belongs to, and its number among the rows of that law."""
         for law, rows in zip(self.laws, self.stack):
             if row < rows.stop:
                 return law, row - rows.start
         raise IndexError(row)
 
     def slices(self) -> dict[str, slice]:
-        """Give the stacked rows of each law by its name."""
+        """Return the stacked rows of each law by its name."""
         return {law.name: rows for law, rows in zip(self.laws, self.stack)}
 
     @cached_property
@@ -130,28 +134,6 @@ class CompiledLaws:
         """The stacked rows of each law in their order; names may come twice."""
         starts = np.cumsum([0, *(law.rows for law in self.laws)])
         return [slice(int(a), int(b)) for a, b in pairwise(starts)]
-
-    @cached_property
-    def _places(self) -> list[tuple[int, slice]]:
-        """For each law its place, and its rows: among the lowered ones, or among its own."""
-        places, start = [], 0
-        for i, law in enumerate(self.laws):
-            if i in self.opaque:
-                places.append((i, slice(0, law.rows)))
-            else:
-                places.append((i, slice(start, start + law.rows)))
-                start += law.rows
-        return places
-
-    @cached_property
-    def _rows(self) -> csr_array:
-        """All rows over the tape's cells; those of laws that were not lowered are empty."""
-        cells = self.scalar.tape.cells
-        parts = [
-            csr_array((self.laws[i].rows, cells)) if i in self.opaque else self.scalar.rows[rows.start : rows.stop]
-            for i, rows in self._places
-        ]
-        return csr_array(vstack([csr_array((0, cells)), *parts], format="csr"))
 
     def residual(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate all rows on a batch: (b, *shape) to (b, m)."""
@@ -166,7 +148,7 @@ class CompiledLaws:
         lowered = torch.from_numpy(self.scalar.jacobian(u, params)) if len(self.opaque) < len(self.laws) else None
         starts = self.scalar.program.pattern.indptr if lowered is not None else np.zeros(0, np.int64)
         parts = [u.new_zeros(len(u), 0, device="cpu")]
-        for i, rows in self._places:
+        for i, rows in enumerate(self.stack):
             if i in self.opaque:
                 parts.append(self.opaque[i].jacobian(u, params))
             else:
@@ -186,10 +168,8 @@ class CompiledLaws:
         def add(pattern: Pattern, values: Values) -> None:
             out[:, np.searchsorted(keys, pattern.row_of() * self.unknowns + pattern.indices)] += values
 
-        lowered = [rows for i, rows in enumerate(self.stack) if i not in self.opaque]
-        if lowered and self.scalar.hessian_pattern is not None:
-            weights = np.concatenate([multipliers[:, rows].numpy() for rows in lowered], axis=1)
-            add(self.scalar.hessian_pattern, self.scalar.hessian(u, params, weights))
+        if len(self.opaque) < len(self.laws) and self.scalar.hessian_pattern is not None:
+            add(self.scalar.hessian_pattern, self.scalar.hessian(u, params, np.ascontiguousarray(multipliers.numpy())))
         for i, law in self.opaque.items():
             if law.hessian_pattern is not None:
                 add(law.hessian_pattern, law.hessian(u, params, multipliers[:, self.stack[i]]).numpy())
@@ -202,15 +182,15 @@ class CompiledLaws:
         """
         u, params = self.example
         batch = {name: value[None] for name, value in params.items()}
-        for i, rows in self._places:
+        for i, rows in enumerate(self.stack):
             if i in self.opaque:
                 slopes = self.opaque[i].pattern.csr(self.opaque[i].jacobian(u[None], batch)[0].numpy())
-                check_law(self.laws[i], u, params, partial(_product, slopes.T))
+                check_law(self.laws[i], u, params, partial(operator.matmul, slopes.T))
             else:
                 check_law(self.laws[i], u, params, partial(self._pull, u, batch, rows))
 
     def _pull(self, u: Tensor, batch: Params, rows: slice, weight: Values) -> Values:
-        whole = np.zeros((1, self.scalar.rows.shape[0]))
+        whole = np.zeros((1, self.rows))
         whole[0, rows] = weight
         pulled: Values = self.scalar.pull(u[None], batch, whole)[0]
         return pulled
@@ -264,6 +244,7 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
         except Unlowerable as cause:
             tape.forget(before)
             opaque[len(traced)] = _opaque(law, one, str(cause), u, sample)
+            forms.append(Form(csr_array((one.rows, tape.cells)), (one.rows,)))
         traced.append(one)
         given.append(law)
     parts = [form.widened(tape.cells).matrix for form in forms]
@@ -275,13 +256,8 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
     return compiled
 
 
-def _product(matrix: csr_array, vector: Values) -> Values:
-    product: Values = matrix @ vector
-    return product
-
-
 def _opaque(law: Equality | Inequality, traced: TracedLaw, reason: str, u: Tensor, params: Params) -> Opaque:
-    """Find the pattern of a law that has no scalar form, by sparsity rules unless the caller gives it."""
+    """Find the pattern of a law that has no scalar form, by sparsity rules unless the caller states it."""
     reads = propagate(traced.graph, u, params, law.name, quiet=law.pattern is not None)
     pattern = Pattern.from_sets(reads, u.numel())
     if law.pattern is not None:

@@ -91,8 +91,10 @@ def _redundant(laws: CompiledLaws, one: Redundancy) -> str:
     for other in one.rows:
         source, place = laws.where(int(other))
         sources.setdefault(source.name, []).append(place)
-    told = " and ".join(f"'{name}' {_range(np.array(rows))}" for name, rows in sources.items()) or "nothing: it is zero"
-    return f"Redundant: law '{law.name}' row {row} repeats {told}; dropped, checked at every call."
+    repeated = (
+        " and ".join(f"'{name}' {_range(np.array(rows))}" for name, rows in sources.items()) or "nothing: it is zero"
+    )
+    return f"Redundant: law '{law.name}' row {row} repeats {repeated}; dropped, checked at every call."
 
 
 def _range(rows: Index) -> str:

@@ -1,11 +1,11 @@
 """What torch can do for one thread at a time only: record a function with make_fx, and differentiate forward.
 
 Both keep their state in globals of the process (torch 2.13). `make_fx` replaces methods of torch.nn.Module while it runs:
-a module that another thread calls meanwhile gives the same values, but one made by torch.compile refuses to run, and two
-records at once leave the replacements in place for good. `jvp` counts its nesting in a global: two at once raise, or give
-wrong slopes without a word. So both hold one lock of the process, and `make_fx` is for preparing only, never for a call.
+a module that another thread calls meanwhile returns the same values, but one made by torch.compile refuses to run, and two
+records at once leave the replacements in place for good. `jvp` counts its nesting in a global: two at once raise, or return
+wrong slopes silently. So both hold one lock of the process, and `make_fx` is for preparing only, never for a call.
 
-A fork waits for the lock, so that no child begins with torch half-way through, and gives the child a lock of its own.
+A fork waits for the lock, so that no child begins with torch half-way through, and the child gets a lock of its own.
 """
 
 from __future__ import annotations

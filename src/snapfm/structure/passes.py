@@ -21,10 +21,10 @@ from torch.fx import GraphModule
 from snapfm.arrays import Index
 from snapfm.kernels.coloring import color_columns
 from snapfm.laws import Params
-from snapfm.structure.batched import RAISED, spared
+from snapfm.structure.batched import RAISED, isolated
 from snapfm.structure.exclusive import jvp
 from snapfm.structure.pattern import Pattern
-from snapfm.structure.propagate import SHAPE_ONLY
+from snapfm.structure.propagate import reads_shape_only
 from snapfm.structure.rules import rule_for
 
 Side = Literal["rows", "columns"]
@@ -94,7 +94,7 @@ _AGREE = 1e-9
 _ALONE = "snapfm: sample by sample"  # where a graph keeps what has been found out about it
 _WEIGHT = ""  # the name λ goes by among the params: laws cannot ask for it
 
-# Torch remarks that an operator's derivative is batched by a loop. Nobody who calls a projector can act on that, and where
+# Torch warns that an operator's derivative is batched by a loop. Nobody who calls a projector can act on that, and where
 # warnings are errors it would end the call. Python's filters cannot drop it safely: they are the process's own and change
 # under other threads. Torch's own switch is set once, here, and no call touches it.
 torch._C._functorch._set_vmap_fallback_warning_enabled(False)  # type: ignore[attr-defined]
@@ -155,7 +155,7 @@ def _write(
     function: Residual, values: Callable[[Tensor, Params], Tensor], passes: Passes, u: Tensor, params: Params, out: Tensor,
     entries: Tensor,
 ) -> None:  # fmt: skip
-    """Evaluate in blocks that fit in memory, sparing samples from those that raise. Written: out, at the entries."""
+    """Evaluate in blocks that fit in memory, isolating samples that raise. Written: out, at the entries."""
     step = 1 if _alone(function) else max(1, _BLOCK // max(1, passes.count * u.shape[1:].numel()))
 
     def run(some: Tensor | None) -> Tensor:
@@ -168,14 +168,14 @@ def _write(
         return found[0] if len(found) == 1 else torch.cat(found)
 
     if len(u):
-        out[:, entries] = spared(run, len(u))
+        out[:, entries] = isolated(run, len(u))
 
 
 def _alone(function: Residual) -> bool:
     """Whether `vmap` is not to be trusted with derivatives: where the field goes through an operator without a rule.
 
-    Over samples, torch 2.13 gives wrong derivatives of linalg.solve, det, slogdet and eigvals, over seeds those of cdist, and
-    all without a word. So these laws are differentiated sample by sample, and what comes of the seeds is checked.
+    Over samples, torch 2.13 returns wrong derivatives of linalg.solve, det, slogdet and eigvals, over seeds those of cdist,
+    silently. So these laws are differentiated sample by sample, and the products with the seeds are checked.
     """
     if not isinstance(function, GraphModule):
         return False
@@ -184,11 +184,10 @@ def _alone(function: Residual) -> bool:
         nodes = list(function.graph.nodes)
         reading, known = {nodes[0]}, False  # the field is the first input
         for node in nodes[1:]:
-            packet = getattr(node.target, "overloadpacket", None)
-            if reading.isdisjoint(node.all_input_nodes) or getattr(packet, "__name__", "") in SHAPE_ONLY:
+            if reading.isdisjoint(node.all_input_nodes) or reads_shape_only(node):
                 continue
             reading.add(node)
-            known = known or (packet is not None and rule_for(node.target) is None)
+            known = known or (hasattr(node.target, "overloadpacket") and rule_for(node.target) is None)
         function.meta[_ALONE] = known
     return bool(known)
 
@@ -244,9 +243,9 @@ def _by_seed(apply: Callable[[Tensor], Tensor], seeds: Tensor, checked: bool) ->
     try:
         values = vmap(apply)(seeds)
         weight = torch.arange(1.0, len(seeds) + 1.0, dtype=seeds.dtype, device=seeds.device)
-        told = torch.tensordot(weight.to(values.dtype), values, dims=1)
+        found = torch.tensordot(weight.to(values.dtype), values, dims=1)
         truth, scale = apply(torch.tensordot(weight, seeds, dims=1)), float(values.abs().nan_to_num().sum())
-        if torch.allclose(told, truth, rtol=_AGREE, atol=_AGREE * scale, equal_nan=True):
+        if torch.allclose(found, truth, rtol=_AGREE, atol=_AGREE * scale, equal_nan=True):
             return values
     except RAISED:  # an operator that `vmap` cannot batch
         pass

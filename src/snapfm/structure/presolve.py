@@ -9,17 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import SuperLU, splu
 
-from snapfm.arrays import Index, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.structure.pattern import Pattern
 
-# A row counts as rebuilt when what is left of it is below this share of its norm: rounding of a few hundred terms.
+# A row counts as rebuilt when its remainder is below this share of its norm: rounding of a few hundred terms.
 REBUILT = 1e-10
-# Keeps exactly singular Gram matrices factorable. Rounds of correction on what is left take its effect out again, and win
-# back the digits that solving with a Gram matrix costs.
+# Keeps exactly singular Gram matrices factorable. Rounds of correction on the remainder remove its effect again, and
+# recover the digits that solving with a Gram matrix costs.
 SHIFT = 1e-13
 _ROUNDS = 3
 
@@ -31,7 +30,7 @@ def factored(unit: csr_array) -> SuperLU:
 
 
 class Span:
-    """The space of some unit rows; `offer` either rebuilds another or lets it in, after the ones before."""
+    """The space of some unit rows; `offer` either rebuilds another row or adds it."""
 
     def __init__(self, basis: csr_array) -> None:
         self._basis = basis
@@ -41,7 +40,7 @@ class Span:
         self.size = basis.shape[0]
 
     def offer(self, row: Values) -> Values | None:
-        """Give the weights that rebuild a unit row, or take it in and give None."""
+        """Return the weights that rebuild a unit row, or add the row to the space and return None."""
         weights, rest = np.zeros(self.size), row.copy()
         for _ in range(_ROUNDS):
             if self._factor is not None:
@@ -94,7 +93,7 @@ class Presolve:
         return np.array([one.row for one in self.redundant], np.int64)
 
 
-def presolve(pattern: Pattern, values: Values, constant: npt.NDArray[np.bool_]) -> Presolve:
+def presolve(pattern: Pattern, values: Values, constant: Mask) -> Presolve:
     """Search the rows marked `constant` (their values never change); all others are kept as they are."""
     counts = _live_counts(pattern, values, constant)
     fixed, pins = _pinned(pattern, values, constant & (counts == 1))
@@ -114,14 +113,14 @@ def dependent_rows(matrix: csr_array) -> Index:
     return np.array([one.row for one in _dependent(matrix, none, none, np.arange(matrix.shape[0]))], np.int64)
 
 
-def _live_counts(pattern: Pattern, values: Values, constant: npt.NDArray[np.bool_]) -> Index:
+def _live_counts(pattern: Pattern, values: Values, constant: Mask) -> Index:
     """Count the entries of each row that can be non-zero; of constant rows those that are."""
     row = pattern.row_of()
     live = np.where(constant[row], values != 0, True)
     return np.bincount(row[live], minlength=pattern.rows)
 
 
-def _pinned(pattern: Pattern, values: Values, single: npt.NDArray[np.bool_]) -> tuple[Index, Index]:
+def _pinned(pattern: Pattern, values: Values, single: Mask) -> tuple[Index, Index]:
     """Take the first row that pins each unknown; a second one is left to the search, which finds it redundant."""
     row = pattern.row_of()
     entry = np.flatnonzero(single[row] & (values != 0))
@@ -146,7 +145,9 @@ def _dependent(matrix: csr_array, pins: Index, fixed: Index, others: Index) -> l
     if len(alive) == 0:
         return found
     unit = csr_array(diags_array(1 / norms[alive]) @ reduced[alive])
-    hinted = _hints(unit)
+    factor = factored(unit)
+    small = np.abs(factor.U.diagonal()) < _PIVOT_HINT
+    hinted = np.sort(np.argsort(factor.perm_c)[small])
     taken = np.setdiff1d(np.arange(len(alive)), hinted)
     span = Span(csr_array(unit[taken]))
     for i in hinted:
@@ -159,18 +160,11 @@ def _dependent(matrix: csr_array, pins: Index, fixed: Index, others: Index) -> l
     return sorted(found, key=lambda one: one.row)
 
 
-def _hints(unit: csr_array) -> Index:
-    """Name rows whose pivot nearly vanishes when the Gram matrix of unit rows is factored."""
-    factor = factored(unit)
-    order = np.argsort(factor.perm_c)
-    return np.sort(order[np.abs(factor.U.diagonal()) < _PIVOT_HINT])
-
-
 def _rebuilt(matrix: csr_array, pins: Index, fixed: Index, row: int, rows: Index, weights: Values) -> Redundancy:
     """Complete the weights with those of the pinning rows, whose unknowns the reduced system left out."""
     target = np.asarray(matrix[[row]].todense()).ravel()
     rest = target - matrix[rows].T @ weights if len(rows) else target
-    # What rounding leaves of an unknown that the other rows account for is no share of the row that pins it.
+    # Rounding errors of an unknown that the other rows account for are no share of the row that pins it.
     used = np.flatnonzero(np.abs(rest[fixed]) > REBUILT * np.abs(target).max(initial=0.0))
     pin_values = np.asarray(matrix[pins[used]].sum(axis=1)).ravel() if len(used) else np.zeros(0)
     pin_weights = rest[fixed[used]] / pin_values

@@ -1,12 +1,13 @@
 """Program: chosen rows of a tape, cut down to what they need, with the paths their derivatives take.
 
-Consumes a Tape (all laws), the rows wanted and the unknowns to differentiate by; gives the arrays that
-kernels.program runs. Everything here is structure: built once, never touched again.
+Consumes a Tape (all laws), the rows wanted and the unknowns to differentiate by. Returns the arrays that kernels.program
+runs. Everything here is structure: built once, never changed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
@@ -16,9 +17,8 @@ from snapfm.kernels.operations import SPILL
 from snapfm.kernels.operators import FLAT, STRAIGHT, Op
 from snapfm.kernels.program import Code
 from snapfm.kernels.sections import packed_index, packed_values
-from snapfm.structure.lowering.tape import Block, Tape, Unlowerable
-from snapfm.structure.pattern import Pattern
-from snapfm.structure.sets import Sets, cross, stacked, union
+from snapfm.structure.lowering.tape import Block, Tape, Unlowerable, moved_columns
+from snapfm.structure.pattern import Pattern, Sets, cross, stacked, union
 
 # Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
 PAIR_LIMIT = 20_000_000
@@ -36,7 +36,7 @@ class Program:
     operations: int
     slots: int
     unknowns: Index  # fields' cells read, in the order of the inputs
-    externals: Index  # cells of params read, likewise
+    externals: Index  # cells of params read, after them
     by: Index
     pattern: Pattern
     constants: Values
@@ -66,9 +66,8 @@ def build_program(tape: Tape, rows: csr_array, by: Index, second: bool = True) -
         element = np.flatnonzero(needed[block.first : block.first + block.size])
         if len(element):
             kept.append((block, element))
-            for operand in (block.a, block.b, block.c):
-                if operand is not None:
-                    needed[csr_array(operand[element]).indices] = True
+            for operand in block.operands:
+                needed[csr_array(operand[element]).indices] = True
     kept.reverse()
     unknowns = np.flatnonzero(needed[: tape.unknowns])
     computed = [block.first + element for block, element in kept]
@@ -82,56 +81,21 @@ def build_program(tape: Tape, rows: csr_array, by: Index, second: bool = True) -
     place = np.full(tape.cells, -1, np.int64)
     place[order] = np.arange(len(order))
     first = 1 + len(unknowns) + len(externals)
-    # An operand that does not depend on computed cells keeps its column numbers only through `place`.
-    blocks = [
-        _Elements(block.op, *(_local(operand, element, place, len(order)) for operand in (block.a, block.b, block.c)))
-        for block, element in kept
-    ]
-    local_rows = _local(rows, np.arange(rows.shape[0]), place, len(order))
-    assert local_rows is not None
+
+    def local(element: Index, operand: csr_array) -> csr_array:
+        moved = moved_columns(csr_array(operand[element]), place, len(order))
+        moved.sort_indices()
+        return moved
+
+    blocks = [block.mapped(partial(local, element), int(place[block.first + element[0]])) for block, element in kept]
+    local_rows = local(np.arange(rows.shape[0]), rows)
     return _planned(blocks, local_rows, first, unknowns, externals, by, second)
 
 
-@dataclass(frozen=True)
-class _Elements:
-    """The elements of one block that are needed, over local cells."""
-
-    op: Op
-    a: csr_array | None
-    b: csr_array | None
-    c: csr_array | None
-
-    @property
-    def size(self) -> int:
-        assert self.a is not None
-        return int(self.a.shape[0])
-
-
-def _local(operand: csr_array | None, element: Index, place: Index, cells: int) -> csr_array | None:
-    if operand is None:
-        return None
-    part = csr_array(operand[element])
-    local = csr_array((part.data, place[part.indices], part.indptr), shape=(len(element), cells))
-    local.sort_indices()
-    return local
-
-
-def _joined(parts: list[csr_array | None], sizes: list[int]) -> tuple[Index, Index, Values]:
-    counts = [np.zeros(size, np.int64) if part is None else np.diff(part.indptr) for part, size in zip(parts, sizes)]
-    cells = [part.indices for part in parts if part is not None]
-    weights = [part.data for part in parts if part is not None]
-    ptr = np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *counts]))]).astype(np.int64)
-    return (
-        ptr,
-        np.concatenate([np.zeros(0, np.int64), *cells]).astype(np.int64),
-        np.concatenate([np.zeros(0), *weights]).astype(np.float64),
-    )
-
-
 def _planned(
-    blocks: list[_Elements], rows: csr_array, first: int, unknowns: Index, externals: Index, by: Index, second: bool
+    blocks: list[Block], rows: csr_array, first: int, unknowns: Index, externals: Index, by: Index, second: bool
 ) -> Program:
-    """Follow the unknowns in `by` through the operations (slots, entries, adjoints, bends) and pack all of it."""
+    """Follow the unknowns in `by` through the operations (slots, entries, adjoints, Hessian terms) and pack all of it."""
     width = len(by)
     rank = {int(unknown): i for i, unknown in enumerate(by)}
     column = np.array([rank.get(int(unknown), -1) for unknown in unknowns], np.int64)
@@ -144,7 +108,7 @@ def _planned(
     operands: list[tuple[Sets, Sets]] = []
     for block in blocks:
         size = block.size
-        by_a, by_b = _reach(block.a, pool, size), _reach(block.b, pool, size)
+        by_a, by_b = pool.over(block.a), Sets.empty(size, width) if block.b is None else pool.over(block.b)
         if block.op in FLAT:
             by_a = by_b = Sets.empty(size, width)
         if block.op == Op.POW:
@@ -156,11 +120,10 @@ def _planned(
         slot_of = np.concatenate([slot_of, 1 + count + np.arange(out.nnz)])
         count += out.nnz
     pattern, constants, varying, entry = _entries(rows, pool, slot_of, width)
-    hessian, bend = _bends(blocks if second else [], paths, operands, width)
+    hessian, curvature = _hessian_terms(blocks if second else [], paths, operands, width)
     back = csc_array(rows)[:, first:]
     ops = np.concatenate([np.zeros(0, np.int64), *(np.full(block.size, int(block.op)) for block in blocks)])
-    sizes = [block.size for block in blocks]
-    a, b, c = (_joined([getattr(block, name) for block in blocks], sizes) for name in "abc")
+    a, b, c = (_chain([_terms_of(getattr(block, name), block.size) for block in blocks]) for name in "abc")
     slot_counts = np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in paths)])
     through_a, through_b = _chain([path for _, path, _ in paths]), _chain([path for _, _, path in paths])
     index = packed_index(
@@ -168,7 +131,7 @@ def _planned(
             ops, a[0], a[1], b[0], b[1], c[0], c[1], rows.indptr, rows.indices,
             np.concatenate([[0], np.cumsum(slot_counts)]),
             through_a[0], through_a[1], through_b[0], through_b[1], entry[0], entry[1], varying,
-            back.indptr, back.indices, *bend,
+            back.indptr, back.indices, *curvature,
         ]
     )  # fmt: skip
     weight = packed_values([a[2], b[2], c[2], rows.data, through_a[2], through_b[2], entry[2], back.data])
@@ -176,15 +139,7 @@ def _planned(
     return Program(code, len(ops), count, unknowns, externals, by, pattern, constants, varying, hessian)
 
 
-_Paths = tuple[Index, Index, Values]  # counts per slot, source slots, weights
-
-
-def _reach(operand: csr_array | None, pool: Sets, size: int) -> Sets:
-    """Unknowns that an operand depends on."""
-    if operand is None:
-        return Sets.empty(size, pool.width)
-    label = np.repeat(np.arange(size), np.diff(operand.indptr))
-    return pool.group(label, operand.indices.astype(np.int64), size)
+_Paths = tuple[Index, Index, Values]  # sums of weighted terms: number of terms of each, sources, weights
 
 
 def _paths(operand: csr_array | None, pool: Sets, slot_of: Index, out: Sets, mine: Sets) -> _Paths:
@@ -209,11 +164,18 @@ def _terms(
     return np.searchsorted(keys, key), slot_of[where], np.repeat(weight, repeats)
 
 
+def _terms_of(operand: csr_array | None, size: int) -> _Paths:
+    if operand is None:
+        return np.zeros(size, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    return np.diff(operand.indptr), operand.indices, operand.data
+
+
 def _chain(parts: list[_Paths]) -> tuple[Index, Index, Values]:
+    """Join sums one after the other: pointers, sources, weights."""
     counts = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
     return (
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        np.concatenate([np.zeros(0, np.int64), *(part[1] for part in parts)]),
+        np.concatenate([np.zeros(0, np.int64), *(part[1] for part in parts)]).astype(np.int64),
         np.concatenate([np.zeros(0), *(part[2] for part in parts)]),
     )
 
@@ -223,7 +185,7 @@ def _entries(
 ) -> tuple[Pattern, Values, Index, tuple[Index, Index, Values]]:
     label = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     cell = rows.indices.astype(np.int64)
-    reach = pool.group(label, cell, rows.shape[0])
+    reach = pool.over(rows)
     target, source, weight = _terms(label, cell, rows.data, pool, slot_of, reach)
     moves = np.zeros(reach.nnz, bool)
     moves[target[source > 0]] = True
@@ -237,8 +199,8 @@ def _entries(
     return Pattern.from_sets(reach, width), constants, varying, entry
 
 
-def _bends(
-    blocks: list[_Elements], paths: list[tuple[Sets, _Paths, _Paths]], operands: list[tuple[Sets, Sets]], width: int
+def _hessian_terms(
+    blocks: list[Block], paths: list[tuple[Sets, _Paths, _Paths]], operands: list[tuple[Sets, Sets]], width: int
 ) -> tuple[Pattern, tuple[Index, Index, Index, Index, Index]]:
     """List, for each lower entry (i, j) of the Hessian, the operations whose curvature joins i and j."""
     columns: list[list[Index]] = [[], [], [], [], [], []]  # row, column, operation, kind, left slot, right slot

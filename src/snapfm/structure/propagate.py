@@ -12,19 +12,22 @@ from torch.fx import GraphModule, Node
 
 from snapfm.errors import LawError, StructureWarning
 from snapfm.laws import Params
+from snapfm.structure.pattern import Sets
 from snapfm.structure.rules import Call, Operand, dense, rule_for
-from snapfm.structure.rules.movement import count_varies
-from snapfm.structure.sets import Sets
 
-# Operators that read the shape of their first operand and none of its values.
-SHAPE_ONLY = {
+_SHAPE_ONLY = {
     "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
     "new_empty_strided",
 }  # fmt: skip
 
 
+def reads_shape_only(node: Node) -> bool:
+    """Whether an operator reads the shape of its operand and none of its values."""
+    return getattr(getattr(node.target, "overloadpacket", None), "__name__", "") in _SHAPE_ONLY
+
+
 def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: bool = False) -> Sets:
-    """Track the field through the graph. Operators without a rule are named once in a StructureWarning."""
+    """Track the field through the graph; operators without a rule are named once in a StructureWarning."""
     width = u.numel()
     unruled: list[str] = []
     env: dict[Node, Any] = {}
@@ -68,11 +71,11 @@ def _step(node: Node, env: dict[Node, Any], width: int, unruled: list[str]) -> A
         lambda leaf: leaf.value if isinstance(leaf, Operand) else leaf, (args, kwargs)
     )
     value = target(*plain_args, **plain_kwargs)
-    if target.overloadpacket.__name__ in SHAPE_ONLY:
+    if reads_shape_only(node):
         return Operand(value, None, known=True)
-    known, found = all(leaf.known for leaf in leaves), rule_for(target)
-    if not any(leaf.reads is not None for leaf in leaves) and (known or found is not count_varies):
-        return _operands(value, None, known)
+    if all(leaf.reads is None for leaf in leaves):
+        return _operands(value, None, all(leaf.known for leaf in leaves))
+    found = rule_for(target)
     if found is None and str(target) not in unruled:
         unruled.append(str(target))
     call = Call(target, tuple(args), dict(kwargs), value, width)
@@ -91,7 +94,7 @@ def _operands(value: Any, reads: Any, known: bool) -> Any:
 
 
 def _last_uses(graph: GraphModule) -> dict[Node, list[Node]]:
-    """Say after which node each value is no longer needed: at 10⁶ unknowns the walk must not keep them all."""
+    """List, by node, the values that nothing later reads: at 10⁶ unknowns the walk must not keep them all."""
     last: dict[Node, Node] = {}
     for node in graph.graph.nodes:
         for used in node.all_input_nodes:

@@ -14,11 +14,11 @@ from scipy.sparse import csr_array
 from snapfm.arrays import Index
 from snapfm.kernels.operators import FLAT, STRAIGHT, Op
 from snapfm.structure.lowering.tape import Block, Tape
-from snapfm.structure.sets import Sets, stacked, union
+from snapfm.structure.pattern import Sets, stacked, union
 
 
 class RowKind(IntEnum):
-    """How a row depends on the field, from cheapest to dearest."""
+    """How a row depends on the field, from the cheapest to the most expensive."""
 
     AFFINE = 0  # slopes never change
     PARAMETRIC = 1  # affine in the field, slopes depend on params
@@ -45,20 +45,19 @@ def reads(tape: Tape, rows: csr_array) -> Reads:
 
 
 def cell_reads(tape: Tape, slopes: bool = False) -> Sets:
-    """Give the unknowns that every cell reads; with `slopes` only those that it has a slope in."""
+    """Return the unknowns that every cell reads; with `slopes` only those that it has a slope in."""
     n = tape.unknowns
     pool = stacked([Sets.identity(n), Sets.empty(tape.cells - n, n)])
     for block in tape.blocks:
         if slopes and block.op in FLAT:
             continue
-        operands = (block.a, block.b) if slopes else (block.a, block.b, block.c)
-        parts = [_operand_reads(pool, operand) for operand in operands if operand is not None]
+        parts = [pool.over(operand) for operand in block.operands[: 2 if slopes else 3]]
         pool = _placed(pool, block.first, union(parts))
     return pool
 
 
 def row_kinds(tape: Tape, rows: csr_array, pool: Sets) -> Index:
-    """Classify the rows; `pool` is what cell_reads(tape) gives."""
+    """Classify the rows; `pool` is the result of cell_reads(tape)."""
     kind = np.zeros(tape.cells, np.int64)
     for block in tape.blocks:
         kind[block.first : block.first + block.size] = _block_kinds(block, kind, pool)
@@ -66,10 +65,9 @@ def row_kinds(tape: Tape, rows: csr_array, pool: Sets) -> Index:
 
 
 def _block_kinds(block: Block, kind: Index, pool: Sets) -> Index:
-    """Give the kind of each element of one block."""
-    operands = [operand for operand in (block.a, block.b, block.c) if operand is not None]
-    sets = [_operand_reads(pool, operand) for operand in operands]
-    inner = np.max([_largest(operand, kind) for operand in operands], axis=0)
+    """Return the kind of each element of one block."""
+    sets = [pool.over(operand) for operand in block.operands]
+    inner = np.max([_largest(operand, kind) for operand in block.operands], axis=0)
     counts = np.array([part.counts for part in sets])
     joint = union(sets).counts
     if block.op in (Op.MUL, Op.DIV):
@@ -86,14 +84,8 @@ def _block_kinds(block: Block, kind: Index, pool: Sets) -> Index:
 
 
 def row_slopes(tape: Tape, rows: csr_array) -> Sets:
-    """Give the unknowns that each row has a slope in: the pattern of the Jacobian."""
-    label, cell = _entries(rows)
-    return cell_reads(tape, slopes=True).group(label, cell, rows.shape[0])
-
-
-def _operand_reads(pool: Sets, operand: csr_array) -> Sets:
-    label, cell = _entries(operand)
-    return pool.group(label, cell, operand.shape[0])
+    """Return the unknowns that each row has a slope in: the pattern of the Jacobian."""
+    return cell_reads(tape, slopes=True).over(rows)
 
 
 def _entries(matrix: csr_array) -> tuple[Index, Index]:
@@ -101,7 +93,7 @@ def _entries(matrix: csr_array) -> tuple[Index, Index]:
 
 
 def _largest(matrix: csr_array, kind: Index) -> Index:
-    """Give the largest kind among the cells of each row of a matrix."""
+    """Return the largest kind among the cells of each row of a matrix."""
     label, cell = _entries(matrix)
     out = np.zeros(matrix.shape[0], np.int64)
     np.maximum.at(out, label, kind[cell])

@@ -1,34 +1,35 @@
-"""Reduction: what is left of a list of laws to be solved, once everything that structure alone decides is taken away.
+"""Reduction: the part of a list of laws that remains to be solved after everything that structure alone decides.
 
 1. Unknowns that rows determine one after the other are substituted (cascade), after pairs tied by a row were rotated.
 2. Rows that others imply are dropped, to be judged with the answer.
-3. Groups of unknowns that all rows see alike are aggregated to two each.
-4. What remains falls apart into parts that share no unknown. Parts that are affine equalities are solved in closed form.
+3. Unknowns that enter all rows in the same way are aggregated: two stand for each such group.
+4. The rest splits into parts that share no unknown. Parts that are affine equalities are solved in closed form.
 5. In the others, unknowns that enter no operation are eliminated through their multipliers: u = û − Aᵀλ holds for them
-   exactly, so they appear only as the constant matrix `gram` = AAᵀ. Parts of one make (the slices of a field) share one
-   System and are solved side by side.
+   exactly, so they appear only as the constant matrix `gram` = AAᵀ. Parts with the same structure (the slices of a field)
+   share one System and are solved side by side.
 
-Consumes a tape; gives frozen values. Knows nothing of solvers.
+Consumes a tape and returns frozen values. Knows nothing of solvers.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 
 from snapfm.arrays import Index, Mask
-from snapfm.structure.aggregate import Groups, aggregated, find_aggregates
+from snapfm.structure.aggregate import Aggregates, aggregated, find_aggregates
 from snapfm.structure.cascade import Cascade, cascade
 from snapfm.structure.lowering.tape import Tape
+from snapfm.structure.pattern import Sets
 from snapfm.structure.presolve import SEARCH_LIMIT, dependent_rows
 from snapfm.structure.program import Program, build_program
 from snapfm.structure.reads import Reads, reads
 from snapfm.structure.rotation import Rotations, find_rotations, rotated
-from snapfm.structure.sets import Sets
 
 # Above this many separate parts they are solved as one: looking at each alone would cost more than it saves.
 _PART_LIMIT = 512
@@ -36,9 +37,9 @@ _PART_LIMIT = 512
 
 @dataclass(frozen=True)
 class System:
-    """Parts of one make. Every array of indices has one line per part; `program` and the matrices are theirs in common.
+    """Parts with the same structure. Arrays of indices have one line per part; `program` and the matrices are shared.
 
-    `program` gives the rows over the part's inputs, without the eliminated unknowns; their share of the rows is
+    `program` evaluates the rows over the part's inputs, without the eliminated unknowns; their share of the rows is
     shift − gram·λ, where shift = linear·û.
     """
 
@@ -62,12 +63,12 @@ class System:
 class Reduction:
     """The rows of all laws, sorted by how they are dealt with.
 
-    All of it is over the new unknowns: those of the field, rotated, and the coordinates of the groups behind them.
+    All of it is over the new unknowns: those of the field, rotated, and the coordinates of the aggregates behind them.
     """
 
     tape: Tape
     rotations: Rotations
-    groups: Groups
+    aggregates: Aggregates
     rows: csr_array  # (m, cells)
     reads: Reads
     cascade: Cascade
@@ -101,14 +102,14 @@ def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded:
         dropped = np.union1d(dropped, later)
 
     usable = fixed.free & ~bounded
-    groups, quadratic = find_aggregates(tape, csr_array(rows[np.flatnonzero(open_rows)]), usable)
-    if len(groups):
-        tape, rows = aggregated(tape, rows, np.flatnonzero(open_rows), groups, quadratic)
+    aggregates, quadratic = find_aggregates(tape, csr_array(rows[np.flatnonzero(open_rows)]), usable)
+    if len(aggregates):
+        tape, rows = aggregated(tape, rows, np.flatnonzero(open_rows), aggregates, quadratic)
         found = reads(tape, rows)
-        free = np.concatenate([fixed.free, np.ones(2 * len(groups), bool)])
-        free[groups.members] = False  # carried by their coordinates
+        free = np.concatenate([fixed.free, np.ones(2 * len(aggregates), bool)])
+        free[aggregates.members] = False  # carried by their coordinates
         fixed = Cascade(fixed.levels, fixed.implied, free)
-        bounded = np.concatenate([bounded, np.zeros(2 * len(groups), bool)])
+        bounded = np.concatenate([bounded, np.zeros(2 * len(aggregates), bool)])
     direct = _direct(tape, rows, fixed.free)
     substitutions = tuple(
         build_program(tape, csr_array(rows[level.rows]), np.zeros(0, np.int64)) for level in fixed.levels
@@ -123,13 +124,13 @@ def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded:
     curved[row_label[open_rows & ~equality]] = True
     affine = np.flatnonzero(open_rows & ~curved[np.maximum(row_label, 0)])
     systems = _systems(tape, rows, direct, row_label, unknown_label, curved, iterated & fixed.free, open_rows, equality)
-    return Reduction(tape, rotations, groups, rows, found, fixed, substitutions, dropped, affine, systems)
+    return Reduction(tape, rotations, aggregates, rows, found, fixed, substitutions, dropped, affine, systems)
 
 
 def _fixed(
     tape: Tape, rows: csr_array, usable: Mask, constant: Mask, bounded: Mask
 ) -> tuple[Tape, csr_array, Reads, Cascade, Rotations]:
-    """Find what the cascade determines, turning pairs where that lets it go on."""
+    """Find what the cascade determines, rotating pairs where that lets it continue."""
     found = reads(tape, rows)
     fixed = cascade(rows, found, usable)
     open_rows = np.ones(rows.shape[0], bool)
@@ -157,7 +158,7 @@ def _dependent(direct: csr_array, candidates: Index) -> Index:
 
 
 def _nonlinear(found: Reads, open_rows: Mask, unknowns: int) -> Mask:
-    """Unknowns that enter an operation of a row that is linear open."""
+    """Unknowns that enter an operation of an open row."""
     nonlinear = np.zeros(unknowns, bool)
     nonlinear[found.nonlinear.indices[open_rows[found.nonlinear.rows()]]] = True
     return nonlinear
@@ -195,13 +196,13 @@ def _systems(
         row_label = np.where(np.isin(row_label, chosen), chosen[0], row_label)
         unknown_label = np.where(np.isin(unknown_label, chosen), chosen[0], unknown_label)
         chosen = chosen[:1]
-    made: dict[bytes, list[System]] = {}
+    found: dict[bytes, list[System]] = {}
     for part in chosen:
         mine = np.flatnonzero((row_label == part) & open_rows)
         unknowns = np.flatnonzero(unknown_label == part)
         one = _part(tape, rows, direct, mine, unknowns[iterated[unknowns]], unknowns[~iterated[unknowns]], equality)
-        made.setdefault(_make(one), []).append(one)
-    return tuple(_joined(alike) for alike in made.values())
+        found.setdefault(_fingerprint(one), []).append(one)
+    return tuple(_joined(same) for same in found.values())
 
 
 def _part(
@@ -221,8 +222,8 @@ def _part(
     )  # fmt: skip
 
 
-def _make(system: System) -> bytes:
-    """Fingerprint everything of a part but which rows and unknowns of the whole it has."""
+def _fingerprint(system: System) -> bytes:
+    """Hash everything that parts with the same structure share: all but their rows and unknowns."""
     digest = hashlib.sha256()
     where = np.searchsorted(system.inputs[0], system.unknowns[0])
     arrays = [*system.program.code, system.program.constants, system.equality, where]
@@ -234,16 +235,11 @@ def _make(system: System) -> bytes:
     return digest.digest()
 
 
-def _joined(alike: list[System]) -> System:
-    first = alike[0]
-    lines = {
-        name: np.concatenate([getattr(one, name) for one in alike])
-        for name in ("rows", "unknowns", "inputs", "externals", "eliminated")
-    }
-    return System(
-        first.program, lines["rows"], lines["unknowns"], lines["inputs"], lines["externals"], lines["eliminated"],
-        first.linear, first.gram, first.equality,
-    )  # fmt: skip
+def _joined(parts: list[System]) -> System:
+    """Put parts with the same structure into one System."""
+    names = ("rows", "unknowns", "inputs", "externals", "eliminated")
+    lines: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in parts]) for name in names}
+    return replace(parts[0], **lines)
 
 
 def whole_system(tape: Tape, program: Program, rows: Index, dropped: Index, equality: Mask) -> Reduction:
@@ -256,6 +252,6 @@ def whole_system(tape: Tape, program: Program, rows: Index, dropped: Index, equa
         csr_array((m, 0)), csr_array((m, m)), equality,
     )  # fmt: skip
     rotations = Rotations(nothing, nothing, nothing, np.zeros(0), np.zeros(0))
-    groups, fixed = Groups(np.zeros(1, np.int64), nothing, n), Cascade((), nothing, np.ones(n, bool))
+    aggregates, fixed = Aggregates(np.zeros(1, np.int64), nothing, n), Cascade((), nothing, np.ones(n, bool))
     over = csr_array((0, tape.cells))
-    return Reduction(tape, rotations, groups, over, Reads(empty, empty), fixed, (), dropped, nothing, (system,))
+    return Reduction(tape, rotations, aggregates, over, Reads(empty, empty), fixed, (), dropped, nothing, (system,))

@@ -55,7 +55,7 @@ def _is_lone(part: Any) -> bool:
 
 
 def _behind(index: tuple[Any, ...], lone: list[bool]) -> list[tuple[Any, bool]]:
-    """Give what follows the ellipsis."""
+    """List what follows the ellipsis."""
     place = next(i for i, part in enumerate(index) if part is Ellipsis)
     return list(zip(index[place + 1 :], lone[place + 1 :]))
 
@@ -81,7 +81,7 @@ def _distances(one: Tensor, other: Tensor, order: float, mode: int | None) -> Te
     return distances
 
 
-# Recorded as the operators they consist of, each for one of three reasons: torch 2.13 gives wrong derivatives under
+# Recorded as the operators they consist of, each for one of three reasons: torch 2.13 returns wrong derivatives under
 # nested vmap (_prelu_kernel, log_sigmoid), has none (heaviside, floor_divide) or no second one under vmap (complex,
 # polar), or the parts have a scalar form and the whole has none.
 SIMPLER: dict[Any, Any] = {
@@ -99,7 +99,7 @@ SIMPLER: dict[Any, Any] = {
     ),
 }  # fmt: skip
 
-# Copies of views that are not called after their view, and the plain operator that gives the same values.
+# Copies of views that are not called after their view, and the plain operator with the same values.
 _COPIES = {
     aten._neg_view_copy.default: aten.neg.default,
     aten._unsafe_view.default: aten.reshape.default,
@@ -174,7 +174,7 @@ def _replace_conjugate(graph: GraphModule, node: Node) -> None:
 
 
 def _replace_masked_write(graph: GraphModule, node: Node) -> None:
-    """Write one number where a mask says so by a choice: as an index, the mask would have to be known beforehand."""
+    """Replace a write of one number at a mask by torch.where: as an index, the mask would have to be known beforehand."""
     arguments: tuple[Any, ...] = node.args
     base, indices, source, adds = arguments + (False,)[len(arguments) - 3 :]
     mask = indices[0]
@@ -190,7 +190,7 @@ def _replace_masked_write(graph: GraphModule, node: Node) -> None:
 
 
 def _cast_exponent(graph: GraphModule, node: Node) -> None:
-    """Give the exponent the dtype of the result: a JVP under vmap makes NaN of a negative number to a power cast late."""
+    """Cast the exponent to the dtype of the result: if torch casts it later, a JVP under vmap of a negative base is NaN."""
     base, exponent, wanted = node.args[0], node.args[1], node.meta["val"].dtype
     assert isinstance(exponent, Node)
     if exponent.meta["val"].dtype != wanted:
@@ -207,7 +207,7 @@ def _replace(graph: GraphModule, node: Node, stand_in: Any) -> None:
 
 
 def _bound_slice(node: Node) -> None:
-    """Count both ends of a slice from the front: vmap adds to an open or negative end, and overflows or goes astray."""
+    """Count both ends of a slice from the front: vmap adds to an open or negative end, and overflows or points elsewhere."""
     arguments: tuple[Any, ...] = node.args
     base, source, axis, start, end, step = arguments + (0, None, None, 1)[len(arguments) - 2 :]
     first, last, _ = slice(start, end).indices(base.meta["val"].shape[axis])

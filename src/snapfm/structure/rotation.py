@@ -1,6 +1,6 @@
 """Rotations: pairs of unknowns that one affine row ties together are rotated so that the row reads only one of the two.
 
-A zero-gradient edge, u[-1] = u[-2], ties two unknowns that both move. Turned by the row's own angle, the first new unknown
+A zero-gradient edge, u[-1] = u[-2], ties two unknowns that both are free. Rotated by the row's own angle, the first new unknown
 is what the row fixes, and the second is free; lengths stay as they are, so "nearest" means the same (math.md,
 "Reduction"). Without this the curvature of the free one would be split between a row's multiplier and an unknown, and look
 negative where it is not. Structure only.
@@ -8,7 +8,7 @@ negative where it is not. Structure only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
@@ -37,7 +37,7 @@ def find_rotations(
 ) -> Rotations:
     """Choose `candidates` (affine equality rows) with two free unknowns, one of them `nonlinear`; no unknown is rotated twice.
 
-    An unknown that no operation reads needs no turn: it is eliminated through its multipliers.
+    An unknown that no operation reads needs no rotation: it is eliminated through its multipliers.
     """
     row, unknown = found.all.rows(), found.all.indices
     live = free[unknown] & candidates[row]
@@ -67,21 +67,19 @@ def rotated(tape: Tape, rows: csr_array, rotations: Rotations) -> tuple[Tape, cs
     """Write a tape and its rows over the new unknowns."""
     map_ = _matrix(rotations, tape.cells)
     new = csr_array(rows @ map_)
-    # What the turn was made for, exactly: these rows do not read their second unknown.
+    # The purpose of the rotation, exactly: these rows do not read their second unknown.
     entries = coo_array(new)
     key = entries.coords[0].astype(np.int64) * tape.cells + entries.coords[1]
     entries.data[np.isin(key, rotations.rows * tape.cells + rotations.second)] = 0.0
     new = csr_array(entries)
     new.eliminate_zeros()
     new.sort_indices()
-    blocks = []
-    for block in tape.blocks:
-        part = csr_array(map_[: block.a.shape[1], : block.a.shape[1]])
-        operands = {
-            name: None if operand is None else csr_array(operand @ part)
-            for name, operand in (("a", block.a), ("b", block.b), ("c", block.c))
-        }
-        blocks.append(replace(block, **operands))  # type: ignore[arg-type]
+
+    def over_new(operand: csr_array) -> csr_array:
+        width = operand.shape[1]
+        return csr_array(operand @ csr_array(map_[:width, :width]))
+
+    blocks = [block.mapped(over_new, block.first) for block in tape.blocks]
     over = Tape(tape.unknowns, blocks=blocks, externals=tape.externals)
     over.cells = tape.cells
     return over, new

@@ -8,12 +8,11 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from snapfm.arrays import Values
+from snapfm.arrays import Index, Values
 from snapfm.kernels.batches import derivatives, pull
 from snapfm.laws import Params
 from snapfm.structure.batched import each
@@ -81,7 +80,7 @@ class Scalar:
         return build_program(self.tape, self.rows, np.zeros(0, np.int64))
 
     @cached_property
-    def _hessian(self) -> tuple[Pattern, npt.NDArray[np.int64]]:
+    def _hessian(self) -> tuple[Pattern, Index]:
         """The symmetric pattern, and the entry of the lower triangle that each of its entries equals."""
         lower = self.program.hessian
         row, column, n = lower.row_of(), lower.indices, lower.rows
@@ -97,7 +96,7 @@ class Scalar:
         derivatives(*read, field, multipliers, entries, curvature)
         return entries, curvature
 
-    def _inputs(self, program: Program, u: Tensor, params: Params) -> tuple[Values, Values, npt.NDArray[np.int64]]:
+    def _inputs(self, program: Program, u: Tensor, params: Params) -> tuple[Values, Values, Index]:
         field = np.ascontiguousarray(u.detach().reshape(len(u), self.tape.unknowns).cpu().numpy(), np.float64)
         externals = evaluate_externals(self.tape, self.example, params, len(u))
         return field, externals, program.externals[None] - (self.tape.unknowns + 1)

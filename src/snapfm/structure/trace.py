@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from snapfm.errors import LawError
 from snapfm.laws import Equality, Inequality, Params
 from snapfm.structure.batched import Batched
 from snapfm.structure.exclusive import recorded
+from snapfm.structure.propagate import reads_shape_only
 from snapfm.structure.rewrite import SIMPLER, TensorIndices, lift, rewrite
 
 _PROBE_SEED = 20240229  # any fixed seed: the probe must only differ from the field that was traced
@@ -30,7 +31,7 @@ Function = Callable[[Tensor, Params], Tensor]
 
 
 def trace(law: Equality | Inequality, u: Tensor, params: Params) -> GraphModule:
-    """Give the graph of `law.residual`, flattened to (m,); float64 example inputs, one sample.
+    """Return the graph of `law.residual`, flattened to (m,); float64 example inputs, one sample.
 
     Raises LawError for control flow on values, results that are not real tensors, and laws that leave torch.
     """
@@ -42,6 +43,7 @@ def trace(law: Equality | Inequality, u: Tensor, params: Params) -> GraphModule:
         graph = _record(law, torch.func.functionalize(traced, remove="mutations_and_views"), u, params)
         rewrite(graph)
         _refuse_writes(law, graph)
+        _refuse_varying_counts(law, graph)
         _check_replay(law, graph, u, params)
     return graph
 
@@ -100,8 +102,35 @@ def _refuse_writes(law: Equality | Inequality, graph: GraphModule) -> None:
             )
 
 
+def _refuse_varying_counts(law: Equality | Inequality, graph: GraphModule) -> None:
+    """Refuse a law in which the field or the params decide how many elements a tensor has."""
+    varying: set[Node] = set()
+    for node in graph.graph.nodes:
+        if node.op == "placeholder":
+            varying.add(node)
+        elif not varying.isdisjoint(node.all_input_nodes) and not reads_shape_only(node):
+            varying.add(node)
+            if not varying.isdisjoint(_deciding(node)):
+                raise LawError(
+                    f"law '{law.name}': u[mask], nonzero and unique expect a mask that is the same at every call; this one is "
+                    "computed from the field or the params, so the number of rows would change. Use torch.where(mask, u, 0.0), "
+                    "which keeps the shape."
+                )
+
+
+def _deciding(node: Node) -> list[Node]:
+    """List the operands whose values decide how many elements an operator returns."""
+    if torch.Tag.dynamic_output_shape not in getattr(node.target, "tags", ()):
+        return []
+    operands: Any = node.args
+    if node.target is torch.ops.aten.index.Tensor:
+        masks = (torch.bool, torch.uint8)
+        return [index for index in operands[1] if index is not None and index.meta["val"].dtype in masks]
+    return [operands[1] if node.target is torch.ops.aten.masked_select.default else operands[0]]
+
+
 def _check_replay(law: Equality | Inequality, graph: GraphModule, u: Tensor, params: Params) -> None:
-    """Refuse a law whose graph, at another field, does not give the law's own value there."""
+    """Refuse a law whose graph, at another field, does not return the law's own value there."""
     generator = torch.Generator().manual_seed(_PROBE_SEED)
     probe = u + torch.rand(u.shape, generator=generator, dtype=u.dtype)
     constants = [getattr(graph, node.target) for node in graph.graph.nodes if node.op == "get_attr"]
@@ -122,7 +151,7 @@ def _check_replay(law: Equality | Inequality, graph: GraphModule, u: Tensor, par
 
 
 def coarsest(graph: GraphModule) -> float:
-    """Give the largest rounding unit on the way: a law may pass through float32."""
+    """Return the largest rounding unit of the dtypes in a graph: a law may pass through float32."""
     values = [node.meta.get("val") for node in graph.graph.nodes]
     kinds = {value.dtype for value in values if isinstance(value, Tensor) and value.dtype.is_floating_point}
     return max((torch.finfo(kind).eps for kind in kinds), default=0.0)
@@ -159,7 +188,7 @@ def trace_law(law: Equality | Inequality, u: Tensor, params: Params) -> TracedLa
 
 
 def unmoved(name: str) -> str:
-    """Say why a law without any slope is refused."""
+    """Return the message for a law without any slope."""
     return (
         f"law '{name}' expects a residual that changes with u; got one whose slopes all vanish, so that no move of the field "
         "could make it hold. Look for .detach() or .data in it, for steps without a slope (round, sign, u > 0), and for a "
@@ -168,7 +197,7 @@ def unmoved(name: str) -> str:
 
 
 def _slope_reaches(graph: GraphModule) -> bool:
-    """Tell whether any path from the field to the residual carries a slope past detach, which u.data is recorded as too."""
+    """Whether any path from the field to the residual carries a slope; detach, which u.data is recorded as too, ends one."""
     nodes = list(graph.graph.nodes)
     carrying = {next(node for node in nodes if node.op == "placeholder")}  # the field is the first input
     for node in nodes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,12 +20,12 @@ _ROUNDINGS = 1e3  # of a law that passes through a coarser dtype than float64
 
 
 def check_law(law: TracedLaw, u: Tensor, params: Params, pull: Callable[[Values], Values]) -> None:
-    """Compare `pull`, which gives Jᵀy at one field, with torch's product for a random y; raises LawError."""
+    """Compare `pull`, which returns Jᵀy at one field, with torch's product for a random y; raises LawError."""
     if law.rows * u.numel() == 0:
         return
     weight = torch.randn(law.rows, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     try:
-        value, torch_pull = torch.func.vjp(lambda x: law.graph(x, dict(params)), u)[:2]
+        value, torch_pull = torch.func.vjp(partial(_residual, law, params), u)[:2]
         truth = torch_pull(weight.to(value.dtype))[0].flatten().double()
     except (NotImplementedError, RuntimeError):
         return  # torch has no derivative to compare with
@@ -49,22 +50,22 @@ def verify_law(
     if law.rows * unknowns == 0:
         return
     for i in range(len(u)):
-        sample = {name: value[i] for name, value in params.items()}
-
-        def residual(x: Tensor, sample: Params = sample) -> Tensor:
-            value: Tensor = law.graph(x, dict(sample))
-            return value
-
+        residual = partial(_residual, law, {name: value[i] for name, value in params.items()})
         dense = torch.func.jacrev(residual)(u[i]).reshape(law.rows, unknowns)
         _compare(law, "Jacobian", pattern, jacobian[i], dense)
         if curved is None:
             continue
 
-        def total(x: Tensor, weight: Tensor = weight[i], sample: Params = sample) -> Tensor:
-            return (weight * residual(x, sample)).sum()
+        def total(x: Tensor, weight: Tensor = weight[i], residual: Callable[[Tensor], Tensor] = residual) -> Tensor:
+            return (weight * residual(x)).sum()
 
         dense = torch.func.jacrev(torch.func.grad(total))(u[i]).reshape(unknowns, unknowns)
         _compare(law, "Hessian", curved[0], curved[1][i], dense)
+
+
+def _residual(law: TracedLaw, params: Params, u: Tensor) -> Tensor:
+    value: Tensor = law.graph(u, dict(params))
+    return value
 
 
 def _agreement(law: TracedLaw) -> float:

@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 
 from snapfm.cli.app import app
 from snapfm.errors import DataError, ProjectionFailed
-from snapfm.evidence.demo.page import snippet
 from snapfm.evidence.demo.record import Record
+from snapfm.evidence.demo.run import snippet
 
 COUNT, STEPS, SEED = 2, 2, 3
 

@@ -8,8 +8,8 @@ from html import unescape
 import pytest
 from tests.evidence.reader import Reader
 
-from snapfm.evidence.demo.page import page, snippet
 from snapfm.evidence.demo.record import Record
+from snapfm.evidence.demo.run import page, snippet
 from snapfm.evidence.text import scientific
 
 _LOADING = {"script", "link", "iframe", "object", "embed", "base", "form"}

@@ -1,4 +1,4 @@
-"""Suites: what is shipped, and what a wrong file is told."""
+"""Suites: what is shipped, and the errors of a wrong file."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from snapfm import Bounds, Equality, Status
-from snapfm.project.limits import limits_of
-from snapfm.project.peers.certificate import Answer, arrived, broken, certified
+from snapfm.project.base import limits_of
+from snapfm.project.peers.certificate import Answer, broken, certified, converged
 from snapfm.structure import compile_laws
 
 LAWS = [Equality("total", lambda u, p: u.sum() - 1.0), Bounds(lower=0.0, upper=2.0)]
@@ -26,7 +26,7 @@ def test_a_nearest_point_with_held_bounds_is_certified():
     u = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]], dtype=torch.float64)
     solved = certified(structure, limits, u_hat, {}, answer(u, 2.0), None)
     assert solved.stationarity.tolist() == [0.0]
-    assert arrived(structure, limits, solved, 1e-12).all()
+    assert converged(structure, limits, solved, 1e-12).all()
     assert solved.distance.tolist() == [float((u - u_hat).norm())]
 
 
@@ -36,7 +36,7 @@ def test_a_lawful_field_that_is_not_nearest_is_not():
     u = torch.tensor([[[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]], dtype=torch.float64)
     solved = certified(structure, limits, u_hat, {}, answer(u, 2.0), None)
     assert float(solved.stationarity) == 0.5  # as far as the bound lets u move
-    assert not arrived(structure, limits, solved, 1e-12).any()
+    assert not converged(structure, limits, solved, 1e-12).any()
 
 
 def test_what_is_not_finite_is_found():

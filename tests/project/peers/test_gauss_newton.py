@@ -7,9 +7,9 @@ import torch
 
 from snapfm import Equality, Status
 from snapfm.errors import UnsupportedLaw
+from snapfm.project.base import limits_of
 from snapfm.project.budget import CERTIFIED
 from snapfm.project.judge import judge
-from snapfm.project.limits import limits_of
 from snapfm.project.peers import GaussNewton
 from snapfm.structure import compile_laws
 

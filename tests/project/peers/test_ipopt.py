@@ -7,9 +7,9 @@ import torch
 
 from snapfm import Equality, Status
 from snapfm.errors import ShapeError
+from snapfm.project.base import limits_of
 from snapfm.project.budget import STATIONARITY
 from snapfm.project.judge import judge, verdict
-from snapfm.project.limits import limits_of
 from snapfm.project.peers import Ipopt
 from snapfm.structure import compile_laws
 

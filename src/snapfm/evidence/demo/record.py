@@ -24,7 +24,7 @@ from snapfm.evidence.record import load
 from snapfm.flow import shipped
 from snapfm.grid import Axis
 from snapfm.laws import Law, Params
-from snapfm.metrics.residuals import residuals
+from snapfm.metrics.scores import residuals
 
 PROBLEM = "heat-ic-mass"
 MODEL = "heat-small"

@@ -1,1 +1,1 @@
-"""The page kit: what a page consists of (document), HTML and Markdown writers, and canvases for pictures (canvas, svg)."""
+"""The page kit: what a page consists of (document), HTML and Markdown writers, and the canvas of pictures."""

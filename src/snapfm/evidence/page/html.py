@@ -1,4 +1,4 @@
-"""Self-contained HTML: nothing is loaded and no script runs. Whatever is filled in is escaped here, except pictures.
+"""Self-contained HTML: nothing is loaded and no script runs. All text is escaped here, except pictures.
 
 The frame of a page is page.html; styles are page.css (all pages), figures.css (tables) and report.css (long reports).
 """
@@ -15,10 +15,10 @@ from string import Template
 from snapfm.evidence.page import document as doc
 from snapfm.evidence.page.canvas import COLORS
 from snapfm.evidence.record import State
-from snapfm.evidence.text import percent
+from snapfm.evidence.text import NOTHING, percent
 
-_NO_FIGURE = {doc.NOTHING, *State}  # what stands where a figure would
-_GRAY = "#9aa3ad"  # the network's, as in the demonstration
+_NO_FIGURE = {NOTHING, *State}  # what is shown instead of a figure
+_GRAY = "#9aa3ad"  # of the network
 _VISIBLE = 5e-4  # parts below are 0.0 % in words, and less than a pixel
 _LONG = 30  # letters from which an entry is a sentence, not a figure
 _HERE = "snapfm.evidence.page"
@@ -28,7 +28,7 @@ def page(
     name: str, kind: str, title: str, head: str, sections: Sequence[doc.Section], made: Sequence[tuple[str, str]], note: str,
     styles: Sequence[str],
 ) -> str:  # fmt: skip
-    """Fill the frame: `head` stands under the title and `note` at the end, both HTML; `made` says how it came about."""
+    """Fill the frame: `head` is below the title and `note` at the end, both HTML; `made` lists how it was made."""
     return Template(resource("page.html")).substitute(
         style="".join(resource(style) for style in ("page.css", *styles)),
         name=escape(name),

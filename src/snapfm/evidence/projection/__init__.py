@@ -1,7 +1,7 @@
 """The speed benchmark: methods × cases, each cell in a child process, judged in float64, kept as records, shown as a report.
 
-suite (what to run) → run (one cell after the other) → cell (inside the child process) with inputs, stand, and the kinds of
-cells (calls, walk) → record; report makes pages of the records.
+suite (what to run) → run (one cell after the other) → cell (inside the child process) with inputs and stand → records;
+report makes pages of them.
 """
 
 from snapfm.evidence.projection.run import run

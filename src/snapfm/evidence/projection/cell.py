@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import MissingDependency, UnsupportedLaw
-from snapfm.evidence.judge import lawful_and_nearest, measure
+from snapfm.evidence.judge import Answers, claims, lawful_and_nearest, measure
 from snapfm.evidence.projection.inputs import fingerprint, make, pack
 from snapfm.evidence.projection.stand import FIELDS, INPUTS, RECORD, Job, Stand, fields_of, prepared
 from snapfm.evidence.projection.suite import OURS, Cell, Kind, Point, Turn
@@ -34,7 +34,6 @@ from snapfm.flow.storage import write_file
 from snapfm.laws import Params
 from snapfm.project import Moved, Projection
 from snapfm.project.base import Solution
-from snapfm.project.judge import judge
 from snapfm.sampling import PCFM, sample
 from snapfm.sampling.path import STRAIGHT
 from snapfm.sampling.task import home
@@ -59,18 +58,19 @@ def projection(stand: Stand) -> dict[str, Any]:
     turns = []
     pictured, middle = inputs.middle()
     for label, u_hat in inputs.fields.items():
-        stand.tell(f"judged call on {label}")
+        stand.report(f"judged call on {label}")
         began = perf_counter()
         solved = stand.solver.solve(u_hat, params, stand.tolerance)  # warms up as well
         judged = perf_counter() - began
-        verdict = stand.verdict(u_hat, solved)
+        answers = stand.answers(solved)
+        verdict = stand.verdict(u_hat, answers)
         if label == pictured and stand.job.method == OURS:
-            _keep(stand, u_hat, stand.answers(solved).u, label)
+            _keep(stand, u_hat, answers.u, label)
         turns.append(Turn(label, stand.repeated(label, calling(u_hat), len(inputs.fields), judged), verdict))
     phases = getattr(stand.solver, "phases", None)
     if phases is None:
         return {"turns": tuple(turns)}
-    stand.tell("phases")
+    stand.report("phases")
     spent = phases(middle, params, stand.tolerance)
     return {"turns": tuple(turns), "phases": {name: float(value) for name, value in spent.items()}}
 
@@ -86,7 +86,7 @@ def curve(stand: Stand) -> dict[str, Any]:
         def call(iterations: int = iterations) -> Solution:
             return stand.solver.limited(u_hat, params, stand.tolerance, iterations)
 
-        stand.tell(f"{iterations} iterations on {label}")
+        stand.report(f"{iterations} iterations on {label}")
         answers = stand.answers(call())
         sizes = measure(stand.projector.laws, u_hat, answers.u, answers.multipliers, params)
         seconds = median(stand.repeated(f"{label} with {iterations} iterations", call, _LIMIT + 1))
@@ -132,7 +132,7 @@ def walk(stand: Stand) -> dict[str, Any]:
     began = perf_counter()
 
     def step(done: int, total: int) -> None:
-        stand.tell(f"step {done} of {total}", done, total)
+        stand.report(f"step {done} of {total}", done, total)
         foreseen = (perf_counter() - began) / done * total
         if _PACED <= done < total and foreseen > _MARGIN * budget:
             raise TooSlow(
@@ -140,37 +140,28 @@ def walk(stand: Stand) -> dict[str, Any]:
             )
 
     samples = sample(
-        network,
-        method,  # type: ignore[arg-type]  # acts as a projector
-        stand.inputs.params,
-        count=case.samples,
-        steps=case.steps,
-        generator=torch.Generator().manual_seed(suite.seed),
-        sampler=PCFM(),
-        dtype=torch.float64,
-        on_failure="keep",
+        network, method, stand.inputs.params, count=case.samples, steps=case.steps,  # type: ignore[arg-type]  # as a projector
+        generator=torch.Generator().manual_seed(suite.seed), sampler=PCFM(), dtype=torch.float64, on_failure="keep",
         progress=step,
-    )
+    )  # fmt: skip
     total = perf_counter() - began
     assert method.last is not None  # a walk ends with a certified call
-    return {
-        "walk": {**samples.seconds, "total": total},
-        "steps_done": case.steps,
-        "verdict": stand.verdict(*method.last),
-    }
+    seconds = {**samples.seconds, "total": total}
+    return {"walk": seconds, "steps_done": case.steps, "verdict": stand.verdict(*method.last)}
 
 
 class AsProjector:
-    """A method with the interface of a projector; ours is called through its own projector, with its warm starts."""
+    """A method with the interface of a projector; ours is called through its own projector, with its warm starts.
+
+    A peer returns fields without a certificate, which PCFM does not read: the judge certifies the last answers.
+    """
 
     def __init__(self, stand: Stand) -> None:
         self._stand, self._own = stand, stand.job.method == OURS
         self.shape = stand.projector.shape
-        self.last: tuple[Tensor, Solution] | None = None  # input and answer of the last certified call
+        self.last: tuple[Tensor, Answers] | None = None  # input and answers of the last certified call
 
-    def move(
-        self, u_hat: Tensor, params: Params | None = None, *, warm: Any = None, tolerance: float | None = None
-    ) -> Moved:
+    def move(self, u_hat: Tensor, params: Params, *, warm: Any = None, tolerance: float | None = None) -> Moved:
         """Project without a certificate."""
         stand = self._stand
         if self._own:
@@ -179,44 +170,20 @@ class AsProjector:
         return Moved(fields_of(answer, self.shape).to(u_hat), None)
 
     def __call__(
-        self, u_hat: Tensor, params: Params | None = None, *, warm: Any = None, tolerance: float | None = None
-    ) -> Projection:
-        """Project and certify."""
+        self, u_hat: Tensor, params: Params, *, warm: Any = None, tolerance: float | None = None
+    ) -> Projection | Moved:
+        """Project and keep the answers for the judge."""
         stand = self._stand
         if self._own:
             found = stand.projector(u_hat, params, warm=warm, tolerance=tolerance)
-            self.last = u_hat.double(), _as_solution(found)
+            multipliers = {name: one.double() for name, one in found.multipliers.items()}
+            answers = Answers(found.u.double(), multipliers, claims(found.status, len(u_hat)), found.iterations)
+            self.last = u_hat.double(), answers
             return found
         solved = stand.solver.solve(u_hat.double(), stand.inputs.params, tolerance or stand.tolerance)
-        self.last = u_hat.double(), solved
-        return self._as_projection(solved, u_hat, tolerance or stand.tolerance)
-
-    def _as_projection(self, solved: Solution, u_hat: Tensor, tolerance: float) -> Projection:
-        projector = self._stand.projector
-        judged = judge(projector.structure, solved.residual, projector.limits, solved.u)
-        answers = self._stand.answers(solved)
-        return Projection(
-            u=answers.u.to(u_hat),
-            status=torch.where(answers.claimed, 0, 1).to(torch.int8) if solved.status is None else solved.status,
-            violation=judged.violation,
-            stationarity=solved.stationarity,
-            iterations=solved.iterations,
-            distance=solved.distance,
-            multipliers=dict(answers.multipliers),
-            by_law=judged.by_law,
-            tolerance=tolerance,
-            rounding=torch.zeros_like(judged.violation),  # walks judge their float64 answers
-            second_order=torch.full((len(u_hat),), -1, dtype=torch.int8),
-        )
-
-
-def _as_solution(found: Projection) -> Solution:
-    flat = found.u.double().flatten(1)
-    rows = torch.cat([flat[:, :0], *found.multipliers.values()], dim=1)
-    # The judge does not use the residual.
-    return Solution(
-        flat, rows, found.iterations, rows.new_zeros(rows.shape), found.stationarity, found.distance, found.status
-    )
+        answers = stand.answers(solved)
+        self.last = u_hat.double(), answers
+        return Moved(answers.u.to(u_hat), None)
 
 
 def main() -> None:

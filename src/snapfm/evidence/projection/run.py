@@ -1,6 +1,6 @@
-"""A run of a suite: what its folder lacks, each cell in a child process and on disk when it is done.
+"""A run of a suite: the cells that its folder lacks, each in a child process and on disk when it is done.
 
-Cells go case by case, so that all methods of a case meet the machine in much the same state. The only file of the benchmark that
+Cells go case by case, so that all methods of a case run on the machine in a similar state. The only file of the benchmark that
 writes into a run's folder, except for the records and a report.
 """
 
@@ -21,7 +21,7 @@ from snapfm.evidence.machine import machine
 from snapfm.evidence.projection import inputs
 from snapfm.evidence.projection.stand import FIELDS, FIRST_CALL, INPUTS, RECORD, Job
 from snapfm.evidence.projection.suite import OURS, Case, Cell, Kind, Suite, methods
-from snapfm.evidence.record import Records, State, Tell, Told, check_name, load, run_cells, to_line
+from snapfm.evidence.record import Follow, Records, Report, State, check_name, load, run_cells, to_line
 from snapfm.evidence.supervise import End, supervised
 
 FIELDS_FOLDER = "fields"
@@ -30,23 +30,13 @@ _CHILD = "snapfm.evidence.projection.cell"
 _RUNNING = ".running"  # folder of jobs; what a killed run left there is removed
 _INPUTS_BUDGET = 1800.0  # seconds for simulating and walking once; no method's time
 
-Cells: TypeAlias = dict[tuple[str, str, str], Cell]
-
-
-@dataclass(frozen=True)
-class _Place:
-    case: Case
-    method: str
-    kind: Kind
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.case.name, self.method, str(self.kind)
+Key: TypeAlias = tuple[str, str, str]  # case, method, kind
+Cells: TypeAlias = dict[Key, Cell]
 
 
 @dataclass(frozen=True)
 class _Given:
-    """The inputs of a case, or why there are none and what state its cells get."""
+    """The inputs of a case, or why there are none and the state of its cells."""
 
     file: Path
     kept: inputs.Kept | None
@@ -60,9 +50,9 @@ def run(
     only: str | None = None,
     chosen: Sequence[str] = (),
     again: bool = False,
-    progress: Told | None = None,
+    progress: Follow | None = None,
 ) -> Cells:
-    """Run what a folder lacks of a suite; give all cells it holds.
+    """Run the cells that a folder lacks; return all cells it holds.
 
     `only` names one case, `chosen` some methods. `again` repeats cells that failed or whose package was missing. A cell whose
     inputs have changed since, because its network has, is run again.
@@ -74,20 +64,19 @@ def run(
     with Records(out, suite, Cell) as records:
         shutil.rmtree(out / _RUNNING, ignore_errors=True)
         todo = [
-            place
-            for place in _places(suite)
-            if only in (None, place.case.name)
-            and (not chosen or place.method in chosen)
-            and not _finished(suite, out, place, records.cells.get(place.key), again)
+            key
+            for key in _keys(suite)
+            if only in (None, key[0])
+            and (not chosen or key[1] in chosen)
+            and not _finished(suite, out, records.cells.get(key), again)
         ]
         given: dict[str, _Given] = {}
         about = machine()
 
-        def make(place: _Place, tell: Tell) -> Cell:
-            if place.case.name not in given:
-                given[place.case.name] = _inputs(suite, out, place.case, tell)
-            cell = _cell(suite, out, place, given[place.case.name], records.cells, tell)
-            return replace(cell, machine=about)
+        def make(key: Key, report: Report) -> Cell:
+            if key[0] not in given:
+                given[key[0]] = _inputs(suite, out, suite.case(key[0]), report)
+            return replace(_cell(suite, out, key, given[key[0]], records.cells, report), machine=about)
 
         run_cells(records, todo, make, progress)
         shutil.rmtree(out / _RUNNING, ignore_errors=True)
@@ -95,17 +84,17 @@ def run(
 
 
 def ours_failed(cells: Cells) -> bool:
-    """Tell whether our own method failed: no answer, or a claim the judge does not confirm."""
+    """Return whether our own method failed: no answer, or a claim that the judge does not confirm."""
     ours = [cell for cell in cells.values() if cell.method == OURS and cell.state is not State.ABSENT]
     return any(
         cell.state is not State.DONE or any(one.claimed > one.converged for one in cell.verdicts) for cell in ours
     )
 
 
-def _places(suite: Suite) -> list[_Place]:
+def _keys(suite: Suite) -> list[Key]:
     catalog = methods(suite.catalog)
     return [
-        _Place(case, method, kind)
+        (case.name, method, str(kind))
         for case in suite.cases
         for kind in Kind
         for method in suite.methods_of(case)
@@ -113,18 +102,19 @@ def _places(suite: Suite) -> list[_Place]:
     ]
 
 
-def _finished(suite: Suite, out: Path, place: _Place, cell: Cell | None, again: bool) -> bool:
-    """Tell whether a record still holds: one of other inputs than there are now does not."""
+def _finished(suite: Suite, out: Path, cell: Cell | None, again: bool) -> bool:
+    """Return whether a record is still valid: not if it is of other inputs than the current ones."""
     if cell is None or (again and cell.state in (State.FAILED, State.ABSENT)):
         return False
-    known = inputs.kept(_inputs_file(out, place.case))
+    case = suite.case(cell.case)
+    known = inputs.kept(_inputs_file(out, case))
     if known is None:
         return True
-    expected = inputs.fingerprint(suite, place.case)
+    expected = inputs.fingerprint(suite, case)
     return (expected in (None, known.fingerprint)) and cell.inputs in (None, known.digest)
 
 
-def _inputs(suite: Suite, out: Path, case: Case, tell: Tell) -> _Given:
+def _inputs(suite: Suite, out: Path, case: Case, report: Report) -> _Given:
     """Find the inputs of a case, or make them in a process of their own."""
     file = _inputs_file(out, case)
     expected = inputs.fingerprint(suite, case)
@@ -134,7 +124,7 @@ def _inputs(suite: Suite, out: Path, case: Case, tell: Tell) -> _Given:
     if known is not None and known.fingerprint == expected:
         return _Given(file, known)
     job = Job(suite, case.name, None, None, out / _RUNNING / f"{case.name}.inputs")
-    tell("inputs", 0.0)
+    report("inputs", 0.0)
     end = supervised(_CHILD, to_line(job), job.folder, suite.threads, _INPUTS_BUDGET)
     if end.late or end.why is not None:
         why = end.why or f"{_INPUTS_BUDGET:g} s were used up"
@@ -143,23 +133,24 @@ def _inputs(suite: Suite, out: Path, case: Case, tell: Tell) -> _Given:
     return _Given(file, inputs.kept(file))
 
 
-def _cell(suite: Suite, out: Path, place: _Place, given: _Given, cells: Cells, tell: Tell) -> Cell:
+def _cell(suite: Suite, out: Path, key: Key, given: _Given, cells: Cells, report: Report) -> Cell:
     """Make the record of one cell."""
-    case, budget = place.case, suite.budget_of(place.case, place.kind)
+    case, method, kind = suite.case(key[0]), key[1], Kind(key[2])
+    budget = suite.budget_of(case, kind)
     blank = Cell(
-        case.name, place.method, place.kind, given.state, given.why, problem=case.problem, samples=case.samples,
+        case.name, method, kind, given.state, given.why, problem=case.problem, samples=case.samples,
         unknowns=math.prod(case.build().grid.shape), tolerance=suite.tolerance,
-        steps=case.steps if place.kind is Kind.WALK else None, threads=suite.threads, load=os.getloadavg()[0], seed=suite.seed,
+        steps=case.steps if kind is Kind.WALK else None, threads=suite.threads, load=os.getloadavg()[0], seed=suite.seed,
     )  # fmt: skip
     if given.kept is None:
         return blank
     blank = replace(blank, rows=given.kept.rows, inputs=given.kept.digest)
-    hopeless = _hopeless(place, budget, cells)
+    hopeless = _hopeless(case, method, kind, budget, cells)
     if hopeless is not None:
         return replace(blank, state=State.DNF, why=hopeless, steps_done=0)
-    folder = out / _RUNNING / ".".join(place.key)
-    job = Job(suite, case.name, place.method, place.kind, folder, given.file, given.kept.digest)
-    end = supervised(_CHILD, to_line(job), folder, suite.threads, budget, lambda far: tell(far.doing, far.share))
+    folder = out / _RUNNING / ".".join(key)
+    job = Job(suite, case.name, method, kind, folder, given.file, given.kept.digest)
+    end = supervised(_CHILD, to_line(job), folder, suite.threads, budget, lambda far: report(far.doing, far.share))
     cell = _read(folder / RECORD, replace(blank, seconds=end.seconds, steps_done=end.progress.steps_done), end, budget)
     if (folder / FIELDS).is_file() and cell.state is State.DONE:
         _place_file(folder / FIELDS, out / FIELDS_FOLDER / f"{case.name}.npz")
@@ -168,7 +159,7 @@ def _cell(suite: Suite, out: Path, place: _Place, given: _Given, cells: Cells, t
 
 
 def _read(file: Path, blank: Cell, end: End, budget: float) -> Cell:
-    """Join what a process left with what the runner knows."""
+    """Combine the record that a process left with what the runner knows."""
     far, cold = end.progress, end.progress.cold or {}
     if end.late:
         why = f"{budget:g} s were used up; it was at: {far.doing}"
@@ -186,10 +177,10 @@ def _read(file: Path, blank: Cell, end: End, budget: float) -> Cell:
     )  # fmt: skip
 
 
-def _hopeless(place: _Place, budget: float, cells: Cells) -> str | None:
-    """Say why a walk need not start: its method's projections of the same batch alone would use up the budget."""
-    tried = cells.get((place.case.name, place.method, str(Kind.PROJECTION)))
-    if place.kind is not Kind.WALK or tried is None:
+def _hopeless(case: Case, method: str, kind: Kind, budget: float, cells: Cells) -> str | None:
+    """Return why a walk is not started: the projections of the same batch alone would use up its budget."""
+    tried = cells.get((case.name, method, str(Kind.PROJECTION)))
+    if kind is not Kind.WALK or tried is None:
         return None
     if tried.state is State.DNF and FIRST_CALL not in tried.cold:
         spent, words = tried.seconds, "did not end in"
@@ -197,10 +188,9 @@ def _hopeless(place: _Place, budget: float, cells: Cells) -> str | None:
         spent, words = fmean(median(turn.seconds) for turn in tried.turns), "took"
     else:
         return None
-    steps = place.case.steps
-    if spent * steps <= budget:
+    if spent * case.steps <= budget:
         return None
-    return f"not begun: one projection of the batch {words} {spent:.3g} s, and a walk of {steps} steps has {budget:g} s"
+    return f"not begun: one projection of the batch {words} {spent:.3g} s, and a walk of {case.steps} steps has {budget:g} s"
 
 
 def _inputs_file(out: Path, case: Case) -> Path:
@@ -208,7 +198,7 @@ def _inputs_file(out: Path, case: Case) -> Path:
 
 
 def _place_file(made: Path, file: Path) -> None:
-    """Put a whole file, already on disk, into its place in one step."""
+    """Move a finished file to its place atomically."""
     if not made.is_file():
         raise DataError(f"a process of the run is expected to leave {made}; got none. Is the disk full? Run it again.")
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -53,29 +53,20 @@ class Stand:
     inputs: Inputs
     projector: Projector
     solver: Solver
+    tolerance: float
+    budget: float  # wall seconds of the cell
     cold: dict[str, float]
     base_bytes: int | None
     began: float  # of the clock that times calls
 
-    @property
-    def tolerance(self) -> float:
-        """The tolerance of the suite."""
-        return self.suite.tolerance
-
-    @property
-    def budget(self) -> float:
-        """Wall seconds of the cell."""
-        assert self.job.kind is not None
-        return self.suite.budget_of(self.case, self.job.kind)
-
     def first_call(self, call: Callable[[], object]) -> None:
         """Make the call that compiles, timed separately."""
-        self.tell("first call")
+        self.report("first call")
         with _clock(self.cold, FIRST_CALL):
             call()
 
     def repeated(self, what: str, call: Callable[[], object], turns: int, judged: float = 0.0) -> tuple[float, ...]:
-        """Warm up, then time hot calls: as many as the suite says, fewer if they would take too much of the budget.
+        """Warm up, then time hot calls: as many as the suite asks for, fewer if they would take too much of the budget.
 
         `turns` inputs share the budget. A method so slow that its judged call used up its share keeps that call's seconds.
         """
@@ -91,7 +82,7 @@ class Stand:
             late = perf_counter() - self.began + next_one > _LATE * self.budget
             if spent and (late or sum(spent) + next_one > share):
                 break
-            self.tell(f"hot call {len(spent) + 1} of {self.suite.repeats} on {what}")
+            self.report(f"hot call {len(spent) + 1} of {self.suite.repeats} on {what}")
             began = perf_counter()
             call()
             spent.append(perf_counter() - began)
@@ -107,11 +98,11 @@ class Stand:
             iterations=solved.iterations,
         )
 
-    def verdict(self, u_hat: Tensor, solved: Solution) -> Verdict:
-        """Judge what a method returns."""
-        return verdict(self.projector.laws, u_hat, self.answers(solved), self.inputs.params, self.tolerance)
+    def verdict(self, u_hat: Tensor, answers: Answers) -> Verdict:
+        """Judge answers."""
+        return verdict(self.projector.laws, u_hat, answers, self.inputs.params, self.tolerance)
 
-    def tell(self, doing: str, steps_done: int | None = None, steps: int | None = None) -> None:
+    def report(self, doing: str, steps_done: int | None = None, steps: int | None = None) -> None:
         """Report the current activity."""
         write_progress(self.job.folder, Progress(doing, steps_done, steps, dict(self.cold)))
 
@@ -125,6 +116,7 @@ def prepared(job: Job) -> Stand:
     """Build everything a cell needs before its method is called."""
     assert job.inputs is not None
     assert job.method is not None
+    assert job.kind is not None
     suite, case = job.suite, job.suite.case(job.case)
     method = methods(suite.catalog)[job.method]
     began = perf_counter()
@@ -139,7 +131,20 @@ def prepared(job: Job) -> Stand:
     with _clock(cold, "build"):
         solver = method.build(projector)
         solver.prepare(suite.tolerance, case.samples)
-    return Stand(job, suite, case, problem, inputs, projector, solver, cold, base, began)
+    return Stand(
+        job,
+        suite,
+        case,
+        problem,
+        inputs,
+        projector,
+        solver,
+        suite.tolerance,
+        suite.budget_of(case, job.kind),
+        cold,
+        base,
+        began,
+    )
 
 
 def fields_of(answer: Any, shape: tuple[int, ...]) -> Tensor:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from snapfm.errors import ParamsError, SnapfmError, UnknownName
 from snapfm.evidence.judge import Verdict
 from snapfm.evidence.record import State
-from snapfm.evidence.suite import AtLeast, Positive, Seconds, Shelf
+from snapfm.evidence.suite import Seconds, Shelf, at_least, positive
 from snapfm.problems import Problem, problem
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Cell:
     walk: dict[str, float] = field(default_factory=dict)  # seconds: velocity, projection, total
     verdict: Verdict | None = None  # of a walk: its last projection
     curve: tuple[Point, ...] = ()
-    phases: dict[str, float] = field(default_factory=dict)  # hot seconds of one call by phase, where a method can tell
+    phases: dict[str, float] = field(default_factory=dict)  # hot seconds of one call by phase, if the method has them
     # Resident memory of the cell's process at its highest, above what it held before the structure was built; not its children's.
     peak_bytes: int | None = None
     threads: int = 0
@@ -115,19 +115,19 @@ def methods(catalog: str = CATALOG) -> Mapping[str, Method]:
 class Case:
     """A problem with its settings, what is done with it, and where its inputs come from.
 
-    Inputs are what the shipped network `model` gives at the flow times `taus`, or projected truth with noise of size `noisy`.
+    Inputs are the outputs of the shipped network `model` at the flow times `taus`, or projected truth with noise of size `noisy`.
     """
 
     name: str
     problem: str
     title: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    samples: Annotated[int, AtLeast(1)] = 32
+    samples: Annotated[int, at_least(1)] = 32
     kinds: tuple[str, ...] = (str(Kind.PROJECTION),)
     taus: tuple[float, ...] = ()
-    noisy: Annotated[float, Positive()] | None = None
+    noisy: Annotated[float, positive] | None = None
     model: str | None = None
-    steps: Annotated[int, AtLeast(1)] = 100  # of the flow, in walks and where inputs are recorded
+    steps: Annotated[int, at_least(1)] = 100  # of the flow, in walks and where inputs are recorded
     axis: str | None = None  # what grows from case to case
     published: str | None = None  # the problem of the published tables it is compared with
     methods: tuple[str, ...] = ()  # none: the suite's
@@ -146,19 +146,19 @@ class Case:
 
 @dataclass(frozen=True)
 class Suite:
-    """All that decides the records of a run, except for models and machine."""
+    """Everything that determines the records of a run, except models and machine."""
 
     name: str
     title: str
     methods: tuple[str, ...]
     cases: tuple[Case, ...]
-    threads: Annotated[int, AtLeast(1)] = 2
-    repeats: Annotated[int, AtLeast(1)] = 5  # hot calls on each input
-    warmup: Annotated[int, AtLeast(1)] = 1  # calls before them, the first of which is judged
+    threads: Annotated[int, at_least(1)] = 2
+    repeats: Annotated[int, at_least(1)] = 5  # hot calls on each input
+    warmup: Annotated[int, at_least(1)] = 1  # calls before them, the first of which is judged
     budget: Seconds = 60.0  # wall seconds of one cell
     walk_budget: Seconds | None = None  # of one that walks; None: the same
-    tolerance: Annotated[float, Positive()] = 1e-5
-    seed: Annotated[int, AtLeast(0)] = 0
+    tolerance: Annotated[float, positive] = 1e-5
+    seed: Annotated[int, at_least(0)] = 0
     catalog: str = CATALOG
 
     def methods_of(self, case: Case) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ def _check_case(what: str, case: Case, known: Sequence[str]) -> None:
 
 
 def _check_some(what: str, key: str, names: Sequence[Any], known: Sequence[str], unknown: type[SnapfmError]) -> None:
-    """Refuse names that are not known, or come twice."""
+    """Refuse names that are unknown or repeated."""
     for place, name in enumerate(names):
         if name not in known:
             raise unknown(f"{what} expects {key} to be some of {list(known)}; got {name!r}. Choose of these.")

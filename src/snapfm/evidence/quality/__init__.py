@@ -1,7 +1,7 @@
 """Sample quality: samplers × tasks on shipped models, scored against simulated truth, kept as records, shown on pages.
 
-suite (what to run) → run (one cell after the other) → cell (sample within a budget) and scores → record → tables, pictures and
-pages, which read records alone.
+suite (what to run) → run (one cell after the other) → cell (sample within a budget, score) → records → pictures and pages,
+which read records alone.
 """
 
 from snapfm.evidence.quality.run import run

@@ -26,7 +26,12 @@ from snapfm.problems import Problem
 from snapfm.project import Projector
 from snapfm.sampling import sample
 
+_TRUTH_SEED = 1  # added to the suite's: conditions and truth share no random number with the noise
 _EXAMPLES = 64  # true fields kept for their texture, for which a dozen are enough
+
+
+Progress = Callable[[float], None]  # the share of the steps that are done
+Outcome = tuple[Cell, Moments | None]  # the record and, if the cell has fields, their mean and spread
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Truth:
 
     @classmethod
     def of(cls, fields: Tensor) -> Truth:
-        """Keep what scores need of true fields (b, *shape)."""
+        """Compute what scores need from true fields (b, *shape)."""
         return cls(moments(fields), fields[:_EXAMPLES].clone(), len(fields))
 
 
@@ -72,26 +77,13 @@ def _texture(u: Tensor, examples: Tensor) -> TextureScore:
 
 
 def _interval(found: Estimate) -> Interval:
-    """Write an estimate; one that is not finite has no interval either."""
+    """Convert an estimate; one that is not finite has no interval either."""
     return Interval(finite(found.value), finite(found.low), finite(found.high))
-
-
-_TRUTH_SEED = 1  # added to the suite's: conditions and truth share no random number with the noise
-
-Told = Callable[[float], None]  # the share of the steps that are done
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The record of a cell and, if it has fields, their mean and spread."""
-
-    cell: Cell
-    moments: Moments | None = None
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the cells of one task share; no network where the task's model is not shipped."""
+    """What the cells of one task share; no network if its model is not shipped."""
 
     task: Task
     problem: Problem
@@ -130,90 +122,77 @@ def reference_cell(suite: Suite, here: Prepared, name: str) -> Outcome:
         u, params = mean.expand(suite.samples, *mean.shape), _first(here.params, suite.samples)
     scores = score(here.problem.laws, u, params, here.truth, suite.bootstrap, suite.seed)
     cell = Cell(here.task.name, name, State.DONE, suite.samples, machine=machine_and_threads(), **scores)
-    return Outcome(cell, moments(u))
+    return cell, moments(u)
 
 
-def sampler_cell(suite: Suite, here: Prepared, entry: SamplerEntry, told: Told | None = None) -> Outcome:
+def sampler_cell(suite: Suite, here: Prepared, entry: SamplerEntry, progress: Progress | None = None) -> Outcome:
     """Run and score a sampler; an exception and a used-up budget are recorded, not passed on."""
     count, steps = entry.samples or suite.samples, entry.steps or suite.steps
     blank = Cell(here.task.name, entry.name, State.DONE, count, steps, machine=machine_and_threads())
     if here.network is None or here.projector is None:
-        return Outcome(replace(blank, status=State.ABSENT, error=f"model '{here.task.model}' is not shipped"))
-    watch, params = _Watch(entry.budget or suite.budget, told), _first(here.params, count)
+        return replace(blank, status=State.ABSENT, error=f"model '{here.task.model}' is not shipped"), None
+    watched = _Watched(here.network, entry.budget or suite.budget, progress)
+    params = _first(here.params, count)
     blank, error = replace(blank, model=model_digest(here.task.model)), None
     try:
         samples = sample(
-            _Watched(here.network, watch),
-            here.projector,
-            params,
-            count=count,
-            steps=steps,
-            generator=torch.Generator().manual_seed(suite.seed),
-            sampler=entry.build(),
-            dtype=getattr(torch, suite.dtype),
-            on_failure="keep",
-            progress=watch.step,
-        )
-        spent = watch.seconds()
+            watched, here.projector, params, count=count, steps=steps,
+            generator=torch.Generator().manual_seed(suite.seed), sampler=entry.build(), dtype=getattr(torch, suite.dtype),
+            on_failure="keep", progress=watched.step,
+        )  # fmt: skip
+        seconds = {**samples.seconds, "total": watched.seconds()}
         scores = score(here.problem.laws, samples.u, params, here.truth, suite.bootstrap, suite.seed)
     except _Late:
         state = State.DNF
-    except Exception as cause:  # a rival that fails is a result of the table, not its end
+    except Exception as cause:  # a sampler that fails is a result of the table, not its end
         state, error = State.FAILED, f"{type(cause).__name__}: {cause}".splitlines()[0]
     else:
         certified = None if samples.projection is None else int(samples.projection.converged.sum())
-        seconds = {**samples.seconds, "total": spent}
         done = replace(
-            blank, steps_done=watch.done, converged=certified, seconds=seconds, calls=samples.calls, **scores
+            blank, steps_done=watched.done, converged=certified, seconds=seconds, calls=samples.calls, **scores
         )
-        return Outcome(done, moments(samples.u))
-    seconds = {"total": watch.seconds()}
-    return Outcome(replace(blank, status=state, error=error, steps_done=watch.done, seconds=seconds, calls=watch.calls))
+        return done, moments(samples.u)
+    spent = {"total": watched.seconds()}
+    return replace(blank, status=state, error=error, steps_done=watched.done, seconds=spent, calls=watched.calls), None
 
 
 class _Late(Exception):
     """The wall budget is used up."""
 
 
-class _Watch:
-    """The clock of one cell: counts steps and network calls, and ends the run when its budget is used up."""
+class _Watched(nn.Module):
+    """A network with a clock: counts steps and calls, and ends the run when its budget is used up.
 
-    def __init__(self, budget: float, told: Told | None) -> None:
-        self._budget, self._told = budget, told
-        self._began = time.perf_counter()
+    Every call checks the clock, as some samplers take minutes between two steps.
+    """
+
+    def __init__(self, network: VelocityNetwork, budget: float, progress: Progress | None) -> None:
+        super().__init__()
+        self._budget, self._progress, self._began = budget, progress, time.perf_counter()
+        self.network, self._quick = network, evaluator(network)
         self.done = self.calls = 0
 
     def seconds(self) -> float:
-        """Wall time since the start."""
+        """Return the wall time since the start."""
         return time.perf_counter() - self._began
 
     def step(self, done: int, total: int) -> None:
-        """Take note of a step."""
+        """Record a finished step."""
         self.done = done
-        if self._told is not None:
-            self._told(done / total)
-        if done < total:  # what is finished is finished, late or not
-            self.check()
-
-    def check(self) -> None:
-        """Raise if it is too late to go on."""
-        if self.seconds() > self._budget:
-            raise _Late
-
-
-class _Watched(nn.Module):
-    """A network whose every call looks at the clock: some samplers take minutes between two steps."""
-
-    def __init__(self, network: VelocityNetwork, watch: _Watch) -> None:
-        super().__init__()
-        self.network, self._watch = network, watch
-        self._quick = evaluator(network)
+        if self._progress is not None:
+            self._progress(done / total)
+        if done < total:  # a finished run counts, late or not
+            self._check()
 
     def forward(self, u: Tensor, tau: float | Tensor) -> Tensor:
-        self._watch.check()
-        self._watch.calls += 1
+        self._check()
+        self.calls += 1
         speed: Tensor = self._quick(u, tau)
         return speed
+
+    def _check(self) -> None:
+        if self.seconds() > self._budget:
+            raise _Late
 
 
 def _first(params: Params, count: int) -> dict[str, Tensor]:

@@ -10,23 +10,28 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from snapfm.evidence import published
+from snapfm.evidence.page import document as doc
 from snapfm.evidence.page import html
-from snapfm.evidence.page.document import (
-    NOT_YET,
-    NOTHING,
-    PUBLISHED,
-    Block,
-    Entry,
-    Picture,
-    Section,
-    Table,
-    Words,
-    table,
-)
-from snapfm.evidence.page.markdown import markdown
+from snapfm.evidence.page.document import NOT_YET, PUBLISHED, Entry, Table, Words, markdown, table
 from snapfm.evidence.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, Interval, Suite, Task
 from snapfm.evidence.record import State
-from snapfm.evidence.text import scientific, seconds, settings_text, size
+from snapfm.evidence.text import NOTHING, scientific, seconds, settings_text, size
+
+ABOUT = (
+    "MMSE / SMSE: mean squared error of the per-point mean and of the per-point standard deviation against simulated truth under "
+    "the same conditions, in units of 1e-2; lower is better, the lowest MMSE of a task is bold. Rows named *published* are those "
+    "of the PCFM paper, of other models and other data: compare their order, not their size. *True fields* are as many fields "
+    "drawn independently from the truth: what a perfect sampler would score."
+)
+COLUMNS = (
+    "Scores have 95 % bootstrap intervals over samples. *error* is the mean over samples of ‖R‖₂ of a law, in float64; "
+    "*largest violation* the worst single row of any sample. *certified*: samples whose last projection is proven lawful and "
+    "nearest; – for samplers that certify nothing. *like true fields*: texture, neighbor by neighbor and scale by scale. "
+    "*time* is of all samples together: network + projection."
+)
+_NOTE = """\
+Every figure is taken from <code>records.jsonl</code>, written next to this page by the same run. Repeat it with
+<code>snapfm quality {name} --out DIR</code>."""
 
 PCFM = "pcfm"
 _NOT_FINITE = "not finite"
@@ -37,7 +42,7 @@ Row = tuple[str | Entry, ...]
 
 
 def summary(suite: Suite, cells: Cells) -> Table:
-    """Tabulate MMSE / SMSE of all samplers and tasks in the shape of the published table, with that one beside it."""
+    """Tabulate MMSE / SMSE of all samplers and tasks in the form of the published table, with its figures."""
     rows: list[Row] = []
     for task in suite.tasks:
         ours, given = _row_of(suite, task, cells), published.QUALITY.get(task.name, {})
@@ -46,8 +51,8 @@ def summary(suite: Suite, cells: Cells) -> Table:
         rows.append((f"{task.title}, here", *entries, _pair(cells.get((task.name, TRUE_FIELDS)))))
         if any(sampler.name in given for sampler in suite.samplers):
             pairs = (given.get(sampler.name) for sampler in suite.samplers)
-            told = (NOTHING if pair is None else f"{pair[0]:g} / {pair[1]:g}" for pair in pairs)
-            rows.append((f"{task.title}{PUBLISHED}", *told))
+            figures = (NOTHING if pair is None else f"{pair[0]:g} / {pair[1]:g}" for pair in pairs)
+            rows.append((f"{task.title}{PUBLISHED}", *figures))
     return table(("task", *(sampler.title for sampler in suite.samplers), REFERENCES[TRUE_FIELDS]), rows)
 
 
@@ -65,7 +70,7 @@ def task_table(suite: Suite, task: Task, cells: Cells) -> Table:
 
 
 def verdicts(suite: Suite, cells: Cells) -> list[str]:
-    """Say in whole sentences how PCFM compares; nothing for a suite without it."""
+    """Write in sentences how PCFM compares; empty for a suite without it."""
     if PCFM not in {sampler.name for sampler in suite.samplers}:
         return []
     done = {
@@ -76,22 +81,22 @@ def verdicts(suite: Suite, cells: Cells) -> list[str]:
     first = [title for title, (_, best) in done.items() if best]
     second = [title for title, (_, best) in done.items() if not best]
     absent = [task.title for task in suite.tasks if task.title not in done]
-    told = []
+    sentences = []
     if done:
         found = [cell for cell, _ in done.values()]
         worst = max((law.worst_row or 0.0) for cell in found for law in cell.laws)
-        told.append(
+        sentences.append(
             f"PCFM is first in MMSE on {len(first)} of {len(done)} tasks{': ' if first else ''}{', '.join(first)}."
         )
-        told.append(
+        sentences.append(
             f"Its largest violation of any row of any law by any sample is {scientific(worst)}; "
             f"{sum(cell.converged or 0 for cell in found)} of {sum(cell.samples for cell in found)} samples are certified."
         )
     if second:
-        told.append(f"It is not first on {', '.join(second)}.")
+        sentences.append(f"It is not first on {', '.join(second)}.")
     if absent:
-        told.append(f"Without a figure for it: {', '.join(absent)}.")
-    return told
+        sentences.append(f"Without a figure for it: {', '.join(absent)}.")
+    return sentences
 
 
 def _row(title: str, cell: Cell | None, laws: list[str], best: Cell | None) -> Row:
@@ -170,30 +175,13 @@ def _time(cell: Cell) -> Entry:
     return Entry(seconds(cell.seconds["total"]), parts)
 
 
-ABOUT = (
-    "MMSE / SMSE: mean squared error of the per-point mean and of the per-point standard deviation against simulated truth under "
-    "the same conditions, in units of 1e-2; lower is better, the lowest MMSE of a task is bold. Rows named *published* are those "
-    "of the PCFM paper, of other models and other data: compare their order, not their size. *True fields* are as many fields "
-    "drawn independently from the truth: what a perfect sampler would score."
-)
-COLUMNS = (
-    "Scores have 95 % bootstrap intervals over samples. *error* is the mean over samples of ‖R‖₂ of a law, in float64; "
-    "*largest violation* the worst single row of any sample. *certified*: samples whose last projection is proven lawful and "
-    "nearest; – for samplers that certify nothing. *like true fields*: texture, neighbor by neighbor and scale by scale. "
-    "*time* is of all samples together: network + projection."
-)
-_NOTE = """\
-Every figure is taken from <code>records.jsonl</code>, written next to this page by the same run. Repeat it with
-<code>snapfm quality {name} --out DIR</code>."""
-
-
 def text(suite: Suite, cells: Cells) -> str:
     """Write the Markdown page of one run."""
     return "\n\n".join([f"# Sample quality: {suite.title}", about(suite, cells), *sections(suite, cells)]) + "\n"
 
 
 def about(suite: Suite, cells: Cells) -> str:
-    """Say what was run, on what."""
+    """Write what was run, and on what machine."""
     counts = f"{suite.samples} samples, {suite.steps} flow steps unless a row says otherwise, {suite.truth} true fields"
     some = next(iter(cells.values()), None)
     where = ""
@@ -216,21 +204,21 @@ def sections(suite: Suite, cells: Cells) -> list[str]:
 
 def page(suite: Suite, cells: Cells, pictures: Mapping[str, bytes], curve: bytes | None = None) -> str:
     """Write the HTML page; `pictures` are PNG bytes by task, `curve` those of scores against steps."""
-    first: list[Block] = [Words(ABOUT), summary(suite, cells)]
+    first: list[doc.Block] = [Words(ABOUT), summary(suite, cells)]
     if curve is not None:
         first.append(
             _strip(curve, "Scores against flow steps", "", "bars: 95 % intervals; dashed: as many true fields")
         )
-    tasks = [Section(task.title, tuple(_task(suite, task, cells, pictures.get(task.name)))) for task in suite.tasks]
-    found = [Section("Summary", tuple(first)), *tasks, Section("What the columns say", (Words(COLUMNS),))]
+    tasks = [doc.Section(task.title, tuple(_task(suite, task, cells, pictures.get(task.name)))) for task in suite.tasks]
+    found = [doc.Section("Summary", tuple(first)), *tasks, doc.Section("What the columns say", (Words(COLUMNS),))]
     head = "\n".join(html.paragraph(Words(words, lead=True)) for words in verdicts(suite, cells))
     name, note = f"sample quality, {suite.title}", _NOTE.format(name=escape(suite.name))
     return html.page(name, "sample quality", suite.title, head, found, _made(suite, cells), note, ("figures.css",))
 
 
-def _task(suite: Suite, task: Task, cells: Cells, picture: bytes | None) -> list[Block]:
+def _task(suite: Suite, task: Task, cells: Cells, picture: bytes | None) -> list[doc.Block]:
     problem = task.build()
-    blocks: list[Block] = [
+    blocks: list[doc.Block] = [
         Words(problem.summary.capitalize()),
         Words(f"{_problem(task)}; model {task.model}", note=True),
     ]
@@ -241,8 +229,8 @@ def _task(suite: Suite, task: Task, cells: Cells, picture: bytes | None) -> list
     return [*blocks, task_table(suite, task, cells)]
 
 
-def _strip(png: bytes, caption: str, description: str, aside: str) -> Picture:
-    return Picture(html.image(png, description or caption), caption, aside, wide=True, look="strip")
+def _strip(png: bytes, caption: str, description: str, aside: str) -> doc.Picture:
+    return doc.Picture(html.image(png, description or caption), caption, aside, wide=True, look="strip")
 
 
 def _made(suite: Suite, cells: Cells) -> list[tuple[str, str]]:
@@ -266,7 +254,7 @@ def _made(suite: Suite, cells: Cells) -> list[tuple[str, str]]:
 
 
 def _problem(task: Task) -> str:
-    """Name the problem of a task with its settings."""
+    """Return the name of a task's problem with its settings."""
     settings = settings_text(task.settings)
     return task.problem + (f" with {settings}" if settings else "")
 

@@ -1,80 +1,49 @@
 """The pictures of a run: mean and spread of every sampler beside the truth, and scores against flow steps.
 
-All panels of a row share one color scale, set by the truth, so that a sampler that diverged does not blank the others. Fields
+All images of a row share one color scale, set by the truth, so that a sampler that diverged does not blank the others. Fields
 with two space axes are shown at their last time. Reads arrays and records only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from snapfm.evidence.page import canvas
 from snapfm.evidence.quality.suite import TRUE_FIELDS, Cell, Cells, Interval, Suite
-from snapfm.grid import Axis, Grid
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from snapfm.grid import Grid
 
 _DPI = 200  # on the page a picture is shown at half its pixels
-_COLUMN, _SQUARE = 236, 196  # pixels of one panel and its gap; of the panel alone
-_LEFT, _RIGHT, _TOP, _BOTTOM, _BETWEEN = 130, 150, 60, 62, 34
 _SPREAD_ROOM = 1.5  # spread scales end at this multiple of the largest true spread
-_ROWS = ("mean", "spread")
-
 _CURVE_PIXELS = (2080, 860)
 _LEAST = 3  # points that make a curve
 _HEADS = {"mmse": "MMSE: error of the mean", "smse": "SMSE: error of the spread"}
 
-
-@dataclass(frozen=True)
-class Pictured:
-    """One column: its title and its mean and spread (*shape), or the words that stand in their place."""
-
-    title: str
-    moments: Mapping[str, NDArray[np.float32]] | None
-    instead: str = ""
+Images = Mapping[str, NDArray[np.float32]]  # mean and spread (*shape)
 
 
-def pictured_task(columns: Sequence[Pictured], grid: Grid) -> bytes:
-    """Draw all columns as PNG bytes; the first one is the truth and sets the scales."""
-    truth = columns[0].moments
-    assert truth is not None  # the truth is always there
-    width = _LEFT + _COLUMN * len(columns) + _RIGHT
-    height = _TOP + 2 * _SQUARE + _BETWEEN + _BOTTOM
+def pictured_task(columns: Sequence[tuple[str, Images | str]], grid: Grid) -> bytes:
+    """Draw mean and spread of all columns as PNG bytes; the first one is the truth and sets the scales.
+
+    A string stands for a column without fields.
+    """
+    truth = columns[0][1]
+    assert not isinstance(truth, str)
     spread = {"cmap": canvas.SEQUENTIAL, "vmin": 0.0, "vmax": _SPREAD_ROOM * float(truth["spread"].max())}
     scales = {"mean": canvas.scale(truth["mean"]), "spread": spread}
-    with canvas.style():
-        figure = canvas.figure((width, height), _DPI)
-        for row, name in enumerate(_ROWS):
-            bottom, high = (_BOTTOM + (1 - row) * (_SQUARE + _BETWEEN)) / height, _SQUARE / height
-            for place, column in enumerate(columns):
-                axes = figure.add_axes(((_LEFT + _COLUMN * place) / width, bottom, _SQUARE / width, high))
-                image = _panel(axes, column, name, grid, scales[name])
-                if row == 0:
-                    axes.set_title(column.title, fontsize=8)
-                _label(axes, grid, outer=place == 0, lower=row == 1)
-                if place == 0:
-                    beside: dict[str, Any] = {
-                        "transform": axes.transAxes,
-                        "rotation": 90,
-                        "va": "center",
-                        "ha": "center",
-                    }
-                    axes.text(-0.42, 0.5, name, fontsize=8.5, **beside)
-                    shown = image
-            canvas.color_bar(figure, shown, ((width - _RIGHT + 4) / width, bottom, 14 / width, high), 6.5, 4)
-        return canvas.png(figure)
+    rows = [(name, [_image(one, name) for _, one in columns], scale) for name, scale in scales.items()]
+    across, up = (grid.axis(name) for name in (("t", "x") if len(grid.shape) == 2 else ("x", "y")))
+    extent = (across.start, across.stop, up.start, up.stop)
+    return canvas.image_grid([title for title, _ in columns], rows, (across.name, up.name), extent)
 
 
 def curve(suite: Suite, cells: Cells) -> bytes | None:
-    """Draw scores against flow steps, one line per task; None for a suite whose samplers differ otherwise, or without figures.
+    """Draw scores against flow steps, one line per task; None without figures, or if samplers differ in more than steps.
 
-    A task's dashed line is what as many true fields score.
+    A task's dashed line is the score of as many true fields.
     """
     kinds = {(sampler.kind, repr(dict(sampler.settings))) for sampler in suite.samplers}
     ticks = sorted({sampler.steps or suite.steps for sampler in suite.samplers})
@@ -112,36 +81,10 @@ def curve(suite: Suite, cells: Cells) -> bytes | None:
         return canvas.png(figure)
 
 
-def _panel(axes: Axes, column: Pictured, name: str, grid: Grid, scale: dict[str, Any]) -> Any:
-    across, up = _axes(grid)
-    image = None
-    if column.moments is None or not np.isfinite(column.moments[name]).any():
-        words = column.instead if column.moments is None else "not finite"
-        look: dict[str, Any] = {"ha": "center", "va": "center", "color": canvas.FAINT, "fontsize": 7.5}
-        axes.text(0.5, 0.5, words, transform=axes.transAxes, **look)
-        axes.set(facecolor="#f3f3f0", xlim=(across.start, across.stop), ylim=(up.start, up.stop))
-    else:
-        extent, shown = (across.start, across.stop, up.start, up.stop), canvas.plane(column.moments[name])
-        image = axes.imshow(shown, origin="lower", aspect="auto", extent=extent, interpolation="nearest", **scale)
-    for spine in axes.spines.values():
-        spine.set_visible(True)
-    return image
-
-
-def _axes(grid: Grid) -> tuple[Axis, Axis]:
-    """Say which axis of the grid goes across and which up."""
-    return (grid.axis("t"), grid.axis("x")) if len(grid.shape) == 2 else (grid.axis("x"), grid.axis("y"))
-
-
-def _label(axes: Axes, grid: Grid, outer: bool, lower: bool) -> None:
-    across, up = _axes(grid)
-    axes.set_xticks([across.start, across.stop], [f"{across.start:g}", f"{across.stop:.3g}"] if lower else [])
-    axes.set_yticks([up.start, up.stop], [f"{up.start:g}", f"{up.stop:.3g}"] if outer else [])
-    axes.tick_params(labelsize=6.5, length=2)
-    if lower:
-        axes.set_xlabel(across.name, fontsize=7.5, labelpad=-6)
-    if outer:
-        axes.set_ylabel(up.name, fontsize=7.5, labelpad=-6)
+def _image(moments: Images | str, name: str) -> NDArray[np.float32] | str:
+    if isinstance(moments, str):
+        return moments
+    return moments[name] if np.isfinite(moments[name]).any() else "not finite"
 
 
 def _points(suite: Suite, cells: Cells, task: str, name: str) -> list[tuple[int, Interval]]:

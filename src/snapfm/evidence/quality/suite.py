@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from snapfm.errors import ParamsError, SettingError, SnapfmError
 from snapfm.evidence.record import State
-from snapfm.evidence.suite import AtLeast, Positive, Seconds, Shelf, check_one_of
+from snapfm.evidence.suite import Seconds, Shelf, at_least, check_one_of, positive
 from snapfm.problems import Problem, problem
 from snapfm.sampling import ECI, PCFM, DFlow, EndProjection, Flow, Guidance, Projected, Sampler
 
@@ -66,7 +66,7 @@ class Cell:
     smse: Interval | None = None
     laws: tuple[LawScore, ...] = ()
     finite: int | None = None  # samples without NaN and infinity
-    converged: int | None = None  # samples with a certificate; None where the sampler gives none
+    converged: int | None = None  # samples with a certificate; None if the sampler has none
     texture: TextureScore | None = None
     smallest: float | None = None
     largest: float | None = None
@@ -88,8 +88,8 @@ _SAMPLERS: tuple[type[Sampler], ...] = (Flow, PCFM, EndProjection, Projected, EC
 KINDS: dict[str, type[Sampler]] = {kind.__name__: kind for kind in _SAMPLERS}
 DTYPES = ("float32", "float64")
 
-Several = Annotated[int, AtLeast(2)]
-Steps = Annotated[int, AtLeast(1)]
+Several = Annotated[int, at_least(2)]
+Steps = Annotated[int, at_least(1)]
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,10 @@ class Suite:
     samples: Several
     truth: Several  # true fields that samples are compared with
     steps: Steps
-    seed: Annotated[int, AtLeast(0)] = 0
+    seed: Annotated[int, at_least(0)] = 0
     bootstrap: Several = 1000  # resamplings behind every interval
     budget: Seconds = 600.0  # wall seconds of one cell
-    tolerance: Annotated[float, Positive()] = 1e-10  # of the projector
+    tolerance: Annotated[float, positive] = 1e-10  # of the projector
     dtype: str = "float64"  # of the fields; the network keeps its own
 
 

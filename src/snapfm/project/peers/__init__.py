@@ -1,7 +1,7 @@
-"""Peers: other people's methods on the same laws, from the same inputs, to the same tolerance, for comparison only.
+"""Peers: other methods on the same laws, from the same inputs, to the same tolerance, for comparison only.
 
-Each holds compiled laws and its Limits and gives a `Solution` as our own methods do, so one judge scores all; `catalog` has all
-of them by name. Nothing of snapfm but its benchmark imports this package.
+Each is prepared for compiled laws and Limits and returns a `Solution` as our own method does, so one judge scores all.
+`catalog` lists them by name. Only the benchmarks import this package.
 """
 
 from snapfm.project.peers.gauss_newton import GaussNewton

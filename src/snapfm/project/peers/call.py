@@ -1,6 +1,6 @@
-"""A casadi function called on numpy memory it keeps: arguments and results change hands by address.
+"""A casadi function called on numpy memory that it keeps: arguments and results are passed by address.
 
-Handing arrays over as casadi matrices costs a millisecond for ten thousand numbers, as much as the fastest peer needs.
+Passing arrays as casadi matrices costs a millisecond for ten thousand numbers, as much as the fastest peer needs.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ class Call:
         self._run()
 
     def stats(self) -> dict[str, Any]:
-        """Give what the function says of its last run; a mapped function says nothing."""
+        """Return the statistics of the last run; a mapped function has none."""
         said: dict[str, Any] = self._buffer.stats()
         return said

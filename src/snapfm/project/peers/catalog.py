@@ -1,7 +1,7 @@
-"""The methods of a benchmark by name, ours included: each built from a Projector, all with one face.
+"""The methods of a benchmark by name, ours included: each built from a Projector, all with one interface.
 
-What cannot be asked says so when it is built: MissingDependency where its package is absent, UnsupportedLaw where it cannot take
-the laws.
+A method that cannot be used raises when it is built: MissingDependency if its package is absent, UnsupportedLaw if it does not
+support the laws.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from torch import Tensor
 
 from snapfm.errors import UnknownName
 from snapfm.laws import Params
-from snapfm.project.base import Solution
-from snapfm.project.limits import Limits
+from snapfm.project.base import Limits, Solution
 from snapfm.project.peers.gauss_newton import GaussNewton
 from snapfm.project.peers.ipopt import Ipopt
 from snapfm.project.peers.ipopt_fused import IpoptFused
@@ -40,7 +39,7 @@ class Solver(Protocol):
         """Do the cold work for a batch size: symbolic models, processes."""
 
     def run(self, start: Tensor, params: Params, tolerance: float) -> object:
-        """Solve, and leave out what a timing should not see."""
+        """Solve without what is not timed."""
 
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
         """Solve, with multipliers, residual and status."""

@@ -1,7 +1,7 @@
-"""From what a peer leaves to a Solution: residual, multipliers of pinned rows, and the stationarity of u − û + Jᵀλ.
+"""From a peer's answer to a Solution: residual, multipliers of pinned rows, and stationarity.
 
-Measured from the laws' own sparse derivatives, not from what the peer says of itself; and apart from its run, so that a
-peer's time is not charged with it.
+Computed from the laws' own sparse derivatives, not from what the peer reports, and outside its run, so that it does not count
+towards the peer's time.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ from torch import Tensor
 
 from snapfm.arrays import Values
 from snapfm.laws import Params
-from snapfm.project.base import Solution
+from snapfm.project.base import Limits, Solution
 from snapfm.project.budget import STATIONARITY
 from snapfm.project.judge import judge
-from snapfm.project.limits import Limits
 from snapfm.project.peers.presolved import Presolved
 from snapfm.structure import CompiledLaws
 
-# Slack times multiplier that an interior point may leave at a bound or inequality: its root bounds the smaller of both, which
-# is how far from stationary the judge finds that unknown.
+# Slack times multiplier that an interior point may leave at a bound or inequality. Its root bounds the smaller of both, which
+# is the stationarity that the judge finds for that unknown.
 COMPLEMENTARITY = STATIONARITY**2
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A batch as a peer leaves it: fields (b, n), multipliers (b, m) with zeros for rows it was not given."""
+    """A batch as a peer returns it: fields (b, n), multipliers (b, m) with zeros for rows that it does not have."""
 
     u: Values
     multipliers: Values
@@ -44,8 +43,8 @@ def certified(
 ) -> Solution:  # fmt: skip
     """Complete an answer; rows that `reduced` pins get the multiplier that makes their unknown stationary.
 
-    What u − û + Jᵀλ leaves counts by how far u would move along it within its bounds: interior points stop short of bounds,
-    and no threshold has to say how near to one is at it.
+    The remainder of u − û + Jᵀλ counts by how far u would move along it within its bounds: interior points stop short of
+    bounds, and so no threshold has to decide which unknowns are at one.
     """
     u, multipliers = answer.u, answer.multipliers.copy()
     target = start.reshape(u.shape).numpy()
@@ -60,22 +59,22 @@ def certified(
         rest[:, reduced.fixed] = 0.0
     rest = np.minimum(np.maximum(rest, u - limits.upper), u - limits.lower)
     wrong = np.maximum(-multipliers[:, ~structure.equality_rows], 0.0).max(axis=1, initial=0.0)
-    gap = np.maximum(np.abs(rest).max(axis=1, initial=0.0), wrong)
+    stationarity = np.maximum(np.abs(rest).max(axis=1, initial=0.0), wrong)
     return Solution(
         torch.from_numpy(u), torch.from_numpy(multipliers), torch.from_numpy(answer.iterations),
-        structure.residual(field, params), torch.from_numpy(gap),
+        structure.residual(field, params), torch.from_numpy(stationarity),
         torch.from_numpy(np.sqrt(((u - target) ** 2).sum(axis=1))), torch.from_numpy(answer.status.copy()),
     )  # fmt: skip
 
 
-def arrived(structure: CompiledLaws, limits: Limits, solved: Solution, tolerance: float) -> Tensor:
-    """Say which samples obey their laws and are stationary (b,), for peers that cannot tell themselves."""
+def converged(structure: CompiledLaws, limits: Limits, solved: Solution, tolerance: float) -> Tensor:
+    """Mark the samples (b,) that obey their laws and are stationary, for peers that do not report it."""
     violation = judge(structure, solved.residual, limits, solved.u).violation
     return (violation <= tolerance) & (solved.stationarity <= STATIONARITY)
 
 
 def broken(start: Tensor, params: Params) -> Tensor:
-    """Say which samples have an input or params that are not finite (b,)."""
+    """Mark the samples (b,) whose input or params are not finite."""
     finite = torch.isfinite(start.flatten(1)).all(dim=1)
     for value in params.values():
         finite &= torch.isfinite(value).reshape(len(value), math.prod(value.shape[1:])).all(dim=1)

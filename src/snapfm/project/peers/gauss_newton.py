@@ -1,9 +1,9 @@
-"""Batched dense Gauss–Newton in torch: Jacobians from vmap(jacrev), a dense JJᵀ, curvature left out (W = I).
+"""Batched dense Gauss–Newton in torch: Jacobians from vmap(jacrev), a dense JJᵀ, without the Hessian of the laws (W = I).
 
     λ = (JJᵀ)⁻¹ (h(u) + J(û − u)),   u ← û − Jᵀλ
 
-The way of physics-constrained flow matching, repeated until it arrives: one step is its projection, the fixed point is the
-nearest field. Needs no structure but the rows that may be dropped; memory and time grow with rows × unknowns.
+The projection of physics-constrained flow matching, repeated until it converges: one step is its projection, the fixed point
+is the nearest field. Needs no structure but the redundant rows; memory and time grow with rows × unknowns.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from torch.func import jacrev, vmap
 
 from snapfm.errors import Status
 from snapfm.laws import Params
-from snapfm.project.base import Solution
+from snapfm.project.base import Limits, Solution
 from snapfm.project.budget import CERTIFIED
-from snapfm.project.limits import Limits
 from snapfm.project.peers.scope import equalities_only
 from snapfm.structure import CompiledLaws
 
-ITERATIONS = 50  # near an answer it takes 4; where curvature matters 20 to 40
+ITERATIONS = 50  # near an answer it takes 4; where the Hessian matters 20 to 40
 
 
 class GaussNewton:
     """Prepared for compiled laws that are equalities; raises UnsupportedLaw for inequalities and bounds.
 
-    Rows that repeat others are dropped: a dense JJᵀ would be singular with them. Tolerance: a sample stops
+    Redundant rows are dropped: with them a dense JJᵀ would be singular. Tolerance: a sample stops
     where our own iteration does, at the violation asked for with a stationarity of CERTIFIED.
     """
 
@@ -41,10 +40,10 @@ class GaussNewton:
         return torch.cat([law.graph(u, dict(params)).reshape(-1) for law in self.structure.laws])
 
     def prepare(self, tolerance: float, count: int = 1) -> None:
-        """Do nothing: nothing is built that serves a second call."""
+        """Do nothing: nothing is built that a second call could use."""
 
     def run(self, start: Tensor, params: Params, tolerance: float) -> Solution:
-        """Do the same as `solve`: the certificate is what it looks at to stop."""
+        """Do the same as `solve`: the certificate is its stopping rule."""
         return self.solve(start, params, tolerance)
 
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
@@ -55,7 +54,7 @@ class GaussNewton:
         """Project with a limit of iterations of its own: one point of a convergence curve."""
         count, target = len(start), start.reshape(len(start), self.structure.unknowns)
         u, multipliers = target.clone(), start.new_zeros(count, self.structure.rows)
-        gap = start.new_full((count,), torch.inf)
+        stationarity = start.new_full((count,), torch.inf)
         status = torch.full((count,), int(Status.ITERATION_LIMIT), dtype=torch.int8)
         iterations = torch.zeros(count, dtype=torch.int64)
         live = torch.arange(count)
@@ -65,10 +64,10 @@ class GaussNewton:
             residual = self.structure.residual(field, sample)
             slopes = self._slopes(field, sample).reshape(len(live), self.structure.rows, self.structure.unknowns)
             rest = u[live] - target[live] + torch.einsum("bm,bmn->bn", multipliers[live], slopes)
-            gap[live] = rest.abs().amax(dim=1)
+            stationarity[live] = rest.abs().amax(dim=1)
             violation = residual.abs().amax(dim=1)
-            done = (violation <= tolerance) & (gap[live] <= CERTIFIED)
-            finite = torch.isfinite(violation) & torch.isfinite(gap[live])
+            done = (violation <= tolerance) & (stationarity[live] <= CERTIFIED)
+            finite = torch.isfinite(violation) & torch.isfinite(stationarity[live])
             status[live[done]] = int(Status.CONVERGED)
             status[live[~finite]] = int(Status.NONFINITE)
             going = ~done & finite
@@ -78,13 +77,13 @@ class GaussNewton:
             live = self._step(live, target, residual[:, self.kept], slopes[:, self.kept], u, multipliers, status)
             iterations[live] += 1
         residual = self.structure.residual(u.reshape(start.shape), params)
-        return Solution(u, multipliers, iterations, residual, gap, (u - target).norm(dim=1), status)
+        return Solution(u, multipliers, iterations, residual, stationarity, (u - target).norm(dim=1), status)
 
     def _step(
         self, live: Tensor, target: Tensor, residual: Tensor, slopes: Tensor, u: Tensor, multipliers: Tensor,
         status: Tensor,
     ) -> Tensor:  # fmt: skip
-        """Step the live samples and give those that could. Written: u, multipliers, status (of a singular JJᵀ)."""
+        """Step the live samples and return those that could. Written: u, multipliers, status (of a singular JJᵀ)."""
         gram = slopes @ slopes.mT
         right = residual + torch.einsum("bmn,bn->bm", slopes, target[live] - u[live])
         factor, info = torch.linalg.cholesky_ex(gram)

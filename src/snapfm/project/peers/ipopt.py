@@ -1,4 +1,4 @@
-"""Ipopt through casadi: the interior-point method that projections are usually handed to, sample by sample."""
+"""Ipopt through casadi: the usual interior-point method for projections, sample by sample."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from snapfm.errors import Status
+from snapfm.project.base import Limits
 from snapfm.project.budget import STATIONARITY
-from snapfm.project.limits import Limits
 from snapfm.project.peers.certificate import COMPLEMENTARITY
 from snapfm.project.peers.nlp import SILENT, Nlp
 from snapfm.structure import CompiledLaws
 
-ITERATIONS = 500  # what arrives at all on the benchmark problems does so within 250
+ITERATIONS = 500  # samples of the benchmark problems that converge at all need at most 250
 
 # Measured on the benchmark problems, 3 to 4 times faster than the defaults: MUMPS orders by AMD and neither permutes nor
 # scales (these matrices need neither), no least-squares start of the multipliers, no scaling of rows of order one.
@@ -30,10 +30,10 @@ _SILENT = {**SILENT, "ipopt.print_level": 0, "ipopt.sb": "yes"}
 class Ipopt(Nlp):
     """Prepared for compiled laws and limits.
 
-    `tuned` gives pinned unknowns as fixed bounds, drops implied rows and sets the fastest options measured; without it
+    `tuned` passes pinned unknowns as fixed bounds, drops implied rows and sets the fastest options measured; without it
     Ipopt gets every row as it is and keeps its defaults. Tolerance: `tol` and `constr_viol_tol` are the tolerance
-    asked for, absolute; `dual_inf_tol` is the judge's stationarity and `compl_inf_tol` its square, which takes it to bounds as
-    near as the judge wants it there. Bounds and inequalities are not relaxed
+    asked for, absolute; `dual_inf_tol` is the judge's stationarity and `compl_inf_tol` its square, which brings it as close
+    to bounds as the judge requires. Bounds and inequalities are not relaxed
     (`bound_relax_factor`), which by default breaks them by 1e-8, and an "acceptable" answer does not count.
     """
 

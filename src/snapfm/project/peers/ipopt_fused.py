@@ -2,8 +2,8 @@
 
     min Σᵢ ½‖uᵢ − ûᵢ‖²   subject to the laws of every sample
 
-One barrier, one step length and one stop for all: a hard sample makes all others iterate with it, and a problem that fails
-fails for all.
+One barrier, one step length and one stopping rule for all: all samples iterate as long as the hardest, and a failure is one of
+all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from snapfm.laws import Params
-from snapfm.project.limits import Limits
+from snapfm.project.base import Limits
 from snapfm.project.peers.call import Call
 from snapfm.project.peers.certificate import Answer, broken
 from snapfm.project.peers.ipopt import ITERATIONS, Ipopt
@@ -25,7 +25,7 @@ class IpoptFused(Ipopt):
     """Tuned Ipopt on one problem for a whole batch; built for each batch size.
 
     Tolerance: as for `Ipopt`, on the largest violation of all samples. A sample that is not finite is replaced by a copy of
-    another, so that the problem keeps its size, and told as such; every other sample has the status of the whole.
+    another, so that the problem keeps its size, and marked NONFINITE; every other sample has the status of the whole.
     """
 
     def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
@@ -45,7 +45,7 @@ class IpoptFused(Ipopt):
         return self._wholes[tolerance, limit, count]
 
     def whole(self, tolerance: float, iterations: int, count: int) -> Symbol:
-        """Write one problem over all samples, sample after sample, and give casadi's solver of it."""
+        """Write one problem over all samples, sample after sample, and return casadi's solver for it."""
         ca, model, unknowns = casadi(), self.model, self.structure.unknowns
         u, known = ca.MX.sym("u", unknowns), ca.MX.sym("known", model.knowns)
         rows = ca.Function("rows", [u, known], [model.rows(u, known)]).map(count)

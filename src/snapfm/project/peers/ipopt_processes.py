@@ -1,8 +1,7 @@
-"""Ipopt in processes of their own, each with the whole solver: its way to use several cores, as MUMPS is not threaded.
+"""Ipopt in several processes, each with the whole solver: the way to use several cores, as MUMPS is not threaded.
 
-What crosses over is casadi's finished solver as text and plain numbers: laws stay here, and need not be such that they can be
-pickled. Processes are spawned, not forked, because torch's threads do not survive a fork; a script that uses this therefore
-needs the usual `if __name__ == "__main__":`.
+A process receives casadi's finished solver as text, and plain numbers: laws stay here, and need not be picklable. Processes
+are spawned, not forked, because torch's threads do not survive a fork; a script that uses this therefore needs the usual `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from torch import Tensor
 from snapfm.arrays import Index, Values
 from snapfm.errors import SnapfmError
 from snapfm.laws import Params
-from snapfm.project.limits import Limits
+from snapfm.project.base import Limits
 from snapfm.project.peers.call import Call
 from snapfm.project.peers.certificate import Answer, broken
 from snapfm.project.peers.ipopt import ITERATIONS, Ipopt
@@ -34,7 +33,7 @@ _number = numbers()
 
 
 class IpoptProcesses(Ipopt):
-    """Tuned Ipopt over several processes; a batch is dealt out in turn, so that hard samples are shared.
+    """Tuned Ipopt over several processes; a batch is dealt out in turn, so that hard samples are distributed.
 
     Tolerance: as for `Ipopt`. The processes are started by the first `prepare` or call, shared by all peers of this program,
     and end with it.
@@ -47,7 +46,7 @@ class IpoptProcesses(Ipopt):
         self.processes, self._number = processes, next(_number)
 
     def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None) -> Call:
-        """Build the solver here and hand it to every process, once."""
+        """Build the solver here and send it to every process, once."""
         call = super().prepare(tolerance, count, iterations)
         key, crew = self._key(tolerance, iterations), started(self.processes)
         if key not in crew.loaded:
@@ -80,7 +79,7 @@ class IpoptProcesses(Ipopt):
 
 @cache
 def started(processes: int) -> Crew:
-    """Give the processes of this program, started at first use."""
+    """Return the processes of this program; start them at first use."""
     return Crew(processes)
 
 
@@ -101,7 +100,7 @@ class Crew:
             self.members.append(member)
 
     def ask(self, messages: list[tuple[object, ...]]) -> list[Any]:
-        """Send every process its message and wait for all answers; what goes wrong on the way ends the crew."""
+        """Send every process its message and wait for all answers; an error ends the processes."""
         try:
             for pipe, message in zip(self.pipes, messages):
                 pipe.send(message)
@@ -114,11 +113,11 @@ class Crew:
                 "words are above; try again, or with fewer samples if memory ran out."
             ) from cause
         except BaseException:
-            self.end()  # interrupted: answers still under way would be taken for those of the next question
+            self.end()  # interrupted: late answers would be mistaken for those of the next message
             raise
 
     def end(self) -> None:
-        """End the processes; the next question starts others."""
+        """End the processes; the next call starts others."""
         started.cache_clear()
         for pipe, member in zip(self.pipes, self.members):
             pipe.close()

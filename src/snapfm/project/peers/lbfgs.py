@@ -1,9 +1,9 @@
-"""L-BFGS on a penalty that rises: SciPy's L-BFGS-B, a stand-in for first-order packages that know no constraints.
+"""L-BFGS on a rising penalty: SciPy's L-BFGS-B, for first-order packages without constraints.
 
     min ½‖u − û‖² + ρ/2 (‖h(u)‖² + ‖max(g(u), 0)‖²),   lower ≤ u ≤ upper,   ρ = 1, 10, 100, …
 
-At the minimum λ = ρh (and ρ·max(g, 0)) are multipliers, so that laws are broken by λ/ρ: a tolerance of 1e-8 asks for ρ = 1e8,
-and as many more iterations. What does not get there says so.
+At the minimum λ = ρh (and ρ·max(g, 0)) are multipliers, so that laws are broken by λ/ρ: a tolerance of 1e-8 needs ρ = 1e8,
+and many more iterations. A sample that does not reach it is marked.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from scipy.optimize import Bounds, minimize
 
 from snapfm.arrays import Values
 from snapfm.errors import Status
+from snapfm.project.base import Limits
 from snapfm.project.budget import STATIONARITY
-from snapfm.project.limits import Limits
 from snapfm.project.peers.numeric import Sample
 from snapfm.project.peers.samplewise import End, Samplewise
 from snapfm.structure import CompiledLaws
 
 ITERATIONS = 5000  # of all penalties together
 RISE = 10.0  # from penalty to penalty
-HIGHEST = 1e12  # above it ρ‖h‖² drowns in rounding before a law of order one is obeyed to 1e-12
+HIGHEST = 1e12  # above it ρ‖h‖² is lost in rounding before a law of order one holds to 1e-12
 MEMORY = 20  # pairs kept, twice SciPy's own: rising penalties are stiff
 
 
 class Lbfgs(Samplewise):
-    """Prepared for compiled laws and limits; bounds are L-BFGS-B's own, pinned unknowns and implied rows taken out.
+    """Prepared for compiled laws and limits; bounds are L-BFGS-B's own, pinned unknowns and implied rows removed.
 
     Tolerance: a penalty's minimum counts as found when its projected gradient, which is the stationarity of u with λ = ρh, is
     the judge's (`gtol`); the penalty rises until the largest violation is the tolerance asked for.
@@ -38,7 +38,7 @@ class Lbfgs(Samplewise):
         super().__init__(structure, limits, iterations)
 
     def build(self) -> None:
-        """Build values and products with Jᵀ: no slopes, no curvature."""
+        """Build values and products with Jᵀ: no Jacobian, no Hessian."""
         _ = self.rows.values, self.rows.pulls
 
     def one(self, sample: Sample, tolerance: float, iterations: int) -> End:
@@ -51,14 +51,14 @@ class Lbfgs(Samplewise):
             x, used = found.x, used + int(found.nit)
             excess = _excess(sample, x)
             violation, weight = float(np.abs(excess).max(initial=0.0)), rho * excess
-            gap = rows.gap(x, x - target + sample.pull(x, weight))
-            if not np.isfinite(violation + gap):
+            stationarity = rows.stationarity(x, x - target + sample.pull(x, weight))
+            if not np.isfinite(violation + stationarity):
                 return End(x, weight, used, Status.NONFINITE)
-            if violation <= tolerance and gap <= STATIONARITY:
+            if violation <= tolerance and stationarity <= STATIONARITY:
                 return End(x, weight, used, Status.CONVERGED)
             if used >= iterations:
                 return End(x, weight, used, Status.ITERATION_LIMIT)
-            if violation <= tolerance or rho >= HIGHEST:  # more penalty makes it no nearer
+            if violation <= tolerance or rho >= HIGHEST:  # more penalty does not help
                 return End(x, weight, used, Status.STALLED)
             rho *= RISE
 
@@ -74,6 +74,6 @@ class Lbfgs(Samplewise):
 
 
 def _excess(sample: Sample, x: Values) -> Values:
-    """Give h, and max(g, 0) of inequalities."""
+    """Return h, or max(g, 0) for inequalities."""
     residual = sample.residual(x)
     return np.where(sample.rows.equal, residual, np.maximum(residual, 0.0))

@@ -1,7 +1,7 @@
 """MadNLP through casadi: an interior point written in Julia. casadi ships the plugin, not the library behind it.
 
-Where `libMad` is not found the peer says so and how to get it; nothing is loaded that could bring the process down. Written after
-casadi's own interface and not run by its authors: no package index carries the library.
+Where `libMad` is not found the peer says so and how to get it; nothing is loaded that could crash the process. Written against
+casadi's interface and not run by us: no package index has the library.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from snapfm.errors import MissingDependency, Status
-from snapfm.project.limits import Limits
+from snapfm.project.base import Limits
 from snapfm.project.peers.model import casadi
 from snapfm.project.peers.nlp import SILENT, Nlp
 from snapfm.structure import CompiledLaws
@@ -22,11 +22,11 @@ class MadNlp(Nlp):
     """Prepared for compiled laws and limits; raises MissingDependency where libMad is absent.
 
     Pinned unknowns are fixed bounds, implied rows are dropped. Tolerance: `tol` is the tolerance asked for; MadNLP has one for
-    violation, stationarity and complementarity alike.
+    violation, stationarity and complementarity.
     """
 
     plugin = "madnlp"
-    word = "unified_return_status"  # its own words are Julia's and not handed on
+    word = "unified_return_status"  # its own statuses are Julia's and not passed on
     statuses: ClassVar[Mapping[str, Status]] = {
         "SOLVER_RET_SUCCESS": Status.CONVERGED,
         "SOLVER_RET_INFEASIBLE": Status.INFEASIBLE,

@@ -1,12 +1,11 @@
-"""Laws as casadi expressions, translated once from the scalar operations that our own method runs: the same rows exactly.
+"""Laws as casadi expressions, translated once from the scalar operations that our own method runs: exactly the same rows.
 
-Consumes compiled laws; gives a `Model`, which writes the rows over any casadi symbols and evaluates what depends on params
-with torch. The one place that imports casadi. Knows no solver.
+A `Model` of compiled laws writes the rows over any casadi symbols and evaluates what depends on params with torch. The one
+place that imports casadi. Must not import a solver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -16,9 +15,8 @@ from scipy.sparse import csc_array, csr_array
 
 from snapfm.arrays import Values
 from snapfm.errors import UnsupportedLaw, require
-from snapfm.kernels.operators import Op
 from snapfm.laws import Params
-from snapfm.project.limits import Limits
+from snapfm.project.base import Limits
 from snapfm.project.peers.presolved import Presolved
 from snapfm.structure import CompiledLaws
 from snapfm.structure.batched import each
@@ -51,7 +49,7 @@ class Model(Presolved):
         return sum(size for _, _, size in self.tape.externals)
 
     def inputs(self, params: Params, count: int) -> tuple[Values, Values]:
-        """Evaluate `known` and `pinned`; kept while the same params recur, as they do at every flow step."""
+        """Evaluate `known` and `pinned`; kept while params stay the same, as they do at every flow step."""
         if self._inputs is None or self._inputs[0] is not params or len(self._inputs[1]) != count:
             self._inputs = (params, self.known(params, count), self.pinned(params, count))
         return self._inputs[1:]
@@ -78,7 +76,7 @@ class Model(Presolved):
 
 
 def _form(ca: ModuleType, matrix: csr_array, cells: list[tuple[int, int, Symbol]]) -> Symbol:
-    """Multiply a form with the groups of cells it reads; nothing read gives zeros."""
+    """Multiply a linear form with the groups of cells that it reads; zeros if it reads none."""
     columns = csc_array(matrix)
     columns.eliminate_zeros()
     total: Symbol = ca.DM.zeros(matrix.shape[0], 1)
@@ -101,11 +99,8 @@ def _product(ca: ModuleType, part: csc_array, symbol: Symbol) -> Symbol:
 def _applied(ca: ModuleType, block: Block, cells: list[tuple[int, int, Symbol]], one: int) -> Symbol:
     operands = [_form(ca, part, cells) for part in (block.a, block.b, block.c) if part is not None]
     if block.op.parameter and block.b is not None:
-        # A parameter that is one constant for all: as a number it spares casadi a slope in it, for powers a logarithm.
+        # A parameter with one constant value: as a number, casadi does not differentiate by it (for powers, a logarithm).
         column = block.b[:, [one]].toarray()
         if block.b.nnz == np.count_nonzero(column) and (column == column[:1]).all() and len(column):
             operands[1] = float(column[0, 0])
-    return OPERATIONS[block.op](ca, *operands)
-
-
-OPERATIONS: dict[Op, Callable[..., Symbol]] = {op: op.casadi for op in Op}
+    return block.op.casadi(ca, *operands)

@@ -1,8 +1,8 @@
-"""Any `nlpsol` of casadi, sample by sample: one symbolic problem, solved again and again in memory it keeps.
+"""Any `nlpsol` of casadi, sample by sample: one symbolic problem, solved repeatedly in memory that it keeps.
 
     min ½‖u − û‖²   subject to   h(u) = 0, g(u) ≤ 0, lower ≤ u ≤ upper
 
-Each solver is a subclass that says its plugin, its options for a tolerance and what its words mean.
+Each solver is a subclass with its plugin, its options for a tolerance and the meaning of its statuses.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from torch import Tensor
 from snapfm.arrays import Values
 from snapfm.errors import ShapeError, Status
 from snapfm.laws import Params
-from snapfm.project.base import Solution
-from snapfm.project.limits import Limits
+from snapfm.project.base import Limits, Solution
 from snapfm.project.peers.call import Call
 from snapfm.project.peers.certificate import Answer, broken, certified
 from snapfm.project.peers.model import Model, Symbol, casadi
@@ -28,13 +27,13 @@ from snapfm.structure import CompiledLaws
 
 Begin = Literal["input", "zeros"] | Tensor
 
-# Of every plugin: nothing is printed, and what fails is told by a status.
+# For every plugin: nothing is printed, and a status reports failures.
 SILENT = {"print_time": False, "error_on_fail": False, "show_eval_warnings": False}
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a solver is given for some samples: plain numbers, so that they can be sent to another process."""
+    """Inputs of a solver for some samples: plain numbers, so that they can be sent to another process."""
 
     target: Values  # (b, n)
     first: Values  # (b, n), where iterations begin
@@ -48,7 +47,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a solver leaves: fields, multipliers of its rows, iterations, and what it says of each sample."""
+    """Outputs of a solver: fields, multipliers of its rows, iterations, and its status for each sample."""
 
     u: Values
     multipliers: Values
@@ -61,7 +60,7 @@ class Nlp(ABC):
 
     plugin: ClassVar[str]
     word: ClassVar[str] = "return_status"  # the statistic that says how a solve ended
-    statuses: ClassVar[Mapping[str, Status]]  # what it may say; everything else is a standstill
+    statuses: ClassVar[Mapping[str, Status]]  # its statuses; every other one counts as STALLED
 
     def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int, presolve: bool) -> None:
         self.structure, self.limits, self.iterations = structure, limits, iterations
@@ -70,17 +69,17 @@ class Nlp(ABC):
 
     @abstractmethod
     def options(self, tolerance: float, iterations: int) -> dict[str, Any]:
-        """Give the plugin's options."""
+        """Return the plugin's options."""
 
     def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None) -> Call:
-        """Build the solver, once; `solve` does so at first use. A batch's size makes no difference to it."""
+        """Build the solver, once; `solve` does so at first use. It does not depend on the batch size."""
         limit = self.iterations if iterations is None else iterations
         if (tolerance, limit) not in self._calls:
             self._calls[tolerance, limit] = self._limited(Call(self.solver(tolerance, limit)))
         return self._calls[tolerance, limit]
 
     def solver(self, tolerance: float, iterations: int) -> Symbol:
-        """Write the problem over symbols and give casadi's solver of it."""
+        """Write the problem over symbols and return casadi's solver for it."""
         ca, model = casadi(), self.model
         # MX, not SX: evaluation takes a tenth of the time either way, and MX is built ten times faster.
         u, p = ca.MX.sym("u", self.structure.unknowns), ca.MX.sym("p", self.structure.unknowns + model.knowns)
@@ -102,13 +101,13 @@ class Nlp(ABC):
         return self.certify(start, params, tolerance, self.run(start, params, tolerance, iterations=iterations))
 
     def certify(self, start: Tensor, params: Params, tolerance: float, answer: Answer) -> Solution:
-        """Complete an answer; its status stays what the solver says."""
+        """Complete an answer; its status remains that of the solver."""
         return certified(self.structure, self.limits, start, params, answer, self.model)
 
     def run(
         self, start: Tensor, params: Params, tolerance: float, begin: Begin = "input", iterations: int | None = None
     ) -> Answer:
-        """Do the same and leave the certificate out: what a timing should see."""
+        """Project without the certificate: what is timed."""
         given, able = self._inputs(start, params, begin), np.flatnonzero(~broken(start, params).numpy())
         call = self.prepare(tolerance, len(start), iterations)
         return self._answer(given, able, sweep(call, self.model.fixed, given.take(able), self.word))
@@ -120,20 +119,20 @@ class Nlp(ABC):
         return Inputs(target, first, *self.model.inputs(params, count))
 
     def _answer(self, given: Inputs, able: npt.NDArray[np.int64], left: Outputs) -> Answer:
-        """Put outputs of the samples that were asked beside those that could not be."""
+        """Combine the outputs of the samples that were solved with those that could not be."""
         count = len(given.target)
         u, multipliers = given.target.copy(), np.zeros((count, self.structure.rows))
         iterations, status = np.zeros(count, np.int64), np.full(count, Status.NONFINITE, np.int8)
         u[able], iterations[able] = left.u, left.iterations
         multipliers[np.ix_(able, self.model.kept)] = left.multipliers
         status[able] = [self.statuses.get(word, Status.STALLED) for word in left.said]
-        # A solve that left the numbers ends where it was: its last words say what broke, not that nothing did.
+        # A solve that is not finite is NONFINITE, whatever status it reports.
         status[~np.isfinite(u).all(axis=1)] = Status.NONFINITE
         return Answer(u, multipliers, iterations, status)
 
 
 def sweep(call: Call, fixed: npt.NDArray[np.int64], inputs: Inputs, word: str) -> Outputs:
-    """Solve the samples one after the other. Needs no law, so that a process that has only the solver can do it too."""
+    """Solve the samples one after the other. Needs no law, so that a process with only the solver can run it."""
     count, unknowns = inputs.target.shape
     u, multipliers = np.empty((count, unknowns)), np.empty((count, len(call.results["lam_g"])))
     iterations, said = np.zeros(count, np.int64), []

@@ -1,7 +1,7 @@
-"""Laws as functions of numbers, for solvers that call back: values, slopes and curvature of one sample at a time.
+"""Laws as numeric functions, for solvers that call back: values, Jacobian and Hessian of one sample at a time.
 
-Evaluated by casadi, like the laws of the other peers: on a single sample that takes a fraction of the time of our own
-derivatives, which are made for batches, and a rival is to be shown at its best.
+Evaluated by casadi, like the laws of the other peers. On a single sample that takes a fraction of the time of our own
+derivatives, which are made for batches, and peers are to be shown at their best.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from snapfm.arrays import Values
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
-from snapfm.project.limits import Limits
+from snapfm.project.base import Limits
 from snapfm.project.peers.call import Call
 from snapfm.project.peers.model import Model, Symbol, casadi
 from snapfm.structure import CompiledLaws
@@ -37,8 +37,8 @@ class Numeric(Model):
         """Whether any free unknown has a limit."""
         return bool(np.isfinite(self.lower).any() or np.isfinite(self.upper).any())
 
-    def gap(self, x: Values, rest: Values) -> float:
-        """Measure what is left of u − û + Jᵀλ by how far x would move along it within its bounds."""
+    def stationarity(self, x: Values, rest: Values) -> float:
+        """Measure the remainder of u − û + Jᵀλ by how far x would move along it within its bounds."""
         return float(np.abs(np.minimum(np.maximum(rest, x - self.upper), x - self.lower)).max(initial=0.0))
 
     @cached_property
@@ -53,13 +53,13 @@ class Numeric(Model):
         return self._call(lambda x, h, weight: ca.densify(ca.jtimes(h, x, weight, True)))
 
     @cached_property
-    def slopes(self) -> Matrix:
+    def jacobians(self) -> Matrix:
         """x to J."""
         ca = casadi()
         return Matrix(*self._function(lambda x, h, weight: ca.jacobian(h, x)))
 
     @cached_property
-    def bends(self) -> Matrix:
+    def hessians(self) -> Matrix:
         """(x, weight) to Σλ∇²h. Raises UnsupportedLaw where that is too dense to be written out."""
         if self.structure.hessian_pattern is None:
             raise UnsupportedLaw(
@@ -91,7 +91,7 @@ class Numeric(Model):
 
 
 class Matrix:
-    """A function that gives a sparse matrix, with its places as casadi has them: column after column."""
+    """A function that returns a sparse matrix, with casadi's pattern: column after column."""
 
     def __init__(self, call: Call, sparsity: Symbol) -> None:
         self.call = call
@@ -100,7 +100,7 @@ class Matrix:
         self.shape = (sparsity.size1(), sparsity.size2())
 
     def matrix(self) -> csc_array:
-        """Copy what the last call gave."""
+        """Copy the result of the last call."""
         return csc_array((self.call.results["out"].copy(), self.rows, self.starts), shape=self.shape)
 
 
@@ -129,22 +129,22 @@ class Sample:
         return self._run(self.rows.pulls, x, weight).copy()
 
     def jacobian(self, x: Values) -> csc_array:
-        """Evaluate the slopes of kept rows: (kept, free)."""
-        self.slopes(x)
-        return self.rows.slopes.matrix()
+        """Evaluate the Jacobian of kept rows: (kept, free)."""
+        self.jacobian_entries(x)
+        return self.rows.jacobians.matrix()
 
     def hessian(self, x: Values, weight: Values) -> csc_array:
         """Evaluate Σλ∇²h: (free, free)."""
-        self.bends(x, weight)
-        return self.rows.bends.matrix()
+        self.hessian_entries(x, weight)
+        return self.rows.hessians.matrix()
 
-    def slopes(self, x: Values) -> Values:
+    def jacobian_entries(self, x: Values) -> Values:
         """Evaluate the entries of the Jacobian alone; the next call writes over them."""
-        return self._run(self.rows.slopes.call, x)
+        return self._run(self.rows.jacobians.call, x)
 
-    def bends(self, x: Values, weight: Values) -> Values:
-        """Evaluate the entries of the curvature alone; the next call writes over them."""
-        return self._run(self.rows.bends.call, x, weight)
+    def hessian_entries(self, x: Values, weight: Values) -> Values:
+        """Evaluate the entries of the Hessian alone; the next call writes over them."""
+        return self._run(self.rows.hessians.call, x, weight)
 
     def _run(self, call: Call, x: Values, weight: Values | None = None) -> Values:
         given = call.arguments

@@ -1,4 +1,4 @@
-"""Our own projector behind the face of a peer, so that one loop can ask all."""
+"""Our own projector with the interface of a peer, so that one loop can run all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from snapfm.structure import CompiledLaws
 
 
 class Ours:
-    """A Projector, asked in float64. Tolerance: the tolerance asked for is the projector's own.
+    """A Projector, called in float64. Tolerance: that of the projector.
 
     Certificate and judgement are part of every call, of `run` too; peers are timed without theirs.
     """
@@ -26,18 +26,18 @@ class Ours:
         self._plain: Newton | None = None
 
     def prepare(self, tolerance: float, count: int = 1) -> None:
-        """Do nothing: the projector is prepared, and what the first call compiles is counted as the first call's."""
+        """Do nothing: the projector is prepared, and compilation counts towards the first call."""
 
     def run(self, start: Tensor, params: Params, tolerance: float) -> Projection:
         """Project a float64 batch (b, *shape)."""
         return self.project(start, params, tolerance=tolerance)
 
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
-        """Do the same in the terms of a method."""
+        """Project, and return a Solution."""
         return solution(self.project.structure, self.run(start, params, tolerance), start, params)
 
     def phases(self, start: Tensor, params: Params, tolerance: float) -> dict[str, float]:
-        """Say where the seconds of a call go; nothing to say where nothing is iterated on in kernels."""
+        """Return the seconds of a call by phase; nothing if kernels do not iterate."""
         method = self.project.method
         if not isinstance(method, Newton) or method.opaque or not method.parts:
             return {}
@@ -45,7 +45,7 @@ class Ours:
         return phases(method, lambda: self.run(start, params, tolerance), iterations)
 
     def limited(self, start: Tensor, params: Params, tolerance: float, iterations: int) -> Solution:
-        """Project with Newton's iteration alone, stopped early: none of the other attempts. Closed forms have none."""
+        """Project with Newton's iteration alone, stopped early, without the other attempts. Closed forms have no iterations."""
         method = self.project.method
         if not isinstance(method, Newton) or method.opaque:
             raise UnsupportedLaw(
@@ -57,7 +57,7 @@ class Ours:
 
 
 def solution(structure: CompiledLaws, made: Projection, start: Tensor, params: Params) -> Solution:
-    """Put a projection of a float64 batch into the terms of a method."""
+    """Convert a projection of a float64 batch to a Solution."""
     return Solution(
         made.u.reshape(len(start), structure.unknowns),
         torch.cat([start.new_zeros(len(start), 0), *made.multipliers.values()], dim=1),

@@ -1,4 +1,4 @@
-"""Our own projector as a model on a GPU calls it: tensors come from the device and go back to it. Not measured by us."""
+"""Our own projector as called by a model on a GPU: tensors come from the device and go back to it. Not measured by us."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GPU = "cuda"
 class OursGpu(Ours):
     """Ours, called with fields and params on a device. Tolerance: that asked for.
 
-    The work itself is done on the CPU (limitations.md): what is timed beside it is the way there and back.
+    The work itself is done on the CPU (limitations.md): the timing also includes the copies there and back.
     """
 
     def __init__(self, project: Projector, device: str = GPU) -> None:
@@ -41,12 +41,12 @@ class OursGpu(Ours):
         return made
 
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
-        """Do the same in the terms of a method, on the CPU, where judges are."""
+        """Project, and return a Solution on the CPU, where the judge works."""
         made = self.run(start, params, tolerance)
         return solution(self.project.structure, _fetched(made), start, params)
 
     def _there(self, start: Tensor, params: Params) -> tuple[Tensor, Params]:
-        """Put a batch on the device, once: a model would have made it there."""
+        """Copy a batch to the device, once: a model would have made it there."""
         if self._given is None or self._given[0] is not start or self._given[1] is not params:
             there = {name: value.to(self.device) for name, value in params.items()}
             self._given = start, params, start.to(self.device), there
@@ -54,7 +54,7 @@ class OursGpu(Ours):
 
 
 def _fetched(made: Projection) -> Projection:
-    """Bring an answer to the CPU."""
+    """Copy an answer to the CPU."""
     return replace(
         made,
         u=made.u.cpu(),

@@ -1,4 +1,4 @@
-"""POUNCE, a port of Ipopt to Rust: a batch on its threads, the symbolic factorisation shared by samples of one thread."""
+"""POUNCE, a port of Ipopt to Rust: a batch on its threads, the symbolic factorization shared by samples of one thread."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from snapfm.arrays import Index, Values
 from snapfm.errors import Status, require
 from snapfm.laws import Params
+from snapfm.project.base import Limits
 from snapfm.project.budget import STATIONARITY
-from snapfm.project.limits import Limits
 from snapfm.project.peers.certificate import COMPLEMENTARITY, Answer, broken
 from snapfm.project.peers.numeric import Numeric, Sample
 from snapfm.project.peers.stoppable import Stoppable
@@ -22,7 +22,7 @@ from snapfm.structure import CompiledLaws
 
 ITERATIONS = 500  # as for Ipopt
 
-# What it says, in Ipopt's numbers; everything else is a standstill, "acceptable" too: it is not what was asked for.
+# Its statuses, in Ipopt's numbers; every other one counts as STALLED, also "acceptable", which misses the tolerance.
 _STATUS = {
     0: Status.CONVERGED,
     2: Status.INFEASIBLE,
@@ -47,20 +47,20 @@ class Pounce(Stoppable):
     def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
         pounce()
         super().__init__(structure, limits, iterations)
-        _ = self.rows.bends  # refuses curvature that cannot be written out before any work is done
+        _ = self.rows.hessians  # raises if the Hessian is too dense, before any work is done
         self.lock = Lock()
 
     @cached_property
-    def curvature(self) -> Triangle:
-        """Where I + Σλ∇²h has its lower triangle."""
+    def hessian(self) -> Triangle:
+        """The pattern of the lower triangle of I + Σλ∇²h."""
         return Triangle(self.rows)
 
     def prepare(self, tolerance: float, count: int = 1) -> None:
-        """Build values, slopes and curvature, once; `solve` does so at first use."""
-        _ = self.rows.values, self.rows.slopes, self.curvature
+        """Build values, Jacobian and Hessian, once; `solve` does so at first use."""
+        _ = self.rows.values, self.rows.jacobians, self.hessian
 
     def run(self, start: Tensor, params: Params, tolerance: float, iterations: int | None = None) -> Answer:
-        """Project and leave the certificate out."""
+        """Project without the certificate."""
         self.prepare(tolerance, len(start))
         rows, count = self.rows, len(start)
         u: Values = start.reshape(count, self.structure.unknowns).numpy().copy()
@@ -84,7 +84,7 @@ class Pounce(Stoppable):
         return pounce().Problem(
             n=len(rows.free),
             m=len(rows.kept),
-            problem_obj=_Callbacks(sample, self.curvature, self.lock),
+            problem_obj=_Callbacks(sample, self.hessian, self.lock),
             lb=rows.lower,
             ub=rows.upper,
             cl=np.where(rows.equal, 0.0, -np.inf),
@@ -109,30 +109,30 @@ def _options(tolerance: float, iterations: int) -> dict[str, Any]:
 
 
 class Triangle:
-    """The places of the lower triangle of I + Σλ∇²h, each once, and where the entries of both terms go."""
+    """The pattern of the lower triangle of I + Σλ∇²h, and where the entries of both terms go."""
 
     def __init__(self, rows: Numeric) -> None:
-        unknowns, bends = len(rows.free), rows.bends
-        self.chosen: Index = np.flatnonzero(bends.rows >= bends.columns)
-        keys = bends.columns[self.chosen] * unknowns + bends.rows[self.chosen]
+        unknowns, hessian = len(rows.free), rows.hessians
+        self.chosen: Index = np.flatnonzero(hessian.rows >= hessian.columns)
+        keys = hessian.columns[self.chosen] * unknowns + hessian.rows[self.chosen]
         diagonal = np.arange(unknowns) * (unknowns + 1)
         places = np.union1d(keys, diagonal)
-        self.bends, self.diagonal = np.searchsorted(places, keys), np.searchsorted(places, diagonal)
+        self.places, self.diagonal = np.searchsorted(places, keys), np.searchsorted(places, diagonal)
         self.rows, self.columns = places % unknowns, places // unknowns
 
-    def values(self, bends: Values, scale: float) -> Values:
+    def values(self, hessian: Values, scale: float) -> Values:
         """Add scale·I to the entries of Σλ∇²h."""
         out = np.zeros(len(self.rows))
-        out[self.bends] = bends[self.chosen]
+        out[self.places] = hessian[self.chosen]
         out[self.diagonal] += scale
         return out
 
 
 class _Callbacks:
-    """What POUNCE calls, by the names it looks for; functions keep their memory, so threads take turns."""
+    """What POUNCE calls, by the names that it expects; functions keep their memory, so threads take turns."""
 
-    def __init__(self, sample: Sample, curvature: Triangle, lock: Lock) -> None:
-        self._sample, self._curvature, self._lock = sample, curvature, lock
+    def __init__(self, sample: Sample, triangle: Triangle, lock: Lock) -> None:
+        self._sample, self._triangle, self._lock = sample, triangle, lock
 
     def objective(self, x: Values) -> float:
         away = x - self._sample.target
@@ -146,16 +146,16 @@ class _Callbacks:
             return self._sample.residual(x)
 
     def jacobianstructure(self) -> tuple[Index, Index]:
-        slopes = self._sample.rows.slopes
-        return slopes.rows, slopes.columns
+        pattern = self._sample.rows.jacobians
+        return pattern.rows, pattern.columns
 
     def jacobian(self, x: Values) -> Values:
         with self._lock:
-            return self._sample.slopes(x).copy()
+            return self._sample.jacobian_entries(x).copy()
 
     def hessianstructure(self) -> tuple[Index, Index]:
-        return self._curvature.rows, self._curvature.columns
+        return self._triangle.rows, self._triangle.columns
 
     def hessian(self, x: Values, lagrange: Values, obj_factor: float) -> Values:
         with self._lock:
-            return self._curvature.values(self._sample.bends(x, lagrange), obj_factor)
+            return self._triangle.values(self._sample.hessian_entries(x, lagrange), obj_factor)

@@ -1,6 +1,6 @@
-"""What our own presolve takes out before anything iterates, offered to peers too: pinned unknowns and implied rows.
+"""Our own presolve, for peers: pinned unknowns and implied rows are removed before any iteration.
 
-No more than that: a solver that is given values found in order is no longer itself.
+No more than that: with substituted unknowns a solver would no longer be itself.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import torch
 
 from snapfm.arrays import Index, Values
 from snapfm.laws import Params
-from snapfm.project.limits import Limits
+from snapfm.project.base import Limits
 from snapfm.structure import CompiledLaws
 
 
 class Presolved:
-    """A CompiledLaws and its limits with the rows that are left: `kept`, in the order of the stack.
+    """A CompiledLaws and its limits with the rows that remain: `kept`, in the order of the stack.
 
-    Taken out are rows that pin one unknown (`fixed`, by `pins`) and equality rows that others imply. Without `presolve`
+    Removed are rows that pin one unknown (`fixed`, by `pins`) and equality rows that others imply. Without `presolve`
     every row is kept and no unknown fixed.
     """
 
@@ -42,7 +42,7 @@ class Presolved:
         return np.setdiff1d(np.arange(self.structure.unknowns), self.fixed)
 
     def pinned(self, params: Params, count: int) -> Values:
-        """Evaluate the fixed unknowns: (b, fixed). A pinning row is weight·u + constant, so its residual at 0 tells."""
+        """Evaluate the fixed unknowns: (b, fixed). A pinning row is weight·u + constant, so its residual at 0 is the constant."""
         zero = torch.zeros(count, *self.structure.shape, dtype=torch.float64)
         constant: Values = self.structure.residual_alone(zero, params).numpy()[:, self.pins]
         return -constant / self.weights

@@ -1,8 +1,8 @@
-"""casadi's Newton root-finder on the optimality system: the fastest peer measured near an answer. No globalisation.
+"""casadi's Newton root-finder on the KKT system: the fastest peer near an answer. No globalization.
 
     u − û + Jᵀλ = 0,   h(u) − shift·λ = 0      (math.md, eq. optimality)
 
-The second line's shift keeps the matrix quasi-definite, so that a factorisation without pivots serves, repeated rows or not.
+The shift keeps the matrix quasi-definite, so that a factorization without pivoting works, even with redundant rows.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ from torch import Tensor
 from snapfm.arrays import Values
 from snapfm.errors import Status
 from snapfm.laws import Params
-from snapfm.project.base import Solution
-from snapfm.project.limits import Limits
+from snapfm.project.base import Limits, Solution
 from snapfm.project.peers.call import Call
-from snapfm.project.peers.certificate import Answer, arrived, broken, certified
+from snapfm.project.peers.certificate import Answer, broken, certified, converged
 from snapfm.project.peers.model import Model, Symbol, casadi
 from snapfm.project.peers.scope import equalities_only
 from snapfm.structure import CompiledLaws
 
-ITERATIONS = 50  # from near an answer it takes 4 to 6; without globalisation more than this is wandering
-UNTOLD = -1  # iterations of samples solved on several threads: casadi does not tell
-# Iterations and times are those of 1e-10, which breaks a tolerance of 1e-8 by itself once multipliers reach 100; at 1e-14 the
-# factor meets zeros.
+ITERATIONS = 50  # near an answer it takes 4 to 6; without globalization more do not help
+UNKNOWN = -1  # iterations of samples solved on several threads: casadi does not report them
+# As fast as 1e-10, which alone would break a tolerance of 1e-8 once multipliers reach 100; at 1e-14 pivots become zero.
 SHIFT = 1e-12
 
 
@@ -64,7 +62,7 @@ class Rootfinder:
 
     def _build(self, tolerance: float, iterations: int) -> Symbol:
         ca, model = casadi(), self.model
-        # SX, not MX: scalar code gives the system's own derivatives at a third of the time.
+        # SX, not MX: scalar code evaluates the derivatives of the system in a third of the time.
         x, weight = ca.SX.sym("x", len(model.free)), ca.SX.sym("weight", len(model.kept))
         target, pinned = ca.SX.sym("target", len(model.free)), ca.SX.sym("pinned", len(model.fixed))
         known = ca.SX.sym("known", model.knowns)
@@ -95,14 +93,14 @@ class Rootfinder:
         answer = self.run(start, params, tolerance, iterations)
         solved = certified(self.structure, self.limits, start, params, answer, self.model)
         assert solved.status is not None
-        # What it says of itself is lost on threads, so its answers are looked at: short of the tolerance it ran out of steps.
-        solved.status[arrived(self.structure, self.limits, solved, tolerance)] = int(Status.CONVERGED)
+        # Its own status is lost on threads, so its answers are checked: what misses the tolerance ran out of iterations.
+        solved.status[converged(self.structure, self.limits, solved, tolerance)] = int(Status.CONVERGED)
         finite = torch.isfinite(solved.u).all(dim=1) & torch.isfinite(solved.stationarity)
         solved.status[~finite | broken(start, params)] = int(Status.NONFINITE)
         return solved
 
     def run(self, start: Tensor, params: Params, tolerance: float, iterations: int = ITERATIONS) -> Answer:
-        """Do the same and leave certificate and status out: what a timing should see."""
+        """Project without certificate and status: what is timed."""
         model, count = self.model, len(start)
         target: Values = start.reshape(count, self.structure.unknowns).numpy()
         known, pinned = model.inputs(params, count)
@@ -110,7 +108,7 @@ class Rootfinder:
         begin = np.zeros((count, free + len(model.kept)))
         begin[:, :free] = target[:, model.free]
         given = np.concatenate([begin[:, :free], pinned, known], axis=1)
-        with redirect_stderr(StringIO()):  # casadi writes a line for every factor with a zero; the status tells as much
+        with redirect_stderr(StringIO()):  # casadi prints a line for every zero pivot; the status reports it
             found, done = self._find(begin, given, tolerance, iterations)
         u, multipliers = np.empty_like(target), np.zeros((count, self.structure.rows))
         u[:, model.free], u[:, model.fixed] = found[:, :free], pinned
@@ -120,7 +118,7 @@ class Rootfinder:
     def _find(self, begin: Values, given: Values, tolerance: float, limit: int) -> tuple[Values, npt.NDArray[np.int64]]:
         call = self.prepare(tolerance, len(begin), limit)
         (z, p), (out,) = call.arguments.values(), call.results.values()
-        found, iterations = np.empty_like(begin), np.full(len(begin), UNTOLD, np.int64)
+        found, iterations = np.empty_like(begin), np.full(len(begin), UNKNOWN, np.int64)
         if self.threads > 1:
             z[:], p[:] = begin.ravel(), given.ravel()
             call()

@@ -1,4 +1,4 @@
-"""The loop of peers that take one sample at a time and speak SciPy: each is a subclass that solves one."""
+"""The loop of peers that solve one sample at a time with SciPy: each is a subclass that solves one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class End:
 
 
 class Samplewise(Stoppable):
-    """What is built serves every tolerance and batch size."""
+    """Its functions serve every tolerance and batch size."""
 
     @abstractmethod
     def one(self, sample: Sample, tolerance: float, iterations: int) -> End:
@@ -39,18 +39,18 @@ class Samplewise(Stoppable):
         """Build the functions it calls."""
 
     def prepare(self, tolerance: float, count: int = 1) -> None:
-        """Build what does not depend on values, once; `solve` does so at first use."""
+        """Build everything that does not depend on values, once; `solve` does so at first use."""
         self.build()
 
     def run(self, start: Tensor, params: Params, tolerance: float, iterations: int | None = None) -> Answer:
-        """Project one sample after the other and leave the certificate out."""
+        """Project one sample after the other without the certificate."""
         count, rows = len(start), self.rows
         u: Values = start.reshape(count, self.structure.unknowns).numpy().copy()
         multipliers, done = np.zeros((count, self.structure.rows)), np.zeros(count, np.int64)
         status = np.full(count, Status.NONFINITE, np.int8)
         limit = self.iterations if iterations is None else iterations
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # overflow and rank are told by the status
+            warnings.simplefilter("ignore")  # the status reports overflow and rank
             for i in np.flatnonzero(~broken(start, params).numpy()):
                 sample = rows.sample(start, params, int(i))
                 end = self.one(sample, tolerance, limit)

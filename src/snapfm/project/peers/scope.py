@@ -1,9 +1,9 @@
-"""What a peer can be asked: some know equalities only, and say so before any work is done."""
+"""What a peer supports: some handle equalities only, and raise before any work is done."""
 
 from __future__ import annotations
 
 from snapfm.errors import UnsupportedLaw
-from snapfm.project.limits import Limits
+from snapfm.project.base import Limits
 from snapfm.structure import CompiledLaws
 
 

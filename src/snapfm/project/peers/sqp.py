@@ -9,15 +9,14 @@ from torch import Tensor
 
 from snapfm.errors import Status
 from snapfm.laws import Params
-from snapfm.project.base import Solution
+from snapfm.project.base import Limits, Solution
 from snapfm.project.budget import STATIONARITY
-from snapfm.project.limits import Limits
-from snapfm.project.peers.certificate import Answer, arrived
+from snapfm.project.peers.certificate import Answer, converged
 from snapfm.project.peers.nlp import SILENT, Nlp
 from snapfm.structure import CompiledLaws
 
 ITERATIONS = 100  # benchmark inputs tried take 1 to 5, small problems up to 8
-_FINER = 0.1  # of what is asked: a quadratic program solved no better would leave the outer iteration short of it
+_FINER = 0.1  # times the tolerance: quadratic programs solved no better would keep the outer iteration from reaching it
 
 
 class Sqp(Nlp):
@@ -25,7 +24,7 @@ class Sqp(Nlp):
 
     Tolerance: `tol_pr` is the tolerance asked for, absolute; `tol_du` is the judge's stationarity; PIQP's `eps_abs` is a tenth
     of the smaller of both, its relative ones are off. The Hessian is exact and not convexified, which
-    the benchmark problems arrive without; rows are of order one, so PIQP's preconditioner is off.
+    the benchmark problems converge without; rows are of order one, so PIQP's preconditioner is off.
     """
 
     plugin = "sqpmethod"
@@ -38,13 +37,13 @@ class Sqp(Nlp):
         super().__init__(structure, limits, iterations, presolve=True)
 
     def certify(self, start: Tensor, params: Params, tolerance: float, answer: Answer) -> Solution:
-        """Complete an answer, and count it as found where it holds before the judge.
+        """Complete an answer, and count it as converged where the judge accepts it.
 
-        From an input that is an answer but for pinned unknowns no step lowers the merit: it says that its step became too small.
+        From an input that is an answer but for pinned unknowns no step lowers the merit: it reports a step that is too small.
         """
         solved = super().certify(start, params, tolerance, answer)
         assert solved.status is not None
-        solved.status[arrived(self.structure, self.limits, solved, tolerance)] = int(Status.CONVERGED)
+        solved.status[converged(self.structure, self.limits, solved, tolerance)] = int(Status.CONVERGED)
         return solved
 
     def options(self, tolerance: float, iterations: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Peers on our own derivatives that can be stopped after any iteration: a subclass runs, the certificate is the same for all."""
+"""Peers that can be stopped after any iteration: a subclass runs, the certificate is the same for all."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 from torch import Tensor
 
 from snapfm.laws import Params
-from snapfm.project.base import Solution
-from snapfm.project.limits import Limits
+from snapfm.project.base import Limits, Solution
 from snapfm.project.peers.certificate import Answer, certified
 from snapfm.project.peers.numeric import Numeric
 from snapfm.structure import CompiledLaws
@@ -23,7 +22,7 @@ class Stoppable(ABC):
 
     @abstractmethod
     def run(self, start: Tensor, params: Params, tolerance: float, iterations: int | None = None) -> Answer:
-        """Project and leave the certificate out: what a timing should see."""
+        """Project without the certificate: what is timed."""
 
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
         """Project a float64 batch (b, *shape), each sample from û."""

@@ -1,45 +1,26 @@
-"""Arithmetic, and every torch operator that the table of operators names: one operator for each element."""
+"""Arithmetic, and every torch operator that the table of operators names: one operator for each element.
+
+Complex products, squares and magnitudes are written out in real and imaginary parts: a complex tensor is a form with a last axis
+of two. What is linear in complex numbers needs no entry here. It stays a map until it meets a real number again (see `regions`).
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
 from torch.fx import Node
 
+from snapfm.arrays import Values
 from snapfm.kernels.operators import Op
-from snapfm.structure.lowering.table import Lowered, lowers
-from snapfm.structure.lowering.tape import Form, Unlowerable, added
+from snapfm.structure.lowering.formulas import COMPLEX, Lowered, formula, lowers
+from snapfm.structure.lowering.tape import Form, Unlowerable, added, stacked
 from snapfm.structure.lowering.walk import Walk
+from snapfm.structure.rules.registry import flat, positions
 
-
-def _add(sign: float) -> Lowered:
-    def lowered(walk: Walk, node: Node) -> Form:
-        given: Any = node.kwargs.get("alpha", 1)
-        alpha = sign * float(given)
-        left, right = walk.spread(node.args[0], node), walk.spread(node.args[1], node)
-        return added(left, right.scaled(np.full(right.size, alpha)), walk.tape.cells)
-
-    return lowered
-
-
-lowers("add")(_add(1.0))
-lowers("sub")(_add(-1.0))
-
-
-@lowers("rsub")
-def _rsub(walk: Walk, node: Node) -> Form:
-    given: Any = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
-    alpha = float(given)
-    left, right = walk.spread(node.args[0], node), walk.spread(node.args[1], node)
-    return added(right, left.scaled(np.full(left.size, -alpha)), walk.tape.cells)
-
-
-@lowers("neg")
-def _neg(walk: Walk, node: Node) -> Form:
-    form = walk.operand(node.args[0])
-    return form.scaled(np.full(form.size, -1.0))
+formula("add", terms=2)(lambda one, other, alpha=1.0: one + other * alpha)
+formula("sub", terms=2)(lambda one, other, alpha=1.0: one - other * alpha)
+formula("rsub", terms=2)(lambda one, other, alpha=1.0: other - one * alpha)
+formula("neg")(lambda one: -one)
 
 
 @lowers("mul")
@@ -76,22 +57,41 @@ def _pow(walk: Walk, node: Node) -> Form:
         if known is not None and (known > 0.0).all():
             return (raised * np.log(known)).apply(Op.EXP).form
         return (walk.term(base, node).apply(Op.LOG) * raised).apply(Op.EXP).form
-    if not walk.is_known(exponent) or walk.number(exponent).numel() != 1:
+    if not walk.is_known(exponent):
         return walk.term(base, node).apply(Op.POW, walk.term(exponent, node)).form
-    power = float(walk.number(exponent))
-    if power == 2.0 and isinstance(base, Node) and base in walk.squares:
+    powers = walk.number(exponent).expand(walk.value[node].shape).reshape(-1).numpy()
+    if isinstance(base, Node) and base in walk.squares and (powers == 2.0).all():
         return walk.squares[base]
-    form = walk.spread(base, node)
-    if power == 1.0:
+    return _raised(walk, walk.spread(base, node), powers)
+
+
+# Exponents that have a simpler operator than POW; None leaves the base as it is.
+_SIMPLE_POWERS = {1.0: None, 2.0: Op.SQUARE, 0.5: Op.SQRT}
+
+
+def _raised(walk: Walk, form: Form, powers: Values) -> Form:
+    """Raise each element to its known exponent: to 0 it is a constant, to 1 linear, so neither adds an operation."""
+    kind = np.select([powers == power for power in (0.0, *_SIMPLE_POWERS)], range(1 + len(_SIMPLE_POWERS)), -1)
+    parts, places = [], []
+    for number in np.unique(kind):
+        place = np.flatnonzero(kind == number)
+        alone = len(place) == form.size
+        part = form if alone else form.gather(place, (len(place),))
+        if number == 0:
+            part = walk.tape.constant(torch.ones(part.shape))
+        elif number < 0:
+            exponents = torch.from_numpy(powers[place]).reshape(part.shape)
+            part = walk.tape.apply(Op.POW, part, walk.tape.constant(exponents))
+        elif (op := list(_SIMPLE_POWERS.values())[number - 1]) is not None:
+            part = walk.tape.apply(op, part)
+        if alone:
+            return part
+        parts.append(part)
+        places.append(place)
+    if not parts:
         return form
-    if power == 2.0:
-        return walk.tape.apply(Op.SQUARE, form)
-    if power == 0.5:
-        return walk.tape.apply(Op.SQRT, form)
-    if power == 0.0:
-        return walk.tape.constant(torch.ones(form.shape))
-    constant = walk.tape.constant(torch.full(form.shape, power, dtype=torch.float64))
-    return walk.tape.apply(Op.POW, form, constant)
+    order = np.argsort(np.concatenate(places))
+    return stacked(parts, walk.tape.cells).gather(order, form.shape)
 
 
 @lowers("square")
@@ -121,3 +121,44 @@ def _cast(walk: Walk, node: Node) -> Form:
     if walk.value[node].dtype != torch.float64:
         raise Unlowerable(f"cast to {walk.value[node].dtype}")
     return walk.operand(node.args[0])
+
+
+@lowers("mul", table=COMPLEX)
+def _complex_mul(walk: Walk, node: Node) -> Form:
+    """(a + ib)(c + id) = (ac − bd) + i(ad + bc)."""
+    one, other = (walk.spread_pair(argument, node) for argument in node.args)
+    (a, b), (c, d) = _real_and_imaginary(one), _real_and_imaginary(other)
+    return _multiplied(walk, a, b, c, d)
+
+
+@lowers("pow", table=COMPLEX)
+def _complex_pow(walk: Walk, node: Node) -> Form:
+    exponent = node.args[1]
+    if isinstance(exponent, Node) or complex(exponent) != 2.0:  # type: ignore[arg-type]
+        raise Unlowerable(f"complex pow of {exponent}")
+    a, b = _real_and_imaginary(walk.spread_pair(node.args[0], node))
+    return _multiplied(walk, a, b, a, b)
+
+
+@lowers("abs", table=COMPLEX)
+def _complex_abs(walk: Walk, node: Node) -> Form:
+    """√(a² + b²); its square, which has no kink at zero, is remembered for whoever squares it again."""
+    a, b = _real_and_imaginary(walk.pair(node.args[0]))
+    one, other = (walk.tape.apply(Op.SQUARE, part) for part in (a, b))
+    walk.squares[node] = added(one, other, walk.tape.cells)
+    return walk.tape.apply(Op.SQRT, walk.squares[node])
+
+
+def _multiplied(walk: Walk, a: Form, b: Form, c: Form, d: Form) -> Form:
+    ac, bd, ad, bc = (walk.tape.apply(Op.MUL, *two) for two in ((a, c), (b, d), (a, d), (b, c)))
+    minus = bd.scaled(np.full(bd.size, -1.0))
+    cells = walk.tape.cells
+    real, imaginary = added(ac, minus, cells), added(ad, bc, cells)
+    shape = (*a.shape, 2)
+    order = flat(positions((2, *a.shape)).movedim(0, -1))
+    return stacked([real, imaginary], cells).gather(order, shape)
+
+
+def _real_and_imaginary(pair: Form) -> tuple[Form, Form]:
+    numbers, shape = positions(pair.shape), pair.shape[:-1]
+    return pair.gather(flat(numbers[..., 0]), shape), pair.gather(flat(numbers[..., 1]), shape)

@@ -1,8 +1,9 @@
-"""Functions of one number or two that are formulas of the operators in the table, and losses."""
+"""Functions of one number or two that are formulas of the operators in the table, losses, choices, comparisons and logic."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,115 +11,78 @@ import torch
 from torch.fx import Node
 
 from snapfm.kernels.operators import Op
-from snapfm.structure.lowering.formulas import Term, arguments
-from snapfm.structure.lowering.table import lowers
-from snapfm.structure.lowering.tape import Form, Unlowerable
+from snapfm.structure.lowering.formulas import Lowered, Term, arguments, formula, lowers
+from snapfm.structure.lowering.tape import Form, Unlowerable, stacked
 from snapfm.structure.lowering.walk import Walk
 
 _LARGEST = torch.finfo(torch.float64).max
 _NO_THRESHOLD = 1e3  # log(1 + eᵃ) is a, to the last bit, long before
 
 
-@lowers("softplus")
-def _softplus(walk: Walk, node: Node) -> Form:
-    given = arguments(node)
-    x, beta = walk.term(given["self"], node), float(given["beta"])
-    return ((x * beta).apply(Op.SOFTPLUS, float(given["threshold"])) / beta).form
+@formula("softplus")
+def _softplus(x: Term, beta: float, threshold: float) -> Term:
+    return (x * beta).apply(Op.SOFTPLUS, threshold) / beta
 
 
-@lowers("gelu")
-def _gelu(walk: Walk, node: Node) -> Form:
-    given = arguments(node)
-    op = Op.GELU_TANH if given["approximate"] == "tanh" else Op.GELU
-    return walk.term(given["self"], node).apply(op).form
+@formula("gelu")
+def _gelu(x: Term, approximate: str) -> Term:
+    return x.apply(Op.GELU_TANH if approximate == "tanh" else Op.GELU)
 
 
-@lowers("elu")
-def _elu(walk: Walk, node: Node) -> Form:
-    given = arguments(node)
-    x, scale = walk.term(given["self"], node), float(given["scale"])
-    below = (x.apply(Op.MIN, 0.0) * float(given["input_scale"])).apply(Op.EXPM1) * float(given["alpha"])
-    return ((x.apply(Op.RELU) + below) * scale).form
+@formula("elu")
+def _elu(x: Term, alpha: float, scale: float, input_scale: float) -> Term:
+    below = (x.apply(Op.MIN, 0.0) * input_scale).apply(Op.EXPM1) * alpha
+    return (x.apply(Op.RELU) + below) * scale
 
 
-@lowers("celu")
-def _celu(walk: Walk, node: Node) -> Form:
-    given = arguments(node)
-    x, alpha = walk.term(given["self"], node), float(given["alpha"])
-    return (x.apply(Op.RELU) + (x.apply(Op.MIN, 0.0) / alpha).apply(Op.EXPM1) * alpha).form
+@formula("celu")
+def _celu(x: Term, alpha: float) -> Term:
+    return x.apply(Op.RELU) + (x.apply(Op.MIN, 0.0) / alpha).apply(Op.EXPM1) * alpha
 
 
-@lowers("leaky_relu")
-def _leaky_relu(walk: Walk, node: Node) -> Form:
-    given = arguments(node)
-    x, slope = walk.term(given["self"], node), float(given["negative_slope"])
-    return (x.apply(Op.RELU) * (1.0 - slope) + x * slope).form
+@formula("leaky_relu")
+def _leaky_relu(x: Term, negative_slope: float) -> Term:
+    return x.apply(Op.RELU) * (1.0 - negative_slope) + x * negative_slope
 
 
-@lowers("hardtanh")
-def _hardtanh(walk: Walk, node: Node) -> Form:
-    given = arguments(node)
-    x = walk.term(given["self"], node)
-    return x.apply(Op.MAX, float(given["min_val"])).apply(Op.MIN, float(given["max_val"])).form
+@formula("hardtanh")
+def _hardtanh(x: Term, min_val: float, max_val: float) -> Term:
+    return x.apply(Op.MAX, min_val).apply(Op.MIN, max_val)
 
 
-@lowers("hardsigmoid")
-def _hardsigmoid(walk: Walk, node: Node) -> Form:
-    return _ramp(walk.term(node.args[0], node)).form
-
-
-@lowers("hardswish")
-def _hardswish(walk: Walk, node: Node) -> Form:
-    x = walk.term(node.args[0], node)
-    return (x * _ramp(x)).form
-
-
-def _ramp(x: Term) -> Term:
+@formula("hardsigmoid")
+def _hardsigmoid(x: Term) -> Term:
     """Rise from 0 at −3 to 1 at 3."""
     return (x + 3.0).apply(Op.MAX, 0.0).apply(Op.MIN, 6.0) / 6.0
 
 
-@lowers("threshold")
-def _threshold(walk: Walk, node: Node) -> Form:
-    given = arguments(node)
-    x = walk.term(given["self"], node)
-    return x.apply(Op.GT, float(given["threshold"])).select(x, float(given["value"])).form
+@formula("hardswish")
+def _hardswish(x: Term) -> Term:
+    return x * _hardsigmoid(x)
 
 
-@lowers("softshrink")
-def _softshrink(walk: Walk, node: Node) -> Form:
-    given = arguments(node)
-    x, width = walk.term(given["self"], node), float(given["lambd"])
-    return (x - x.apply(Op.MAX, -width).apply(Op.MIN, width)).form
+@formula("threshold")
+def _threshold(x: Term, threshold: float, value: float) -> Term:
+    return x.apply(Op.GT, threshold).select(x, value)
 
 
-@lowers("hardshrink")
-def _hardshrink(walk: Walk, node: Node) -> Form:
-    given = arguments(node)
-    x = walk.term(given["self"], node)
-    return x.apply(Op.ABS).apply(Op.GT, float(given["lambd"])).select(x, 0.0).form
+@formula("softshrink")
+def _softshrink(x: Term, lambd: float) -> Term:
+    return x - x.apply(Op.MAX, -lambd).apply(Op.MIN, lambd)
 
 
-@lowers("logit")
-def _logit(walk: Walk, node: Node) -> Form:
-    given = arguments(node)
-    x = walk.term(given["self"], node)
-    if given["eps"] is not None:
-        x = x.apply(Op.MAX, float(given["eps"])).apply(Op.MIN, 1.0 - float(given["eps"]))
-    return x.apply(Op.LOGIT).form
+@formula("hardshrink")
+def _hardshrink(x: Term, lambd: float) -> Term:
+    return x.apply(Op.ABS).apply(Op.GT, lambd).select(x, 0.0)
 
 
-@lowers("logaddexp")
-def _logaddexp(walk: Walk, node: Node) -> Form:
-    return log_of_sum(*walk.terms(node)).form
+@formula("logit")
+def _logit(x: Term, eps: float | None) -> Term:
+    inside = x if eps is None else x.apply(Op.MAX, eps).apply(Op.MIN, 1.0 - eps)
+    return inside.apply(Op.LOGIT)
 
 
-@lowers("logaddexp2")
-def _logaddexp2(walk: Walk, node: Node) -> Form:
-    one, other = (term * math.log(2.0) for term in walk.terms(node))
-    return (log_of_sum(one, other) / math.log(2.0)).form
-
-
+@formula("logaddexp", terms=2)
 def log_of_sum(one: Term, other: Term) -> Term:
     """log(eᵃ + eᵇ) = b + log(1 + eᵃ⁻ᵇ). Known numbers are taken for b: nothing cancels where they are 0."""
     if one.known() is not None:
@@ -126,89 +90,85 @@ def log_of_sum(one: Term, other: Term) -> Term:
     return other + (one - other).apply(Op.SOFTPLUS, _NO_THRESHOLD)
 
 
-@lowers("hypot")
-def _hypot(walk: Walk, node: Node) -> Form:
-    one, other = walk.terms(node)
-    return (one.apply(Op.SQUARE) + other.apply(Op.SQUARE)).apply(Op.SQRT).form
+@formula("logaddexp2", terms=2)
+def _logaddexp2(one: Term, other: Term) -> Term:
+    return log_of_sum(one * math.log(2.0), other * math.log(2.0)) / math.log(2.0)
 
 
-@lowers("atan2")
-def _atan2(walk: Walk, node: Node) -> Form:
+@formula("hypot", terms=2)
+def _hypot(one: Term, other: Term) -> Term:
+    return (one.apply(Op.SQUARE) + other.apply(Op.SQUARE)).apply(Op.SQRT)
+
+
+@formula("atan2", terms=2)
+def _atan2(y: Term, x: Term) -> Term:
     """The arctangent of y/x or, where |y| is larger, of −x/y; the quarter turns between them have no slope."""
-    y, x = walk.terms(node)
     flatter = x.apply(Op.ABS).apply(Op.GE, y.apply(Op.ABS))
     angle = flatter.select(y, -x).apply(Op.DIV, flatter.select(x, y)).apply(Op.ATAN)
     upper = y.apply(Op.GE, 0.0) * 2.0 - 1.0  # 1 or −1
     half = x.apply(Op.GE, 0.0).select(0.0, upper * math.pi)
-    return (angle + flatter.select(half, upper * (math.pi / 2))).form
+    return angle + flatter.select(half, upper * (math.pi / 2))
 
 
-@lowers("xlogy")
-def _xlogy(walk: Walk, node: Node) -> Form:
+@formula("xlogy", terms=2)
+def _xlogy(one: Term, other: Term) -> Term:
     """a log b, and 0 where a is 0, whatever b is."""
-    one, other = walk.terms(node)
     weight = one.known()
     if weight is not None:
         counts = (weight != 0.0).astype(float)
         inside: Term = other * counts + (1.0 - counts)
-        return (inside.apply(Op.LOG) * one).form
+        return inside.apply(Op.LOG) * one
     both = one.apply(Op.EQ, 0.0).apply(Op.MIN, other.apply(Op.EQ, 0.0))
-    return (one * both.select(1.0, other).apply(Op.LOG)).form
+    return one * both.select(1.0, other).apply(Op.LOG)
 
 
-@lowers("fmod")
-def _fmod(walk: Walk, node: Node) -> Form:
-    return _rest(walk, node, Op.TRUNC).form
+@formula("fmod", terms=2)
+def _fmod(one: Term, other: Term) -> Term:
+    return _rest(one, other, Op.TRUNC)
 
 
-@lowers("remainder")
-def _remainder(walk: Walk, node: Node) -> Form:
-    return _rest(walk, node, Op.FLOOR).form
+@formula("remainder", terms=2)
+def _remainder(one: Term, other: Term) -> Term:
+    return _rest(one, other, Op.FLOOR)
 
 
-def _rest(walk: Walk, node: Node, rounding: Op) -> Term:
+def _rest(one: Term, other: Term, rounding: Op) -> Term:
     """a − b round(a / b): the quotient, rounded, has no slope."""
-    one, other = walk.terms(node)
     return one - other * (one.held() / other.held()).apply(rounding)
 
 
-@lowers("frac")
-def _frac(walk: Walk, node: Node) -> Form:
-    x = walk.term(node.args[0], node)
-    return (x - x.apply(Op.TRUNC)).form
+@formula("frac")
+def _frac(x: Term) -> Term:
+    return x - x.apply(Op.TRUNC)
 
 
-@lowers("copysign")
-def _copysign(walk: Walk, node: Node) -> Form:
-    one, other = walk.terms(node)
+@formula("copysign", terms=2)
+def _copysign(one: Term, other: Term) -> Term:
     size = one.apply(Op.ABS)
-    return other.apply(Op.GE, 0.0).select(size, -size).form
+    return other.apply(Op.GE, 0.0).select(size, -size)
 
 
-@lowers("nan_to_num")
-def _nan_to_num(walk: Walk, node: Node) -> Form:
-    given = arguments(node)
-    x = walk.term(given["self"], node)
-    low = -_LARGEST if given["neginf"] is None else float(given["neginf"])
-    high = _LARGEST if given["posinf"] is None else float(given["posinf"])
+@formula("nan_to_num")
+def _nan_to_num(x: Term, nan: float | None, posinf: float | None, neginf: float | None) -> Term:
+    low = -_LARGEST if neginf is None else neginf
+    high = _LARGEST if posinf is None else posinf
     finite = x.apply(Op.GT, _LARGEST).select(high, (-x).apply(Op.GT, _LARGEST).select(low, x))
-    return x.apply(Op.EQ, x).select(finite, float(given["nan"] or 0.0)).form
+    return x.apply(Op.EQ, x).select(finite, nan or 0.0)
 
 
-@lowers("isnan")
-def _isnan(walk: Walk, node: Node) -> Form:
-    x = walk.term(node.args[0], node)
-    return (1.0 - x.apply(Op.EQ, x)).form
+@formula("isnan")
+def _isnan(x: Term) -> Term:
+    return 1.0 - x.apply(Op.EQ, x)
 
 
-@lowers("isinf")
-def _isinf(walk: Walk, node: Node) -> Form:
-    return walk.term(node.args[0], node).apply(Op.ABS).apply(Op.GT, _LARGEST).form
+@formula("isinf")
+def _isinf(x: Term) -> Term:
+    return x.apply(Op.ABS).apply(Op.GT, _LARGEST)
 
 
-@lowers("signbit")
-def _signbit(walk: Walk, node: Node) -> Form:
-    return (-walk.term(node.args[0], node)).apply(Op.GT, 0.0).form
+@formula("signbit")
+def _signbit(x: Term) -> Term:
+    return (-x).apply(Op.GT, 0.0)
 
 
 @lowers("mse_loss", "huber_loss", "smooth_l1_loss")
@@ -231,3 +191,61 @@ def _loss(walk: Walk, node: Node) -> Form:
         return each.form
     total = each.sum(np.zeros(each.form.size, np.int64), 1, ())
     return (total / max(each.form.size, 1) if given["reduction"] == 1 else total).form
+
+
+@lowers("clamp", "clamp_min", "clamp_max")
+def _clamp(walk: Walk, node: Node) -> Form:
+    given = arguments(node)
+    low, high = given.get("min"), given.get("max")
+    form = walk.spread(node.args[0], node)
+    if low is not None:
+        form = walk.tape.apply(Op.MAX, form, walk.spread(low, node))
+    if high is not None:
+        form = walk.tape.apply(Op.MIN, form, walk.spread(high, node))
+    return form
+
+
+@lowers("where")
+def _where(walk: Walk, node: Node) -> Form:
+    return _chosen(walk, node, *node.args)
+
+
+@lowers("masked_fill")
+def _masked_fill(walk: Walk, node: Node) -> Form:
+    kept, condition, fill = node.args
+    return _chosen(walk, node, condition, fill, kept)
+
+
+def _chosen(walk: Walk, node: Node, condition: Any, yes: Any, no: Any) -> Form:
+    """Choose by a condition; by a known one with copies, because 0 times an infinite fill would be NaN."""
+    if not walk.is_known(condition):
+        return walk.term(condition, node).select(walk.term(yes, node), walk.term(no, node)).form
+    mask = walk.value[condition].expand(walk.value[node].shape).reshape(-1).numpy()
+    both = stacked([walk.spread(yes, node), walk.spread(no, node)], walk.tape.cells)
+    return both.gather(np.arange(len(mask)) + np.where(mask, 0, len(mask)), tuple(walk.value[node].shape))
+
+
+formula("lt", terms=2)(lambda one, other: other.apply(Op.GT, one))
+formula("le", terms=2)(lambda one, other: other.apply(Op.GE, one))
+formula("ne", terms=2)(lambda one, other: 1.0 - one.apply(Op.EQ, other))
+
+
+def _logical(combine: Callable[..., Term]) -> Lowered:
+    """Lower a logical operator by a formula of its arguments as 0 and 1."""
+    return lambda walk, node: combine(*(_truth(walk, argument, node) for argument in node.args)).form
+
+
+lowers("logical_not", "bitwise_not")(_logical(lambda one: 1.0 - one))
+lowers("logical_and", "bitwise_and")(_logical(lambda one, other: one.apply(Op.MIN, other)))
+lowers("logical_or", "bitwise_or")(_logical(lambda one, other: one.apply(Op.MAX, other)))
+lowers("logical_xor", "bitwise_xor")(_logical(lambda one, other: 1.0 - one.apply(Op.EQ, other)))
+
+
+def _truth(walk: Walk, argument: Any, node: Node) -> Term:
+    """Return an argument of a logical operator as 0 and 1."""
+    term = walk.term(argument, node)
+    if isinstance(argument, bool) or (isinstance(argument, Node) and walk.value[argument].dtype == torch.bool):
+        return term
+    if walk.value[node].dtype != torch.bool:
+        raise Unlowerable(f"{node.target} of integers")
+    return term.nonzero()

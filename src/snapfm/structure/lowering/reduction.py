@@ -12,19 +12,18 @@ from torch.fx import Node
 
 from snapfm.arrays import Index
 from snapfm.kernels.operators import Op
-from snapfm.structure.lowering.formulas import Term, arguments, joined
+from snapfm.structure.lowering.formulas import Lowered, Term, arguments, joined, lowers
 from snapfm.structure.lowering.functions import log_of_sum
-from snapfm.structure.lowering.table import Lowered, lowers
 from snapfm.structure.lowering.tape import Form, Unlowerable
 from snapfm.structure.lowering.walk import Walk
-from snapfm.structure.rules.reduction import labels
+from snapfm.structure.rules.mixing import axes_of, labels
 from snapfm.structure.rules.registry import flat, positions
 
 
 @lowers("sum", "mean")
 def _total(walk: Walk, node: Node) -> Form:
     form = walk.operand(node.args[0])
-    label, size = labels(form.shape, _axes(form, node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")))
+    label, size = labels(form.shape, _axes(node, form))
     mean = node.target.overloadpacket is torch.ops.aten.mean  # type: ignore[union-attr]
     weight = np.full(form.size, size / max(form.size, 1) if mean else 1.0)
     return form.group(label, np.arange(form.size), weight, size, tuple(walk.value[node].shape))
@@ -51,15 +50,13 @@ def _norm(walk: Walk, node: Node) -> Form:
     """Take a norm along axes; the Euclidean one is the root of the sum of squares."""
     order: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("ord", 2)
     form = walk.operand(node.args[0])
-    axes = _axes(form, node.args[2] if len(node.args) > 2 else node.kwargs.get("dim"))
+    axes = _axes(node, form)
     label, size = labels(form.shape, axes)
     shape = tuple(walk.value[node].shape)
     power = float(order)
-    if power == 2.0:
-        squares = walk.tape.apply(Op.SQUARE, form)
-        total = squares.group(label, np.arange(form.size), np.ones(form.size), size, shape)
-        return walk.tape.apply(Op.SQRT, total)
     term = Term(walk.tape, form)
+    if power == 2.0:
+        return term.apply(Op.SQUARE).sum(label, size, shape).apply(Op.SQRT).form
     if math.isinf(power):
         return _extreme(term.apply(Op.ABS), Op.MAX if power > 0.0 else Op.MIN, axes, shape).form
     if power == 0.0:
@@ -78,7 +75,7 @@ def _variance(walk: Walk, node: Node) -> Form | tuple[Form, ...]:
     """
     given = arguments(node)
     form = walk.operand(given["self"])
-    axes = _axes(form, given.get("dim"))
+    axes = _axes(node, form)
     label, size = labels(form.shape, axes)
     name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
     value = walk.value[node]
@@ -99,14 +96,13 @@ def _variance(walk: Walk, node: Node) -> Form | tuple[Form, ...]:
 
 def _extremes(op: Op) -> Lowered:
     def lowered(walk: Walk, node: Node) -> Form | tuple[Form | None, ...]:
-        """Take the largest or smallest along axes; where, which torch gives too, has no scalar form."""
+        """Take the largest or smallest along axes; its place, which torch returns too, has no scalar form."""
         given = arguments(node)
         if "other" in given:
-            one, other = walk.terms(node)
-            return one.apply(op, other).form
+            return walk.term(node.args[0], node).apply(op, walk.term(node.args[1], node)).form
         value, form = walk.value[node], walk.operand(given["self"])
         single = value[0] if isinstance(value, tuple) else value
-        found = _extreme(Term(walk.tape, form), op, _axes(form, given.get("dim")), tuple(single.shape)).form
+        found = _extreme(Term(walk.tape, form), op, _axes(node, form), tuple(single.shape)).form
         return (found, None) if isinstance(value, tuple) else found
 
     return lowered
@@ -162,12 +158,12 @@ def _logsumexp(walk: Walk, node: Node) -> Form:
 
 
 def _exponents(walk: Walk, node: Node) -> tuple[Term, Index, Term]:
-    """Give elements minus the largest on their line, the line of each, and the largest ones, held.
+    """Return elements minus the largest on their line, the line of each, and the largest ones, held.
 
     The shift cancels, so its slope is left out: first and second derivatives are exact.
     """
     form = walk.operand(node.args[0])
-    axes = _axes(form, node.args[1])
+    axes = _axes(node, form)
     line, size = labels(form.shape, axes)
     x = Term(walk.tape, form)
     top = _extreme(x.held(), Op.MAX, axes, (size,))
@@ -178,7 +174,7 @@ def _exponents(walk: Walk, node: Node) -> tuple[Term, Index, Term]:
 def _count(walk: Walk, node: Node) -> Form:
     """Count what is not zero along axes, and compare with none or all."""
     form = walk.operand(node.args[0])
-    label, size = labels(form.shape, _axes(form, node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")))
+    label, size = labels(form.shape, _axes(node, form))
     shape = tuple(walk.value[node].shape)
     count = Term(walk.tape, form).nonzero().sum(label, size, shape)
     name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
@@ -233,8 +229,5 @@ def _lines(shape: tuple[int, ...], axes: list[int]) -> Index:
     return np.argsort(label, kind="stable").reshape(size, -1)
 
 
-def _axes(form: Form, given: Any) -> list[int]:
-    """Read the axes of a reduction; none given means all."""
-    if given is None or given == []:
-        return list(range(len(form.shape)))
-    return [given] if isinstance(given, int) else list(given)
+def _axes(node: Node, form: Form) -> list[int]:
+    return axes_of(len(form.shape), arguments(node).get("dim"))

@@ -2,27 +2,31 @@
 
 An operator joins when it is linear in the field with slopes that never change. A transform, a multiplication by known wave
 numbers and the transform back are then one map, whose inner complex tensors are never written out. A map begins at tensors
-that are written out already: forms, pairs, and values of params.
+that are written out already: forms, pairs, and values of params. Probing takes few evaluations, on sums of unit vectors that
+share no row. A last, random evaluation checks the matrix, because its pattern comes from rules, and rules may be wrong.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch.fx import Node
 
-from snapfm.arrays import Index
+from snapfm.arrays import Index, Values
 from snapfm.errors import LawError
+from snapfm.kernels.coloring import color_columns
 from snapfm.structure.lowering.tape import Form, Unlowerable, added, stacked
-from snapfm.structure.pattern import Pattern
-from snapfm.structure.probe import NotLinear, probe
-from snapfm.structure.rules import Call, Operand, linear, rule_for
-from snapfm.structure.sets import Sets
+from snapfm.structure.pattern import Pattern, Sets
+from snapfm.structure.rules import Call, Operand, rule_for
+from snapfm.structure.rules.mixing import resample, transform
+from snapfm.structure.rules.movement import accumulate, move, move_by_index
 
 if TYPE_CHECKING:
     from snapfm.structure.lowering.walk import Walk
@@ -31,9 +35,26 @@ if TYPE_CHECKING:
 # 64 × 64 planes fits; larger ones are left to torch, which transforms faster than any written-out matrix.
 ENTRY_LIMIT = 20_000_000
 
+Function = Callable[[Tensor], Tensor]
+
+# Agreement asked of the random evaluation, relative to the sum of the terms' sizes: rounding of a long transform.
+_AGREE = 1e-12
+# Numbers in flight at once: evaluations are made in blocks below this size.
+_BLOCK = 8_000_000
+# Entries below this share of their row's largest are what transforms leave of zeros: terms × eps, with room.
+_NOISE = 64 * np.finfo(np.float64).eps
+# Operators, and rules of operators, that are linear in the field where all else is known.
+_SUMS = {
+    "add", "sub", "rsub", "neg", "deg2rad", "rad2deg", "sum", "mean", "nansum", "trace", "cumsum", "view_as_real",
+    "view_as_complex", "real", "imag",
+}  # fmt: skip
+_PRODUCTS = {"mul", "mm", "bmm", "mv", "dot", "vdot", "convolution", "addmm", "baddbmm", "addmv", "addbmm"}
+_FAMILIES = (move, move_by_index, accumulate, resample, transform)
+_PICKS = ("amax", "amin", "prod")  # reductions of scatter_reduce that are not linear
+
 
 class Regions:
-    """The maps of one walk; `node in regions` says that a tensor is given by one."""
+    """The maps of one walk; `node in regions` means that a tensor is given by one."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
@@ -59,7 +80,7 @@ class Regions:
             return False
         value = self.walk.value[node]
         call = Call(target, tuple(args), dict(kwargs), value, self._width)
-        if not linear(call):
+        if not _is_linear(call):
             return False
         try:
             found = rule(call)
@@ -74,7 +95,7 @@ class Regions:
         return True
 
     def written_out(self, node: Node) -> Form:
-        """Give the tensor of a map as a form over cells; a complex one in parts, along a last axis of two."""
+        """Return the tensor of a map as a form over cells; a complex one in parts, along a last axis of two."""
         walk, inside = self.walk, self._inside(node)
         begins = [one for one in self._begins if any(one in member.all_input_nodes for member in inside)]
         forms = [walk.pair(one) if walk.value[one].is_complex() else walk.operand(one) for one in begins]
@@ -90,9 +111,8 @@ class Regions:
             known = dict(walk.value)
             start = 0
             for one, form, split in zip(begins, forms, splits):
-                part = (
-                    flat[start : start + form.size].reshape(form.shape).clone()
-                )  # views of complex numbers need their own start
+                # A copy, because views of complex numbers need their own start.
+                part = flat[start : start + form.size].reshape(form.shape).clone()
                 known[one] = torch.view_as_complex(part) if split else part
                 start += form.size
             for member in inside:
@@ -139,7 +159,7 @@ class Regions:
         return found[::-1]
 
     def _pattern(self, node: Node, begins: list[Node], sizes: list[int]) -> Pattern:
-        """Give where the matrix can be non-zero, over the beginnings one after the other."""
+        """Return where the matrix can be non-zero, over the beginnings one after the other."""
         reads: Sets = self._tracked[node].reads
         if self.walk.value[node].is_complex():
             reads = reads.gather(np.repeat(np.arange(reads.size), 2))
@@ -162,3 +182,111 @@ def _numbers(value: Tensor) -> int:
 def _names(inside: list[Node]) -> str:
     names = [str(getattr(node.target, "overloadpacket", node.target)).removeprefix("aten.") for node in inside]
     return " → ".join(dict.fromkeys(names))
+
+
+def _is_linear(call: Call) -> bool:
+    """Whether a call is linear in what reads the field, all else being known."""
+    operands = call.operands()
+    reading = [operand for operand in operands if operand.reads is not None]
+    if not all(operand.known for operand in operands if operand.reads is None):
+        return False
+    if call.name == "_to_copy":
+        return bool(call.value.dtype.is_floating_point or call.value.is_complex())
+    if call.name in _PRODUCTS:
+        factors = call.args[1:3] if call.name.startswith("add") or call.name == "baddbmm" else call.args[:2]
+        return sum(isinstance(one, Operand) and one.reads is not None for one in factors) <= 1
+    if call.name == "div":
+        under = call.args[1]
+        return call.kwargs.get("rounding_mode") is None and not (isinstance(under, Operand) and under.reads is not None)
+    if call.name == "where":
+        return call.args[0].reads is None
+    if call.name == "scatter_reduce" and call.args[4] in _PICKS:
+        return False
+    return call.name in _SUMS or (rule_for(call.target) in _FAMILIES and all(_plain(operand) for operand in reading))
+
+
+def _plain(operand: Operand) -> bool:
+    """Whether an operand holds numbers, not indices or masks."""
+    return bool(operand.value.is_floating_point() or operand.value.is_complex())
+
+
+class NotLinear(Exception):
+    """A random evaluation differs from the matrix; never leaves `structure`."""
+
+
+def probe(function: Function, pattern: Pattern) -> tuple[csr_array, Values]:
+    """Return the matrix and the offset of an affine function from (columns,) to (rows,), float64."""
+    offset = function(torch.zeros(pattern.columns, dtype=torch.float64)).numpy()
+    colors, count = _colors(pattern)
+    values = np.zeros(pattern.nnz)
+    row, column = pattern.row_of(), pattern.indices
+    by_color = np.argsort(colors[column], kind="stable")
+    ends = np.searchsorted(colors[column][by_color], np.arange(count + 1))
+    step = max(1, _BLOCK // max(1, pattern.rows + pattern.columns))
+    for first in range(0, count, step):
+        last = min(count, first + step)
+        seeds = torch.zeros(last - first, pattern.columns, dtype=torch.float64)
+        chosen = np.flatnonzero((colors >= first) & (colors < last))
+        seeds[torch.from_numpy(colors[chosen] - first), torch.from_numpy(chosen)] = 1.0
+        products = np.stack([function(seed).numpy() for seed in seeds]) - offset
+        entry = by_color[ends[first] : ends[last]]
+        values[entry] = products[colors[column[entry]] - first, row[entry]]
+    matrix = pattern.csr(_equalized(pattern, values)).copy()  # the pattern is not to lose its zeros
+    _check(function, matrix, offset)
+    matrix.eliminate_zeros()
+    return matrix, offset
+
+
+def _colors(pattern: Pattern) -> tuple[Index, int]:
+    """Color the columns; blocks that are full, such as transforms have, are numbered without a search."""
+    graph = csr_array(
+        (np.ones(pattern.nnz, bool), (pattern.row_of(), pattern.rows + pattern.indices)),
+        shape=(pattern.rows + pattern.columns,) * 2,
+    )
+    label = connected_components(graph, directed=False)[1]
+    row_label, column_label = label[: pattern.rows], label[pattern.rows :]
+    width = np.bincount(column_label, minlength=label.max(initial=0) + 1)
+    counts = pattern.counts
+    if not ((counts == 0) | (counts == width[row_label])).all():
+        return color_columns(pattern.indptr, pattern.indices, pattern.columns)
+    order = np.argsort(column_label, kind="stable")
+    start = np.concatenate([[0], np.cumsum(width)])
+    colors = np.empty(pattern.columns, np.int64)
+    colors[order] = np.arange(pattern.columns) - start[column_label[order]]
+    return colors, int(width.max(initial=0))
+
+
+def _equalized(pattern: Pattern, values: Values) -> Values:
+    """Clear the noise that transforms leave of zeros, and make entries that are equal up to it bitwise equal.
+
+    A transform along an axis is the same matrix on every line, but torch's vectors and their remainders round it
+    differently; parts with the same structure are recognized by their bits.
+    """
+    row = pattern.row_of()
+    largest = np.zeros(pattern.rows)
+    np.maximum.at(largest, row, np.abs(values))
+    scale = np.where(largest > 0.0, largest, 1.0)[row]
+    out = np.where(np.abs(values) <= _NOISE * scale, 0.0, values)
+    kind, share = _runs(np.log(scale)), _runs(out / scale)
+    both = kind * (share.max(initial=0) + 1) + share
+    _, first, member = np.unique(both, return_index=True, return_inverse=True)
+    same: Values = out[first][member]
+    return same
+
+
+def _runs(values: Values) -> Index:
+    """Number the runs of values that follow each other, in order of size, within the noise."""
+    order = np.argsort(values, kind="stable")
+    apart = np.diff(values[order], prepend=-np.inf) > _NOISE
+    number = np.empty(len(values), np.int64)
+    number[order] = np.cumsum(apart)
+    return number
+
+
+def _check(function: Function, matrix: csr_array, offset: Values) -> None:
+    probe = torch.randn(matrix.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    truth = function(probe).numpy()
+    terms = abs(matrix) @ np.abs(probe.numpy()) + np.abs(offset)
+    off = np.abs(matrix @ probe.numpy() + offset - truth)
+    if not (off <= _AGREE * max(1.0, float(terms.max(initial=0.0)))).all():
+        raise NotLinear("it does not act as its matrix does")

@@ -7,6 +7,7 @@ nothing at run time: they are multiplied out here, once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch.fx import GraphModule
 
 from snapfm.arrays import Index, Values
 from snapfm.kernels.operators import Op
-from snapfm.structure.sets import NONE
+from snapfm.structure.pattern import NONE
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Form:
         return int(self.matrix.shape[0])
 
     def gather(self, source: Index, shape: tuple[int, ...]) -> Form:
-        """Copy elements; NONE gives a zero."""
+        """Copy elements; NONE becomes a zero."""
         rows = np.flatnonzero(source != NONE)
         pick = csr_array((np.ones(len(rows)), (rows, source[rows])), shape=(len(source), self.size))
         return Form(csr_array(pick @ self.matrix), shape)
@@ -61,6 +62,11 @@ def added(one: Form, other: Form, cells: int) -> Form:
     return Form(csr_array(one.widened(cells).matrix + other.widened(cells).matrix), one.shape)
 
 
+def moved_columns(matrix: csr_array, place: Index, width: int) -> csr_array:
+    """Put column k of a matrix at place[k], among `width` columns."""
+    return csr_array((matrix.data, place[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))
+
+
 def stacked(forms: list[Form], cells: int) -> Form:
     """Put the elements of several forms one after the other."""
     matrix = csr_array(vstack([form.widened(cells).matrix for form in forms], format="csr"))
@@ -68,9 +74,7 @@ def stacked(forms: list[Form], cells: int) -> Form:
 
 
 class Unlowerable(Exception):
-    """An operator has no scalar form here; never leaves the package. `law` is the place of its law among all."""
-
-    law: int = 0
+    """An operator has no scalar form here; never leaves the package."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,16 @@ class Block:
         """Number of elements."""
         return int(self.a.shape[0])
 
+    @property
+    def operands(self) -> list[csr_array]:
+        """The operands that the operation has."""
+        return [operand for operand in (self.a, self.b, self.c) if operand is not None]
+
+    def mapped(self, change: Callable[[csr_array], csr_array], first: int) -> Block:
+        """Change every operand; the results are cells from `first` on."""
+        b, c = (None if operand is None else change(operand) for operand in (self.b, self.c))
+        return Block(self.op, first, change(self.a), b, c)
+
 
 @dataclass
 class Tape:
@@ -103,11 +117,11 @@ class Tape:
         self.cells = self.unknowns + 1
 
     def mark(self) -> tuple[int, int, int]:
-        """Say how far it goes now."""
+        """Return how far the tape goes now."""
         return self.cells, len(self.blocks), len(self.externals)
 
     def forget(self, mark: tuple[int, int, int]) -> None:
-        """Drop everything after a mark: what a law left behind that could not be lowered."""
+        """Drop everything after a mark: the part of a law before the operator that could not be lowered."""
         self.cells = mark[0]
         del self.blocks[mark[1] :], self.externals[mark[2] :]
 
@@ -117,7 +131,7 @@ class Tape:
         return self.unknowns
 
     def unit(self, first: int, size: int, shape: tuple[int, ...]) -> Form:
-        """Give `size` consecutive cells as a form."""
+        """Return `size` consecutive cells as a form."""
         place = np.arange(size)
         matrix = csr_array((np.ones(size), (place, first + place)), shape=(size, self.cells))
         return Form(matrix, shape)
@@ -132,9 +146,8 @@ class Tape:
         return Form(matrix, tuple(value.shape))
 
     def apply(self, op: Op, a: Form, b: Form | None = None, c: Form | None = None) -> Form:
-        """Add a block and give its result."""
+        """Add a block and return its result."""
         first = self.cells
-        parts = [None if form is None else form.widened(first).matrix for form in (a, b, c)]
-        self.blocks.append(Block(op, first, parts[0], parts[1], parts[2]))
+        self.blocks.append(Block(op, first, *(form and form.widened(first).matrix for form in (a, b, c))))
         self.cells += a.size
         return self.unit(first, a.size, a.shape)

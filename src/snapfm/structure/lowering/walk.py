@@ -18,12 +18,11 @@ from torch.fx import GraphModule, Node
 
 from snapfm.kernels.operators import Op
 from snapfm.laws import Params
-from snapfm.structure.lowering.formulas import Term, arguments
+from snapfm.structure.lowering.formulas import COMPLEX, REAL, Term, arguments
 from snapfm.structure.lowering.indexing import CHOOSES, chosen
 from snapfm.structure.lowering.regions import Regions
-from snapfm.structure.lowering.table import COMPLEX, REAL
 from snapfm.structure.lowering.tape import Form, Tape, Unlowerable, stacked
-from snapfm.structure.propagate import SHAPE_ONLY
+from snapfm.structure.propagate import reads_shape_only
 from snapfm.structure.rules.movement import move, move_by_index
 from snapfm.structure.rules.registry import flat, positions, rule_for
 
@@ -45,7 +44,7 @@ class Walk:
         self.regions = Regions(self)
 
     def run(self) -> Form:
-        """Give the residual as a form."""
+        """Return the residual as a form."""
         inputs, needed = iter(self.inputs), _needed(self.graph)
         for node in self.graph.graph.nodes:
             if node.op == "placeholder":
@@ -71,7 +70,7 @@ class Walk:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self.value.__getitem__)
         self.value[node] = target(*args, **kwargs)
         self.known[node] = all(self.known[used] for used in node.all_input_nodes)
-        if getattr(target, "overloadpacket", None) is not None and target.overloadpacket.__name__ in SHAPE_ONLY:
+        if reads_shape_only(node):
             self.known[node] = True
             return
         if not any(self.reads(used) for used in node.all_input_nodes):
@@ -122,7 +121,7 @@ class Walk:
         return node in self.form or node in self.pairs
 
     def operand(self, argument: Any) -> Form:
-        """Give an argument as a form: a tensor of the field, of params, a known one, or a number."""
+        """Return an argument as a form: a tensor of the field, of params, a known one, or a number."""
         if not isinstance(argument, Node):
             return self.tape.constant(torch.as_tensor(float(argument), dtype=torch.float64))
         if argument in self.form:
@@ -135,7 +134,7 @@ class Walk:
         return self._external(argument)
 
     def pair(self, argument: Any) -> Form:
-        """Give an argument of a complex operator in real and imaginary parts, along a last axis of two."""
+        """Return an argument of a complex operator in real and imaginary parts, along a last axis of two."""
         if isinstance(argument, Node) and self.value[argument].is_complex():
             if argument in self.pairs:
                 return self.pairs[argument]
@@ -174,7 +173,7 @@ class Walk:
         return not isinstance(argument, Node) or (self.known[argument] and not self.reads(argument))
 
     def number(self, argument: Any) -> Tensor:
-        """Give the value of a known argument."""
+        """Return the value of a known argument."""
         value = (
             self.value[argument] if isinstance(argument, Node) else torch.tensor(float(argument), dtype=torch.float64)
         )
@@ -182,35 +181,22 @@ class Walk:
 
     def spread(self, argument: Any, node: Node) -> Form:
         """Broadcast an argument to the shape of the node's result."""
-        return self._expanded(argument, tuple(self.value[node].shape))
+        return _expanded(self.operand(argument), tuple(self.value[node].shape))
 
-    def _expanded(self, argument: Any, shape: tuple[int, ...]) -> Form:
-        form = self.operand(argument)
-        if form.shape == shape:
-            return form
-        return form.gather(flat(positions(form.shape).expand(shape)), shape)
+    def spread_pair(self, argument: Any, node: Node) -> Form:
+        """Broadcast a complex argument to the shape of the node's result, parts last."""
+        return _expanded(self.pair(argument), (*self.value[node].shape, 2))
 
     def term(self, argument: Any, node: Node) -> Term:
         """Broadcast an argument to the shape of the node's result, to write formulas with."""
         return Term(self.tape, self.spread(argument, node))
 
-    def terms(self, node: Node) -> tuple[Term, Term]:
-        """Broadcast the first two arguments of a node to the shape of its result."""
-        return self.term(node.args[0], node), self.term(node.args[1], node)
-
     def term_as(self, argument: Any, shape: tuple[int, ...]) -> Term:
         """Broadcast an argument to a shape."""
-        return Term(self.tape, self._expanded(argument, shape))
-
-    def spread_pair(self, argument: Any, node: Node) -> Form:
-        """Broadcast a complex argument to the shape of the node's result, parts last."""
-        form, shape = self.pair(argument), (*self.value[node].shape, 2)
-        if form.shape == shape:
-            return form
-        return form.gather(flat(positions(form.shape).expand(shape)), shape)
+        return Term(self.tape, _expanded(self.operand(argument), shape))
 
     def squared(self, argument: Any) -> Form:
-        """Square an argument; a magnitude gives the sum it is the root of."""
+        """Square an argument; for a magnitude, the sum it is the root of."""
         if argument in self.squares:
             return self.squares[argument]
         return self.tape.apply(Op.SQUARE, self.operand(argument))
@@ -257,10 +243,14 @@ class Walk:
         return [leaf for leaf in leaves if isinstance(leaf, Node)]
 
 
+def _expanded(form: Form, shape: tuple[int, ...]) -> Form:
+    return form if form.shape == shape else form.gather(flat(positions(form.shape).expand(shape)), shape)
+
+
 # Operators with a fill value, and where it stands. A fill of zero needs no element.
 _FILLS = {"constant_pad_nd": 2, "index_fill": 3, "scatter": 3}
 
-# Adds operators to a graph, given the copies of nodes of the law's graph, and gives the one to evaluate.
+# Adds operators to a graph, given the copies of nodes of the law's graph, and returns the one to evaluate.
 Finish: TypeAlias = Callable[[torch.fx.Graph, dict[Node, Node]], Node]
 
 
@@ -273,7 +263,7 @@ def _parts(graph: torch.fx.Graph, copied: dict[Node, Node]) -> Node:
 
 
 def _needed(graph: GraphModule) -> set[Node]:
-    """List what the residual is made of: checks that raise have no part in it, torch makes them at every evaluation."""
+    """List what the residual is made of: assertions have no part in it; torch runs them at every evaluation."""
     needed: set[Node] = set()
     for node in reversed(list(graph.graph.nodes)):
         if node.op == "output" or node in needed:

@@ -13,14 +13,10 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import LawError
+from snapfm.structure.pattern import Sets, stacked, union
 from snapfm.structure.rules.registry import Call, Found, Operand, dense, flat, positions, rule
-from snapfm.structure.sets import Sets, stacked, union
 
 _FILL = {"constant_pad_nd": 2}  # operators with a fill value, and where it stands: a fill depends on nothing
-_SAME_COUNT = (
-    "u[mask], nonzero and unique expect a mask that is the same at every call; this one is computed from the field or the "
-    "params, so the number of rows would change. Use torch.where(mask, u, 0.0), which keeps the shape."
-)
 
 
 @rule(
@@ -32,13 +28,36 @@ _SAME_COUNT = (
 )  # fmt: skip
 def move(call: Call) -> Found:
     """Run the operator on element numbers; each element of the result is a copy of one element, or a constant."""
-    return _moved(call, call.args, call.kwargs)
+    sources: list[Sets] = []
+    count = 1  # number 0 stands for "a constant"
+
+    def number(leaf: Any) -> Any:
+        nonlocal count
+        if not isinstance(leaf, Operand):
+            return leaf
+        floating = leaf.value.dtype.is_floating_point or leaf.value.is_complex()
+        if leaf.reads is None:
+            return torch.zeros(leaf.value.shape, dtype=torch.float64) if floating else leaf.value
+        first, count = count, count + leaf.value.numel()
+        sources.append(leaf.reads)
+        return positions(leaf.value.shape, first)
+
+    name, plain = call.name, list(call.args)
+    if name in _FILL and len(plain) > _FILL[name]:
+        plain[_FILL[name]] = 0.0
+    numbered_args = torch.utils._pytree.tree_map(number, tuple(plain))
+    numbered_kwargs = {key: torch.utils._pytree.tree_map(number, value) for key, value in call.kwargs.items()}
+    if name in ("masked_fill", "index_fill", "scatter") and not isinstance(numbered_args[-1], Tensor):
+        numbered_args = (*numbered_args[:-1], 0.0)
+    result = call.target(*numbered_args, **numbered_kwargs)
+
+    pool = stacked(sources)
+    if isinstance(result, Tensor):
+        return pool.gather(flat(result) - 1)
+    return tuple(pool.gather(flat(part) - 1) for part in result)
 
 
-@rule("view.dtype")
-def reinterpret(call: Call) -> Found:
-    """Read the bits as numbers of another type: nothing is known about those."""
-    return dense(call)
+rule("view.dtype")(dense)  # the bits read as numbers of another type: nothing is known about those
 
 
 @rule(
@@ -51,23 +70,14 @@ def move_by_index(call: Call) -> Found:
     if "reduce" in call.kwargs or call.target in (torch.ops.aten.scatter.reduce, torch.ops.aten.scatter.value_reduce):
         return dense(call)
     if all(leaf.known for leaf in where):
-        return _moved(call, call.args, call.kwargs)
-    selects = call.target.overloadpacket in (torch.ops.aten.index, torch.ops.aten.masked_select)
-    if selects and any(leaf.value.dtype == torch.bool for leaf in where):
-        raise LawError(_SAME_COUNT)
-    return _anywhere(call)
-
-
-@rule("nonzero", "_unique2", "unique_dim", "unique_consecutive", "bincount")
-def count_varies(call: Call) -> Found:
-    """Refuse results whose length depends on the field."""
-    raise LawError(_SAME_COUNT)
+        return move(call)
+    return dense(call)
 
 
 @rule("index_put", "scatter_add", "index_add", "scatter_reduce")
 def accumulate(call: Call) -> Found:
     """Write or add by index: with known indices the written elements join those that were there."""
-    name = call.target.overloadpacket.__name__
+    name = call.name
     if name == "index_put":
         base, index, source = call.args[:3]
         adds = bool(call.args[3]) if len(call.args) > 3 else bool(call.kwargs.get("accumulate", False))
@@ -82,7 +92,7 @@ def accumulate(call: Call) -> Found:
         )
     indices = index if name == "index_put" else [index]
     if not all(one is None or one.known for one in indices):
-        return _anywhere(call)
+        return dense(call)
 
     numbers = positions(base.value.shape)
     if name == "index_put":
@@ -100,41 +110,3 @@ def accumulate(call: Call) -> Found:
     if not adds:
         kept = kept.keep(~touched)
     return union([kept, written])
-
-
-def _moved(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
-    sources: list[Sets] = []
-    count = 1  # number 0 stands for "a constant"
-
-    def number(leaf: Any) -> Any:
-        nonlocal count
-        if not isinstance(leaf, Operand):
-            return leaf
-        floating = leaf.value.dtype.is_floating_point or leaf.value.is_complex()
-        if leaf.reads is None:
-            return torch.zeros(leaf.value.shape, dtype=torch.float64) if floating else leaf.value
-        first, count = count, count + leaf.value.numel()
-        sources.append(leaf.reads)
-        return positions(leaf.value.shape, first)
-
-    name = call.target.overloadpacket.__name__
-    plain = list(args)
-    if name in _FILL and len(plain) > _FILL[name]:
-        plain[_FILL[name]] = 0.0
-    numbered_args = torch.utils._pytree.tree_map(number, tuple(plain))
-    numbered_kwargs = {key: torch.utils._pytree.tree_map(number, value) for key, value in kwargs.items()}
-    if name in ("masked_fill", "index_fill", "scatter") and not isinstance(numbered_args[-1], Tensor):
-        numbered_args = (*numbered_args[:-1], 0.0)
-    result = call.target(*numbered_args, **numbered_kwargs)
-
-    pool = stacked(sources)
-    if isinstance(result, Tensor):
-        return pool.gather(flat(result) - 1)
-    return tuple(pool.gather(flat(part) - 1) for part in result)
-
-
-def _anywhere(call: Call) -> Sets:
-    """Let every element of the result be any element that is read."""
-    sets = [operand.reads for operand in call.operands() if operand.reads is not None]
-    whole = union([one.group(np.zeros(one.size, np.int64), np.arange(one.size), 1) for one in sets])
-    return whole.gather(np.zeros(call.value.numel(), np.int64))

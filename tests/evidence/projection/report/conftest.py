@@ -17,8 +17,8 @@ from tests.evidence.projection.report.planted import (
 )
 
 from snapfm.evidence.projection.report import book as books
-from snapfm.evidence.projection.report import write
 from snapfm.evidence.projection.report.book import Book, read
+from snapfm.evidence.projection.report.pages import write
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Made:
 def names_for_titles() -> Iterator[None]:
     """Call methods by their names, whatever the catalog calls them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(books, "catalog", dict)
+        patch.setattr(books, "METHODS", {})
         yield
 
 

@@ -19,7 +19,7 @@ INPUTS = ("tau 0.00", "tau 1.00")
 
 
 def verdict(converged: int = SAMPLES, *, samples: int = SAMPLES, **given: Any) -> Verdict:
-    """A verdict on samples that all lie two from their inputs, unless told otherwise."""
+    """A verdict on samples that all lie two from their inputs, unless given otherwise."""
     laws = (LawError("initial", 1.5e-12, 2.5e-13), LawError("mass", 2.5e-11, 3.5e-12))
     settings = {
         "claimed": converged, "converged": converged, "lawful": converged, "violation": 1e-9, "stationarity": 2e-9,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.evidence.projection.report.planted import cell, folder, paper_cells, paper_suite, projection, verdict, walk
@@ -12,12 +13,11 @@ from tests.evidence.projection.report.planted import cell, folder, paper_cells, 
 from snapfm.evidence import published
 from snapfm.evidence.judge import LawError
 from snapfm.evidence.page.document import Bars, Table
-from snapfm.evidence.projection.report import answers, growth, sections
+from snapfm.evidence.projection.report import answers, growth
 from snapfm.evidence.projection.report import book as books
 from snapfm.evidence.projection.report import walks as runtimes
-from snapfm.evidence.projection.report.book import Book, Case, read
-from snapfm.evidence.projection.report.compare import contest, faster, more_lawful
-from snapfm.evidence.projection.report.overview import coverage, headline, made, missing, summary
+from snapfm.evidence.projection.report.book import Book, Case, contest, faster, more_lawful, read
+from snapfm.evidence.projection.report.pages import coverage, headline, made, missing, sections, summary
 from snapfm.evidence.projection.suite import Kind
 from snapfm.evidence.record import State
 
@@ -326,5 +326,5 @@ def test_cells_that_the_suite_names_and_nobody_ran_are_told(tmp_path: Path):
 
 
 def test_methods_are_called_by_the_titles_of_the_catalog(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(books, "catalog", lambda: {"ours": books.About("Ours, by title")})
+    monkeypatch.setattr(books, "METHODS", {"ours": SimpleNamespace(title="Ours, by title")})
     assert (books.title("ours"), books.title("gone")) == ("Ours, by title", "gone")

@@ -1,18 +1,22 @@
-"""What answers cost and are worth, input by input: times of projections, constraint errors by law, and who came nearest."""
+"""Answers, input by input: times of projections, constraint errors by law, and whose answers are nearest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import zip_longest
 
 from snapfm.evidence import published
 from snapfm.evidence.judge import Verdict
-from snapfm.evidence.page.document import NOTHING, PUBLISHED, Block, Entry, Section, Table, Words, table, titled
-from snapfm.evidence.projection.report.book import Book, Case, outcome, title
-from snapfm.evidence.projection.report.compare import NEARER, Nearness, fastest, nearness, typical
+from snapfm.evidence.page.document import PUBLISHED, Block, Entry, Section, Table, Words, columns, table, titled
+from snapfm.evidence.projection.report.book import Book, Case, fastest, outcome, title, typical
 from snapfm.evidence.projection.suite import OURS, OWN, Cell, Kind, Turn
 from snapfm.evidence.record import State
-from snapfm.evidence.text import short, size, times
+from snapfm.evidence.text import NOTHING, short, size, times
 
+# Distances that differ by less than this share are equal. The share is of the tolerance where a distance is below it: an input
+# that is already feasible is within rounding of its projection.
+NEARER = 1e-6
 _PROJECTION = (
     "Milliseconds a sample, median of the hot calls on the whole batch, or the only one where a method is too slow for more; "
     "under each figure how many samples are home (converged by the method's word and the judge's), and its time as a multiple of "
@@ -37,11 +41,29 @@ _NOT_FINITE = "not finite"
 _MEGABYTE = 1e6
 
 Row = tuple[str | Entry, ...]
-Compared = list[tuple[Case, list[Nearness]]]
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """One rival's distances against ours, sample by sample, all inputs of a case together."""
+
+    method: str
+    compared: int  # samples for which both have a feasible answer
+    nearer: int  # the rival's is nearer by more than NEARER
+    farther: int
+    only_rival: int  # feasible answers where ours has none
+    only_ours: int
+    gain: float  # largest relative gain of the rival over ours; negative where it is never as near
+    beaten: int  # samples it would be nearer on if both kept their laws exactly; as `nearer` where the judge did not record it
+
+    @property
+    def equal(self) -> int:
+        """Count the samples where both are equally near."""
+        return self.compared - self.nearer - self.farther
 
 
 def confirmed(verdict: Verdict) -> str:
-    """Write how many samples converged before the judge, and what the method claims where that is more."""
+    """Write how many samples converged by the judge, and the method's own count if that is larger."""
     words = f"{verdict.converged} of {verdict.samples}"
     return words if verdict.claimed <= verdict.converged else f"{words}, claims {verdict.claimed}"
 
@@ -114,7 +136,7 @@ def error_table(case: Case) -> Table:
 
 
 def nearest(book: Book) -> Section | None:
-    """Say case by case whether a rival's lawful answer was nearer than ours, then give the counts."""
+    """Write in which cases a feasible answer of a rival was nearer than ours, then tabulate the counts."""
     compared = [(case, found) for case in book.cases if (found := case_nearness(case))]
     if not compared:
         return None
@@ -122,28 +144,61 @@ def nearest(book: Book) -> Section | None:
     words = _cases(compared, lambda one: one.nearer, f"came nearer than {ours} on any sample")
     if any(one.nearer for _, found in compared for one in found):
         words += " " + _cases(compared, lambda one: one.beaten, "did so by more than its broken laws explain")
-    heads = (
-        "case", "rival", "both lawful", "rival nearer", "nearer yet", "equal", f"{ours} nearer", "only rival lawful",
-        f"only {ours} lawful", "rival's largest gain",
-    )  # fmt: skip
-    rows = []
-    for case, found in compared:
-        for one in found:
-            counts = (one.compared, one.nearer, one.beaten, one.equal, one.farther, one.only_rival, one.only_ours)
-            rows.append(
-                (case.title, title(one.method), *map(str, counts), f"{one.gain:.1e}" if one.nearer else NOTHING)
-            )
-    return Section("Nearest", (Words(_NEAREST), Words(words), table(heads, rows)))
+    pairs = [(case.title, one) for case, found in compared for one in found]
+    counts = columns(
+        pairs,
+        ("case", lambda pair: pair[0]),
+        ("rival", lambda pair: title(pair[1].method)),
+        ("both lawful", lambda pair: str(pair[1].compared)),
+        ("rival nearer", lambda pair: str(pair[1].nearer)),
+        ("nearer yet", lambda pair: str(pair[1].beaten)),
+        ("equal", lambda pair: str(pair[1].equal)),
+        (f"{ours} nearer", lambda pair: str(pair[1].farther)),
+        ("only rival lawful", lambda pair: str(pair[1].only_rival)),
+        (f"only {ours} lawful", lambda pair: str(pair[1].only_ours)),
+        ("rival's largest gain", lambda pair: f"{pair[1].gain:.1e}" if pair[1].nearer else NOTHING),
+    )
+    return Section("Nearest", (Words(_NEAREST), Words(words), counts))
 
 
 def case_nearness(case: Case) -> list[Nearness]:
-    """Compare every rival of a case that was given the same arrays as ours; distances from others mean nothing."""
+    """Compare every rival of a case that had the same inputs as ours; other distances are not comparable."""
     cells = case.done(Kind.PROJECTION)
     ours = cells.get(OURS)
     if ours is None:
         return []
     rivals = [cell for method, cell in cells.items() if method not in OWN and cell.inputs == ours.inputs]
     return [nearness(ours, cell) for cell in rivals]
+
+
+def nearness(ours: Cell, other: Cell) -> Nearness:
+    """Compare distances on the inputs that both projected; infeasible answers have none and win nothing."""
+    mine = {turn.input: turn.verdict for turn in ours.turns}
+    compared = nearer = farther = only_rival = only_ours = beaten = 0
+    gain = float("-inf")
+    for turn in other.turns:
+        if turn.input not in mine:
+            continue
+        for (own, own_exact), (theirs, their_exact) in zip(_distances(mine[turn.input]), _distances(turn.verdict)):
+            if own is None or theirs is None:
+                only_rival += own is None and theirs is not None
+                only_ours += theirs is None and own is not None
+                continue
+            unit = max(own, ours.tolerance)
+            ahead = exact = (own - theirs) / unit
+            if own_exact is not None and their_exact is not None:
+                exact = (own_exact - their_exact) / unit
+            compared += 1
+            nearer += ahead > NEARER
+            farther += ahead < -NEARER
+            beaten += min(ahead, exact) > NEARER
+            gain = max(gain, ahead)
+    return Nearness(other.method, compared, nearer, farther, only_rival, only_ours, gain, beaten)
+
+
+def _distances(verdict: Verdict) -> zip_longest[tuple[float | None, float | None]]:
+    """Pair each sample's distance with its value if the laws were kept exactly."""
+    return zip_longest(verdict.distances, verdict.exact_distances)
 
 
 def _time(method: str, turns: dict[str, Turn], first: bool) -> Entry:
@@ -157,7 +212,7 @@ def _time(method: str, turns: dict[str, Turn], first: bool) -> Entry:
 
 
 def _worst(cell: Cell) -> Row:
-    """Write what is said of all inputs together; a violation that is missing is not finite, worse than any number."""
+    """Write the worst of all inputs; a missing violation is not finite, worse than any number."""
     verdicts = [turn.verdict for turn in cell.turns]
     medians = [one.iterations_median for one in verdicts if one.iterations_median is not None]
     worst = [one.iterations_worst for one in verdicts if one.iterations_worst is not None]
@@ -185,8 +240,8 @@ def _final(cell: Cell) -> Verdict | None:
     return cell.verdict if cell.kind is Kind.WALK else cell.turns[-1].verdict if cell.turns else None
 
 
-def _cases(compared: Compared, count: Callable[[Nearness], int], what: str) -> str:
-    """Say in how many cases nobody did something, and who did in the others."""
+def _cases(compared: list[tuple[Case, list[Nearness]]], count: Callable[[Nearness], int], what: str) -> str:
+    """Write in how many cases no rival did something, and who did in the others."""
     beaten = []
     for case, found in compared:
         who = [f"{title(one.method)} on {count(one)} of {one.compared} samples" for one in found if count(one)]

@@ -9,17 +9,23 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log
+from typing import TYPE_CHECKING, Any
 
+from snapfm.errors import require
 from snapfm.evidence import published
 from snapfm.evidence.judge import NEAREST
 from snapfm.evidence.page import canvas
-from snapfm.evidence.page.document import NOTHING, PUBLISHED, Block, Entry, Head, Picture, Section, Table, Words, table
-from snapfm.evidence.page.svg import finish, inline, look, plot
-from snapfm.evidence.projection import record
-from snapfm.evidence.projection.report.book import Book, Case, outcome, title
-from snapfm.evidence.projection.report.compare import slope, totals_of
+from snapfm.evidence.page.document import PUBLISHED, Block, Entry, Head, Picture, Section, Table, Words, table
+from snapfm.evidence.page.html import image
+from snapfm.evidence.projection import suite
+from snapfm.evidence.projection.report.book import Book, Case, outcome, slope, title, totals_of
 from snapfm.evidence.projection.suite import OURS, Cell, Kind
-from snapfm.evidence.text import short, size
+from snapfm.evidence.text import NOTHING, short, size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 _SCALING = (
     "Seconds of one batch, of walks with the network, of projections the median call averaged over the inputs. *power* is the "
@@ -27,11 +33,12 @@ _SCALING = (
     "are hollow in the picture and marked in the table, and a run without a figure is no point. Dotted lines are published "
     f"ones, of {published.HARDWARE}; the number after a name in the legend is its power."
 )
-_EQUATIONS = {
-    "burgers": "Burgers",
-    "navier": "Navier–Stokes",
-    "reaction": "reaction–diffusion",
-}  # by first word of problem
+# By the first word of a problem.
+_EQUATIONS = {"burgers": "Burgers", "navier": "Navier–Stokes", "reaction": "reaction–diffusion"}
+_DPI = 200
+_PIXELS = (1040, 800)  # shown at half the size: two fit side by side on a wide page
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_FEW = 100.0  # an axis whose ends are closer than this factor has ticks between its powers of ten
 _NEAR = 0.1  # of the axis: ticks that are nearer to the one before have no label
 
 _FLOOR = 1e-17  # where an exact zero lies on the logarithmic axis: below the rounding of float64 fields of order one
@@ -87,13 +94,13 @@ def scaling(book: Book) -> Section | None:
     blocks: list[Block] = [Words(_SCALING)]
     found = groups(book)
     looks = {method: place for place, method in enumerate(dict.fromkeys(name for one in found for name in one.series))}
-    for place, group in enumerate(found):
+    for group in found:
         family = _EQUATIONS.get(group.family, group.family)
         name = f"{group.kind} of {family} against {group.axis} ({group.suite})"
         blocks.append(Head(name[0].upper() + name[1:]))
         if group.series:
-            drawn = _drawn_group(group, f"scaling{place}", looks)
-            blocks.append(Picture(drawn, f"Seconds of a batch against {group.axis}"))
+            caption = f"Seconds of a batch against {group.axis}"
+            blocks.append(Picture(image(_drawn_group(group, looks), f"{caption}, logarithmic"), caption))
         blocks.append(group_table(group))
     return Section("Scaling", tuple(blocks)) if len(blocks) > 1 else None
 
@@ -127,8 +134,8 @@ def group_table(group: Group) -> Table:
         entries = [_entry(None if case is None else case.of(group.kind).get(method)) for _, case in columns]
         rows.append((title(method), *entries, _power(group.series.get(method, []))))
     for column, line in given.items():
-        told = {size: "DNF" if seconds is None else short(seconds) for size, seconds in line.items()}
-        entries = [Entry(told.get(size, NOTHING)) for size, _ in columns]
+        known = {size: "DNF" if seconds is None else short(seconds) for size, seconds in line.items()}
+        entries = [Entry(known.get(size, NOTHING)) for size, _ in columns]
         rows.append((f"{column}{PUBLISHED}", *entries, _power(_points(line))))
     return table((f"seconds by {group.axis}", *heads, "power"), rows)
 
@@ -136,12 +143,12 @@ def group_table(group: Group) -> Table:
 def curves(book: Book) -> Section | None:
     """Draw two pictures per case with convergence curves, and tabulate where they end."""
     blocks: list[Block] = [Words(_CURVES)]
-    for place, case in enumerate(case for case in book.cases if case.of(Kind.CURVE)):
+    for case in (case for case in book.cases if case.of(Kind.CURVE)):
         blocks.append(Head(case.title))
         for measure, caption in _MEASURES.items():
-            lines = _lines(case, measure)
-            if lines:
-                blocks.append(Picture(_drawn_curves(case, lines, measure, f"curve{place}{measure}"), caption))
+            if lines := _lines(case, measure):
+                what = f"{case.title}: {measure} against seconds, logarithmic"
+                blocks.append(Picture(image(_drawn_curves(case, lines, measure), what), caption))
         blocks.append(curve_table(case))
     return Section("Convergence", tuple(blocks)) if len(blocks) > 1 else None
 
@@ -162,7 +169,7 @@ def curve_table(case: Case) -> Table:
 
 
 def _same_run(known: published.Scaling, cell: Cell) -> bool:
-    """Say whether a walk is of the size of the published ones, but for what grows."""
+    """Return whether a walk has the size of the published ones, except along the axis that grows."""
     return (
         cell.problem in known.problems
         and cell.steps == published.STEPS
@@ -186,12 +193,12 @@ def _power(points: list[Point]) -> str:
 
 
 def _size(case: Case, axis: str) -> int:
-    """Return the size of a case; zero where no cell knows it, as none got so far."""
+    """Return the size of a case; zero if no cell knows it."""
     return max(int(getattr(cell, axis)) for cell in case.cells)
 
 
-def _within(stop: record.Point, tolerance: float) -> bool:
-    """Say whether the median sample is lawful and, where the method can show it, nearest."""
+def _within(stop: suite.Point, tolerance: float) -> bool:
+    """Return whether the median sample is feasible and, if its stationarity is known, nearest."""
     lawful = stop.violation is not None and stop.violation <= tolerance
     return lawful and (stop.stationarity is None or stop.stationarity <= max(tolerance, NEAREST))
 
@@ -210,13 +217,13 @@ def _lines(case: Case, measure: str) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-def _drawn_group(group: Group, name: str, looks: Mapping[str, int]) -> str:
+def _drawn_group(group: Group, looks: Mapping[str, int]) -> bytes:
     """Draw a group; a method has the same look in all pictures."""
     series, given = group.series, group.published
     with canvas.style():
-        figure, axes = plot(len(series) + len(given))
+        figure, axes = _plot()
         for method, points in series.items():
-            style, width = look(looks[method]), 2.4 if method == OURS else 1.3
+            style, width = _look(looks[method]), 2.4 if method == OURS else 1.3
             across, up = [point.size for point in points], [point.seconds for point in points]
             axes.plot(across, up, lw=width, ms=5, label=_legend(title(method), points), markevery=[], **style)
             for point in points:
@@ -226,29 +233,58 @@ def _drawn_group(group: Group, name: str, looks: Mapping[str, int]) -> str:
             known = _points(line)
             across, up = [point.size for point in known], [point.seconds for point in known]
             label = _legend(f"{column}, paper", known)
-            axes.plot(across, up, ls=":", lw=1.2, color=canvas.FAINT, marker=look(place)["marker"], ms=3.5, label=label)
+            axes.plot(
+                across, up, ls=":", lw=1.2, color=canvas.FAINT, marker=_look(place)["marker"], ms=3.5, label=label
+            )
         axes.set(xlabel=group.axis, ylabel="seconds of a batch")
         here = {point.size for points in series.values() for point in points}
         sizes = _spaced(sorted(here | {size for line in given.values() for size in line}))
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axes.set_xticks([], minor=True)
-        finish(figure, across=False)
-        return inline(figure, name, f"Seconds of a batch against {group.axis}, logarithmic")
+        return _finished(figure, axes.yaxis)
 
 
-def _drawn_curves(case: Case, lines: dict[str, list[tuple[float, float]]], measure: str, name: str) -> str:
+def _drawn_curves(case: Case, lines: dict[str, list[tuple[float, float]]], measure: str) -> bytes:
     with canvas.style():
-        figure, axes = plot(len(lines))
+        figure, axes = _plot()
         places = {method: place for place, method in enumerate(case.done(Kind.CURVE))}
         for method, points in lines.items():
             across, up = zip(*points)
-            axes.plot(across, up, lw=2.4 if method == OURS else 1.3, ms=4, label=title(method), **look(places[method]))
+            axes.plot(across, up, lw=2.4 if method == OURS else 1.3, ms=4, label=title(method), **_look(places[method]))
         tolerance = max(cell.tolerance for cell in case.done(Kind.CURVE).values())
         if tolerance > 0:
             axes.axhline(tolerance, color=canvas.FAINT, lw=1.0, ls=(0, (4, 3)))
         axes.set(xlabel="seconds of a batch", ylabel=measure)
-        finish(figure)
-        return inline(figure, name, f"{case.title}: {measure} against seconds, logarithmic")
+        return _finished(figure, axes.xaxis, axes.yaxis)
+
+
+def _plot() -> tuple[Figure, Axes]:
+    """Make a figure with one logarithmic plot."""
+    figure = canvas.figure(_PIXELS, _DPI)
+    figure.set_layout_engine("constrained")
+    axes = figure.add_subplot(xscale="log", yscale="log")
+    axes.grid(True, which="major", color=canvas.FAINT, lw=0.5, alpha=0.35)
+    return figure, axes
+
+
+def _finished(figure: Figure, *logarithmic: Axis) -> bytes:
+    """Add the legend above a plot and readable ticks to its logarithmic axes; return PNG bytes."""
+    ticker = require("matplotlib.ticker", "pictures", "report")
+    for axis in logarithmic:
+        low, high = axis.get_view_interval()
+        if high < 10.0 * low:  # at least a decade: less shows the noise of one clock
+            middle = (low * high) ** 0.5
+            low, high = middle / 10.0**0.5, middle * 10.0**0.5
+            axis.set_view_interval(low, high, ignore=True)
+        axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if high < _FEW * low else (1.0,)))
+        axis.set_minor_formatter(ticker.NullFormatter())
+    figure.legend(loc="outside upper left", ncols=2, fontsize=7.5, handlelength=1.8, labelspacing=0.3)
+    return canvas.png(figure)
+
+
+def _look(place: int) -> dict[str, Any]:
+    """Return color and marker of the line at a place; they repeat only after as many lines as there are methods."""
+    return {"color": canvas.COLORS[place % len(canvas.COLORS)], "marker": _MARKERS[place % len(_MARKERS)]}
 
 
 def _legend(name: str, points: list[Point]) -> str:
@@ -257,7 +293,7 @@ def _legend(name: str, points: list[Point]) -> str:
 
 
 def _spaced(sizes: list[int]) -> list[int]:
-    """Leave out ticks whose labels would touch."""
+    """Drop ticks whose labels would touch."""
     reach = log(sizes[-1] / sizes[0]) or 1.0
     kept: list[int] = []
     for one in sizes:

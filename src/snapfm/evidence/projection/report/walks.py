@@ -1,16 +1,15 @@
-"""Whole walks: runtime tables in the shape of the paper with the published figures beside them, and where the time goes."""
+"""Whole walks: runtime tables in the form of the paper with the published figures, and where the time goes."""
 
 from __future__ import annotations
 
 from snapfm.evidence import published
 from snapfm.evidence.page import document as doc
-from snapfm.evidence.page.document import NOTHING, PUBLISHED, Block, Entry, Section, Table, Words, table
+from snapfm.evidence.page.document import PUBLISHED, Block, Entry, Section, Table, Words, columns, table
 from snapfm.evidence.projection.report.answers import confirmed
-from snapfm.evidence.projection.report.book import Book, Case, outcome, title
-from snapfm.evidence.projection.report.compare import contest, fastest, totals_of
+from snapfm.evidence.projection.report.book import Book, Case, contest, fastest, outcome, title, totals_of
 from snapfm.evidence.projection.suite import OURS, Cell, Kind
 from snapfm.evidence.record import State
-from snapfm.evidence.text import seconds, short, size, times, total
+from snapfm.evidence.text import NOTHING, seconds, short, size, times, total
 
 _ABOUT = (
     "Seconds of whole runs of constrained sampling, network included, one batch. *Published* figures are the paper's, taken on "
@@ -28,7 +27,7 @@ _NETWORK = "network"
 
 
 def runtime(book: Book) -> Section | None:
-    """Write the overview, the projection against the published one, and one table per case."""
+    """Write the overview, our projection against the published one, and one table per case."""
     cases = [case for case in book.cases if case.of(Kind.WALK)]
     if not cases:
         return None
@@ -47,24 +46,24 @@ def runtime(book: Book) -> Section | None:
 
 
 def known(case: Case) -> bool:
-    """Say whether runtimes of a case were published."""
+    """Return whether runtimes of a case were published."""
     return case.published in published.RUNTIMES
 
 
 def comparable(case: Case) -> bool:
-    """Say whether the walks here have the samples and steps of the published ones."""
+    """Return whether the walks here have the samples and steps of the published ones."""
     theirs = (published.SAMPLES.get(case.published), published.STEPS)
     return known(case) and all((cell.samples, cell.steps) == theirs for cell in case.done(Kind.WALK).values())
 
 
 def published_rest(case: Case) -> float | None:
-    """Return what the published best spent outside its network, or all of it where the network's share was not published."""
+    """Return the seconds of the published best minus its network, or all of them if the network's were not published."""
     given = published.RUNTIMES[case.published][published.BEST]
     return None if given is None else given - published.NETWORK.get(case.published, 0.0)
 
 
 def published_ratio(case: Case) -> float | None:
-    """Return the published projection's seconds as a multiple of ours; None where the two are not of the same runs."""
+    """Return the published projection's seconds as a multiple of ours; None if the runs differ in size."""
     ours = _walk_of(case.of(Kind.WALK).get(OURS)).get("projection")
     rest = published_rest(case) if ours and comparable(case) else None
     return None if rest is None or not ours else rest / ours
@@ -84,26 +83,25 @@ def overview(cases: list[Case]) -> Table:
 
 
 def against_published(cases: list[Case]) -> Table:
-    """Tabulate ours' projection seconds against the published total less its network."""
-    heads = (
-        "case", f"{title(OURS)}: projection, s", f"{published.BEST}: total, s", "its network, s", "its projection, s",
-        f"times {title(OURS)}",
-    )  # fmt: skip
-    rows = []
-    for case in cases:
-        cell, network = case.of(Kind.WALK).get(OURS), published.NETWORK.get(case.published)
-        ours = _walk_of(cell).get("projection")
-        rows.append(
-            (
-                _case_title(case),
-                outcome(cell) if ours is None else total(ours),
-                total(published.RUNTIMES[case.published][published.BEST]),
-                "not published" if network is None else f"{network:g}",
-                Entry(total(published_rest(case)), "the total" if network is None else ""),
-                times(published_ratio(case)),
-            )
-        )
-    return table(heads, rows)
+    """Tabulate our projection seconds against the published total minus its network."""
+
+    def ours(case: Case) -> str | Entry:
+        cell = case.of(Kind.WALK).get(OURS)
+        spent = _walk_of(cell).get("projection")
+        return outcome(cell) if spent is None else total(spent)
+
+    def network(case: Case) -> str | None:
+        return f"{published.NETWORK[case.published]:g}" if case.published in published.NETWORK else None
+
+    return columns(
+        cases,
+        ("case", _case_title),
+        (f"{title(OURS)}: projection, s", ours),
+        (f"{published.BEST}: total, s", lambda case: total(published.RUNTIMES[case.published][published.BEST])),
+        ("its network, s", lambda case: network(case) or "not published"),
+        ("its projection, s", lambda case: Entry(total(published_rest(case)), "" if network(case) else "the total")),
+        (f"times {title(OURS)}", lambda case: times(published_ratio(case))),
+    )
 
 
 def case_table(case: Case) -> Table:
@@ -114,25 +112,30 @@ def case_table(case: Case) -> Table:
     )  # fmt: skip
     cells = case.of(Kind.WALK)
     own, first = _walk_of(cells.get(OURS)), _first(cells)
-    rows = [_row(method, cell, own, method == first) for method, cell in cells.items()]
+    rows: list[tuple[str | Entry, ...]] = []
+    for method, cell in cells.items():
+        verdict, walk = cell.verdict, cell.walk
+        if totals_of(cell) is None or verdict is None:
+            rows.append((title(method), outcome(cell)))
+            continue
+        ratios = [_times(walk.get(part), own.get(part)) for part in ("total", "projection")]
+        spent = Entry(total(walk["total"]), first=method == first), ratios[0], total(walk.get("velocity"))
+        judged = confirmed(verdict), size(verdict.violation), size(verdict.stationarity)
+        rows.append((title(method), *spent, total(walk.get("projection")), ratios[1], *judged))
     network, same = published.NETWORK.get(case.published), own if comparable(case) else {}
     for column, given in published.RUNTIMES.get(case.published, {}).items():
         rest = given - network if given is not None and network is not None else None
-        rows.append(
-            (
-                f"{column}{PUBLISHED}",
-                _published_total(case, column),
-                _times(given, same.get("total")),
-                NOTHING if network is None else f"{network:g}",
-                total(rest),
-                _times(rest, same.get("projection")),
-            )
+        shown = (
+            _published_total(case, column),
+            _times(given, same.get("total")),
+            NOTHING if network is None else f"{network:g}",
         )
+        rows.append((f"{column}{PUBLISHED}", *shown, total(rest), _times(rest, same.get("projection"))))
     return table(heads, rows)
 
 
 def split(book: Book) -> Section | None:
-    """Draw one bar per walk of ours and of its fastest fair rival, and one per cell that tells its phases."""
+    """Draw one bar per walk of ours and of its fastest fair rival, and one per cell with phases."""
     blocks = _bars([case for case in book.cases if case.axis is None])
     folded = _bars([case for case in book.cases if case.axis is not None])
     if folded:
@@ -170,26 +173,9 @@ def _walk_bar(name: str, walk: dict[str, float]) -> doc.Bar:
 
 
 def _case_title(case: Case) -> str:
-    """Name a case, with the paper's name for it where it has one."""
+    """Return the title of a case, with the paper's name if it has another."""
     theirs = published.TITLES[case.published] if known(case) else case.title
     return case.title if theirs == case.title else f"{case.title}: {theirs}"
-
-
-def _row(method: str, cell: Cell, own: dict[str, float], first: bool) -> tuple[str | Entry, ...]:
-    verdict, walk = cell.verdict, cell.walk
-    if totals_of(cell) is None or verdict is None:
-        return title(method), outcome(cell)
-    return (
-        title(method),
-        Entry(total(walk["total"]), first=first),
-        _times(walk.get("total"), own.get("total")),
-        total(walk.get("velocity")),
-        total(walk.get("projection")),
-        _times(walk.get("projection"), own.get("projection")),
-        confirmed(verdict),
-        size(verdict.violation),
-        size(verdict.stationarity),
-    )
 
 
 def _walk_of(cell: Cell | None) -> dict[str, float]:

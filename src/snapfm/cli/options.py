@@ -1,12 +1,26 @@
-"""Where a command writes, looked at before it works: nobody waits an hour to hear that a folder cannot be made."""
+"""Options that several commands share: --out, checked before the work starts, and --set NAME=VALUE; trouble with files."""
 
 from __future__ import annotations
 
 import errno
+import json
 import tempfile
 from pathlib import Path
+from typing import Annotated, Any, TypeAlias
 
-from snapfm.errors import DataError
+import typer
+
+from snapfm.errors import DataError, SettingError
+
+ProblemName: TypeAlias = Annotated[
+    str, typer.Argument(metavar="PROBLEM", help="A problem's name; `snapfm problems` lists them.")
+]
+Settings: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A setting of the problem, such as nx=128 or phase=none; repeatable."
+    ),
+]
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -14,7 +28,7 @@ _IN_THE_WAY = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
 
 
 def check_folder(command: str, out: Path) -> None:
-    """Refuse a folder that cannot be made or written to; nothing is left behind."""
+    """Refuse a folder that cannot be made or written to, without creating it."""
     expected = f"snapfm {command} --out expects a folder to write to"
     try:
         nearest = out.absolute()
@@ -27,25 +41,39 @@ def check_folder(command: str, out: Path) -> None:
             pass
     except OSError as trouble:
         raise DataError(
-            f"{expected}; got {out}, of which the system says '{_reason(trouble)}'. {_cure(trouble)}"
+            f"{expected}; got {out}, of which the system says '{_reason(trouble)}'. {_advice(trouble)}"
         ) from trouble
 
 
-def told(command: str, trouble: OSError, resumes: bool) -> DataError:
-    """Put trouble with files that came up during the work into one sentence."""
+def file_error(command: str, trouble: OSError, resumes: bool) -> DataError:
+    """Describe an error with files that came up during the work in one sentence."""
     kept = " What was finished is kept: the same command goes on from there." if resumes else ""
     place = f" for {trouble.filename}" if trouble.filename is not None else ""
     return DataError(
         f"snapfm {command} expects files it can read and folders it can write to; got '{_reason(trouble)}'{place}. "
-        f"{_cure(trouble)}{kept}"
+        f"{_advice(trouble)}{kept}"
     )
+
+
+def read_settings(command: str, texts: list[str] | None) -> dict[str, Any]:
+    """Read NAME=VALUE pairs: numbers, true, false and none as such, anything else as text."""
+    found: dict[str, Any] = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise SettingError(f"snapfm {command} --set expects NAME=VALUE; got {text!r}. Write it as in --set nx=128.")
+        try:
+            found[name] = json.loads({"none": "null"}.get(value.lower(), value))
+        except ValueError:
+            found[name] = value
+    return found
 
 
 def _reason(trouble: OSError) -> str:
     return trouble.strerror or str(trouble) or type(trouble).__name__
 
 
-def _cure(trouble: OSError) -> str:
+def _advice(trouble: OSError) -> str:
     if trouble.errno in _NO_SPACE:
         return "Free some space, or choose another disk."
     if trouble.errno in _NO_ACCESS:

@@ -1,4 +1,4 @@
-"""Groups of unknowns that rows see only through their sum and sum of squares: found, and aggregated to two without loss."""
+"""Aggregates of unknowns that rows see only through their sum and sum of squares: found, and aggregated to two without loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from snapfm.laws import Equality
 from snapfm.structure import compile_laws
-from snapfm.structure.aggregate import Groups, aggregated, find_aggregates
+from snapfm.structure.aggregate import Aggregates, aggregated, find_aggregates
 from snapfm.structure.scalar import Scalar
 
 Rows = Callable[[Tensor], list[Tensor]]
@@ -25,9 +25,9 @@ def lowered(rows: Rows, unknowns: int) -> Scalar:
 def find(rows: Rows, unknowns: int = 6, usable: tuple[int, ...] | None = None) -> list[list[int]]:
     scalar = lowered(rows, unknowns)
     marks = np.ones(unknowns, bool) if usable is None else np.isin(np.arange(unknowns), usable)
-    groups, _ = find_aggregates(scalar.tape, scalar.rows, marks)
-    assert groups.first == unknowns
-    return [groups.members[a:b].tolist() for a, b in zip(groups.ptr, groups.ptr[1:])]
+    aggregates, _ = find_aggregates(scalar.tape, scalar.rows, marks)
+    assert aggregates.first == unknowns
+    return [aggregates.members[a:b].tolist() for a, b in zip(aggregates.ptr, aggregates.ptr[1:])]
 
 
 EVERYTHING = [0, 1, 2, 3, 4, 5]
@@ -65,8 +65,8 @@ def test_unknowns_that_are_not_usable_stay_out():
 def test_one_unknown_and_no_rows():
     assert find(lambda u: [u[0] ** 2], 1) == []
     nothing = compile_laws([], (3,)).scalar
-    groups, _ = find_aggregates(nothing.tape, nothing.rows, np.ones(3, bool))
-    assert len(groups) == 0
+    aggregates, _ = find_aggregates(nothing.tape, nothing.rows, np.ones(3, bool))
+    assert len(aggregates) == 0
 
 
 @pytest.mark.parametrize(
@@ -80,30 +80,30 @@ def test_one_unknown_and_no_rows():
 def test_two_coordinates_stand_for_a_group(rows: Rows):
     """Rows over √c·mean and the distance from the mean have the values they had over the members."""
     scalar = lowered(rows, 6)
-    groups, quadratic = find_aggregates(scalar.tape, scalar.rows, np.ones(6, bool))
-    assert len(groups)
-    tape, condensed_rows = aggregated(scalar.tape, scalar.rows, np.arange(2), groups, quadratic)
-    assert tape.unknowns == 6 + 2 * len(groups)
+    aggregates, quadratic = find_aggregates(scalar.tape, scalar.rows, np.ones(6, bool))
+    assert len(aggregates)
+    tape, condensed_rows = aggregated(scalar.tape, scalar.rows, np.arange(2), aggregates, quadratic)
+    assert tape.unknowns == 6 + 2 * len(aggregates)
     u = np.array([0.3, -1.0, 0.8, 2.0, 0.1, -0.4])
     before = evaluated(scalar.tape, scalar.rows, u)
-    np.testing.assert_allclose(evaluated(tape, condensed_rows, with_coordinates(u, groups)), before, atol=1e-13)
-    assert not np.isin(condensed_rows.indices, groups.members).any()  # the members themselves are no longer read
+    np.testing.assert_allclose(evaluated(tape, condensed_rows, with_coordinates(u, aggregates)), before, atol=1e-13)
+    assert not np.isin(condensed_rows.indices, aggregates.members).any()  # the members themselves are no longer read
 
 
 def test_rows_that_are_not_open_stay_over_the_members():
     scalar = lowered(lambda u: [(u**2).sum(), u[0] + u[1] ** 2], 6)
-    groups, quadratic = find_aggregates(scalar.tape, scalar.rows[[0]], np.ones(6, bool))
-    tape, rows = aggregated(scalar.tape, scalar.rows, np.array([0]), groups, quadratic)
+    aggregates, quadratic = find_aggregates(scalar.tape, scalar.rows[[0]], np.ones(6, bool))
+    tape, rows = aggregated(scalar.tape, scalar.rows, np.array([0]), aggregates, quadratic)
     u = np.array([0.3, -1.0, 0.8, 2.0, 0.1, -0.4])
-    after = evaluated(tape, rows, with_coordinates(u, groups))
+    after = evaluated(tape, rows, with_coordinates(u, aggregates))
     np.testing.assert_allclose(after, evaluated(scalar.tape, scalar.rows, u), atol=1e-13)
     assert 0 in rows[[1]].indices
 
 
-def with_coordinates(u: np.ndarray, groups: Groups) -> np.ndarray:
+def with_coordinates(u: np.ndarray, aggregates: Aggregates) -> np.ndarray:
     """Put the coordinates of every group behind the unknowns, which keep their values."""
     found = [u]
-    for a, b in zip(groups.ptr, groups.ptr[1:]):
-        mine = u[groups.members[a:b]]
+    for a, b in zip(aggregates.ptr, aggregates.ptr[1:]):
+        mine = u[aggregates.members[a:b]]
         found.append(np.array([np.sqrt(len(mine)) * mine.mean(), np.linalg.norm(mine - mine.mean())]))
     return np.concatenate(found)

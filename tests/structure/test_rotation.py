@@ -22,7 +22,9 @@ def compiled(rows: Rows, unknowns: int = 5) -> CompiledLaws:
     return compile_laws([Equality("law", lambda u, p: torch.stack(rows(u)))], (unknowns,))
 
 
-def find(rows: Rows, unknowns: int = 5, free: tuple[int, ...] | None = None, bounded: tuple[int, ...] = ()) -> Rotations:
+def find(
+    rows: Rows, unknowns: int = 5, free: tuple[int, ...] | None = None, bounded: tuple[int, ...] = ()
+) -> Rotations:
     laws = compiled(rows, unknowns)
     found = reads(laws.scalar.tape, laws.scalar.rows)
     nonlinear = np.isin(np.arange(unknowns), found.nonlinear.indices)
@@ -36,25 +38,25 @@ def edge(u: Tensor) -> list[Tensor]:
 
 
 def test_pairs_and_their_angles():
-    turns = find(edge)
-    assert (turns.rows.tolist(), turns.first.tolist(), turns.second.tolist()) == ([0, 2], [3, 0], [4, 1])
-    np.testing.assert_allclose(turns.cos, [-np.sqrt(0.5), 0.6], rtol=1e-15)
-    np.testing.assert_allclose(turns.sin, [np.sqrt(0.5), -0.8], rtol=1e-15)
+    rotations = find(edge)
+    assert (rotations.rows.tolist(), rotations.first.tolist(), rotations.second.tolist()) == ([0, 2], [3, 0], [4, 1])
+    np.testing.assert_allclose(rotations.cos, [-np.sqrt(0.5), 0.6], rtol=1e-15)
+    np.testing.assert_allclose(rotations.sin, [np.sqrt(0.5), -0.8], rtol=1e-15)
 
 
 def test_rows_over_the_new_unknowns_have_the_same_values():
-    laws, turns = compiled(edge), find(edge)
-    tape, rows = rotated(laws.scalar.tape, laws.scalar.rows, turns)
+    laws, rotations = compiled(edge), find(edge)
+    tape, rows = rotated(laws.scalar.tape, laws.scalar.rows, rotations)
     new = np.array([0.3, -1.2, 0.7, 0.4, 2.0])
-    u = _matrix(turns, 5) @ new
+    u = _matrix(rotations, 5) @ new
     assert np.linalg.norm(u) == pytest.approx(np.linalg.norm(new), rel=1e-15)  # nearest means the same
     before = evaluated(laws.scalar.tape, laws.scalar.rows, u)
     np.testing.assert_allclose(evaluated(tape, rows, new), before, atol=1e-14)
 
 
 def test_the_row_reads_the_first_of_its_pair_exactly():
-    laws, turns = compiled(edge), find(edge)
-    _, rows = rotated(laws.scalar.tape, laws.scalar.rows, turns)
+    laws, rotations = compiled(edge), find(edge)
+    _, rows = rotated(laws.scalar.tape, laws.scalar.rows, rotations)
     assert rows[[0]].indices.tolist() == [3]
     assert rows[0, 3] == pytest.approx(np.sqrt(2.0))
     assert [index for index in rows[[2]].indices if index < 5] == [0]
@@ -66,9 +68,9 @@ def test_angles_of_random_pairs():
     rng = np.random.default_rng(0)
     for a, b in rng.standard_normal((20, 2)) * 10.0 ** rng.integers(-8, 8, (20, 2)):
         rows: Rows = lambda u, a=a, b=b: [a * u[0] + b * u[1], u[0] ** 2]  # noqa: E731
-        turns = find(rows, 2)
-        assert turns.cos**2 + turns.sin**2 == pytest.approx(1.0, rel=1e-14)
-        _, new = rotated(compiled(rows, 2).scalar.tape, compiled(rows, 2).scalar.rows, turns)
+        rotations = find(rows, 2)
+        assert rotations.cos**2 + rotations.sin**2 == pytest.approx(1.0, rel=1e-14)
+        _, new = rotated(compiled(rows, 2).scalar.tape, compiled(rows, 2).scalar.rows, rotations)
         assert new[[0]].indices.tolist() == [0]
         assert new[0, 0] == pytest.approx(np.hypot(a, b), rel=1e-14)
 
@@ -87,7 +89,7 @@ def test_rows_that_need_no_turn(rows: Rows):
     assert len(find(rows)) == 0
 
 
-def test_unknowns_with_limits_are_not_turned():
+def test_unknowns_with_limits_are_not_rotated():
     """A limit on one unknown would become one on both."""
     assert len(find(edge, bounded=(3,))) == 1
     assert len(find(edge, bounded=(0, 4))) == 0
@@ -95,17 +97,17 @@ def test_unknowns_with_limits_are_not_turned():
 
 def test_known_unknowns_do_not_count():
     rows: Rows = lambda u: [u[0] - u[1] + u[2], u[0] ** 2]  # noqa: E731
-    turns = find(rows, free=(0, 1, 3, 4))
-    assert (turns.first.tolist(), turns.second.tolist()) == ([0], [1])
+    rotations = find(rows, free=(0, 1, 3, 4))
+    assert (rotations.first.tolist(), rotations.second.tolist()) == ([0], [1])
 
 
-def test_no_unknown_is_turned_twice():
+def test_no_unknown_is_rotated_twice():
     """A chain of ties: the first takes 0 and 1, so the second is left, and the third may go on."""
-    turns = find(lambda u: [u[0] - u[1], u[1] - u[2], u[2] - u[3], (u**2).sum()])
-    assert turns.rows.tolist() == [0, 2]
-    assert sorted([*turns.first, *turns.second]) == [0, 1, 2, 3]
+    rotations = find(lambda u: [u[0] - u[1], u[1] - u[2], u[2] - u[3], (u**2).sum()])
+    assert rotations.rows.tolist() == [0, 2]
+    assert sorted([*rotations.first, *rotations.second]) == [0, 1, 2, 3]
 
 
 def test_nothing_to_turn():
-    turns = find(lambda u: [u[0] ** 2], 1)
-    assert len(turns) == len(turns.cos) == len(turns.rows) == 0
+    rotations = find(lambda u: [u[0] ** 2], 1)
+    assert len(rotations) == len(rotations.cos) == len(rotations.rows) == 0

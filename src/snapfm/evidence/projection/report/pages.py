@@ -1,21 +1,47 @@
-"""What was run, on what machine, and the headline ratios; the methods; the cells without a figure."""
+"""The report: one HTML page and one Markdown page from the records of one or several runs of `snapfm bench`.
+
+book (folders to cases, comparisons) → one function per section, which returns blocks of the page kit → two files. This file has
+the summary, the methods, the cells without a figure, and the pages. Reads records, kept fields and published figures; runs
+nothing, and writes no time of day.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from snapfm.evidence import published
-from snapfm.evidence.page.document import NOT_YET, NOTHING, Block, Entry, Section, Table, Words, columns, table
-from snapfm.evidence.projection.report.book import METHODS, Book, Case, Run, title
-from snapfm.evidence.projection.report.compare import Contest, contest, faster, more_lawful, totals_of
-from snapfm.evidence.projection.report.walks import published_ratio
+from snapfm.evidence.page import html
+from snapfm.evidence.page.document import NOT_YET, Block, Entry, Section, Table, Words, columns, markdown_page, table
+from snapfm.evidence.projection.report.answers import errors, nearest, projection
+from snapfm.evidence.projection.report.book import (
+    Book,
+    Contest,
+    Run,
+    contest,
+    faster,
+    more_lawful,
+    read,
+    title,
+    totals_of,
+)
+from snapfm.evidence.projection.report.growth import curves, scaling
+from snapfm.evidence.projection.report.pictures import fields
+from snapfm.evidence.projection.report.walks import published_ratio, runtime, split
 from snapfm.evidence.projection.suite import OURS, Kind
 from snapfm.evidence.record import State
-from snapfm.evidence.text import short, times
+from snapfm.evidence.text import NOTHING, short, times
+from snapfm.flow.storage import write_file
+from snapfm.project.peers.catalog import METHODS
 
+PAGE, TEXT = "index.html", "report.md"
+_NOTE = """\
+Every measured figure is taken from <code>records.jsonl</code> of the folders the page was made from, every published one
+from <code>snapfm.evidence.published</code>. Measure with <code>snapfm bench SUITE --out DIR</code>, write the page with
+<code>snapfm report DIR --out FOLDER</code>."""
 _KINDS = {Kind.PROJECTION: "projections", Kind.WALK: "walks"}
 _GIGABYTE = 1e9
 _ABOUT = (
@@ -43,27 +69,27 @@ def summary(book: Book) -> Section:
 
 def headline(book: Book, contests: list[Contest]) -> list[str]:
     """Write in sentences how ours compares with the fastest fair rival, and how many cells have a figure."""
-    told, ours = [], title(OURS)
+    sentences, ours = [], title(OURS)
     for kind, words in _KINDS.items():
         of_kind = [one for one in contests if one.kind is kind]
         ratios = sorted(one.ratio for one in of_kind if one.ratio is not None)
         alone = len(of_kind) - len(ratios)
         if ratios:
             first = sum(ratio > 1.0 for ratio in ratios)
-            told.append(
+            sentences.append(
                 f"{words.capitalize()}: {ours} is faster than the fastest fair rival in {first} of {len(ratios)} cases; "
                 f"the rival's time is {_spread(ratios)} that of {ours}."
             )
         if alone:
-            told.append(
+            sentences.append(
                 f"{words.capitalize()} where no rival brings as many samples home: {alone} of {len(of_kind)} cases."
             )
     if contests:
         quick = _nobody(contests, faster, "takes less time")
-        told.append(f"{quick} {_nobody(contests, more_lawful, 'gives more lawful answers on any input')}")
+        sentences.append(f"{quick} {_nobody(contests, more_lawful, 'gives more lawful answers on any input')}")
     ratios = sorted(ratio for case in book.cases if (ratio := published_ratio(case)) is not None)
     if ratios:
-        told.append(
+        sentences.append(
             f"Projection within whole walks: {published.BEST}, as published and less its network, took {_spread(ratios)} the "
             f"time of {ours} in {len(ratios)} cases, on other hardware ({published.HARDWARE})."
         )
@@ -73,8 +99,8 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
             sum(sum(one.converged) for one in totals),
             sum(one.samples * len(one.converged) for one in totals),
         )
-        told.append(f"{ours} brings {converged:,} of {asked:,} samples home.")
-    return [*told, coverage(book)]
+        sentences.append(f"{ours} brings {converged:,} of {asked:,} samples home.")
+    return [*sentences, coverage(book)]
 
 
 def coverage(book: Book) -> str:
@@ -89,22 +115,25 @@ def coverage(book: Book) -> str:
 
 def made(book: Book) -> list[tuple[str, str]]:
     """List how the records were made: suites, settings, machine and versions, each set of them once."""
-    told = [("suite" if len(book.runs) == 1 else f"suite {run.name}", _suite(run)) for run in book.runs]
+    lines = [("suite" if len(book.runs) == 1 else f"suite {run.name}", _suite(run)) for run in book.runs]
     machines: dict[str, Mapping[str, Any]] = {repr(cell.machine): cell.machine for cell in book.cells if cell.machine}
     for place, machine in enumerate(machines.values(), start=1):
         which = "machine" if len(machines) == 1 else f"machine {place}"
         groups = {name: group for name, group in machine.items() if isinstance(group, Mapping)}
         plain = ", ".join(_plain(name, value) for name, value in machine.items() if name not in groups)
-        lines = {which: plain} | {f"{which}, {name}": _pairs(group) for name, group in groups.items()}
-        told += [(name, words) for name, words in lines.items() if words]
+        lines.append((which, plain))
+        lines += [
+            (f"{which}, {name}", ", ".join(f"{key} {value}" for key, value in group.items()))
+            for name, group in groups.items()
+        ]
     loads = [cell.load for cell in book.cells if cell.load is not None]
     if loads:
-        told.append(("load", f"before a cell {short(median(loads))} runnable threads, at most {short(max(loads))}"))
-    return told
+        lines.append(("load", f"before a cell {short(median(loads))} runnable threads, at most {short(max(loads))}"))
+    return [(name, words) for name, words in lines if words]
 
 
 def methods(book: Book) -> Section:
-    """Tabulate the methods, ours first: what each is, how tolerances map to it, which published column it stands for."""
+    """Tabulate the methods, ours first: what each is, how tolerances map to it, which published column it corresponds to."""
     table = columns(
         dict.fromkeys(cell.method for cell in book.cells),
         ("method", title),
@@ -134,11 +163,11 @@ def missing(book: Book) -> Section:
     return Section("Cells without a figure", (Words(f"{meanings}."), table(heads, rows)))
 
 
-def _nobody(contests: list[Contest], who: Callable[[Case, Kind], list[str]], does: str) -> str:
+def _nobody(contests: list[Contest], who: Callable[..., list[str]], does: str) -> str:
     """Write in how many contests no rival, fair or not, does something, and who does in the others."""
-    told = [(one, found) for one in contests if (found := who(one.case, one.kind))]
-    words = f"In {len(contests) - len(told)} of {len(contests)} comparisons no rival, fair or not, {does}"
-    others = [f"{one.case.title}, {one.kind} ({', '.join(map(title, found))})" for one, found in told]
+    exceptions = [(one, found) for one in contests if (found := who(one.case, one.kind))]
+    words = f"In {len(contests) - len(exceptions)} of {len(contests)} comparisons no rival, fair or not, {does}"
+    others = [f"{one.case.title}, {one.kind} ({', '.join(map(title, found))})" for one, found in exceptions]
     return f"{words}; somebody does in {'; '.join(others)}." if others else f"{words}."
 
 
@@ -160,10 +189,6 @@ def _suite(run: Run) -> str:
     parts += [f"{name} {run.suite[name]}" for name in ("repeats", "budget") if name in run.suite]
     done = sum(cell.state is State.DONE for cell in run.cells)
     return "; ".join([*parts, f"{done} of {len(run.cells)} cells with a figure"])
-
-
-def _pairs(group: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in group.items())
 
 
 def _plain(name: str, value: object) -> str:
@@ -189,3 +214,43 @@ def _table(contests: list[Contest]) -> Table:
         ("its seconds", lambda one: NOTHING if one.seconds is None else short(one.seconds)),
         (f"times {title(OURS)}", lambda one: Entry(times(one.ratio), first=one.ratio is not None and one.ratio > 1.0)),
     )
+
+
+def write(folders: Sequence[Path], out: Path) -> Book:
+    """Read all folders, then write both pages; return what was read."""
+    book = read(folders)
+    found, title = sections(book), heading(book)
+    page = html.page(
+        title, "benchmark", title, html.contents(found), found, made(book), _NOTE, ("figures.css", "report.css")
+    )
+    write_file(out / PAGE, page.encode())
+    write_file(out / TEXT, text(book).encode())
+    return book
+
+
+def text(book: Book) -> str:
+    """Write the Markdown page."""
+    return markdown_page(heading(book), sections(book), made(book))
+
+
+def sections(book: Book) -> list[Section]:
+    """Make every section that has something to show, in the order of the pages."""
+    order: tuple[Callable[[Book], Section | None], ...] = (
+        summary,
+        runtime,
+        projection,
+        errors,
+        nearest,
+        scaling,
+        split,
+        curves,
+        fields,
+        methods,
+        missing,
+    )
+    return [found for make in order if (found := make(book)) is not None]
+
+
+def heading(book: Book) -> str:
+    """Return the title of the page: that of its suites."""
+    return "Benchmark: " + ", ".join(dict.fromkeys(str(run.suite.get("title") or run.name) for run in book.runs))

@@ -1,0 +1,160 @@
+"""`snapfm data` and `snapfm sample`: simulated or constrained fields in a Zarr file; the same command resumes a stopped run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from rich.console import Console
+
+from snapfm.cli.options import ProblemName, Settings, read_settings
+from snapfm.cli.progress import counted
+from snapfm.errors import DataError, ProjectionFailed
+
+if TYPE_CHECKING:
+    from snapfm.data import Written
+    from snapfm.generate import Generated
+
+_FAILED = 1  # exit code of work that was done and failed
+
+
+def data(
+    problem: ProblemName,
+    count: Annotated[str, typer.Option(metavar="N", help="Number of fields, or `paper` for as many as the paper has.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.zarr", help="File to write; it appears when it is whole.")],
+    seed: Annotated[int, typer.Option(help="Seed; field i depends on it and on i alone.")] = 0,
+    dtype: Annotated[str, typer.Option(help="float64 keeps every bit, float32 halves the file.")] = "float64",
+    settings: Settings = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
+) -> None:
+    """Simulate fields of a problem into a Zarr file; resumes a run that was stopped.
+
+    The file holds the fields and all that was drawn for them, the same bits
+    however often the run was stopped. Read it with xarray.open_zarr.
+    """
+    import torch
+
+    from snapfm.data import Recipe, paper_count, write
+    from snapfm.data.recipe import DtypeName
+
+    number = paper_count(problem) if count == "paper" else _whole(count)
+    recipe = Recipe(problem, number, seed, cast(DtypeName, dtype), read_settings("data", settings))
+    torch.set_num_threads(1)  # the simulators' tiles fit the cache: threads would only wait for each other
+    began = perf_counter()
+    with counted(number, "fields") as show:
+        written = write(recipe, out, show)
+    seconds = perf_counter() - began
+    shape, resumed, size = _describe(written)
+    if as_json:
+        typer.echo(json.dumps({**recipe.asked(), **_file(written), "seconds": round(seconds, 3)}, indent=2))
+    elif written.found == number:
+        typer.echo(f"{out} holds these {number} fields already ({size}).")
+    else:
+        typer.echo(f"{out}: {number} fields of {shape}, {dtype}{resumed} ({size}, {seconds:.1f} s).")
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as cause:
+        raise DataError(
+            f"snapfm data --count expects a whole number or 'paper'; got {text!r}. Try --count 1000."
+        ) from cause
+
+
+def sample(
+    problem: ProblemName,
+    count: Annotated[int, typer.Option(metavar="N", help="Number of samples.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.zarr", help="File to write; it appears when it is whole.")],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FOLDER", help="A shipped model, or the folder of a checkpoint.", show_default="by equation"
+        ),
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Flow steps from noise to field, each with a projection.")] = 20,
+    seed: Annotated[int, typer.Option(help="Seed; sample i depends on it and on i alone.")] = 0,
+    batch: Annotated[
+        int, typer.Option(help="Samples drawn, held in memory and written at a time; a stop loses at most these.")
+    ] = 32,
+    tolerance: Annotated[
+        float, typer.Option(help="Largest violation of a law, in its own units, that counts as obeyed.")
+    ] = 1e-8,
+    settings: Settings = None,
+    dtype: Annotated[
+        str, typer.Option(help="float64 fields obey to the tolerance; float32 halves the file and rounds them.")
+    ] = "float64",
+    keep_failed: Annotated[
+        bool, typer.Option("--keep-failed", help="Write samples that do not converge too, marked by their status.")
+    ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(help="Threads of the network; another number may change last bits.", show_default="all cores"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
+) -> None:
+    """Draw fields that obey a problem's laws into a Zarr file; resumes a run that was stopped.
+
+    Physics-constrained flow matching, block by block in bounded memory. The
+    file holds the fields, the params of their laws, and the certificate of
+    each sample: status, violation, stationarity, iterations and distance. The
+    same command resumes after a stop, to the same bits. Read it with
+    xarray.open_zarr.
+
+    Samples that do not converge stop the run; what was written before is
+    kept. With --keep-failed it continues. Either way the exit code is 1.
+    """
+    from snapfm.data.recipe import DtypeName
+    from snapfm.generate import Recipe, generate
+
+    chosen, kind = read_settings("sample", settings), cast(DtypeName, dtype)
+    recipe = Recipe(problem, count, model, steps, seed, batch, tolerance, kind, chosen, threads)
+    began = perf_counter()
+    try:
+        with counted(count, "samples") as show:
+            found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise")
+    except ProjectionFailed as failure:
+        Console(stderr=True).print(f"ProjectionFailed: {failure}", style="red", markup=False, highlight=False)
+        raise typer.Exit(_FAILED) from failure
+    seconds = perf_counter() - began
+    typer.echo(json.dumps(_summary(found, seconds), indent=2) if as_json else _sentence(found, seconds))
+    if found.failed:
+        raise typer.Exit(_FAILED)
+
+
+def _summary(found: Generated, seconds: float) -> dict[str, Any]:
+    return {
+        **found.asked,
+        **_file(found.written),
+        "converged": found.converged,
+        "statuses": found.statuses,
+        "worst_violation": found.violation,
+        "seconds": {name: round(value, 3) for name, value in {**found.seconds, "total": seconds}.items()},
+    }
+
+
+def _sentence(found: Generated, seconds: float) -> str:
+    """Describe what the file holds, how the samples ended, and where the time went."""
+    path, count = found.written.path, found.written.count
+    shape, resumed, size = _describe(found.written)
+    worst = "not a number" if found.violation is None else f"{found.violation:.1e}"
+    others = ", ".join(f"{number} {name}" for name, number in found.statuses.items() if name != "CONVERGED")
+    verdict = f"{found.converged} of {count} converged{f' ({others})' * bool(others)}, worst violation {worst}"
+    if found.written.found == count:
+        return f"{path} holds these {count} samples already: {verdict} ({size})."
+    network, projection = (found.seconds[part] / seconds for part in ("velocity", "projection"))
+    shares = f"network {network:.0%}, projection {projection:.0%}"
+    return f"{path}: {count} samples of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s: {shares})."
+
+
+def _file(written: Written) -> dict[str, Any]:
+    return {"path": str(written.path), "shape": list(written.shape), "found": written.found, "bytes": written.bytes}
+
+
+def _describe(written: Written) -> tuple[str, str, str]:
+    """Return the shape, how much was there before, and the size, in words."""
+    resumed = f", of which {written.found} were there from before" if written.found else ""
+    return "×".join(map(str, written.shape)), resumed, f"{written.bytes / 1e6:.1f} MB"
