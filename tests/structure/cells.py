@@ -1,4 +1,4 @@
-"""Listings evaluated cell by cell: slow and obvious."""
+"""Tapes evaluated cell by cell: slow and obvious."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread for the tests of structure: their tensors are tiny, and waiting threads cost more than they bring."""
+"""One thread for the tests of structure: their tensors are tiny, and waiting threads cost more than they save."""
 
 from __future__ import annotations
 

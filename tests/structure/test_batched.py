@@ -197,6 +197,6 @@ def test_derivatives_of_a_batch_are_those_of_its_samples(name: str, graded: bool
         if name == "cdist":
             return  # it has no second derivative
         weight = fields(4, structure.rows, seed=1)
-        bends = structure.hessian(u, {}, weight)
+        curvature = structure.hessian(u, {}, weight)
         alone = [structure.hessian(u[i : i + 1], {}, weight[i : i + 1])[0] for i in range(4)]
-        assert np.array_equal(bends, np.stack(alone))
+        assert np.array_equal(curvature, np.stack(alone))

@@ -38,7 +38,7 @@ class Published:
     rows: int
     nnz: int
     separable: int  # rows that are not affine; every one is a sum of functions of one unknown
-    bent: int = 0  # unknowns that enter through a function: the diagonal of the Hessian
+    nonlinear: int = 0  # unknowns that enter through a function: the diagonal of the Hessian
 
 
 PUBLISHED = {
@@ -94,7 +94,7 @@ def test_every_row_is_a_sum_of_functions_of_one_unknown(name: str) -> None:
     pattern = structure.hessian_pattern
     assert pattern is not None
     assert (pattern.row_of() == pattern.indices).all()
-    assert pattern.nnz == problem.bent
+    assert pattern.nnz == problem.nonlinear
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -24,8 +24,8 @@ def one(law: Callable[..., Tensor], shape: tuple[int, ...] = (3, 4)) -> Compiled
 def evaluate(structure: CompiledLaws, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     params = {"p": PARAMS["p"][: len(u)]}
     weight = torch.ones(len(u), structure.rows, dtype=torch.float64)
-    bends = torch.from_numpy(structure.hessian(u, params, weight))
-    return structure.residual(u, params), structure.jacobian(u, params), bends
+    curvature = torch.from_numpy(structure.hessian(u, params, weight))
+    return structure.residual(u, params), structure.jacobian(u, params), curvature
 
 
 def passed(structure: CompiledLaws, u: Tensor) -> tuple[Tensor, Tensor]:
@@ -38,10 +38,10 @@ def passed(structure: CompiledLaws, u: Tensor) -> tuple[Tensor, Tensor]:
 def test_field_without_unknowns(shape: tuple[int, ...]) -> None:
     structure = one(lambda u, p: u.sum(0), shape)
     u = torch.zeros(2, *shape, dtype=torch.float64)
-    residual, slopes, bends = evaluate(structure, u)
+    residual, slopes, curvature = evaluate(structure, u)
     assert structure.unknowns == structure.nnz == 0
     assert residual.shape == (2, structure.rows)
-    assert slopes.shape == bends.shape == (2, 0)
+    assert slopes.shape == curvature.shape == (2, 0)
     structure.check()
     structure.verify(u, {"p": PARAMS["p"][:2]})
     assert len(structure.presolve.dropped) == structure.rows
@@ -50,9 +50,9 @@ def test_field_without_unknowns(shape: tuple[int, ...]) -> None:
 
 def test_law_without_rows() -> None:
     structure = one(lambda u, p: u[:0] ** 2)
-    residual, slopes, bends = evaluate(structure, U)
+    residual, slopes, curvature = evaluate(structure, U)
     assert structure.rows == structure.nnz == 0
-    assert residual.shape == slopes.shape == bends.shape == (5, 0)
+    assert residual.shape == slopes.shape == curvature.shape == (5, 0)
     structure.check()
     structure.verify(U, PARAMS)
     assert str(structure)
@@ -71,10 +71,10 @@ def test_no_laws() -> None:
 def test_one_row_and_one_unknown() -> None:
     structure = one(lambda u, p: torch.exp(u) - 2.0, (1,))
     u = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-    residual, slopes, bends = evaluate(structure, u)
-    assert residual.shape == slopes.shape == bends.shape == (2, 1)
+    residual, slopes, curvature = evaluate(structure, u)
+    assert residual.shape == slopes.shape == curvature.shape == (2, 1)
     assert torch.allclose(slopes, torch.exp(u), rtol=1e-15)
-    assert torch.equal(slopes, bends)
+    assert torch.equal(slopes, curvature)
     structure.check()
     structure.verify(u, {"p": PARAMS["p"][:2]})
 
@@ -82,14 +82,14 @@ def test_one_row_and_one_unknown() -> None:
 def test_scalar_field() -> None:
     structure = one(lambda u, p: torch.stack([u**3, 2 * u]), ())
     u = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    _, slopes, bends = evaluate(structure, u)
+    _, slopes, curvature = evaluate(structure, u)
     assert slopes.tolist() == [[3.0, 2.0], [12.0, 2.0]]
-    assert bends.tolist() == [[6.0], [12.0]]
+    assert curvature.tolist() == [[6.0], [12.0]]
     structure.verify(u, {"p": PARAMS["p"][:2]})
 
 
 def test_rows_that_do_not_read_the_field() -> None:
-    """A row of params alone, one of constants, one that reads only the shape: no entries, told as redundant."""
+    """A row of params alone, one of constants, one that reads only the shape: no entries, reported as redundant."""
 
     def law(u: Tensor, p: dict[str, Tensor]) -> Tensor:
         return torch.stack([p["p"][0], torch.tensor(2.0).double(), torch.zeros_like(u).sum() + u.shape[0], u[0, 0]])
@@ -161,12 +161,12 @@ def test_batches_of_any_size(count: int) -> None:
     u = torch.rand(count, 3, 4, generator=torch.Generator().manual_seed(12), dtype=torch.float64)
     params = {"p": torch.rand(count, 4, generator=torch.Generator().manual_seed(13), dtype=torch.float64)}
     slopes = structure.jacobian(u, params)
-    bends = structure.hessian(u, params, torch.ones(count, structure.rows, dtype=torch.float64))
+    curvature = structure.hessian(u, params, torch.ones(count, structure.rows, dtype=torch.float64))
     for i in range(count):
         alone = {"p": params["p"][i : i + 1]}
         assert torch.equal(structure.jacobian(u[i : i + 1], alone)[0], slopes[i])
         weight = torch.ones(1, structure.rows, dtype=torch.float64)
-        assert np.array_equal(structure.hessian(u[i : i + 1], alone, weight)[0], bends[i])
+        assert np.array_equal(structure.hessian(u[i : i + 1], alone, weight)[0], curvature[i])
 
 
 def test_twice_gives_the_same_bits() -> None:
@@ -182,11 +182,11 @@ def test_twice_gives_the_same_bits() -> None:
 
 def test_empty_batch() -> None:
     structure = one(lambda u, p: torch.sin(u).sum(0))
-    residual, slopes, bends = evaluate(structure, U[:0])
+    residual, slopes, curvature = evaluate(structure, U[:0])
     assert residual.shape == (0, 4)
-    assert slopes.shape == bends.shape == (0, 12)
-    slopes, bends = passed(structure, U[:0])
-    assert (slopes.shape, bends.shape) == ((0, 12), (0, 4 * 9))  # each row may couple all it reads
+    assert slopes.shape == curvature.shape == (0, 12)
+    slopes, curvature = passed(structure, U[:0])
+    assert (slopes.shape, curvature.shape) == ((0, 12), (0, 4 * 9))  # each row may couple all it reads
 
 
 def test_blocks_of_a_batch_join_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,9 +132,9 @@ def assert_lowered_and_right(compiled: CompiledLaws, law: Equality, u: Tensor, p
         found = compiled.pattern.csr(jacobian[i].numpy()).toarray()
         scale = max(1.0, np.abs(slopes).max(initial=0.0))
         assert np.abs(found - slopes).max(initial=0.0) <= 1e-12 * scale
-        bent = np.asarray(dense.hessian(law.residual, u[i], sample, weight[i]).detach())
-        scale = max(1.0, np.abs(bent).max(initial=0.0))
-        assert np.abs(pattern.csr(hessian[i]).toarray() - bent).max(initial=0.0) <= 1e-11 * scale
+        curved = np.asarray(dense.hessian(law.residual, u[i], sample, weight[i]).detach())
+        scale = max(1.0, np.abs(curved).max(initial=0.0))
+        assert np.abs(pattern.csr(hessian[i]).toarray() - curved).max(initial=0.0) <= 1e-11 * scale
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
@@ -245,3 +245,26 @@ def test_a_listing_survives_pickling() -> None:
     compiled = compile_laws([Equality("law", lambda u, p: torch.tan(u) + u.softmax(1))], (3, 5), {})
     blocks = compiled.scalar.tape.blocks
     assert [block.op for block in pickle.loads(pickle.dumps(blocks))] == [block.op for block in blocks]
+
+
+@pytest.mark.parametrize(
+    ("exponents", "nnz", "operations"),
+    [
+        ([0.0, 1.0, 2.0, 0.0, 1.0], 9, 3),
+        ([3.0, 1.0, -1.5, 0.5, 2.0], 15, 12),
+        ([1.0, 1.0, 1.0, 1.0, 0.0], 12, 0),
+        ([2.0, 2.0, 2.0, 2.0, 2.0], 15, 15),
+    ],
+)
+def test_known_exponents_are_used_element_by_element(exponents: list[float], nnz: int, operations: int) -> None:
+    """To the power 0 an element is a constant, to the power 1 it is linear: neither needs an operation."""
+    powers = torch.tensor(exponents, dtype=torch.float64)
+    compiled = compile_laws([Equality("powers", lambda u, p: u**powers)], (3, 5))
+    u = torch.rand(2, 3, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.5
+    assert compiled.opaque == {}
+    assert (compiled.nnz, compiled.scalar.program.operations) == (nnz, operations)
+    compiled.verify(u, {})
+
+
+def test_no_elements_to_raise() -> None:
+    assert compile_laws([Equality("none", lambda u, p: u[:0] ** torch.arange(5.0).double())], (3, 5)).rows == 0

@@ -93,7 +93,7 @@ def test_only_zero_rows() -> None:
 
 
 def test_cascade_of_dependence() -> None:
-    """Row 2 needs rows 0 and 1, row 3 needs row 2, row 4 needs row 3 and a pin: each is told in rows that stay."""
+    """Row 2 needs rows 0 and 1, row 3 needs row 2, row 4 needs row 3 and a pin: each is expressed in rows that stay."""
     a, b, pin = np.array([1, 1, 0, 0, 2.0]), np.array([0, 1, 1, 1, 0.0]), np.array([0, 0, 0, 0, 1.0])
     c = a + b
     d = c - 3 * a

@@ -70,10 +70,10 @@ def check(chain: Chain) -> None:
         assert pattern.nnz == 0
         return  # curvature is zero because slopes are the same everywhere: just asserted
     weight = torch.randn(3, laws.rows, generator=chain.generator, dtype=torch.float64)
-    bends, passed = torch.from_numpy(laws.hessian(u, params, weight)), oracle.hessian(u, params, weight)
+    curvature, passed = torch.from_numpy(laws.hessian(u, params, weight)), oracle.hessian(u, params, weight)
     for i in (0, 2):
         hessian = dense.hessian(chain.residual, u[i], samples[i], weight[i])
-        dense.assert_agrees("Hessian", pattern, bends[i], hessian, tolerance, noisy=True)
+        dense.assert_agrees("Hessian", pattern, curvature[i], hessian, tolerance, noisy=True)
         dense.assert_agrees("Hessian by passes", oracle.hessian_pattern, passed[i], hessian, tolerance, noisy=True)
     if (kinds == RowKind.SEPARABLE).any():
         hessian = dense.hessian(chain.residual, u[2], samples[2], weight[2] * (kinds <= RowKind.SEPARABLE))

@@ -14,7 +14,7 @@ from snapfm.laws import Bounds, Equality
 from snapfm.project import Projector
 from snapfm.structure import compile_laws
 
-PARAMS = {"p": torch.ones(1, 3, dtype=torch.float64)}
+PARAMS = {"p": torch.ones(1, 3, dtype=torch.float64), "mask": torch.tensor([[True, False, True]])}
 CONSTANT = torch.ones(3, 5, dtype=torch.float64)
 
 
@@ -92,11 +92,38 @@ VARYING_COUNT = (
         lambda u, p: torch.unique(u, dim=0),
         lambda u, p: torch.unique_consecutive(u),
         lambda u, p: torch.bincount((9 * u).long().flatten()).double(),
+        lambda u, p: u[p["mask"]],
+        lambda u, p: u[torch.where(p["p"] > 0.5)],
+        lambda u, p: u[p["p"].nonzero()[:, 0]],
+        lambda u, p: u[:, 0].sum() - torch.unique(p["p"]),
+        lambda u, p: u[:, 0].sum() - p["p"].masked_select(p["mask"]),
+        lambda u, p: u[:, 0].sum() - torch.bincount(p["p"].long()),
+        lambda u, p: u[:, 0].repeat_interleave(p["p"].long()),
+        lambda u, p: u[p["mask"]].sum(),  # torch cannot batch it, whatever comes after
     ],
-    ids=["mask", "param-mask", "masked-select", "nonzero", "unique", "unique-rows", "unique-consecutive", "bincount"],
-)
+    ids=[
+        "mask", "param-mask", "masked-select", "nonzero", "unique", "unique-rows", "unique-consecutive", "bincount",
+        "mask-in-params", "where-params", "nonzero-params", "unique-params", "masked-select-params", "bincount-params",
+        "repeats-in-params", "sum-of-mask",
+    ],
+)  # fmt: skip
 def test_result_of_varying_length(law: Callable[..., object]) -> None:
     assert refusal(law) == VARYING_COUNT
+
+
+@pytest.mark.parametrize(
+    ("law", "rows"),
+    [
+        (lambda u, p: u[torch.tensor([True, False, True])], 10),
+        (lambda u, p: u[torch.where(CONSTANT > 0.5)], 15),
+        (lambda u, p: u.masked_select(torch.ones_like(u) > 0.5), 15),
+        (lambda u, p: u[torch.unique(torch.tensor([2, 0, 2]))] * p["p"][0], 10),
+        (lambda u, p: torch.where(p["mask"][:, None], u, 0.0), 15),
+    ],
+    ids=["mask", "nonzero", "shape", "unique", "where"],
+)
+def test_a_count_that_never_changes_is_taken(law: Callable[..., Tensor], rows: int) -> None:
+    assert compile_laws([Equality("even", law)], (3, 5), PARAMS).rows == rows
 
 
 @pytest.mark.parametrize(("value", "kind"), [([1], "list"), (None, "NoneType"), (1.0, "float"), ((1, 2), "tuple")])
@@ -124,7 +151,7 @@ def test_result_that_is_not_real(law: Callable[..., object], dtype: str) -> None
 
 def test_missing_param() -> None:
     assert refusal(lambda u, p: u - p["u0"], "initial") == (
-        "law 'initial' reads params['u0']; given are ['p']. Pass it in Projector(..., params={...})."
+        "law 'initial' reads params['u0']; given are ['mask', 'p']. Pass it in Projector(..., params={...})."
     )
 
 

@@ -55,7 +55,7 @@ def test_derivatives_of_a_batch_equal_dense_ones(names: tuple[str, ...]):
     def stacked(u: Tensor, p: dict[str, Tensor]) -> Tensor:
         return torch.cat([LAWS[name](u, p).reshape(-1) for name in names])
 
-    slopes, bends = scalar.jacobian(U, PARAMS), scalar.hessian(U, PARAMS, weight.numpy())
+    slopes, curvature = scalar.jacobian(U, PARAMS), scalar.hessian(U, PARAMS, weight.numpy())
     pulled = scalar.pull(U, PARAMS, weight.numpy())
     assert np.array_equal(slopes, laws.jacobian(U, PARAMS).numpy())
     for i in range(COUNT):
@@ -64,7 +64,7 @@ def test_derivatives_of_a_batch_equal_dense_ones(names: tuple[str, ...]):
         dense.assert_agrees("Jacobian", scalar.program.pattern, torch.from_numpy(slopes[i]), truth, 1e2 * EPS)
         dense.assert_close("Jᵀλ", torch.from_numpy(pulled[i]), weight[i] @ truth, 1e3 * EPS)
         hessian = dense.hessian(stacked, U[i], sample, weight[i])
-        dense.assert_agrees("Hessian", scalar.hessian_pattern, torch.from_numpy(bends[i]), hessian, 1e3 * EPS)
+        dense.assert_agrees("Hessian", scalar.hessian_pattern, torch.from_numpy(curvature[i]), hessian, 1e3 * EPS)
 
 
 @pytest.mark.parametrize("name", LAWS)

@@ -88,7 +88,7 @@ class Workspace(ABC):
         return found
 
     def solve(self, rhs: Values, out: Values | None = None) -> Values:
-        """Solve for rhs (n, lanes), into `out` or else in place; give the array that holds the solution."""
+        """Solve for rhs (n, lanes), into `out` or else in place; return the array that holds the solution."""
         size, lanes = self._pattern.rows, len(self._factored("solve(rhs)").status)
         _check_dtype("solve(rhs)", rhs)
         if rhs.shape != (size, lanes):

@@ -1,6 +1,6 @@
 """Library: one sparse LU of SciPy (SuperLU) per lane.
 
-SuperLU runs in symmetric mode, without pivoting, in the order of kernels.ordering. The diagonal of U is then D, and gives
+SuperLU runs in symmetric mode, without pivoting, in the order of kernels.ordering. The diagonal of U is then D, which has
 the inertia. It allocates on every call, but needs the memory of one lane where Lanes needs that of eight. Grid of 10⁶
 unknowns, one lane, one thread: 14 s, against 17 s for Lanes; MKL Pardiso took 7 s, CHOLMOD 4 s (GPL), qdldl 23 s.
 """
@@ -133,7 +133,7 @@ class LibraryWorkspace(Workspace):
         return None
 
     def _eliminate(self, values: Values, scale: Values, left_out: Mask) -> tuple[SuperLU, Values, Mask]:
-        """Factorize without the rows left out; give the pivots, in the order of elimination, and which of them are weak.
+        """Factorize without the rows left out; return the pivots, in the order of elimination, and which of them are weak.
 
         SuperLU cannot factorize around a pivot that is exactly zero. A shift of the diagonal by half the limit makes it
         nonzero but weak, and leaves a factor that serves no other purpose.

@@ -93,18 +93,10 @@ def aggregated(
     lin = csr_array(found.lin[:, leader] * np.sqrt(count))
     quad = csr_array(found.quad[:, leader])
     one, two = 2 * np.arange(len(aggregates)), 2 * np.arange(len(aggregates)) + 1
-    part = csr_array(
-        hstack(
-            [
-                kept[:, :n],
-                moved_columns(lin, one, extra),
-                csr_array(kept[:, n : n + 1] + csr_array(constant[:, None])),
-                kept[:, n + 1 :],
-                moved_columns(quad, one, extra) + moved_columns(quad, two, extra),
-            ],
-            format="csr",
-        )
-    )
+    known = csr_array(kept[:, n : n + 1] + csr_array(constant[:, None]))
+    both = moved_columns(quad, one, extra) + moved_columns(quad, two, extra)
+    columns = [kept[:, :n], moved_columns(lin, one, extra), known, kept[:, n + 1 :], both]
+    part = csr_array(hstack(columns, format="csr"))
     whole = moved_columns(rows, place, over.cells)
     order = np.arange(rows.shape[0])
     order[open_rows] = rows.shape[0] + np.arange(len(open_rows))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csr_array
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.structure.reads import Reads
@@ -33,11 +33,6 @@ class Cascade:
     implied: Index
     free: Mask
 
-    @property
-    def fixed(self) -> int:
-        """Number of unknowns that are determined."""
-        return int((~self.free).sum())
-
     def pinned_rows(self) -> Index:
         """Rows used up as substitutions, level by level."""
         return np.concatenate([np.zeros(0, np.int64), *(level.rows for level in self.levels)])
@@ -46,20 +41,16 @@ class Cascade:
 def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
     """Fix unknowns round by round, using the rows marked `usable` (equalities)."""
     n = found.all.width
-    by_unknown = csc_array(
-        (np.ones(found.all.nnz, bool), found.all.indices, found.all.indptr), shape=(n, found.all.size)
-    ).tocsr()
+    by_unknown, nonlinear = csr_array(found.all.csr().T), found.nonlinear.csr()
     count = found.all.counts.copy()
     total = np.bincount(found.all.rows(), weights=found.all.indices, minlength=found.all.size).astype(np.int64)
-    nonlinear = found.nonlinear.rows() * n + found.nonlinear.indices
     free, unused = np.ones(n, bool), np.ones(found.all.size, bool)
     levels: list[Level] = []
     ready = np.flatnonzero(usable & (count == 1))
     while len(ready):
         unknown = total[ready]  # the sum over a row's free unknowns is its only one
         weight = np.asarray(rows[ready, unknown]).ravel()
-        key = ready * n + unknown
-        straight = (weight != 0) & ~_contains(nonlinear, key)
+        straight = (weight != 0) & ~np.asarray(nonlinear[ready, unknown]).ravel()
         ready, unknown, weight = ready[straight], unknown[straight], weight[straight]
         unknown, first = np.unique(unknown, return_index=True)
         ready, weight = ready[first], weight[first]
@@ -74,11 +65,3 @@ def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
         ready = np.flatnonzero(usable & unused & (count == 1))
     implied = np.flatnonzero(unused & (count == 0))
     return Cascade(tuple(levels), implied, free)
-
-
-def _contains(sorted_keys: Index, wanted: Index) -> Mask:
-    place = np.searchsorted(sorted_keys, wanted)
-    inside = place < len(sorted_keys)
-    out = np.zeros(len(wanted), bool)
-    out[inside] = sorted_keys[place[inside]] == wanted[inside]
-    return out

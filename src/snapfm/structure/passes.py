@@ -24,7 +24,7 @@ from snapfm.laws import Params
 from snapfm.structure.batched import RAISED, isolated
 from snapfm.structure.exclusive import jvp
 from snapfm.structure.pattern import Pattern
-from snapfm.structure.propagate import reads_shape_only
+from snapfm.structure.propagate import dependents, reads_shape_only
 from snapfm.structure.rules import rule_for
 
 Side = Literal["rows", "columns"]
@@ -181,13 +181,9 @@ def _alone(function: Residual) -> bool:
         return False
     known = function.meta.get(_ALONE)
     if known is None:
-        nodes = list(function.graph.nodes)
-        reading, known = {nodes[0]}, False  # the field is the first input
-        for node in nodes[1:]:
-            if reading.isdisjoint(node.all_input_nodes) or reads_shape_only(node):
-                continue
-            reading.add(node)
-            known = known or (hasattr(node.target, "overloadpacket") and rule_for(node.target) is None)
+        field = next(iter(function.graph.nodes))  # the first input
+        reading = dependents(function, [field], reads_shape_only)
+        known = any(hasattr(node.target, "overloadpacket") and rule_for(node.target) is None for node in reading)
         function.meta[_ALONE] = known
     return bool(known)
 

@@ -79,14 +79,15 @@ class Sets:
         if self.nnz == 0:
             return Sets.empty(size, self.width)
         selection = csr_array((np.ones(len(label), bool), (label, source)), shape=(size, self.size))
-        return _from_csr(selection @ self._csr())
+        return _from_csr(selection @ self.csr())
 
     def over(self, matrix: csr_array) -> Sets:
         """Merge, for each row of a sparse matrix, the sets of the elements that it has entries for."""
         label = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
         return self.group(label, matrix.indices.astype(np.int64), matrix.shape[0])
 
-    def _csr(self, width: int | None = None) -> csr_array:
+    def csr(self, width: int | None = None) -> csr_array:
+        """Return the sets as a boolean matrix, element by index."""
         width = self.width if width is None else width
         return csr_array((np.ones(self.nnz, bool), self.indices, self.indptr), shape=(self.size, width))
 
@@ -105,9 +106,9 @@ def union(parts: Iterable[Sets]) -> Sets:
     if not full:
         return max(parts, key=lambda part: part.width)
     width = max(part.width for part in parts)
-    total = full[0]._csr(width)
+    total = full[0].csr(width)
     for part in full[1:]:
-        total = total + part._csr(width)
+        total = total + part.csr(width)
     return _from_csr(total)
 
 

@@ -95,9 +95,10 @@ class Presolve:
 
 def presolve(pattern: Pattern, values: Values, constant: Mask) -> Presolve:
     """Search the rows marked `constant` (their values never change); all others are kept as they are."""
-    counts = _live_counts(pattern, values, constant)
+    row = pattern.row_of()
+    counts = np.bincount(row[~constant[row] | (values != 0)], minlength=pattern.rows)  # entries that can be non-zero
     fixed, pins = _pinned(pattern, values, constant & (counts == 1))
-    matrix = pattern.csr(np.where(constant[pattern.row_of()], values, 0.0))
+    matrix = pattern.csr(np.where(constant[row], values, 0.0))
     others = np.setdiff1d(np.flatnonzero(constant), pins)
     redundant: list[Redundancy] = []
     searched = len(others) <= SEARCH_LIMIT
@@ -111,13 +112,6 @@ def dependent_rows(matrix: csr_array) -> Index:
     """Find rows of a constant matrix that earlier rows rebuild, or that are zero."""
     none = np.zeros(0, np.int64)
     return np.array([one.row for one in _dependent(matrix, none, none, np.arange(matrix.shape[0]))], np.int64)
-
-
-def _live_counts(pattern: Pattern, values: Values, constant: Mask) -> Index:
-    """Count the entries of each row that can be non-zero; of constant rows those that are."""
-    row = pattern.row_of()
-    live = np.where(constant[row], values != 0, True)
-    return np.bincount(row[live], minlength=pattern.rows)
 
 
 def _pinned(pattern: Pattern, values: Values, single: Mask) -> tuple[Index, Index]:

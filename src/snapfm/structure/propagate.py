@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -24,6 +25,15 @@ _SHAPE_ONLY = {
 def reads_shape_only(node: Node) -> bool:
     """Whether an operator reads the shape of its operand and none of its values."""
     return getattr(getattr(node.target, "overloadpacket", None), "__name__", "") in _SHAPE_ONLY
+
+
+def dependents(graph: GraphModule, sources: Iterable[Node], stops: Callable[[Node], bool]) -> set[Node]:
+    """Find the nodes that depend on some sources, which are included, other than through a node that stops it."""
+    found = set(sources)
+    for node in graph.graph.nodes:
+        if not found.isdisjoint(node.all_input_nodes) and not stops(node):
+            found.add(node)
+    return found
 
 
 def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: bool = False) -> Sets:

@@ -18,13 +18,13 @@ from snapfm.errors import LawError
 from snapfm.laws import Equality, Inequality, Params
 from snapfm.structure.batched import Batched
 from snapfm.structure.exclusive import recorded
-from snapfm.structure.propagate import reads_shape_only
+from snapfm.structure.propagate import dependents, reads_shape_only
 from snapfm.structure.rewrite import SIMPLER, TensorIndices, lift, rewrite
 
 _PROBE_SEED = 20240229  # any fixed seed: the probe must only differ from the field that was traced
-# A replay may round differently, never compute differently: far above the rounding of long float64 sums, and for laws
+# Agreement asked of two ways to one number, relative to the largest: far above the rounding of long float64 sums, and for laws
 # that pass through a coarser dtype this many of its roundings.
-_REPLAYED = 1e-9
+_AGREE = 1e-9
 _ROUNDINGS = 1e3
 
 Function = Callable[[Tensor, Params], Tensor]
@@ -104,23 +104,20 @@ def _refuse_writes(law: Equality | Inequality, graph: GraphModule) -> None:
 
 def _refuse_varying_counts(law: Equality | Inequality, graph: GraphModule) -> None:
     """Refuse a law in which the field or the params decide how many elements a tensor has."""
-    varying: set[Node] = set()
-    for node in graph.graph.nodes:
-        if node.op == "placeholder":
-            varying.add(node)
-        elif not varying.isdisjoint(node.all_input_nodes) and not reads_shape_only(node):
-            varying.add(node)
-            if not varying.isdisjoint(_deciding(node)):
-                raise LawError(
-                    f"law '{law.name}': u[mask], nonzero and unique expect a mask that is the same at every call; this one is "
-                    "computed from the field or the params, so the number of rows would change. Use torch.where(mask, u, 0.0), "
-                    "which keeps the shape."
-                )
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    varying = dependents(graph, inputs, reads_shape_only)
+    if any(not varying.isdisjoint(_deciding(node)) for node in graph.graph.nodes):
+        raise LawError(
+            f"law '{law.name}': u[mask], nonzero and unique expect a mask that is the same at every call; this one is computed "
+            "from the field or the params, so the number of rows would change. Use torch.where(mask, u, 0.0), which keeps the "
+            "shape."
+        )
 
 
 def _deciding(node: Node) -> list[Node]:
     """List the operands whose values decide how many elements an operator returns."""
-    if torch.Tag.dynamic_output_shape not in getattr(node.target, "tags", ()):
+    fixed = node.kwargs.get("output_size") is not None  # of repeat_interleave
+    if fixed or torch.Tag.dynamic_output_shape not in getattr(node.target, "tags", ()):
         return []
     operands: Any = node.args
     if node.target is torch.ops.aten.index.Tensor:
@@ -142,7 +139,7 @@ def _check_replay(law: Equality | Inequality, graph: GraphModule, u: Tensor, par
             "into a copy: constant.clone()."
         )
     scale = float(expected.abs().nan_to_num().max()) if expected.numel() else 0.0
-    close = max(_REPLAYED, _ROUNDINGS * coarsest(graph))
+    close = agreement(graph)
     if not torch.allclose(expected, replayed, rtol=close, atol=close * scale, equal_nan=True):
         raise LawError(
             f"law '{law.name}' expects a pure torch function of (u, params); its traced graph gives other values than the "
@@ -150,11 +147,11 @@ def _check_replay(law: Equality | Inequality, graph: GraphModule, u: Tensor, par
         )
 
 
-def coarsest(graph: GraphModule) -> float:
-    """Return the largest rounding unit of the dtypes in a graph: a law may pass through float32."""
+def agreement(graph: GraphModule) -> float:
+    """Return the relative difference that rounding may cause; a law may pass through float32."""
     values = [node.meta.get("val") for node in graph.graph.nodes]
     kinds = {value.dtype for value in values if isinstance(value, Tensor) and value.dtype.is_floating_point}
-    return max((torch.finfo(kind).eps for kind in kinds), default=0.0)
+    return max([_AGREE, *(_ROUNDINGS * torch.finfo(kind).eps for kind in kinds)])
 
 
 @dataclass(frozen=True)
@@ -199,9 +196,5 @@ def unmoved(name: str) -> str:
 def _slope_reaches(graph: GraphModule) -> bool:
     """Whether any path from the field to the residual carries a slope; detach, which u.data is recorded as too, ends one."""
     nodes = list(graph.graph.nodes)
-    carrying = {next(node for node in nodes if node.op == "placeholder")}  # the field is the first input
-    for node in nodes:
-        detached = node.target is torch.ops.aten.detach.default
-        if not detached and not carrying.isdisjoint(node.all_input_nodes):
-            carrying.add(node)
-    return nodes[-1] in carrying
+    field = next(node for node in nodes if node.op == "placeholder")  # the first input
+    return nodes[-1] in dependents(graph, [field], lambda node: node.target is torch.ops.aten.detach.default)

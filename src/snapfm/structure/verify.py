@@ -12,11 +12,7 @@ from snapfm.arrays import Values
 from snapfm.errors import LawError
 from snapfm.laws import Params
 from snapfm.structure.pattern import Pattern
-from snapfm.structure.trace import TracedLaw, coarsest
-
-# Agreement asked of two independent ways to a derivative, relative to its largest entry: rounding of long sums.
-_AGREE = 1e-9
-_ROUNDINGS = 1e3  # of a law that passes through a coarser dtype than float64
+from snapfm.structure.trace import TracedLaw, agreement
 
 
 def check_law(law: TracedLaw, u: Tensor, params: Params, pull: Callable[[Values], Values]) -> None:
@@ -34,7 +30,7 @@ def check_law(law: TracedLaw, u: Tensor, params: Params, pull: Callable[[Values]
     found = torch.from_numpy(pull(weight.numpy()))
     scale = float(truth.abs().max())
     off = (found - truth).abs().nan_to_num(nan=torch.inf)
-    if float(off.max()) > _agreement(law) * max(scale, 1.0):
+    if float(off.max()) > agreement(law.graph) * max(scale, 1.0):
         raise LawError(
             f"law '{law.name}' expects a pattern with every entry that can be non-zero; unknown {int(off.argmax())} lacks "
             f"some (its slope is off by {float(off.max()):.1e}). Correct the pattern given, or leave it out."
@@ -68,15 +64,11 @@ def _residual(law: TracedLaw, params: Params, u: Tensor) -> Tensor:
     return value
 
 
-def _agreement(law: TracedLaw) -> float:
-    return max(_AGREE, _ROUNDINGS * coarsest(law.graph))
-
-
 def _compare(law: TracedLaw, what: str, pattern: Pattern, values: Values, dense: Tensor) -> None:
     sparse = torch.from_numpy(pattern.csr(values).toarray())
     off = torch.where(dense.isfinite(), (sparse - dense).abs().nan_to_num(nan=torch.inf), 0.0)
     scale = max(1.0, float(dense.abs().nan_to_num().max())) if dense.numel() else 1.0
-    if off.numel() and float(off.max()) > _agreement(law) * scale:
+    if off.numel() and float(off.max()) > agreement(law.graph) * scale:
         row, column = divmod(int(off.argmax()), dense.shape[1])
         raise LawError(
             f"law '{law.name}': {what} entry ({row}, {column}) expects {float(dense[row, column]):.6e}; the sparse one is "

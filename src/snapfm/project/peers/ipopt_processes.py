@@ -1,7 +1,8 @@
 """Ipopt in several processes, each with the whole solver: the way to use several cores, as MUMPS is not threaded.
 
 A process receives casadi's finished solver as text, and plain numbers: laws stay here, and need not be picklable. Processes
-are spawned, not forked, because torch's threads do not survive a fork; a script that uses this therefore needs the usual `if __name__ == "__main__":`.
+are spawned, not forked, because torch's threads do not survive a fork; scripts that use this need the usual
+`if __name__ == "__main__":`.
 """
 
 from __future__ import annotations

@@ -65,33 +65,27 @@ def _pow(walk: Walk, node: Node) -> Form:
     return _raised(walk, walk.spread(base, node), powers)
 
 
-# Exponents that have a simpler operator than POW; None leaves the base as it is.
-_SIMPLE_POWERS = {1.0: None, 2.0: Op.SQUARE, 0.5: Op.SQRT}
-
-
 def _raised(walk: Walk, form: Form, powers: Values) -> Form:
     """Raise each element to its known exponent: to 0 it is a constant, to 1 linear, so neither adds an operation."""
-    kind = np.select([powers == power for power in (0.0, *_SIMPLE_POWERS)], range(1 + len(_SIMPLE_POWERS)), -1)
+    simple = np.isin(powers, (0.0, 0.5, 1.0, 2.0))
     parts, places = [], []
-    for number in np.unique(kind):
-        place = np.flatnonzero(kind == number)
+    for power in np.unique(np.where(simple, powers, np.nan)):  # NaN stands for all exponents that are not simple
+        place = np.flatnonzero(~simple if np.isnan(power) else powers == power)
         alone = len(place) == form.size
         part = form if alone else form.gather(place, (len(place),))
-        if number == 0:
+        if power == 0.0:
             part = walk.tape.constant(torch.ones(part.shape))
-        elif number < 0:
-            exponents = torch.from_numpy(powers[place]).reshape(part.shape)
-            part = walk.tape.apply(Op.POW, part, walk.tape.constant(exponents))
-        elif (op := list(_SIMPLE_POWERS.values())[number - 1]) is not None:
-            part = walk.tape.apply(op, part)
+        elif power in (0.5, 2.0):
+            part = walk.tape.apply(Op.SQUARE if power == 2.0 else Op.SQRT, part)
+        elif power != 1.0:
+            part = walk.tape.apply(Op.POW, part, walk.tape.constant(torch.tensor(powers[place]).reshape(part.shape)))
         if alone:
             return part
         parts.append(part)
         places.append(place)
-    if not parts:
+    if not parts:  # no elements
         return form
-    order = np.argsort(np.concatenate(places))
-    return stacked(parts, walk.tape.cells).gather(order, form.shape)
+    return stacked(parts, walk.tape.cells).gather(np.argsort(np.concatenate(places)), form.shape)
 
 
 @lowers("square")

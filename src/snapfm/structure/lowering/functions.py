@@ -122,24 +122,17 @@ def _xlogy(one: Term, other: Term) -> Term:
     return one * both.select(1.0, other).apply(Op.LOG)
 
 
-@formula("fmod", terms=2)
-def _fmod(one: Term, other: Term) -> Term:
-    return _rest(one, other, Op.TRUNC)
-
-
-@formula("remainder", terms=2)
-def _remainder(one: Term, other: Term) -> Term:
-    return _rest(one, other, Op.FLOOR)
-
-
 def _rest(one: Term, other: Term, rounding: Op) -> Term:
     """a − b round(a / b): the quotient, rounded, has no slope."""
     return one - other * (one.held() / other.held()).apply(rounding)
 
 
-@formula("frac")
-def _frac(x: Term) -> Term:
-    return x - x.apply(Op.TRUNC)
+formula("fmod", terms=2)(lambda one, other: _rest(one, other, Op.TRUNC))
+formula("remainder", terms=2)(lambda one, other: _rest(one, other, Op.FLOOR))
+formula("frac")(lambda x: x - x.apply(Op.TRUNC))
+formula("isnan")(lambda x: 1.0 - x.apply(Op.EQ, x))
+formula("isinf")(lambda x: x.apply(Op.ABS).apply(Op.GT, _LARGEST))
+formula("signbit")(lambda x: (-x).apply(Op.GT, 0.0))
 
 
 @formula("copysign", terms=2)
@@ -154,21 +147,6 @@ def _nan_to_num(x: Term, nan: float | None, posinf: float | None, neginf: float 
     high = _LARGEST if posinf is None else posinf
     finite = x.apply(Op.GT, _LARGEST).select(high, (-x).apply(Op.GT, _LARGEST).select(low, x))
     return x.apply(Op.EQ, x).select(finite, nan or 0.0)
-
-
-@formula("isnan")
-def _isnan(x: Term) -> Term:
-    return 1.0 - x.apply(Op.EQ, x)
-
-
-@formula("isinf")
-def _isinf(x: Term) -> Term:
-    return x.apply(Op.ABS).apply(Op.GT, _LARGEST)
-
-
-@formula("signbit")
-def _signbit(x: Term) -> Term:
-    return (-x).apply(Op.GT, 0.0)
 
 
 @lowers("mse_loss", "huber_loss", "smooth_l1_loss")

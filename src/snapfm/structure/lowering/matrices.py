@@ -180,9 +180,9 @@ def _solve(walk: Walk, node: Node) -> tuple[Form | None, ...]:
     vector = len(given) == 1 or (len(given) == len(square) - 1 and given == square[:-1])
     shape = tuple(walk.value[node][0].shape)
     column = (*shape, 1) if vector else shape
-    value: Form | Tensor = walk.operand(right)
-    if isinstance(value, Form):
-        value = Form(value.matrix, (*value.shape, 1)) if vector else value
+    value = walk.operand(right)
+    if vector:
+        value = Form(value.matrix, (*value.shape, 1))
     if walk.reads(matrix):
         block = _Block(walk, matrix)
         scaled = Term(walk.tape, _product(walk, block.adjugate(), value, column))

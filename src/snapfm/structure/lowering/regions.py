@@ -140,11 +140,11 @@ class Regions:
         floating = isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
         if self.walk.is_known(node) or not floating:
             return Operand(value, None, self.walk.known[node])
+        each, count = 2 if value.is_complex() else 1, value.numel()
         if node not in self._begins:
             self._begins[node] = self._width
-            self._width += _numbers(value)
-        first, each = self._begins[node], 2 if value.is_complex() else 1
-        count = value.numel()
+            self._width += each * count
+        first = self._begins[node]
         sets = Sets(each * np.arange(count + 1), first + np.arange(each * count), first + each * count)
         return Operand(value, sets, False)
 
@@ -173,10 +173,6 @@ class Regions:
         if len(begins) > 1:
             columns = columns[np.lexsort((columns, reads.rows()))]
         return Pattern(reads.size, start, reads.indptr, columns)
-
-
-def _numbers(value: Tensor) -> int:
-    return value.numel() * (2 if value.is_complex() else 1)
 
 
 def _names(inside: list[Node]) -> str:

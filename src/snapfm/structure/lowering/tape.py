@@ -111,7 +111,6 @@ class Tape:
     cells: int = 0
     blocks: list[Block] = field(default_factory=list)
     externals: list[tuple[int, GraphModule, int]] = field(default_factory=list)  # first cell, graph of params, count
-    rows: list[Form] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.cells = self.unknowns + 1

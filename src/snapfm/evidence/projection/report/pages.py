@@ -16,18 +16,9 @@ from typing import Any
 from snapfm.evidence import published
 from snapfm.evidence.page import html
 from snapfm.evidence.page.document import NOT_YET, Block, Entry, Section, Table, Words, columns, markdown_page, table
+from snapfm.evidence.projection.report import book as books
 from snapfm.evidence.projection.report.answers import errors, nearest, projection
-from snapfm.evidence.projection.report.book import (
-    Book,
-    Contest,
-    Run,
-    contest,
-    faster,
-    more_lawful,
-    read,
-    title,
-    totals_of,
-)
+from snapfm.evidence.projection.report.book import Book, Contest, contest, title, totals_of
 from snapfm.evidence.projection.report.growth import curves, scaling
 from snapfm.evidence.projection.report.pictures import fields
 from snapfm.evidence.projection.report.walks import published_ratio, runtime, split
@@ -85,8 +76,8 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
                 f"{words.capitalize()} where no rival brings as many samples home: {alone} of {len(of_kind)} cases."
             )
     if contests:
-        quick = _nobody(contests, faster, "takes less time")
-        sentences.append(f"{quick} {_nobody(contests, more_lawful, 'gives more lawful answers on any input')}")
+        quick = _nobody(contests, books.faster, "takes less time")
+        sentences.append(f"{quick} {_nobody(contests, books.more_lawful, 'gives more lawful answers on any input')}")
     ratios = sorted(ratio for case in book.cases if (ratio := published_ratio(case)) is not None)
     if ratios:
         sentences.append(
@@ -178,7 +169,7 @@ def _spread(ratios: list[float]) -> str:
     return f"{times(ratios[0])} to {times(ratios[-1])} (median {times(median(ratios))})"
 
 
-def _suite(run: Run) -> str:
+def _suite(run: books.Run) -> str:
     parts = [f"{run.name}: {run.suite['title']}" if run.suite.get("title") else run.name]
     settings = {  # a crashed cell may not know
         "threads": {str(cell.threads) for cell in run.cells if cell.threads},
@@ -218,7 +209,7 @@ def _table(contests: list[Contest]) -> Table:
 
 def write(folders: Sequence[Path], out: Path) -> Book:
     """Read all folders, then write both pages; return what was read."""
-    book = read(folders)
+    book = books.read(folders)
     found, title = sections(book), heading(book)
     page = html.page(
         title, "benchmark", title, html.contents(found), found, made(book), _NOTE, ("figures.css", "report.css")
@@ -235,19 +226,7 @@ def text(book: Book) -> str:
 
 def sections(book: Book) -> list[Section]:
     """Make every section that has something to show, in the order of the pages."""
-    order: tuple[Callable[[Book], Section | None], ...] = (
-        summary,
-        runtime,
-        projection,
-        errors,
-        nearest,
-        scaling,
-        split,
-        curves,
-        fields,
-        methods,
-        missing,
-    )
+    order = (summary, runtime, projection, errors, nearest, scaling, split, curves, fields, methods, missing)
     return [found for make in order if (found := make(book)) is not None]
 
 
