@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -62,4 +63,5 @@ def append(case: str, figures: dict[str, Any]) -> Path:
 
 def latest(case: str) -> dict[str, Any]:
     """Read the newest record of a case."""
-    return record.newest(RECORDS / f"{case}.jsonl")
+    found: dict[str, Any] = json.loads((RECORDS / f"{case}.jsonl").read_text().splitlines()[-1])
+    return found

@@ -111,11 +111,6 @@ def append(file: Path, record: dict[str, Any]) -> None:
         opened.write(to_line(record))
 
 
-def newest(file: Path) -> dict[str, Any]:
-    """Read the last record of a file without a header."""
-    return _lines(file)[-1]
-
-
 class _Appending:
     """A file opened for whole lines, locked, without the incomplete line of a killed writer."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from snapfm.cli.app import app
 from snapfm.errors import DataError, ProjectionFailed
 from snapfm.evidence.demo.record import Record
 from snapfm.evidence.demo.run import snippet
+from snapfm.evidence.record import load
 
 COUNT, STEPS, SEED = 2, 2, 3
 
@@ -38,7 +40,7 @@ def test_it_prints_laws_and_time_split(finished: tuple[Result, Path]):
 
 
 def test_lawful_fields_obey_and_free_ones_do_not(finished: tuple[Result, Path]):
-    record = Record.from_json((finished[1] / "evidence.json").read_text())
+    record = load(Record, json.loads((finished[1] / "evidence.json").read_text()))
     assert record.converged == record.count == COUNT
     rounding = torch.finfo(torch.float32).eps
     for law in record.laws:
@@ -50,7 +52,7 @@ def test_lawful_fields_obey_and_free_ones_do_not(finished: tuple[Result, Path]):
 def test_the_snippet_of_the_page_gives_the_same_fields(finished: tuple[Result, Path]):
     from snapfm.evidence.demo.record import collect
 
-    record = Record.from_json((finished[1] / "evidence.json").read_text())
+    record = load(Record, json.loads((finished[1] / "evidence.json").read_text()))
     names: dict[str, Any] = {}
     exec(snippet(record), names)
     u = names["out"].u.double().numpy()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from snapfm.evidence.demo import run
 from snapfm.evidence.demo.record import Evidence, Record
+from snapfm.evidence.record import load
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +22,7 @@ def test_write_leaves_three_files_and_no_scraps(evidence: Evidence, tmp_path: Pa
     page = run.write(out, evidence)
     assert page == out / "index.html"
     assert sorted(path.name for path in out.iterdir()) == ["evidence.json", "hero.png", "index.html"]
-    assert Record.from_json((out / "evidence.json").read_text()) == evidence.record
+    assert load(Record, json.loads((out / "evidence.json").read_text())) == evidence.record
     assert str(tmp_path) not in page.read_text(encoding="utf-8")
 
 

@@ -20,7 +20,6 @@ import snapfm
 from snapfm.arrays import Values
 from snapfm.errors import Status
 from snapfm.evidence.machine import versions
-from snapfm.evidence.record import load
 from snapfm.flow import shipped
 from snapfm.grid import Axis
 from snapfm.laws import Law, Params
@@ -100,11 +99,6 @@ class Record:
     def to_json(self) -> str:
         """Write the record as indented JSON."""
         return json.dumps(asdict(self), indent=2) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Record:
-        """Read a record written by `to_json`; every number has the same bits."""
-        return load(cls, json.loads(text))
 
 
 @dataclass(frozen=True, eq=False)
