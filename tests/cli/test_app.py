@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "sample": (["heat-ic-mass", "--count", "2", "--out", "OUT"], "snapfm.generate.generate"),
     "quality": (["smoke", "--out", "OUT"], "snapfm.evidence.quality.run"),
     "bench": (["smoke", "--out", "OUT"], "snapfm.evidence.projection.run"),
-    "report": (["RUN", "--out", "OUT"], "snapfm.evidence.projection.report.write"),
+    "report": (["RUN", "--out", "OUT"], "snapfm.evidence.projection.report.pages.write"),
 }
 FOLDERS = ("demo", "train", "quality", "bench", "report")  # these write a folder
 FILES = ("data", "sample")  # these a file
