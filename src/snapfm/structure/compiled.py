@@ -127,6 +127,10 @@ class CompiledLaws:
 
     def slices(self) -> dict[str, slice]:
         """Return the stacked rows of each law by its name."""
+        return self._slices
+
+    @cached_property
+    def _slices(self) -> dict[str, slice]:
         return {law.name: rows for law, rows in zip(self.laws, self.stack)}
 
     @cached_property
