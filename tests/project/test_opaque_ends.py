@@ -234,15 +234,15 @@ def test_laws_that_overflow_end_with_a_status(function: Callable[[Tensor], Tenso
 # Budgets.
 
 
-@pytest.mark.parametrize("limit", [1, 2, 7])
-def test_no_sample_iterates_beyond_the_limit_restarts_and_restorations_included(limit: int):
+def test_no_sample_iterates_beyond_the_limit_restarts_and_restorations_included():
     impossible = slow(Equality("far", lambda u, p: torch.logsumexp(u, 0) - 9.0), Bounds(upper=1.0))
-    assert (impossible(randn(2, *SHAPE)).iterations > 10).all()
-    result = impossible(randn(2, *SHAPE), limit=limit)
-    assert (result.iterations == limit).all()
-    assert (result.status == Status.ITERATION_LIMIT).all()
-    assert result.u.isfinite().all()
-    assert (result.u <= 1.0).all()
+    assert (impossible(randn(2, *SHAPE), limit=50).iterations > 10).all()
+    for limit in (1, 2, 7):
+        result = impossible(randn(2, *SHAPE), limit=limit)
+        assert (result.iterations == limit).all()
+        assert (result.status == Status.ITERATION_LIMIT).all()
+        assert result.u.isfinite().all()
+        assert (result.u <= 1.0).all()
 
 
 def test_a_sample_at_its_limit_is_no_worse_than_the_first_it_had():
@@ -292,7 +292,7 @@ def test_a_saddle_is_left():
 def test_a_sample_that_stays_on_a_saddle_has_not_converged():
     project = slow(ellipse(), shape=(2,))
     u_hat, saddle = torch.tensor([[1.0, 0.0]], dtype=torch.float64), torch.tensor([[2.0, 0.0]], dtype=torch.float64)
-    ended = [project(u_hat, limit=limit) for limit in range(1, 60)]
+    ended = [project(u_hat, limit=limit) for limit in range(1, 60, 3)]
     there = [result for result in ended if torch.allclose(result.u, saddle, rtol=0, atol=1e-7)]
     assert there  # some limits are enough to reach the saddle, and too few to leave it
     for result in there:
