@@ -26,7 +26,14 @@ _SHARES = (0.0, 1e-6, 1e-4, 1e-2)  # of the largest weight: rows with less are l
 
 
 class Proof:
-    """Prepared for one system at its first use."""
+    """A combination of rows that stays away from zero wherever the unknowns are (math.md, eq. proof).
+
+    Rows are linear in cells: unknowns and the values of operations. With weights y, non-negative on inequalities, Σ y h is
+    bounded from below over the ranges of all cells, where an unknown and its own squares are bounded together. If the bound
+    exceeds tolerance·Σ|y|, no field obeys to the tolerance. The weights come from restoration, which ends where Jᵀy vanishes.
+    If the proof fails nothing is known. Unknowns without limits are taken to lie within a thousand times the size of the
+    input, or of one if that is larger. Prepared for one system at its first use.
+    """
 
     def __init__(self, system: System) -> None:
         self.system = system
@@ -197,7 +204,7 @@ _ROOM = 4.0  # safety factor of the bound on rounding
 def contradicts(
     laws: CompiledLaws, implied: Index, residual: Values, u: Tensor, params: Params, tolerance: float
 ) -> bool:
-    """Whether an implied row of one sample contradicts the equalities, which hold to the tolerance."""
+    """Whether an implied row of one sample contradicts the equalities, which hold to the tolerance (math.md, eq. implied)."""
     slopes = laws.pattern.csr(laws.jacobian(u.reshape(1, *laws.shape), params)[0].numpy())
     others = np.setdiff1d(np.flatnonzero(laws.equality_rows), implied)
     size = np.abs(u.numpy().ravel())
