@@ -1,6 +1,6 @@
 """The Newton step of one tile: assemble the KKT matrix, correct its inertia, factorize, solve, second-order correction.
 
-The matrix is JW⁻¹Jᵀ + G (Schur) or [[W, Jᵀ], [J, −G]] (augmented); rows outside the active set and unknowns
+The matrix is JD⁻¹Jᵀ + G (Schur) or [[W, Jᵀ], [J, −G]] (augmented); rows outside the active set and unknowns
 held at a bound are replaced by those of the identity, so that the pattern never changes.
 """
 
@@ -12,7 +12,7 @@ from snapfm.kernels.compiling import compiled
 from snapfm.kernels.layout import section, table, weights
 from snapfm.kernels.ldl import factorize_tile, solve_tile
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.packs import add, fma, fnma, full, load, mul, store
+from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, store
 
 RUNNING = -1  # status of a lane that is not done
 
@@ -30,6 +30,9 @@ def factorize(frame, plan, tile, damping, status, convex, negative, stop):
     Written: inverse, scaled, matrix, factor, pivots, scale, tally; convex (what was added), negative.
     """
     convex[:] = 0.0
+    runs = section(tile, layout.RUNS)
+    for lane in range(LANES):
+        runs[lane] = 1.0 if status[lane] == RUNNING else 0.0
     tally, rows = section(tile, layout.TALLY), len(table(frame, layout.EQUALITY))
     for _ in range(_CONVEX_TRIALS):
         _weigh(frame, tile, damping, convex, negative)
@@ -63,19 +66,41 @@ def factorize(frame, plan, tile, damping, status, convex, negative, stop):
 
 @compiled(nogil=True, error_model="numpy")
 def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negative
-    """Invert the diagonal W, damped, made positive in `convex` lanes, infinite where a bound holds; count negative ones."""
+    """Invert the diagonal W, damped, made positive in `convex` lanes, infinite where a bound holds; count negative ones.
+
+    Where the Hessian is coupled, a positive diagonal stands in for W.
+    """
     weight, inverse = section(tile, layout.DIAGONAL), section(tile, layout.INVERSE)
     to_bound = section(tile, layout.TO_BOUND)
     negative[:] = 0
+    if frame.coupled == 1:
+        spread_of(frame, tile, inverse)
     for j in range(len(weight) // LANES):
         for lane in range(LANES):
             i = j * LANES + lane
             w = weight[i] + damping[lane]
+            if frame.coupled == 1:  # a preconditioner: positive, and at least as large as half of what W has beside it
+                w = max(w, 0.5 * inverse[i], _LEAST_CURVATURE)
             w = max(abs(w), _LEAST_CURVATURE) if convex[lane] > 0.0 else w
             w = _SMALLEST_CURVATURE if abs(w) < _SMALLEST_CURVATURE else w
             held = frame.bounded == 1 and to_bound[i] == to_bound[i]
             inverse[i] = 0.0 if held else 1.0 / w
             negative[lane] += 1 if inverse[i] < 0.0 else 0
+
+
+@compiled(nogil=True, error_model="numpy")
+def spread_of(frame, tile, spread):  # written: spread
+    """Sum up per unknown the sizes of the Hessian's entries off the diagonal."""
+    hessian = section(tile, layout.HESSIAN)
+    row, column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
+    for j in range(len(spread) // LANES):
+        store(spread, j, full(0.0))
+    for h in range(len(row)):
+        i, j = row[h], column[h]
+        if i != j:
+            size = absolute(load(hessian, h))
+            store(spread, i, add(load(spread, i), size))
+            store(spread, j, add(load(spread, j), size))
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -176,12 +201,13 @@ def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_
                     move = to_bound[column[p] * LANES + lane]
                     if move == move:
                         rhs[r * LANES + lane] += active[r * LANES + lane] * jacobian[p * LANES + lane] * move
-    _solved(frame, plan, tile, rhs, direction)
+    solved(frame, plan, tile, rhs, direction)
     _follow(frame, tile, direction, section(tile, layout.STEP))
 
 
 @compiled(nogil=True, error_model="numpy")
-def _solved(frame, plan, tile, rhs, out):  # read: rhs, which is the section RHS; written: out, work, rhs
+def solved(frame, plan, tile, rhs, out):  # read: rhs, which is the section RHS; written: out, work, rhs
+    """Solve with the current factors."""
     if frame.callback != NO_CALLBACK:
         call_back(frame.callback, layout.TO_SOLVE, tile.memory)
         out[:] = rhs
@@ -240,7 +266,7 @@ def augmented_direction(frame, plan, tile):  # written: direction, step, rhs
                         if active[row[p] * LANES + lane] > 0.0:
                             rhs[(v + row[p]) * LANES + lane] -= jacobian[entry[p] * LANES + lane] * move
         _move_curvature(frame, tile, rhs)
-    _solved(frame, plan, tile, rhs, rhs)
+    solved(frame, plan, tile, rhs, rhs)
     step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
     step[:] = rhs[: v * LANES]
     direction[:] = rhs[v * LANES :]
@@ -276,7 +302,7 @@ def correct(frame, plan, tile, alpha, wanted):  # written: rhs; step, direction 
     rhs[:first] = 0.0
     for i in range(len(residual)):
         rhs[first + i] = sign * active[i] * (residual[i] - max(1.0 - alpha[i % LANES], 0.0) * before[i])
-    _solved(frame, plan, tile, rhs, rhs)
+    solved(frame, plan, tile, rhs, rhs)
     for i in range(len(direction)):
         if wanted[i % LANES]:
             direction[i] = alpha[i % LANES] * plain_direction[i] + rhs[first + i]

@@ -12,7 +12,8 @@ import numpy as np
 
 from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
+from snapfm.kernels.coupled import newton_direction
+from snapfm.kernels.direction import RUNNING, factorize
 from snapfm.kernels.layout import Tile, section, table, weights
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
@@ -84,10 +85,7 @@ def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, statu
         if stop[0] != 0:
             residual_at(code, frame, tile)  # _press changed it
             continue
-        if frame.augmented == 0:
-            schur_direction(frame, plan, tile)
-        else:
-            augmented_direction(frame, plan, tile)
+        newton_direction(frame, plan, tile, damping, status, convex, stop)
         accepted = _advance(code, frame, stop, tile, mu, status, penalty)
         for lane in range(LANES):
             if status[lane] != RUNNING:

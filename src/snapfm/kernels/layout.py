@@ -37,7 +37,11 @@ UNIT = 47
 # Per row: its size, that of its slopes or of its residual where iterations begin, and one over it. Merit functions add up
 # rows measured by their size, so that no row counts more for being written in smaller units.
 ROW_SIZE, ROW_WEIGHT = 48, 49
-SECTIONS = 50
+# Of conjugate gradients, where the Hessian couples unknowns: per unknown what is left of the KKT system, the direction and its
+# image, per row the direction; then packs of scalars, and the lanes that take part.
+REMAINDER, CONJUGATE, IMAGE, CONJUGATE_MULTIPLIER, GRADIENTS, WANTED = range(50, 56)
+RUNS = 56  # one pack: 1 in lanes that need factors, for a callback
+SECTIONS = 57
 
 # Tasks of a callback, with the address of a tile's memory: evaluate rows; Jacobian and Hessian; factorize; solve in RHS.
 TO_EVALUATE, TO_DIFFERENTIATE, TO_FACTORIZE, TO_SOLVE = range(4)
@@ -47,8 +51,9 @@ UNKNOWN, FAILS, HOLDS = -1, 0, 1
 
 
 class Frame(NamedTuple):
-    """The structure of a system that iterations need. `augmented`: the matrix is [[W, Jᵀ], [J, −G]], else JW⁻¹Jᵀ + G.
+    """The structure of a system that iterations need. `augmented`: the matrix is [[W, Jᵀ], [J, −G]], else JD⁻¹Jᵀ + G.
 
+    D is W where that is diagonal. Where it is `coupled`, D preconditions conjugate gradients (kernels.coupled).
     With a `callback` (see kernels.callback) the caller factorizes and solves.
     """
 
@@ -59,6 +64,7 @@ class Frame(NamedTuple):
     augmented: int
     mixed: int  # whether any row is an inequality
     bounded: int  # whether any unknown has limits
+    coupled: int = 0  # whether the Hessian has entries off its diagonal that the matrix has not
     callback: int = NO_CALLBACK
 
 
@@ -127,3 +133,4 @@ class Lanes(NamedTuple):
     accepted: Mask
     corrected: Mask
     wanted: Mask
+    searched: Mask  # negative curvature was searched for, and neither found nor excluded

@@ -13,7 +13,8 @@ import numpy as np
 
 from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.direction import RUNNING, augmented_direction, correct, factorize, schur_direction
+from snapfm.kernels.coupled import check_curvature, newton_direction
+from snapfm.kernels.direction import RUNNING, correct, factorize
 from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, Lanes, Tile, section, table, weights
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
@@ -68,6 +69,7 @@ def _lanes():
         np.empty(LANES, np.int64),
         np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
         np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
+        np.empty(LANES, np.bool_),
     )  # fmt: skip
 
 
@@ -76,7 +78,7 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
     damping, penalty, polished, second = lanes.damping, lanes.penalty, lanes.polished, lanes.second
     violation, stationarity, accepted, converged = lanes.violation, lanes.stationarity, lanes.accepted, lanes.converged
     damping[:], penalty[:], polished[:], lanes.pushes[:] = 0.0, 1.0, False, 0
-    converged[:], lanes.pushed[:] = False, False
+    converged[:], lanes.pushed[:], lanes.searched[:] = False, False, False
     inverse = section(tile, layout.UNIT)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else CONVERGED
@@ -105,7 +107,7 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
             if status[lane] != RUNNING:
                 continue
             known = second[lane]
-            if known == HOLDS and converged[lane] and iteration > 0 and not _short(tile, lane):
+            if known == HOLDS and converged[lane] and iteration > 0 and not _short(frame, tile, lane):
                 known = UNKNOWN  # the factors that showed it belong to a point too far away
             second[lane] = known
             if not (np.isfinite(violation[lane]) and np.isfinite(stationarity[lane])):
@@ -113,7 +115,7 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
             elif (
                 converged[lane]
                 and (violation[lane] <= settings.polish * lanes.tolerance[lane] or polished[lane])
-                and known == HOLDS
+                and (known == HOLDS or lanes.searched[lane])
             ):
                 status[lane] = CONVERGED
             elif iteration >= limits[lane] or stop[0] != 0:
@@ -129,21 +131,17 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
         factorize(frame, plan, tile, lanes.shift, status, lanes.convex, lanes.negative, stop)
         if stop[0] != 0:
             continue  # ends above
-        if frame.augmented == 0:
-            schur_direction(frame, plan, tile)
-        else:
-            augmented_direction(frame, plan, tile)
+        newton_direction(frame, plan, tile, lanes.shift, status, lanes.convex, stop)
+        _judge_curvature(frame, plan, tile, status, lanes, stop)
         for lane in range(LANES):
             if status[lane] == RUNNING:
-                right = lanes.convex[lane] == 0.0
-                second[lane] = FAILS if not right else (HOLDS if lanes.shift[lane] <= _FLAT else UNKNOWN)
-                saddle = converged[lane] and not right
+                saddle = converged[lane] and second[lane] == FAILS
                 if saddle and lanes.pushes[lane] == _PUSHES:
                     status[lane] = STALLED
                 lanes.pushed[lane] = saddle and status[lane] == RUNNING
                 if lanes.pushed[lane]:
                     lanes.pushes[lane] += 1
-                    _push_off(tile, lane, lanes.pushes[lane])
+                    _push_off(frame, tile, lane, lanes.pushes[lane])
         _predict(frame, tile, lanes)
         _search(code, frame, plan, settings.trials, stop, tile, status, lanes)
         for lane in range(LANES):
@@ -184,7 +182,27 @@ def _know_curvature(frame, tile, second):  # written: second
 
 
 @compiled(nogil=True, error_model="numpy")
-def _short(tile, lane):
+def _judge_curvature(frame, plan, tile, status, lanes, stop):  # written: lanes' second
+    """Say what the factors, or at an answer a search for negative curvature, tell of the curvature along the laws."""
+    second, wanted = lanes.second, lanes.wanted
+    any_wanted = False
+    for lane in range(LANES):
+        wanted[lane] = False
+        if status[lane] == RUNNING:
+            right = lanes.convex[lane] == 0.0
+            second[lane] = FAILS if not right else (HOLDS if lanes.shift[lane] <= _FLAT else UNKNOWN)
+            if frame.coupled == 1 and second[lane] == HOLDS:
+                second[lane] = UNKNOWN  # a step's conjugate gradients see only a few directions
+                wanted[lane] = lanes.converged[lane]
+                any_wanted = any_wanted or wanted[lane]
+    if any_wanted:
+        check_curvature(frame, plan, tile, lanes.shift, wanted, second, stop)
+        for lane in range(LANES):
+            lanes.searched[lane] = lanes.searched[lane] or (wanted[lane] and second[lane] == UNKNOWN)
+
+
+@compiled(nogil=True, error_model="numpy")
+def _short(frame, tile, lane):
     """Whether a lane, and the diagonal of its Hessian, are close to where its factors were computed.
 
     Multipliers are not compared: those of redundant rows may be huge and cancel in the Hessian.
@@ -194,7 +212,7 @@ def _short(tile, lane):
     moved, far = 0.0, 1.0
     for i in range(lane, len(x), LANES):
         moved, far = max(moved, abs(x[i] - before[i])), max(far, abs(x[i]))
-        if inverse[i] != 0.0:  # otherwise held at a bound
+        if inverse[i] != 0.0 and frame.coupled == 0:  # otherwise held at a bound, or not that of the Hessian
             was = 1.0 / inverse[i]
             if abs(weight[i] - was) > _TURNED * abs(was) + 2.0 * _FLAT:
                 return False
@@ -202,13 +220,21 @@ def _short(tile, lane):
 
 
 @compiled(nogil=True, error_model="numpy")
-def _push_off(tile, lane, times):  # written: step, direction (one lane)
-    """Push a lane off a saddle by a hundredth of its size, in a direction without symmetry."""
+def _push_off(frame, tile, lane, times):  # written: step, direction (one lane)
+    """Push a lane off a saddle by a hundredth of its size, along negative curvature if it is known, else without symmetry."""
     x, target, step = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.STEP)
     size = 0.0
     for i in range(lane, len(x), LANES):
         size = max(size, abs(x[i]), abs(target[i]))
     size = size if size > 0.0 else 1.0
+    if frame.coupled == 1:
+        along, largest = section(tile, layout.CONJUGATE), 1e-300
+        for i in range(lane, len(x), LANES):
+            largest = max(largest, abs(along[i]))
+        for i in range(lane, len(x), LANES):
+            step[i] = _PUSH * size * along[i] / largest
+        section(tile, layout.DIRECTION)[lane::LANES] = 0.0
+        return
     for j in range(len(x) // LANES):
         # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
         step[j * LANES + lane] = _PUSH * size * (2.0 * ((_GOLDEN * (j + 1) * times) % 1.0) - 1.0)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
+from snapfm.kernels.coupled import newton_direction
+from snapfm.kernels.direction import RUNNING, factorize
 from snapfm.kernels.layout import Tile
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import choose_sets, derivatives_at, residual_at
@@ -45,9 +46,8 @@ def repeat_factor(frame, plan, space, at, times):  # read: times (tiles,); writt
 @compiled(nogil=True, error_model="numpy")
 def repeat_solve(frame, plan, space, at, times):  # read: times (tiles,); written: space
     """Solve for the step of tile k with its factors `times[k]` times."""
+    damping, convex, stop = np.zeros(LANES), np.zeros(LANES), np.zeros(1, np.int64)
+    status = np.full(LANES, RUNNING, np.int64)
     for tile in range(len(space)):
         for _ in range(times[tile]):
-            if frame.augmented == 0:
-                schur_direction(frame, plan, Tile(space[tile], at))
-            else:
-                augmented_direction(frame, plan, Tile(space[tile], at))
+            newton_direction(frame, plan, Tile(space[tile], at), damping, status, convex, stop)

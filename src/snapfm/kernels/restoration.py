@@ -11,7 +11,8 @@ import numpy as np
 
 from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
+from snapfm.kernels.coupled import newton_direction
+from snapfm.kernels.direction import RUNNING, factorize
 from snapfm.kernels.layout import Tile, section, table
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, pull_of, residual_at, size_rows
@@ -90,10 +91,7 @@ def _restore(code, frame, plan, tolerance, limits, stop, live, tile, status, ite
         factorize(frame, plan, tile, none, status, convex, negative, stop)
         if stop[0] != 0:
             continue  # ends above
-        if frame.augmented == 0:
-            schur_direction(frame, plan, tile)
-        else:
-            augmented_direction(frame, plan, tile)
+        newton_direction(frame, plan, tile, none, status, convex, stop)
         before[:], before_lam[:] = x, lam
         old = size.copy()
         for lane in range(LANES):

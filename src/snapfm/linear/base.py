@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from snapfm.arrays import Index, Values
 from snapfm.errors import DtypeError, ShapeError
+from snapfm.kernels.ordering import Order
 from snapfm.structure.pattern import Pattern
 
 # Lanes to factorize and solve at a time: two tiles, so that the work around them is done half as often. The factors of all
@@ -138,6 +139,11 @@ class Prepared(Protocol):
     @property
     def pattern(self) -> Pattern:
         """The lower triangle it was prepared for."""
+        ...
+
+    @property
+    def order(self) -> Order:
+        """The fill-reducing order, and what it costs."""
         ...
 
     def workspace(self) -> Workspace:

@@ -1,7 +1,8 @@
 """The KKT matrix of a System: its pattern, the terms of every entry, and its symbolic factorization. No values.
 
-Prepared for project.part (stop 5 of the walk). The Schur complement JW⁻¹Jᵀ + G is used if the Hessian is diagonal and the
-products are few enough to be listed, otherwise the augmented matrix [[W, Jᵀ], [J, −G]]. Must not import project.part.
+Prepared for project.part (stop 5 of the walk). The Schur complement JD⁻¹Jᵀ + G is used if its products are few enough to be
+listed and the Hessian is diagonal, or conjugate gradients on top of it (kernels.coupled) are cheaper than a factor of the
+augmented matrix [[W, Jᵀ], [J, −G]]. Must not import project.part.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from scipy.sparse import coo_array, csr_array
 
 from snapfm.arrays import Index, Values
 from snapfm.kernels.layout import Frame
+from snapfm.kernels.ordering import best
 from snapfm.kernels.panels import Schedule, schedule
 from snapfm.kernels.sections import packed_index, packed_values
 from snapfm.linear import Prepared, Solver
@@ -26,6 +28,10 @@ Matrix: TypeAlias = tuple[Index, Index, Values, Index, Index, Index]
 
 # Products listed for the Schur matrix: beyond this the augmented matrix is the smaller one.
 _PRODUCTS = 30_000_000
+# Conjugate gradients of a Newton step, where the Hessian is not diagonal; 3 to 10 on joint fields of coefficient and solution.
+_ITERATIONS = 10
+# Augmented matrices with more rows than this are not even looked at: ordering them takes longer than they could save.
+_LARGE = 50_000
 # On the diagonal of the augmented matrix's lower block: keeps dependent rows factorable, too small to change a step.
 _SOFT = 1e-11
 
@@ -57,16 +63,16 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
     column_entry = columns.data.astype(np.int64) - 1
     gram = csr_array(system.gram)
     products = _products(columns.indptr, columns.indices, column_entry)
-    augmented = products is None or not program.diagonal
-    if augmented:
-        row, column, constant, ptr, left, right = _augmented(system)
-    else:
-        assert products is not None
-        row, column, constant, ptr, left, right = _schur(gram, m, *products)
-    size = m + v if augmented else m
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=size))]).astype(np.int64)
-    signs = np.concatenate([np.ones(v, np.int64), -np.ones(m, np.int64)]) if augmented else None
-    linear = solver.prepare(Pattern(size, size, indptr, column), signs)
+    augmented = products is None
+    if products is not None:
+        matrix = _schur(gram, m, *products)
+        linear = solver.prepare(_pattern(matrix, m), None)
+    if products is None or not program.diagonal:
+        whole, signs = _augmented(system), np.concatenate([np.ones(v, np.int64), -np.ones(m, np.int64)])
+        if products is None or _cheaper(_pattern(whole, m + v), signs, linear, pattern.nnz + program.hessian.nnz):
+            augmented, matrix = True, whole
+            linear = solver.prepare(_pattern(whole, m + v), signs)
+    row, column, constant, ptr, left, right = matrix
     fused = linear if isinstance(linear, PreparedLanes) else None
     plan = _nothing() if fused is None else fused.plan
     place = 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
@@ -78,8 +84,32 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
         ]
     )  # fmt: skip
     weight = packed_values([gram.data, constant])
-    frame = Frame(*index, *weight, int(augmented), int(not system.equality.all()), int(bounded))
+    frame = Frame(
+        *index,
+        *weight,
+        int(augmented),
+        int(not system.equality.all()),
+        int(bounded),
+        int(not (augmented or program.diagonal)),
+    )
     return KKT(frame, plan, linear)
+
+
+def _pattern(matrix: Matrix, size: int) -> Pattern:
+    row, column = matrix[:2]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=size))]).astype(np.int64)
+    return Pattern(size, size, indptr, column)
+
+
+def _cheaper(whole: Pattern, signs: Index, schur: Prepared, entries: int) -> bool:
+    """Whether a factorization of the augmented matrix is cheaper than that of the Schur complement and a solution by iterations.
+
+    `entries` counts those of J and the Hessian, which each iteration reads.
+    """
+    if whole.rows > _LARGE:
+        return False
+    iterations = 2 * (schur.order.flops + _ITERATIONS * (2 * schur.order.fill + 2 * entries))
+    return best(whole.indptr, whole.indices, signs).flops < iterations
 
 
 def _nothing() -> Schedule:

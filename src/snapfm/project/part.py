@@ -14,6 +14,7 @@ import numpy as np
 from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels import layout as core
 from snapfm.kernels.callback import NO_CALLBACK, Callback
+from snapfm.kernels.coupled import SCALARS
 from snapfm.kernels.lanes import enter_units, fill, gather, leave_units, scatter
 from snapfm.kernels.ldl import TALLY
 from snapfm.kernels.operations import LANES, SPILL
@@ -162,6 +163,10 @@ class Part:
         packs[core.MATRIX], packs[core.FACTOR] = self.kkt.entries, plan.packs
         packs[core.RHS] = v + m if frame.augmented else m
         packs[[core.PIVOTS, core.SCALE, core.WORK]] = plan.slots
+        packs[core.RUNS] = 1
+        if frame.coupled:
+            packs[[core.REMAINDER, core.CONJUGATE, core.IMAGE]], packs[core.CONJUGATE_MULTIPLIER] = v, m
+            packs[core.GRADIENTS], packs[core.WANTED] = SCALARS, 1
         return starts((LANES * packs).tolist())
 
 
