@@ -310,10 +310,14 @@ def _loop(
     most = np.array(np.broadcast_to(np.asarray(limits, np.int64), shape))
     alive = np.array(np.broadcast_to(np.asarray(live, bool), shape))
     ended = [np.full(shape, -9, np.int64) for _ in range(3)]
+    kept = int(small.part.at[layout.KEPT])
+    space, work = np.ascontiguousarray(small.space[:, :kept]), np.full(small.space.shape[1], np.nan)
     kernel(
-        small.code, small.frame, small.plan, *given, most, np.array([stop]), alive, small.space, small.part.at,
+        small.code, small.frame, small.plan, *given, most, np.array([stop]), alive, space, small.part.at, work,
         *(ended if second else ended[:2]),
     )  # fmt: skip
+    small.space[-1] = work
+    small.space[:, :kept] = space
     if small.callback is not None:
         small.callback.check()
     x = np.concatenate([small.section(layout.X, k) for k in range(tiles)], axis=1).copy()

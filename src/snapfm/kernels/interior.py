@@ -14,7 +14,7 @@ from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.coupled import newton_direction
 from snapfm.kernels.direction import RUNNING, factorize
-from snapfm.kernels.layout import Tile, section, table, weights
+from snapfm.kernels.layout import entered, left, section, table, weights
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
 
@@ -31,15 +31,16 @@ _NOISE = 64 * 2.220446049250313e-16
 
 
 @compiled(nogil=True, error_model="numpy")
-def interior_tiles(code, frame, plan, ordinary, limits, stop, live, space, at, status, iterations):
+def interior_tiles(code, frame, plan, ordinary, limits, stop, live, space, at, work, status, iterations):
     """Follow the barrier in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
     for k in range(len(space)):
-        tile = Tile(space[k], at)
+        tile = entered(space[k], at, work)
         _follow_barrier(
             code, frame, plan, ordinary, limits[k], stop, live[k], tile, status[k], iterations[k]
         )  # fmt: skip
         section(tile, layout.BARRIER)[:] = 0.0
         section(tile, layout.BOUND_WEIGHT)[:] = 0.0
+        left(tile, space[k])
 
 
 @compiled(nogil=True, error_model="numpy")

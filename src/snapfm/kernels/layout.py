@@ -1,6 +1,7 @@
 """The memory of Newton's kernels: names of the sections of a system's structure and of a tile's workspace.
 
 Structure (Frame) is shared by all tiles and calls; the workspace of one tile is a flat array of packs. See kernels.sections.
+Between loops only the sections before KEPT hold anything: a tile is copied into `work`, worked on there, and copied back.
 """
 
 from __future__ import annotations
@@ -19,28 +20,30 @@ HESSIAN_ROW, HESSIAN_COLUMN, ENTRY_ROW, ENTRY_COLUMN, TERM_PTR, TERM_LEFT, TERM_
 # Sections of Frame.weight.
 GRAM, ENTRY_CONSTANT = range(2)
 
-# Sections of a tile's memory, in packs. Of the program: cells, rows, slopes, derivatives of operations, Hessian, Jacobian
-# (and the Jacobian times W⁻¹).
-CELLS, ROWS, SLOTS, LEFT, RIGHT, PARTIAL, ADJOINT, HESSIAN, JACOBIAN, SCALED = range(10)
-# Per unknown: x, û, limits, gradient of the Lagrangian, diagonal of W and its inverse, steps, distance to an active bound.
-X, TARGET, LOWER, UPPER, GRADIENT, DIAGONAL, INVERSE, STEP, PLAIN_STEP, TO_BOUND, PREVIOUS = range(10, 21)
-# Per row: λ and its steps, share of eliminated unknowns, residual, active set, λ of inactive rows, ‖J_r‖².
-MULTIPLIER, DIRECTION, PLAIN_DIRECTION, SHIFT, RESIDUAL, ACTIVE, IDLE, ROW_NORM, PREVIOUS_MULTIPLIER = range(21, 30)
-# Of the KKT matrix.
-MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK = range(30, 37)
-# Of interior points: slacks of inequalities and what a barrier adds to their rows, duals of bounds and what they add to W.
-SLACK, PREVIOUS_SLACK, BARRIER, LOWER_DUAL, UPPER_DUAL, BOUND_WEIGHT = range(37, 43)
-PREVIOUS_RESIDUAL, BEST_STEP, BEST_DIRECTION = range(43, 46)
-REGULARIZATION = 46  # one pack, δ: rows are h − δλ = 0
-# Two packs: the power of two that a lane's unknowns, rows and multipliers are measured in, and one over it.
-UNIT = 47
-# Per row: its size, that of its slopes or of its residual where iterations begin, and one over it. Merit functions add up
-# rows measured by their size, so that no row counts more for being written in smaller units.
-ROW_SIZE, ROW_WEIGHT = 48, 49
+# Sections of a tile's memory, in packs. First what a lane keeps from one loop to the next: cells of the program, Jacobian (with
+# its constants), x, û and limits; per row λ, the share of eliminated unknowns, residual, and its size and one over it: that of
+# its slopes or of its residual where iterations begin. Merit functions add up rows measured by their size, so that no row counts
+# more for being written in smaller units.
+CELLS, JACOBIAN, X, TARGET, LOWER, UPPER, MULTIPLIER, SHIFT, RESIDUAL, ROW_SIZE, ROW_WEIGHT = range(11)
+# What a barrier adds to the rows and to W; one pack, δ: rows are h − δλ = 0; two packs: the power of two that a lane's
+# unknowns, rows and multipliers are measured in, and one over it.
+BARRIER, BOUND_WEIGHT, REGULARIZATION, UNIT = range(11, 15)
+KEPT = 15
+# The rest is scratch, shared by the tiles of a call. Of the program: rows, slopes, derivatives of operations, Hessian (and the
+# Jacobian times D⁻¹).
+ROWS, SLOTS, LEFT, RIGHT, PARTIAL, ADJOINT, HESSIAN, SCALED = range(KEPT, 23)
+# Per unknown: gradient of the Lagrangian, diagonal of W, inverse of D, steps, distance to an active bound.
+GRADIENT, DIAGONAL, INVERSE, STEP, PLAIN_STEP, BEST_STEP, TO_BOUND, PREVIOUS = range(23, 31)
+# Per row: steps of λ, active set, λ of inactive rows, ‖J_r‖².
+DIRECTION, PLAIN_DIRECTION, BEST_DIRECTION, ACTIVE, IDLE, ROW_NORM = range(31, 37)
+PREVIOUS_MULTIPLIER, PREVIOUS_RESIDUAL = range(37, 39)
+# Of the KKT matrix; RUNS is one pack: 1 in lanes that need factors, for a callback.
+MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK, RUNS = range(39, 47)
+# Of interior points: slacks of inequalities, duals of bounds.
+SLACK, PREVIOUS_SLACK, LOWER_DUAL, UPPER_DUAL = range(47, 51)
 # Of conjugate gradients, where the Hessian couples unknowns: per unknown what is left of the KKT system, the direction and its
 # image, per row the direction; then packs of scalars, and the lanes that take part.
-REMAINDER, CONJUGATE, IMAGE, CONJUGATE_MULTIPLIER, GRADIENTS, WANTED = range(50, 56)
-RUNS = 56  # one pack: 1 in lanes that need factors, for a callback
+REMAINDER, CONJUGATE, IMAGE, CONJUGATE_MULTIPLIER, GRADIENTS, WANTED = range(51, 57)
 SECTIONS = 57
 
 # Tasks of a callback, with the address of a tile's memory: evaluate rows; Jacobian and Hessian; factorize; solve in RHS.
@@ -69,7 +72,7 @@ class Frame(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """The memory of one tile, and where its sections begin."""
+    """The memory of one tile, scratch included, and where its sections begin."""
 
     memory: Values
     at: Index
@@ -79,6 +82,19 @@ class Tile(NamedTuple):
 def section(tile, number):  # a view, not a copy
     """Return a section of a tile's memory."""
     return part(tile.memory, tile.at, number)
+
+
+@compiled(nogil=True)
+def entered(kept, at, work):  # written: work
+    """Copy what a tile keeps into the scratch memory, and return it as a Tile."""
+    work[: len(kept)] = kept
+    return Tile(work, at)
+
+
+@compiled(nogil=True)
+def left(tile, kept):  # written: kept
+    """Copy what a tile keeps back."""
+    kept[:] = tile.memory[: len(kept)]
 
 
 @compiled(nogil=True)

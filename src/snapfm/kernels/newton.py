@@ -15,7 +15,7 @@ from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.coupled import check_curvature, newton_direction
 from snapfm.kernels.direction import RUNNING, correct, factorize
-from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, Lanes, Tile, section, table, weights
+from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, Lanes, entered, left, section, table, weights
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.point import (
@@ -45,19 +45,20 @@ _GOLDEN = 0.6180339887498949
 
 
 @compiled(nogil=True, error_model="numpy")
-def solve_tiles(code, frame, plan, settings, limits, stop, live, space, at, status, iterations, second):
+def solve_tiles(code, frame, plan, settings, limits, stop, live, space, at, work, status, iterations, second):
     """Solve all tiles; `live` marks lanes that hold a sample, `limits` their iterations. (tiles, …) each.
 
     Another thread may set stop[0]: lanes that are not done then end with LIMIT, at the last accepted point. `second` says what
-    is known of the curvature along the laws. Written: space, status, iterations, second.
+    is known of the curvature along the laws. `work` is scratch. Written: space, status, iterations, second.
     """
     lanes = _lanes()
     for k in range(len(space)):
-        tile = Tile(space[k], at)
+        tile = entered(space[k], at, work)
         _solve(
             code, frame, plan, settings, limits[k], stop, live[k], tile, lanes, status[k], iterations[k]
         )  # fmt: skip
         second[k, :] = lanes.second
+        left(tile, space[k])
 
 
 @compiled(nogil=True)

@@ -13,7 +13,7 @@ from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.coupled import newton_direction
 from snapfm.kernels.direction import RUNNING, factorize
-from snapfm.kernels.layout import Tile, section, table
+from snapfm.kernels.layout import entered, left, section, table
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, pull_of, residual_at, size_rows
 
@@ -27,14 +27,15 @@ _FAR = 1e-6  # or below this share of ‖h₊‖², where slopes vanish: no step
 
 
 @compiled(nogil=True, error_model="numpy")
-def restore_tiles(code, frame, plan, tolerance, limits, stop, live, space, at, status, iterations):
+def restore_tiles(code, frame, plan, tolerance, limits, stop, live, space, at, work, status, iterations):
     """Lower the violation in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
     for k in range(len(space)):
-        tile = Tile(space[k], at)
+        tile = entered(space[k], at, work)
         _restore(
             code, frame, plan, tolerance, limits[k], stop, live[k], tile, status[k], iterations[k]
         )  # fmt: skip
         section(tile, layout.BARRIER)[:] = 0.0
+        left(tile, space[k])
 
 
 @compiled(nogil=True, error_model="numpy")

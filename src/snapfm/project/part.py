@@ -68,6 +68,7 @@ class Part:
         self.at = self._sections()
         self._eliminated = _eliminated(system)
         self.spaces: Workspaces[Values] = Workspaces(self._space)
+        self.scratch: Workspaces[Values] = Workspaces(self._work)
         self._factors: Workspaces[Workspace] = Workspaces(self.kkt.linear.workspace)
         self._proof = Proof(system)
 
@@ -118,14 +119,15 @@ class Part:
         if self.inequalities:  # an unknown close to its bound has no certificate: iterate until it is at the bound
             stopping = certified(stopping.tolerance)
         code, frame = self.system.program.code._replace(callback=batch.evaluate), self.kkt.frame
-        if self.kkt.fused:
-            return _solved(Loops(self, code, frame, batch.turn), tiles, stopping, batch)
-        with self._factors.lend() as factors:
-            callback = Callback(_served(factors, self.at, self.kkt.entries))
-            loops = Loops(self, code, frame._replace(callback=callback.address), batch.turn)
-            ended = _solved(loops, tiles, stopping, batch)
-            callback.check()
-        return ended
+        with self.scratch.lend() as work:
+            if self.kkt.fused:
+                return _solved(Loops(self, code, frame, batch.turn, work), tiles, stopping, batch)
+            with self._factors.lend() as factors:
+                callback = Callback(_served(factors, self.at, self.kkt.entries))
+                loops = Loops(self, code, frame._replace(callback=callback.address), batch.turn, work)
+                ended = _solved(loops, tiles, stopping, batch)
+                callback.check()
+            return ended
 
     def proven(self, tiles: Tiles, tolerance: float) -> Mask:
         """Mark the lanes, where restoration ended, for which it is proven that the laws cannot hold."""
@@ -139,7 +141,10 @@ class Part:
         return self._proof.holds(cells, rows, weights, unit * tiles.by_lane(core.TARGET), lower, upper, tolerance)
 
     def _space(self, tiles: int) -> Values:
-        return np.zeros((tiles, int(self.at[-1])))
+        return np.zeros((tiles, int(self.at[core.KEPT])))
+
+    def _work(self) -> Values:
+        return np.zeros(int(self.at[-1]))
 
     def _sections(self) -> Index:
         """Return where each section of a tile's memory begins."""
@@ -173,16 +178,16 @@ class Part:
 class Loops:
     """The compiled loops of a part during one call."""
 
-    def __init__(self, part: Part, code: Any, frame: Any, turn: Turn) -> None:
-        self.part, self._turn = part, turn
+    def __init__(self, part: Part, code: Any, frame: Any, turn: Turn, work: Values) -> None:
+        self.part, self._turn, self._work = part, turn, work
         self._read = (code, frame, part.kkt.schedule)
 
     def run(self, kernel: Any, given: tuple[Any, ...], tiles: Tiles, written: tuple[Index, ...]) -> None:
         """Run a kernel on all tiles; its compilation at first use is not counted."""
         if not kernel.overloads:
             with self._turn.clock.paused():
-                kernel(*self._read, *given, tiles.space[:0], tiles.at, *written)
-        kernel(*self._read, *given, tiles.space, tiles.at, *written)
+                kernel(*self._read, *given, tiles.space[:0], tiles.at, self._work, *written)
+        kernel(*self._read, *given, tiles.space, tiles.at, self._work, *written)
 
 
 def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, batch: Batch) -> Ended:

@@ -14,7 +14,7 @@ import numpy as np
 
 from snapfm.arrays import Index
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.phases import repeat_derivatives, repeat_factor, repeat_residual, repeat_solve
+from snapfm.kernels.phases import repeat_steps
 from snapfm.project.newton import Newton
 from snapfm.project.part import Part
 
@@ -39,18 +39,23 @@ def _of_part(part: Part, iterations: Index) -> dict[str, float]:
     padded = np.concatenate([lanes, np.zeros(-len(lanes) % LANES, np.int64)])
     steps = padded.reshape(-1, LANES).max(axis=1)
     code, one, at = part.system.program.code, part.kkt, part.at
-    with part.spaces.lend(len(steps)) as space:
+    none = np.zeros_like(steps)
+    with part.spaces.lend(len(steps)) as space, part.scratch.lend() as work:
+
+        def seconds(*times: Index) -> float:
+            def run() -> None:
+                repeat_steps(code, one.frame, one.schedule, space, at, work, *times)
+
+            run()  # compiles
+            return median(_seconds(run) for _ in range(_REPEATS))
+
+        once = seconds(none, none, none, none)
         return {
-            RESIDUAL: _timed(lambda times: repeat_residual(code, one.frame, space, at, times), steps + 1),
-            JACOBIAN: _timed(lambda times: repeat_derivatives(code, one.frame, space, at, times), steps + 1),
-            FACTOR: _timed(lambda times: repeat_factor(one.frame, one.schedule, space, at, times), steps),
-            SOLVE: _timed(lambda times: repeat_solve(one.frame, one.schedule, space, at, times), steps),
+            RESIDUAL: max(0.0, seconds(steps + 1, none, none, none) - once),
+            JACOBIAN: max(0.0, seconds(none, steps + 1, none, none) - once),
+            FACTOR: max(0.0, seconds(none, none, steps, none) - once),
+            SOLVE: max(0.0, seconds(none, none, none, steps) - once),
         }
-
-
-def _timed(work: Callable[[Index], None], times: Index) -> float:
-    work(times)  # compiles
-    return median(_seconds(lambda: work(times)) for _ in range(_REPEATS))
 
 
 def _seconds(call: Callable[[], object]) -> float:
