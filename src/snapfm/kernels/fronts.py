@@ -11,31 +11,56 @@ is a setting of the whole process.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
+from snapfm.arrays import Index, Values
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.ldl import FACTORED, NONFINITE, SINGULAR
 from snapfm.kernels.packs import WIDTH, add, fma, full, load, load_at, mul, spread, store, store_at
-from snapfm.kernels.supernodes import WIDEST
+from snapfm.kernels.supernodes import WIDEST, Supernodes
 
 # Groups of eight columns whose products are computed side by side: each row group is then read once for all of them.
 COLUMNS = 4
 _LARGEST = float(np.finfo(np.float64).max)
-BLOCK = WIDTH * WIDTH
+_BLOCK = WIDTH * WIDTH
+
+
+class Scratch(NamedTuple):
+    """Memory of one factorization and its solves, beside the factor: written by every call, read by none."""
+
+    scale: Values  # (n,)
+    scaled: Values  # -X D⁻¹ of the columns under way
+    strip: Values  # their products; in a solve, sums and rows of one panel
+    reach: Index  # where the rows of one panel lie in another
+    x: Values  # (n,) and a pack
+    tally: Values  # (3,) negative pivots, weak ones, the smallest |pivot|
+
+
+def scratch(plan: Supernodes, aligned: Callable[[int], Values]) -> Scratch:
+    """Allocate with a function that returns float64 on a cache line."""
+    size, groups = len(plan.perm), plan.longest // WIDTH + 1
+    return Scratch(
+        aligned(size), aligned(COLUMNS * WIDEST * WIDTH), aligned((COLUMNS * groups + 1) * _BLOCK),
+        np.empty(groups * WIDTH, np.int64), aligned(size + WIDTH), aligned(3),
+    )  # fmt: skip
 
 
 @compiled(nogil=True, error_model="numpy")
 def factorize(
-    plan, values, signed, tiny, factor, inverse, scale, scaled, strip, reach, tally, stop
-):  # read: plan, values (nnz,), stop; written: from factor to tally
-    """Factorize one lane; tally becomes negative pivots, weak ones, and the smallest |pivot|. Return its status.
+    plan, values, lane, signed, tiny, factor, inverse, room, stop
+):  # read: plan, values (nnz, lanes), stop; written: factor, inverse, room
+    """Factorize one lane; return its status. tally becomes: negative pivots, weak ones, the smallest |pivot|.
 
     Ends early, without a factor, once stop[0] is not zero. A pivot is weak if it is at most tiny * its scale; its row is
     left out of the solution.
     """
+    scale, scaled, strip, reach, tally = room.scale, room.scaled, room.strip, room.reach, room.tally
     tally[0], tally[1], tally[2] = 0.0, 0.0, np.inf
-    _assemble(plan.entry_to, values, factor)
-    _scale(plan.entry_row, plan.entry_column, values, signed, inverse, scale)
+    _assemble(plan.entry_to, values, lane, factor)
+    _scale(plan.entry_row, plan.entry_column, values, lane, signed, inverse, scale)
     broken = False
     first, base, row_ptr = plan.first, plan.base, plan.row_ptr
     for panel in range(len(first) - 1):
@@ -54,24 +79,24 @@ def factorize(
 
 
 @compiled(nogil=True, error_model="numpy")
-def _assemble(entry_to, values, factor):  # written: factor
+def _assemble(entry_to, values, lane, factor):  # written: factor
     factor[:] = 0.0
     for p in range(len(entry_to)):
-        factor[entry_to[p]] += values[p]
+        factor[entry_to[p]] = values[p, lane]
 
 
 @compiled(nogil=True, error_model="numpy")
-def _scale(row, column, values, signed, inverse, scale):
+def _scale(row, column, values, lane, signed, inverse, scale):
     """Set the scale of every pivot, see kernels.ldl. Written: scale; inverse (1 / |a_jj| for now)."""
     for p in range(len(row)):
         if row[p] == column[p]:
-            size = abs(values[p])
+            size = abs(values[p, lane])
             scale[row[p]] = size
             inverse[row[p]] = 0.0 if size <= 0.0 else 1.0 / size
     if signed:
         for p in range(len(row)):
             if row[p] != column[p]:
-                gain = values[p] * values[p] * inverse[column[p]]
+                gain = values[p, lane] * values[p, lane] * inverse[column[p]]
                 if gain > scale[row[p]]:
                     scale[row[p]] = gain
 
@@ -296,17 +321,141 @@ def _multiply_one(factor, x, count, scaled, s, out, o, fresh):  # written: out
 
 
 @compiled(nogil=True, error_model="numpy")
-def solve(plan, factor, inverse, x):  # read: factor, inverse; written: x (n packs, in the order of elimination)
-    """x becomes L⁻ᵀ D⁻¹ L⁻¹ x for eight right-hand sides, which do not interact."""
+def solve(plan, factor, inverse, rhs, lane, room, out):
+    """Solve one lane, eight rows at a time. Read: rhs (n, lanes); written: room, out (may be rhs)."""
+    x, strip = room.x, room.strip
     first, base, row_ptr, rows = plan.first, plan.base, plan.row_ptr, plan.rows
-    for panel in range(len(first) - 1):
-        _forward(base[panel], first[panel], first[panel + 1], row_ptr[panel], row_ptr[panel + 1], rows, factor, inverse, x)
-    for panel in range(len(first) - 2, -1, -1):
-        _backward(base[panel], first[panel], first[panel + 1], row_ptr[panel], row_ptr[panel + 1], rows, factor, inverse, x)
+    size, panels = len(plan.perm), len(first) - 1
+    for i in range(size):
+        x[i] = rhs[plan.perm[i], lane]
+    x[size:] = 0.0
+    for k in range(panels):
+        _forward(base[k], first[k], first[k + 1], row_ptr[k], row_ptr[k + 1], rows, factor, inverse, x, strip)
+    for k in range(panels - 1, -1, -1):
+        _backward(base[k], first[k], first[k + 1], row_ptr[k], row_ptr[k + 1], rows, factor, inverse, x, strip)
+    for i in range(size):
+        out[plan.perm[i], lane] = x[i]
 
 
 @compiled(nogil=True, error_model="numpy")
-def _forward(base, first, end, p, q, rows, factor, inverse, x):  # written: x
+def _forward(base, first, end, p, q, rows, factor, inverse, x, strip):  # written: x, strip
+    """Eliminate a panel's pivots from the right-hand side below; its own become D⁻¹ L⁻¹ x.
+
+    A group that is not full ends in rows of zeros, which add nothing to the entries of x beyond it.
+    """
+    width = end - first
+    pivots = (width + WIDTH - 1) // WIDTH
+    for block in range(pivots):
+        done = block * WIDTH
+        count = min(WIDTH, width - done)
+        at = (base + block * width + done) * WIDTH
+        for j in range(count):
+            value = -x[first + done + j] * inverse[first + done + j]
+            x[first + done + j] = value
+            for i in range(j + 1, count):
+                x[first + done + i] += factor[at + j * WIDTH + i] * value
+        for g in range(block + 1, pivots):
+            total = load_at(x, first + g * WIDTH)
+            for j in range(count):
+                total = fma(load(factor, base + g * width + done + j), spread(x, first + done + j), total)
+            store_at(x, first + g * WIDTH, total)
+    here, r = base + pivots * width, p
+    while r < q:
+        if r + 3 * WIDTH < q:  # four groups: their sums do not wait for each other
+            a = b = c = d = full(0.0)
+            for k in range(width):
+                value = spread(x, first + k)
+                a, b = fma(load(factor, here + k), value, a), fma(load(factor, here + width + k), value, b)
+                c = fma(load(factor, here + 2 * width + k), value, c)
+                d = fma(load(factor, here + 3 * width + k), value, d)
+            store(strip, 0, a)
+            store(strip, 1, b)
+            store(strip, 2, c)
+            store(strip, 3, d)
+            groups = 4
+        else:
+            a = full(0.0)
+            for k in range(width):
+                a = fma(load(factor, here + k), spread(x, first + k), a)
+            store(strip, 0, a)
+            groups = 1
+        for i in range(min(groups * WIDTH, q - r)):
+            x[rows[r + i]] += strip[i]
+        here += groups * width
+        r += groups * WIDTH
+    for k in range(first, end):
+        x[k] = -x[k]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _backward(base, first, end, p, q, rows, factor, inverse, x, strip):  # written: x, strip
+    """x_j becomes x_j - Σ X_ij x_i / d_j over the rows i behind it, eight columns at a time."""
+    width = end - first
+    pivots, groups = (width + WIDTH - 1) // WIDTH, (q - p + WIDTH - 1) // WIDTH
+    below = _BLOCK  # strip: sums of eight columns, then the rows below
+    if groups > 0:
+        store(strip, below // WIDTH + groups - 1, full(0.0))
+    for r in range(q - p):
+        strip[below + r] = x[rows[p + r]]
+    for block in range(pivots - 1, -1, -1):
+        done = block * WIDTH
+        count = min(WIDTH, width - done)
+        if count == WIDTH:
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = full(0.0)
+            for g in range(block + 1, pivots + groups):
+                y = load_at(x, first + g * WIDTH) if g < pivots else load(strip, WIDTH + g - pivots)
+                at = base + g * width + done
+                a0, a1 = fma(load(factor, at), y, a0), fma(load(factor, at + 1), y, a1)
+                a2, a3 = fma(load(factor, at + 2), y, a2), fma(load(factor, at + 3), y, a3)
+                a4, a5 = fma(load(factor, at + 4), y, a4), fma(load(factor, at + 5), y, a5)
+                a6, a7 = fma(load(factor, at + 6), y, a6), fma(load(factor, at + 7), y, a7)
+            store(strip, 0, a0)
+            store(strip, 1, a1)
+            store(strip, 2, a2)
+            store(strip, 3, a3)
+            store(strip, 4, a4)
+            store(strip, 5, a5)
+            store(strip, 6, a6)
+            store(strip, 7, a7)
+        else:  # the last block: nothing behind it but the rows below
+            for j in range(count):
+                a0 = full(0.0)
+                for g in range(groups):
+                    a0 = fma(load(factor, base + (pivots + g) * width + done + j), load(strip, WIDTH + g), a0)
+                store(strip, j, a0)
+        for j in range(count - 1, -1, -1):
+            at = (base + block * width + done + j) * WIDTH
+            total = 0.0
+            for lane in range(WIDTH):
+                total += strip[j * WIDTH + lane]
+            for i in range(j + 1, count):
+                total += factor[at + i] * x[first + done + i]
+            x[first + done + j] -= total * inverse[first + done + j]
+
+
+@compiled(nogil=True, error_model="numpy")
+def solve_eight(plan, factor, inverse, rhs, start, x, out):
+    """Solve eight right-hand sides of one matrix at a time; zeros stand for absent ones, and they do not interact.
+
+    Read: rhs (b, n) from row `start` on; written: x (n packs), out (b, n; may be rhs).
+    """
+    first, base, row_ptr, rows = plan.first, plan.base, plan.row_ptr, plan.rows
+    size, panels, count = len(plan.perm), len(first) - 1, min(WIDTH, len(rhs) - start)
+    x[:] = 0.0
+    for side in range(count):
+        for i in range(size):
+            x[i * WIDTH + side] = rhs[start + side, plan.perm[i]]
+    for k in range(panels):
+        _forward_eight(base[k], first[k], first[k + 1], row_ptr[k], row_ptr[k + 1], rows, factor, inverse, x)
+    for k in range(panels - 1, -1, -1):
+        _backward_eight(base[k], first[k], first[k + 1], row_ptr[k], row_ptr[k + 1], rows, factor, inverse, x)
+    for side in range(count):
+        for i in range(size):
+            out[start + side, plan.perm[i]] = x[i * WIDTH + side]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _forward_eight(base, first, end, p, q, rows, factor, inverse, x):  # written: x
     """Eliminate a panel's pivots from the right-hand sides below; its own become D⁻¹ L⁻¹ x."""
     width = end - first
     for j in range(width):
@@ -314,7 +463,6 @@ def _forward(base, first, end, p, q, rows, factor, inverse, x):  # written: x
         at = (base + j // WIDTH * width) * WIDTH + j % WIDTH
         for k in range(j):
             value = fma(spread(factor, at + k * WIDTH), load(x, first + k), value)
-        store(x, first + j, value)
         # Held as -D⁻¹ x, so that what follows only adds.
         store(x, first + j, mul(value, full(-inverse[first + j])))
     x_below = base + (width + WIDTH - 1) // WIDTH * width
@@ -348,7 +496,7 @@ def _add_row(rows, r, end, x, value):  # written: x
 
 
 @compiled(nogil=True, error_model="numpy")
-def _backward(base, first, end, p, q, rows, factor, inverse, x):  # written: x
+def _backward_eight(base, first, end, p, q, rows, factor, inverse, x):  # written: x
     """x_j becomes x_j - Σ X_ij x_i / d_j over the rows i behind it, eight columns at a time."""
     width = end - first
     pivots = (width + WIDTH - 1) // WIDTH
