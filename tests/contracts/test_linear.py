@@ -10,11 +10,11 @@ import pytest
 from tests.linear import dense
 
 from snapfm.errors import DtypeError, ShapeError
-from snapfm.linear import Lanes, Library, Outcome
+from snapfm.linear import Lanes, Fronts, Outcome
 from snapfm.structure.pattern import Pattern
 
 EPS = np.finfo(np.float64).eps
-SOLVERS = [Lanes(), Library()]
+SOLVERS = [Lanes(), Fronts()]
 
 
 def name_of(solver):

@@ -27,7 +27,7 @@ from snapfm.kernels.callback import NO_CALLBACK, Callback, call_back
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.newton import CONVERGED
 from snapfm.kernels.operations import LANES
-from snapfm.linear import Library
+from snapfm.linear import Fronts
 
 CENTER, AIM = [1.2, 0.9, 0.7], [1.0, 0.8, 0.5]
 ROUNDING = 4096 * EPS  # of answers of some ten steps, each the solution of a well-conditioned system
@@ -90,14 +90,14 @@ def test_a_law_evaluated_by_python_takes_the_same_steps(example: Example, augmen
 @forms
 @loops
 def test_a_factorisation_by_a_library_takes_the_same_steps(example: Example, augmented: bool, loop):
-    assert_same_walk(loop(begun(example, augmented, Library())), loop(begun(example, augmented)))
+    assert_same_walk(loop(begun(example, augmented, Fronts())), loop(begun(example, augmented)))
 
 
 def test_a_library_repairs_inertia_and_leaves_out_repeated_rows_alike():
     start = np.tile([[2.0], [0.3]], LANES)
     for example, target, lam in ((HYPERBOLA, [0.1, 0.1], [3.0]), (TWICE, [0.4, 0.2], [-0.4, -0.4])):
         walks = [
-            newton(Small(example, solver=solver).start(start, target, lam), limits=4) for solver in (None, Library())
+            newton(Small(example, solver=solver).start(start, target, lam), limits=4) for solver in (None, Fronts())
         ]
         assert walks[0].iterations.tolist() == walks[1].iterations.tolist()
         assert walks[0].status.tolist() == walks[1].status.tolist()
@@ -107,10 +107,10 @@ def test_a_library_repairs_inertia_and_leaves_out_repeated_rows_alike():
 
 @forms
 def test_with_a_library_too_nan_in_one_lane_leaves_the_others_and_calls_repeat_to_the_bit(augmented: bool):
-    clean, again = newton(begun(LENS, augmented, Library())), newton(begun(LENS, augmented, Library()))
+    clean, again = newton(begun(LENS, augmented, Fronts())), newton(begun(LENS, augmented, Fronts()))
     assert clean.status.tolist() == [CONVERGED] * LANES
     assert clean.lanes(slice(None)) == again.lanes(slice(None))
-    spoilt = begun(LENS, augmented, Library())
+    spoilt = begun(LENS, augmented, Fronts())
     spoilt.section(layout.X)[0, 3] = np.nan
     others = np.flatnonzero(np.arange(LANES) != 3)
     assert newton(spoilt).lanes(others) == clean.lanes(others)
@@ -141,7 +141,7 @@ def test_what_a_law_raises_is_raised_again_once_the_loop_has_ended(task: int, lo
 
 @loops
 def test_what_a_library_raises_is_raised_again_once_the_loop_has_ended(loop):
-    small = begun(LENS, solver=Library())
+    small = begun(LENS, solver=Fronts())
 
     def serve(task: int, memory: int) -> None:
         raise MemoryError(f"task {task}")

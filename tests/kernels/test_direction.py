@@ -27,12 +27,12 @@ from snapfm.kernels.direction import RUNNING, augmented_direction, correct, fact
 from snapfm.kernels.newton import CONVERGED
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import choose_sets, derivatives_at, residual_at, size_rows
-from snapfm.linear import Library
+from snapfm.linear import Fronts
 from snapfm.project.kkt import _SOFT
 
 CENTER, AIM = [1.2, 0.9, 0.7], [1.0, 0.8, 0.5]
 forms = pytest.mark.parametrize("augmented", [False, True], ids=["schur", "augmented"])
-solvers = pytest.mark.parametrize("solver", [None, Library()], ids=["fused", "library"])
+solvers = pytest.mark.parametrize("solver", [None, Fronts()], ids=["fused", "fronts"])
 every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 
 

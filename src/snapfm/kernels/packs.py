@@ -158,6 +158,21 @@ def full(_: Any, value: Any) -> tuple[Any, _Emit]:
 
 
 @_operation
+def spread(_: Any, array: Any, offset: Any) -> tuple[Any, _Emit]:
+    """Read element `offset` of a flat array into every lane. Bounds are not checked."""
+    _check(array)
+
+    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        value = builder.load(builder.gep(_data(context, builder, signature, given), [given[1]]))
+        undefined = ir.Constant(_VECTOR, ir.Undefined)
+        first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+        return builder.shuffle_vector(first, undefined, zeros)
+
+    return _PACK(array, types.intp), emit
+
+
+@_operation
 def add(_: Any, a: Any, b: Any) -> tuple[Any, _Emit]:
     """a + b."""
     return a(a, a), lambda context, builder, signature, given: builder.fadd(*given)

@@ -1,7 +1,8 @@
 """HOW a batch of symmetric systems on one pattern is solved: settings, prepare, workspace, factorize, solve."""
 
+from snapfm.linear.automatic import Automatic
 from snapfm.linear.base import LANES_AT_ONCE, Outcome, Pivots, Prepared, Solver, Workspace
+from snapfm.linear.fronts import Fronts
 from snapfm.linear.lanes import Lanes
-from snapfm.linear.library import Library
 
-__all__ = ["LANES_AT_ONCE", "Lanes", "Library", "Outcome", "Pivots", "Prepared", "Solver", "Workspace"]
+__all__ = ["LANES_AT_ONCE", "Automatic", "Fronts", "Lanes", "Outcome", "Pivots", "Prepared", "Solver", "Workspace"]

@@ -28,7 +28,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from snapfm.arrays import Index, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import DtypeError, ShapeError
 from snapfm.kernels.ordering import Order
 from snapfm.structure.pattern import Pattern
@@ -74,8 +74,12 @@ class Workspace(ABC):
         self._pattern = pattern
         self._pivots: Pivots | None = None  # of the present factors
 
-    def factorize(self, values: Values) -> Pivots:
-        """Factorize every lane of values (nnz, lanes)."""
+    def factorize(self, values: Values, live: Mask | None = None, stop: Index | None = None) -> Pivots:
+        """Factorize every lane of values (nnz, lanes), or those that are `live`.
+
+        A solver may skip lanes that are not live: their outcome and their solution are not specified. Another thread may
+        set stop[0]: a solver may then end early, without factors, so check it before using them.
+        """
         _check_dtype("factorize(values)", values)
         nnz = self._pattern.nnz
         if values.ndim != 2 or values.shape[0] != nnz or values.shape[1] < 1:
@@ -84,7 +88,12 @@ class Workspace(ABC):
                 "Put the batch last."
             )
         found = Pivots.empty(values.shape[1])
-        self._factorize(values, found)
+        every, never = np.ones(len(found.status), bool), np.zeros(1, np.int64)
+        if live is not None and live.shape != every.shape:
+            raise ShapeError(
+                f"factorize(live) expects {every.shape}, a mark per lane of values; got {live.shape}. Omit it if all are live."
+            )
+        self._factorize(values, found, every if live is None else live, never if stop is None else stop)
         self._pivots = found
         return found
 
@@ -121,8 +130,8 @@ class Workspace(ABC):
         return self._pivots
 
     @abstractmethod
-    def _factorize(self, values: Values, found: Pivots) -> None:
-        """Factorize, and keep the factors. Written: found."""
+    def _factorize(self, values: Values, found: Pivots, live: Mask, stop: Index) -> None:
+        """Factorize, and keep the factors; see factorize. Written: found."""
 
     @abstractmethod
     def _solve(self, rhs: Values, out: Values) -> None:

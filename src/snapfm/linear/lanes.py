@@ -1,6 +1,6 @@
 """Lanes: sparse LDLᵀ with the batch as the SIMD lane, eight lanes to a tile, on the calling thread.
 
-The default solver. One symbolic analysis serves all lanes, calls and threads. The buffers of a workspace grow to the
+For many samples: a tile costs the same whether one of its lanes is used or all are. One symbolic analysis serves all lanes, calls and threads. The buffers of a workspace grow to the
 largest batch seen and are then reused. The arithmetic is in kernels.ldl.
 """
 
@@ -10,15 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from snapfm.arrays import Index, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels.ldl import TALLY, factorize, solve
 from snapfm.kernels.ordering import Order, best
 from snapfm.kernels.packs import WIDTH
 from snapfm.kernels.panels import Schedule, schedule
 from snapfm.linear.base import TINY, Pivots, Workspace, check_pattern
+from snapfm.linear.memory import aligned
 from snapfm.structure.pattern import Pattern
-
-_LINE = 64  # bytes of a cache line: a pack that straddles two costs two loads
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,7 @@ class Lanes:
     def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedLanes:
         """Choose a fill-reducing order and schedule the elimination."""
         check_pattern(pattern, signs)
-        order = best(pattern.indptr, pattern.indices, signs)
-        plan = schedule(pattern.indptr, pattern.indices, order.perm)
-        return PreparedLanes(pattern, order, plan, signs is not None)
+        return PreparedLanes.of(pattern, best(pattern.indptr, pattern.indices, signs), signs is not None)
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,11 @@ class PreparedLanes:
     order: Order
     plan: Schedule
     signed: bool  # whether the scale of a pivot includes what its neighbors contribute
+
+    @classmethod
+    def of(cls, pattern: Pattern, order: Order, signed: bool) -> PreparedLanes:
+        """Schedule the elimination in a given order."""
+        return cls(pattern, order, schedule(pattern.indptr, pattern.indices, order.perm), signed)
 
     def workspace(self) -> LanesWorkspace:
         """Make a workspace with memory of its own."""
@@ -55,7 +57,7 @@ class LanesWorkspace(Workspace):
         self.prepared = prepared
         self._tiles = 0  # that the buffers have room for
 
-    def _factorize(self, values: Values, found: Pivots) -> None:
+    def _factorize(self, values: Values, found: Pivots, live: Mask, stop: Index) -> None:
         prepared, lanes = self.prepared, values.shape[1]
         self._grow(-(-lanes // WIDTH))
         factorize(
@@ -77,17 +79,9 @@ class LanesWorkspace(Workspace):
     def _grow(self, tiles: int) -> None:
         if tiles > self._tiles:
             plan = self.prepared.plan
-            self._factor = _aligned(tiles, plan.packs * WIDTH)
-            self._inverse = _aligned(tiles, plan.slots * WIDTH)
-            self._scale = _aligned(tiles, plan.slots * WIDTH)
-            self._tally = _aligned(tiles, TALLY * WIDTH)
-            self._work = _aligned(tiles, plan.slots * WIDTH)
+            self._factor = aligned(tiles, plan.packs * WIDTH)
+            self._inverse = aligned(tiles, plan.slots * WIDTH)
+            self._scale = aligned(tiles, plan.slots * WIDTH)
+            self._tally = aligned(tiles, TALLY * WIDTH)
+            self._work = aligned(tiles, plan.slots * WIDTH)
             self._tiles = tiles
-
-
-def _aligned(*shape: int) -> Values:
-    """Allocate float64 on a cache line."""
-    size, item = int(np.prod(shape)), np.dtype(np.float64).itemsize
-    room = np.empty(size + _LINE // item)
-    skip = (-room.ctypes.data % _LINE) // item
-    return room[skip : skip + size].reshape(shape)

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csc_array, csr_array, diags_array
-from scipy.sparse.linalg import SuperLU, splu
+from scipy.sparse import csc_array, csr_array, diags_array, tril
 
 from snapfm.arrays import Index, Values
 from snapfm.kernels import batches
 from snapfm.kernels.coordinates import condense, expand, rotate
 from snapfm.kernels.runs import add_batch, join, products
+from snapfm.linear.fronts import Factor, Fronts
 from snapfm.structure.cascade import Level
+from snapfm.structure.pattern import Pattern
 from snapfm.structure.program import Program, build_program
 from snapfm.structure.reduce import Reduction
 
@@ -90,22 +91,24 @@ class Gram:
     """The factor of AAᵀ. If it is diagonal, as for totals over disjoint slices, a solve is a division."""
 
     def __init__(self, matrix: csr_array) -> None:
-        gram = csc_array(matrix @ matrix.T)
+        gram = csr_array(matrix @ matrix.T)
         self.diagonal: Values | None = None
-        self.factor: SuperLU | None = None
+        self.factor: Factor | None = None
         if gram.nnz == np.count_nonzero(gram.diagonal()):
             self.diagonal = gram.diagonal()
         else:
-            self.factor = splu(gram, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+            lower = csr_array(tril(gram))
+            lower.sort_indices()
+            indptr, indices = lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
+            self.factor = Fronts().prepare(Pattern(*gram.shape, indptr, indices)).factor(lower.data)
 
     def solve(self, right: Values) -> Values:
-        """Solve sample by sample (b, m): a solve of many columns at once may round differently."""
+        """Solve for every sample (b, m); one that is not finite has no solution."""
         if self.diagonal is not None:
             return right / self.diagonal
         assert self.factor is not None
-        out = np.empty_like(right)
-        for i, row in enumerate(right):
-            out[i] = self.factor.solve(row) if np.isfinite(row).all() else np.nan
+        out = self.factor.solve(right)
+        out[~np.isfinite(right).all(axis=1)] = np.nan
         return out
 
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from snapfm import Equality, Inequality, Projection, Projector
-from snapfm.linear import Lanes, Library, Solver
+from snapfm.linear import Lanes, Fronts, Solver
 
 EPS = torch.finfo(torch.float64).eps
-SOLVERS: list[Solver] = [Lanes(), Library()]  # of the KKT systems: inside the compiled loop, and by callback
+SOLVERS: list[Solver] = [Lanes(), Fronts()]  # of the KKT systems: inside the compiled loop, and by callback
 BATCH = 7  # odd, and no multiple of any vector width
 
 

@@ -1,0 +1,73 @@
+"""Automatic: Lanes or Fronts, by predicted time and memory.
+
+A prediction needs the order alone: the multiply-adds F and the entries E of the factor. Per factorization with two solves,
+
+    Lanes, a tile of eight lanes, used or not:   F · 0.7 ns + E · 21 ns
+    Fronts, each live lane:                      F · 0.065 ns + E · 7 ns + 20 µs
+
+fitted to 20 patterns of 60 to 260 000 unknowns (bands, dense, JJᵀ in two and three dimensions and in space-time, KKT matrices) on one
+thread of a Zen 4 core; most are within a factor of 1.5. So one sample alone goes to Fronts unless it is tiny, and full tiles
+go to Fronts if F / E, the mean length of a column, is above 200.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from snapfm.arrays import Index
+from snapfm.kernels.ordering import Order, best
+from snapfm.kernels.packs import WIDTH
+from snapfm.linear.base import check_pattern
+from snapfm.linear.fronts import PreparedFronts
+from snapfm.linear.lanes import PreparedLanes
+from snapfm.structure.pattern import Pattern
+
+# Seconds per multiply-add, per entry of the factor and per call; see above.
+_LANES_FLOP, _LANES_ENTRY = 0.7e-9, 21e-9
+_FRONTS_FLOP, _FRONTS_ENTRY, _FRONTS_CALL = 0.065e-9, 7e-9, 20e-6
+_CALLBACK = 30e-6  # seconds per tile: compiled loops call Fronts through Python
+# Bytes per entry of the factor: of eight lanes with phantom columns, and of one with stored zeros. The schedule of Lanes lists
+# every row of every update, a sixteenth of the multiply-adds.
+_LANES_BYTES, _SCHEDULE_BYTES, _FRONTS_BYTES = 90, 0.5, 11
+
+
+class Cost(NamedTuple):
+    """What one tile needs: seconds of a factorization and two solves, and bytes while it iterates."""
+
+    seconds: float
+    bytes: float
+
+
+def predicted_lanes(order: Order) -> Cost:
+    """Predict what Lanes needs for a tile, whatever the number of its live lanes."""
+    seconds = _LANES_FLOP * order.flops + _LANES_ENTRY * order.fill
+    return Cost(seconds, _LANES_BYTES * order.fill + _SCHEDULE_BYTES * order.flops)
+
+
+def predicted_fronts(order: Order, live: int) -> Cost:
+    """Predict what Fronts needs for the live lanes of a tile."""
+    lane = _FRONTS_FLOP * order.flops + _FRONTS_ENTRY * order.fill + _FRONTS_CALL
+    return Cost(_CALLBACK + live * lane, float(_FRONTS_BYTES * order.fill * live))
+
+
+@dataclass(frozen=True)
+class Automatic:
+    """The faster one of Lanes and Fronts for tiles with so many live lanes; within `memory` bytes, if either is."""
+
+    live: int = WIDTH
+    memory: float = 2e9
+
+    def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedLanes | PreparedFronts:
+        """Choose a fill-reducing order, then the solver."""
+        check_pattern(pattern, signs)
+        order = best(pattern.indptr, pattern.indices, signs)
+        kind = PreparedLanes if self.lanes(order) else PreparedFronts
+        return kind.of(pattern, order, signs is not None)
+
+    def lanes(self, order: Order) -> bool:
+        """Whether Lanes is the better choice."""
+        fused, single = predicted_lanes(order), predicted_fronts(order, self.live)
+        if max(fused.bytes, single.bytes) > self.memory:
+            return fused.bytes < single.bytes
+        return fused.seconds < single.seconds
