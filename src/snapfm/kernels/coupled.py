@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.direction import RUNNING, augmented_direction, schur_direction, solved, spread_of
+from snapfm.kernels.direction import RUNNING, augmented_direction, schur_direction, solved, spread_of, without_rounding
 from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, section, table
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import absolute, add, div, fma, fnma, full, load, mul, pick, store
@@ -209,6 +209,11 @@ def _precondition(
         total = full(0.0)
         for p in range(row_ptr[r], row_ptr[r + 1]):
             total = fma(load(scaled, p), load(remainder, column[p]), total)
+        if frame.shared == 1:
+            size = full(0.0)
+            for p in range(row_ptr[r], row_ptr[r + 1]):
+                size = fma(absolute(load(scaled, p)), absolute(load(remainder, column[p])), size)
+            total = without_rounding(total, size)
         store(rhs, r, mul(load(active, r), total))
     solved(frame, plan, tile, rhs, pulled)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)

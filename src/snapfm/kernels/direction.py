@@ -12,13 +12,14 @@ from snapfm.kernels.compiling import compiled
 from snapfm.kernels.layout import section, table, weights
 from snapfm.kernels.ldl import factorize_tile, solve_tile
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, store
+from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 
 RUNNING = -1  # status of a lane that is not done
 
 _LEAST_CURVATURE = 1e-2  # stands in for W where the true one has the wrong inertia
 _SMALLEST_CURVATURE = 1e-8  # W nearer to zero than this counts as this
 _CONVEX_TRIALS = 12  # of growing convexity; the last factorization is used as it is
+_ROUNDING = 8 * 2.220446049250313e-16  # of a sum, relative to the sizes of its terms
 _PIVOT = 1e-14  # a pivot below this share of its scale belongs to a dependent row
 
 
@@ -68,11 +69,14 @@ def factorize(frame, plan, tile, damping, status, convex, negative, stop):
 def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negative
     """Invert the diagonal W, damped, made positive in `convex` lanes, infinite where a bound holds; count negative ones.
 
-    Where the Hessian is coupled, a positive diagonal stands in for W.
+    Where the Hessian is coupled, a positive diagonal stands in for W; the identity, where factors are shared.
     """
     weight, inverse = section(tile, layout.DIAGONAL), section(tile, layout.INVERSE)
     to_bound = section(tile, layout.TO_BOUND)
     negative[:] = 0
+    if frame.shared == 1:
+        inverse[:] = 1.0
+        return
     if frame.coupled == 1:
         spread_of(frame, tile, inverse)
     for j in range(len(weight) // LANES):
@@ -186,6 +190,7 @@ def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_
     row_ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
     gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
+    x, target, shift = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.SHIFT)
     for r in range(len(row_ptr) - 1):
         total = load(residual, r)
         for p in range(row_ptr[r], row_ptr[r + 1]):
@@ -194,6 +199,13 @@ def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_
             for p in range(gram_ptr[r], gram_ptr[r + 1]):
                 total = fma(full(gram[p]), load(idle, gram_column[p]), total)
             total = fnma(full(1.0), load(idle, r), mul(load(active, r), total))
+        if frame.shared == 1:
+            size = absolute(load(shift, r))
+            for p in range(row_ptr[r], row_ptr[r + 1]):
+                j = column[p]
+                moved = add(add(absolute(load(x, j)), absolute(load(target, j))), absolute(load(without, j)))
+                size = fma(absolute(load(scaled, p)), moved, size)
+            total = without_rounding(total, size)
         store(rhs, r, total)
         if frame.bounded == 1:
             for p in range(row_ptr[r], row_ptr[r + 1]):
@@ -203,6 +215,12 @@ def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_
                         rhs[r * LANES + lane] += active[r * LANES + lane] * jacobian[p * LANES + lane] * move
     solved(frame, plan, tile, rhs, direction)
     _follow(frame, tile, direction, section(tile, layout.STEP))
+
+
+@compiled(nogil=True, error_model="numpy")
+def without_rounding(total, size):
+    """Return a sum, or zero where it may be rounding alone; `size` sums up the sizes of its terms. Zeros need no solve."""
+    return pick(absolute(total), mul(full(_ROUNDING), size), full(0.0), total)
 
 
 @compiled(nogil=True, error_model="numpy")

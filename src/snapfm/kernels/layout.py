@@ -67,7 +67,8 @@ class Frame(NamedTuple):
     augmented: int
     mixed: int  # whether any row is an inequality
     bounded: int  # whether any unknown has limits
-    coupled: int = 0  # whether the Hessian has entries off its diagonal that the matrix has not
+    coupled: int = 0  # whether D is not W, and conjugate gradients make up for it
+    shared: int = 0  # whether D = I, so that rows of constant slope are factorized once for all samples
     callback: int = NO_CALLBACK
 
 

@@ -5,9 +5,9 @@ A prediction needs the order alone: the multiply-adds F and the entries E of the
     Lanes, a tile of eight lanes, used or not:   F · 0.7 ns + E · 21 ns
     Fronts, each live lane:                      F · 0.065 ns + E · 7 ns + 20 µs
 
-fitted to 20 patterns of 60 to 260 000 unknowns (bands, dense, JJᵀ in two and three dimensions and in space-time, KKT matrices) on one
-thread of a Zen 4 core; most are within a factor of 1.5. So one sample alone goes to Fronts unless it is tiny, and full tiles
-go to Fronts if F / E, the mean length of a column, is above 200.
+fitted to 20 patterns of 60 to 260 000 unknowns (bands, dense, JJᵀ in two and three dimensions and in space-time, KKT
+matrices) on one thread of a Zen 4 core; most are within a factor of 1.5. So one sample alone goes to Fronts unless it is
+tiny, and full tiles go to Fronts if F / E, the mean length of a column, is above 200.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from snapfm.structure.pattern import Pattern
 # Seconds per multiply-add, per entry of the factor and per call; see above.
 _LANES_FLOP, _LANES_ENTRY = 0.7e-9, 21e-9
 _FRONTS_FLOP, _FRONTS_ENTRY, _FRONTS_CALL = 0.065e-9, 7e-9, 20e-6
+_SHORT = 20e-3  # seconds of a tile: batches that take long then have full tiles
 _CALLBACK = 30e-6  # seconds per tile: compiled loops call Fronts through Python
 # Bytes per entry of the factor: of eight lanes with phantom columns, and of one with stored zeros. The schedule of Lanes lists
 # every row of every update, a sixteenth of the multiply-adds.
@@ -53,9 +54,13 @@ def predicted_fronts(order: Order, live: int) -> Cost:
 
 @dataclass(frozen=True)
 class Automatic:
-    """The faster one of Lanes and Fronts for tiles with so many live lanes; within `memory` bytes, if either is."""
+    """The faster one of Lanes and Fronts for tiles with so many live lanes; within `memory` bytes, if either is.
 
-    live: int = WIDTH
+    Chosen by structure alone: a sample's bits must not depend on how many share its batch. On average half of the lanes of a
+    tile are live, since batches of large fields are small and samples that are done leave.
+    """
+
+    live: int = WIDTH // 2
     memory: float = 2e9
 
     def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedLanes | PreparedFronts:
@@ -68,6 +73,8 @@ class Automatic:
     def lanes(self, order: Order) -> bool:
         """Whether Lanes is the better choice."""
         fused, single = predicted_lanes(order), predicted_fronts(order, self.live)
+        if fused.seconds < _SHORT:
+            return True
         if max(fused.bytes, single.bytes) > self.memory:
             return fused.bytes < single.bytes
         return fused.seconds < single.seconds

@@ -100,7 +100,9 @@ class FrontsWorkspace(Workspace):
         self.prepared = prepared
         self._room: Scratch | None = None
         self._lanes: list[_Lane] = []
-        self._of: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # lanes that have a factor: _lanes[k] is that of lane _of[k]
+        self._of: npt.NDArray[np.int64] = np.zeros(
+            0, np.int64
+        )  # lanes that have a factor: _lanes[k] is that of lane _of[k]
 
     def _factorize(self, values: Values, found: Pivots, live: Mask, stop: Index) -> None:
         if self._room is None:

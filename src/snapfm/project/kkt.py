@@ -15,10 +15,13 @@ from scipy.sparse import coo_array, csr_array
 
 from snapfm.arrays import Index, Values
 from snapfm.kernels.layout import Frame
+from snapfm.kernels.operations import LANES
 from snapfm.kernels.ordering import best
 from snapfm.kernels.panels import Schedule, schedule
 from snapfm.kernels.sections import packed_index, packed_values
 from snapfm.linear import Prepared, Solver
+from snapfm.linear.automatic import Automatic, predicted_fronts, predicted_lanes
+from snapfm.linear.bordered import PreparedBordered
 from snapfm.linear.lanes import PreparedLanes
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.reduce import System
@@ -32,8 +35,12 @@ _PRODUCTS = 30_000_000
 _ITERATIONS = 10
 # Augmented matrices with more rows than this are not even looked at: ordering them takes longer than they could save.
 _LARGE = 50_000
+# Rows that vary, and rows of constant slope, from which on the factor of the latter is shared by all samples.
+_FEW, _MANY = 16, 2000
 # On the diagonal of the augmented matrix's lower block: keeps dependent rows factorable, too small to change a step.
 _SOFT = 1e-11
+# A schedule that nothing reads, for systems that a callback factorizes.
+_NOTHING = schedule(np.array([0, 1]), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,6 @@ class KKT:
     """The KKT matrix of a System, without values. `linear` is its symbolic factorization."""
 
     frame: Frame
-    schedule: Schedule
     linear: Prepared
 
     @property
@@ -50,9 +56,20 @@ class KKT:
         return isinstance(self.linear, PreparedLanes)
 
     @property
+    def schedule(self) -> Schedule:
+        """What the compiled loop factorizes by."""
+        return self.linear.plan if isinstance(self.linear, PreparedLanes) else _NOTHING
+
+    @property
     def entries(self) -> int:
         """Number of entries of the matrix, lower triangle."""
         return self.linear.pattern.nnz
+
+    def seconds(self) -> float:
+        """Predict the seconds of a factorization and two solves of one tile."""
+        if self.fused:
+            return predicted_lanes(self.linear.order).seconds
+        return predicted_fronts(self.linear.order, LANES).seconds
 
 
 def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
@@ -63,18 +80,21 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
     column_entry = columns.data.astype(np.int64) - 1
     gram = csr_array(system.gram)
     products = _products(columns.indptr, columns.indices, column_entry)
-    augmented = products is None
+    augmented, shared = products is None, False
     if products is not None:
         matrix = _schur(gram, m, *products)
-        linear = solver.prepare(_pattern(matrix, m), None)
-    if products is None or not program.diagonal:
+        border = _border(system) if isinstance(solver, Automatic) and not bounded else None
+        shared = border is not None
+        if border is not None:
+            linear: Prepared = PreparedBordered.of(_pattern(matrix, m), _values(matrix, program.constants), border)
+        else:
+            linear = solver.prepare(_pattern(matrix, m), None)
+    if products is None or not (program.diagonal or shared):
         whole, signs = _augmented(system), np.concatenate([np.ones(v, np.int64), -np.ones(m, np.int64)])
         if products is None or _cheaper(_pattern(whole, m + v), signs, linear, pattern.nnz + program.hessian.nnz):
             augmented, matrix = True, whole
             linear = solver.prepare(_pattern(whole, m + v), signs)
     row, column, constant, ptr, left, right = matrix
-    fused = linear if isinstance(linear, PreparedLanes) else None
-    plan = _nothing() if fused is None else fused.plan
     place = 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
     hessian = program.hessian
     index = packed_index(
@@ -84,15 +104,28 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
         ]
     )  # fmt: skip
     weight = packed_values([gram.data, constant])
+    coupled = shared or not (augmented or program.diagonal)
     frame = Frame(
-        *index,
-        *weight,
-        int(augmented),
-        int(not system.equality.all()),
-        int(bounded),
-        int(not (augmented or program.diagonal)),
+        *index, *weight, int(augmented), int(not system.equality.all()), int(bounded), int(coupled), int(shared)
     )
-    return KKT(frame, plan, linear)
+    return KKT(frame, linear)
+
+
+def _border(system: System) -> Index | None:
+    """Return the rows that vary, if the others are so many and these so few that factors of the others are worth sharing."""
+    program = system.program
+    varies = ~system.equality
+    varies[program.pattern.row_of()[program.varying]] = True
+    border = np.flatnonzero(varies)
+    return border if len(border) <= _FEW and len(varies) - len(border) >= _MANY else None
+
+
+def _values(matrix: Matrix, jacobian: Values) -> Values:
+    """Evaluate the Schur complement at D = I with these entries of J."""
+    _, _, constant, ptr, left, right = matrix
+    entry = np.repeat(np.arange(len(constant)), np.diff(ptr))
+    values: Values = constant + np.bincount(entry, jacobian[left] * jacobian[right], len(constant))
+    return values
 
 
 def _pattern(matrix: Matrix, size: int) -> Pattern:
@@ -110,12 +143,6 @@ def _cheaper(whole: Pattern, signs: Index, schur: Prepared, entries: int) -> boo
         return False
     iterations = 2 * (schur.order.flops + _ITERATIONS * (2 * schur.order.fill + 2 * entries))
     return best(whole.indptr, whole.indices, signs).flops < iterations
-
-
-def _nothing() -> Schedule:
-    """Return a schedule that nothing reads, for systems that a callback factorizes."""
-    one = np.zeros(1, np.int64)
-    return schedule(np.array([0, 1]), one, one)
 
 
 def _products(indptr: Index, rows: Index, entry: Index) -> tuple[Index, Index, Index, Index] | None:

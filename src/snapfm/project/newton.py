@@ -24,7 +24,7 @@ from snapfm.kernels.layout import HOLDS, UNKNOWN
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Clock, Turn, cut, run, workers
 from snapfm.laws import Params
-from snapfm.linear import Lanes, Solver
+from snapfm.linear import Automatic, Solver
 from snapfm.project.adjoint import Adjoint
 from snapfm.project.base import Limits, Solution, Warm
 from snapfm.project.budget import Budget, Stopping, certified, enough
@@ -50,8 +50,10 @@ _SMALL_CHUNK = 16  # samples of one piece without a certificate: little work, wh
 
 
 class Newton:
-    """Prepared for compiled laws and limits. `linear` factorizes the KKT matrices: Lanes() inside the compiled loop, any
-    other solver through a callback. Without `retry` a sample on which Newton's iteration fails is not tried again.
+    """Prepared for compiled laws and limits.
+
+    `linear` factorizes the KKT matrices. The default, Automatic(), takes Lanes() inside the compiled loop or, for large
+    matrices, Fronts() through a callback. Without `retry` a sample on which Newton's iteration fails is not tried again.
     """
 
     def __init__(self, laws: CompiledLaws, limits: Limits, linear: Solver | None = None, retry: bool = True) -> None:
@@ -63,7 +65,7 @@ class Newton:
         outside = self.tape.unknowns + 1
         groups = self.reduction.aggregates
         lengths = groups.first + 1 + 2 * np.arange(len(groups))
-        solver = Lanes() if linear is None else linear
+        solver = Automatic() if linear is None else linear
         self.parts = [
             Part(system, self.lower, self.upper, outside, lengths, solver) for system in self.reduction.systems
         ]

@@ -32,6 +32,7 @@ from snapfm.project.workspaces import Workspaces
 from snapfm.structure.reduce import System
 
 _PACKS_A_SECOND = 8e8  # least speed of one thread, from profiles of the six problems
+_COUPLED = 4  # factorizations that take as long as one with conjugate gradients
 _CALLBACK = 4_000_000  # packs of arithmetic that take as long as one callback, about 5 ms
 
 
@@ -74,11 +75,11 @@ class Part:
 
     def seconds(self, samples: int, limit: int, opaque: bool) -> float:
         """Estimate the longest time of one compiled call on so many samples."""
-        program, plan = self.system.program, self.kkt.schedule
-        once = 16 * int(plan.updates[:, 1].sum()) + 10 * plan.packs + 40 * program.operations + 20 * self.kkt.entries
-        once += 30 * (program.pattern.nnz + program.pattern.columns + program.pattern.rows)
-        once += LANES * _CALLBACK * (opaque + (not self.kkt.fused))
-        return once * tiles_for(samples * self.system.parts) * LONGEST * limit / _PACKS_A_SECOND
+        program = self.system.program
+        packs = 40 * program.operations + 20 * self.kkt.entries + LANES * _CALLBACK * opaque
+        packs += 30 * (program.pattern.nnz + program.pattern.columns + program.pattern.rows)
+        once = packs / _PACKS_A_SECOND + (_COUPLED if self.kkt.frame.coupled else 1) * self.kkt.seconds()
+        return once * tiles_for(samples * self.system.parts) * LONGEST * limit
 
     def solve(self, batch: Batch, u: Values, multipliers: Values) -> Ended:
         """Iterate from u to the feasible point nearest to û; return how every sample ended.
@@ -123,7 +124,7 @@ class Part:
             if self.kkt.fused:
                 return _solved(Loops(self, code, frame, batch.turn, work), tiles, stopping, batch)
             with self._factors.lend() as factors:
-                callback = Callback(_served(factors, self.at, self.kkt.entries))
+                callback = Callback(_served(factors, self.at, self.kkt.entries, batch.turn.stop))
                 loops = Loops(self, code, frame._replace(callback=callback.address), batch.turn, work)
                 ended = _solved(loops, tiles, stopping, batch)
                 callback.check()
@@ -196,14 +197,15 @@ def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, batch: Batch) -> End
     return attempt(loops, tiles, stopping, batch.warm is not None, batch.limit, batch.turn)
 
 
-def _served(factors: Workspace, at: Index, entries: int) -> Any:
+def _served(factors: Workspace, at: Index, entries: int, stop: Index) -> Any:
     """Return a callback that factorizes and solves tiles with a workspace of any solver."""
 
     def serve(task: int, memory: int) -> None:
         tile = np.ctypeslib.as_array((ctypes.c_double * int(at[-1])).from_address(memory))
         if task == core.TO_FACTORIZE:
             matrix = tile[at[core.MATRIX] : at[core.MATRIX + 1]].reshape(entries, LANES)
-            pivots = factors.factorize(np.ascontiguousarray(matrix))
+            live = tile[at[core.RUNS] : at[core.RUNS + 1]] > 0.0
+            pivots = factors.factorize(matrix, live, stop)
             tally = tile[at[core.TALLY] : at[core.TALLY + 1]].reshape(-1, LANES)
             tally[0], tally[1] = pivots.negative, pivots.weak
         else:
