@@ -10,7 +10,7 @@ import pytest
 from tests.linear import dense
 
 from snapfm.errors import DtypeError, ShapeError
-from snapfm.linear import Lanes, Fronts, Outcome
+from snapfm.linear import Fronts, Lanes, Outcome
 from snapfm.structure.pattern import Pattern
 
 EPS = np.finfo(np.float64).eps

@@ -210,7 +210,8 @@ def system_of(example: Example) -> System:
 class Small:
     """The tiles of one example. `bounds` are (lower, upper), one number each per unknown; lane L of tile k is column L of it.
 
-    `augmented` takes the augmented matrix where the Schur complement would do; `solver` other than Lanes() is called back.
+    `augmented` takes the augmented matrix where the Schur complement would do, `coupled` the Schur complement where the
+    augmented matrix is cheaper; `solver` other than Lanes() is called back.
     """
 
     def __init__(
@@ -220,11 +221,13 @@ class Small:
         bounds: tuple[Sequence[float], Sequence[float]] | None = None,
         solver: Solver | None = None,
         tiles: int = 1,
+        coupled: bool = False,
     ) -> None:
         self.example, self.system = example, system_of(example)
         lower, upper = bounds if bounds is not None else ([-np.inf] * example.n, [np.inf] * example.n)
         self.lower, self.upper = np.array(lower, float), np.array(upper, float)
-        with mock.patch.object(kkt, "_PRODUCTS", -1 if augmented else kkt._PRODUCTS):
+        largest = mock.patch.object(kkt, "_LARGE", 0 if coupled else kkt._LARGE)
+        with largest, mock.patch.object(kkt, "_PRODUCTS", -1 if augmented else kkt._PRODUCTS):
             self.part = Part(
                 self.system, self.lower, self.upper, example.n + 1, NOTHING, Lanes() if solver is None else solver
             )

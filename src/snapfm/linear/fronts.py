@@ -112,7 +112,7 @@ class FrontsWorkspace(Workspace):
         for k, lane in enumerate(self._of):
             if k == len(self._lanes):
                 self._lanes.append(_Lane.empty(self.prepared.plan))
-            found.status[lane] = self._lanes[k].factorize(self.prepared, values, lane, room, stop)
+            found.status[lane] = self._lanes[k].factorize(self.prepared, values, int(lane), room, stop)
             found.negative[lane], found.weak[lane], found.smallest[lane] = room.tally
 
     def _solve(self, rhs: Values, out: Values) -> None:
