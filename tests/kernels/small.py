@@ -235,7 +235,7 @@ class Small:
         self.callback: Callback | None = None
         if not self.part.kkt.fused:
             workspace = self.part.kkt.linear.workspace()
-            self.callback = Callback(_served(workspace, self.part.at, self.part.kkt.entries))
+            self.callback = Callback(_served(workspace, self.part.at, self.part.kkt.entries, np.zeros(1, np.int64)))
             self.frame = self.frame._replace(callback=self.callback.address)
 
     @property

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.kernels.test_supernodes import PATTERNS, lower
 
-from snapfm.kernels.fronts import scratch, solve, solve_eight
 from snapfm.kernels.fronts import factorize as factorize_lane
+from snapfm.kernels.fronts import scratch, solve, solve_eight
 from snapfm.kernels.ldl import FACTORED, NONFINITE, SINGULAR
 from snapfm.kernels.ordering import best
 from snapfm.kernels.packs import WIDTH
@@ -58,7 +58,11 @@ def bordered(size, border):
 
 
 SIZES = [1, 7, 8, 9, 16, 17, 33, WIDEST, WIDEST + 1, 2 * WIDEST + 21]
-CASES = PATTERNS | {f"full {k}": full(k) for k in SIZES} | {"bordered": bordered(240, 30), "wide border": bordered(420, 200)}
+CASES = (
+    PATTERNS
+    | {f"full {k}": full(k) for k in SIZES}
+    | {"bordered": bordered(240, 30), "wide border": bordered(420, 200)}
+)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -43,6 +43,8 @@ def factorize(frame, plan, tile, damping, status, convex, negative, stop):
                 section(tile, layout.PIVOTS), section(tile, layout.SCALE), tally, stop,
             )  # fmt: skip
         else:
+            for lane in range(LANES):  # marks the lanes to factorize; the answer takes its place
+                tally[lane] = 1.0 if status[lane] == RUNNING else 0.0
             call_back(frame.callback, layout.TO_FACTORIZE, tile.memory)
         if stop[0] != 0:
             return

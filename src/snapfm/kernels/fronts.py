@@ -195,7 +195,9 @@ def _update(
             for c in range(start, min(end, g + 2)):
                 out = ((c - start) * groups + g) * WIDTH
                 here = x + g * width
-                _multiply_two(factor, here, here + width, width, scaled, (c - start) * width, strip, out, out + WIDTH, True)
+                _multiply_two(
+                    factor, here, here + width, width, scaled, (c - start) * width, strip, out, out + WIDTH, True
+                )
             g += 2
         if g < groups:
             for c in range(start, end):

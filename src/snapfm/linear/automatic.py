@@ -26,7 +26,7 @@ from snapfm.structure.pattern import Pattern
 # Seconds per multiply-add, per entry of the factor and per call; see above.
 _LANES_FLOP, _LANES_ENTRY = 0.7e-9, 21e-9
 _FRONTS_FLOP, _FRONTS_ENTRY, _FRONTS_CALL = 0.065e-9, 7e-9, 20e-6
-_CALLBACK = 30e-6  # seconds per tile: compiled loops call Fronts through Python
+_CALLBACK = 60e-6  # seconds per tile of three calls back: compiled loops reach Fronts through Python
 # Bytes per entry of the factor: of eight lanes with phantom columns, and of one with stored zeros. The schedule of Lanes lists
 # every row of every update, a sixteenth of the multiply-adds.
 _LANES_BYTES, _SCHEDULE_BYTES, _FRONTS_BYTES = 90, 0.5, 11

@@ -100,14 +100,16 @@ class FrontsWorkspace(Workspace):
         self.prepared = prepared
         self._room: Scratch | None = None
         self._lanes: list[_Lane] = []
-        self._of: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # lanes that have a factor: _lanes[k] is that of lane _of[k]
+        self._of: npt.NDArray[np.int64] = np.zeros(
+            0, np.int64
+        )  # lanes that have a factor: _lanes[k] is that of lane _of[k]
 
     def _factorize(self, values: Values, found: Pivots, live: Mask, stop: Index) -> None:
         if self._room is None:
             self._room = scratch(self.prepared.plan, aligned)
         room, self._of = self._room, np.flatnonzero(live)
         found.status[:], found.negative[:], found.weak[:], found.smallest[:] = Outcome.NONFINITE, 0, 0, np.nan
-        for k, lane in enumerate(self._of):
+        for k, lane in enumerate(self._of.tolist()):
             if k == len(self._lanes):
                 self._lanes.append(_Lane.empty(self.prepared.plan))
             found.status[lane] = self._lanes[k].factorize(self.prepared, values, lane, room, stop)
@@ -115,13 +117,13 @@ class FrontsWorkspace(Workspace):
 
     def _solve(self, rhs: Values, out: Values) -> None:
         plan, room = self.prepared.plan, self._room
-        for k, lane in enumerate(self._of):
+        for k, lane in enumerate(self._of.tolist()):
             solve(plan, self._lanes[k].factor, self._lanes[k].inverse, rhs, lane, room, out)
         if len(self._of) < rhs.shape[1]:
             out[:, np.setdiff1d(np.arange(rhs.shape[1]), self._of)] = 0.0
 
     def _log_determinant(self, lanes: int) -> Values:
         logs = np.full(lanes, np.nan)
-        for k, lane in enumerate(self._of):
+        for k, lane in enumerate(self._of.tolist()):
             logs[lane] = -np.log(np.abs(self._lanes[k].inverse)).sum()
         return logs

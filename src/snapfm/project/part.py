@@ -120,7 +120,7 @@ class Part:
         if self.kkt.fused:
             return _solved(Loops(self, code, frame, batch.turn), tiles, stopping, batch)
         with self._factors.lend() as factors:
-            callback = Callback(_served(factors, self.at, self.kkt.entries))
+            callback = Callback(_served(factors, self.at, self.kkt.entries, batch.turn.stop))
             loops = Loops(self, code, frame._replace(callback=callback.address), batch.turn)
             ended = _solved(loops, tiles, stopping, batch)
             callback.check()
@@ -186,19 +186,19 @@ def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, batch: Batch) -> End
     return attempt(loops, tiles, stopping, batch.warm is not None, batch.limit, batch.turn)
 
 
-def _served(factors: Workspace, at: Index, entries: int) -> Any:
-    """Return a callback that factorizes and solves tiles with a workspace of any solver."""
+def _served(factors: Workspace, at: Index, entries: int, stop: Index) -> Any:
+    """Return a callback that factorizes and solves the running lanes of tiles with a workspace of any solver."""
 
     def serve(task: int, memory: int) -> None:
         tile = np.ctypeslib.as_array((ctypes.c_double * int(at[-1])).from_address(memory))
         if task == core.TO_FACTORIZE:
             matrix = tile[at[core.MATRIX] : at[core.MATRIX + 1]].reshape(entries, LANES)
-            pivots = factors.factorize(np.ascontiguousarray(matrix))
             tally = tile[at[core.TALLY] : at[core.TALLY + 1]].reshape(-1, LANES)
+            pivots = factors.factorize(matrix, tally[0] > 0.0, stop)
             tally[0], tally[1] = pivots.negative, pivots.weak
         else:
             right = tile[at[core.RHS] : at[core.RHS + 1]].reshape(-1, LANES)
-            right[:] = factors.solve(right.copy())
+            factors.solve(right)
 
     return serve
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from snapfm import Equality, Inequality, Projection, Projector
-from snapfm.linear import Lanes, Fronts, Solver
+from snapfm.linear import Fronts, Lanes, Solver
 
 EPS = torch.finfo(torch.float64).eps
 SOLVERS: list[Solver] = [Lanes(), Fronts()]  # of the KKT systems: inside the compiled loop, and by callback
