@@ -1,8 +1,8 @@
 """Fronts: sparse LDLᵀ of one lane at a time in wide dense panels, on the calling thread. For few large samples.
 
 Lanes needs the work and the memory of eight lanes for one, and its panels of four columns leave the caches when factors are
-large. One sample, one thread, ms to factorize: JJᵀ of a five-point law on 126² points 11 (Lanes 52, SciPy 88), on 510² 510
-(SciPy 4 200), divergence in 32³ 290 (Lanes 5 200, SciPy 1 800). The arithmetic is in kernels.fronts.
+large. One sample, one thread, ms to factorize: JJᵀ of a five-point law on 126² points 12 (Lanes 52, SciPy 88), on 510² 560
+(Lanes 9 600, SciPy 4 300), divergence in 32³ 340 (Lanes 5 200, SciPy 1 800). The arithmetic is in kernels.fronts.
 """
 
 from __future__ import annotations
