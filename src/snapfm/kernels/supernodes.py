@@ -28,7 +28,7 @@ WIDEST = 128
 
 # Predicted cycles: of a panel, of each group of eight pivots, of each row below it, of a tile of eight by eight entries (per
 # column eliminated, when they are added to a later panel, when they are eliminated), of each group of eight entries stored.
-# Estimates; the last is also the price of memory. With 400 for a panel, 500 for its pivots and 4 for storing, a five-point grid of
+# Estimates; the last is also the price of memory. With 400 for a panel, 500 for pivots and 4 for storing, a five-point grid of
 # 10⁶ unknowns took 69 million entries and 0.7 s, with these 57 million and 1.0 s; patterns with longer columns do not differ.
 _PANEL, _PIVOTS, _ROW, _MULTIPLY, _ADD, _ELIMINATE, _STORE = 200.0, 300.0, 8.0, 9.0, 100.0, 60.0, 16.0
 
