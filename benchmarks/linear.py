@@ -1,4 +1,4 @@
-"""Linear solvers on the patterns of the problems: Lanes against Library (SciPy's splu sample by sample), µs per sample.
+"""Linear solvers on the patterns of the problems: Lanes against Fronts, which factorizes sample by sample, µs per sample.
 
 The ratio is what carries over to another machine. All run on one thread. Each time is the least of several taken in
 turns, so that a busy machine hurts all alike.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import block_array, csr_array, diags_array, eye_array, kron
 
-from snapfm.linear import Lanes, Library
+from snapfm.linear import Fronts, Lanes
 from snapfm.structure.pattern import Pattern
 
 LANES = (16, 64)  # two tiles, what Newton has under way at a time; and the batch of ECOSYSTEM.md
@@ -88,19 +88,19 @@ def measure(matrix: csr_array, positive: int, lanes: int) -> dict[str, float]:
     start = time.perf_counter()
     prepared = Lanes().prepare(pattern, signs)
     seconds = time.perf_counter() - start
-    work, library = prepared.workspace(), Library().prepare(pattern, signs).workspace()
+    work, fronts = prepared.workspace(), Fronts().prepare(pattern, signs).workspace()
     rhs, out = rng.standard_normal((pattern.rows, lanes)), np.empty((pattern.rows, lanes))
     one, one_rhs = np.ascontiguousarray(values[:, :1]), np.ascontiguousarray(rhs[:, :1])
 
-    def by_library() -> None:
-        library.factorize(one)
-        library.solve(one_rhs, np.empty_like(one_rhs))
+    def by_fronts() -> None:
+        fronts.factorize(one)
+        fronts.solve(one_rhs, np.empty_like(one_rhs))
 
-    least = _least([lambda: work.factorize(values), lambda: work.solve(rhs, out), work.log_determinant, by_library])
+    least = _least([lambda: work.factorize(values), lambda: work.solve(rhs, out), work.log_determinant, by_fronts])
     figures = {
         name: taken * 1e6 / lanes for name, taken in zip(("factor", "solve", "log_determinant"), least, strict=False)
     }
-    figures |= {"library": least[3] * 1e6, "faster": least[3] * lanes / (least[0] + least[1])}
+    figures |= {"fronts": least[3] * 1e6, "faster": least[3] * lanes / (least[0] + least[1])}
     order = prepared.order
     sizes = {"rows": pattern.rows, "entries": pattern.nnz, "fill": order.fill, "flops": order.flops}
     return sizes | {"prepare_ms": seconds * 1e3} | figures

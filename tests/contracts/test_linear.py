@@ -398,8 +398,9 @@ def test_pivots_are_not_overwritten_by_the_next_factorization(solver):
     assert all(map(np.array_equal, kept, (first.status, first.negative, first.weak, first.smallest)))
 
 
-def test_hot_calls_of_lanes_allocate_the_pivots_only():
-    _, values, work = prepared(Lanes(), definite, 16)
+@every_solver
+def test_hot_calls_allocate_the_pivots_only(solver):
+    _, values, work = prepared(solver, definite, 16)
     rhs = np.ones((26, 16))
     work.factorize(values)
     work.solve(rhs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from snapfm.kernels.compiling import compiled
 from snapfm.kernels.newton import CONVERGED
 from snapfm.kernels.operations import LANES
 from snapfm.linear import Fronts
+from snapfm.linear.fronts import FrontsWorkspace
 
 CENTER, AIM = [1.2, 0.9, 0.7], [1.0, 0.8, 0.5]
 ROUNDING = 4096 * EPS  # of answers of some ten steps, each the solution of a well-conditioned system
@@ -89,11 +91,11 @@ def test_a_law_evaluated_by_python_takes_the_same_steps(example: Example, augmen
 @every_example
 @forms
 @loops
-def test_a_factorisation_by_a_library_takes_the_same_steps(example: Example, augmented: bool, loop):
+def test_a_factorisation_by_callback_takes_the_same_steps(example: Example, augmented: bool, loop):
     assert_same_walk(loop(begun(example, augmented, Fronts())), loop(begun(example, augmented)))
 
 
-def test_a_library_repairs_inertia_and_leaves_out_repeated_rows_alike():
+def test_a_callback_repairs_inertia_and_leaves_out_repeated_rows_alike():
     start = np.tile([[2.0], [0.3]], LANES)
     for example, target, lam in ((HYPERBOLA, [0.1, 0.1], [3.0]), (TWICE, [0.4, 0.2], [-0.4, -0.4])):
         walks = [
@@ -106,7 +108,7 @@ def test_a_library_repairs_inertia_and_leaves_out_repeated_rows_alike():
 
 
 @forms
-def test_with_a_library_too_nan_in_one_lane_leaves_the_others_and_calls_repeat_to_the_bit(augmented: bool):
+def test_with_a_callback_too_nan_in_one_lane_leaves_the_others_and_calls_repeat_to_the_bit(augmented: bool):
     clean, again = newton(begun(LENS, augmented, Fronts())), newton(begun(LENS, augmented, Fronts()))
     assert clean.status.tolist() == [CONVERGED] * LANES
     assert clean.lanes(slice(None)) == again.lanes(slice(None))
@@ -114,6 +116,24 @@ def test_with_a_library_too_nan_in_one_lane_leaves_the_others_and_calls_repeat_t
     spoilt.section(layout.X)[0, 3] = np.nan
     others = np.flatnonzero(np.arange(LANES) != 3)
     assert newton(spoilt).lanes(others) == clean.lanes(others)
+
+
+@loops
+def test_lanes_that_are_absent_or_done_are_not_factorized(loop):
+    small, live = begun(LENS, solver=Fronts()), np.arange(LANES) % 3 == 0
+    small.section(layout.X)[:, 3] += 5.0  # needs the most steps
+    asked, plain = [], FrontsWorkspace.factorize
+
+    def factorize(self, values, running, stop):
+        asked.append(running.copy())
+        return plain(self, values, running, stop)
+
+    with mock.patch.object(FrontsWorkspace, "factorize", factorize):
+        ended = loop(small, live=live)
+    assert not np.array(asked)[:, ~live].any()
+    assert asked[0].any()
+    assert asked[-1].sum() < live.sum()
+    assert ended.iterations[~live].tolist() == [0] * int((~live).sum())
 
 
 @pytest.mark.parametrize("task", [layout.TO_EVALUATE, layout.TO_DIFFERENTIATE], ids=["rows", "derivatives"])
@@ -140,7 +160,7 @@ def test_what_a_law_raises_is_raised_again_once_the_loop_has_ended(task: int, lo
 
 
 @loops
-def test_what_a_library_raises_is_raised_again_once_the_loop_has_ended(loop):
+def test_what_a_factorisation_raises_is_raised_again_once_the_loop_has_ended(loop):
     small = begun(LENS, solver=Fronts())
 
     def serve(task: int, memory: int) -> None:

@@ -31,9 +31,6 @@ def factorize(frame, plan, tile, damping, status, convex, negative, stop):
     Written: inverse, scaled, matrix, factor, pivots, scale, tally; convex (what was added), negative.
     """
     convex[:] = 0.0
-    runs = section(tile, layout.RUNS)
-    for lane in range(LANES):
-        runs[lane] = 1.0 if status[lane] == RUNNING else 0.0
     tally, rows = section(tile, layout.TALLY), len(table(frame, layout.EQUALITY))
     for _ in range(_CONVEX_TRIALS):
         _weigh(frame, tile, damping, convex, negative)
@@ -47,6 +44,8 @@ def factorize(frame, plan, tile, damping, status, convex, negative, stop):
                 section(tile, layout.PIVOTS), section(tile, layout.SCALE), tally, stop,
             )  # fmt: skip
         else:
+            for lane in range(LANES):  # marks the lanes to factorize; the answer takes its place
+                tally[lane] = 1.0 if status[lane] == RUNNING else 0.0
             call_back(frame.callback, layout.TO_FACTORIZE, tile.memory)
         if stop[0] != 0:
             return

@@ -37,14 +37,14 @@ GRADIENT, DIAGONAL, INVERSE, STEP, PLAIN_STEP, BEST_STEP, TO_BOUND, PREVIOUS = r
 # Per row: steps of λ, active set, λ of inactive rows, ‖J_r‖².
 DIRECTION, PLAIN_DIRECTION, BEST_DIRECTION, ACTIVE, IDLE, ROW_NORM = range(31, 37)
 PREVIOUS_MULTIPLIER, PREVIOUS_RESIDUAL = range(37, 39)
-# Of the KKT matrix; RUNS is one pack: 1 in lanes that need factors, for a callback.
-MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK, RUNS = range(39, 47)
+# Of the KKT matrix.
+MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK = range(39, 46)
 # Of interior points: slacks of inequalities, duals of bounds.
-SLACK, PREVIOUS_SLACK, LOWER_DUAL, UPPER_DUAL = range(47, 51)
+SLACK, PREVIOUS_SLACK, LOWER_DUAL, UPPER_DUAL = range(46, 50)
 # Of conjugate gradients, where the Hessian couples unknowns: per unknown what is left of the KKT system, the direction and its
 # image, per row the direction; then packs of scalars, and the lanes that take part.
-REMAINDER, CONJUGATE, IMAGE, CONJUGATE_MULTIPLIER, GRADIENTS, WANTED = range(51, 57)
-SECTIONS = 57
+REMAINDER, CONJUGATE, IMAGE, CONJUGATE_MULTIPLIER, GRADIENTS, WANTED = range(50, 56)
+SECTIONS = 56
 
 # Tasks of a callback, with the address of a tile's memory: evaluate rows; Jacobian and Hessian; factorize; solve in RHS.
 TO_EVALUATE, TO_DIFFERENTIATE, TO_FACTORIZE, TO_SOLVE = range(4)

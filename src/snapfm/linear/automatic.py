@@ -5,9 +5,10 @@ A prediction needs the order alone: the multiply-adds F and the entries E of the
     Lanes, a tile of eight lanes, used or not:   F · 0.7 ns + E · 21 ns
     Fronts, each live lane:                      F · 0.065 ns + E · 7 ns + 20 µs
 
-fitted to 20 patterns of 60 to 260 000 unknowns (bands, dense, JJᵀ in two and three dimensions and in space-time, KKT
-matrices) on one thread of a Zen 4 core; most are within a factor of 1.5. So one sample alone goes to Fronts unless it is
-tiny, and full tiles go to Fronts if F / E, the mean length of a column, is above 200.
+fitted to 22 patterns of 60 to 65 000 unknowns on one thread of a Zen 4 core: bands, dense matrices, JJᵀ in two and three
+dimensions and in space-time, KKT matrices. All but three predictions are within a factor of two, and the faster solver of a
+full tile is the predicted one on all 22. So one sample alone goes to Fronts unless it is tiny, and full tiles go to Fronts if
+F / E, half the mean length of a column, is above 200.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from snapfm.structure.pattern import Pattern
 _LANES_FLOP, _LANES_ENTRY = 0.7e-9, 21e-9
 _FRONTS_FLOP, _FRONTS_ENTRY, _FRONTS_CALL = 0.065e-9, 7e-9, 20e-6
 _SHORT = 20e-3  # seconds of a tile: batches that take long then have full tiles
-_CALLBACK = 30e-6  # seconds per tile: compiled loops call Fronts through Python
+_CALLBACK = 100e-6  # seconds per tile of three calls back: compiled loops reach Fronts through Python
 # Bytes per entry of the factor: of eight lanes with phantom columns, and of one with stored zeros. The schedule of Lanes lists
 # every row of every update, a sixteenth of the multiply-adds.
 _LANES_BYTES, _SCHEDULE_BYTES, _FRONTS_BYTES = 90, 0.5, 11

@@ -1,8 +1,8 @@
 """Fronts: sparse LDLᵀ of one lane at a time in wide dense panels, on the calling thread. For few large samples.
 
 Lanes needs the work and the memory of eight lanes for one, and its panels of four columns leave the caches when factors are
-large. One sample, one thread, ms to factorize: JJᵀ of a five-point law on 126² points 11 (Lanes 52, SciPy 88), on 510² 510
-(SciPy 4 200), divergence in 32³ 290 (Lanes 5 200, SciPy 1 800). The arithmetic is in kernels.fronts.
+large. One sample, one thread, ms to factorize: JJᵀ of a five-point law on 126² points 12 (Lanes 52, SciPy 88), on 510² 560
+(Lanes 9 600, SciPy 4 300), divergence in 32³ 340 (Lanes 5 200, SciPy 1 800). The arithmetic is in kernels.fronts.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class FrontsWorkspace(Workspace):
             self._room = scratch(self.prepared.plan, aligned)
         room, self._of = self._room, np.flatnonzero(live)
         found.status[:], found.negative[:], found.weak[:], found.smallest[:] = Outcome.NONFINITE, 0, 0, np.nan
-        for k, lane in enumerate(self._of):
+        for k, lane in enumerate(self._of.tolist()):
             if k == len(self._lanes):
                 self._lanes.append(_Lane.empty(self.prepared.plan))
             found.status[lane] = self._lanes[k].factorize(self.prepared, values, int(lane), room, stop)
@@ -117,13 +117,13 @@ class FrontsWorkspace(Workspace):
 
     def _solve(self, rhs: Values, out: Values) -> None:
         plan, room = self.prepared.plan, self._room
-        for k, lane in enumerate(self._of):
+        for k, lane in enumerate(self._of.tolist()):
             solve(plan, self._lanes[k].factor, self._lanes[k].inverse, rhs, lane, room, out)
         if len(self._of) < rhs.shape[1]:
             out[:, np.setdiff1d(np.arange(rhs.shape[1]), self._of)] = 0.0
 
     def _log_determinant(self, lanes: int) -> Values:
         logs = np.full(lanes, np.nan)
-        for k, lane in enumerate(self._of):
+        for k, lane in enumerate(self._of.tolist()):
             logs[lane] = -np.log(np.abs(self._lanes[k].inverse)).sum()
         return logs

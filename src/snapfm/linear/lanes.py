@@ -1,8 +1,8 @@
 """Lanes: sparse LDLᵀ with the batch as the SIMD lane, eight lanes to a tile, on the calling thread.
 
-For many samples: a tile costs the same whether one of its lanes is used or all are. One symbolic analysis serves all lanes,
-calls and threads. The buffers of a workspace grow to the largest batch seen and are then reused. The arithmetic is in
-kernels.ldl.
+For many samples: a tile costs the same whether one of its lanes is used or all are. One symbolic analysis serves all
+lanes, calls and threads. The buffers of a workspace grow to the largest batch seen and are then reused. The arithmetic is
+in kernels.ldl.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Gram:
             lower = csr_array(tril(gram))
             lower.sort_indices()
             indptr, indices = lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
-            self.factor = Fronts().prepare(Pattern(gram.shape[0], gram.shape[0], indptr, indices)).factor(lower.data)
+            self.factor = Fronts().prepare(Pattern(gram.shape[0], gram.shape[1], indptr, indices)).factor(lower.data)
 
     def solve(self, right: Values) -> Values:
         """Solve for every sample (b, m); one that is not finite has no solution."""

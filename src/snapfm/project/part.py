@@ -169,7 +169,6 @@ class Part:
         packs[core.MATRIX], packs[core.FACTOR] = self.kkt.entries, plan.packs
         packs[core.RHS] = v + m if frame.augmented else m
         packs[[core.PIVOTS, core.SCALE, core.WORK]] = plan.slots
-        packs[core.RUNS] = 1
         if frame.coupled:
             packs[[core.REMAINDER, core.CONJUGATE, core.IMAGE]], packs[core.CONJUGATE_MULTIPLIER] = v, m
             packs[core.GRADIENTS], packs[core.WANTED] = SCALARS, 1
@@ -198,19 +197,18 @@ def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, batch: Batch) -> End
 
 
 def _served(factors: Workspace, at: Index, entries: int, stop: Index) -> Any:
-    """Return a callback that factorizes and solves tiles with a workspace of any solver."""
+    """Return a callback that factorizes and solves the running lanes of tiles with a workspace of any solver."""
 
     def serve(task: int, memory: int) -> None:
         tile = np.ctypeslib.as_array((ctypes.c_double * int(at[-1])).from_address(memory))
         if task == core.TO_FACTORIZE:
             matrix = tile[at[core.MATRIX] : at[core.MATRIX + 1]].reshape(entries, LANES)
-            live = tile[at[core.RUNS] : at[core.RUNS + 1]] > 0.0
-            pivots = factors.factorize(matrix, live, stop)
             tally = tile[at[core.TALLY] : at[core.TALLY + 1]].reshape(-1, LANES)
+            pivots = factors.factorize(matrix, tally[0] > 0.0, stop)
             tally[0], tally[1] = pivots.negative, pivots.weak
         else:
             right = tile[at[core.RHS] : at[core.RHS + 1]].reshape(-1, LANES)
-            right[:] = factors.solve(right.copy())
+            factors.solve(right)
 
     return serve
 
