@@ -2,7 +2,7 @@
 
 A pattern joins detection, coloring and solving. Sets are what detection works on, all elements at once: row e of a boolean CSR
 matrix holds, in increasing order, the indices that element e may depend on. Every sparsity rule reduces to three moves on
-these rows: gather (copy rows), union (merge row by row) and group (merge many rows into one). Plain numpy and SciPy.
+these rows: gather (copy rows), union (merge row by row) and group (merge many rows into one). No torch.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from scipy.sparse import coo_array, csr_array
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import ShapeError
+from snapfm.kernels.merging import merged
 
 NONE = -1  # in a gather: this element copies nothing and depends on nothing
 
@@ -78,13 +79,16 @@ class Sets:
         """Merge: element e of the result is the union of the sets source[i] over all i with label[i] == e."""
         if self.nnz == 0:
             return Sets.empty(size, self.width)
-        selection = csr_array((np.ones(len(label), bool), (label, source)), shape=(size, self.size))
-        return _from_csr(selection @ self.csr())
+        order = np.arange(len(label)) if (np.diff(label) >= 0).all() else np.argsort(label, kind="stable")
+        pointers = np.concatenate([[0], np.cumsum(np.bincount(label, minlength=size))]).astype(np.int64)
+        return Sets(*merged(pointers, source[order], self.indptr, self.indices, self.width), self.width)
 
     def over(self, matrix: csr_array) -> Sets:
         """Merge, for each row of a sparse matrix, the sets of the elements that it has entries for."""
-        label = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        return self.group(label, matrix.indices.astype(np.int64), matrix.shape[0])
+        if self.nnz == 0:
+            return Sets.empty(matrix.shape[0], self.width)
+        rows = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+        return Sets(*merged(*rows, self.indptr, self.indices, self.width), self.width)
 
     def csr(self, width: int | None = None) -> csr_array:
         """Return the sets as a boolean matrix, element by index."""
@@ -115,6 +119,35 @@ def union(parts: Iterable[Sets]) -> Sets:
 def _from_csr(matrix: csr_array) -> Sets:
     matrix.sum_duplicates()  # sorts, and merges what a product may have left twice
     return Sets(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.shape[1])
+
+
+class GrowingSets:
+    """Sets of elements that are appended one group after the other, without copying those before."""
+
+    def __init__(self, size: int, width: int) -> None:
+        """Make room for `size` elements."""
+        self.width, self.size = width, 0
+        self._indptr, self._indices = np.zeros(size + 1, np.int64), np.zeros(1, np.int64)
+
+    def append(self, sets: Sets) -> None:
+        """Append elements behind the last."""
+        start = int(self._indptr[self.size])
+        if start + sets.nnz > len(self._indices):  # twice the room: all copies together cost as much as the last
+            larger = np.empty(max(2 * len(self._indices), start + sets.nnz), np.int64)
+            larger[:start] = self._indices[:start]
+            self._indices = larger
+        self._indices[start : start + sets.nnz] = sets.indices
+        self._indptr[self.size + 1 : self.size + sets.size + 1] = start + sets.indptr[1:]
+        self.size += sets.size
+
+    def reach(self, element: int) -> None:
+        """Append empty sets up to an element."""
+        self.append(Sets.empty(element - self.size, self.width))
+
+    def sets(self) -> Sets:
+        """View what is there."""
+        indptr = self._indptr[: self.size + 1]
+        return Sets(indptr, self._indices[: indptr[-1]], self.width)
 
 
 def cross(left: Sets, right: Sets) -> tuple[Index, Index, Index]:

@@ -13,12 +13,13 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from snapfm.arrays import Index, Values
+from snapfm.kernels.merging import followed
 from snapfm.kernels.operations import SPILL
 from snapfm.kernels.operators import FLAT, STRAIGHT, Op
 from snapfm.kernels.program import Code
 from snapfm.kernels.sections import packed_index, packed_values
 from snapfm.structure.lowering.tape import Block, Tape, Unlowerable, moved_columns
-from snapfm.structure.pattern import Pattern, Sets, cross, stacked, union
+from snapfm.structure.pattern import GrowingSets, Pattern, Sets, cross, union
 
 # Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
 PAIR_LIMIT = 20_000_000
@@ -97,29 +98,31 @@ def _planned(
 ) -> Program:
     """Follow the unknowns in `by` through the operations (slots, entries, adjoints, Hessian terms) and pack all of it."""
     width = len(by)
-    rank = {int(unknown): i for i, unknown in enumerate(by)}
-    column = np.array([rank.get(int(unknown), -1) for unknown in unknowns], np.int64)
+    rank = np.full(1 + max(unknowns.max(initial=0), by.max(initial=0)), -1, np.int64)
+    rank[by] = np.arange(width)
+    column = rank[unknowns]
     # Sets over `by` of the inputs: the constant, the unknowns, the externals.
     present = np.concatenate([[-1], column, np.full(len(externals), -1)]).astype(np.int64)
-    pool = Sets(np.concatenate([[0], np.cumsum(present >= 0)]), present[present >= 0], width)
-    slot_of = np.zeros(pool.nnz, np.int64)  # every input's only slot is the constant 1
+    # Every input's only slot is the constant 1, slot 0; those of operations follow in the order of their sets.
+    inputs = Sets(np.concatenate([[0], np.cumsum(present >= 0)]), present[present >= 0], width)
+    growing = GrowingSets(first + sum(block.size for block in blocks), width)
+    growing.append(inputs)
     count = 0
     paths: list[tuple[Sets, _Paths, _Paths]] = []
     operands: list[tuple[Sets, Sets]] = []
     for block in blocks:
-        size = block.size
+        size, pool = block.size, growing.sets()
         by_a, by_b = pool.over(block.a), Sets.empty(size, width) if block.b is None else pool.over(block.b)
         if block.op in FLAT:
             by_a = by_b = Sets.empty(size, width)
         if block.op == Op.POW:
             by_b = Sets.empty(size, width)
         out = union([by_a, by_b])
-        paths.append((out, _paths(block.a, pool, slot_of, out, by_a), _paths(block.b, pool, slot_of, out, by_b)))
+        paths.append((out, _paths(block.a, pool, inputs.nnz, out, by_a), _paths(block.b, pool, inputs.nnz, out, by_b)))
         operands.append((by_a, by_b))
-        pool = stacked([pool, out])
-        slot_of = np.concatenate([slot_of, 1 + count + np.arange(out.nnz)])
+        growing.append(out)
         count += out.nnz
-    pattern, constants, varying, entry = _entries(rows, pool, slot_of, width)
+    pattern, constants, varying, entry = _entries(rows, growing.sets(), inputs.nnz, width)
     hessian, curvature = _hessian_terms(blocks if second else [], paths, operands, width)
     back = csc_array(rows)[:, first:]
     ops = np.concatenate([np.zeros(0, np.int64), *(np.full(block.size, int(block.op)) for block in blocks)])
@@ -142,26 +145,18 @@ def _planned(
 _Paths = tuple[Index, Index, Values]  # sums of weighted terms: number of terms of each, sources, weights
 
 
-def _paths(operand: csr_array | None, pool: Sets, slot_of: Index, out: Sets, mine: Sets) -> _Paths:
+def _paths(operand: csr_array | None, pool: Sets, inputs: int, out: Sets, mine: Sets) -> _Paths:
     """For each slot of the result, the earlier slots its operand's slope is made of."""
     if operand is None or mine.nnz == 0:
         return np.zeros(out.nnz, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    label = np.repeat(np.arange(out.size), np.diff(operand.indptr))
-    target, source, weight = _terms(label, operand.indices.astype(np.int64), operand.data, pool, slot_of, out)
-    order = np.argsort(target, kind="stable")
-    return np.bincount(target, minlength=out.nnz), source[order], weight[order]
+    return _terms(operand, pool, inputs, out)
 
 
-def _terms(
-    label: Index, cell: Index, weight: Values, pool: Sets, slot_of: Index, out: Sets
-) -> tuple[Index, Index, Values]:
-    """Expand Σ weight·cell into (entry of `out`, slot, weight) for every unknown each cell depends on."""
-    picked = pool.gather(cell)
-    repeats = picked.counts
-    where = np.repeat(pool.indptr[cell] - picked.indptr[:-1], repeats) + np.arange(picked.nnz)
-    key = np.repeat(label, repeats) * out.width + picked.indices
-    keys = out.rows() * out.width + out.indices
-    return np.searchsorted(keys, key), slot_of[where], np.repeat(weight, repeats)
+def _terms(matrix: csr_array, pool: Sets, inputs: int, out: Sets) -> _Paths:
+    """For each entry of `out`, the slots of the cells of its row that have this unknown; the first `inputs` have slot 0."""
+    rows = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
+    counts, place, weight = followed(*rows, pool.indptr, pool.indices, out.indptr, out.indices, out.width)
+    return counts, np.maximum(place - inputs + 1, 0), weight
 
 
 def _terms_of(operand: csr_array | None, size: int) -> _Paths:
@@ -181,21 +176,17 @@ def _chain(parts: list[_Paths]) -> tuple[Index, Index, Values]:
 
 
 def _entries(
-    rows: csr_array, pool: Sets, slot_of: Index, width: int
+    rows: csr_array, pool: Sets, inputs: int, width: int
 ) -> tuple[Pattern, Values, Index, tuple[Index, Index, Values]]:
-    label = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    cell = rows.indices.astype(np.int64)
     reach = pool.over(rows)
-    target, source, weight = _terms(label, cell, rows.data, pool, slot_of, reach)
+    counts, source, weight = _terms(rows, pool, inputs, reach)
+    target = np.repeat(np.arange(reach.nnz), counts)
     moves = np.zeros(reach.nnz, bool)
     moves[target[source > 0]] = True
-    constants = np.zeros(reach.nnz)
-    np.add.at(constants, target[~moves[target]], weight[~moves[target]])
-    varying = np.flatnonzero(moves)
     live = moves[target]
-    order = np.argsort(target[live], kind="stable")
-    counts = np.bincount(target[live], minlength=reach.nnz)[varying]
-    entry = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), source[live][order], weight[live][order])
+    constants = np.bincount(target[~live], weights=weight[~live], minlength=reach.nnz).astype(np.float64)
+    varying = np.flatnonzero(moves)
+    entry = (np.concatenate([[0], np.cumsum(counts[varying])]).astype(np.int64), source[live], weight[live])
     return Pattern.from_sets(reach, width), constants, varying, entry
 
 

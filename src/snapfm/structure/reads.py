@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from snapfm.arrays import Index
 from snapfm.kernels.operators import FLAT, STRAIGHT, Op
 from snapfm.structure.lowering.tape import Block, Tape
-from snapfm.structure.pattern import Sets, stacked, union
+from snapfm.structure.pattern import GrowingSets, Sets, union
 
 
 class RowKind(IntEnum):
@@ -46,14 +46,17 @@ def reads(tape: Tape, rows: csr_array) -> Reads:
 
 def cell_reads(tape: Tape, slopes: bool = False) -> Sets:
     """Return the unknowns that every cell reads; with `slopes` only those that it has a slope in."""
-    n = tape.unknowns
-    pool = stacked([Sets.identity(n), Sets.empty(tape.cells - n, n)])
+    pool = GrowingSets(tape.cells, tape.unknowns)
+    pool.append(Sets.identity(tape.unknowns))
     for block in tape.blocks:
         if slopes and block.op in FLAT:
             continue
-        parts = [pool.over(operand) for operand in block.operands[: 2 if slopes else 3]]
-        pool = _placed(pool, block.first, union(parts))
-    return pool
+        known = pool.sets()
+        found = union([known.over(operand) for operand in block.operands[: 2 if slopes else 3]])
+        pool.reach(block.first)
+        pool.append(found)
+    pool.reach(tape.cells)
+    return pool.sets()
 
 
 def row_kinds(tape: Tape, rows: csr_array, pool: Sets) -> Index:
@@ -98,12 +101,3 @@ def _largest(matrix: csr_array, kind: Index) -> Index:
     out = np.zeros(matrix.shape[0], np.int64)
     np.maximum.at(out, label, kind[cell])
     return out
-
-
-def _placed(pool: Sets, first: int, sets: Sets) -> Sets:
-    """Put the sets of consecutive cells into the pool, where they were empty."""
-    counts = pool.counts.copy()
-    counts[first : first + sets.size] = sets.counts
-    start = pool.indptr[first]
-    indices = np.concatenate([pool.indices[:start], sets.indices, pool.indices[start:]])
-    return Sets(np.concatenate([[0], np.cumsum(counts)]), indices, pool.width)
