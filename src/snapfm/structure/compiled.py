@@ -22,12 +22,13 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.structure.describe import describe
-from snapfm.structure.lowering import Form, Tape, Unlowerable, Walk
+from snapfm.structure.lowering import Block, Form, Tape, Unlowerable, Walk
 from snapfm.structure.opaque import Opaque
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.presolve import Presolve, presolve
 from snapfm.structure.propagate import propagate
-from snapfm.structure.reads import RowKind, cell_reads, row_kinds, row_slopes
+from snapfm.structure.program import count_terms, refuse_terms
+from snapfm.structure.reads import CellReads, RowKind, cell_reads, row_kinds, row_slopes
 from snapfm.structure.scalar import Scalar
 from snapfm.structure.trace import TracedLaw, trace_law, unmoved
 from snapfm.structure.verify import check_law, verify_law
@@ -231,6 +232,7 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
     # Uniform in (0.1, 0.9): inside the domain of roots and logarithms, away from the kinks at 0 and 1.
     u = 0.1 + 0.8 * torch.rand(tuple(shape), generator=generator, dtype=torch.float64)
     tape, forms, opaque = Tape(u.numel()), [], dict[int, Opaque]()
+    slopes = CellReads(tape, slopes=True)
     traced: list[TracedLaw] = []
     given: list[Equality | Inequality] = []
     for law in laws:
@@ -244,9 +246,12 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
         one = trace_law(law, u, sample)
         before = tape.mark()
         try:
-            forms.append(Walk(tape, one.graph, u, sample).run())
+            form = Walk(tape, one.graph, u, sample).run()
+            _refuse_terms(slopes, tape.blocks[before[1] :], form)
+            forms.append(form)
         except Unlowerable as cause:
             tape.forget(before)
+            slopes.forget()
             opaque[len(traced)] = _opaque(law, one, str(cause), u, sample)
             forms.append(Form(csr_array((one.rows, tape.cells)), (one.rows,)))
         traced.append(one)
@@ -258,6 +263,14 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
     compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), Scalar(tape, rows, u), opaque)
     _check_slopes(compiled, given)
     return compiled
+
+
+def _refuse_terms(slopes: CellReads, blocks: Sequence[Block], form: Form) -> None:
+    """Raise Unlowerable if the slopes of a law, lowered to these blocks and rows, are too much to write out."""
+    pool = slopes.follow()
+    terms = count_terms(form.matrix, pool)
+    terms += sum(count_terms(operand, pool) for block in blocks for operand in block.operands[:2])
+    refuse_terms(terms, form.matrix, pool)
 
 
 def _opaque(law: Equality | Inequality, traced: TracedLaw, reason: str, u: Tensor, params: Params) -> Opaque:

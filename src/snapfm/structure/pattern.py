@@ -124,18 +124,15 @@ def _from_csr(matrix: csr_array) -> Sets:
 class GrowingSets:
     """Sets of elements that are appended one group after the other, without copying those before."""
 
-    def __init__(self, size: int, width: int) -> None:
-        """Make room for `size` elements."""
+    def __init__(self, width: int) -> None:
         self.width, self.size = width, 0
-        self._indptr, self._indices = np.zeros(size + 1, np.int64), np.zeros(1, np.int64)
+        self._indptr, self._indices = np.zeros(1, np.int64), np.zeros(0, np.int64)
 
     def append(self, sets: Sets) -> None:
         """Append elements behind the last."""
         start = int(self._indptr[self.size])
-        if start + sets.nnz > len(self._indices):  # twice the room: all copies together cost as much as the last
-            larger = np.empty(max(2 * len(self._indices), start + sets.nnz), np.int64)
-            larger[:start] = self._indices[:start]
-            self._indices = larger
+        self._indices = _with_room(self._indices, start, start + sets.nnz)
+        self._indptr = _with_room(self._indptr, self.size + 1, self.size + sets.size + 1)
         self._indices[start : start + sets.nnz] = sets.indices
         self._indptr[self.size + 1 : self.size + sets.size + 1] = start + sets.indptr[1:]
         self.size += sets.size
@@ -144,10 +141,23 @@ class GrowingSets:
         """Append empty sets up to an element."""
         self.append(Sets.empty(element - self.size, self.width))
 
+    def cut(self, size: int) -> None:
+        """Drop all elements from `size` on."""
+        self.size = min(self.size, size)
+
     def sets(self) -> Sets:
         """View what is there."""
         indptr = self._indptr[: self.size + 1]
         return Sets(indptr, self._indices[: indptr[-1]], self.width)
+
+
+def _with_room(array: Index, used: int, wanted: int) -> Index:
+    """Return an array with room for `wanted` numbers; doubled, so that all copies together cost as much as the last."""
+    if wanted <= len(array):
+        return array
+    larger = np.empty(max(2 * len(array), wanted), np.int64)
+    larger[:used] = array[:used]
+    return larger
 
 
 def cross(left: Sets, right: Sets) -> tuple[Index, Index, Index]:

@@ -23,6 +23,11 @@ from snapfm.structure.pattern import GrowingSets, Pattern, Sets, cross, union
 
 # Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
 PAIR_LIMIT = 20_000_000
+# Above this many terms the chain rule is not written out: rows that all read products of two transforms of a whole plane
+# have (cells of a row) × (unknowns of a cell) terms each. Thirty million take half a gigabyte. Large fields may have up to
+# four times as many, if these are few for each entry of the Jacobian: torch would need as long for those.
+TERM_LIMIT = 30_000_000
+_TERMS_AN_ENTRY = 64
 
 
 @dataclass(frozen=True)
@@ -105,30 +110,26 @@ def _planned(
     present = np.concatenate([[-1], column, np.full(len(externals), -1)]).astype(np.int64)
     # Every input's only slot is the constant 1, slot 0; those of operations follow in the order of their sets.
     inputs = Sets(np.concatenate([[0], np.cumsum(present >= 0)]), present[present >= 0], width)
-    growing = GrowingSets(first + sum(block.size for block in blocks), width)
+    growing = GrowingSets(width)
     growing.append(inputs)
-    count = 0
-    paths: list[tuple[Sets, _Paths, _Paths]] = []
-    operands: list[tuple[Sets, Sets]] = []
+    operands: list[tuple[Sets, Sets, Sets]] = []  # of each block: the sets of its results, of a, of b
     for block in blocks:
-        size, pool = block.size, growing.sets()
-        by_a, by_b = pool.over(block.a), Sets.empty(size, width) if block.b is None else pool.over(block.b)
-        if block.op in FLAT:
-            by_a = by_b = Sets.empty(size, width)
-        if block.op == Op.POW:
-            by_b = Sets.empty(size, width)
-        out = union([by_a, by_b])
-        paths.append((out, _paths(block.a, pool, inputs.nnz, out, by_a), _paths(block.b, pool, inputs.nnz, out, by_b)))
-        operands.append((by_a, by_b))
-        growing.append(out)
-        count += out.nnz
-    pattern, constants, varying, entry = _entries(rows, growing.sets(), inputs.nnz, width)
-    hessian, curvature = _hessian_terms(blocks if second else [], paths, operands, width)
+        by_a, by_b = _slopes(block, growing.sets())
+        operands.append((union([by_a, by_b]), by_a, by_b))
+        growing.append(operands[-1][0])
+    pool = growing.sets()
+    _refuse_too_many(blocks, rows, pool, operands, second)
+    paths = [
+        (_paths(block.a, pool, inputs.nnz, out, by_a), _paths(block.b, pool, inputs.nnz, out, by_b))
+        for block, (out, by_a, by_b) in zip(blocks, operands)
+    ]
+    pattern, constants, varying, entry = _entries(rows, pool, inputs.nnz, width)
+    hessian, curvature = _hessian_terms(blocks if second else [], operands, width)
     back = csc_array(rows)[:, first:]
     ops = np.concatenate([np.zeros(0, np.int64), *(np.full(block.size, int(block.op)) for block in blocks)])
     a, b, c = (_chain([_terms_of(getattr(block, name), block.size) for block in blocks]) for name in "abc")
-    slot_counts = np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in paths)])
-    through_a, through_b = _chain([path for _, path, _ in paths]), _chain([path for _, _, path in paths])
+    slot_counts = np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in operands)])
+    through_a, through_b = _chain([path for path, _ in paths]), _chain([path for _, path in paths])
     index = packed_index(
         [
             ops, a[0], a[1], b[0], b[1], c[0], c[1], rows.indptr, rows.indices,
@@ -139,7 +140,53 @@ def _planned(
     )  # fmt: skip
     weight = packed_values([a[2], b[2], c[2], rows.data, through_a[2], through_b[2], entry[2], back.data])
     code = Code(first, *index, *weight)
-    return Program(code, len(ops), count, unknowns, externals, by, pattern, constants, varying, hessian)
+    return Program(code, len(ops), pool.nnz - inputs.nnz, unknowns, externals, by, pattern, constants, varying, hessian)
+
+
+def _slopes(block: Block, pool: Sets) -> tuple[Sets, Sets]:
+    """The unknowns that each operand of each operation of a block has a slope in."""
+    nothing = Sets.empty(block.size, pool.width)
+    if block.op in FLAT:
+        return nothing, nothing
+    by_b = nothing if block.b is None or block.op == Op.POW else pool.over(block.b)
+    return pool.over(block.a), by_b
+
+
+def _refuse_too_many(
+    blocks: list[Block], rows: csr_array, pool: Sets, operands: list[tuple[Sets, Sets, Sets]], second: bool
+) -> None:
+    """Count terms and pairs before any is listed; raises Unlowerable."""
+    pairs, terms = 0, count_terms(rows, pool)
+    for block, (_, by_a, by_b) in zip(blocks, operands):
+        terms += sum(count_terms(m, pool) for m, by in ((block.a, by_a), (block.b, by_b)) if m is not None and by.nnz)
+        if second:
+            pairs += sum(int((left.counts * right.counts).sum()) for _, left, right in _pairs(block, by_a, by_b))
+    refuse_terms(terms, rows, pool)
+    if pairs > PAIR_LIMIT:
+        raise Unlowerable(f"curvature that couples more than {PAIR_LIMIT:,} pairs of unknowns")
+
+
+def count_terms(matrix: csr_array, pool: Sets) -> int:
+    """Count the terms of the slopes of a matrix' rows: one for each unknown of each cell."""
+    return int((pool.indptr[matrix.indices + 1] - pool.indptr[matrix.indices]).sum())
+
+
+def refuse_terms(terms: int, rows: csr_array, pool: Sets) -> None:
+    """Raise Unlowerable if slopes have too many terms to be written out, for the entries that the rows have."""
+    if terms <= TERM_LIMIT:
+        return
+    limit = max(TERM_LIMIT, min(4 * TERM_LIMIT, _TERMS_AN_ENTRY * pool.over(rows).nnz))
+    if terms > limit:
+        raise Unlowerable(f"slopes of {terms:,} terms (limit {limit:,})")
+
+
+def _pairs(block: Block, by_a: Sets, by_b: Sets) -> list[tuple[int, Sets, Sets]]:
+    """Which operands' unknowns the second derivatives of a block join, with the kind of each: aa, ab, bb."""
+    if block.op in STRAIGHT:
+        return []
+    if block.op == Op.DIV:
+        return [(1, by_a, by_b), (2, by_b, by_b)]
+    return [(1, by_a, by_b)] if block.op == Op.MUL else [(0, by_a, by_a)]
 
 
 _Paths = tuple[Index, Index, Values]  # sums of weighted terms: number of terms of each, sources, weights
@@ -191,34 +238,27 @@ def _entries(
 
 
 def _hessian_terms(
-    blocks: list[Block], paths: list[tuple[Sets, _Paths, _Paths]], operands: list[tuple[Sets, Sets]], width: int
+    blocks: list[Block], operands: list[tuple[Sets, Sets, Sets]], width: int
 ) -> tuple[Pattern, tuple[Index, Index, Index, Index, Index]]:
     """List, for each lower entry (i, j) of the Hessian, the operations whose curvature joins i and j."""
     columns: list[list[Index]] = [[], [], [], [], [], []]  # row, column, operation, kind, left slot, right slot
-    operation = slot = total = 0
-    for block, (out, _, _), (by_a, by_b) in zip(blocks, paths, operands):
-        if block.op not in STRAIGHT:
-            pairs = [(0, by_a, by_a)]
-            if block.op in (Op.MUL, Op.DIV):
-                pairs = [(1, by_a, by_b), (2, by_b, by_b)] if block.op == Op.DIV else [(1, by_a, by_b)]
-            for kind, left, right in pairs:
-                total += int((left.counts * right.counts).sum())
-                if total > PAIR_LIMIT:
-                    raise Unlowerable(f"curvature that couples more than {PAIR_LIMIT:,} pairs of unknowns")
-                e, i, j = cross(left, right)
-                key = out.rows() * out.width + out.indices
-                x = np.searchsorted(key, e * out.width + i) + slot
-                y = np.searchsorted(key, e * out.width + j) + slot
-                # A mixed term adds f_ab (a_i b_j + b_i a_j) at (i, j): each ordered pair of a_i b_j serves the lower entry
-                # it falls on, and one on the diagonal counts twice.
-                keep = np.ones(len(e), bool) if kind == 1 else i >= j
-                found = [np.maximum(i, j), np.minimum(i, j), e + operation, np.full(len(e), kind), x, y]
+    operation = slot = 0
+    for block, (out, by_a, by_b) in zip(blocks, operands):
+        for kind, left, right in _pairs(block, by_a, by_b):
+            e, i, j = cross(left, right)
+            key = out.rows() * out.width + out.indices
+            x = np.searchsorted(key, e * out.width + i) + slot
+            y = np.searchsorted(key, e * out.width + j) + slot
+            # A mixed term adds f_ab (a_i b_j + b_i a_j) at (i, j): each ordered pair of a_i b_j serves the lower entry
+            # it falls on, and one on the diagonal counts twice.
+            keep = np.ones(len(e), bool) if kind == 1 else i >= j
+            found = [np.maximum(i, j), np.minimum(i, j), e + operation, np.full(len(e), kind), x, y]
+            for held, values in zip(columns, found):
+                held.append(values[keep])
+            if kind == 1:
+                twice = i == j
                 for held, values in zip(columns, found):
-                    held.append(values[keep])
-                if kind == 1:
-                    twice = i == j
-                    for held, values in zip(columns, found):
-                        held.append(values[twice])
+                    held.append(values[twice])
         operation += block.size
         slot += out.nnz
     row, column, *rest = (np.concatenate([np.zeros(0, np.int64), *part]) for part in columns)

@@ -44,19 +44,36 @@ def reads(tape: Tape, rows: csr_array) -> Reads:
     return Reads(union([nonlinear, direct]), nonlinear)
 
 
-def cell_reads(tape: Tape, slopes: bool = False) -> Sets:
-    """Return the unknowns that every cell reads; with `slopes` only those that it has a slope in."""
-    pool = GrowingSets(tape.cells, tape.unknowns)
-    pool.append(Sets.identity(tape.unknowns))
-    for block in tape.blocks:
-        if slopes and block.op in FLAT:
-            continue
-        known = pool.sets()
-        found = union([known.over(operand) for operand in block.operands[: 2 if slopes else 3]])
-        pool.reach(block.first)
-        pool.append(found)
-    pool.reach(tape.cells)
-    return pool.sets()
+class CellReads:
+    """The unknowns that every cell of a tape reads, followed as the tape grows; with `slopes` those it has a slope in."""
+
+    def __init__(self, tape: Tape, slopes: bool) -> None:
+        self.tape, self.slopes = tape, slopes
+        self._blocks = 0
+        self._pool = GrowingSets(tape.unknowns)
+        self._pool.append(Sets.identity(tape.unknowns))
+
+    def follow(self) -> Sets:
+        """Follow the blocks that are new and return the sets of all cells."""
+        for block in self.tape.blocks[self._blocks :]:
+            if not (self.slopes and block.op in FLAT):
+                known = self._pool.sets()
+                found = union([known.over(operand) for operand in block.operands[: 2 if self.slopes else 3]])
+                self._pool.reach(block.first)
+                self._pool.append(found)
+        self._blocks = len(self.tape.blocks)
+        self._pool.reach(self.tape.cells)
+        return self._pool.sets()
+
+    def forget(self) -> None:
+        """Drop what the tape has forgotten."""
+        self._blocks = min(self._blocks, len(self.tape.blocks))
+        self._pool.cut(self.tape.cells)
+
+
+def cell_reads(tape: Tape) -> Sets:
+    """Return the unknowns that every cell reads."""
+    return CellReads(tape, slopes=False).follow()
 
 
 def row_kinds(tape: Tape, rows: csr_array, pool: Sets) -> Index:
@@ -88,7 +105,7 @@ def _block_kinds(block: Block, kind: Index, pool: Sets) -> Index:
 
 def row_slopes(tape: Tape, rows: csr_array) -> Sets:
     """Return the unknowns that each row has a slope in: the pattern of the Jacobian."""
-    return cell_reads(tape, slopes=True).over(rows)
+    return CellReads(tape, slopes=True).follow().over(rows)
 
 
 def _entries(matrix: csr_array) -> tuple[Index, Index]:
