@@ -25,6 +25,7 @@ from snapfm.structure.describe import describe
 from snapfm.structure.lowering import Block, Form, Tape, Unlowerable, Walk
 from snapfm.structure.opaque import Opaque
 from snapfm.structure.pattern import Pattern
+from snapfm.structure.preparing import Report, silent
 from snapfm.structure.presolve import Presolve, presolve
 from snapfm.structure.propagate import propagate
 from snapfm.structure.program import count_terms, refuse_terms
@@ -221,10 +222,12 @@ class CompiledLaws:
         return describe(self)
 
 
-def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | None = None) -> CompiledLaws:
+def compile_laws(
+    laws: Sequence[Law], shape: tuple[int, ...], params: Params | None = None, report: Report = silent
+) -> CompiledLaws:
     """Compile laws on fields of one shape; `params` are an example with a leading batch axis.
 
-    Bounds have no rows and are left out. Raises LawError for laws that cannot be used as written.
+    `report` is called with what is being done. Bounds have no rows and are left out. Raises LawError for laws that cannot be used as written.
     """
     sample = {name: value[0].detach().cpu() for name, value in (params or {}).items()}
     sample = {name: value.double() if value.is_floating_point() else value for name, value in sample.items()}
@@ -243,7 +246,9 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
                 f"laws expects Equality, Inequality and Bounds; got {type(law).__name__}. Wrap a function: "
                 "snapfm.Equality('name', function)."
             )
+        report(f"tracing law '{law.name}'")
         one = trace_law(law, u, sample)
+        report(f"lowering law '{law.name}'")
         before = tape.mark()
         try:
             form = Walk(tape, one.graph, u, sample).run()
@@ -256,6 +261,7 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
             forms.append(Form(csr_array((one.rows, tape.cells)), (one.rows,)))
         traced.append(one)
         given.append(law)
+    report("finding patterns")
     parts = [form.widened(tape.cells).matrix for form in forms]
     rows = csr_array(vstack([csr_array((0, tape.cells)), *parts], format="csr"))
     rows.eliminate_zeros()  # what cancelled while forms were added

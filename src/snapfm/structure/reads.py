@@ -57,10 +57,9 @@ class CellReads:
         """Follow the blocks that are new and return the sets of all cells."""
         for block in self.tape.blocks[self._blocks :]:
             if not (self.slopes and block.op in FLAT):
-                known = self._pool.sets()
-                found = union([known.over(operand) for operand in block.operands[: 2 if self.slopes else 3]])
                 self._pool.reach(block.first)
-                self._pool.append(found)
+                known = self._pool.sets()
+                self._pool.append(union([known.over(part) for part in block.operands[: 2 if self.slopes else 3]]))
         self._blocks = len(self.tape.blocks)
         self._pool.reach(self.tape.cells)
         return self._pool.sets()
