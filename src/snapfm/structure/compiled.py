@@ -22,6 +22,7 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.structure.describe import describe
+from snapfm.structure.fuse import fused
 from snapfm.structure.lowering import Block, Form, Tape, Unlowerable, Walk
 from snapfm.structure.opaque import Opaque
 from snapfm.structure.pattern import Pattern
@@ -266,6 +267,7 @@ def compile_laws(
     rows = csr_array(vstack([csr_array((0, tape.cells)), *parts], format="csr"))
     rows.eliminate_zeros()  # what cancelled while forms were added
     rows.sort_indices()
+    tape, rows = fused(tape, rows)
     compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), Scalar(tape, rows, u), opaque)
     _check_slopes(compiled, given)
     return compiled
