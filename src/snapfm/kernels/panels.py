@@ -62,11 +62,9 @@ class Schedule(NamedTuple):
 def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:
     """Plan the factorization of a lower triangle (by rows, diagonal included) in the order `perm`."""
     found = tree(*permuted(indptr, indices, perm)[:2])
-    assert found is not None
     perm = perm[postorder(found)]
     lower_ptr, lower, source = permuted(indptr, indices, perm)
     found = tree(lower_ptr, lower)
-    assert found is not None
     column_ptr, column_rows = columns(lower_ptr, lower, found)
     leaf = np.ones(len(perm), bool)
     leaf[found.parent[found.parent >= 0]] = False

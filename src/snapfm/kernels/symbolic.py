@@ -44,8 +44,8 @@ def permuted(indptr: Index, indices: Index, perm: Index) -> tuple[Index, Index, 
     return moved.indptr.astype(np.int64), moved.indices.astype(np.int64), moved.data - 1
 
 
-def tree(indptr: Index, indices: Index, limit: int = -1) -> Tree | None:
-    """Build the elimination tree of a lower triangle; None if the factor has more than `limit` entries (-1: any).
+def tree(indptr: Index, indices: Index) -> Tree:
+    """Build the elimination tree of a lower triangle.
 
     Takes time in proportion to the entries of the matrix, not of the factor.
     """
@@ -56,8 +56,7 @@ def tree(indptr: Index, indices: Index, limit: int = -1) -> Tree | None:
     _postorder(parent, np.arange(size), post)
     by_column = csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=(size, size)).tocsc()
     _counts(by_column.indptr.astype(np.int64), by_column.indices.astype(np.int64), parent, post, counts)
-    found = Tree(parent, counts)
-    return None if 0 <= limit < found.fill else found
+    return Tree(parent, counts)
 
 
 def postorder(found: Tree) -> Index:
