@@ -119,7 +119,11 @@ def implicit_reaction_diffusion(n: int) -> Case:
         new = u[1:]
         return (new - u[:-1]) / 0.01 - 0.1 * _laplacian(new) - new * (1 - new)
 
-    return [Equality("initial", lambda u, p: u[0] - p["u0"]), Equality("step", law)], (s, s, s), {"u0": torch.rand(1, s, s)}
+    return (
+        [Equality("initial", lambda u, p: u[0] - p["u0"]), Equality("step", law)],
+        (s, s, s),
+        {"u0": torch.rand(1, s, s)},
+    )
 
 
 @case
@@ -166,8 +170,10 @@ def burgers_all_steps_and_mass(n: int) -> Case:
     def law(u: Tensor, p: Any) -> Tensor:
         old, new = u[:, :-1], u[:, 1:]
         flux = 0.5 * old**2
-        return new - 0.5 * (torch.roll(old, 1, 0) + torch.roll(old, -1, 0)) + 0.1 * (
-            torch.roll(flux, -1, 0) - torch.roll(flux, 1, 0)
+        return (
+            new
+            - 0.5 * (torch.roll(old, 1, 0) + torch.roll(old, -1, 0))
+            + 0.1 * (torch.roll(flux, -1, 0) - torch.roll(flux, 1, 0))
         )
 
     mass = Equality("mass", lambda u, p: u.sum(0) - u[:, 0].sum().detach())
@@ -256,7 +262,11 @@ def unit_vectors(n: int) -> Case:
 @case
 def softmax_lines(n: int) -> Case:
     lines = max(4, n // 16)
-    return [Equality("softmax", lambda u, p: (torch.softmax(u, 1) * p["w"]).sum(1) - 0.5)], (lines, 16), {"w": torch.rand(1, 16)}
+    return (
+        [Equality("softmax", lambda u, p: (torch.softmax(u, 1) * p["w"]).sum(1) - 0.5)],
+        (lines, 16),
+        {"w": torch.rand(1, 16)},
+    )
 
 
 @case

@@ -38,7 +38,8 @@ def test_the_line_says_what_is_being_done(impatient: None, capsys: pytest.Captur
             pass
     last = capsys.readouterr().err
     assert "prepared in " in last
-    assert last.count("\n") == 1 and last.endswith("\n")
+    assert last.count("\n") == 1
+    assert last.endswith("\n")
 
 
 def test_nothing_is_shown_in_time_or_unasked(capsys: pytest.CaptureFixture[str]):

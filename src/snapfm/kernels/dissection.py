@@ -65,7 +65,7 @@ def _dissect(indptr, indices, leaf, side, order):  # written: order
         count = _search(indptr, indices, part, mine, rim, level, queue)
         last = level[queue[count - 1]]
         if count < total:  # not connected: what was reached, and the rest
-            at, rest = begin, 0
+            rest = 0
             for k in range(begin, end):
                 if level[order[k]] == 0:
                     kept[rest] = order[k]

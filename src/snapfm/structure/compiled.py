@@ -28,8 +28,8 @@ from snapfm.structure.opaque import Opaque
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.preparing import Report, silent
 from snapfm.structure.presolve import Presolve, presolve
-from snapfm.structure.propagate import propagate
 from snapfm.structure.program import count_terms, refuse_terms
+from snapfm.structure.propagate import propagate
 from snapfm.structure.reads import CellReads, RowKind, cell_reads, row_kinds, row_slopes
 from snapfm.structure.scalar import Scalar
 from snapfm.structure.trace import TracedLaw, trace_law, unmoved
@@ -228,7 +228,8 @@ def compile_laws(
 ) -> CompiledLaws:
     """Compile laws on fields of one shape; `params` are an example with a leading batch axis.
 
-    `report` is called with what is being done. Bounds have no rows and are left out. Raises LawError for laws that cannot be used as written.
+    `report` is called with what is being done. Bounds have no rows and are left out. Raises LawError for laws that cannot be
+    used as written.
     """
     sample = {name: value[0].detach().cpu() for name, value in (params or {}).items()}
     sample = {name: value.double() if value.is_floating_point() else value for name, value in sample.items()}

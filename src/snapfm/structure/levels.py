@@ -122,7 +122,9 @@ class _Needs:
         weight = packed_values([a[2], b[2], c[2], rows[2], none, none, none, rows[2][read][by_column]])
         empty = Pattern(height, 0, np.zeros(height + 1, np.int64), nothing)
         hessian = Pattern(0, 0, start, nothing)
-        return Program(Code(first, *index, *weight), count, 0, unknowns, externals, nothing, empty, none, nothing, hessian)
+        return Program(
+            Code(first, *index, *weight), count, 0, unknowns, externals, nothing, empty, none, nothing, hessian
+        )
 
 
 def _keys(matrix: csr_array, level: Index, cells: int) -> Index:
@@ -134,7 +136,8 @@ def _keys(matrix: csr_array, level: Index, cells: int) -> Index:
 def _distinct(keys: Index) -> Index:
     """Sort, once each; a sort is faster here than the table of np.unique."""
     keys = np.sort(keys)
-    return keys[np.diff(keys, prepend=-1) != 0]
+    found: Index = keys[np.diff(keys, prepend=-1) != 0]
+    return found
 
 
 def _hand_out(

@@ -103,14 +103,16 @@ class Sets:
             return Sets.empty(size, self.width)
         order = np.arange(len(label)) if (np.diff(label) >= 0).all() else np.argsort(label, kind="stable")
         pointers = np.concatenate([[0], np.cumsum(np.bincount(label, minlength=size))]).astype(np.int64)
-        return Sets(*merged(pointers, source[order], self.indptr, self.indices, self.width), self.width)
+        indptr, indices = merged(pointers, source[order], self.indptr, self.indices, self.width)
+        return Sets(indptr, indices, self.width)
 
     def over(self, matrix: csr_array) -> Sets:
         """Merge, for each row of a sparse matrix, the sets of the elements that it has entries for."""
         if self.nnz == 0:
             return Sets.empty(matrix.shape[0], self.width)
         rows = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
-        return Sets(*merged(*rows, self.indptr, self.indices, self.width), self.width)
+        indptr, indices = merged(*rows, self.indptr, self.indices, self.width)
+        return Sets(indptr, indices, self.width)
 
     def csr(self, width: int | None = None) -> csr_array:
         """Return the sets as a boolean matrix, element by index."""
@@ -138,18 +140,18 @@ class SharedSets(Sets):
         return len(self.of)
 
     @cached_property
-    def counts(self) -> Index:  # type: ignore[override]
+    def counts(self) -> Index:
         """Number of indices in each set."""
         found: Index = np.append(self.base.counts, 0)[self.of]  # NONE is the last
         return found
 
     @cached_property
-    def indptr(self) -> Index:  # type: ignore[override]
+    def indptr(self) -> Index:
         """Where the set of each element begins."""
         return np.concatenate([[0], np.cumsum(self.counts)])
 
     @cached_property
-    def indices(self) -> Index:  # type: ignore[override]
+    def indices(self) -> Index:
         """The sets, written out; raises TooDense."""
         refuse_entries(self.nnz)
         return self.base.gather(self.of).indices

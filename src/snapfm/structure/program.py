@@ -63,7 +63,8 @@ class Program:
 def build_program(tape: Tape, rows: csr_array, by: Index, second: bool = True) -> Program:
     """Cut the tape down to `rows` (over its cells) and plan derivatives by the unknowns `by`.
 
-    Raises Unlowerable where the Hessian is too much to write out; without `second` it is left empty.
+    Raises Unlowerable where derivatives are too much to write out; without `second` the Hessian is left empty, and the terms
+    of the slopes were counted when the laws were compiled.
     """
     needed = np.zeros(tape.cells, bool)
     needed[rows.indices] = True
@@ -118,7 +119,8 @@ def _planned(
         operands.append((union([by_a, by_b]), by_a, by_b))
         growing.append(operands[-1][0])
     pool = growing.sets()
-    _refuse_too_many(blocks, rows, pool, operands, second)
+    if second:
+        _refuse_too_many(blocks, rows, pool, operands)
     paths = [
         (_paths(block.a, pool, inputs.nnz, out, by_a), _paths(block.b, pool, inputs.nnz, out, by_b))
         for block, (out, by_a, by_b) in zip(blocks, operands)
@@ -152,15 +154,12 @@ def _slopes(block: Block, pool: Sets) -> tuple[Sets, Sets]:
     return pool.over(block.a), by_b
 
 
-def _refuse_too_many(
-    blocks: list[Block], rows: csr_array, pool: Sets, operands: list[tuple[Sets, Sets, Sets]], second: bool
-) -> None:
+def _refuse_too_many(blocks: list[Block], rows: csr_array, pool: Sets, operands: list[tuple[Sets, Sets, Sets]]) -> None:
     """Count terms and pairs before any is listed; raises Unlowerable."""
     pairs, terms = 0, count_terms(rows, pool)
     for block, (_, by_a, by_b) in zip(blocks, operands):
         terms += sum(count_terms(m, pool) for m, by in ((block.a, by_a), (block.b, by_b)) if m is not None and by.nnz)
-        if second:
-            pairs += sum(int((left.counts * right.counts).sum()) for _, left, right in _pairs(block, by_a, by_b))
+        pairs += sum(int((left.counts * right.counts).sum()) for _, left, right in _pairs(block, by_a, by_b))
     refuse_terms(terms, rows, pool)
     if pairs > PAIR_LIMIT:
         raise Unlowerable(f"curvature that couples more than {PAIR_LIMIT:,} pairs of unknowns")

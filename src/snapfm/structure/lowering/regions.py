@@ -217,7 +217,9 @@ def probe(function: Function, pattern: Pattern) -> tuple[csr_array, Values]:
     """Return the matrix and the offset of an affine function from (columns,) to (rows,), float64."""
     offset = function(torch.zeros(pattern.columns, dtype=torch.float64)).numpy()
     turned = _transposed(pattern)
-    if _ROWS_PAY * turned[0].counts.max(initial=0) < pattern.counts.max(initial=0):  # few long rows: a few totals or modes
+    if _ROWS_PAY * turned[0].counts.max(initial=0) < pattern.counts.max(
+        initial=0
+    ):  # few long rows: a few totals or modes
         flipped, entry = turned
         start = torch.zeros(pattern.columns, dtype=torch.float64)
         pull = torch.func.vjp(function, start)[1]
