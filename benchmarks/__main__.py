@@ -12,6 +12,7 @@ CASES = (
     "affine",
     "jacobian",
     "scale",
+    "preparing",
     "linear",
     "robustness",
     "steps",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, diags_array, eye_array, kron, tril
+from scipy.sparse import bmat, csr_array, diags_array, eye_array, kron, tril
+from scipy.sparse.csgraph import connected_components
 
 from snapfm.kernels.ordering import CANDIDATES, bandwidth, best, degree, postponed, symmetric
 from snapfm.kernels.symbolic import permuted, tree
@@ -47,9 +48,8 @@ def test_the_cheapest_candidate_wins():
     matrix = grid(12, 17)
     indptr, indices = arrays(matrix)
     found = best(indptr, indices)
-    costs = [
-        tree(*permuted(indptr, indices, rule(symmetric(indptr, indices)))[:2]).flops for rule in CANDIDATES.values()
-    ]
+    tried = [rule for name, rule in CANDIDATES.items() if name != "dissection"]  # which is for large ones
+    costs = [tree(*permuted(indptr, indices, rule(symmetric(indptr, indices)))[:2]).flops for rule in tried]
     assert found.flops == min(costs) < tree(indptr, indices).flops
     again = tree(*permuted(indptr, indices, found.perm)[:2])
     assert (again.fill, again.flops) == (found.fill, found.flops)
@@ -79,6 +79,51 @@ def test_signs_put_rows_of_j_behind_all_they_touch():
         place = np.argsort(perm)
         rows, columns = j.nonzero()
         assert (place[15 + rows] > place[columns]).all()
+
+
+def cube(side):
+    return kron(grid(side, side), eye_array(side)) + kron(eye_array(side * side), band(side, 1))
+
+
+def test_dissection_wins_in_three_dimensions():
+    indptr, indices = arrays(cube(14))
+    found = best(indptr, indices)
+    assert found.name == "dissection"
+    assert found.flops < tree(*permuted(indptr, indices, degree(symmetric(indptr, indices)))[:2]).flops / 1.3
+
+
+def test_dense_rows_of_a_large_matrix_are_bordered():
+    """One row that touches everything beside a cube: it adds its own entries to the factor and nothing else."""
+    inner = csr_array(cube(28))
+    size = inner.shape[0]
+    border = csr_array(np.ones((1, size)))
+    whole = csr_array(bmat([[csr_array([[1.0]]), border], [border.T, inner]]))
+    alone, bordered = best(*arrays(inner)), best(*arrays(whole))
+    assert bordered.name.endswith("dense rows last")
+    assert bordered.perm[-1] == 0
+    assert bordered.fill == alone.fill + size + 1
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        csr_array(np.ones((70, 70))), csr_array(eye_array(200)), kron(eye_array(3), grid(9, 11)), band(300, 1), grid(2, 400),
+    ],
+    ids=["full", "apart", "three grids", "line", "strip"],
+)  # fmt: skip
+def test_dissection_orders_every_graph(matrix):
+    perm = CANDIDATES["dissection"](symmetric(*arrays(matrix)))
+    assert sorted(perm.tolist()) == list(range(matrix.shape[0]))
+
+
+def test_a_separator_comes_after_both_sides():
+    """A strip of 9 × 60: the last unknowns cut it in two."""
+    matrix = symmetric(*arrays(grid(60, 9)))
+    perm = CANDIDATES["dissection"](matrix)
+    cut = perm[-9:]
+    assert len(np.unique(cut // 9)) <= 9
+    rest = np.setdiff1d(perm, cut)
+    assert connected_components(csr_array(matrix[rest][:, rest]))[0] >= 2
 
 
 def test_degree_beats_bandwidth_on_a_grid():

@@ -60,10 +60,16 @@ def test_postorder_keeps_the_fill_and_puts_children_first(seed):
     assert all(again.parent[j] == j + 1 or leaf[j + 1] for j in range(len(post) - 1))
 
 
-def test_limit_stops_early():
-    dense = np.tril(np.ones((9, 9)))
-    assert tree(*lower(dense), 44) is None
-    assert tree(*lower(dense), 45).fill == 45
+def test_counting_does_not_enumerate_the_factor():
+    """An arrow that points the wrong way fills everything: 2·10¹⁰ entries, which nobody could visit one by one."""
+    size = 200_000
+    rows = np.concatenate([np.arange(size), np.arange(1, size)])
+    columns = np.concatenate([np.arange(size), np.zeros(size - 1, np.int64)])
+    matrix = csr_array((np.ones(len(rows)), (rows, columns)), shape=(size, size))
+    matrix.sort_indices()
+    found = tree(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
+    assert found.fill == size * (size + 1) // 2
+    assert (found.parent[:-1] == np.arange(1, size)).all()
 
 
 def test_permuted_moves_every_entry_into_the_lower_triangle():

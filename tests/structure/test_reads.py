@@ -16,7 +16,7 @@ from snapfm.laws import Equality
 from snapfm.structure import CompiledLaws, RowKind, compile_laws
 from snapfm.structure.lowering import Tape
 from snapfm.structure.pattern import Sets
-from snapfm.structure.reads import cell_reads, reads, row_kinds, row_slopes
+from snapfm.structure.reads import CellReads, cell_reads, reads, row_kinds, row_slopes
 
 AFFINE, PARAMETRIC, SEPARABLE, GENERAL = RowKind
 PARAMS = {"a": torch.ones(1, dtype=torch.float64), "b": torch.ones(1, 4, dtype=torch.float64)}
@@ -155,7 +155,7 @@ def test_reads_follow_operations() -> None:
     chosen = tape.apply(Op.SELECT, unknown[3], unknown[2], above)
     assert (tape.cells, tape.one) == (8, 4)
     assert sets_of(cell_reads(tape)) == [[0], [1], [2], [3], [], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
-    assert sets_of(cell_reads(tape, slopes=True)) == [[0], [1], [2], [3], [], [0, 1], [], [2, 3]]
+    assert sets_of(CellReads(tape, slopes=True).follow()) == [[0], [1], [2], [3], [], [0, 1], [], [2, 3]]
     matrix = csr_array(np.array([[1, 0, 0, 0, 2, 0, 0, 0], [0, 0, 1, 0, 0, 3, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1.0]]))
     found = reads(tape, matrix)
     assert sets_of(found.all) == [[0], [0, 1, 2], [0, 1, 2, 3]]

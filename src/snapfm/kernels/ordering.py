@@ -2,7 +2,7 @@
 
 Several candidates are tried and the one with the fewest predicted multiply-adds wins. A try costs milliseconds, once per
 pattern, and no single rule is best on bands, grids and matrices with a few dense rows. Reads the lower triangle of a
-pattern by rows. Numpy in, numpy out; imports kernels.symbolic only.
+pattern by rows. Numpy in, numpy out; imports kernels.symbolic and kernels.dissection only.
 """
 
 from __future__ import annotations
@@ -16,11 +16,18 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import spilu
 
 from snapfm.arrays import Index
+from snapfm.kernels.dissection import dissected
 from snapfm.kernels.symbolic import permuted, tree
 
 # A row this many times longer than the median couples nearly everything; ordered last, it no longer hides the band.
 _DENSE = 4
 _DENSE_FLOOR = 16
+# Rows from which on a matrix is split by separators: below, minimum degree is as good.
+_WORTH_SPLITTING = 1_000
+# Rows from which on orders without a chance are not tried: minimum degree where the best order so far takes more than
+# _TOO_MUCH multiply-adds. It takes seconds itself there, and a factorization of that size minutes.
+_LARGE = 20_000
+_TOO_MUCH = 1_000_000_000_000
 
 
 @dataclass(frozen=True)
@@ -40,18 +47,22 @@ def best(indptr: Index, indices: Index, signs: Index | None = None) -> Order:
     before all its neighbors of sign +1, because its own diagonal may be as small as the regularization.
     """
     matrix = symmetric(indptr, indices)
+    size = matrix.shape[0]
+    dense = _dense_rows(matrix)
+    # In a large matrix, a row that touches everything makes every order without it in mind as slow as it is bad.
+    variants = (True,) if len(dense) and size > _LARGE else (False, True) if len(dense) else (False,)
     found: Order | None = None
     for name, rule in CANDIDATES.items():
-        for dense_last in (False, True):
-            perm = _dense_last(matrix, rule) if dense_last else rule(matrix)
-            if perm is None:
-                continue
+        if (name == "dissection" and size < _WORTH_SPLITTING) or (
+            name == "degree" and size > _LARGE and found is not None and found.flops > _TOO_MUCH
+        ):
+            continue
+        for dense_last in variants:
+            perm = _dense_last(matrix, dense, rule) if dense_last else rule(matrix)
             if signs is not None:
                 perm = postponed(matrix, perm, signs)
-            # Cauchy-Schwarz: f entries in n columns take at least f²/2n multiply-adds, so a longer factor has lost.
-            limit = -1 if found is None else int(np.sqrt(2.0 * len(perm) * found.flops)) + 2 * len(perm)
-            cost = tree(*permuted(indptr, indices, perm)[:2], limit)
-            if cost is not None and (found is None or cost.flops < found.flops):
+            cost = tree(*permuted(indptr, indices, perm)[:2])
+            if found is None or cost.flops < found.flops:
                 found = Order(name + (", dense rows last" if dense_last else ""), perm, cost.fill, cost.flops)
     assert found is not None
     return found
@@ -89,7 +100,17 @@ def degree(matrix: csr_array) -> Index:
     return np.argsort(factor.perm_c).astype(np.int64)
 
 
-CANDIDATES: dict[str, Callable[[csr_array], Index]] = {"degree": degree, "bandwidth": bandwidth, "natural": natural}
+def dissection(matrix: csr_array) -> Index:
+    """Nested dissection: split by small separators, which come last."""
+    return dissected(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
+
+
+CANDIDATES: dict[str, Callable[[csr_array], Index]] = {
+    "dissection": dissection,
+    "degree": degree,
+    "bandwidth": bandwidth,
+    "natural": natural,
+}
 
 
 def postponed(matrix: csr_array, perm: Index, signs: Index) -> Index:
@@ -103,15 +124,16 @@ def postponed(matrix: csr_array, perm: Index, signs: Index) -> Index:
     return np.lexsort((place, latest)).astype(np.int64)
 
 
-def _dense_last(matrix: csr_array, rule: Callable[[csr_array], Index]) -> Index | None:
-    """Order the sparse rows by the rule and put the dense ones behind them; None where no row is dense."""
+def _dense_rows(matrix: csr_array) -> Index:
     length = np.diff(matrix.indptr)
-    dense = length > max(_DENSE_FLOOR, _DENSE * float(np.median(length)))
-    if not dense.any():
-        return None
-    sparse = np.flatnonzero(~dense)
+    return np.flatnonzero(length > max(_DENSE_FLOOR, _DENSE * float(np.median(length)))) if len(length) else length
+
+
+def _dense_last(matrix: csr_array, dense: Index, rule: Callable[[csr_array], Index]) -> Index:
+    """Order the sparse rows by the rule and put the dense ones behind them."""
+    sparse = np.setdiff1d(np.arange(matrix.shape[0]), dense, assume_unique=True)
     inner = csr_array(matrix[sparse][:, sparse])
-    return np.concatenate([sparse[rule(inner)], np.flatnonzero(dense)])
+    return np.concatenate([sparse[rule(inner)], dense])
 
 
 def symmetric(indptr: Index, indices: Index) -> csr_array:

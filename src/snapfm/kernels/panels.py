@@ -62,11 +62,9 @@ class Schedule(NamedTuple):
 def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:
     """Plan the factorization of a lower triangle (by rows, diagonal included) in the order `perm`."""
     found = tree(*permuted(indptr, indices, perm)[:2])
-    assert found is not None
     perm = perm[postorder(found)]
     lower_ptr, lower, source = permuted(indptr, indices, perm)
     found = tree(lower_ptr, lower)
-    assert found is not None
     column_ptr, column_rows = columns(lower_ptr, lower, found)
     leaf = np.ones(len(perm), bool)
     leaf[found.parent[found.parent >= 0]] = False
@@ -75,7 +73,7 @@ def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:
     head = np.where(np.logical_and.reduceat(leaf, first[:-1]), PANEL, BLOCK)
     panel = np.repeat(np.arange(len(width)), width)
     slot = PANEL * panel + np.arange(len(perm)) - first[panel]
-    row_ptr, rows = _rows(column_ptr, slot[column_rows], panel, PANEL * len(width))
+    row_ptr, rows = _rows(first, column_ptr, column_rows, slot)
     base = PANEL + np.concatenate([[0], np.cumsum(head + PANEL * np.diff(row_ptr))])
     reached, updates, targets = _updates(row_ptr, rows, base, base[:-1] + head)
     update_ptr = np.concatenate([[0], np.cumsum(np.bincount(reached, minlength=len(width)))])
@@ -91,15 +89,6 @@ def schedule(indptr: Index, indices: Index, perm: Index) -> Schedule:
         place, base, head, width, row_ptr, rows, update_ptr, updates, targets, entry_ptr,
         source[by_panel], pack[by_panel], row[by_panel], column[by_panel],
     )  # fmt: skip
-
-
-def _rows(column_ptr: Index, column_slots: Index, panel: Index, slots: int) -> tuple[Index, Index]:
-    """Slots of the rows below each panel: the union over its columns, ascending."""
-    owner = np.repeat(panel, np.diff(column_ptr))
-    below = column_slots // PANEL > owner
-    key = np.unique(owner[below] * slots + column_slots[below])
-    row_ptr = np.concatenate([[0], np.cumsum(np.bincount(key // slots, minlength=slots // PANEL))])
-    return row_ptr, key % slots
 
 
 def _locate(row_ptr: Index, rows: Index, base: Index, head: Index, row: Index, column: Index) -> Index:
@@ -157,6 +146,37 @@ def _partition(parent, leaf, column_ptr, column_rows, cycles):
         first[k] = end
         end -= width[end]
     return first
+
+
+@compiled(nogil=True)
+def _rows(first, column_ptr, column_rows, slot):
+    """Slots of the rows below each panel, ascending: its columns' rows, merged. Pointers and slots."""
+    panels = len(first) - 1
+    row_ptr = np.zeros(panels + 1, np.int64)
+    rows = np.empty(column_ptr[-1], np.int64)  # as many as there would be without merging
+    at = np.zeros(PANEL, np.int64)
+    count = 0
+    for k in range(panels):
+        width = first[k + 1] - first[k]
+        for c in range(width):
+            p = column_ptr[first[k] + c]
+            while p < column_ptr[first[k] + c + 1] and column_rows[p] < first[k + 1]:
+                p += 1
+            at[c] = p
+        while True:
+            least = len(slot)
+            for c in range(width):
+                if at[c] < column_ptr[first[k] + c + 1]:
+                    least = min(least, column_rows[at[c]])
+            if least == len(slot):
+                break
+            for c in range(width):
+                if at[c] < column_ptr[first[k] + c + 1] and column_rows[at[c]] == least:
+                    at[c] += 1
+            rows[count] = slot[least]
+            count += 1
+        row_ptr[k + 1] = count
+    return row_ptr, rows[:count].copy()
 
 
 @compiled(nogil=True)

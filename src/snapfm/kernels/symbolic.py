@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 
 from snapfm.arrays import Index
 from snapfm.kernels.compiling import compiled
@@ -44,11 +44,19 @@ def permuted(indptr: Index, indices: Index, perm: Index) -> tuple[Index, Index, 
     return moved.indptr.astype(np.int64), moved.indices.astype(np.int64), moved.data - 1
 
 
-def tree(indptr: Index, indices: Index, limit: int = -1) -> Tree | None:
-    """Build the elimination tree of a lower triangle; None if the factor has more than `limit` entries (-1: any)."""
+def tree(indptr: Index, indices: Index) -> Tree:
+    """Build the elimination tree of a lower triangle.
+
+    Takes time in proportion to the entries of the matrix, not of the factor.
+    """
     size = len(indptr) - 1
     parent, counts = np.full(size, -1, np.int64), np.zeros(size, np.int64)
-    return Tree(parent, counts) if _climb(indptr, indices, limit, parent, counts) else None
+    _parents(indptr, indices, parent)
+    post = np.empty(size, np.int64)
+    _postorder(parent, np.arange(size), post)
+    by_column = csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=(size, size)).tocsc()
+    _counts(by_column.indptr.astype(np.int64), by_column.indices.astype(np.int64), parent, post, counts)
+    return Tree(parent, counts)
 
 
 def postorder(found: Tree) -> Index:
@@ -67,24 +75,64 @@ def columns(indptr: Index, indices: Index, found: Tree) -> tuple[Index, Index]:
 
 
 @compiled(nogil=True)
-def _climb(indptr, indices, limit, parent, counts):  # written: parent, counts
-    """Row i of the factor is the union of the paths from its entries up the tree to i."""
-    mark = np.full(len(parent), -1, np.int64)
-    total = len(parent)
+def _parents(indptr, indices, parent):  # written: parent
+    """Liu's algorithm: climb from each entry of a row to the root so far, and shorten the path behind."""
+    ancestor = np.full(len(parent), -1, np.int64)
     for i in range(len(parent)):
-        mark[i] = i
         for p in range(indptr[i], indptr[i + 1]):
             j = indices[p]
-            while mark[j] != i:
-                if parent[j] == -1:
+            while j != -1 and j < i:
+                above = ancestor[j]
+                ancestor[j] = i
+                if above == -1:
                     parent[j] = i
-                counts[j] += 1
-                total += 1
-                mark[j] = i
-                j = parent[j]
-        if 0 <= limit < total:
-            return False
-    return True
+                j = above
+
+
+@compiled(nogil=True)
+def _counts(column_ptr, column_rows, parent, post, counts):  # written: counts
+    """Entries below the diagonal of each column, by Gilbert, Ng and Peyton: count the leaves of every row's subtree.
+
+    Row i of the factor is a subtree. Column j counts the rows whose subtree has a leaf in the subtree of j, less those counted
+    twice, which meet at the lowest common ancestor of two leaves that follow each other in the postorder.
+    """
+    size = len(parent)
+    first, ancestor = np.full(size, -1, np.int64), np.arange(size)
+    latest, leaf = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
+    for k in range(size):
+        j = post[k]
+        counts[j] = 1 if first[j] == -1 else 0
+        while j != -1 and first[j] == -1:
+            first[j] = k
+            j = parent[j]
+    for k in range(size):
+        j = post[k]
+        if parent[j] != -1:
+            counts[parent[j]] -= 1
+        for p in range(column_ptr[j], column_ptr[j + 1]):
+            i = column_rows[p]
+            if i <= j or first[j] <= latest[i]:
+                continue
+            latest[i] = first[j]
+            before = leaf[i]
+            leaf[i] = j
+            counts[j] += 1
+            if before != -1:
+                root = before
+                while root != ancestor[root]:
+                    root = ancestor[root]
+                while before != root:
+                    above = ancestor[before]
+                    ancestor[before] = root
+                    before = above
+                counts[root] -= 1
+        if parent[j] != -1:
+            ancestor[j] = parent[j]
+    for j in range(size):
+        if parent[j] != -1:
+            counts[parent[j]] += counts[j]
+    for j in range(size):
+        counts[j] -= 1
 
 
 @compiled(nogil=True)

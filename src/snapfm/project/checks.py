@@ -104,6 +104,15 @@ def check_seconds(seconds: float) -> float:
     return float(seconds)
 
 
+def check_progress(progress: bool | None) -> bool | None:
+    """Accept a flag or None."""
+    if progress is not None and not isinstance(progress, bool):
+        raise SettingError(
+            f"progress=… expects True or False, or None for a line on terminals only; got {progress!r}. Leave it out."
+        )
+    return progress
+
+
 def check_mapping(params: Params | None) -> None:
     """Accept a mapping or None."""
     if params is not None and not isinstance(params, Mapping):

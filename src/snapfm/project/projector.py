@@ -22,6 +22,7 @@ from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.newton import Newton
 from snapfm.project.serial import one_thread
 from snapfm.structure import CompiledLaws, compile_laws
+from snapfm.structure.preparing import preparing
 
 
 class Projector:
@@ -30,24 +31,30 @@ class Projector:
     `params` is an example with a leading batch axis: it fixes names, shapes and dtypes. `tolerance` is the largest
     violation, in the laws' own units, that counts as obeyed. A call ends: a sample that has used up `limit` iterations,
     over all attempts, or that has not converged when the batch has taken `seconds`, is returned as ITERATION_LIMIT. `linear`
-    replaces the factorization of KKT matrices (snapfm.linear); the default is the fastest on batches.
+    replaces the factorization of KKT matrices (snapfm.linear); the default is the fastest on batches. `progress=True` shows
+    what is being prepared, on stderr, if that takes longer than two seconds; the default does so on a terminal.
 
     A projector may be called by several threads at once and after a fork.
     """
 
     def __init__(
         self, laws: Sequence[Law], shape: Sequence[int], params: Params | None = None, tolerance: float = 1e-8, *,
-        limit: int = LIMIT, seconds: float = SECONDS, linear: Solver | None = None,
+        limit: int = LIMIT, seconds: float = SECONDS, linear: Solver | None = None, progress: bool | None = None,
     ) -> None:  # fmt: skip
         self.laws = checks.check_laws(laws)
         self.shape = checks.check_shape(shape)
         self.example = checks.check_example(params)
         self.tolerance = checks.check_tolerance(tolerance)
         self.limit, self.seconds = checks.check_limit(limit), checks.check_seconds(seconds)
-        self.structure: CompiledLaws = compile_laws(self.laws, self.shape, self.example)
-        self.structure.check()
         self.limits = limits_of(self.laws, self.shape)
-        self.method: Method = Newton(self.structure, self.limits, linear)
+        with preparing(checks.check_progress(progress)) as report:
+            self.structure: CompiledLaws = compile_laws(self.laws, self.shape, self.example, report)
+            report("comparing slopes with torch's")
+            self.structure.check()
+            report("presolve")
+            self.structure.presolve  # noqa: B018  found at first use: here
+            report("reducing, ordering, symbolic factorization")
+            self.method: Method = Newton(self.structure, self.limits, linear)
         # Batch size, params as given, params converted: one tuple, replaced whole and read once, as threads share it.
         self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
 

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.structure.pattern import Sets
 from snapfm.structure.reads import Reads
 
 
@@ -41,7 +42,8 @@ class Cascade:
 def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
     """Fix unknowns round by round, using the rows marked `usable` (equalities)."""
     n = found.all.width
-    by_unknown, nonlinear = csr_array(found.all.csr().T), found.nonlinear.csr()
+    by_unknown = csr_array(found.all.csr().T)
+    coefficient, curved = _Lookup.of_matrix(rows, n), _Lookup.of_sets(found.nonlinear)
     count = found.all.counts.copy()
     total = np.bincount(found.all.rows(), weights=found.all.indices, minlength=found.all.size).astype(np.int64)
     free, unused = np.ones(n, bool), np.ones(found.all.size, bool)
@@ -49,8 +51,8 @@ def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
     ready = np.flatnonzero(usable & (count == 1))
     while len(ready):
         unknown = total[ready]  # the sum over a row's free unknowns is its only one
-        weight = np.asarray(rows[ready, unknown]).ravel()
-        straight = (weight != 0) & ~np.asarray(nonlinear[ready, unknown]).ravel()
+        weight = coefficient.at(ready, unknown)
+        straight = (weight != 0) & (curved.at(ready, unknown) == 0)
         ready, unknown, weight = ready[straight], unknown[straight], weight[straight]
         unknown, first = np.unique(unknown, return_index=True)
         ready, weight = ready[first], weight[first]
@@ -62,6 +64,38 @@ def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
         label = np.repeat(unknown, np.diff(touched.indptr))
         np.subtract.at(count, touched.indices, 1)
         np.subtract.at(total, touched.indices, label)
-        ready = np.flatnonzero(usable & unused & (count == 1))
+        # A row that no unknown left has been looked at: only those that changed can have become ready.
+        ready = np.sort(touched.indices[(count[touched.indices] == 1)])
+        ready = ready[np.diff(ready, prepend=-1) != 0].astype(np.int64)
+        ready = ready[usable[ready] & unused[ready]]
     implied = np.flatnonzero(unused & (count == 0))
     return Cascade(tuple(levels), implied, free)
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """The entries of a sparse matrix by row and column; SciPy looks through the whole matrix at every question."""
+
+    keys: Index
+    values: Values
+    width: int
+
+    @classmethod
+    def of_matrix(cls, matrix: csr_array, width: int) -> _Lookup:
+        """Take the first `width` columns of a matrix with sorted indices."""
+        row, column = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices
+        inside = column < width
+        return cls(row[inside] * width + column[inside], matrix.data[inside], width)
+
+    @classmethod
+    def of_sets(cls, sets: Sets) -> _Lookup:
+        """Give every index of a set the value 1."""
+        return cls(sets.rows() * sets.width + sets.indices, np.ones(sets.nnz), sets.width)
+
+    def at(self, row: Index, column: Index) -> Values:
+        """Return entries, zero where there is none."""
+        if not len(self.keys):
+            return np.zeros(len(row))
+        key = row * self.width + column
+        place = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
+        return np.where(self.keys[place] == key, self.values[place], 0.0)

@@ -22,12 +22,15 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.structure.describe import describe
-from snapfm.structure.lowering import Form, Tape, Unlowerable, Walk
+from snapfm.structure.fuse import fused
+from snapfm.structure.lowering import Block, Form, Tape, Unlowerable, Walk
 from snapfm.structure.opaque import Opaque
 from snapfm.structure.pattern import Pattern
+from snapfm.structure.preparing import Report, silent
 from snapfm.structure.presolve import Presolve, presolve
+from snapfm.structure.program import count_terms, refuse_terms
 from snapfm.structure.propagate import propagate
-from snapfm.structure.reads import RowKind, cell_reads, row_kinds, row_slopes
+from snapfm.structure.reads import CellReads, RowKind, cell_reads, row_kinds, row_slopes
 from snapfm.structure.scalar import Scalar
 from snapfm.structure.trace import TracedLaw, trace_law, unmoved
 from snapfm.structure.verify import check_law, verify_law
@@ -220,10 +223,13 @@ class CompiledLaws:
         return describe(self)
 
 
-def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | None = None) -> CompiledLaws:
+def compile_laws(
+    laws: Sequence[Law], shape: tuple[int, ...], params: Params | None = None, report: Report = silent
+) -> CompiledLaws:
     """Compile laws on fields of one shape; `params` are an example with a leading batch axis.
 
-    Bounds have no rows and are left out. Raises LawError for laws that cannot be used as written.
+    `report` is called with what is being done. Bounds have no rows and are left out. Raises LawError for laws that cannot be
+    used as written.
     """
     sample = {name: value[0].detach().cpu() for name, value in (params or {}).items()}
     sample = {name: value.double() if value.is_floating_point() else value for name, value in sample.items()}
@@ -231,6 +237,7 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
     # Uniform in (0.1, 0.9): inside the domain of roots and logarithms, away from the kinks at 0 and 1.
     u = 0.1 + 0.8 * torch.rand(tuple(shape), generator=generator, dtype=torch.float64)
     tape, forms, opaque = Tape(u.numel()), [], dict[int, Opaque]()
+    slopes = CellReads(tape, slopes=True)
     traced: list[TracedLaw] = []
     given: list[Equality | Inequality] = []
     for law in laws:
@@ -241,23 +248,38 @@ def compile_laws(laws: Sequence[Law], shape: tuple[int, ...], params: Params | N
                 f"laws expects Equality, Inequality and Bounds; got {type(law).__name__}. Wrap a function: "
                 "snapfm.Equality('name', function)."
             )
+        report(f"tracing law '{law.name}'")
         one = trace_law(law, u, sample)
+        report(f"lowering law '{law.name}'")
         before = tape.mark()
         try:
-            forms.append(Walk(tape, one.graph, u, sample).run())
+            form = Walk(tape, one.graph, u, sample).run()
+            _refuse_terms(slopes, tape.blocks[before[1] :], form)
+            forms.append(form)
         except Unlowerable as cause:
             tape.forget(before)
+            slopes.forget()
             opaque[len(traced)] = _opaque(law, one, str(cause), u, sample)
             forms.append(Form(csr_array((one.rows, tape.cells)), (one.rows,)))
         traced.append(one)
         given.append(law)
+    report("finding patterns")
     parts = [form.widened(tape.cells).matrix for form in forms]
     rows = csr_array(vstack([csr_array((0, tape.cells)), *parts], format="csr"))
     rows.eliminate_zeros()  # what cancelled while forms were added
     rows.sort_indices()
+    tape, rows = fused(tape, rows)
     compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), Scalar(tape, rows, u), opaque)
     _check_slopes(compiled, given)
     return compiled
+
+
+def _refuse_terms(slopes: CellReads, blocks: Sequence[Block], form: Form) -> None:
+    """Raise Unlowerable if the slopes of a law, lowered to these blocks and rows, are too much to write out."""
+    pool = slopes.follow()
+    terms = count_terms(form.matrix, pool)
+    terms += sum(count_terms(operand, pool) for block in blocks for operand in block.operands[:2])
+    refuse_terms(terms, form.matrix, pool)
 
 
 def _opaque(law: Equality | Inequality, traced: TracedLaw, reason: str, u: Tensor, params: Params) -> Opaque:

@@ -2,22 +2,41 @@
 
 A pattern joins detection, coloring and solving. Sets are what detection works on, all elements at once: row e of a boolean CSR
 matrix holds, in increasing order, the indices that element e may depend on. Every sparsity rule reduces to three moves on
-these rows: gather (copy rows), union (merge row by row) and group (merge many rows into one). Plain numpy and SciPy.
+these rows: gather (copy rows), union (merge row by row) and group (merge many rows into one). No torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.errors import ShapeError
+from snapfm.errors import LawError, ShapeError
+from snapfm.kernels.merging import merged
 
 NONE = -1  # in a gather: this element copies nothing and depends on nothing
+
+# Entries of a pattern that are written out: fifty million take 0.4 GB here, and several times that in a solver.
+ENTRY_LIMIT = 50_000_000
+
+
+class TooDense(LawError):
+    """A pattern has too many entries to be written out; only its number of entries was computed."""
+
+
+def refuse_entries(count: int) -> None:
+    """Raise TooDense for more entries than are written out."""
+    if count > ENTRY_LIMIT:
+        raise TooDense(
+            f"expects rows with at most {ENTRY_LIMIT:,} entries in all; got {count:,}: each row reads a whole plane or more of "
+            "the field (a transform, a long scan, a full product). Keep fewer rows (the lowest modes), transform along one axis, "
+            "or use a coarser field."
+        )
 
 
 @dataclass(frozen=True)
@@ -68,6 +87,10 @@ class Sets:
         shift = np.repeat(self.indptr[safe] - indptr[:-1], counts)
         return Sets(indptr, self.indices[shift + np.arange(int(indptr[-1]))], self.width)
 
+    def shared(self, source: Index) -> Sets:
+        """Copy as `gather` does, without writing the copies out: for many elements with few different sets."""
+        return SharedSets(self, source)
+
     def keep(self, present: Mask) -> Sets:
         """Empty the sets of the elements that are not `present`."""
         if present.all():
@@ -78,13 +101,18 @@ class Sets:
         """Merge: element e of the result is the union of the sets source[i] over all i with label[i] == e."""
         if self.nnz == 0:
             return Sets.empty(size, self.width)
-        selection = csr_array((np.ones(len(label), bool), (label, source)), shape=(size, self.size))
-        return _from_csr(selection @ self.csr())
+        order = np.arange(len(label)) if (np.diff(label) >= 0).all() else np.argsort(label, kind="stable")
+        pointers = np.concatenate([[0], np.cumsum(np.bincount(label, minlength=size))]).astype(np.int64)
+        indptr, indices = merged(pointers, source[order], self.indptr, self.indices, self.width)
+        return Sets(indptr, indices, self.width)
 
     def over(self, matrix: csr_array) -> Sets:
         """Merge, for each row of a sparse matrix, the sets of the elements that it has entries for."""
-        label = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        return self.group(label, matrix.indices.astype(np.int64), matrix.shape[0])
+        if self.nnz == 0:
+            return Sets.empty(matrix.shape[0], self.width)
+        rows = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+        indptr, indices = merged(*rows, self.indptr, self.indices, self.width)
+        return Sets(indptr, indices, self.width)
 
     def csr(self, width: int | None = None) -> csr_array:
         """Return the sets as a boolean matrix, element by index."""
@@ -92,8 +120,62 @@ class Sets:
         return csr_array((np.ones(self.nnz, bool), self.indices, self.indptr), shape=(self.size, width))
 
 
+class SharedSets(Sets):
+    """Elements that share sets: element e has set of[e] of `base`. Transforms and sums spread one set over whole planes.
+
+    Copies, merges and unions work on the sets that differ. Pointers and indices are written out at first use.
+    """
+
+    def __init__(self, base: Sets, of: Index) -> None:
+        """Let element e have set of[e] of `base`, or none where that is NONE."""
+        for name, value in (("base", base), ("of", of), ("width", base.width)):
+            object.__setattr__(self, name, value)
+
+    base: Sets
+    of: Index
+
+    @property
+    def size(self) -> int:
+        """Number of sets."""
+        return len(self.of)
+
+    @cached_property
+    def counts(self) -> Index:
+        """Number of indices in each set."""
+        found: Index = np.append(self.base.counts, 0)[self.of]  # NONE is the last
+        return found
+
+    @cached_property
+    def indptr(self) -> Index:
+        """Where the set of each element begins."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    @cached_property
+    def indices(self) -> Index:
+        """The sets, written out; raises TooDense."""
+        refuse_entries(self.nnz)
+        return self.base.gather(self.of).indices
+
+    def gather(self, source: Index) -> Sets:
+        """Copy; see Sets.gather."""
+        return SharedSets(self.base, np.where(source >= 0, self.of[source], NONE) if self.size else source)
+
+    def group(self, label: Index, source: Index, size: int) -> Sets:
+        """Merge; see Sets.group. A set that comes twice under one label is merged once."""
+        key = label * (self.base.size + 1) + self.of[source] + 1
+        key = np.sort(key)
+        key = key[np.diff(key, prepend=-1) != 0]
+        label, of = key // (self.base.size + 1), key % (self.base.size + 1) - 1
+        return self.base.group(label[of >= 0], of[of >= 0], size)
+
+
 def stacked(parts: list[Sets]) -> Sets:
     """Put the elements of several tensors one after the other."""
+    if any(isinstance(part, SharedSets) for part in parts):
+        bases = [part.base if isinstance(part, SharedSets) else part for part in parts]
+        starts = np.cumsum([0, *(base.size for base in bases)])
+        numbers = [np.where(_numbers(part) < 0, NONE, _numbers(part) + start) for part, start in zip(parts, starts)]
+        return SharedSets(stacked(bases), np.concatenate(numbers))
     starts = np.cumsum([0, *(part.nnz for part in parts)])
     indptr = np.concatenate([[0], *(part.indptr[1:] + start for part, start in zip(parts, starts))])
     return Sets(indptr, np.concatenate([part.indices for part in parts]), max(part.width for part in parts))
@@ -106,15 +188,79 @@ def union(parts: Iterable[Sets]) -> Sets:
     if not full:
         return max(parts, key=lambda part: part.width)
     width = max(part.width for part in parts)
+    if len(full) == 1 and full[0].width == width:
+        return full[0]
+    if any(isinstance(part, SharedSets) for part in full):
+        return _union_of_shared(full)
     total = full[0].csr(width)
     for part in full[1:]:
         total = total + part.csr(width)
     return _from_csr(total)
 
 
+def _union_of_shared(parts: list[Sets]) -> Sets:
+    """Merge every combination of sets that occurs once."""
+    key = np.zeros(parts[0].size, np.int64)
+    for part in parts:
+        _, key = np.unique(key, return_inverse=True)
+        key = key * (part.size + 1) + _numbers(part) + 1
+    _, first, member = np.unique(key, return_index=True, return_inverse=True)
+    different = []
+    for part in parts:
+        base = part.base if isinstance(part, SharedSets) else part
+        numbers = _numbers(part)[first]
+        refuse_entries(int(np.append(base.counts, 0)[numbers].sum()))
+        different.append(base.gather(numbers))
+    return union(different).shared(member)
+
+
+def _numbers(sets: Sets) -> Index:
+    """Number of the set that each element has."""
+    return sets.of if isinstance(sets, SharedSets) else np.arange(sets.size)
+
+
 def _from_csr(matrix: csr_array) -> Sets:
     matrix.sum_duplicates()  # sorts, and merges what a product may have left twice
     return Sets(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.shape[1])
+
+
+class GrowingSets:
+    """Sets of elements that are appended one group after the other, without copying those before."""
+
+    def __init__(self, width: int) -> None:
+        self.width, self.size = width, 0
+        self._indptr, self._indices = np.zeros(1, np.int64), np.zeros(0, np.int64)
+
+    def append(self, sets: Sets) -> None:
+        """Append elements behind the last."""
+        start = int(self._indptr[self.size])
+        self._indices = _with_room(self._indices, start, start + sets.nnz)
+        self._indptr = _with_room(self._indptr, self.size + 1, self.size + sets.size + 1)
+        self._indices[start : start + sets.nnz] = sets.indices
+        self._indptr[self.size + 1 : self.size + sets.size + 1] = start + sets.indptr[1:]
+        self.size += sets.size
+
+    def reach(self, element: int) -> None:
+        """Append empty sets up to an element."""
+        self.append(Sets.empty(element - self.size, self.width))
+
+    def cut(self, size: int) -> None:
+        """Drop all elements from `size` on."""
+        self.size = min(self.size, size)
+
+    def sets(self) -> Sets:
+        """View what is there."""
+        indptr = self._indptr[: self.size + 1]
+        return Sets(indptr, self._indices[: indptr[-1]], self.width)
+
+
+def _with_room(array: Index, used: int, wanted: int) -> Index:
+    """Return an array with room for `wanted` numbers; doubled, so that all copies together cost as much as the last."""
+    if wanted <= len(array):
+        return array
+    larger = np.empty(max(2 * len(array), wanted), np.int64)
+    larger[:used] = array[:used]
+    return larger
 
 
 def cross(left: Sets, right: Sets) -> tuple[Index, Index, Index]:

@@ -142,6 +142,8 @@ def _dependent(matrix: csr_array, pins: Index, fixed: Index, others: Index) -> l
     factor = factored(unit)
     small = np.abs(factor.U.diagonal()) < _PIVOT_HINT
     hinted = np.sort(np.argsort(factor.perm_c)[small])
+    if not len(hinted):
+        return found
     taken = np.setdiff1d(np.arange(len(alive)), hinted)
     span = Span(csr_array(unit[taken]))
     for i in hinted:

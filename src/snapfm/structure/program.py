@@ -13,15 +13,21 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from snapfm.arrays import Index, Values
+from snapfm.kernels.merging import followed
 from snapfm.kernels.operations import SPILL
 from snapfm.kernels.operators import FLAT, STRAIGHT, Op
 from snapfm.kernels.program import Code
 from snapfm.kernels.sections import packed_index, packed_values
 from snapfm.structure.lowering.tape import Block, Tape, Unlowerable, moved_columns
-from snapfm.structure.pattern import Pattern, Sets, cross, stacked, union
+from snapfm.structure.pattern import GrowingSets, Pattern, Sets, cross, union
 
 # Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
 PAIR_LIMIT = 20_000_000
+# Above this many terms the chain rule is not written out: rows that all read products of two transforms of a whole plane
+# have (cells of a row) × (unknowns of a cell) terms each. Thirty million take half a gigabyte. Large fields may have up to
+# four times as many, if these are few for each entry of the Jacobian: torch would need as long for those.
+TERM_LIMIT = 30_000_000
+_TERMS_AN_ENTRY = 64
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,8 @@ class Program:
 def build_program(tape: Tape, rows: csr_array, by: Index, second: bool = True) -> Program:
     """Cut the tape down to `rows` (over its cells) and plan derivatives by the unknowns `by`.
 
-    Raises Unlowerable where the Hessian is too much to write out; without `second` it is left empty.
+    Raises Unlowerable where derivatives are too much to write out; without `second` the Hessian is left empty, and the terms
+    of the slopes were counted when the laws were compiled.
     """
     needed = np.zeros(tape.cells, bool)
     needed[rows.indices] = True
@@ -97,35 +104,34 @@ def _planned(
 ) -> Program:
     """Follow the unknowns in `by` through the operations (slots, entries, adjoints, Hessian terms) and pack all of it."""
     width = len(by)
-    rank = {int(unknown): i for i, unknown in enumerate(by)}
-    column = np.array([rank.get(int(unknown), -1) for unknown in unknowns], np.int64)
+    rank = np.full(1 + max(unknowns.max(initial=0), by.max(initial=0)), -1, np.int64)
+    rank[by] = np.arange(width)
+    column = rank[unknowns]
     # Sets over `by` of the inputs: the constant, the unknowns, the externals.
     present = np.concatenate([[-1], column, np.full(len(externals), -1)]).astype(np.int64)
-    pool = Sets(np.concatenate([[0], np.cumsum(present >= 0)]), present[present >= 0], width)
-    slot_of = np.zeros(pool.nnz, np.int64)  # every input's only slot is the constant 1
-    count = 0
-    paths: list[tuple[Sets, _Paths, _Paths]] = []
-    operands: list[tuple[Sets, Sets]] = []
+    # Every input's only slot is the constant 1, slot 0; those of operations follow in the order of their sets.
+    inputs = Sets(np.concatenate([[0], np.cumsum(present >= 0)]), present[present >= 0], width)
+    growing = GrowingSets(width)
+    growing.append(inputs)
+    operands: list[tuple[Sets, Sets, Sets]] = []  # of each block: the sets of its results, of a, of b
     for block in blocks:
-        size = block.size
-        by_a, by_b = pool.over(block.a), Sets.empty(size, width) if block.b is None else pool.over(block.b)
-        if block.op in FLAT:
-            by_a = by_b = Sets.empty(size, width)
-        if block.op == Op.POW:
-            by_b = Sets.empty(size, width)
-        out = union([by_a, by_b])
-        paths.append((out, _paths(block.a, pool, slot_of, out, by_a), _paths(block.b, pool, slot_of, out, by_b)))
-        operands.append((by_a, by_b))
-        pool = stacked([pool, out])
-        slot_of = np.concatenate([slot_of, 1 + count + np.arange(out.nnz)])
-        count += out.nnz
-    pattern, constants, varying, entry = _entries(rows, pool, slot_of, width)
-    hessian, curvature = _hessian_terms(blocks if second else [], paths, operands, width)
+        by_a, by_b = _slopes(block, growing.sets())
+        operands.append((union([by_a, by_b]), by_a, by_b))
+        growing.append(operands[-1][0])
+    pool = growing.sets()
+    if second:
+        _refuse_too_many(blocks, rows, pool, operands)
+    paths = [
+        (_paths(block.a, pool, inputs.nnz, out, by_a), _paths(block.b, pool, inputs.nnz, out, by_b))
+        for block, (out, by_a, by_b) in zip(blocks, operands)
+    ]
+    pattern, constants, varying, entry = _entries(rows, pool, inputs.nnz, width)
+    hessian, curvature = _hessian_terms(blocks if second else [], operands, width)
     back = csc_array(rows)[:, first:]
     ops = np.concatenate([np.zeros(0, np.int64), *(np.full(block.size, int(block.op)) for block in blocks)])
     a, b, c = (_chain([_terms_of(getattr(block, name), block.size) for block in blocks]) for name in "abc")
-    slot_counts = np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in paths)])
-    through_a, through_b = _chain([path for _, path, _ in paths]), _chain([path for _, _, path in paths])
+    slot_counts = np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in operands)])
+    through_a, through_b = _chain([path for path, _ in paths]), _chain([path for _, path in paths])
     index = packed_index(
         [
             ops, a[0], a[1], b[0], b[1], c[0], c[1], rows.indptr, rows.indices,
@@ -136,32 +142,67 @@ def _planned(
     )  # fmt: skip
     weight = packed_values([a[2], b[2], c[2], rows.data, through_a[2], through_b[2], entry[2], back.data])
     code = Code(first, *index, *weight)
-    return Program(code, len(ops), count, unknowns, externals, by, pattern, constants, varying, hessian)
+    return Program(code, len(ops), pool.nnz - inputs.nnz, unknowns, externals, by, pattern, constants, varying, hessian)
+
+
+def _slopes(block: Block, pool: Sets) -> tuple[Sets, Sets]:
+    """The unknowns that each operand of each operation of a block has a slope in."""
+    nothing = Sets.empty(block.size, pool.width)
+    if block.op in FLAT:
+        return nothing, nothing
+    by_b = nothing if block.b is None or block.op == Op.POW else pool.over(block.b)
+    return pool.over(block.a), by_b
+
+
+def _refuse_too_many(blocks: list[Block], rows: csr_array, pool: Sets, operands: list[tuple[Sets, Sets, Sets]]) -> None:
+    """Count terms and pairs before any is listed; raises Unlowerable."""
+    pairs, terms = 0, count_terms(rows, pool)
+    for block, (_, by_a, by_b) in zip(blocks, operands):
+        terms += sum(count_terms(m, pool) for m, by in ((block.a, by_a), (block.b, by_b)) if m is not None and by.nnz)
+        pairs += sum(int((left.counts * right.counts).sum()) for _, left, right in _pairs(block, by_a, by_b))
+    refuse_terms(terms, rows, pool)
+    if pairs > PAIR_LIMIT:
+        raise Unlowerable(f"curvature that couples more than {PAIR_LIMIT:,} pairs of unknowns")
+
+
+def count_terms(matrix: csr_array, pool: Sets) -> int:
+    """Count the terms of the slopes of a matrix' rows: one for each unknown of each cell."""
+    return int((pool.indptr[matrix.indices + 1] - pool.indptr[matrix.indices]).sum())
+
+
+def refuse_terms(terms: int, rows: csr_array, pool: Sets) -> None:
+    """Raise Unlowerable if slopes have too many terms to be written out, for the entries that the rows have."""
+    if terms <= TERM_LIMIT:
+        return
+    limit = max(TERM_LIMIT, min(4 * TERM_LIMIT, _TERMS_AN_ENTRY * pool.over(rows).nnz))
+    if terms > limit:
+        raise Unlowerable(f"slopes of {terms:,} terms (limit {limit:,})")
+
+
+def _pairs(block: Block, by_a: Sets, by_b: Sets) -> list[tuple[int, Sets, Sets]]:
+    """Which operands' unknowns the second derivatives of a block join, with the kind of each: aa, ab, bb."""
+    if block.op in STRAIGHT:
+        return []
+    if block.op == Op.DIV:
+        return [(1, by_a, by_b), (2, by_b, by_b)]
+    return [(1, by_a, by_b)] if block.op == Op.MUL else [(0, by_a, by_a)]
 
 
 _Paths = tuple[Index, Index, Values]  # sums of weighted terms: number of terms of each, sources, weights
 
 
-def _paths(operand: csr_array | None, pool: Sets, slot_of: Index, out: Sets, mine: Sets) -> _Paths:
+def _paths(operand: csr_array | None, pool: Sets, inputs: int, out: Sets, mine: Sets) -> _Paths:
     """For each slot of the result, the earlier slots its operand's slope is made of."""
     if operand is None or mine.nnz == 0:
         return np.zeros(out.nnz, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    label = np.repeat(np.arange(out.size), np.diff(operand.indptr))
-    target, source, weight = _terms(label, operand.indices.astype(np.int64), operand.data, pool, slot_of, out)
-    order = np.argsort(target, kind="stable")
-    return np.bincount(target, minlength=out.nnz), source[order], weight[order]
+    return _terms(operand, pool, inputs, out)
 
 
-def _terms(
-    label: Index, cell: Index, weight: Values, pool: Sets, slot_of: Index, out: Sets
-) -> tuple[Index, Index, Values]:
-    """Expand Σ weight·cell into (entry of `out`, slot, weight) for every unknown each cell depends on."""
-    picked = pool.gather(cell)
-    repeats = picked.counts
-    where = np.repeat(pool.indptr[cell] - picked.indptr[:-1], repeats) + np.arange(picked.nnz)
-    key = np.repeat(label, repeats) * out.width + picked.indices
-    keys = out.rows() * out.width + out.indices
-    return np.searchsorted(keys, key), slot_of[where], np.repeat(weight, repeats)
+def _terms(matrix: csr_array, pool: Sets, inputs: int, out: Sets) -> _Paths:
+    """For each entry of `out`, the slots of the cells of its row that have this unknown; the first `inputs` have slot 0."""
+    rows = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
+    counts, place, weight = followed(*rows, pool.indptr, pool.indices, out.indptr, out.indices, out.width)
+    return counts, np.maximum(place - inputs + 1, 0), weight
 
 
 def _terms_of(operand: csr_array | None, size: int) -> _Paths:
@@ -181,53 +222,42 @@ def _chain(parts: list[_Paths]) -> tuple[Index, Index, Values]:
 
 
 def _entries(
-    rows: csr_array, pool: Sets, slot_of: Index, width: int
+    rows: csr_array, pool: Sets, inputs: int, width: int
 ) -> tuple[Pattern, Values, Index, tuple[Index, Index, Values]]:
-    label = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    cell = rows.indices.astype(np.int64)
     reach = pool.over(rows)
-    target, source, weight = _terms(label, cell, rows.data, pool, slot_of, reach)
+    counts, source, weight = _terms(rows, pool, inputs, reach)
+    target = np.repeat(np.arange(reach.nnz), counts)
     moves = np.zeros(reach.nnz, bool)
     moves[target[source > 0]] = True
-    constants = np.zeros(reach.nnz)
-    np.add.at(constants, target[~moves[target]], weight[~moves[target]])
-    varying = np.flatnonzero(moves)
     live = moves[target]
-    order = np.argsort(target[live], kind="stable")
-    counts = np.bincount(target[live], minlength=reach.nnz)[varying]
-    entry = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), source[live][order], weight[live][order])
+    constants = np.bincount(target[~live], weights=weight[~live], minlength=reach.nnz).astype(np.float64)
+    varying = np.flatnonzero(moves)
+    entry = (np.concatenate([[0], np.cumsum(counts[varying])]).astype(np.int64), source[live], weight[live])
     return Pattern.from_sets(reach, width), constants, varying, entry
 
 
 def _hessian_terms(
-    blocks: list[Block], paths: list[tuple[Sets, _Paths, _Paths]], operands: list[tuple[Sets, Sets]], width: int
+    blocks: list[Block], operands: list[tuple[Sets, Sets, Sets]], width: int
 ) -> tuple[Pattern, tuple[Index, Index, Index, Index, Index]]:
     """List, for each lower entry (i, j) of the Hessian, the operations whose curvature joins i and j."""
     columns: list[list[Index]] = [[], [], [], [], [], []]  # row, column, operation, kind, left slot, right slot
-    operation = slot = total = 0
-    for block, (out, _, _), (by_a, by_b) in zip(blocks, paths, operands):
-        if block.op not in STRAIGHT:
-            pairs = [(0, by_a, by_a)]
-            if block.op in (Op.MUL, Op.DIV):
-                pairs = [(1, by_a, by_b), (2, by_b, by_b)] if block.op == Op.DIV else [(1, by_a, by_b)]
-            for kind, left, right in pairs:
-                total += int((left.counts * right.counts).sum())
-                if total > PAIR_LIMIT:
-                    raise Unlowerable(f"curvature that couples more than {PAIR_LIMIT:,} pairs of unknowns")
-                e, i, j = cross(left, right)
-                key = out.rows() * out.width + out.indices
-                x = np.searchsorted(key, e * out.width + i) + slot
-                y = np.searchsorted(key, e * out.width + j) + slot
-                # A mixed term adds f_ab (a_i b_j + b_i a_j) at (i, j): each ordered pair of a_i b_j serves the lower entry
-                # it falls on, and one on the diagonal counts twice.
-                keep = np.ones(len(e), bool) if kind == 1 else i >= j
-                found = [np.maximum(i, j), np.minimum(i, j), e + operation, np.full(len(e), kind), x, y]
+    operation = slot = 0
+    for block, (out, by_a, by_b) in zip(blocks, operands):
+        for kind, left, right in _pairs(block, by_a, by_b):
+            e, i, j = cross(left, right)
+            key = out.rows() * out.width + out.indices
+            x = np.searchsorted(key, e * out.width + i) + slot
+            y = np.searchsorted(key, e * out.width + j) + slot
+            # A mixed term adds f_ab (a_i b_j + b_i a_j) at (i, j): each ordered pair of a_i b_j serves the lower entry
+            # it falls on, and one on the diagonal counts twice.
+            keep = np.ones(len(e), bool) if kind == 1 else i >= j
+            found = [np.maximum(i, j), np.minimum(i, j), e + operation, np.full(len(e), kind), x, y]
+            for held, values in zip(columns, found):
+                held.append(values[keep])
+            if kind == 1:
+                twice = i == j
                 for held, values in zip(columns, found):
-                    held.append(values[keep])
-                if kind == 1:
-                    twice = i == j
-                    for held, values in zip(columns, found):
-                        held.append(values[twice])
+                    held.append(values[twice])
         operation += block.size
         slot += out.nnz
     row, column, *rest = (np.concatenate([np.zeros(0, np.int64), *part]) for part in columns)

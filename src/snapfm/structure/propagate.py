@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 
 from snapfm.errors import LawError, StructureWarning
 from snapfm.laws import Params
-from snapfm.structure.pattern import Sets
+from snapfm.structure.pattern import Sets, TooDense
 from snapfm.structure.rules import Call, Operand, dense, rule_for
 
 _SHAPE_ONLY = {
@@ -55,6 +55,8 @@ def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: b
         else:
             try:
                 env[node] = _step(node, env, width, unruled)
+            except TooDense as refusal:
+                raise LawError(f"law '{name}' {refusal}") from refusal
             except LawError as refusal:
                 raise LawError(f"law '{name}': {refusal}") from refusal
         for spent in last_use.get(node, ()):
@@ -67,7 +69,10 @@ def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: b
             stacklevel=2,
         )
     found: Sets = result.reads if result.reads is not None else Sets.empty(result.value.numel(), width)
-    return found
+    try:
+        return Sets(found.indptr, found.indices, found.width)
+    except TooDense as refusal:
+        raise LawError(f"law '{name}' {refusal}") from refusal
 
 
 def _step(node: Node, env: dict[Node, Any], width: int, unruled: list[str]) -> Any:

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from snapfm.arrays import Index
 from snapfm.kernels.operators import FLAT, STRAIGHT, Op
 from snapfm.structure.lowering.tape import Block, Tape
-from snapfm.structure.pattern import Sets, stacked, union
+from snapfm.structure.pattern import GrowingSets, Sets, union
 
 
 class RowKind(IntEnum):
@@ -44,16 +44,35 @@ def reads(tape: Tape, rows: csr_array) -> Reads:
     return Reads(union([nonlinear, direct]), nonlinear)
 
 
-def cell_reads(tape: Tape, slopes: bool = False) -> Sets:
-    """Return the unknowns that every cell reads; with `slopes` only those that it has a slope in."""
-    n = tape.unknowns
-    pool = stacked([Sets.identity(n), Sets.empty(tape.cells - n, n)])
-    for block in tape.blocks:
-        if slopes and block.op in FLAT:
-            continue
-        parts = [pool.over(operand) for operand in block.operands[: 2 if slopes else 3]]
-        pool = _placed(pool, block.first, union(parts))
-    return pool
+class CellReads:
+    """The unknowns that every cell of a tape reads, followed as the tape grows; with `slopes` those it has a slope in."""
+
+    def __init__(self, tape: Tape, slopes: bool) -> None:
+        self.tape, self.slopes = tape, slopes
+        self._blocks = 0
+        self._pool = GrowingSets(tape.unknowns)
+        self._pool.append(Sets.identity(tape.unknowns))
+
+    def follow(self) -> Sets:
+        """Follow the blocks that are new and return the sets of all cells."""
+        for block in self.tape.blocks[self._blocks :]:
+            if not (self.slopes and block.op in FLAT):
+                self._pool.reach(block.first)
+                known = self._pool.sets()
+                self._pool.append(union([known.over(part) for part in block.operands[: 2 if self.slopes else 3]]))
+        self._blocks = len(self.tape.blocks)
+        self._pool.reach(self.tape.cells)
+        return self._pool.sets()
+
+    def forget(self) -> None:
+        """Drop what the tape has forgotten."""
+        self._blocks = min(self._blocks, len(self.tape.blocks))
+        self._pool.cut(self.tape.cells)
+
+
+def cell_reads(tape: Tape) -> Sets:
+    """Return the unknowns that every cell reads."""
+    return CellReads(tape, slopes=False).follow()
 
 
 def row_kinds(tape: Tape, rows: csr_array, pool: Sets) -> Index:
@@ -85,7 +104,7 @@ def _block_kinds(block: Block, kind: Index, pool: Sets) -> Index:
 
 def row_slopes(tape: Tape, rows: csr_array) -> Sets:
     """Return the unknowns that each row has a slope in: the pattern of the Jacobian."""
-    return cell_reads(tape, slopes=True).over(rows)
+    return CellReads(tape, slopes=True).follow().over(rows)
 
 
 def _entries(matrix: csr_array) -> tuple[Index, Index]:
@@ -98,12 +117,3 @@ def _largest(matrix: csr_array, kind: Index) -> Index:
     out = np.zeros(matrix.shape[0], np.int64)
     np.maximum.at(out, label, kind[cell])
     return out
-
-
-def _placed(pool: Sets, first: int, sets: Sets) -> Sets:
-    """Put the sets of consecutive cells into the pool, where they were empty."""
-    counts = pool.counts.copy()
-    counts[first : first + sets.size] = sets.counts
-    start = pool.indptr[first]
-    indices = np.concatenate([pool.indices[:start], sets.indices, pool.indices[start:]])
-    return Sets(np.concatenate([[0], np.cumsum(counts)]), indices, pool.width)

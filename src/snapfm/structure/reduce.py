@@ -24,6 +24,7 @@ from scipy.sparse.csgraph import connected_components
 from snapfm.arrays import Index, Mask
 from snapfm.structure.aggregate import Aggregates, aggregated, find_aggregates
 from snapfm.structure.cascade import Cascade, cascade
+from snapfm.structure.levels import level_programs
 from snapfm.structure.lowering.tape import Tape
 from snapfm.structure.pattern import Sets
 from snapfm.structure.presolve import SEARCH_LIMIT, dependent_rows
@@ -111,9 +112,7 @@ def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded:
         fixed = Cascade(fixed.levels, fixed.implied, free)
         bounded = np.concatenate([bounded, np.zeros(2 * len(aggregates), bool)])
     direct = _direct(tape, rows, fixed.free)
-    substitutions = tuple(
-        build_program(tape, csr_array(rows[level.rows]), np.zeros(0, np.int64)) for level in fixed.levels
-    )
+    substitutions = level_programs(tape, rows, [level.rows for level in fixed.levels])
     iterated = _nonlinear(found, open_rows, tape.unknowns) | bounded
     labels = _parts(found, np.flatnonzero(open_rows), fixed.free, tape.unknowns)
     curved = np.zeros(labels.max(initial=0) + 1, bool)

@@ -22,6 +22,7 @@ from snapfm.kernels.operators import Op
 from snapfm.structure.lowering.formulas import Term, joined, lowers
 from snapfm.structure.lowering.tape import Form, Unlowerable, added
 from snapfm.structure.lowering.walk import Walk
+from snapfm.structure.pattern import ENTRY_LIMIT
 from snapfm.structure.rules.mixing import fetches
 from snapfm.structure.rules.registry import flat, positions
 
@@ -63,6 +64,8 @@ def _product(walk: Walk, left: Form | Tensor, right: Form | Tensor, shape: tuple
     other = tuple(right.shape) if len(right.shape) > 1 else (*right.shape, 1)
     batch = np.broadcast_shapes(one[:-2], other[:-2])
     rows, inner, columns, count = one[-2], one[-1], other[-1], math.prod(batch)
+    if count * rows * inner * columns > ENTRY_LIMIT:
+        raise Unlowerable(f"matrix product of {count * rows * inner * columns:,} terms (limit {ENTRY_LIMIT:,})")
     left_number = positions(one).expand(*batch, rows, inner).reshape(count, rows, inner)
     right_number = positions(other).expand(*batch, inner, columns).reshape(count, inner, columns)
     grid = np.indices((count, rows, inner, columns)).reshape(4, -1)

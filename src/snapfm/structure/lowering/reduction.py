@@ -16,6 +16,7 @@ from snapfm.structure.lowering.formulas import Lowered, Term, arguments, joined,
 from snapfm.structure.lowering.functions import log_of_sum
 from snapfm.structure.lowering.tape import Form, Unlowerable
 from snapfm.structure.lowering.walk import Walk
+from snapfm.structure.pattern import ENTRY_LIMIT
 from snapfm.structure.rules.mixing import axes_of, labels
 from snapfm.structure.rules.registry import flat, positions
 
@@ -190,6 +191,8 @@ def _scan(walk: Walk, node: Node) -> Form:
         return form
     numbers = positions(form.shape).movedim(axis, -1)
     length = numbers.shape[-1]
+    if form.size * (length + 1) // 2 > ENTRY_LIMIT:
+        raise Unlowerable(f"cumsum of {form.size * (length + 1) // 2:,} terms (limit {ENTRY_LIMIT:,})")
     later, earlier = np.tril_indices(length)
     lines = flat(numbers).reshape(-1, length)
     label, source = lines[:, later].ravel(), lines[:, earlier].ravel()

@@ -37,6 +37,9 @@ ENTRY_LIMIT = 20_000_000
 
 Function = Callable[[Tensor], Tensor]
 
+# A product with the transposed matrix takes about as long as three evaluations.
+_ROWS_PAY = 3
+
 # Agreement asked of the random evaluation, relative to the sum of the terms' sizes: rounding of a long transform.
 _AGREE = 1e-12
 # Numbers in flight at once: evaluations are made in blocks below this size.
@@ -99,12 +102,12 @@ class Regions:
         walk, inside = self.walk, self._inside(node)
         begins = [one for one in self._begins if any(one in member.all_input_nodes for member in inside)]
         forms = [walk.pair(one) if walk.value[one].is_complex() else walk.operand(one) for one in begins]
-        pattern = self._pattern(node, begins, [form.size for form in forms])
-        if pattern.nnz > ENTRY_LIMIT:
+        entries = self._tracked[node].reads.nnz * (2 if walk.value[node].is_complex() else 1)
+        if entries > ENTRY_LIMIT:
             raise Unlowerable(
-                f"{_names(inside)}, whose matrix of {pattern.nnz:,} entries is too dense to write out "
-                f"(limit {ENTRY_LIMIT:,})"
+                f"{_names(inside)}, whose matrix of {entries:,} entries is too dense to write out (limit {ENTRY_LIMIT:,})"
             )
+        pattern = self._pattern(node, begins, [form.size for form in forms])
         splits = [walk.value[one].is_complex() for one in begins]
 
         def function(flat: Tensor) -> Tensor:
@@ -213,6 +216,32 @@ class NotLinear(Exception):
 def probe(function: Function, pattern: Pattern) -> tuple[csr_array, Values]:
     """Return the matrix and the offset of an affine function from (columns,) to (rows,), float64."""
     offset = function(torch.zeros(pattern.columns, dtype=torch.float64)).numpy()
+    turned = _transposed(pattern)
+    if _ROWS_PAY * turned[0].counts.max(initial=0) < pattern.counts.max(
+        initial=0
+    ):  # few long rows: a few totals or modes
+        flipped, entry = turned
+        start = torch.zeros(pattern.columns, dtype=torch.float64)
+        pull = torch.func.vjp(function, start)[1]
+        values = np.empty(pattern.nnz)
+        values[entry] = _products(lambda seed: pull(seed)[0].detach(), flipped)
+    else:
+        values = _products(lambda seed: function(seed) - torch.from_numpy(offset), pattern)
+    matrix = pattern.csr(_equalized(pattern, values)).copy()  # the pattern is not to lose its zeros
+    _check(function, matrix, offset)
+    matrix.eliminate_zeros()
+    return matrix, offset
+
+
+def _transposed(pattern: Pattern) -> tuple[Pattern, Index]:
+    """Return the pattern of the transposed matrix, and the place of each of its entries in the given one."""
+    turned = csr_array(pattern.csr(np.arange(1.0, pattern.nnz + 1)).T)
+    indptr, indices = turned.indptr.astype(np.int64), turned.indices.astype(np.int64)
+    return Pattern(pattern.columns, pattern.rows, indptr, indices), turned.data.astype(np.int64) - 1
+
+
+def _products(function: Function, pattern: Pattern) -> Values:
+    """Return the entries of a linear function's matrix, from products with sums of unit vectors that share no row."""
     colors, count = _colors(pattern)
     values = np.zeros(pattern.nnz)
     row, column = pattern.row_of(), pattern.indices
@@ -224,13 +253,10 @@ def probe(function: Function, pattern: Pattern) -> tuple[csr_array, Values]:
         seeds = torch.zeros(last - first, pattern.columns, dtype=torch.float64)
         chosen = np.flatnonzero((colors >= first) & (colors < last))
         seeds[torch.from_numpy(colors[chosen] - first), torch.from_numpy(chosen)] = 1.0
-        products = np.stack([function(seed).numpy() for seed in seeds]) - offset
+        products = np.stack([function(seed).numpy() for seed in seeds])
         entry = by_color[ends[first] : ends[last]]
         values[entry] = products[colors[column[entry]] - first, row[entry]]
-    matrix = pattern.csr(_equalized(pattern, values)).copy()  # the pattern is not to lose its zeros
-    _check(function, matrix, offset)
-    matrix.eliminate_zeros()
-    return matrix, offset
+    return values
 
 
 def _colors(pattern: Pattern) -> tuple[Index, int]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Index
-from snapfm.structure.pattern import Sets, union
+from snapfm.structure.pattern import Sets, refuse_entries, union
 from snapfm.structure.rules.registry import Call, Found, Operand, dense, flat, positions, rule
 
 
@@ -56,6 +56,7 @@ def scan(call: Call) -> Found:
         return dense(call)
     numbers = positions(operand.value.shape).movedim(axis, -1)
     length = numbers.shape[-1]
+    refuse_entries(numbers.numel() * (length + 1) // 2)
     later, earlier = np.tril_indices(length)
     lines = flat(numbers).reshape(-1, length) if length else np.zeros((0, 0), np.int64)
     result = call.reads(operand).group(lines[:, later].ravel(), lines[:, earlier].ravel(), operand.value.numel())
@@ -75,7 +76,7 @@ def spread_lines(call: Call, axes: list[int], shape: torch.Size) -> Sets:
         return call.reads(operand)
     reduced = {axis % operand.value.dim() for axis in axes}
     kept = tuple(1 if i in reduced else extent for i, extent in enumerate(operand.value.shape))
-    return _along(call, axes).gather(flat(positions(kept).expand(shape)))
+    return _along(call, axes).shared(flat(positions(kept).expand(shape)))
 
 
 def _along(call: Call, axes: list[int]) -> Sets:
@@ -151,6 +152,7 @@ def _contract(call: Call, one: Operand, other: Operand) -> Sets:
         right = right[:, None]
     batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])  # type: ignore[no-untyped-call]
     rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
+    refuse_entries(batch.numel() * rows * inner * columns)
     left_numbers = positions(left.shape).expand(*batch, rows, inner).reshape(-1, rows, inner)
     right_numbers = positions(right.shape).expand(*batch, inner, columns).reshape(-1, inner, columns)
     result_numbers = positions((left_numbers.shape[0], rows, columns))

@@ -117,7 +117,7 @@ def dense(call: Call) -> Found:
     whole = union([one.group(np.zeros(one.size, np.int64), np.arange(one.size), 1) for one in sets])
     values = call.value if isinstance(call.value, (tuple, list)) else (call.value,)
     spread = tuple(
-        whole.gather(np.zeros(value.numel(), np.int64)) if isinstance(value, Tensor) else None for value in values
+        whole.shared(np.zeros(value.numel(), np.int64)) if isinstance(value, Tensor) else None for value in values
     )
     return spread if isinstance(call.value, (tuple, list)) else spread[0]  # type: ignore[return-value]
 
