@@ -1,0 +1,107 @@
+"""The process of one method on one case: `python -m benchmarks.any_law.child`, started and watched by `run`.
+
+It has a limit of memory, and an alarm that ends it when its time is over, even inside a library. What it finds it leaves in its
+folder: how long preparing took, then the figures of each level as it is done.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import benchmarks.any_law.cases  # noqa: F401  registers the cases
+from benchmarks.any_law.case import CASES
+from benchmarks.any_law.methods import prepared
+from snapfm.evidence.machine import forget_peak, peak_bytes, resident_bytes
+from snapfm.evidence.supervise import Progress, receive, write_progress
+
+# Kernels of every kind are compiled by these at their tiny sizes, before anything is timed or weighed.
+WARM = ("darcy_64", "joint_poisson_64", "monotone_128", "largest_sums_32", "rotations_16")
+PREPARED = "prepared.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method on one case at some levels; without a case kernels are compiled and nothing else is done."""
+
+    folder: str
+    method: str
+    case: str | None
+    levels: tuple[str, ...]
+    timeout: float  # seconds of each level; preparing counts to the first
+    memory: int  # bytes of address space
+
+
+def main() -> None:
+    raw = json.loads(receive())
+    job = Job(**{**raw, "levels": tuple(raw["levels"])})
+    folder = Path(job.folder)
+    resource.setrlimit(resource.RLIMIT_AS, (job.memory, job.memory))
+    warm(job.method)
+    if job.case is None:
+        return
+    case = CASES[job.case]
+    setting = case.setting()
+    inputs = {level: case.input(setting, level) for level in job.levels}
+    forget_peak()
+    base, method, prepare_peak = resident_bytes() or 0, None, 0
+    for level, u_hat in inputs.items():
+        signal.setitimer(signal.ITIMER_REAL, job.timeout)  # SIGALRM ends the process: no handler is set
+        if method is None:
+            write_progress(folder, Progress("preparing"))
+            method = prepared(job.method, case, setting, job.timeout)
+            prepare_peak = peak_bytes() or 0
+            leave(folder / PREPARED, method.cold)
+        forget_peak()
+        left = signal.getitimer(signal.ITIMER_REAL)[0]
+
+        def report(doing: str, done: int, level: str = level) -> None:
+            write_progress(folder, Progress(f"{level}: {doing}", done, len(u_hat)))
+
+        asked = method.ask(u_hat, setting.params, left, report)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        peak = max(prepare_peak, peak_bytes() or 0)
+        write_progress(folder, Progress(f"{level}: judging"))
+        figures: dict[str, Any] = {**method.cold, **asked.figures(setting, u_hat, case.tolerance)}
+        leave(folder / f"{level}.json", {**figures, "peak_bytes": max(0, peak - base)})
+
+
+def warm(method: str) -> None:
+    """Make small projections of several kinds, so that libraries are loaded and kernels compiled."""
+    for name in WARM:
+        case = CASES[name]
+        setting = case.setting(case.tiny, 2)
+        try:
+            prepared(method, case, setting, 60.0).ask(case.input(setting, "far"), setting.params, 60.0, _silent)
+        except Exception:  # what fails here fails in its own case too, and is recorded there
+            continue
+
+
+def leave(file: Path, figures: dict[str, Any]) -> None:
+    """Write a file whole or not at all."""
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps(figures, default=_plain), encoding="utf-8")
+    partial.replace(file)
+
+
+def to_json(job: Job) -> str:
+    """Write a job as one line."""
+    return json.dumps(asdict(job))
+
+
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, torch.Tensor) else str(value)
+
+
+def _silent(doing: str, done: int) -> None:
+    pass
+
+
+if __name__ == "__main__":
+    main()
