@@ -21,7 +21,7 @@ from typing import Any
 
 import benchmarks.any_law.cases  # noqa: F401  registers the cases
 from benchmarks.any_law.case import CASES, Case
-from benchmarks.any_law.child import PREPARED, Job, to_json
+from benchmarks.any_law.job import PREPARED, Job
 from benchmarks.any_law.methods import METHODS, OURS
 from benchmarks.any_law.summary import DONE, compared, summary
 from benchmarks.record import RECORDS, append
@@ -40,14 +40,16 @@ def run(cases: Sequence[str] = (), timeout: float = TIMEOUT) -> dict[str, Any]:
     """Run cases (all that this code has not run yet by default), record each, and sum up."""
     for name in cases:
         if name not in CASES:
-            raise SystemExit(f"any_law expects names of cases, of {', '.join(CASES)}; got {name!r}. Choose among these.")
+            raise SystemExit(
+                f"any_law expects names of cases, of {', '.join(CASES)}; got {name!r}. Choose among these."
+            )
     code, had = digest(), rows()
     done = {} if cases else {name: row for name, row in had.items() if (row["code"], row["timeout"]) == (code, timeout)}
     todo = [CASES[name] for name in cases or CASES if name not in done]
     with tempfile.TemporaryDirectory(prefix="any-law-") as folder:
         if todo:
             job = Job(folder, OURS, None, (), timeout, MEMORY)
-            supervised("benchmarks.any_law.child", to_json(job), Path(folder) / "compiling", 1, _COMPILING)
+            supervised("benchmarks.any_law.child", job.to_line(), Path(folder) / "compiling", 1, _COMPILING)
         for case in todo:
             print(f"{case.name} …", file=sys.stderr, flush=True)
             row = {**one_case(case, timeout, Path(folder)), "timeout": timeout, "code": code}
@@ -83,7 +85,7 @@ def levels(case: Case, method: str, timeout: float, folder: Path) -> dict[str, d
     while left:
         place = folder / f"{case.name}-{method}"
         job = Job(str(place), method, case.name, tuple(left), timeout, MEMORY)
-        end = supervised("benchmarks.any_law.child", to_json(job), place, 1, len(left) * timeout + _AROUND)
+        end = supervised("benchmarks.any_law.child", job.to_line(), place, 1, len(left) * timeout + _AROUND)
         while left and (file := place / f"{left[0]}.json").exists():
             found[left.pop(0)] = {"state": DONE, **json.loads(file.read_text(encoding="utf-8"))}
         if left:

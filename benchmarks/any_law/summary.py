@@ -16,7 +16,10 @@ Figures = dict[str, Any]
 
 
 def compared(found: dict[str, Figures]) -> Figures:
-    """Compare ours with the better of both configurations of Ipopt, on one case and level."""
+    """Compare ours with the better of both configurations of Ipopt, on one case and level.
+
+    The ratio is one of processor time, each on one thread, because that is what other work on the machine does not change.
+    """
     ours, name = found[OURS], better(found)
     peer = found[name] if name else None
     shares = {"ipopt": name, "ratio": None, "nearer": 0, "same": 0, "farther": 0, "only_ours": 0, "only_ipopt": 0}
@@ -34,14 +37,14 @@ def compared(found: dict[str, Figures]) -> Figures:
         else:
             shares["same" if abs(difference) <= EQUAL else "farther" if difference > 0 else "nearer"] += 1
     if peer and peer["certified"]:
-        shares["ratio"] = peer["seconds"] / ours["seconds"]
+        shares["ratio"] = peer["cpu_seconds"] / ours["cpu_seconds"]
     return {**shares, "differences": differences}
 
 
 def better(found: dict[str, Figures]) -> str | None:
     """Choose the configuration of Ipopt that certifies more samples, of equal ones the faster; None if none ended."""
     ended = [name for name in (TUNED, DEFAULT) if found[name]["state"] == DONE]
-    return min(ended, key=lambda name: (-found[name]["certified"], found[name]["seconds"]), default=None)
+    return min(ended, key=lambda name: (-found[name]["certified"], found[name]["cpu_seconds"]), default=None)
 
 
 def relative(ours: float, other: float) -> float:
