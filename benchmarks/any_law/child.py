@@ -51,8 +51,8 @@ def main() -> None:
         forget_peak()
         left = max(1.0, signal.getitimer(signal.ITIMER_REAL)[0] - _GRACE)
 
-        def report(doing: str, done: int, level: str = level) -> None:
-            write_progress(folder, Progress(f"{level}: {doing}", done, len(u_hat)))
+        def report(doing: str, done: int, level: str = level, count: int = len(u_hat)) -> None:
+            write_progress(folder, Progress(f"{level}: {doing}", done, count))
 
         asked = method.ask(u_hat, setting.params, left, report)
         signal.setitimer(signal.ITIMER_REAL, 0)

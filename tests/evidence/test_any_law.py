@@ -7,14 +7,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import benchmarks.any_law as any_law
 import pytest
 import torch
-
-import benchmarks.any_law as any_law
 from benchmarks.any_law.case import CASES, LEVELS, broken
 from benchmarks.any_law.job import Job
 from benchmarks.any_law.methods import DEFAULT, METHODS, OURS, TUNED, prepared
 from benchmarks.any_law.summary import allowed_bytes, compared, relative, summary
+
 from snapfm.evidence.supervise import End, Progress
 
 # Every row of the table, by the stem of its cases.
