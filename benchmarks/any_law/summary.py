@@ -36,7 +36,7 @@ def compared(found: dict[str, Figures]) -> Figures:
             shares["only_ipopt"] += other is not None
         else:
             shares["same" if abs(difference) <= EQUAL else "farther" if difference > 0 else "nearer"] += 1
-    if peer and peer["certified"]:
+    if peer and peer["certified"] and ours["certified"]:
         shares["ratio"] = peer["cpu_seconds"] / ours["cpu_seconds"]
     return {**shares, "differences": differences}
 
@@ -64,19 +64,18 @@ def summary(rows: Sequence[Figures]) -> Figures:
     table: dict[str, Figures] = {}
     ratios, samples, certified = [], 0, 0
     lists: dict[str, list[str]] = {
-        "slower_than_ipopt": [], "farther": [], "uncertified": [], "false_claims": [], "unfinished": [], "too_much_memory": [],
+        "slower_than_ipopt": [], "only_ipopt": [], "farther": [], "uncertified": [], "false_claims": [], "unfinished": [], "too_much_memory": [],
     }  # fmt: skip
     for row in rows:
         for level, found in row["levels"].items():
             name, ours, pair = f"{row['name']} {level}", found[OURS], found["comparison"]
             samples += row["samples"]
             table[name] = _line(found)
-            if pair["farther"]:
-                lists["farther"].append(name)
+            for kind in ("farther", "only_ipopt"):
+                if pair[kind]:
+                    lists[kind].append(f"{name}: {pair[kind]}")
             if ours["state"] != DONE:
                 lists["unfinished"].append(f"{name}: {ours['state']}")
-                if pair["only_ipopt"]:
-                    lists["slower_than_ipopt"].append(name)
                 continue
             certified += ours["certified"]
             if ours["certified"] < ours["asked"]:

@@ -113,10 +113,10 @@ def test_the_better_of_both_configurations_counts():
     assert (compared(neither)["ipopt"], compared(neither)["ratio"], compared(neither)["only_ours"]) == (None, None, 2)
 
 
-def test_ipopt_without_an_answer_makes_no_ratio():
-    assert (
-        compared({OURS: figures(1.0, [1.0]), TUNED: figures(0.1, [None]), DEFAULT: {"state": "DNF"}})["ratio"] is None
-    )
+def test_times_without_an_answer_make_no_ratio():
+    late = {"state": "DNF"}
+    assert compared({OURS: figures(1.0, [1.0]), TUNED: figures(0.1, [None]), DEFAULT: late})["ratio"] is None
+    assert compared({OURS: figures(1.0, [None]), TUNED: figures(0.1, [1.0]), DEFAULT: late})["ratio"] is None
 
 
 def test_objectives_that_vanish_can_be_compared():
@@ -138,8 +138,9 @@ def test_the_summary_counts_and_names():
     ])  # fmt: skip
     assert (found["cases"], found["samples"], found["certified"]) == (4, 8, 5)
     assert (found["ratio_median"], found["ratio_worst"]) == (3.0, 0.5)
-    assert found["slower_than_ipopt"] == ["slow small", "late small"]
-    assert found["farther"] == ["slow small"]
+    assert found["slower_than_ipopt"] == ["slow small"]
+    assert found["only_ipopt"] == ["large small: 1", "late small: 2"]
+    assert found["farther"] == ["slow small: 1"]
     assert found["uncertified"] == ["large small: 1 of 2"]
     assert found["false_claims"] == ["large small: 1"]
     assert found["unfinished"] == ["late small: DNF"]
