@@ -12,6 +12,10 @@ EQUAL = 1e-8  # relative difference of objectives that counts as none
 MEMORY_MULTIPLE, MEMORY_FREE = 40, 2 * 2**30  # peak memory: at most so many batches, or so many bytes if that is more
 DONE = "DONE"
 
+_LISTS = (
+    "slower_than_ipopt", "only_ipopt", "farther", "uncertified", "false_claims", "unfinished", "too_much_memory",
+)  # fmt: skip
+
 Figures = dict[str, Any]
 
 
@@ -63,9 +67,7 @@ def summary(rows: Sequence[Figures]) -> Figures:
     """Sum up the rows of cases, newest of each."""
     table: dict[str, Figures] = {}
     ratios, samples, certified = [], 0, 0
-    lists: dict[str, list[str]] = {
-        "slower_than_ipopt": [], "only_ipopt": [], "farther": [], "uncertified": [], "false_claims": [], "unfinished": [], "too_much_memory": [],
-    }  # fmt: skip
+    lists: dict[str, list[str]] = {kind: [] for kind in _LISTS}
     for row in rows:
         for level, found in row["levels"].items():
             name, ours, pair = f"{row['name']} {level}", found[OURS], found["comparison"]

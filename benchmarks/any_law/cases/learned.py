@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from benchmarks.any_law.case import Setting, case
 from benchmarks.any_law.draws import randn, smooth
-from snapfm.laws import Bounds, Equality, Params
+from snapfm.laws import Bounds, Equality, Inequality, Params
 
 
 def _weights(module: nn.Module, seed: int) -> nn.Module:
@@ -139,3 +139,46 @@ def attention(samples: int, generator: torch.Generator, size: int) -> Setting:
         return rows(u) - p["output"]
 
     return Setting((Equality("attention", given),), u, {"output": rows(u)})
+
+
+@case(16, tiny=3)
+def normalized_network(samples: int, generator: torch.Generator, size: int) -> Setting:
+    """A network with layer norm and gelu at every point, in float64."""
+    layers = (nn.Linear(6, 12), nn.LayerNorm(12), nn.GELU(approximate="tanh"), nn.Linear(12, 2))
+    network = _weights(nn.Sequential(*layers).double(), 6)
+    u = randn(samples, size, 6, generator=generator)
+    return Setting((Equality("network", lambda u, p: network(u) - p["output"]),), u, {"output": network(u)})
+
+
+@case(12, tiny=4)
+def recurrent(samples: int, generator: torch.Generator, size: int) -> Setting:
+    """The last state of a gated recurrent cell that reads a series, and a bound on the mean of the series."""
+    cell = _weights(nn.GRUCell(2, 3).double(), 7)
+    u = randn(samples, size, 2, generator=generator)
+
+    def last(u: Tensor) -> Tensor:
+        state = torch.zeros(1, 3, dtype=torch.float64)
+        for one in u:
+            state = cell(one[None], state)
+        return state[0]
+
+    outputs = torch.stack([last(one) for one in u])
+    laws = (
+        Equality("state", lambda u, p: last(u) - p["output"]),
+        Inequality("mean", lambda u, p: u.mean(0) - p["mean"]),
+    )
+    return Setting(laws, u, {"output": outputs, "mean": u.mean(1)})
+
+
+@case(8, tiny=4)
+def special_entropy(samples: int, generator: torch.Generator, size: int) -> Setting:
+    """Probabilities whose entropy is at least a given one, by torch.special.entr, with given means."""
+    u = torch.softmax(randn(samples, 6, size, generator=generator), dim=-1)
+    place = torch.arange(size, dtype=torch.float64)
+    laws = (
+        Inequality("entropy", lambda u, p: p["entropy"] - torch.special.entr(u).sum(-1)),
+        Equality("sum", lambda u, p: u.sum(-1) - 1.0),
+        Equality("mean", lambda u, p: u @ place - p["mean"]),
+        Bounds(lower=1e-6),
+    )
+    return Setting(laws, u, {"entropy": torch.special.entr(u).sum(-1), "mean": u @ place})

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from benchmarks.any_law.case import Setting, case
 from benchmarks.any_law.draws import randn
-from snapfm.laws import Equality, Params
+from snapfm.laws import Equality, Inequality, Params
 
 
 @case(16, tiny=2, group="issue", small=0.1, far=1.5)
@@ -64,3 +64,29 @@ def inverse_pair(samples: int, generator: torch.Generator, size: int) -> Setting
     a = torch.eye(size, dtype=torch.float64) + 0.5 * randn(samples, size, size, generator=generator) / size**0.5
     u = torch.stack([a, torch.linalg.inv(a)], dim=1)
     return Setting((Equality("inverse", lambda u, p: u[0] @ u[1] - torch.eye(size, dtype=u.dtype)),), u, {})
+
+
+@case(6, tiny=2, far=0.3)
+def log_determinant(samples: int, generator: torch.Generator, size: int) -> Setting:
+    """log det A is given for a stack of positive 5 × 5 matrices, by torch.linalg.slogdet."""
+    half = randn(samples, size, 5, 5, generator=generator)
+    u = torch.eye(5, dtype=torch.float64) + 0.2 * half @ half.transpose(2, 3)
+
+    def amount(u: Tensor) -> Tensor:
+        return torch.linalg.slogdet(u).logabsdet
+
+    return Setting((Equality("log determinant", lambda u, p: amount(u) - p["amount"]),), u, {"amount": amount(u)})
+
+
+@case(5, tiny=3, far=0.3)
+def smallest_eigenvalue(samples: int, generator: torch.Generator, size: int) -> Setting:
+    """A symmetric matrix of given trace whose smallest eigenvalue is at least 0.1, by torch.linalg.eigvalsh."""
+    half = randn(samples, size, size, generator=generator)
+    u = 0.11 * torch.eye(size, dtype=torch.float64) + half @ half.transpose(1, 2) / size
+    row, column = torch.triu_indices(size, size, 1)
+    laws = (
+        Inequality("positive", lambda u, p: 0.1 - torch.linalg.eigvalsh(0.5 * (u + u.T))[0]),
+        Equality("symmetric", lambda u, p: (u - u.T)[row, column]),
+        Equality("trace", lambda u, p: u.diagonal().sum() - p["trace"]),
+    )
+    return Setting(laws, u, {"trace": u.diagonal(dim1=1, dim2=2).sum(1)})
