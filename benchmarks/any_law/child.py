@@ -23,7 +23,10 @@ from snapfm.evidence.supervise import Progress, receive, write_progress
 
 # Cases whose tiny sizes compile kernels of every kind, once; and those that load them, in every process, before anything is
 # timed or weighed.
-COMPILING = ("darcy_64", "joint_poisson_64", "monotone_128", "largest_sums_32", "rotations_16")
+COMPILING = (
+    "darcy_64", "joint_poisson_64", "monotone_128", "largest_sums_32", "rotations_16", "tank_40", "shallow_water_64",
+    "euler_64", "total_variation_64", "float32_network_32",
+)  # fmt: skip
 LOADING = ("darcy_64",)
 _GRACE = 10.0  # seconds above the timeout: a method that ends by itself, if late, still leaves its figures
 
@@ -66,7 +69,7 @@ def warm(method: str, names: tuple[str, ...]) -> None:
     """Make small projections of several kinds, so that libraries are loaded and kernels compiled."""
     for name in names:
         case = CASES[name]
-        setting = case.setting(case.tiny, 2)
+        setting = case.setting(case.tiny)
         try:
             prepared(method, case, setting, 60.0).ask(case.input(setting, "far"), setting.params, 60.0, _silent)
         except Exception:  # what fails here fails in its own case too, and is recorded there
