@@ -25,7 +25,7 @@ from snapfm.evidence.supervise import Progress, receive, write_progress
 # timed or weighed.
 COMPILING = (
     "darcy_64", "joint_poisson_64", "monotone_128", "largest_sums_32", "rotations_16", "tank_40", "shallow_water_64",
-    "euler_64", "total_variation_64", "float32_network_32",
+    "euler_64", "total_variation_64",
 )  # fmt: skip
 LOADING = ("darcy_64",)
 _GRACE = 10.0  # seconds above the timeout: a method that ends by itself, if late, still leaves its figures
