@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import benchmarks.any_law.cases  # noqa: F401  registers the cases
-from benchmarks.any_law.case import CASES
+from benchmarks.any_law.case import CASES, Case
 from benchmarks.any_law.job import PREPARED, Job
 from benchmarks.any_law.methods import OURS, prepared
 from snapfm.evidence.machine import forget_peak, peak_bytes, resident_bytes
@@ -33,13 +33,17 @@ _GRACE = 10.0  # seconds above the timeout: a method that ends by itself, if lat
 
 def main() -> None:
     job = Job.of(receive())
-    folder = Path(job.folder)
     resource.setrlimit(resource.RLIMIT_AS, (job.memory, job.memory))
     if job.case is None:
         warm(OURS, COMPILING)
         return
     warm(job.method, LOADING)
-    case = CASES[job.case]
+    work(job, CASES[job.case])
+
+
+def work(job: Job, case: Case) -> None:
+    """Prepare the method, then time and judge it level by level."""
+    folder = Path(job.folder)
     setting = case.setting()
     inputs = {level: case.input(setting, level) for level in job.levels}
     forget_peak()

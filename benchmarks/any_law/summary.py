@@ -11,6 +11,7 @@ from benchmarks.any_law.methods import DEFAULT, OURS, TUNED
 EQUAL = 1e-8  # relative difference of objectives that counts as none
 MEMORY_MULTIPLE, MEMORY_FREE = 40, 2 * 2**30  # peak memory: at most so many batches, or so many bytes if that is more
 DONE = "DONE"
+_NOTHING = 1e-16  # a squared distance that rounding explains: fields are of order one
 
 _LISTS = (
     "slower_than_ipopt", "only_ipopt", "farther", "uncertified", "false_claims", "unfinished", "too_much_memory",
@@ -53,9 +54,7 @@ def better(found: dict[str, Figures]) -> str | None:
 
 def relative(ours: float, other: float) -> float:
     """Return (ours − other)/other of the objectives ½‖u − û‖², from distances."""
-    if other == 0.0:
-        return 0.0 if ours == 0.0 else float("inf")
-    return (ours**2 - other**2) / other**2
+    return (ours**2 - other**2) / max(other**2, _NOTHING)
 
 
 def allowed_bytes(batch: int) -> int:

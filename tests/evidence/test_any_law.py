@@ -121,7 +121,8 @@ def test_times_without_an_answer_make_no_ratio():
 
 def test_objectives_that_vanish_can_be_compared():
     assert relative(0.0, 0.0) == 0.0
-    assert relative(1.0, 0.0) == math.inf
+    assert math.isfinite(relative(1.0, 0.0))
+    assert relative(1.0, 0.0) > 1.0
 
 
 def test_the_summary_counts_and_names():
