@@ -123,3 +123,29 @@ def friction(samples: int, generator: torch.Generator, size: int) -> Setting:
 
     laws = (Inequality("cone", cone), Equality("total", lambda u, p: u.sum(1) - p["total"]))
     return Setting(laws, u, {"total": u.sum(2)})
+
+
+@case(9, tiny=5, group="issue")
+def upwind_slopes(samples: int, generator: torch.Generator, size: int, count: int = 7) -> Setting:
+    """Differences against the wind are given at inner points, by torch.where: rows jump where the wind turns."""
+
+    def slopes(u: Tensor) -> Tensor:
+        middle = u[..., 1:-1, :]
+        return torch.where(middle > 0, middle - u[..., :-2, :], u[..., 2:, :] - middle)
+
+    u = smooth(samples, (size, count), generator)
+    return Setting((Equality("slopes", lambda u, p: slopes(u) - p["slopes"]),), u, {"slopes": slopes(u)})
+
+
+@case(24, tiny=6)
+def upwind_eikonal(samples: int, generator: torch.Generator, size: int) -> Setting:
+    """Distances on a grid with given speeds: the largest one-sided slope of each axis, squared and summed, by maximum."""
+    u = smooth(samples, (size, size), generator)
+
+    def rows(u: Tensor) -> Tensor:
+        middle = u[..., 1:-1, 1:-1]
+        across = torch.maximum(middle - u[..., :-2, 1:-1], middle - u[..., 2:, 1:-1]).clamp(min=0.0)
+        along = torch.maximum(middle - u[..., 1:-1, :-2], middle - u[..., 1:-1, 2:]).clamp(min=0.0)
+        return across.square() + along.square()
+
+    return Setting((Equality("eikonal", lambda u, p: rows(u) - p["speed"]),), u, {"speed": rows(u)})
