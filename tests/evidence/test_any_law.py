@@ -21,8 +21,8 @@ from snapfm.evidence.supervise import End, Progress
 TABLE = {
     "darcy", "euler", "divergence_energy", "divergence_free", "joint_poisson", "joint_helmholtz", "particles",
     "shallow_water", "unit_vectors", "small_network", "reaction_diffusion", "free_reaction_diffusion",
-    "reaction_diffusion_large", "free_reaction_diffusion_large", "spectral_vorticity", "total_variation", "upwind", "upwind_slopes", "highest",
-    "softmax", "cumprod", "determinant", "silu", "gelu", "entropy", "float32_network", "rotations",
+    "reaction_diffusion_large", "free_reaction_diffusion_large", "spectral_vorticity", "total_variation", "upwind",
+    "upwind_slopes", "highest", "softmax", "cumprod", "determinant", "silu", "gelu", "entropy", "float32_network", "rotations",
 }  # fmt: skip
 
 
