@@ -16,7 +16,7 @@ from torch import Tensor
 from snapfm.laws import Bounds, Equality, Law
 
 SAMPLES = 8
-FEW_SAMPLES, MANY_UNKNOWNS = 2, 50_000  # fields with more unknowns than this come in small batches
+FEW_SAMPLES = 2  # of fields with more than 50 000 unknowns
 TOLERANCE = 1e-8
 SMALL, FAR = "small", "far"
 LEVELS = (SMALL, FAR)

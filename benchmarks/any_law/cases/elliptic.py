@@ -8,7 +8,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
-from benchmarks.any_law.case import Setting, case
+from benchmarks.any_law.case import FEW_SAMPLES, Setting, case
 from benchmarks.any_law.draws import randn, smooth
 from snapfm.laws import Bounds, Equality, Inequality, Params
 
@@ -78,7 +78,7 @@ def darcy(samples: int, generator: torch.Generator, size: int) -> Setting:
     return Setting(laws, _darcy_pair(samples, generator, size), {})
 
 
-@case(256, tiny=6, samples=2, channels=True)
+@case(256, tiny=6, samples=FEW_SAMPLES, channels=True)
 def darcy_large(samples: int, generator: torch.Generator, size: int) -> Setting:
     """The same on many points."""
     return darcy(samples, generator, size)
@@ -117,7 +117,7 @@ def joint_helmholtz(samples: int, generator: torch.Generator, size: int, wave: f
     return Setting(laws, torch.stack([u, source], dim=1), {})
 
 
-@case(256, tiny=6, samples=2, channels=True)
+@case(256, tiny=6, samples=FEW_SAMPLES, channels=True)
 def positive_poisson(samples: int, generator: torch.Generator, size: int) -> Setting:
     """Field and source together on many points, both non-negative."""
     source = smooth(samples, (size, size), generator).square()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from benchmarks.any_law.case import FEW_SAMPLES, Setting, case
+from benchmarks.any_law.case import Setting, case
 from benchmarks.any_law.draws import implicit_march, randn, smooth
 from snapfm.laws import Bounds, Equality, Inequality, Params
 
@@ -96,7 +96,7 @@ def spectral_vorticity(samples: int, generator: torch.Generator, size: int, coun
     return Setting((Equality("vorticity", rows),), torch.stack(fields, dim=1), {})
 
 
-@case(24, tiny=5, samples=4)
+@case(24, tiny=5)
 def allen_cahn(samples: int, generator: torch.Generator, size: int, count: int = 10) -> Setting:
     """uₜ = εΔu + u − u³ in a plane, implicit, the initial field given."""
     step, width = 0.1, 0.5
@@ -111,7 +111,7 @@ def allen_cahn(samples: int, generator: torch.Generator, size: int, count: int =
     return Setting(laws, truth, {"start": start})
 
 
-@case(16, tiny=5, samples=4)
+@case(16, tiny=5)
 def cahn_hilliard(samples: int, generator: torch.Generator, size: int, count: int = 8) -> Setting:
     """uₜ = Δ(u³ − u − εΔu) in a plane, implicit: thirteen points a row; the mean of every step is given too."""
     step, width = 0.02, 1.0
@@ -276,7 +276,7 @@ def lotka_volterra(samples: int, generator: torch.Generator, size: int) -> Setti
     return Setting((Equality("lotka-volterra", rows), Bounds(lower=0.01)), torch.cat(slices, dim=2), {})
 
 
-@case(16, tiny=4, samples=FEW_SAMPLES)
+@case(16, tiny=4)
 def gray_scott(samples: int, generator: torch.Generator, size: int, count: int = 12) -> Setting:
     """Two species in a plane, explicit Euler at every step, no initial field, both non-negative."""
     step, feed, kill = 0.5, 0.04, 0.06
