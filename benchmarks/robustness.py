@@ -33,22 +33,27 @@ def run() -> dict[str, Any]:
         "distinct_fields": DISTINCT,
         "tolerance": 1e-8,
         "rows": [
-            row for name, settings in (*((name, {}) for name in names()), *VARIANTS) for row in _problem(name, settings)
+            row
+            for name, settings in (*((name, {}) for name in names()), *VARIANTS)
+            for row in problem_rows(name, settings)
         ],
     }
 
 
-def _problem(name: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
+def problem_rows(
+    name: str, settings: dict[str, Any], samples: int = SAMPLES, distinct: int = DISTINCT
+) -> list[dict[str, Any]]:
+    """Project every kind of input of one problem: one row each."""
     problem, generator = snapfm.problem(name, **settings), torch.Generator().manual_seed(0)
     label = " ".join([name, *(f"{key}={value}" for key, value in settings.items())])
-    some, given = problem.truth(DISTINCT, generator)
-    fields = some.repeat(SAMPLES // DISTINCT, *[1] * (some.dim() - 1))
-    params = {key: value.repeat(SAMPLES // DISTINCT, *[1] * (value.dim() - 1)) for key, value in given.items()}
+    some, given = problem.truth(distinct, generator)
+    fields = some.repeat(samples // distinct, *[1] * (some.dim() - 1))
+    params = {key: value.repeat(samples // distinct, *[1] * (value.dim() - 1)) for key, value in given.items()}
     project = snapfm.Projector(problem.laws, problem.grid.shape, params)
     noise = torch.randn(fields.shape, generator=generator, dtype=torch.float64)
     inputs: dict[str, Tensor | None] = {
         "truth + 0.1 noise": fields + 0.1 * noise,
-        "raw model output": _generated(problem),
+        "raw model output": _generated(problem, samples),
         "noise 1": noise,
         "noise 3": 3.0 * noise,
         "constant": torch.full_like(noise, 0.7),
@@ -74,11 +79,11 @@ def _problem(name: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def _generated(problem: Problem) -> Tensor | None:
+def _generated(problem: Problem, samples: int) -> Tensor | None:
     from snapfm.flow import shipped, shipped_names
 
     name = f"{problem.equation}-small"
     if name not in shipped_names():
         return None
     generator, shape = torch.Generator().manual_seed(1), problem.grid.shape
-    return snapfm.sample(shipped(name), None, count=SAMPLES, steps=STEPS, generator=generator, shape=shape).u.double()
+    return snapfm.sample(shipped(name), None, count=samples, steps=STEPS, generator=generator, shape=shape).u.double()
