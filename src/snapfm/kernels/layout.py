@@ -118,6 +118,7 @@ class Settings(NamedTuple):
     polish: float  # share of the tolerance above which a further step is taken
     ordinary: float  # see point.size_rows
     trials: int  # of lengths and corrections before a step counts as failed; 0: full steps, not checked
+    filtered: int = 0  # whether a filter judges steps, in place of the merit function
 
 
 class Lanes(NamedTuple):
@@ -150,4 +151,8 @@ class Lanes(NamedTuple):
     accepted: Mask
     corrected: Mask
     wanted: Mask
+    filter_theta: Values  # violation and objective of points that steps must not return to, _FILTER per lane
+    filter_objective: Values
+    entries: Index  # of the filter, so far
+    first_theta: Values  # violation where iterations began
     searched: Mask  # negative curvature was searched for, and neither found nor excluded

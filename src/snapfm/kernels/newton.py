@@ -15,6 +15,7 @@ from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.coupled import check_curvature, newton_direction
 from snapfm.kernels.direction import RUNNING, correct, factorize
+from snapfm.kernels.filter import FILTER, clear_filter, passes_filter
 from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, Lanes, entered, left, section, table, weights
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
@@ -70,6 +71,7 @@ def _lanes():
         np.empty(LANES, np.int64),
         np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
         np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
+        np.empty(FILTER * LANES), np.empty(FILTER * LANES), np.empty(LANES, np.int64), np.empty(LANES),
         np.empty(LANES, np.bool_),
     )  # fmt: skip
 
@@ -99,6 +101,8 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
                 derivatives_at(code, frame, tile)
             size_rows(tile, settings.ordinary)
         _look(frame, tile, lanes)
+        if iteration == 0:
+            clear_filter(lanes)
         if frame.bounded == 1 and settle(tile, converged):
             residual_at(code, frame, tile)
             derivatives_at(code, frame, tile)
@@ -144,7 +148,7 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
                     lanes.pushes[lane] += 1
                     _push_off(frame, tile, lane, lanes.pushes[lane])
         _predict(frame, tile, lanes)
-        _search(code, frame, plan, settings.trials, stop, tile, status, lanes)
+        _search(code, frame, plan, settings, stop, tile, status, lanes)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
@@ -271,9 +275,10 @@ def _predict(frame, tile, lanes):  # written: lanes' penalty and decrease
 
 
 @compiled(nogil=True, error_model="numpy")
-def _search(code, frame, plan, trials, stop, tile, status, lanes):
-    """Backtrack per lane on the ℓ1 merit function; a length rejected for its violation is tried again with a correction.
+def _search(code, frame, plan, settings, stop, tile, status, lanes):
+    """Backtrack per lane on the ℓ1 merit function, or by a filter.
 
+    A length that is rejected for its violation is tried again with a correction.
     Every length is corrected, not only the full one: on a nonlinear law a straight step is off by its square.
     Written: x, multiplier, residual, cells, step and direction (as taken), their plain copies; lanes' accepted and more.
     """
@@ -284,6 +289,7 @@ def _search(code, frame, plan, trials, stop, tile, status, lanes):
     before[:], before_lam[:] = x, lam
     section(tile, layout.PREVIOUS_RESIDUAL)[:] = section(tile, layout.RESIDUAL)
     theta, objective, penalty, alpha = lanes.theta, lanes.objective, lanes.penalty, lanes.alpha
+    trials = settings.trials
     new_theta, new_objective, accepted = lanes.new_theta, lanes.new_objective, lanes.accepted
     corrected, wanted = lanes.corrected, lanes.wanted
     alpha[:], corrected[:], wanted[:] = 1.0, False, False
@@ -311,8 +317,11 @@ def _search(code, frame, plan, trials, stop, tile, status, lanes):
             if (trials == 0 or lanes.pushed[lane]) and np.isfinite(new_merit):
                 accepted[lane] = True
                 continue
-            if new_merit <= merit + _ARMIJO * alpha[lane] * min(lanes.decrease[lane], 0.0) + slack:
-                accepted[lane] = True
+            if settings.filtered == 1:
+                accepted[lane] = passes_filter(lanes, lane)
+            else:
+                accepted[lane] = new_merit <= merit + _ARMIJO * alpha[lane] * min(lanes.decrease[lane], 0.0) + slack
+            if accepted[lane]:
                 continue
             open_lanes = True
             if not corrected[lane] and new_theta[lane] >= theta[lane] and np.isfinite(new_theta[lane]):
@@ -334,7 +343,8 @@ def _search(code, frame, plan, trials, stop, tile, status, lanes):
             _copy_lane(before, x, lane)
             _copy_lane(before_lam, lam, lane)
         full_step = accepted[lane] and status[lane] == RUNNING and alpha[lane] == 1.0
-        wanted[lane] = full_step and lanes.convex[lane] > 0.0 and trials > 0 and not lanes.pushed[lane]
+        doubled = trials > 0 and settings.filtered == 0 and not lanes.pushed[lane]
+        wanted[lane] = full_step and lanes.convex[lane] > 0.0 and doubled
         stretched = stretched or wanted[lane]
     if stretched:
         _stretch(code, frame, plan, tile, lanes)

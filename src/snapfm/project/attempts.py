@@ -80,13 +80,13 @@ def attempt(loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: i
 
 def newton(
     loops: Loops, tiles: Tiles, stopping: Stopping, limit: Index, turn: Turn, trials: int = _MANY,
-    ordinary: float = _ORDINARY,
+    ordinary: float = _ORDINARY, filtered: bool = False,
 ) -> Ended:  # fmt: skip
-    """Run Newton's iterations; return how the lanes ended."""
+    """Run Newton's iterations; return how the lanes ended. `filtered`: a filter judges steps, not the merit function."""
     lanes = tiles.lanes
     live, limits, status, iterations = _blank(tiles, limit)
     second = np.empty_like(status)
-    settings = core.Settings(*stopping, ordinary, trials)
+    settings = core.Settings(*stopping, ordinary, trials, int(filtered))
     loops.run(solve_tiles, (settings, limits, turn.stop, live), tiles, (status, iterations, second))
     return Ended(status.ravel()[:lanes], iterations.ravel()[:lanes], second.ravel()[:lanes])
 
