@@ -86,17 +86,14 @@ class Reduction:
         return np.union1d(self.cascade.implied, self.dropped).astype(np.int64)
 
 
-def reduce(
-    tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded: Mask, redundant: Index, marching: bool = True
-) -> Reduction:
+def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded: Mask, redundant: Index) -> Reduction:
     """Sort all rows over the cells of a tape.
 
-    `constant` marks affine rows, `bounded` the unknowns with limits; `redundant` rows are known to follow from others. Without
-    `marching` blocks of rows are left to the systems.
+    `constant` marks affine rows, `bounded` the unknowns with limits; `redundant` rows are known to follow from others.
     """
     usable_rows = equality.copy()
     usable_rows[redundant] = False
-    tape, rows, found, fixed, march, rotations = _fixed(tape, rows, usable_rows, constant, bounded, marching)
+    tape, rows, found, fixed, march, rotations = _fixed(tape, rows, usable_rows, constant, bounded)
     open_rows = np.ones(rows.shape[0], bool)
     open_rows[fixed.pinned_rows()] = False
     open_rows[march.rows()] = False
@@ -135,11 +132,11 @@ def reduce(
 
 
 def _fixed(
-    tape: Tape, rows: csr_array, usable: Mask, constant: Mask, bounded: Mask, marching: bool
+    tape: Tape, rows: csr_array, usable: Mask, constant: Mask, bounded: Mask
 ) -> tuple[Tape, csr_array, Reads, Cascade, March, Rotations]:
     """Find what cascade and march determine, rotating pairs where that lets them continue."""
     found = reads(tape, rows)
-    fixed, march = _determined(tape, rows, found, usable, marching)
+    fixed, march = _determined(tape, rows, found, usable)
     open_rows = np.ones(rows.shape[0], bool)
     open_rows[fixed.pinned_rows()] = False
     open_rows[march.rows()] = False
@@ -148,16 +145,16 @@ def _fixed(
     if len(rotations):
         tape, rows = rotated(tape, rows, rotations)
         found = reads(tape, rows)
-        fixed, march = _determined(tape, rows, found, usable, marching)
+        fixed, march = _determined(tape, rows, found, usable)
     return tape, rows, found, fixed, march, rotations
 
 
-def _determined(tape: Tape, rows: csr_array, found: Reads, usable: Mask, marching: bool) -> tuple[Cascade, March]:
+def _determined(tape: Tape, rows: csr_array, found: Reads, usable: Mask) -> tuple[Cascade, March]:
     """Find what single rows determine, then what blocks of rows do. Rows that read nothing else are implied."""
     fixed = cascade(rows, found, usable)
     left = usable.copy()
     left[fixed.pinned_rows()] = False
-    march = find_march(tape, rows, found.all, left, fixed.free) if marching else March()
+    march = find_march(tape, rows, found.all, left, fixed.free)
     if not len(march):
         return fixed, march
     free = fixed.free.copy()
