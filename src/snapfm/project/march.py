@@ -1,8 +1,9 @@
 """Marching: solve for the unknowns that blocks of rows determine, stage by stage, and find their multipliers backwards.
 
 Part of stop 4 of the walk, between substitutions and iterations (math.md, "Reduction"). Each stage is a square system: Newton's
-method with a line search per block, on a sparse LU that is kept from stage to stage while it contracts. What fails is tried again
-from other starts, then with the attempts that serve coupled systems. Time is linear in the number of stages, and factors of one
+method with a line search per block, on a sparse LU that is kept from stage to stage while it contracts. Small blocks go through
+kernels.march, eight samples at once. Large ones, and what fails there, have the same method with the pivoting of SuperLU, from
+several starts, and then the attempts that serve coupled systems. Time is linear in the number of stages, and the factors of one
 stage are in memory. Must not import project.newton.
 """
 
@@ -17,6 +18,24 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.kernels import batches
 from snapfm.kernels.layout import HOLDS
+from snapfm.kernels.lu import eliminate
+from snapfm.kernels.march import (
+    FAILED,
+    HALVINGS,
+    KEEP,
+    NOT_BEGUN,
+    OUT_OF_ITERATIONS,
+    REFINED,
+    SOLVED,
+    SOLVES,
+    SUFFICIENT,
+    USEFUL,
+    Rule,
+    Structure,
+    determine_stage,
+    solve_stage,
+)
+from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Turn
 from snapfm.linear import Lanes
 from snapfm.project.budget import Stopping
@@ -25,13 +44,8 @@ from snapfm.project.tiles import Ended
 from snapfm.structure.march import March, MarchStage, Square, slopes_at
 from snapfm.structure.reduce import System, lone_system
 
-_KEEP = 0.2  # a factor that reduces the residual to less than this share is kept: a solve costs a twentieth of a factor
-_USEFUL = 0.5  # a step along an old factor that reduces less is not taken
-_SUFFICIENT = 1e-4  # decrease of the residual's square that a step has to achieve, relative to what its slope promises
-_HALVINGS = 20  # of a step, before Newton's method gives up
 _PIVOT = 0.1  # a diagonal pivot above this share of its column is taken: less fill than the largest pivot would cause
-_REFINED = 4e-15  # remainder of a multiplier system, relative to its right side, that is rounding
-_SOLVES = 8  # with one factor, before the multiplier system gets a factor of its own
+_LANE_FLOPS = 4_000_000  # of a factor, beyond which SuperLU is faster on one sample than the kernel on a tile
 _RESCUED_ROWS = 4_000  # of a stage, beyond which the attempts for coupled systems would take minutes
 _FACTOR_MEMORY = 400e6  # bytes of factors that the samples of one piece may keep
 _ENTRY_BYTES = 16.0  # of a factor: value, index and what SuperLU allocates beside them
@@ -50,20 +64,28 @@ class Marching:
     @property
     def samples(self) -> int:
         """Number of samples whose factors fit into the memory of one piece."""
-        bytes_each = _ENTRY_BYTES * sum(square.fill for square in self.march.squares if not square.affine)
+        large = [solver.square for solver in self.solvers if solver.structure is None]
+        bytes_each = _ENTRY_BYTES * sum(square.fill for square in large if not square.affine)
         return max(1, int(_FACTOR_MEMORY / max(bytes_each, 1.0)))
 
     def walk(self, count: int) -> Walk:
         """Begin a call on so many samples."""
         return Walk(self, count)
 
+    def stages(self, count: int) -> tuple[MarchStage, ...]:
+        """Return the stages to solve; for no samples one of each structure, which compiles what the others need."""
+        if count:
+            return self.march.stages
+        return tuple({stage.square: stage for stage in self.march.stages}.values())
+
 
 class Walk:
     """One call: the factors that its samples keep, and which samples got through."""
 
     def __init__(self, marching: Marching, count: int) -> None:
-        self._march, self._solvers = marching.march, marching.solvers
+        self._stages, self._solvers = marching.stages(count), marching.solvers
         self._factors: list[list[SuperLU | None]] = [[None] * count for _ in self._solvers]
+        self._tiles = [None if one.structure is None else _Tiles(one.structure, count) for one in self._solvers]
         self.through = np.ones(count, bool)
 
     def solve(self, start: Values, u: Values, externals: Values, stopping: Stopping, limit: int, turn: Turn) -> Ended:
@@ -72,44 +94,88 @@ class Walk:
         status, iterations = np.full(count, int(Status.CONVERGED)), np.ones(count, np.int64)
         earlier: list[list[Values]] = [[] for _ in self._solvers]  # the last two solutions of each structure
         unique = True  # no earlier stage can have another solution
-        for stage in self._march.stages:
+        for stage in self._stages:
             live = np.flatnonzero(self.through)
-            if not len(live):
+            if count and not len(live):
                 break
             if turn.over:
                 status[live], self.through[live] = int(Status.ITERATION_LIMIT), False
                 break
-            solver, known = self._solvers[stage.square], earlier[stage.square]
-            task = _Task(
-                solver, self._factors[stage.square], live, u[np.ix_(live, stage.inputs)],
-                externals[np.ix_(live, stage.externals)], stopping, limit, turn,
-            )  # fmt: skip
-            ended, used = task.run(start[np.ix_(live, stage.unknowns)], [one[live] for one in known])
+            solver, tiles, known = self._solvers[stage.square], self._tiles[stage.square], earlier[stage.square]
+            if tiles is not None:
+                ended, used = tiles.solve(stage, start, u, externals, stopping, limit, turn, self.through)
+                iterations = np.maximum(iterations, used)
+                status[ended == OUT_OF_ITERATIONS] = int(Status.ITERATION_LIMIT)
+                live = np.flatnonzero(ended == FAILED)
+            if len(live):
+                task = _Task(
+                    solver, self._factors[stage.square], live, u[np.ix_(live, stage.inputs)],
+                    externals[np.ix_(live, stage.externals)], stopping, limit, turn,
+                )  # fmt: skip
+                status[live], used = task.run(start[np.ix_(live, stage.unknowns)], [one[live] for one in known])
+                iterations[live] = np.maximum(iterations[live], used)
+                u[np.ix_(live, stage.unknowns)] = task.inputs[:, solver.square.own]
             if not unique:
-                ended[ended == Status.INFEASIBLE] = int(Status.STALLED)
+                status[status == Status.INFEASIBLE] = int(Status.STALLED)
             unique &= solver.square.affine
-            u[np.ix_(live, stage.unknowns)] = task.inputs[:, solver.square.own]
-            status[live], iterations[live] = ended, np.maximum(iterations[live], used)
-            self.through[live] = ended == Status.CONVERGED
-            earlier[stage.square] = [*known[-1:], u[:, stage.unknowns]]
+            self.through = status == Status.CONVERGED
+            if tiles is None:
+                earlier[stage.square] = [*known[-1:], u[:, stage.unknowns]]
         return Ended(status, iterations, np.full(count, HOLDS))
 
     def determine(self, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
         """Find the multipliers of all stages, last first, and add their Jᵀλ to `rest`. Written: multipliers, rest."""
-        live = np.flatnonzero(self.through)
-        if not len(live):
+        if len(u) and not self.through.any():
             return
-        for stage in reversed(self._march.stages):
-            solver = self._solvers[stage.square]
-            inputs, outside = u[np.ix_(live, stage.inputs)], externals[np.ix_(live, stage.externals)]
-            entries = slopes_at(solver.square.program, inputs, outside)
-            wanted = -rest[np.ix_(live, stage.unknowns)]
-            factors = self._factors[stage.square]
-            for i, sample in enumerate(live.tolist()):
-                multipliers[sample, stage.rows], factors[sample] = solver.multipliers(
-                    entries[i], wanted[i], factors[sample]
-                )
+        for stage in reversed(self._stages):
+            solver, tiles = self._solvers[stage.square], self._tiles[stage.square]
+            live = np.flatnonzero(self.through)
+            if tiles is not None:
+                live = tiles.determine(stage, u, externals, multipliers, rest, self.through)
+            if len(live):
+                inputs, outside = u[np.ix_(live, stage.inputs)], externals[np.ix_(live, stage.externals)]
+                entries = slopes_at(solver.square.program, inputs, outside)
+                factors = self._factors[stage.square]
+                for i, sample in enumerate(live.tolist()):
+                    multipliers[sample, stage.rows], factors[sample] = solver.multipliers(
+                        entries[i], -rest[sample, stage.unknowns], factors[sample]
+                    )
             _pull(solver.square, stage, u, externals, multipliers, rest)
+
+
+class _Tiles:
+    """The state of one call for stages that kernels.march solves."""
+
+    def __init__(self, structure: Structure, count: int) -> None:
+        self._structure, self._known = structure, False
+        self._have, self._past = np.zeros(count, bool), np.zeros((count, len(structure.before)))
+        self._factors = np.empty((-(-count // LANES), structure.plan.packs * LANES))
+
+    def solve(
+        self, stage: MarchStage, start: Values, u: Values, externals: Values, stopping: Stopping, limit: int, turn: Turn,
+        through: Mask,
+    ) -> tuple[Index, Index]:  # fmt: skip
+        """Solve one stage; return how each sample ended, and its iterations. Written: u."""
+        ended, used = np.where(through, NOT_BEGUN, SOLVED), np.zeros(len(u), np.int64)
+        polish = stopping.polish < 1.0 and not self._structure.constant
+        rule = Rule(stopping.polish * stopping.tolerance, stopping.tolerance, polish, limit)
+        read = (stage.inputs[None], stage.externals[None], externals, stage.unknowns, start)
+        solve_stage(
+            self._structure, rule, *read, u, self._past, self._known, self._have, self._factors, turn.stop, ended, used
+        )
+        self._known = True
+        return ended, used
+
+    def determine(
+        self, stage: MarchStage, u: Values, externals: Values, multipliers: Values, rest: Values, through: Mask
+    ) -> Index:
+        """Find the multipliers of one stage; return the samples that need pivoting. Written: multipliers."""
+        ended = np.full(len(u), SOLVED)
+        determine_stage(
+            self._structure, stage.inputs[None], stage.externals[None], externals, stage.unknowns, stage.rows, u, rest,
+            through, self._have, self._factors, multipliers, ended,
+        )  # fmt: skip
+        return np.flatnonzero(ended == FAILED)
 
 
 class _Solver:
@@ -129,11 +195,23 @@ class _Solver:
         self._indices, self._indptr = numbered.indices, numbered.indptr
         self.block = np.repeat(np.arange(len(square.starts) - 1), np.diff(square.starts))  # of every row and unknown
         self._places = np.arange(len(square.program.unknowns))[None], np.arange(len(square.program.externals))[None]
+        self.structure = self._small(pattern.row_of(), pattern.indices)
         self._constant: SuperLU | None = None  # the factor of an affine structure, made at first use
         self._part: Part | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_constant": None}  # SuperLU cannot be pickled
+
+    def _small(self, row: Index, column: Index) -> Structure | None:
+        """Prepare the structure for the kernels; None if its factors are too large for them."""
+        square, program = self.square, self.square.program
+        plan = eliminate(row, column, self.order)
+        if plan.flops > _LANE_FLOPS:
+            return None
+        return Structure(
+            program.code, program.cells, program.slots, program.constants, square.affine, row, column, square.own,
+            square.before, square.starts, plan,
+        )  # fmt: skip
 
     def evaluate(self, inputs: Values, outside: Values) -> Values:
         """Evaluate the rows (b, m)."""
@@ -174,15 +252,15 @@ class _Solver:
 
     def multipliers(self, entries: Values, wanted: Values, factor: SuperLU | None) -> tuple[Values, SuperLU | None]:
         """Solve Jᵀλ = wanted with corrections; return λ and the factor that was good enough, NaN and None without one."""
-        matrix, allowed = self._matrix(entries), _REFINED * np.abs(wanted).max(initial=0.0)
+        matrix, allowed = self._matrix(entries), REFINED * np.abs(wanted).max(initial=0.0)
         for fresh in (False, True) if factor is not None else (True,):
             used = self.factor(entries) if fresh else factor
             if used is None:
                 break
             found, left, before = np.zeros_like(wanted), wanted, np.inf
-            for _ in range(_SOLVES):
+            for _ in range(SOLVES):
                 size = np.abs(left).max(initial=0.0)
-                if size <= allowed or not size < _USEFUL * before:
+                if size <= allowed or not size < USEFUL * before:
                     break
                 found, before = found + used.solve(left, "T"), size
                 left = wanted - matrix.T @ found
@@ -293,13 +371,13 @@ class _Task:
             step = np.stack([solver.step(self._factor(i), residual[i]) for i in now])
             reduced = self._move(now, step, residual, outdated[now])
             # An old factor that does too little is replaced. One of this very point that does nothing ends the iterations.
-            useless = ~(reduced <= _USEFUL) & ~outdated[now]
+            useless = ~(reduced <= USEFUL) & ~outdated[now]
             rounding = np.abs(residual[now]).max(axis=1, initial=0.0) <= tolerance
             halted = useless & (rounding | ~(reduced < 1.0))
             self._status[now[halted]] = np.where(rounding[halted], int(Status.CONVERGED), int(Status.STALLED))
             if not solver.square.affine:
                 outdated[now] = True
-                for i in now[~(reduced <= _KEEP) & ~final[now]]:
+                for i in now[~(reduced <= KEEP) & ~final[now]]:
                     self._factors[self._live[i]] = None
             now = now[~halted]
 
@@ -331,18 +409,18 @@ class _Task:
         rounding = np.diff(solver.square.starts) * self._goal**2
         length, found = np.ones_like(before), residual[now]
         searching, point = np.arange(len(now)), self.inputs[now]
-        for halving in range(_HALVINGS + 1):
+        for halving in range(HALVINGS + 1):
             trial = point[searching]
             trial[:, own] += length[searching][:, solver.block] * step[searching]
             there = solver.evaluate(trial, self.outside[now[searching]])
             merit = solver.merit(there)
-            enough = (1.0 - 2.0 * _SUFFICIENT * length[searching]) * before[searching]
+            enough = (1.0 - 2.0 * SUFFICIENT * length[searching]) * before[searching]
             fine = (merit <= enough) | (merit <= rounding) | (length[searching] == 0.0)
             whole = fine.all(axis=1)
             accepted = searching[whole]
             self.inputs[now[accepted]], found[accepted] = trial[whole], there[whole]
             # At last blocks that no step helps stay where they are.
-            shorter = 0.5 if halving + 1 < _HALVINGS else 0.0
+            shorter = 0.5 if halving + 1 < HALVINGS else 0.0
             length[searching] *= np.where(fine, 1.0, shorter)
             searching = searching[~whole & ~outdated[searching]]
             if not len(searching):
