@@ -20,7 +20,6 @@ from snapfm.kernels.program import Code, tile_partials, tile_slopes, tile_values
 
 SOLVED, OUT_OF_ITERATIONS, FAILED, NOT_BEGUN = range(4)  # how a sample ends a stage
 
-KEEP = 0.2  # a factor that reduces the residual to less than this share is kept: a solve costs a fraction of a factor
 USEFUL = 0.5  # a step along an old factor that reduces less is not taken
 SUFFICIENT = 1e-4  # decrease of the residual's square that a step has to achieve, relative to what its slope promises
 HALVINGS = 20  # of a step, before Newton's method gives up
@@ -42,6 +41,7 @@ class Structure(NamedTuple):
     own: Index  # inputs that are the stage's own unknowns
     before: Index  # inputs that are the same unknowns one stage earlier, or nothing
     starts: Index  # of the blocks
+    keep: float  # a factor that reduces the residual to at most this share is kept
     plan: Elimination
 
 
@@ -150,7 +150,7 @@ def solve_stage(
                         ended[sample] = SOLVED if small else FAILED
                 if not one.constant:
                     fresh[lane] = False
-                    if not reduced <= KEEP and not final[lane]:
+                    if not reduced <= one.keep and not final[lane]:
                         have[sample] = False
         for lane in range(count):
             sample = first + lane

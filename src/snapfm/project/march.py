@@ -18,11 +18,10 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.kernels import batches
 from snapfm.kernels.layout import HOLDS
-from snapfm.kernels.lu import eliminate
+from snapfm.kernels.lu import Elimination, eliminate
 from snapfm.kernels.march import (
     FAILED,
     HALVINGS,
-    KEEP,
     NOT_BEGUN,
     OUT_OF_ITERATIONS,
     REFINED,
@@ -42,10 +41,15 @@ from snapfm.project.budget import Stopping
 from snapfm.project.part import Batch, Part
 from snapfm.project.tiles import Ended
 from snapfm.structure.march import March, MarchStage, Square, slopes_at
+from snapfm.structure.program import Program
 from snapfm.structure.reduce import System, lone_system
 
+# A factor that reduces the residual to less than this share is kept. Newton's method gains about four digits with each new
+# factor, so an old one has to gain as much in the time that a new one would take (see _keep).
+_KEEP, _LEAST_KEEP, _DIGITS = 0.2, 1e-3, 4.0
 _PIVOT = 0.1  # a diagonal pivot above this share of its column is taken: less fill than the largest pivot would cause
-_LANE_FLOPS = 4_000_000  # of a factor, beyond which SuperLU is faster on one sample than the kernel on a tile
+# Multiply-adds of a factor beyond which SuperLU is used: on one sample it takes half the time of a tile, on eight samples twice.
+_LANE_FLOPS = 10_000_000
 _RESCUED_ROWS = 4_000  # of a stage, beyond which the attempts for coupled systems would take minutes
 _FACTOR_MEMORY = 400e6  # bytes of factors that the samples of one piece may keep
 _ENTRY_BYTES = 16.0  # of a factor: value, index and what SuperLU allocates beside them
@@ -210,7 +214,7 @@ class _Solver:
             return None
         return Structure(
             program.code, program.cells, program.slots, program.constants, square.affine, row, column, square.own,
-            square.before, square.starts, plan,
+            square.before, square.starts, _keep(program, plan), plan,
         )  # fmt: skip
 
     def evaluate(self, inputs: Values, outside: Values) -> Values:
@@ -377,7 +381,7 @@ class _Task:
             self._status[now[halted]] = np.where(rounding[halted], int(Status.CONVERGED), int(Status.STALLED))
             if not solver.square.affine:
                 outdated[now] = True
-                for i in now[~(reduced <= KEEP) & ~final[now]]:
+                for i in now[~(reduced <= _KEEP) & ~final[now]]:
                     self._factors[self._live[i]] = None
             now = now[~halted]
 
@@ -443,6 +447,14 @@ class _Task:
         self._used[failed] += ended.iterations
         self._status[failed] = ended.status
         self.inputs[failed] = inputs
+
+
+def _keep(program: Program, plan: Elimination) -> float:
+    """Choose up to which share of the residual an old factor is worth keeping, by the packs that a new one and a step take."""
+    slopes = 10 * program.operations + 3 * program.slots + program.pattern.nnz
+    new = plan.flops + 2 * plan.packs + slopes
+    step = 2 * plan.packs + 10 * program.pattern.rows + program.pattern.nnz + 4 * program.operations
+    return float(np.clip(10.0 ** (-_DIGITS / (1.0 + new / step)), _LEAST_KEEP, USEFUL))
 
 
 def _pull(square: Square, stage: MarchStage, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:

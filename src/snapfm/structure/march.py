@@ -20,10 +20,11 @@ from snapfm.structure.pattern import Sets
 from snapfm.structure.program import Program, build_program
 from snapfm.structure.subtape import Cutter, Subtape
 
-# Stages beyond which a march does not pay: each takes about half a millisecond to prepare and to solve, however small it is.
+# Stages beyond which a march does not pay: each takes about half a millisecond to prepare.
 _STAGE_LIMIT = 4_096
-# Determined rows below which the coupled system is faster: eight samples at once, in compiled loops.
-_FEWEST_ROWS = 100
+# Fewer rows, in all or for each stage, are left to the coupled system, which solves them in one compiled loop: a stage takes a
+# tenth of a millisecond however small it is. With 16 rows a stage both took the same time (reaction–diffusion in 1-D).
+_FEWEST_ROWS, _FEWEST_EACH = 256, 16
 # A pivot below this share of the largest at a random point: the block is singular whatever its unknowns are.
 _SINGULAR = 1e-13
 _SEARCHES = 4  # each leaves out the blocks that were found to be singular
@@ -90,7 +91,7 @@ def find_march(tape: Tape, rows: csr_array, reads: Sets, usable: Mask, free: Mas
     usable = usable.copy()
     for _ in range(_SEARCHES):
         stages = find_stages(reads, usable, free, _STAGE_LIMIT)
-        if sum(len(stage.rows) for stage in stages) < _FEWEST_ROWS:
+        if sum(len(stage.rows) for stage in stages) < max(_FEWEST_ROWS, _FEWEST_EACH * len(stages)):
             break
         march = _prepared(tape, rows, stages)
         if all(square.fill for square in march.squares):

@@ -136,7 +136,7 @@ def _fixed(
 ) -> tuple[Tape, csr_array, Reads, Cascade, March, Rotations]:
     """Find what cascade and march determine, rotating pairs where that lets them continue."""
     found = reads(tape, rows)
-    fixed, march = _determined(tape, rows, found, usable)
+    fixed, march = determined(tape, rows, found, usable)
     open_rows = np.ones(rows.shape[0], bool)
     open_rows[fixed.pinned_rows()] = False
     open_rows[march.rows()] = False
@@ -145,11 +145,11 @@ def _fixed(
     if len(rotations):
         tape, rows = rotated(tape, rows, rotations)
         found = reads(tape, rows)
-        fixed, march = _determined(tape, rows, found, usable)
+        fixed, march = determined(tape, rows, found, usable)
     return tape, rows, found, fixed, march, rotations
 
 
-def _determined(tape: Tape, rows: csr_array, found: Reads, usable: Mask) -> tuple[Cascade, March]:
+def determined(tape: Tape, rows: csr_array, found: Reads, usable: Mask) -> tuple[Cascade, March]:
     """Find what single rows determine, then what blocks of rows do. Rows that read nothing else are implied."""
     fixed = cascade(rows, found, usable)
     left = usable.copy()
