@@ -7,6 +7,7 @@ Stages with the same structure (the time steps) share one program. Consumes a ta
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
@@ -96,9 +97,9 @@ def find_march(tape: Tape, rows: csr_array, reads: Sets, usable: Mask, free: Mas
         march = _prepared(tape, rows, stages)
         if all(square.fill for square in march.squares):
             return march
+        spoilt = [np.zeros(0, np.int64) if square.fill else _singular_rows(square) for square in march.squares]
         for stage in march.stages:
-            if not march.squares[stage.square].fill:
-                usable[stage.rows] = False
+            usable[stage.rows[spoilt[stage.square]]] = False
     return March()
 
 
@@ -142,14 +143,31 @@ def _following(squares: list[Square], stages: list[MarchStage]) -> list[Square]:
 
 def _fill(program: Program) -> int:
     """Count the entries of the factors at a random point; zero if the matrix is singular there, and so everywhere."""
+    matrix = _random_slopes(program)
+    if not np.isfinite(matrix.data).all():
+        return max(1, matrix.nnz)  # nothing is known
+    return _factor_entries(matrix)
+
+
+def _singular_rows(square: Square) -> Index:
+    """List the rows of the blocks that are singular; all rows if no single block is."""
+    matrix = csr_array(_random_slopes(square.program))
+    blocks = [np.arange(first, last) for first, last in pairwise(square.starts)]
+    singular = [mine for mine in blocks if not _factor_entries(csc_array(csr_array(matrix[mine])[:, mine]))]
+    return np.concatenate(singular or blocks)
+
+
+def _random_slopes(program: Program) -> csc_array:
     random = np.random.default_rng(0)
     # Uniform in (0.1, 0.9): inside the domain of roots and logarithms, away from the kinks at 0 and 1.
     inputs, externals = (random.uniform(0.1, 0.9, (1, len(some))) for some in (program.unknowns, program.externals))
-    entries = slopes_at(program, inputs, externals)[0]
-    if not np.isfinite(entries).all():
-        return max(1, program.pattern.nnz)  # nothing is known
+    return csc_array(program.pattern.csr(slopes_at(program, inputs, externals)[0]))
+
+
+def _factor_entries(matrix: csc_array) -> int:
+    """Count the entries of a matrix's factors; zero if it is singular."""
     try:
-        factor = splu(csc_array(program.pattern.csr(entries)))
+        factor = splu(matrix)
     except RuntimeError:  # SuperLU met a pivot that is exactly zero
         return 0
     pivots = np.abs(factor.U.diagonal())
