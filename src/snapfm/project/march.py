@@ -116,11 +116,12 @@ class Walk:
                     solver, self._factors[stage.square], live, u[np.ix_(live, stage.inputs)],
                     externals[np.ix_(live, stage.externals)], stopping, limit, turn,
                 )  # fmt: skip
-                status[live], used = task.run(start[np.ix_(live, stage.unknowns)], [one[live] for one in known])
+                found, used = task.run(start[np.ix_(live, stage.unknowns)], [one[live] for one in known])
+                if not unique:  # another solution of an earlier stage might have gone on
+                    found[found == Status.INFEASIBLE] = int(Status.STALLED)
+                status[live] = found
                 iterations[live] = np.maximum(iterations[live], used)
                 u[np.ix_(live, stage.unknowns)] = task.inputs[:, solver.square.own]
-            if not unique:
-                status[status == Status.INFEASIBLE] = int(Status.STALLED)
             unique &= solver.square.affine
             self.through = status == Status.CONVERGED
             if tiles is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csc_array, csr_array, diags_array
 from scipy.sparse.linalg import splu
 
 from snapfm.arrays import Index, Mask, Values
@@ -145,7 +145,7 @@ def _fill(program: Program) -> int:
     """Count the entries of the factors at a random point; zero if the matrix is singular there, and so everywhere."""
     matrix = _random_slopes(program)
     if not np.isfinite(matrix.data).all():
-        return max(1, matrix.nnz)  # nothing is known
+        return max(1, int(matrix.nnz))  # nothing is known
     return _factor_entries(matrix)
 
 
@@ -165,9 +165,10 @@ def _random_slopes(program: Program) -> csc_array:
 
 
 def _factor_entries(matrix: csc_array) -> int:
-    """Count the entries of a matrix's factors; zero if it is singular."""
+    """Count the entries of a matrix's factors; zero if it is singular, whatever units its rows have."""
+    size = np.maximum(abs(matrix).max(axis=1).toarray(), np.finfo(float).tiny)
     try:
-        factor = splu(matrix)
+        factor = splu(csc_array(diags_array(1.0 / size) @ matrix))
     except RuntimeError:  # SuperLU met a pivot that is exactly zero
         return 0
     pivots = np.abs(factor.U.diagonal())
