@@ -298,3 +298,23 @@ def test_affine_steps_take_one_factor_for_all_samples(monkeypatch):
     monkeypatch.setattr(project_march, "splu", lambda *a, **k: made.append(1) or original(*a, **k))
     assert project(u, params).converged.all()
     assert len(made) == 1
+
+
+def test_coefficients_that_change_with_every_step(engine):
+    """Each step has a program of its own; one order of elimination and the factors of one step serve them all."""
+    rate = 1.0 + torch.arange(6.0, dtype=torch.float64)[:, None]
+
+    def step(u, p):
+        new = u[1:]
+        return (new - u[:-1]) / DT - rate * (torch.roll(new, 1, 1) - 2 * new + torch.roll(new, -1, 1)) + new**3
+
+    laws, params = [initial(), snapfm.Equality("step", step)], {"u0": torch.rand(3, 9, dtype=torch.float64)}
+    u = torch.rand(3, 7, 9, dtype=torch.float64)
+    project = _projector(laws, (7, 9), params)
+    assert len(project.method.reduction.march.squares) == 6
+    one, other = project(u, params), _coupled(laws, (7, 9), params)(u, params)
+    assert one.converged.all()
+    assert (one.u - other.u).abs().max() <= 1e-9
+    assert _stationarity(laws, one.u, u, params, one.multipliers) <= 1e-9
+    if engine == "tiles":
+        assert len({id(solver.structure.plan) for solver in project.method.marching.solvers}) == 1

@@ -51,6 +51,7 @@ _PIVOT = 0.1  # a diagonal pivot above this share of its column is taken: less f
 # Multiply-adds of a factor beyond which SuperLU is used: on one sample it takes half the time of a tile, on eight samples twice.
 _LANE_FLOPS = 10_000_000
 _RESCUED_ROWS = 4_000  # of a stage, beyond which the attempts for coupled systems would take minutes
+_KEPT = 4  # structures whose factors are kept from stage to stage; with more, as for coefficients that change, none are
 _FACTOR_MEMORY = 400e6  # bytes of factors that the samples of one piece may keep
 _ENTRY_BYTES = 16.0  # of a factor: value, index and what SuperLU allocates beside them
 
@@ -60,7 +61,8 @@ class Marching:
 
     def __init__(self, march: March) -> None:
         self.march = march
-        self.solvers = [_Solver(square) for square in march.squares]
+        plans: dict[bytes, Elimination] = {}  # structures that differ in coefficients alone have one pattern
+        self.solvers = [_Solver(square, plans) for square in march.squares]
 
     def __len__(self) -> int:
         return len(self.march)
@@ -68,8 +70,8 @@ class Marching:
     @property
     def samples(self) -> int:
         """Number of samples whose factors fit into the memory of one piece."""
-        large = [solver.square for solver in self.solvers if solver.structure is None]
-        bytes_each = _ENTRY_BYTES * sum(square.fill for square in large if not square.affine)
+        large = [one.square.fill for one in self.solvers if one.structure is None and not one.square.affine]
+        bytes_each = _ENTRY_BYTES * (sum(large) if len(self.solvers) <= _KEPT else max(large, default=0))
         return max(1, int(_FACTOR_MEMORY / max(bytes_each, 1.0)))
 
     def walk(self, count: int) -> Walk:
@@ -88,9 +90,18 @@ class Walk:
 
     def __init__(self, marching: Marching, count: int) -> None:
         self._stages, self._solvers = marching.stages(count), marching.solvers
-        self._factors: list[list[SuperLU | None]] = [[None] * count for _ in self._solvers]
-        self._tiles = [None if one.structure is None else _Tiles(one.structure, count) for one in self._solvers]
-        self.through = np.ones(count, bool)
+        self._count, self.through = count, np.ones(count, bool)
+        self._kept: dict[int, tuple[list[SuperLU | None], _Tiles | None]] = {}
+
+    def _state(self, number: int) -> tuple[list[SuperLU | None], _Tiles | None]:
+        """Return the factors of one structure: of large blocks or failed samples, and of tiles."""
+        if number not in self._kept:
+            if len(self._solvers) > _KEPT:
+                self._kept.clear()
+            structure = self._solvers[number].structure
+            tiles = None if structure is None else _Tiles(structure, self._count)
+            self._kept[number] = [None] * self._count, tiles
+        return self._kept[number]
 
     def solve(self, start: Values, u: Values, externals: Values, stopping: Stopping, limit: int, turn: Turn) -> Ended:
         """Solve all stages; the iterations of a sample are the most that a stage took. Written: u."""
@@ -105,7 +116,8 @@ class Walk:
             if turn.over:
                 status[live], self.through[live] = int(Status.ITERATION_LIMIT), False
                 break
-            solver, tiles, known = self._solvers[stage.square], self._tiles[stage.square], earlier[stage.square]
+            solver, known = self._solvers[stage.square], earlier[stage.square]
+            factors, tiles = self._state(stage.square)
             if tiles is not None:
                 ended, used = tiles.solve(stage, start, u, externals, stopping, limit, turn, self.through)
                 iterations = np.maximum(iterations, used)
@@ -113,7 +125,7 @@ class Walk:
                 live = np.flatnonzero(ended == FAILED)
             if len(live):
                 task = _Task(
-                    solver, self._factors[stage.square], live, u[np.ix_(live, stage.inputs)],
+                    solver, factors, live, u[np.ix_(live, stage.inputs)],
                     externals[np.ix_(live, stage.externals)], stopping, limit, turn,
                 )  # fmt: skip
                 found, used = task.run(start[np.ix_(live, stage.unknowns)], [one[live] for one in known])
@@ -133,14 +145,13 @@ class Walk:
         if len(u) and not self.through.any():
             return
         for stage in reversed(self._stages):
-            solver, tiles = self._solvers[stage.square], self._tiles[stage.square]
+            solver, (factors, tiles) = self._solvers[stage.square], self._state(stage.square)
             live = np.flatnonzero(self.through)
             if tiles is not None:
                 live = tiles.determine(stage, u, externals, multipliers, rest, self.through)
             if len(live):
                 inputs, outside = u[np.ix_(live, stage.inputs)], externals[np.ix_(live, stage.externals)]
                 entries = slopes_at(solver.square.program, inputs, outside)
-                factors = self._factors[stage.square]
                 for i, sample in enumerate(live.tolist()):
                     multipliers[sample, stage.rows], factors[sample] = solver.multipliers(
                         entries[i], -rest[sample, stage.unknowns], factors[sample]
@@ -186,7 +197,7 @@ class _Tiles:
 class _Solver:
     """Prepared for one structure: how its entries become a matrix whose diagonal has no structural zero."""
 
-    def __init__(self, square: Square) -> None:
+    def __init__(self, square: Square, plans: dict[bytes, Elimination]) -> None:
         self.square = square
         pattern, size = square.program.pattern, square.size
         # Row order[k] is put at place k, where the unknown is that it is matched with.
@@ -200,17 +211,20 @@ class _Solver:
         self._indices, self._indptr = numbered.indices, numbered.indptr
         self.block = np.repeat(np.arange(len(square.starts) - 1), np.diff(square.starts))  # of every row and unknown
         self._places = np.arange(len(square.program.unknowns))[None], np.arange(len(square.program.externals))[None]
-        self.structure = self._small(pattern.row_of(), pattern.indices)
+        self.structure = self._small(pattern.row_of(), pattern.indices, plans)
         self._constant: SuperLU | None = None  # the factor of an affine structure, made at first use
         self._part: Part | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_constant": None}  # SuperLU cannot be pickled
 
-    def _small(self, row: Index, column: Index) -> Structure | None:
-        """Prepare the structure for the kernels; None if its factors are too large for them."""
+    def _small(self, row: Index, column: Index, plans: dict[bytes, Elimination]) -> Structure | None:
+        """Prepare the structure for the kernels; None if its factors are too large for them. Written: plans."""
         square, program = self.square, self.square.program
-        plan = eliminate(row, column, self.order)
+        pattern = row.tobytes() + column.tobytes()
+        if pattern not in plans:
+            plans[pattern] = eliminate(row, column, self.order)
+        plan = plans[pattern]
         if plan.flops > _LANE_FLOPS:
             return None
         return Structure(
