@@ -318,3 +318,25 @@ def test_coefficients_that_change_with_every_step(engine):
     assert _stationarity(laws, one.u, u, params, one.multipliers) <= 1e-9
     if engine == "tiles":
         assert len({id(solver.structure.plan) for solver in project.method.marching.solvers}) == 1
+
+
+def test_hard_steps_end_within_the_budget_whoever_shares_the_batch(engine):
+    """A bistable reaction with a step too long for a unique solution: solved or not, each sample within its limit."""
+
+    def step(u, p):
+        new = u[1:]
+        return (
+            (new - u[:-1]) / 0.1 - 10 * (torch.roll(new, 1, 1) - 2 * new + torch.roll(new, -1, 1)) + 50 * (new**3 - new)
+        )
+
+    generator = torch.Generator().manual_seed(0)
+    params = {"u0": 3 * torch.randn(5, 12, generator=generator, dtype=torch.float64)}
+    u = torch.randn(5, 4, 12, generator=generator, dtype=torch.float64)
+    project = _projector([initial(), snapfm.Equality("step", step)], (4, 12), params)
+    ended = project(u, params, limit=60)
+    assert ended.iterations.max() <= 60
+    assert (ended.violation[ended.converged] <= 1e-8).all()
+    for i in range(5):
+        alone = project(u[i : i + 1], {"u0": params["u0"][i : i + 1]}, limit=60)
+        assert alone.status[0] == ended.status[i]
+        assert torch.equal(alone.u[0], ended.u[i])

@@ -50,6 +50,7 @@ _KEEP, _LEAST_KEEP, _DIGITS = 0.2, 1e-3, 4.0
 _PIVOT = 0.1  # a diagonal pivot above this share of its column is taken: less fill than the largest pivot would cause
 # Multiply-adds of a factor beyond which SuperLU is used: on one sample it takes half the time of a tile, on eight samples twice.
 _LANE_FLOPS = 10_000_000
+_SHARE = 0.2  # of a sample's iterations that one attempt from one start may use; most stages take 3 to 15 of 500
 _RESCUED_ROWS = 4_000  # of a stage, beyond which the attempts for coupled systems would take minutes
 _KEPT = 4  # structures whose factors are kept from stage to stage; with more, as for coefficients that change, none are
 _FACTOR_MEMORY = 400e6  # bytes of factors that the samples of one piece may keep
@@ -121,12 +122,13 @@ class Walk:
             if tiles is not None:
                 ended, used = tiles.solve(stage, start, u, externals, stopping, limit, turn, self.through)
                 iterations = np.maximum(iterations, used)
-                status[ended == OUT_OF_ITERATIONS] = int(Status.ITERATION_LIMIT)
-                live = np.flatnonzero(ended == FAILED)
+                live = np.flatnonzero((ended == FAILED) | (ended == OUT_OF_ITERATIONS))
+            else:
+                used = np.zeros(count, np.int64)
             if len(live):
                 task = _Task(
                     solver, factors, live, u[np.ix_(live, stage.inputs)],
-                    externals[np.ix_(live, stage.externals)], stopping, limit, turn,
+                    externals[np.ix_(live, stage.externals)], used[live], stopping, limit, turn,
                 )  # fmt: skip
                 found, used = task.run(start[np.ix_(live, stage.unknowns)], [one[live] for one in known])
                 if not unique:  # another solution of an earlier stage might have gone on
@@ -174,7 +176,7 @@ class _Tiles:
         """Solve one stage; return how each sample ended, and its iterations. Written: u."""
         ended, used = np.where(through, NOT_BEGUN, SOLVED), np.zeros(len(u), np.int64)
         polish = stopping.polish < 1.0 and not self._structure.constant
-        rule = Rule(stopping.polish * stopping.tolerance, stopping.tolerance, polish, limit)
+        rule = Rule(stopping.polish * stopping.tolerance, stopping.tolerance, polish, _share(limit))
         read = (stage.inputs[None], stage.externals[None], externals, stage.unknowns, start)
         solve_stage(
             self._structure, rule, *read, u, self._past, self._known, self._have, self._factors, turn.stop, ended, used
@@ -310,14 +312,14 @@ class _Task:
     """One stage for the samples that got this far. `inputs` are written as iterations go on."""
 
     def __init__(
-        self, solver: _Solver, factors: list[SuperLU | None], live: Index, inputs: Values, outside: Values,
+        self, solver: _Solver, factors: list[SuperLU | None], live: Index, inputs: Values, outside: Values, used: Index,
         stopping: Stopping, limit: int, turn: Turn,
     ) -> None:  # fmt: skip
         self.solver, self.inputs, self.outside = solver, inputs, outside
         self._factors, self._live = factors, live
         self._stopping, self._limit, self._turn = stopping, limit, turn
         self._goal = stopping.polish * stopping.tolerance
-        self._used = np.zeros(len(live), np.int64)
+        self._used = used
         self._status = np.full(len(live), int(Status.STALLED))
 
     def run(self, wanted: Values, earlier: list[Values]) -> tuple[Index, Index]:
@@ -339,6 +341,9 @@ class _Task:
                 break
             self._iterate(failed, begin[failed])
         self._rescue(wanted)
+        # With iterations and time left all attempts were made: a sample that is not solved has stalled.
+        short = (self._status == Status.STALLED) & ((self._used >= self._limit) | self._turn.over)
+        self._status[short] = int(Status.ITERATION_LIMIT)
         return self._status, self._used
 
     def _failed(self) -> Index:
@@ -364,6 +369,7 @@ class _Task:
         """Run Newton's method on some samples. Written: their inputs, status, iterations and factors."""
         solver, own, tolerance = self.solver, self.solver.square.own, self._stopping.tolerance
         self.inputs[np.ix_(some, own)] = begin
+        allowed = np.minimum(self._used + _share(self._limit), self._limit)
         residual = np.empty((len(self._live), solver.square.size))
         residual[some] = solver.evaluate(self.inputs[some], self.outside[some])
         outdated = np.full(len(self._live), not solver.square.affine)  # the factor belongs to an earlier point
@@ -378,9 +384,7 @@ class _Task:
             going = np.isfinite(size) & ~(met & (final[now] | last)) & (size > 0.0)
             final[now] |= met
             now = now[going]
-            short = (self._used[now] >= self._limit) | self._turn.over
-            self._status[now[short & ~final[now]]] = int(Status.ITERATION_LIMIT)
-            now = now[~short]
+            now = now[(self._used[now] < allowed[now]) & (not self._turn.over)]
             missing = self._missing(now)
             outdated[now[missing]] = False
             now = self._factorized(now[~(missing & final[now])])  # a last step is not worth a factor
@@ -452,16 +456,24 @@ class _Task:
         """Try the attempts that serve coupled systems on samples that failed. Written: their inputs, status, iterations."""
         failed = self._failed()
         part = self.solver.part() if len(failed) else None
-        if part is None or self._turn.over:
+        if part is None:
             return
-        inputs = self.inputs[failed]
-        inputs[:, self.solver.square.own] = np.where(np.isfinite(wanted[failed]), wanted[failed], 0.0)
-        target = inputs.copy()
-        batch = Batch(target, self.outside[failed], self._stopping, None, self._limit, self._turn)
-        ended = part.solve(batch, inputs, np.zeros((len(failed), self.solver.square.size)))
-        self._used[failed] += ended.iterations
-        self._status[failed] = ended.status
-        self.inputs[failed] = inputs
+        for i in failed:  # one by one: each has iterations of its own left
+            left = self._limit - int(self._used[i])
+            if left < 1 or self._turn.over:
+                continue
+            inputs = self.inputs[[i]]
+            inputs[:, self.solver.square.own] = np.where(np.isfinite(wanted[i]), wanted[i], 0.0)
+            batch = Batch(inputs.copy(), self.outside[[i]], self._stopping, None, left, self._turn)
+            ended = part.solve(batch, inputs, np.zeros((1, self.solver.square.size)))
+            self._used[i] += ended.iterations[0]
+            self._status[i] = ended.status[0]
+            self.inputs[i] = inputs[0]
+
+
+def _share(limit: int) -> int:
+    """Return how many iterations one attempt may use."""
+    return max(1, round(_SHARE * limit))
 
 
 def _keep(program: Program, plan: Elimination) -> float:
