@@ -1,8 +1,9 @@
 """Newton: the one method, and stop 4 of the walk. Substitute, solve affine parts, iterate on the others, certify.
 
-One call (math.md, "Reduction"): substitute the determined unknowns, solve affine parts in closed form, iterate on the other
-parts, then find all multipliers backwards; the remainder of u − û + Jᵀλ is the stationarity. Opaque laws are one part of their
-own. Owns its memory; knows laws only through their reduction. Must not import project.projector or project.judge.
+One call (math.md, "Reduction"): substitute the determined unknowns, march through the blocks that determine further ones, solve
+affine parts in closed form, iterate on the other parts, then find all multipliers backwards; the remainder of u − û + Jᵀλ is the
+stationarity. Opaque laws are one part of their own. Owns its memory; knows laws only through their reduction. Must not import
+project.projector or project.judge.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from snapfm.project.adjoint import Adjoint
 from snapfm.project.base import Limits, Solution, Warm
 from snapfm.project.budget import Budget, Stopping, certified, enough
 from snapfm.project.closed_form import AffinePart, Coordinates, Rows
+from snapfm.project.march import Marching, Walk
 from snapfm.project.opaque import Evaluator, opaque_reduction
 from snapfm.project.part import Batch, Part
 from snapfm.project.tiles import Ended, gravest
@@ -75,6 +77,7 @@ class Newton:
             (level, Rows(program, program.unknowns[None], program.externals[None] - outside))
             for level, program in zip(self.reduction.cascade.levels, self.reduction.substitutions)
         ]
+        self.marching = Marching(self.reduction.march)
         touched = np.zeros(self.tape.unknowns, bool)
         for system in self.reduction.systems:
             touched[system.unknowns.ravel()] = True
@@ -166,12 +169,16 @@ class Newton:
 
         once = budget.limit * self.longest
         chunk = _CHUNK if certify else _SMALL_CHUNK
-        chunk = max(LANES, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
+        unit = LANES
+        if len(self.marching):  # large pieces share the time of Python's calls
+            chunk, unit = _CHUNK, min(LANES, self.marching.samples)
+        chunk = max(unit, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
+        chunk = min(chunk, self.marching.samples)
         long = once * chunk > _WATCHED
         threads = workers() if self._pace * count > _WORTH_SHARING else 1
         if threads > 1:  # enough pieces that a core busy elsewhere can get fewer
             chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))
-        spent = run(work, cut(count, LANES, -(-count // chunk)), budget.clock, threads, watched=long)
+        spent = run(work, cut(count, unit, -(-count // chunk)), budget.clock, threads, watched=long)
         if count:
             self._pace = spent / count
         if evaluator is not None:
@@ -252,6 +259,10 @@ class Newton:
                     u[:, level.unknowns] = known.pinned
                 else:
                     rows.substitute(level, u, externals)
+            walk = self.marching.walk(len(given))
+            if len(self.marching):
+                ended = walk.solve(start, u, externals, stopping, limit, turn)
+                out.status[:], out.iterations[:] = ended.status, ended.iterations
             if len(self.clipped):
                 u[:, self.clipped] = np.clip(u[:, self.clipped], self.lower[self.clipped], self.upper[self.clipped])
             self.affine.solve(u, externals, known.constants, out.multipliers)
@@ -268,7 +279,7 @@ class Newton:
                 u[failed] = np.clip(u[failed], self.lower[self.bounded], self.upper[self.bounded])
             out.place[:] = u[:, self.moving]
             if certify:
-                self._certify(start, u, externals, out.multipliers, rest, out.stationarity, evaluator)
+                self._certify(start, u, externals, out.multipliers, rest, out.stationarity, walk, evaluator)
             coordinates.leave(start, u)
             if not stays:
                 out.u[:] = u[:, : given.shape[1]]
@@ -305,9 +316,9 @@ class Newton:
 
     def _certify(
         self, start: Values, u: Values, externals: Values, multipliers: Values, rest: Values, stationarity: Values,
-        evaluator: Evaluator | None,
+        walk: Walk, evaluator: Evaluator | None,
     ) -> None:  # fmt: skip
-        """Find the multipliers of substituted rows, last level first; the remainder of u − û + Jᵀλ is the stationarity.
+        """Find the multipliers of marched and substituted rows, last first; the remainder of u − û + Jᵀλ is the stationarity.
 
         Written: multipliers, stationarity, rest (valid at `checked` only).
         """
@@ -318,6 +329,7 @@ class Newton:
             for part in self.parts:
                 part.rows.pull(part.system.rows, u, externals, multipliers, rest)
         self.affine.pull(u, externals, multipliers, rest)
+        walk.determine(u, externals, multipliers, rest)
         for level, rows in reversed(self.substitutions):
             determine(rest, level.unknowns, level.weights, level.rows, multipliers)
             rows.pull(level.rows[None], u, externals, multipliers, rest)

@@ -10,7 +10,8 @@ from scipy.sparse import csr_array, eye_array, tril
 from snapfm.arrays import Index
 from snapfm.kernels.ordering import best
 from snapfm.structure.presolve import SEARCH_LIMIT, Redundancy
-from snapfm.structure.reads import RowKind
+from snapfm.structure.reads import RowKind, reads
+from snapfm.structure.reduce import determined
 
 if TYPE_CHECKING:
     from snapfm.structure.compiled import CompiledLaws
@@ -40,6 +41,7 @@ def describe(laws: CompiledLaws) -> str:
         f"{_count(len(found.kept))} rows left"
         + ("" if found.searched else " (too many rows to search for redundant ones)")
     )
+    lines += _march(laws)
     size = fill(laws)
     lines.append(f"factor of JJᵀ over the rows left: {'not looked at' if size is None else _count(size) + ' entries'}")
     lines += [_redundant(laws, one) for one in found.redundant[:_LISTED]]
@@ -51,6 +53,22 @@ def describe(laws: CompiledLaws) -> str:
             "derivatives"
         )
     return "\n".join(lines)
+
+
+def _march(laws: CompiledLaws) -> list[str]:
+    """Say how many unknowns are solved for stage by stage, if any are."""
+    if laws.opaque:
+        return []
+    usable, rows = laws.equality_rows.copy(), laws.scalar.rows
+    usable[laws.presolve.dropped] = False
+    _, march = determined(laws.scalar.tape, rows, reads(laws.scalar.tape, rows), usable)
+    if not len(march):
+        return []
+    sizes = np.concatenate([np.diff(march.squares[stage.square].starts) for stage in march.stages])
+    return [
+        f"march: {_count(len(march.unknowns()))} unknowns determined in {_count(len(march))} stages, one after the other: "
+        f"{_count(len(sizes))} blocks of at most {_count(int(sizes.max()))} rows"
+    ]
 
 
 def fill(laws: CompiledLaws) -> int | None:

@@ -1,6 +1,7 @@
 """Reduction: the part of a list of laws that remains to be solved after everything that structure alone decides.
 
 1. Unknowns that rows determine one after the other are substituted (cascade), after pairs tied by a row were rotated.
+   Unknowns that blocks of rows determine together are solved for block by block (march).
 2. Rows that others imply are dropped, to be judged with the answer.
 3. Unknowns that enter all rows in the same way are aggregated: two stand for each such group.
 4. The rest splits into parts that share no unknown. Parts that are affine equalities are solved in closed form.
@@ -26,6 +27,7 @@ from snapfm.structure.aggregate import Aggregates, aggregated, find_aggregates
 from snapfm.structure.cascade import Cascade, cascade
 from snapfm.structure.levels import level_programs
 from snapfm.structure.lowering.tape import Tape
+from snapfm.structure.march import March, find_march
 from snapfm.structure.pattern import Sets
 from snapfm.structure.presolve import SEARCH_LIMIT, dependent_rows
 from snapfm.structure.program import Program, build_program
@@ -74,6 +76,7 @@ class Reduction:
     reads: Reads
     cascade: Cascade
     substitutions: tuple[Program, ...]  # one per level of the cascade: its rows, values only
+    march: March  # after the cascade: what blocks of rows determine
     dropped: Index  # rows that others repeat, once the cascade's unknowns are known
     affine: Index  # rows solved in closed form
     systems: tuple[System, ...]
@@ -91,13 +94,14 @@ def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded:
     """
     usable_rows = equality.copy()
     usable_rows[redundant] = False
-    tape, rows, found, fixed, rotations = _fixed(tape, rows, usable_rows, constant, bounded)
+    tape, rows, found, fixed, march, rotations = _fixed(tape, rows, usable_rows, constant, bounded)
     open_rows = np.ones(rows.shape[0], bool)
     open_rows[fixed.pinned_rows()] = False
+    open_rows[march.rows()] = False
     open_rows[fixed.implied] = False
     open_rows[redundant] = False
     dropped = redundant
-    if len(fixed.levels) > 1 or len(rotations):  # rows may have become dependent that were not
+    if len(fixed.levels) > 1 or len(march) or len(rotations):  # rows may have become dependent that were not
         later = _dependent(_direct(tape, rows, fixed.free), np.flatnonzero(open_rows & equality & constant))
         open_rows[later] = False
         dropped = np.union1d(dropped, later)
@@ -123,24 +127,42 @@ def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded:
     curved[row_label[open_rows & ~equality]] = True
     affine = np.flatnonzero(open_rows & ~curved[np.maximum(row_label, 0)])
     systems = _systems(tape, rows, direct, row_label, unknown_label, curved, iterated & fixed.free, open_rows, equality)
-    return Reduction(tape, rotations, aggregates, rows, found, fixed, substitutions, dropped, affine, systems)
+    return Reduction(tape, rotations, aggregates, rows, found, fixed, substitutions, march, dropped, affine, systems)
 
 
 def _fixed(
     tape: Tape, rows: csr_array, usable: Mask, constant: Mask, bounded: Mask
-) -> tuple[Tape, csr_array, Reads, Cascade, Rotations]:
-    """Find what the cascade determines, rotating pairs where that lets it continue."""
+) -> tuple[Tape, csr_array, Reads, Cascade, March, Rotations]:
+    """Find what cascade and march determine, rotating pairs where that lets them continue."""
     found = reads(tape, rows)
-    fixed = cascade(rows, found, usable)
+    fixed, march = determined(tape, rows, found, usable)
     open_rows = np.ones(rows.shape[0], bool)
     open_rows[fixed.pinned_rows()] = False
+    open_rows[march.rows()] = False
     nonlinear = _nonlinear(found, open_rows, tape.unknowns)
     rotations = find_rotations(rows, found, fixed.free, bounded, open_rows & usable & constant, nonlinear)
     if len(rotations):
         tape, rows = rotated(tape, rows, rotations)
         found = reads(tape, rows)
-        fixed = cascade(rows, found, usable)
-    return tape, rows, found, fixed, rotations
+        fixed, march = determined(tape, rows, found, usable)
+    return tape, rows, found, fixed, march, rotations
+
+
+def determined(tape: Tape, rows: csr_array, found: Reads, usable: Mask) -> tuple[Cascade, March]:
+    """Find what single rows determine, then what blocks of rows do. Rows that read nothing else are implied."""
+    fixed = cascade(rows, found, usable)
+    left = usable.copy()
+    left[fixed.pinned_rows()] = False
+    march = find_march(tape, rows, found.all, left, fixed.free)
+    if not len(march):
+        return fixed, march
+    free = fixed.free.copy()
+    free[march.unknowns()] = False
+    unused = np.ones(rows.shape[0], bool)
+    unused[fixed.pinned_rows()] = False
+    unused[march.rows()] = False
+    unused[found.all.rows()[free[found.all.indices]]] = False
+    return Cascade(fixed.levels, np.flatnonzero(unused), free), march
 
 
 def _direct(tape: Tape, rows: csr_array, free: Mask) -> csr_array:
@@ -241,6 +263,17 @@ def _joined(parts: list[System]) -> System:
     return replace(parts[0], **lines)
 
 
+def lone_system(program: Program, unknowns: Index) -> System:
+    """Take a program as a system of equalities in the inputs that `unknowns` lists; rows and inputs are numbered from zero."""
+    m = program.pattern.rows
+    counts = (len(program.unknowns), len(program.externals), 0)
+    inputs, externals, nothing = (np.arange(count)[None] for count in counts)
+    return System(
+        program, np.arange(m)[None], unknowns[None], inputs, externals, nothing, csr_array((m, 0)), csr_array((m, m)),
+        np.ones(m, bool),
+    )  # fmt: skip
+
+
 def whole_system(tape: Tape, program: Program, rows: Index, dropped: Index, equality: Mask) -> Reduction:
     """Leave everything to one system: for laws whose rows cannot be looked into."""
     n, m = tape.unknowns, len(rows)
@@ -253,4 +286,6 @@ def whole_system(tape: Tape, program: Program, rows: Index, dropped: Index, equa
     rotations = Rotations(nothing, nothing, nothing, np.zeros(0), np.zeros(0))
     aggregates, fixed = Aggregates(np.zeros(1, np.int64), nothing, n), Cascade((), nothing, np.ones(n, bool))
     over = csr_array((0, tape.cells))
-    return Reduction(tape, rotations, aggregates, over, Reads(empty, empty), fixed, (), dropped, nothing, (system,))
+    return Reduction(
+        tape, rotations, aggregates, over, Reads(empty, empty), fixed, (), March(), dropped, nothing, (system,)
+    )

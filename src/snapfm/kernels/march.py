@@ -1,0 +1,378 @@
+"""March: solve stages of square blocks for eight samples at once, and find their multipliers.
+
+Newton's method with a line search per block. Factors are kept from stage to stage while they contract; each lane decides for
+itself when it needs a new one, so that its bits do not depend on its neighbors. project.march calls it stage by stage and solves
+with pivoting what fails here. Imports kernels only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from snapfm.arrays import Index, Values
+from snapfm.kernels.batches import fill_cells
+from snapfm.kernels.compiling import compiled
+from snapfm.kernels.lu import Elimination, blend, factorize, solve, solve_transposed
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.program import Code, tile_partials, tile_slopes, tile_values
+
+SOLVED, OUT_OF_ITERATIONS, FAILED, NOT_BEGUN = range(4)  # how a sample ends a stage
+
+USEFUL = 0.5  # a step along an old factor that reduces less is not taken
+SUFFICIENT = 1e-4  # decrease of the residual's square that a step has to achieve, relative to what its slope promises
+HALVINGS = 20  # of a step, before Newton's method gives up
+SOLVES = 8  # with one factor, before a multiplier system gets a factor of its own
+REFINED = 1e-13  # remainder of a multiplier system, relative to its right side, that is rounding
+_ACCURATE = 1e-10  # remainder beyond which a multiplier system is left to a factorization with pivoting
+
+
+class Structure(NamedTuple):
+    """What stages with the same structure share."""
+
+    code: Code
+    cells: int
+    slots: int
+    constants: Values  # Jacobian values that never change
+    constant: bool  # whether that is all of them
+    row: Index  # of every Jacobian entry
+    column: Index
+    own: Index  # inputs that are the stage's own unknowns
+    before: Index  # inputs that are the same unknowns one stage earlier, or nothing
+    starts: Index  # of the blocks
+    keep: float  # a factor that reduces the residual to at most this share is kept
+    plan: Elimination
+
+
+class Rule(NamedTuple):
+    """When a sample is solved."""
+
+    goal: float  # largest |row| at which iterations end
+    tolerance: float  # largest |row| that is accepted where rounding allows no less
+    polish: bool  # whether one more step follows
+    limit: int
+
+
+@compiled(nogil=True, error_model="numpy")
+def solve_stage(
+    one, rule, inputs, outside, externals, unknowns, start, field, past, known, have, factors, stop, ended, used
+):
+    """Solve one stage. Samples whose `ended` is not NOT_BEGUN are left alone.
+
+    Read: inputs (1, …), outside (1, …), externals (b, …), unknowns, start û (b, n), past (b, m) solutions two stages before, if
+    known, stop. Written: field (b, n), past, have (b,) and factors (tiles, …) for the next stage, ended and used (b,).
+    """
+    m, blocks = len(one.own), len(one.starts) - 1
+    cells, rows = np.empty(one.cells * LANES), np.empty(m * LANES)
+    partial = np.empty(5 * LANES * max(one.cells - one.code.first, 0))
+    slope, left, right = np.empty((one.slots + 1) * LANES), np.empty(one.slots * LANES), np.empty(one.slots * LANES)
+    entries, scratch = np.empty(len(one.row) * LANES), np.empty(factors.shape[1])
+    work, step = np.empty(2 * m * LANES), np.empty(m * LANES)
+    x, found, merit = np.empty(m * LANES), np.empty(m * LANES), np.empty(blocks * LANES)
+    base, length = np.empty(blocks * LANES), np.empty(blocks * LANES)
+    going, wanting, fresh = np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_)
+    final, searching = np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_)
+    for tile in range(len(factors)):
+        first, factor = tile * LANES, factors[tile]
+        count, live = min(LANES, len(field) - first), False
+        for lane in range(LANES):
+            going[lane] = lane < count and ended[first + lane] == NOT_BEGUN
+            live |= going[lane]
+            final[lane], fresh[lane] = False, one.constant
+        if not live:
+            continue
+        fill_cells(inputs, outside, field, externals, first, cells)
+        _begin(one, start, unknowns, first, count, past, known, cells, rows, x, merit, base)
+        _place(one, x, cells)
+        tile_values(one.code, cells, rows)
+        for k in range(len(one.constants)):
+            for lane in range(LANES):
+                entries[k * LANES + lane] = one.constants[k]
+        while True:
+            live, new = False, False
+            for lane in range(LANES):
+                wanting[lane] = False
+                if not going[lane]:
+                    continue
+                sample = first + lane
+                size = _largest(rows, m, lane)
+                met = size <= rule.goal
+                if met:
+                    ended[sample] = SOLVED
+                if not np.isfinite(size):
+                    going[lane], ended[sample] = False, FAILED
+                elif met and (final[lane] or not rule.polish or size == 0.0 or not have[sample]):
+                    going[lane] = False
+                elif used[sample] >= rule.limit or stop[0] != 0:
+                    going[lane] = False
+                    if not met:
+                        ended[sample] = OUT_OF_ITERATIONS
+                else:
+                    final[lane] |= met
+                    wanting[lane] = not have[sample]
+                    new |= wanting[lane]
+                    live = True
+            if not live:
+                break
+            if new:
+                if not one.constant:
+                    tile_partials(one.code, cells, False, partial)
+                    tile_slopes(one.code, partial, slope, left, right, entries)
+                factorize(one.plan, entries, scratch, work)
+                blend(wanting, scratch, factor)
+                for lane in range(LANES):
+                    if wanting[lane]:
+                        have[first + lane], fresh[lane] = True, True
+            for k in range(m):
+                for lane in range(LANES):
+                    work[k * LANES + lane] = -rows[one.plan.row[k] * LANES + lane]
+            solve(one.plan, factor, work)
+            for k in range(m):
+                for lane in range(LANES):
+                    step[one.plan.column[k] * LANES + lane] = work[k * LANES + lane]
+            _merits(one.starts, rows, base)
+            _search(one, rule, going, fresh, step, base, x, cells, rows, found, merit, length, searching)
+            for lane in range(LANES):
+                if not going[lane]:
+                    continue
+                sample = first + lane
+                used[sample] += 1
+                was, now = 0.0, 0.0
+                for b in range(blocks):
+                    was += base[b * LANES + lane]
+                    now += merit[b * LANES + lane]
+                reduced = np.sqrt(now / was)
+                if fresh[lane] and not reduced <= USEFUL:  # of this very point: no other factor does better
+                    small = _largest(rows, m, lane) <= rule.tolerance
+                    if small or not reduced < 1.0:
+                        going[lane] = False
+                        ended[sample] = SOLVED if small else FAILED
+                if not one.constant:
+                    fresh[lane] = False
+                    if not reduced <= one.keep and not final[lane]:
+                        have[sample] = False
+        for lane in range(count):
+            sample = first + lane
+            if ended[sample] == SOLVED:
+                for k in range(len(one.before)):
+                    past[sample, k] = cells[(1 + one.before[k]) * LANES + lane]
+                for k in range(m):
+                    field[sample, unknowns[k]] = x[k * LANES + lane]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _begin(one, start, unknowns, first, count, past, known, cells, rows, x, merit, least):
+    """Choose for each block the start with the least residual: û, the stage before, or what continues the two before.
+
+    Written: x; cells, rows, merit and least are used as memory.
+    """
+    m, blocks = len(one.own), len(one.starts) - 1
+    starts = 1 if len(one.before) == 0 or one.constant else 3 if known else 2
+    least[:] = np.inf
+    for k in range(m):
+        for lane in range(LANES):
+            value = start[first + min(lane, count - 1), unknowns[k]]
+            x[k * LANES + lane] = value if np.isfinite(value) else 0.0
+    if starts == 1:
+        return
+    for number in range(starts):
+        for k in range(m):
+            for lane in range(LANES):
+                sample = first + min(lane, count - 1)
+                value = start[sample, unknowns[k]]
+                if number > 0:
+                    value = cells[(1 + one.before[k]) * LANES + lane]
+                if number > 1:
+                    value = 2.0 * value - past[sample, k]
+                cells[(1 + one.own[k]) * LANES + lane] = value
+        tile_values(one.code, cells, rows)
+        _merits(one.starts, rows, merit)
+        for b in range(blocks):
+            for lane in range(LANES):
+                if merit[b * LANES + lane] < least[b * LANES + lane]:  # not where it is NaN
+                    least[b * LANES + lane] = merit[b * LANES + lane]
+                    for k in range(one.starts[b], one.starts[b + 1]):
+                        x[k * LANES + lane] = cells[(1 + one.own[k]) * LANES + lane]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _search(one, rule, going, fresh, step, base, x, cells, rows, found, merit, length, searching):
+    """Go along steps as far as each block's residual shrinks; along old factors all the way or not at all.
+
+    Read: going, fresh, step, base (merits before). Written: x, cells and rows at the new point, merit; the rest is memory.
+    """
+    m, blocks = len(one.own), len(one.starts) - 1
+    length[:] = 1.0
+    found[:] = rows
+    left = 0
+    for lane in range(LANES):
+        searching[lane] = going[lane]
+        left += going[lane]
+    for halving in range(HALVINGS + 1):
+        if left == 0:
+            break
+        for b in range(blocks):
+            for k in range(one.starts[b], one.starts[b + 1]):
+                for lane in range(LANES):
+                    far = length[b * LANES + lane] if searching[lane] else 0.0
+                    moved = x[k * LANES + lane] + far * step[k * LANES + lane] if far != 0.0 else x[k * LANES + lane]
+                    cells[(1 + one.own[k]) * LANES + lane] = moved
+        tile_values(one.code, cells, rows)
+        _merits(one.starts, rows, merit)
+        shorter = 0.5 if halving + 1 < HALVINGS else 0.0  # at last blocks that no step helps stay where they are
+        for lane in range(LANES):
+            if not searching[lane]:
+                continue
+            whole = True
+            for b in range(blocks):
+                at = b * LANES + lane
+                enough = (1.0 - 2.0 * SUFFICIENT * length[at]) * base[at]
+                rounding = (one.starts[b + 1] - one.starts[b]) * rule.goal**2
+                if not (merit[at] <= enough or merit[at] <= rounding or length[at] == 0.0):
+                    whole = False
+                    length[at] *= shorter
+            if whole:
+                for k in range(m):
+                    x[k * LANES + lane] = cells[(1 + one.own[k]) * LANES + lane]
+                    found[k * LANES + lane] = rows[k * LANES + lane]
+            if whole or not fresh[lane]:
+                searching[lane] = False
+                left -= 1
+    rows[:] = found
+    _place(one, x, cells)
+    _merits(one.starts, rows, merit)
+
+
+@compiled(nogil=True, error_model="numpy")
+def determine_stage(
+    one, inputs, outside, externals, unknowns, index, field, rest, live, have, factors, multipliers, ended
+):
+    """Solve Jᵀλ = −rest for the multipliers of one stage, with corrections.
+
+    Read: field (b, n), rest (b, n), live (b,), index: the stage's rows. Written: multipliers (b, m), have, factors, and ended
+    (b,): SOLVED, or FAILED where a factorization with pivoting is needed.
+    """
+    m = len(one.own)
+    cells, rows = np.empty(one.cells * LANES), np.empty(m * LANES)
+    partial = np.empty(5 * LANES * max(one.cells - one.code.first, 0))
+    slope, left, right = np.empty((one.slots + 1) * LANES), np.empty(one.slots * LANES), np.empty(one.slots * LANES)
+    entries, scratch = np.empty(len(one.row) * LANES), np.empty(factors.shape[1])
+    work, wanted = np.empty(2 * m * LANES), np.empty(m * LANES)
+    found, remainder = np.empty(m * LANES), np.empty(m * LANES)
+    size, scale, wanting = np.empty(LANES), np.empty(LANES), np.zeros(LANES, np.bool_)
+    for tile in range(len(factors)):
+        first, factor = tile * LANES, factors[tile]
+        count, busy = min(LANES, len(field) - first), False
+        for lane in range(count):
+            busy |= live[first + lane]
+        if not busy:
+            continue
+        for k in range(len(one.constants)):
+            for lane in range(LANES):
+                entries[k * LANES + lane] = one.constants[k]
+        if not one.constant:
+            fill_cells(inputs, outside, field, externals, first, cells)
+            tile_values(one.code, cells, rows)
+            tile_partials(one.code, cells, False, partial)
+            tile_slopes(one.code, partial, slope, left, right, entries)
+        for k in range(m):
+            for lane in range(LANES):
+                wanted[k * LANES + lane] = -rest[first + min(lane, count - 1), unknowns[k]]
+        for lane in range(LANES):
+            scale[lane] = _largest(wanted, m, lane)
+            wanting[lane] = lane < count and live[first + lane] and not have[first + lane]
+        for attempt in range(2):  # with the factors there are, then with those of these very matrices
+            new = False
+            for lane in range(LANES):
+                new |= wanting[lane]
+            if new:
+                factorize(one.plan, entries, scratch, work)
+                blend(wanting, scratch, factor)
+                for lane in range(LANES):
+                    if wanting[lane]:
+                        have[first + lane] = True
+            if new or attempt == 0:
+                _corrected(one, factor, entries, wanted, scale, attempt == 1, wanting, found, remainder, work, size)
+            for lane in range(count):
+                if live[first + lane]:
+                    wanting[lane] = not size[lane] <= REFINED * scale[lane]
+        for lane in range(count):
+            sample = first + lane
+            if live[sample]:
+                ended[sample] = SOLVED if size[lane] <= _ACCURATE * scale[lane] else FAILED
+                for k in range(m):
+                    multipliers[sample, index[k]] = found[k * LANES + lane]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _corrected(one, factor, entries, wanted, scale, some, which, found, remainder, work, size):
+    """Solve Aᵀ found = wanted, correcting while that helps; with `some` only the lanes that `which` marks.
+
+    Read: factor, entries, wanted, scale; written: found, size (LANES,) of the remainder; remainder and work are memory.
+    """
+    m = len(one.own)
+    going = np.ones(LANES, np.bool_)
+    for lane in range(LANES):
+        if some and not which[lane]:
+            going[lane] = False
+            continue
+        size[lane] = scale[lane]
+        for k in range(m):
+            found[k * LANES + lane], remainder[k * LANES + lane] = 0.0, wanted[k * LANES + lane]
+    for _ in range(SOLVES):
+        left = 0
+        for lane in range(LANES):
+            going[lane] &= size[lane] > REFINED * scale[lane]
+            left += going[lane]
+        if left == 0:
+            break
+        for k in range(m):
+            for lane in range(LANES):
+                work[k * LANES + lane] = remainder[one.plan.column[k] * LANES + lane]
+        solve_transposed(one.plan, factor, work)
+        for k in range(m):
+            for lane in range(LANES):
+                if going[lane]:
+                    found[one.plan.row[k] * LANES + lane] += work[k * LANES + lane]
+        remainder[:] = wanted
+        for e in range(len(one.row)):
+            for lane in range(LANES):
+                remainder[one.column[e] * LANES + lane] -= entries[e * LANES + lane] * found[one.row[e] * LANES + lane]
+        for lane in range(LANES):
+            if going[lane]:
+                now = _largest(remainder, m, lane)
+                going[lane] = now < USEFUL * size[lane]
+                size[lane] = now
+
+
+@compiled(nogil=True, error_model="numpy")
+def _merits(starts, rows, merit):
+    """Sum the squares of each block's rows. Written: merit."""
+    for b in range(len(starts) - 1):
+        for lane in range(LANES):
+            merit[b * LANES + lane] = 0.0
+        for k in range(starts[b], starts[b + 1]):
+            for lane in range(LANES):
+                merit[b * LANES + lane] += rows[k * LANES + lane] ** 2
+
+
+@compiled(nogil=True, error_model="numpy")
+def _place(one, x, cells):
+    """Write a stage's own unknowns into the cells. Written: cells."""
+    for k in range(len(one.own)):
+        for lane in range(LANES):
+            cells[(1 + one.own[k]) * LANES + lane] = x[k * LANES + lane]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _largest(packs, count, lane):
+    """Return the largest size in one lane; NaN if one is NaN."""
+    largest = 0.0
+    for k in range(count):
+        size = abs(packs[k * LANES + lane])
+        if not size <= largest:
+            largest = size
+            if np.isnan(size):
+                break
+    return largest
