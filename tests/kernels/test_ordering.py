@@ -116,6 +116,15 @@ def test_dissection_orders_every_graph(matrix):
     assert sorted(perm.tolist()) == list(range(matrix.shape[0]))
 
 
+def test_many_separate_parts_cost_no_more_than_one():
+    """A search per part over all that is left would visit 10¹¹ unknowns here."""
+    size = 400_000
+    perm = best(np.arange(size + 1), np.arange(size)).perm
+    assert len(perm) == size
+    perm = best(*arrays(kron(eye_array(30_000), csr_array(np.ones((3, 3)))))).perm
+    assert np.array_equal(np.sort(perm), np.arange(90_000))
+
+
 def test_a_separator_comes_after_both_sides():
     """A strip of 9 × 60: the last unknowns cut it in two."""
     matrix = symmetric(*arrays(grid(60, 9)))

@@ -14,22 +14,22 @@ from snapfm.kernels.compiling import compiled
 
 _LEAF = 48  # unknowns that are not split further: their factor is dense enough by then
 _SIDE = 0.3  # least share of a side: a thinner separator is worth an uneven cut, up to here
+_LARGEST = 0.95  # share of a side beyond which splitting on would take forever: such a graph has no separators
 
 
 def dissected(indptr: Index, indices: Index) -> Index:
     """Return the order: position k holds the unknown that is eliminated k-th."""
     order = np.arange(len(indptr) - 1)
-    _dissect(indptr, indices, _LEAF, _SIDE, order)
+    _dissect(indptr, indices, _LEAF, _SIDE, _LARGEST, order)
     return order
 
 
 @compiled(nogil=True)
-def _search(indptr, indices, part, mine, start, level, queue):  # written: level, queue
-    """Breadth first through one part; returns how many were reached, and the last of them. Levels begin at 1."""
-    queue[0] = start
+def _search(indptr, indices, part, mine, start, level, queue, at):  # written: level, queue from `at` on
+    """Breadth first through one part; returns where the queue ends. Levels begin at 1."""
+    queue[at] = start
     level[start] = 1
-    count = 1
-    at = 0
+    count = at + 1
     while at < count:
         v = queue[at]
         at += 1
@@ -43,7 +43,7 @@ def _search(indptr, indices, part, mine, start, level, queue):  # written: level
 
 
 @compiled(nogil=True)
-def _dissect(indptr, indices, leaf, side, order):  # written: order
+def _dissect(indptr, indices, leaf, side, largest, order):  # written: order
     size = len(order)
     part = np.zeros(size, np.int64)  # which range of `order` an unknown is in; ranges are named by a running number
     level, queue = np.zeros(size, np.int64), np.empty(size, np.int64)
@@ -58,28 +58,30 @@ def _dissect(indptr, indices, leaf, side, order):  # written: order
         if total <= leaf:
             continue
         # From anywhere to the rim, and from there again: the levels of the second search are narrow.
-        count = _search(indptr, indices, part, mine, order[begin], level, queue)
+        count = _search(indptr, indices, part, mine, order[begin], level, queue, 0)
         rim = queue[count - 1]
         for k in range(count):
             level[queue[k]] = 0
-        count = _search(indptr, indices, part, mine, rim, level, queue)
+        count = _search(indptr, indices, part, mine, rim, level, queue, 0)
         last = level[queue[count - 1]]
-        if count < total:  # not connected: what was reached, and the rest
-            rest = 0
-            for k in range(begin, end):
-                if level[order[k]] == 0:
-                    kept[rest] = order[k]
-                    rest += 1
-            for k in range(count):
+        if count < total:  # not connected: all its components, in one pass
+            done = 0
+            for k in range(begin - 1, end):
+                if k >= begin and level[order[k]] != 0:
+                    continue
+                until = count  # the first component has been searched already
+                if k >= begin:
+                    until = _search(indptr, indices, part, mine, order[k], level, queue, done)
+                if until - done > leaf:
+                    for q in range(done, until):
+                        part[queue[q]] = named
+                    begins[top], ends[top], names[top] = begin + done, begin + until, named
+                    named += 1
+                    top += 1
+                done = until
+            for k in range(total):
                 order[begin + k] = queue[k]
-                part[queue[k]] = named
                 level[queue[k]] = 0
-            for k in range(rest):
-                order[begin + count + k] = kept[k]
-            begins[top], ends[top], names[top] = begin, begin + count, named
-            begins[top + 1], ends[top + 1], names[top + 1] = begin + count, end, mine
-            named += 1
-            top += 2
             continue
         # The thinnest level in the middle; the queue is sorted by level.
         best, cut, start = -1, 0, 0
@@ -127,7 +129,8 @@ def _dissect(indptr, indices, leaf, side, order):  # written: order
             part[order[k]] = named
         for k in range(begin + low, begin + low + high):
             part[order[k]] = named + 1
-        begins[top], ends[top], names[top] = begin, begin + low, named
-        begins[top + 1], ends[top + 1], names[top + 1] = begin + low, begin + low + high, named + 1
+        if max(low, high) <= largest * total:
+            begins[top], ends[top], names[top] = begin, begin + low, named
+            begins[top + 1], ends[top + 1], names[top + 1] = begin + low, begin + low + high, named + 1
+            top += 2
         named += 2
-        top += 2
