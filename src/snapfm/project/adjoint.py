@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 from snapfm.arrays import Mask, Values
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
-from snapfm.linear import LANES_AT_ONCE, Lanes, Workspace
+from snapfm.linear import LANES_AT_ONCE, Automatic, Workspace
 from snapfm.project.base import Limits
 from snapfm.project.serial import one_thread
 from snapfm.project.workspaces import Workspaces
@@ -103,7 +103,7 @@ class _System:
         )  # fmt: skip
         self._source, self._whole = whole.data.astype(np.int64) - 1, whole
         signs = np.concatenate([np.ones(n, np.int64), -np.ones(m, np.int64)])
-        self._factors: Workspaces[Workspace] = Workspaces(Lanes().prepare(pattern, signs).workspace)
+        self._factors: Workspaces[Workspace] = Workspaces(Automatic().prepare(pattern, signs).workspace)
         self._entries = pattern.nnz
 
     def solve(

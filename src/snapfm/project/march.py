@@ -36,7 +36,7 @@ from snapfm.kernels.march import (
 )
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Turn
-from snapfm.linear import Lanes
+from snapfm.linear import Automatic
 from snapfm.project.budget import Stopping
 from snapfm.project.part import Batch, Part
 from snapfm.project.tiles import Ended
@@ -304,7 +304,7 @@ class _Solver:
         if self._part is None:
             system: System = lone_system(square.program, square.own)
             infinite = np.full(len(square.program.unknowns), np.inf)
-            self._part = Part(system, -infinite, infinite, 0, np.zeros(0, np.int64), Lanes())
+            self._part = Part(system, -infinite, infinite, 0, np.zeros(0, np.int64), Automatic())
         return self._part
 
 
