@@ -36,6 +36,9 @@ _MANY, _FEW, _NONE = 50, 4, 0
 # Rows of sizes from this to one over it are not scaled at first. Scaling all rows takes more iterations where it is not needed
 # (Heat-2 from noise), and fewer where it is (a total and an energy of a field of size 1e-3).
 _ORDINARY, _ALL = 1e-3, 1.0
+_PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-6)  # δ of a penalty, relative to the rows' size squared
+_PENALIZED = 0.02  # share of iterations for each of them
+_LOOSE = Stopping(1e-4, 1e-2, 1.0)  # a minimum known this well is a start for the next one
 _TENTHS = 6  # times that the regularization is divided by ten
 _OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # statuses of lanes that another attempt may help
 
@@ -134,6 +137,31 @@ def _regularized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, 
     return ended
 
 
+def _penalized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    """Follow the minimum of ½‖x − x̂‖² + ‖h‖²/2δ from û as δ falls, then let the rows hold.
+
+    A row that is off by δ times its multiplier bounds every step, also where the linearized rows ask for a far one: transport
+    laws from noise, whose linear model grows from step to step in time. The path also leads to a near local minimum.
+    """
+    tiles.section(core.X)[:] = first
+    lanes = tiles.lanes
+    iterations = np.zeros(lanes, np.int64)
+    size = np.mean(tiles.by_lane(core.ROW_SIZE) ** 2, axis=1)
+    delta = np.resize(np.append(size, np.repeat(size[-1:], -lanes % LANES)), (len(tiles.space), LANES))
+    for share in _PENALTIES:
+        if turn.over:
+            break
+        for number in (core.REGULARIZATION, core.BARRIER):
+            section = tiles.section(number)
+            section[:] = np.tile(share * delta, section.shape[1] // LANES)
+        left = room.less(iterations).upto(_PENALIZED)
+        iterations += newton(loops, tiles, _LOOSE, left, turn, filtered=True).iterations
+    for number in (core.REGULARIZATION, core.BARRIER):
+        tiles.section(number)[:] = 0.0
+    ended = newton(loops, tiles, stopping, room.less(iterations).upto(_SCATTERED), turn, filtered=True)
+    return Ended(ended.status, ended.iterations + iterations, ended.second)
+
+
 def _filtered(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
     """Begin again at û with a filter in place of the merit function, whose penalty makes steps short far from an answer."""
     tiles.section(core.X)[:] = first
@@ -180,7 +208,7 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
 
 
 _WITH_INEQUALITIES: tuple[Attempt, ...] = (_barrier, _restored, _scattered, _from_zero, _regularized)
-_EQUALITIES: tuple[Attempt, ...] = (_filtered, _scattered, _from_zero, _regularized, _restored)
+_EQUALITIES: tuple[Attempt, ...] = (_penalized, _filtered, _scattered, _from_zero, _regularized, _restored)
 
 
 def _blank(tiles: Tiles, limit: Index) -> tuple[Mask, Index, Index, Index]:
