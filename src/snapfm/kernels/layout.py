@@ -37,7 +37,9 @@ UNIT = 47
 # Per row: its size, that of its slopes or of its residual where iterations begin, and one over it. Merit functions add up
 # rows measured by their size, so that no row counts more for being written in smaller units.
 ROW_SIZE, ROW_WEIGHT = 48, 49
-SECTIONS = 50
+# Per kink: the weight of its two slopes, of a lane whose answer is certified with a generalized gradient (project.kinks).
+WEIGHT = 50
+SECTIONS = 51
 
 # Tasks of a callback, with the address of a tile's memory: evaluate rows; Jacobian and Hessian; factorize; solve in RHS.
 TO_EVALUATE, TO_DIFFERENTIATE, TO_FACTORIZE, TO_SOLVE = range(4)

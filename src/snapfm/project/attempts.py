@@ -42,8 +42,10 @@ _OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # statuses of lanes 
 Attempt = Callable[["Loops", Tiles, Values, Stopping, Room, Turn], Ended]
 
 
-def attempt(loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: int, turn: Turn) -> Ended:
-    """Run Newton's method, then the other attempts in turn on the lanes that failed. Written: tiles.
+def attempt(
+    loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: int, turn: Turn, more: tuple[Attempt, ...] = ()
+) -> Ended:
+    """Run Newton's method, then the other attempts in turn on the lanes that failed: `more` first. Written: tiles.
 
     `near`: the given multipliers belong to an answer for a nearby input.
     """
@@ -59,7 +61,7 @@ def attempt(loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: i
     status, iterations, second = ended.status, ended.iterations, ended.second
     if not status.any():  # all converged, as they mostly do
         return ended
-    for other in _WITH_INEQUALITIES if inequalities else _EQUALITIES:
+    for other in (*more, *(_WITH_INEQUALITIES if inequalities else _EQUALITIES)):
         failed = np.flatnonzero(np.isin(status, _OPEN) & (iterations < limit))
         if turn.over or not len(failed):
             break

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from snapfm.arrays import Index, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.kernels.batches import determine
 from snapfm.kernels.callback import NO_CALLBACK
@@ -29,11 +29,13 @@ from snapfm.project.adjoint import Adjoint
 from snapfm.project.base import Limits, Solution, Warm
 from snapfm.project.budget import Budget, Stopping, certified, enough
 from snapfm.project.closed_form import AffinePart, Coordinates, Rows
+from snapfm.project.kinks import NO_WEIGHT
 from snapfm.project.opaque import Evaluator, opaque_reduction
 from snapfm.project.part import Batch, Part
 from snapfm.project.tiles import Ended, gravest
 from snapfm.project.workspaces import Workspaces
 from snapfm.structure import CompiledLaws, RowKind
+from snapfm.structure.kinks import find_kinks, kinked_system
 from snapfm.structure.lowering import Unlowerable
 from snapfm.structure.reduce import Reduction, reduce
 from snapfm.structure.scalar import evaluate_externals
@@ -64,9 +66,14 @@ class Newton:
         groups = self.reduction.aggregates
         lengths = groups.first + 1 + 2 * np.arange(len(groups))
         solver = Lanes() if linear is None else linear
+        kinks = None if self.opaque else find_kinks(self.tape)
         self.parts = [
-            Part(system, self.lower, self.upper, outside, lengths, solver) for system in self.reduction.systems
-        ]
+            Part(
+                system, self.lower, self.upper, outside, lengths, solver,
+                None if kinks is None else kinked_system(kinks, self.reduction.rows, system),
+            )
+            for system in self.reduction.systems
+        ]  # fmt: skip
         self.affine = AffinePart(self.reduction)
         self.coordinates = Coordinates(self.reduction, laws.unknowns)
         self.substitutions = [
@@ -116,7 +123,7 @@ class Newton:
         return Solution(
             u, torch.from_numpy(out.multipliers), torch.from_numpy(out.iterations), residual,
             torch.from_numpy(stationarity), torch.from_numpy(out.distance), torch.from_numpy(out.status), self._warm(out),
-            torch.from_numpy(out.second),
+            torch.from_numpy(out.second), torch.from_numpy(out.generalized),
         )  # fmt: skip
 
     def move(
@@ -138,7 +145,7 @@ class Newton:
         count = len(u)
         return _Outcome(
             u, np.empty((count, self.laws.rows)), np.empty((count, len(self.moving))), np.empty(count), np.empty(count),
-            np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int8),
+            np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int8), np.zeros(count, bool),
         )  # fmt: skip
 
     def _warm(self, out: _Outcome) -> Warm:
@@ -255,8 +262,12 @@ class Newton:
             self.affine.solve(u, externals, known.constants, out.multipliers)
             address = NO_CALLBACK if evaluator is None else evaluator.callback.address
             batch = Batch(start, externals, stopping, multiplier, limit, turn, address, self.retry)
+            weights: list[Values | None] = []
             for part in self.parts:
                 ended = self._iterate(part, batch, u, out.multipliers)
+                weights.append(ended.weights)
+                if ended.weights is not None:
+                    out.generalized[:] |= (ended.weights != NO_WEIGHT).any(axis=(1, 2))
                 if ended.status.any():
                     out.status[:] = gravest(np.stack([out.status, ended.status], axis=1))
                 np.maximum(out.iterations, ended.iterations, out=out.iterations)
@@ -266,7 +277,7 @@ class Newton:
                 u[failed] = np.clip(u[failed], self.lower[self.bounded], self.upper[self.bounded])
             out.place[:] = u[:, self.moving]
             if certify:
-                self._certify(start, u, externals, out.multipliers, rest, out.stationarity, evaluator)
+                self._certify(start, u, externals, out.multipliers, rest, out.stationarity, evaluator, weights)
             coordinates.leave(start, u)
             if not stays:
                 out.u[:] = u[:, : given.shape[1]]
@@ -303,7 +314,7 @@ class Newton:
 
     def _certify(
         self, start: Values, u: Values, externals: Values, multipliers: Values, rest: Values, stationarity: Values,
-        evaluator: Evaluator | None,
+        evaluator: Evaluator | None, weights: list[Values | None],
     ) -> None:  # fmt: skip
         """Find the multipliers of substituted rows, last level first; the remainder of u − û + Jᵀλ is the stationarity.
 
@@ -313,8 +324,8 @@ class Newton:
         if evaluator is not None:
             evaluator.pull(u, externals[:, 0].astype(np.int64), multipliers, rest)
         else:
-            for part in self.parts:
-                part.rows.pull(part.system.rows, u, externals, multipliers, rest)
+            for part, weight in zip(self.parts, weights):
+                part.pull(u, externals, multipliers, rest, weight)
         self.affine.pull(u, externals, multipliers, rest)
         for level, rows in reversed(self.substitutions):
             determine(rest, level.unknowns, level.weights, level.rows, multipliers)
@@ -354,9 +365,10 @@ class _Outcome:
     status: npt.NDArray[np.int8]
     iterations: Index
     second: npt.NDArray[np.int8]
+    generalized: Mask
 
     def clear(self) -> None:
-        self.multipliers[:] = 0.0
+        self.multipliers[:], self.generalized[:] = 0.0, False
         self.status[:], self.iterations[:], self.second[:] = Status.CONVERGED, 1, HOLDS
 
     def leave(self, given: Field) -> None:

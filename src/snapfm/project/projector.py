@@ -80,6 +80,9 @@ class Projector:
         second = solved.second_order
         if second is None:  # affine equalities: the Hessian is the identity
             second = torch.ones(len(start), dtype=torch.int8)
+        generalized = solved.generalized
+        if generalized is None:
+            generalized = torch.zeros(len(start), dtype=torch.bool)
         return Projection(
             u=answer,
             status=status.to(device),
@@ -92,6 +95,7 @@ class Projector:
             tolerance=asked,
             rounding=rounding.to(device),
             second_order=second.to(device),
+            generalized=generalized.to(device),
             warm=solved.warm,
         )
 
