@@ -390,13 +390,14 @@ def _sinc(a):  # sin πa / πa; near zero the quotients would cancel
     return f, slope, -p * p * f - 2.0 * slope / a
 
 
-# A kink as a smooth piece. b ≥ 0 is the width of a smoothing, which has the kink's own values far from it; b = −1 − θ is the
+# A kink as a smooth piece. b ≥ 0 is the width of a smoothing, which is the kink's own value at the kink and less by b far from it,
+# so that no bound on a sum of kinks becomes infeasible; b = −1 − θ is the
 # linear piece of slope θ in [0, 1]: 0 and 1 are the kink's two sides, and a weight between them is used on the kink itself.
 # structure.kinks writes max, min, abs, relu and where with them; laws as they are recorded hold neither.
 
 
 def _ramp_in_casadi(ca, a, b):
-    return ca.if_else(b >= 0.0, 0.5 * (a + ca.sqrt(a * a + 4.0 * b * b)), (-1.0 - b) * a)
+    return ca.if_else(b >= 0.0, 0.5 * (a + ca.sqrt(a * a + 4.0 * b * b)) - b, (-1.0 - b) * a)
 
 
 @_smooth(casadi=_ramp_in_casadi)
@@ -407,7 +408,7 @@ def _ramp(a, b):  # max(a, 0)
     if root == 0.0:
         return a, 0.5, 0.0
     f = 0.5 * (root + a) if a > 0.0 else 2.0 * b / (root - a) * b
-    return f, f / root, 2.0 * (b / root) * (b / root) / root
+    return f - b, f / root, 2.0 * (b / root) * (b / root) / root
 
 
 def _step_in_casadi(ca, a, b):

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 NO_WEIGHT = -1.0  # in layout.WEIGHT: the lane's slopes are those of its operators
 
-# Widths of the smoothing, relative to how far a switch moves with the field.
-_WIDTHS = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 1e-4)
+# Width of the smoothing, relative to how far a switch moves with the field: at the start, and where sides are chosen.
+_FIRST, _LAST = 1e-1, 1e-4
+_FASTER, _FASTEST, _SLOWEST = 0.3, 0.1, 0.85  # by which it is multiplied: at first, at most, and before a lane gives up
 _SMOOTHED, _HELD = 0.04, 0.008  # iterations at one width, and between two changes of sides, as shares of the limit
 _ROUNDS = 60  # changes of sides
 _STRENGTH = 1e3  # of a hold, relative to the slope of its switch: the switch is off by 1/strength² of a multiplier's change
@@ -159,29 +160,34 @@ class _Search:
         return Ended(self.status, self.used, self.second)
 
     def _smooth(self) -> None:
-        """Solve with all kinks smoothed, less and less. Written: tiles."""
-        tiles, spec = self.tiles, self.spec
+        """Solve with all kinks smoothed, less and less, each lane at its own pace; end on sides and holds. Written: tiles."""
+        spec, tiles = self.spec, self.tiles
         seen = self._see(tiles)
         unit = tiles.by_lane(core.UNIT)[:, :1]
         size = np.abs(tiles.by_lane(core.TARGET)).max(axis=1, initial=0.0, keepdims=True)
         scale = seen.slope * np.where(size > 0.0, size, 1.0) * unit
         flat = seen.slope <= _TINY
-        inequalities = self.kinked.part.inequalities
-        for width in _WIDTHS:
-            if self.turn.over:
-                return
-            state = np.where(flat, -1.0 - (seen.switch > 0.0), width * scale)
-            self._write(tiles, spec.state, state)
-            limit = np.minimum(self.room.upto(_SMOOTHED), self.room.left - self.used).clip(0)
-            ended = newton(self.loops, tiles, self.stopping, limit, self.turn)
-            self.used += ended.iterations
-            if inequalities:
-                pass
-            seen = self._see(tiles)
-        weight = 0.5 * (1.0 + seen.switch * unit / np.hypot(seen.switch * unit, 2.0 * state))
+        fixed = -1.0 - (seen.switch > 0.0)
+        width, factor = np.full(tiles.lanes, np.inf), np.full(tiles.lanes, _FASTER)
+        left = np.arange(tiles.lanes)
+        while len(left) and not self.turn.over:
+            aim = np.where(np.isinf(width), _FIRST, np.maximum(_LAST, width * factor))[left]
+            some = tiles.take(left)
+            self._write(some, spec.state, np.where(flat[left], fixed[left], aim[:, None] * scale[left]))
+            limit = np.minimum(self.room.upto(_SMOOTHED), self.room.left - self.used)[left].clip(0)
+            ended = newton(self.loops, some, self.stopping, limit, self.turn)
+            self.used[left] += ended.iterations
+            good = ended.status == Status.CONVERGED
+            tiles.put(left[good], some, np.flatnonzero(good))
+            width[left[good]] = aim[good]
+            factor[left] = np.where(good, np.maximum(_FASTEST, factor[left] ** 1.5), np.sqrt(factor[left]))
+            going = (width[left] > _LAST) & (factor[left] < _SLOWEST) & (self.used[left] < self.room.left[left])
+            left = left[going & ~np.isinf(width[left])]
+        seen = self._see(tiles)
+        state = np.where(np.isinf(width), 0.0, width)[:, None] * scale
+        weight = 0.5 * (1.0 + seen.switch * unit / np.maximum(np.hypot(seen.switch * unit, 2.0 * state), _TINY))
         held = ~flat & (weight > _SURE) & (weight < 1.0 - _SURE) & (seen.reach > 0.0)
-        side = seen.switch > 0.0
-        self._hold(tiles, seen, held, side, weight * seen.reach)
+        self._hold(tiles, seen, held, seen.switch > 0.0, weight * seen.reach)
 
     def _choose(self, lanes: Index) -> None:
         """Change sides and holds until multipliers agree with them. Written: tiles, status, second."""
