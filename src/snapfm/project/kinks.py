@@ -35,10 +35,12 @@ NO_WEIGHT = -1.0  # in layout.WEIGHT: the lane's slopes are those of its operato
 # Width of the smoothing, relative to how far a switch moves with the field: at the start, and where sides are chosen.
 _FIRST, _LAST = 1e-1, 1e-4
 _FASTER, _FASTEST, _SLOWEST = 0.3, 0.1, 0.85  # by which it is multiplied: at first, at most, and before a lane gives up
-_SMOOTHED, _HELD = 0.04, 0.008  # iterations at one width, and between two changes of sides, as shares of the limit
+# Iterations at the first width, at each other width, and
+_BEGIN, _SMOOTHED, _HELD = 0.1, 0.04, 0.008  # between two changes of sides, as shares of the limit
 _ROUNDS = 60  # changes of sides
 _STRENGTH = 1e3  # of a hold, relative to the slope of its switch: the switch is off by 1/strength² of a multiplier's change
 _ON = 1e-11  # a held switch is zero within this share of the field, along its slope
+_NEAR = 1e-2  # a switch nearer to zero than this, along its slope and in the lane's unit, may be held
 _SURE = 1e-3  # weights of a smoothed kink nearer than this to 0 or 1 are a side
 _TINY = 1e-30
 
@@ -174,7 +176,8 @@ class _Search:
             aim = np.where(np.isinf(width), _FIRST, np.maximum(_LAST, width * factor))[left]
             some = tiles.take(left)
             self._write(some, spec.state, np.where(flat[left], fixed[left], aim[:, None] * scale[left]))
-            limit = np.minimum(self.room.upto(_SMOOTHED), self.room.left - self.used)[left].clip(0)
+            share = _SMOOTHED if np.isfinite(width[left]).all() else _BEGIN
+            limit = np.minimum(self.room.upto(share), self.room.left - self.used)[left].clip(0)
             ended = newton(self.loops, some, self.stopping, limit, self.turn)
             self.used[left] += ended.iterations
             good = ended.status == Status.CONVERGED
@@ -251,7 +254,10 @@ class _Search:
                 packs[lane // LANES, first[k], lane % LANES] = value[lane, k]
 
     def _see(self, tiles: Tiles) -> _Seen:
-        """Evaluate switches, jumps and their slopes where the tiles are."""
+        """Evaluate switches, jumps and their slopes where the tiles are, and their reach as if near switches were zero.
+
+        Where a slope fades as the kink is approached (the square of a relu), the reach beside the kink has any sign.
+        """
         spec, switches, count = self.spec, self.spec.switches, self.kinked.count
         cells, lanes = self._cells(tiles), tiles.lanes
         inside = np.ascontiguousarray(cells[:, 1 : spec.system.program.code.first])
@@ -269,10 +275,26 @@ class _Search:
         mine = len(kinked.entry_kink)
         np.add.at(square.T, kinked.entry_kink, (entries[:, :mine] ** 2).T)
         np.add.at(along.T, kinked.kink_of, (entries[:, kinked.of_jump] * entries[:, kinked.of_switch]).T)
-        adjoint = tiles.by_lane(core.ADJOINT)[:, spec.result]
-        reach = along / np.maximum(square, _TINY) * adjoint
+        switch, jump, slope = values[:, :count], values[:, count:], np.sqrt(square)
         inverse = tiles.by_lane(core.UNIT)[:, 1:]
-        return _Seen(values[:, :count] * inverse, np.sqrt(square), reach, values[:, count:] * inverse)
+        away = np.abs(switch * inverse) / np.maximum(slope, _TINY)
+        ratio = along / np.maximum(square, _TINY)
+        # To first order in the switch: the jump is ratio·s and half the change of the ratio, times s.
+        beside = away > _ON
+        ratio = np.where(beside, 2.0 * jump / np.where(beside, switch, 1.0) - ratio, ratio)
+        adjoint = self._adjoint(tiles, switch, (away <= _NEAR) & (slope > _TINY))
+        return _Seen(switch * inverse, slope, ratio * adjoint, jump * inverse)
+
+    def _adjoint(self, tiles: Tiles, switch: Values, near: Mask) -> Values:
+        """Return what a change of each kink's result adds to the Lagrangian, as if `near` switches and wrong ones were zero."""
+        state = self._cells(tiles)[:, self.spec.state]
+        smooth = 0.5 * (1.0 + switch / np.maximum(np.hypot(switch, 2.0 * state), _TINY))
+        weight = np.where(state >= 0.0, smooth, -1.0 - state)
+        wrong = (weight > 0.5) != (switch > 0.0)
+        there = tiles.take(np.arange(tiles.lanes))
+        self._write(there, self.spec.state, np.where(near | wrong, -3.0 - weight, state))
+        newton(self.loops, there, self.stopping, np.zeros(tiles.lanes, np.int64), self.turn)
+        return there.by_lane(core.ADJOINT)[:, self.spec.result]
 
     def _place(self) -> Index:
         system = self.spec.system
