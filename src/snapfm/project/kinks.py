@@ -37,7 +37,7 @@ _FIRST, _LAST = 1e-1, 1e-4
 _FASTER, _FASTEST, _SLOWEST = 0.3, 0.1, 0.85  # by which it is multiplied: at first, at most, and before a lane gives up
 # Iterations at the first width, at each other width, and
 _BEGIN, _SMOOTHED, _HELD = 0.1, 0.04, 0.008  # between two changes of sides, as shares of the limit
-_ROUNDS = 60  # changes of sides
+_TOGETHER, _FARTHEST, _ROUNDS = 8, 30, 120  # rounds in which all kinks change, then the farthest, then the first
 _STRENGTH = 1e3  # of a hold, relative to the slope of its switch: the switch is off by 1/strength² of a multiplier's change
 _ON = 1e-11  # a held switch is zero within this share of the field, along its slope
 _NEAR = 1e-2  # a switch nearer to zero than this, along its slope and in the lane's unit, may be held
@@ -195,21 +195,25 @@ class _Search:
     def _choose(self, lanes: Index) -> None:
         """Change sides and holds until multipliers agree with them. Written: tiles, status, second."""
         left = lanes
-        for _ in range(_ROUNDS):
+        for number in range(_ROUNDS):
             if not len(left) or self.turn.over:
                 break
             some = self.tiles.take(left)
             limit = np.minimum(self.room.upto(_HELD), self.room.left - self.used)[left].clip(0)
             ended = newton(self.loops, some, self.stopping, limit, self.turn)
             self.used[left] += ended.iterations
-            agreed = self._agree(some, ended.status == Status.CONVERGED)
+            agreed = self._agree(some, ended.status == Status.CONVERGED, number)
             self.tiles.put(left, some, np.arange(len(left)))
             self.status[left[agreed]] = int(Status.CONVERGED)
             self.second[left] = ended.second
             left = left[~agreed & (self.used[left] < self.room.left[left])]
 
-    def _agree(self, tiles: Tiles, converged: Mask) -> Mask:
-        """Compare sides and holds with multipliers; change what disagrees, mark lanes where nothing does. Written: tiles."""
+    def _agree(self, tiles: Tiles, converged: Mask, number: int) -> Mask:
+        """Compare sides and holds with multipliers; change what disagrees, mark lanes where nothing does. Written: tiles.
+
+        In later rounds of lanes that cycle (a shock that stays at one face ties its kinks at all times) one kink changes at a
+        time: the one that is farthest off, and last the first in order, which ends for convex laws (Murty's rule).
+        """
         spec, seen = self.spec, self._see(tiles)
         cells = self._cells(tiles)
         weight, gate = -1.0 - cells[:, spec.state], cells[:, spec.gate]
@@ -220,12 +224,20 @@ class _Search:
         aim = now + seen.switch / np.maximum(seen.slope, _TINY) ** 2
         held = convex & (aim > 0.0) & (aim < seen.reach)
         side = np.where(convex, aim >= seen.reach, seen.switch > 0.0)
-        undecided = ~convex & (seen.switch == 0.0)
-        side = np.where(undecided, weight > 0.0, side)
         size = np.abs(tiles.by_lane(core.X)).max(axis=1, initial=1.0, keepdims=True)
         away = np.abs(seen.switch) / np.maximum(seen.slope, _TINY)
-        on = ~held | (away <= _ON * size)
-        same = (held == was_held) & (held | (side == (weight > 0.0)))
+        was, close = weight > 0.0, away <= _ON * size
+        slack = _ON * (1.0 + np.abs(seen.reach))
+        within = was_held & convex & (aim > -slack) & (aim < seen.reach + slack)
+        kept = within | (~was_held & ((was == (seen.switch > 0.0)) | close))
+        held, side = np.where(kept, was_held, held), np.where(kept, was, side)
+        same = (held == was_held) & (held | (side == was))
+        on = ~held | close
+        if number >= _TOGETHER:
+            off = np.where(was_held, np.maximum(-aim, aim - seen.reach) * seen.slope, away)
+            off = np.where(same, -1.0, off if number < _FARTHEST else 1.0)
+            stay = np.arange(off.shape[1]) != off.argmax(axis=1)[:, None]
+            held, side = np.where(stay, was_held, held), np.where(stay, was, side)
         agreed: Mask = converged & (same & on).all(axis=1)
         if not agreed.all():
             self._hold(tiles, seen, held, side, np.clip(aim, 0.0, np.maximum(seen.reach, 0.0)), ~agreed)

@@ -1,6 +1,6 @@
 """Kinks: operations whose slope jumps where a switch s crosses zero, written as smooth pieces that a caller chooses.
 
-max(a, b) = b + r(a − b), min(a, b) = a − r(a − b) and |a| = 2r(a) − a hold one ramp r(s) = max(s, 0) each; where(p > q, f, g) is
+max(a, b) = b + r(a − b), min(a, b) = b − r(b − a) and |a| = 2r(a) − a hold one ramp r(s) = max(s, 0) each; where(p > q, f, g) is
 g + (f − g) times a step of s = p − q. Ramps and steps read a cell that no law defines, the kink's state, which says which
 piece they are: a side, a weight between the sides, or a smoothing (kernels.operators). With every state given, laws are
 smooth. A further row s·gate = 0 for each kink lets a caller hold a point on it (math.md, "Kinks").
@@ -133,13 +133,13 @@ class _Rewriting:
         """Write a maximum, a minimum, an absolute value or a relu with one ramp, in the same cells."""
         a = self._written(block.a)
         b = None if block.b is None else self._written(block.b)
-        switch = a if b is None else csr_array(a - b)
+        switch = a if b is None else csr_array(a - b if block.op == Op.MAX else b - a)
         cells = np.arange(block.first, block.first + block.size)
         self._ramps(switch, cells)
         if block.op == Op.MAX:
             self._rewritten(cells, 1.0, b)
         elif block.op == Op.MIN:
-            self._rewritten(cells, -1.0, a)
+            self._rewritten(cells, -1.0, b)
         elif block.op == Op.ABS:
             self._rewritten(cells, 2.0, csr_array(-a))
 
