@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # Iterations of one attempt, as shares of a sample's limit. Benchmark inputs need 2 to 12 of the 100 that the default allows; an
 # attempt that has not converged by then rarely does.
 _NEWTON, _SCATTERED, _BARRIER, _REGULARIZED = 0.2, 0.1, 0.3, 0.4
+_FIRST = 0.05  # of the first attempt where laws have kinks: it does not converge to an answer on a kink
 LONGEST = max(_NEWTON, _BARRIER)  # of one call of a compiled loop
 _SETS_CYCLE = 8  # iterations with inequalities or bounds after which active sets count as cycling
 # Trials of a step. Towards a wrong active set no step length helps, and near an answer full steps find the active set in fewer
@@ -56,7 +57,7 @@ def attempt(
     if inequalities:
         allowed, trials = np.full(lanes, min(_SETS_CYCLE, limit)), _NONE if near else _FEW
     else:
-        allowed, trials = np.full(lanes, max(1, round(_NEWTON * limit))), _MANY
+        allowed, trials = np.full(lanes, max(1, round((_FIRST if more else _NEWTON) * limit))), _MANY
     ended = newton(loops, tiles, stopping, allowed, turn, trials)
     status, iterations, second = ended.status, ended.iterations, ended.second
     if not status.any():  # all converged, as they mostly do

@@ -37,7 +37,8 @@ _FIRST, _LAST = 1e-1, 1e-4
 _FASTER, _FASTEST, _SLOWEST = 0.3, 0.1, 0.85  # by which it is multiplied: at first, at most, and before a lane gives up
 # Iterations at the first width, at each other width, and
 _BEGIN, _SMOOTHED, _HELD = 0.1, 0.04, 0.008  # between two changes of sides, as shares of the limit
-_TOGETHER, _FARTHEST, _ROUNDS = 8, 30, 120  # rounds in which all kinks change, then the farthest, then the first
+# Rounds in which all kinks change that disagree, then the farthest, then the first; then again.
+_TOGETHER, _FARTHEST, _CYCLE, _ROUNDS = 8, 20, 30, 120
 _STRENGTH = 1e3  # of a hold, relative to the slope of its switch: the switch is off by 1/strength² of a multiplier's change
 _ON = 1e-11  # a held switch is zero within this share of the field, along its slope
 _NEAR = 1e-2  # a switch nearer to zero than this, along its slope and in the lane's unit, may be held
@@ -233,9 +234,10 @@ class _Search:
         held, side = np.where(kept, was_held, held), np.where(kept, was, side)
         same = (held == was_held) & (held | (side == was))
         on = ~held | close
-        if number >= _TOGETHER:
+        turn = number % _CYCLE
+        if turn >= _TOGETHER:
             off = np.where(was_held, np.maximum(-aim, aim - seen.reach) * seen.slope, away)
-            off = np.where(same, -1.0, off if number < _FARTHEST else 1.0)
+            off = np.where(same, -1.0, off if turn < _FARTHEST else 1.0)
             stay = np.arange(off.shape[1]) != off.argmax(axis=1)[:, None]
             held, side = np.where(stay, was_held, held), np.where(stay, was, side)
         agreed: Mask = converged & (same & on).all(axis=1)
