@@ -20,7 +20,7 @@ from snapfm.kernels import batches
 from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Turn
-from snapfm.project.attempts import newton
+from snapfm.project.attempts import Attempt, newton
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.closed_form import Rows
 from snapfm.project.tiles import Ended, Room, Tiles, tiles_for
@@ -35,14 +35,17 @@ NO_WEIGHT = -1.0  # in layout.WEIGHT: the lane's slopes are those of its operato
 # Width of the smoothing, relative to how far a switch moves with the field: at the start, and where sides are chosen.
 _FIRST, _LAST = 1e-1, 1e-4
 _FASTER, _FASTEST, _SLOWEST = 0.3, 0.1, 0.85  # by which it is multiplied: at first, at most, and before a lane gives up
+_SEARCH = 0.45  # iterations of one attempt, as a share of the limit
 # Iterations at the first width, at each other width, and
 _BEGIN, _SMOOTHED, _HELD = 0.1, 0.04, 0.008  # between two changes of sides, as shares of the limit
 # Rounds in which all kinks change that disagree, then the farthest, then the first; then again.
 _TOGETHER, _FARTHEST, _CYCLE, _ROUNDS = 8, 20, 30, 120
+_STUCK = 6  # rounds without a change, or convergence, after which a lane gives up
 _STRENGTH = 1e3  # of a hold, relative to the slope of its switch: the switch is off by 1/strength² of a multiplier's change
 _ON = 1e-11  # a held switch is zero within this share of the field, along its slope
 _NEAR = 1e-2  # a switch nearer to zero than this, along its slope and in the lane's unit, may be held
 _SURE = 1e-3  # weights of a smoothed kink nearer than this to 0 or 1 are a side
+_BOTH = 0.7  # a weight that uses both slopes of a kink; half of each would cancel in an absolute value
 _TINY = 1e-30
 
 
@@ -113,29 +116,38 @@ class _Seen:
     jump: Values
 
 
-def on_kinks(
-    kinked: Callable[[], Kinked], loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn
-) -> Ended:
-    """Find answers on kinks: an attempt (project.attempts)."""
-    return _Search(kinked(), loops, tiles, first, stopping, room, turn).run()
+def attempts_on(kinked: Callable[[], Kinked]) -> tuple[Attempt, ...]:
+    """Return the attempts to find answers on kinks: from û, then from zero (see attempts)."""
+
+    def from_input(
+        loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn
+    ) -> Ended:
+        tiles.section(core.X)[:] = first
+        return _Search(kinked(), loops, tiles, stopping, room, turn).run()
+
+    def from_zero(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+        tiles.section(core.X)[:] = 0.0
+        tiles.scatter(core.X)
+        return _Search(kinked(), loops, tiles, stopping, room, turn).run()
+
+    return from_input, from_zero
 
 
 class _Search:
     """One attempt: the lanes of `tiles`, copied to tiles of the kinked part."""
 
     def __init__(
-        self, kinked: Kinked, loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn
+        self, kinked: Kinked, loops: Loops, tiles: Tiles, stopping: Stopping, room: Room, turn: Turn
     ) -> None:
         self.kinked, self.spec, self.loops = kinked, kinked.spec, loops.of(kinked.part)
-        self.source, self.stopping, self.room, self.turn = tiles, certified(stopping.tolerance), room, turn
+        self.source, self.stopping, self.room, self.turn = tiles, certified(stopping.tolerance), Room(room.upto(_SEARCH), room.limit), turn
         lanes, part = tiles.lanes, kinked.part
         self.tiles = Tiles(np.zeros((tiles_for(lanes), int(part.at[-1]))), part.at, lanes)
         self.used = np.zeros(lanes, np.int64)
         self.status = np.full(lanes, int(Status.STALLED))
         self.second = np.full(lanes, core.UNKNOWN)
-        for number in (core.TARGET, core.UNIT, core.LOWER, core.UPPER):
+        for number in (core.X, core.TARGET, core.UNIT, core.LOWER, core.UPPER):
             self.tiles.section(number)[:] = tiles.section(number)
-        self.tiles.section(core.X)[:] = first
         m = LANES * self.spec.rows
         self.tiles.section(core.SHIFT)[:, :m] = tiles.section(core.SHIFT)
         self.tiles.section(core.JACOBIAN)[:] = np.repeat(self.spec.system.program.constants, LANES)
@@ -165,12 +177,13 @@ class _Search:
     def _smooth(self) -> None:
         """Solve with all kinks smoothed, less and less, each lane at its own pace; end on sides and holds. Written: tiles."""
         spec, tiles = self.spec, self.tiles
-        seen = self._see(tiles)
+        fixed = -1.0 - (self._see(tiles).switch > 0.0)
         unit = tiles.by_lane(core.UNIT)[:, :1]
         size = np.abs(tiles.by_lane(core.TARGET)).max(axis=1, initial=0.0, keepdims=True)
-        scale = seen.slope * np.where(size > 0.0, size, 1.0) * unit
-        flat = seen.slope <= _TINY
-        fixed = -1.0 - (seen.switch > 0.0)
+        # Both sides of every kink count: one within another has no slope on one side of it.
+        self._write(tiles, spec.state, np.full_like(fixed, -1.0 - _BOTH))
+        slope = self._see(tiles).slope
+        scale, flat = slope * np.where(size > 0.0, size, 1.0) * unit, slope <= _TINY
         width, factor = np.full(tiles.lanes, np.inf), np.full(tiles.lanes, _FASTER)
         left = np.arange(tiles.lanes)
         while len(left) and not self.turn.over:
@@ -195,7 +208,8 @@ class _Search:
 
     def _choose(self, lanes: Index) -> None:
         """Change sides and holds until multipliers agree with them. Written: tiles, status, second."""
-        left = lanes
+        states = np.concatenate([self.spec.state, self.spec.gate])
+        left, stuck = lanes, np.zeros(len(lanes), np.int64)
         for number in range(_ROUNDS):
             if not len(left) or self.turn.over:
                 break
@@ -203,11 +217,14 @@ class _Search:
             limit = np.minimum(self.room.upto(_HELD), self.room.left - self.used)[left].clip(0)
             ended = newton(self.loops, some, self.stopping, limit, self.turn)
             self.used[left] += ended.iterations
+            before = self._cells(some)[:, states]
             agreed = self._agree(some, ended.status == Status.CONVERGED, number)
+            still = (ended.status != Status.CONVERGED) & (before == self._cells(some)[:, states]).all(axis=1)
+            stuck[left] = np.where(still, stuck[left] + 1, 0)
             self.tiles.put(left, some, np.arange(len(left)))
             self.status[left[agreed]] = int(Status.CONVERGED)
             self.second[left] = ended.second
-            left = left[~agreed & (self.used[left] < self.room.left[left])]
+            left = left[~agreed & (self.used[left] < self.room.left[left]) & (stuck[left] < _STUCK)]
 
     def _agree(self, tiles: Tiles, converged: Mask, number: int) -> Mask:
         """Compare sides and holds with multipliers; change what disagrees, mark lanes where nothing does. Written: tiles.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from snapfm.project.attempts import LONGEST, attempt, newton
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.closed_form import Rows
 from snapfm.project.infeasible import Proof
-from snapfm.project.kinks import NO_WEIGHT, Kinked, on_kinks
+from snapfm.project.kinks import NO_WEIGHT, Kinked, attempts_on
 from snapfm.project.kkt import KKT, prepare
 from snapfm.project.tiles import Ended, Tiles, tiles_for
 from snapfm.project.workspaces import Workspaces
@@ -220,7 +219,7 @@ def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, batch: Batch) -> End
     if not batch.retry:
         return newton(loops, tiles, stopping, np.full(tiles.lanes, batch.limit), batch.turn)
     part = loops.part
-    more = () if part.kinks is None else (partial(on_kinks, part.kinked),)
+    more = () if part.kinks is None else attempts_on(part.kinked)
     return attempt(loops, tiles, stopping, batch.warm is not None, batch.limit, batch.turn, more)
 
 
