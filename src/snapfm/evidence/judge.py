@@ -3,7 +3,8 @@
 It shares no code with the methods it judges and imports nothing of project, structure or kernels; an import contract checks
 that. It measures the violation, the stationarity u − û + Jᵀλ by one reverse pass per law, and the signs of inequality
 multipliers. Bounds have no multipliers: the rest of u − û + Jᵀλ is measured by how far u would move along it within its bounds,
-so the judge does not need to know which bounds are active.
+so the judge does not need to know which bounds are active. Where one side's slopes leave a rest, kinks are given weights
+(evidence.kinks).
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from snapfm.errors import Status
+from snapfm.evidence.kinks import smallest_rest
 from snapfm.evidence.record import finite
-from snapfm.laws import Bounds, Equality, Law, Params
+from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.metrics.scores import one_of, residuals
 
 # Stationarity asked of a converged sample, absolute: fields are of order one. A larger tolerance replaces it.
@@ -166,7 +169,21 @@ def _sample(
     if any(not bool(torch.isfinite(one).all()) for one in multipliers.values()):
         return violation, math.nan, math.nan, math.nan
     rest = clipped(u, rest, lower, upper)
+    if _largest(rest.abs()) > NEAREST and bool(torch.isfinite(u).all()):  # at a kink one side's slopes are not all
+        rows = [law for law in laws if not isinstance(law, Bounds)]
+        rest = smallest_rest(
+            [partial(_rows, law, params) for law in rows], [multipliers[law.name] for law in rows], u - u_hat, u,
+            partial(_clipped_at, u, lower, upper),
+        )  # fmt: skip
     return violation, max(_largest(rest.abs()), wrong), complementarity, weighed
+
+
+def _rows(law: Equality | Inequality, params: Params, u: Tensor) -> Tensor:
+    return law.residual(u, params).reshape(-1)
+
+
+def _clipped_at(u: Tensor, lower: Tensor, upper: Tensor, rest: Tensor) -> Tensor:
+    return clipped(u, rest, lower, upper)
 
 
 def _largest(value: Tensor) -> float:
