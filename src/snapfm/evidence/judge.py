@@ -171,10 +171,11 @@ def _sample(
     rest = clipped(u, rest, lower, upper)
     if _largest(rest.abs()) > NEAREST and bool(torch.isfinite(u).all()):  # at a kink one side's slopes are not all
         rows = [law for law in laws if not isinstance(law, Bounds)]
-        rest = smallest_rest(
+        weighted = smallest_rest(
             [partial(_rows, law, params) for law in rows], [multipliers[law.name] for law in rows], u - u_hat, u,
             partial(_clipped_at, u, lower, upper),
         )  # fmt: skip
+        rest = rest if weighted is None else weighted
     return violation, max(_largest(rest.abs()), wrong), complementarity, weighed
 
 

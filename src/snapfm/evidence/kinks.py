@@ -28,10 +28,15 @@ Function = Callable[[Tensor], Tensor]  # a field to rows
 
 def smallest_rest(
     functions: Sequence[Function], multipliers: Sequence[Tensor], away: Tensor, u: Tensor, clip: Function
-) -> Tensor:
-    """Return `clip` of away + Jᵀλ for the generalized Jacobian at u that makes it smallest; `away` is u − û."""
+) -> Tensor | None:
+    """Return `clip` of away + Jᵀλ for the generalized Jacobian at u that makes it smallest; None if u is on no kink.
+
+    `away` is u − û.
+    """
     pieces = [_Pieces(make_fx(function)(u), WIDTH * (1.0 + float(u.abs().max()))) for function in functions]
     counts = [piece.count(u) for piece in pieces]
+    if not sum(counts):
+        return None
     theta = torch.full((sum(counts),), 0.5, dtype=torch.float64)
 
     def rest_at(theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,8 +56,6 @@ def smallest_rest(
         return away + slope.detach(), matrix
 
     best = clip(rest_at(theta)[0])
-    if not len(theta):
-        return best
     for _ in range(_ROUNDS):
         rest, matrix = rest_at(theta)
         left = clip(rest)
