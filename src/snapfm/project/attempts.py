@@ -94,7 +94,7 @@ def newton(
     return Ended(status.ravel()[:lanes], iterations.ravel()[:lanes], second.ravel()[:lanes])
 
 
-def _barrier(
+def barrier(
     loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn, ordinary: float = _ORDINARY
 ) -> Ended:
     """Follow a barrier from `first` until the active set is clear, then run Newton's method from there."""
@@ -167,7 +167,7 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
         again, left = tiles.take(feasible), room.less(iterations).at(feasible)
         if loops.part.inequalities:
             begin = np.array(again.section(core.X))
-            ended = _barrier(loops, again, begin, stopping, left, turn, _ALL)
+            ended = barrier(loops, again, begin, stopping, left, turn, _ALL)
         else:
             ended = newton(loops, again, stopping, left.upto(_NEWTON), turn, ordinary=_ALL)
         tiles.put(feasible, again, np.arange(len(feasible)))
@@ -176,7 +176,7 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
     return Ended(found, iterations, second)
 
 
-_WITH_INEQUALITIES: tuple[Attempt, ...] = (_barrier, _restored, _scattered, _from_zero, _regularized)
+_WITH_INEQUALITIES: tuple[Attempt, ...] = (barrier, _restored, _scattered, _from_zero, _regularized)
 _EQUALITIES: tuple[Attempt, ...] = (_scattered, _from_zero, _regularized, _restored)
 
 

@@ -20,7 +20,7 @@ from snapfm.kernels import batches
 from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Turn
-from snapfm.project.attempts import Attempt, newton
+from snapfm.project.attempts import Attempt, barrier, newton
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.closed_form import Rows
 from snapfm.project.tiles import Ended, Room, Tiles, tiles_for
@@ -195,6 +195,8 @@ class _Search:
             ended = newton(self.loops, some, self.stopping, limit, self.turn)
             self.used[left] += ended.iterations
             good = ended.status == Status.CONVERGED
+            if self.kinked.part.inequalities:
+                self._inside(left, some, good)
             tiles.put(left[good], some, np.flatnonzero(good))
             width[left[good]] = aim[good]
             factor[left] = np.where(good, np.maximum(_FASTEST, factor[left] ** 1.5), np.sqrt(factor[left]))
@@ -205,6 +207,20 @@ class _Search:
         weight = 0.5 * (1.0 + seen.switch * unit / np.maximum(np.hypot(seen.switch * unit, 2.0 * state), _TINY))
         held = ~flat & (weight > _SURE) & (weight < 1.0 - _SURE) & (seen.reach > 0.0)
         self._hold(tiles, seen, held, seen.switch > 0.0, weight * seen.reach)
+
+    def _inside(self, left: Index, some: Tiles, good: Mask) -> None:
+        """Follow a barrier on lanes whose active sets cycle. Written: some, good, used."""
+        failed = np.flatnonzero(~good)
+        if not len(failed):
+            return
+        again = some.take(failed)
+        again.section(core.MULTIPLIER)[:] = 0.0
+        begin = self.tiles.take(left[failed]).section(core.X)
+        room = Room((self.room.left - self.used)[left[failed]], self.room.limit)
+        ended = barrier(self.loops, again, begin, self.stopping, room, self.turn)
+        self.used[left[failed]] += ended.iterations
+        good[failed] = ended.status == Status.CONVERGED
+        some.put(failed, again, np.arange(len(failed)))
 
     def _choose(self, lanes: Index) -> None:
         """Change sides and holds until multipliers agree with them. Written: tiles, status, second."""
