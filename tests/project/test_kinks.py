@@ -159,7 +159,10 @@ def test_explicit_steps_from_an_initial_condition_need_no_weights():
 
 
 def test_bounds_and_kinks_together():
-    laws: list[Law] = [Inequality("law", lambda u, p: (u.diff().abs().sum() - 1.0)[None]), Bounds(lower=-0.2, upper=0.4)]
+    laws: list[Law] = [
+        Inequality("law", lambda u, p: (u.diff().abs().sum() - 1.0)[None]),
+        Bounds(lower=-0.2, upper=0.4),
+    ]
     u_hat = noise(8, 12, seed=8)
     result = Projector(laws, (12,))(u_hat).raise_for_status()
     sizes = measure(laws, u_hat, result.u, result.multipliers, {})
@@ -227,3 +230,41 @@ def test_a_jump_is_no_kink():
     assert float(result.violation[good].max()) <= 1e-8 if good.any() else True
     sizes = measure([Equality("law", jump)], noise(16, 2, 3, seed=1), result.u, result.multipliers, {})
     assert float(sizes.nearness[good].max()) <= 1e-6
+
+
+GRADIENTS = [
+    "sum of sizes <=",
+    "variation in two dimensions",
+    "upwind by where",
+    "largest =",
+    "Godunov steps",
+    "network of relus",
+]
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_on_kinks_are_those_of_finite_differences(name: str):
+    """Along a random direction; kinks that hold the answer hold its neighbors too."""
+    law, shape = CASES[name]
+    project = Projector([law], shape, tolerance=1e-10)
+    u_hat = noise(6, *shape, seed=2).requires_grad_()
+    result = project(u_hat)
+    assert result.generalized.any()
+    weight, direction = noise(*shape, seed=11), noise(*shape, seed=12)
+    (result.u * weight).sum().backward()
+    assert u_hat.grad is not None
+    step = 1e-5
+    ahead, behind = (project(u_hat.detach() + sign * step * direction) for sign in (1.0, -1.0))
+    slope = ((ahead.u - behind.u) * weight).flatten(1).sum(1) / (2 * step)
+    found = (u_hat.grad * direction).flatten(1).sum(1)
+    torch.testing.assert_close(found, slope, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_in_params_on_kinks_are_not_claimed():
+    law = Inequality("law", lambda u, p: u.abs().sum()[None] - p["c"])
+    params = {"c": torch.tensor([2.0, 100.0], dtype=torch.float64, requires_grad=True)}
+    result = Projector([law], (10,), params)(noise(2, 10), params)
+    assert result.generalized.tolist() == [True, False]
+    result.u.sum().backward()
+    assert params["c"].grad is not None
+    assert params["c"].grad.isnan().tolist() == [True, False]

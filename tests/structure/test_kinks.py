@@ -81,7 +81,9 @@ def test_on_the_right_sides_rows_and_slopes_are_the_laws_own(name: str):
         np.testing.assert_allclose(jacobian[:-count], slopes, rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize(("name", "count"), [("abs", 15), ("amax", 12 + 10), ("clamp", 30), ("product", 15), ("where", 15)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("abs", 15), ("amax", 12 + 10), ("clamp", 30), ("product", 15), ("where", 15)]
+)
 def test_every_kink_that_rows_depend_on_is_found_once(name: str, count: int):
     kinks, _, smooth, _ = rewritten(LAWS[name])
     used = set(smooth.externals.tolist()) & set(kinks.state.tolist())

@@ -42,7 +42,7 @@ def smallest_rest(
     def rest_at(theta: Tensor) -> tuple[Tensor, Tensor]:
         field, weights = u.clone().requires_grad_(), theta.clone().requires_grad_()
         with torch.enable_grad():
-            values = [piece.at(field, part) for piece, part in zip(pieces, weights.split(counts))]
+            values = [piece.at(field, part) for piece, part in zip(pieces, torch.split(weights, counts))]
             total = sum((value.reshape(-1) * weight).sum() for value, weight in zip(values, multipliers))
             assert isinstance(total, Tensor)
             slope, by_weight = torch.autograd.grad(
@@ -154,14 +154,14 @@ def _where(run: _Pieces, condition: Tensor, plus: Tensor, minus: Tensor) -> Tens
     switch = run.switch_of(condition)
     if switch is None:
         return None
-    shape = torch.broadcast_shapes(switch.shape, plus.shape, minus.shape)
-    return run.joined(switch.expand(shape), plus.expand(shape), minus.expand(shape))
+    nothing = 0.0 * (switch.detach() + plus.detach() + minus.detach())  # of the shape that all three broadcast to
+    return run.joined(switch.expand_as(nothing), plus.expand_as(nothing), minus.expand_as(nothing))
 
 
 def _pair(sign: float) -> Callable[[_Pieces, Tensor, Tensor], Tensor]:
     def rule(run: _Pieces, one: Tensor, other: Tensor) -> Tensor:
-        one, other = torch.broadcast_tensors(one, other)
-        return run.joined(sign * (one - other), one, other)
+        switch = sign * (one - other)
+        return run.joined(switch, one.expand_as(switch), other.expand_as(switch))
 
     return rule
 

@@ -390,9 +390,9 @@ def _sinc(a):  # sin πa / πa; near zero the quotients would cancel
     return f, slope, -p * p * f - 2.0 * slope / a
 
 
-# A kink as a smooth piece. b ≥ 0 is the width of a smoothing, which is the kink's own value at the kink and less by b far from it,
-# so that no bound on a sum of kinks becomes infeasible; b = −1 − θ is the
-# linear piece of slope θ in [0, 1]: 0 and 1 are the kink's two sides, and a weight between them is used on the kink itself;
+# A kink as a smooth piece. b ≥ 0 is the width of a smoothing, which has the kink's value on the kink and less by b far from it,
+# so that no bound on a sum of kinks becomes infeasible. b = −1 − θ is the linear piece of slope θ in [0, 1]: 0 and 1 are the
+# kink's two sides, and a weight between them is used on the kink itself;
 # b = −3 − θ has the same slope and the kink's own value, zero, as if a were zero.
 # structure.kinks writes max, min, abs, relu and where with them; laws as they are recorded hold neither.
 

@@ -39,6 +39,7 @@ class Solution:
     # What is known of the curvature along the laws: 1 nowhere negative, 0 somewhere, -1 not known. None stands for all 1.
     second_order: Tensor | None = None
     generalized: Tensor | None = None  # (b,) bool: certified with a generalized gradient. None stands for all False.
+    away: Tensor | None = None  # (b, n) u − û, where any sample is
 
 
 class Method(Protocol):

@@ -41,7 +41,9 @@ _BEGIN, _SMOOTHED, _HELD = 0.1, 0.04, 0.008  # between two changes of sides, as 
 # Rounds in which all kinks change that disagree, then the farthest, then the first; then again.
 _TOGETHER, _FARTHEST, _CYCLE, _ROUNDS = 8, 20, 30, 120
 _STUCK = 6  # rounds without a change, or convergence, after which a lane gives up
-_STRENGTH = 1e3  # of a hold, relative to the slope of its switch: the switch is off by 1/strength² of a multiplier's change
+_STRENGTH = (
+    1e3  # of a hold, relative to the slope of its switch: the switch is off by 1/strength² of a multiplier's change
+)
 _ON = 1e-11  # a held switch is zero within this share of the field, along its slope
 _NEAR = 1e-2  # a switch nearer to zero than this, along its slope and in the lane's unit, may be held
 _SURE = 1e-3  # weights of a smoothed kink nearer than this to 0 or 1 are a side
@@ -112,16 +114,16 @@ class _Seen:
 
     switch: Values
     slope: Values  # ‖∇s‖
-    reach: Values  # what the other side's slope adds along ∇s, relative to ‖∇s‖²; positive: a minimum may lie on the kink
+    reach: (
+        Values  # what the other side's slope adds along ∇s, relative to ‖∇s‖²; positive: a minimum may lie on the kink
+    )
     jump: Values
 
 
 def attempts_on(kinked: Callable[[], Kinked]) -> tuple[Attempt, ...]:
     """Return the attempts to find answers on kinks: from û, then from zero (see attempts)."""
 
-    def from_input(
-        loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn
-    ) -> Ended:
+    def from_input(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
         tiles.section(core.X)[:] = first
         return _Search(kinked(), loops, tiles, stopping, room, turn).run()
 
@@ -136,11 +138,10 @@ def attempts_on(kinked: Callable[[], Kinked]) -> tuple[Attempt, ...]:
 class _Search:
     """One attempt: the lanes of `tiles`, copied to tiles of the kinked part."""
 
-    def __init__(
-        self, kinked: Kinked, loops: Loops, tiles: Tiles, stopping: Stopping, room: Room, turn: Turn
-    ) -> None:
+    def __init__(self, kinked: Kinked, loops: Loops, tiles: Tiles, stopping: Stopping, room: Room, turn: Turn) -> None:
         self.kinked, self.spec, self.loops = kinked, kinked.spec, loops.of(kinked.part)
-        self.source, self.stopping, self.room, self.turn = tiles, certified(stopping.tolerance), Room(room.upto(_SEARCH), room.limit), turn
+        self.source, self.stopping, self.turn = tiles, certified(stopping.tolerance), turn
+        self.room = Room(room.upto(_SEARCH), room.limit)
         lanes, part = tiles.lanes, kinked.part
         self.tiles = Tiles(np.zeros((tiles_for(lanes), int(part.at[-1]))), part.at, lanes)
         self.used = np.zeros(lanes, np.int64)
@@ -283,9 +284,7 @@ class _Search:
             self._write(tiles, spec.state, state)
         return agreed
 
-    def _hold(
-        self, tiles: Tiles, seen: _Seen, held: Mask, side: Mask, nu: Values, lanes: Mask | None = None
-    ) -> None:
+    def _hold(self, tiles: Tiles, seen: _Seen, held: Mask, side: Mask, nu: Values, lanes: Mask | None = None) -> None:
         """Put kinks on sides, or hold them with multipliers near `nu`. Written: tiles (cells, shift, multiplier)."""
         spec = self.spec
         state, gate = np.where(held | ~side, -1.0, -2.0), np.where(held, _STRENGTH / np.maximum(seen.slope, _TINY), 0.0)
@@ -345,7 +344,8 @@ class _Search:
 
     def _place(self) -> Index:
         system = self.spec.system
-        return 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
+        place: Index = 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
+        return place
 
     def _write(self, tiles: Tiles, cells: Index, value: Values) -> None:
         """Write cells (lanes, …) of all lanes."""

@@ -26,6 +26,7 @@ from snapfm.kernels.threads import Clock, Turn, cut, run, workers
 from snapfm.laws import Params
 from snapfm.linear import Lanes, Solver
 from snapfm.project.adjoint import Adjoint
+from snapfm.project.adjoint_on_kinks import AdjointOnKinks
 from snapfm.project.base import Limits, Solution, Warm
 from snapfm.project.budget import Budget, Stopping, certified, enough
 from snapfm.project.closed_form import AffinePart, Coordinates, Rows
@@ -96,7 +97,7 @@ class Newton:
         # Longest time of one compiled call, in seconds per sample of a piece and iteration of its limit.
         self.longest = max((part.seconds(LANES, 1, self.opaque) for part in self.parts), default=0.0) / LANES
         self._memory: Workspaces[tuple[Values, Values, Values]] = Workspaces(self._batches)
-        self._adjoint = Adjoint(laws, limits)
+        self._adjoint, self._on_kinks = Adjoint(laws, limits), AdjointOnKinks(laws, limits)
         self._pace = 0.0  # processor seconds per sample of the last call, whatever else the machine does
         self._compiled = False
         self._known: tuple[Params, _Known] | None = None  # params and what follows from them; replaced whole, read once
@@ -124,6 +125,7 @@ class Newton:
             u, torch.from_numpy(out.multipliers), torch.from_numpy(out.iterations), residual,
             torch.from_numpy(stationarity), torch.from_numpy(out.distance), torch.from_numpy(out.status), self._warm(out),
             torch.from_numpy(out.second), torch.from_numpy(out.generalized),
+            torch.from_numpy(out.u - field) if out.generalized.any() else None,
         )  # fmt: skip
 
     def move(
@@ -204,7 +206,14 @@ class Newton:
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Solve the transposed KKT system at an answer; see project.adjoint."""
         field = solved.u.reshape(len(solved.u), *self.laws.shape)
-        return self._adjoint.solve(field, params, solved.multipliers, gradient)
+        w, nu = self._adjoint.solve(field, params, solved.multipliers, gradient)
+        if solved.generalized is not None and solved.away is not None:
+            flat, lam = gradient.reshape(len(field), -1).numpy(), solved.multipliers.numpy()
+            for i in torch.nonzero(solved.generalized).flatten().tolist():
+                own = {name: value[i : i + 1] for name, value in params.items()}
+                found = self._on_kinks.solve(field[i], own, lam[i], solved.away[i].numpy(), flat[i])
+                w[i], nu[i] = torch.from_numpy(found[0]), torch.from_numpy(found[1])
+        return w, nu
 
     def _from_params(self, params: Params, count: int) -> _Known:
         """Evaluate what depends on params only; kept while params stay the same, as they do in every flow step."""

@@ -73,7 +73,7 @@ class Projector:
         if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values())):
             answer = attach_gradient(
                 u_hat, answer, self.structure, inside, given, solved.u.reshape(start.shape), solved.multipliers,
-                partial(self.method.adjoint, solved, inside),
+                partial(self.method.adjoint, solved, inside), solved.generalized,
             )  # fmt: skip
         device = u_hat.device
         rows = self.structure.slices()

@@ -81,7 +81,9 @@ class Ended:
     status: Index
     iterations: Index
     second: Index
-    weights: Values | None = None  # (samples, parts, kinks) of generalized gradients, see project.kinks; None: no sample has any
+    weights: Values | None = (
+        None  # (samples, parts, kinks) of generalized gradients, see project.kinks; None: no sample has any
+    )
 
     @classmethod
     def unfinished(cls, lanes: int) -> Ended:

@@ -100,7 +100,14 @@ class _Rewriting:
         jump = [_widened(part, cells) for _, part, *_ in self.switches]
         rest = [np.concatenate([one[i] for one in self.switches]) for i in range(2, 6)]
         return Kinks(
-            self._new, self._over(), csr_array(vstack(wide)), csr_array(vstack(jump)), rest[0], rest[1], rest[2], rest[3]
+            self._new,
+            self._over(),
+            csr_array(vstack(wide)),
+            csr_array(vstack(jump)),
+            rest[0],
+            rest[1],
+            rest[2],
+            rest[3],
         )
 
     def take(self, block: Block) -> None:
@@ -172,7 +179,7 @@ class _Rewriting:
                 self._copy(part)
 
     def _step(self, block: Block, switch: csr_array) -> None:
-        yes, no = self._written(block.a), self._written(block.b)  # type: ignore[arg-type]
+        yes, no = self._written(block.a), self._written(block.b)
         cells = np.arange(block.first, block.first + block.size)
         self._chosen[cells] = self._choice_count + np.arange(block.size)
         self._choices.append((switch, yes, no))
