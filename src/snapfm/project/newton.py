@@ -36,7 +36,7 @@ from snapfm.project.part import Batch, Part
 from snapfm.project.tiles import Ended, gravest
 from snapfm.project.workspaces import Workspaces
 from snapfm.structure import CompiledLaws, RowKind
-from snapfm.structure.kinks import find_kinks, kinked_system
+from snapfm.structure.kinks import find_kinks, kinked_rows
 from snapfm.structure.lowering import Unlowerable
 from snapfm.structure.reduce import Reduction, reduce
 from snapfm.structure.scalar import evaluate_externals
@@ -71,7 +71,7 @@ class Newton:
         self.parts = [
             Part(
                 system, self.lower, self.upper, outside, lengths, solver,
-                None if kinks is None else kinked_system(kinks, self.reduction.rows, system),
+                None if kinks is None else kinked_rows(kinks, self.reduction.rows, system),
             )
             for system in self.reduction.systems
         ]  # fmt: skip
@@ -96,6 +96,7 @@ class Newton:
         self.inequality_rows = np.flatnonzero(~laws.equality_rows)
         # Longest time of one compiled call, in seconds per sample of a piece and iteration of its limit.
         self.longest = max((part.seconds(LANES, 1, self.opaque) for part in self.parts), default=0.0) / LANES
+        self.longest_on_kinks = max((part.seconds_on_kinks for part in self.parts), default=0.0)
         self._memory: Workspaces[tuple[Values, Values, Values]] = Workspaces(self._batches)
         self._adjoint, self._on_kinks = Adjoint(laws, limits), AdjointOnKinks(laws, limits)
         self._pace = 0.0  # processor seconds per sample of the last call, whatever else the machine does
@@ -174,7 +175,7 @@ class Newton:
         once = budget.limit * self.longest
         chunk = _CHUNK if certify else _SMALL_CHUNK
         chunk = max(LANES, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
-        long = once * chunk > _WATCHED
+        long = max(once, budget.limit * self.longest_on_kinks) * chunk > _WATCHED
         threads = workers() if self._pace * count > _WORTH_SHARING else 1
         if threads > 1:  # enough pieces that a core busy elsewhere can get fewer
             chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))

@@ -29,10 +29,13 @@ from snapfm.project.kinks import NO_WEIGHT, Kinked, attempts_on
 from snapfm.project.kkt import KKT, prepare
 from snapfm.project.tiles import Ended, Tiles, tiles_for
 from snapfm.project.workspaces import Workspaces
-from snapfm.structure.kinks import KinkedSystem
+from snapfm.structure.kinks import KinkedRows, kinked_system
 from snapfm.structure.reduce import System
 
 _PACKS_A_SECOND = 8e8  # least speed of one thread, from profiles of the six problems
+_ON_KINKS = (
+    2_000  # packs of arithmetic per unknown, row and kink of an augmented matrix: of a grid of some thousand points
+)
 _CALLBACK = 4_000_000  # packs of arithmetic that take as long as one callback, about 5 ms
 
 
@@ -59,7 +62,7 @@ class Part:
 
     def __init__(
         self, system: System, lower: Values, upper: Values, first_external: int, lengths: Index, solver: Solver,
-        kinks: KinkedSystem | None = None,
+        kinks: KinkedRows | None = None,
     ) -> None:  # fmt: skip
         self.system, self.kinks, self._first_external = system, kinks, first_external
         self._kinked: Kinked | None = None
@@ -81,9 +84,9 @@ class Part:
         if made is None:
             assert self.kinks is not None
             nothing = np.zeros(0, np.int64)
-            inside = self.kinks.system
-            own = Part(inside, self.lower[0], self.upper[0], self._first_external, nothing, Lanes())
-            self._kinked = made = Kinked(self.kinks, own)
+            spec = kinked_system(self.kinks)
+            own = Part(spec.system, self.lower[0], self.upper[0], self._first_external, nothing, Lanes())
+            self._kinked = made = Kinked(spec, own)
         return made
 
     def seconds(self, samples: int, limit: int, opaque: bool) -> float:
@@ -93,6 +96,12 @@ class Part:
         once += 30 * (program.pattern.nnz + program.pattern.columns + program.pattern.rows)
         once += LANES * _CALLBACK * (opaque + (not self.kkt.fused))
         return once * tiles_for(samples * self.system.parts) * LONGEST * limit / _PACKS_A_SECOND
+
+    @property
+    def seconds_on_kinks(self) -> float:
+        """Estimate the longest time of a compiled call in the search for answers on kinks, per sample and iteration."""
+        size = self.system.program.pattern.columns + self.system.program.pattern.rows + 2 * self.kink_count
+        return self.system.parts * _ON_KINKS * size * LONGEST / _PACKS_A_SECOND if self.kink_count else 0.0
 
     def solve(self, batch: Batch, u: Values, multipliers: Values) -> Ended:
         """Iterate from u to the feasible point nearest to û; return how every sample ended.
@@ -126,8 +135,11 @@ class Part:
         scatter(space, at[core.X], system.unknowns, u)
         tiles_to_field(self._eliminated, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
         scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
-        weights = tiles.by_lane(core.WEIGHT).reshape(len(u), parts, self.at_kinks)
-        return ended.joined(len(u), parts, weights if (weights != NO_WEIGHT).any() else None)
+        weights = None
+        if self.kinks is not None:
+            weights = tiles.by_lane(core.WEIGHT).reshape(len(u), parts, self.kink_count)
+            weights = weights if (weights != NO_WEIGHT).any() else None
+        return ended.joined(len(u), parts, weights)
 
     def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values, weights: Values | None) -> None:
         """Add Jᵀλ of this part's rows to `rest`, with generalized slopes where there are weights (b, parts, kinks)."""
@@ -137,9 +149,9 @@ class Part:
             self.kinked().pull(self.rows, self.system, u, externals, multipliers, rest, weights)
 
     @property
-    def at_kinks(self) -> int:
+    def kink_count(self) -> int:
         """Number of kinks of one part."""
-        return 0 if self.kinks is None else len(self.kinks.state)
+        return 0 if self.kinks is None else self.kinks.count
 
     def _iterate(self, tiles: Tiles, batch: Batch) -> Ended:
         """Make all attempts, with callbacks for this call alone."""
@@ -189,7 +201,7 @@ class Part:
         packs[[core.DIRECTION, core.PLAIN_DIRECTION, core.BEST_DIRECTION]] = m
         packs[[core.SLACK, core.PREVIOUS_SLACK]] = slacks
         packs[core.REGULARIZATION], packs[core.UNIT], packs[core.TALLY] = 1, 2, TALLY
-        packs[core.WEIGHT] = self.at_kinks
+        packs[core.WEIGHT] = self.kink_count
         packs[core.MATRIX], packs[core.FACTOR] = self.kkt.entries, plan.packs
         packs[core.RHS] = v + m if frame.augmented else m
         packs[[core.PIVOTS, core.SCALE, core.WORK]] = plan.slots

@@ -242,18 +242,14 @@ class _Rewriting:
     def _condition(self, block: Block) -> tuple[csr_array, Mask]:
         """Return the switch of each element, and where there is one."""
         assert block.c is not None
-        counts, first = np.diff(block.c.indptr), block.c.indptr[:-1]
-        found, cell, sign = np.zeros(block.size, bool), np.zeros(block.size, np.int64), np.ones(block.size)
-        indices, data = block.c.indices, block.c.data
-        for e in range(block.size):
-            entries = slice(int(first[e]), int(first[e] + counts[e]))
-            inside = indices[entries]
-            moving = np.flatnonzero(inside != self._old.one)
-            if len(moving) != 1 or abs(data[entries][moving[0]]) != 1.0:
-                continue
-            cell[e], sign[e] = inside[moving[0]], data[entries][moving[0]]
-            constant = float(data[entries].sum() - sign[e])
-            found[e] = constant == (0.0 if sign[e] > 0.0 else 1.0)
+        element = np.repeat(np.arange(block.size), np.diff(block.c.indptr))
+        moving, data = block.c.indices != self._old.one, block.c.data
+        constant = np.bincount(element[~moving], data[~moving], minlength=block.size)
+        alone = np.bincount(element[moving], minlength=block.size) == 1
+        cell, sign = np.zeros(block.size, np.int64), np.zeros(block.size)
+        cell[element[moving]], sign[element[moving]] = block.c.indices[moving], data[moving]
+        # A comparison, or one minus it.
+        found = alone & (((sign == 1.0) & (constant == 0.0)) | ((sign == -1.0) & (constant == 1.0)))
         number = self._block[cell]
         found &= number >= 0
         parts, places = [], []
@@ -309,17 +305,35 @@ class _Rewriting:
         self._stale = True
 
 
-def kinked_system(kinks: Kinks, rows: csr_array, system: System) -> KinkedSystem | None:
+@dataclass(frozen=True)
+class KinkedRows:
+    """The rows of a System over a tape without kinks, and which kinks they depend on. Programs are built when needed."""
+
+    kinks: Kinks
+    system: System
+    rows: csr_array
+    mine: Index
+
+    @property
+    def count(self) -> int:
+        """Number of kinks."""
+        return len(self.mine)
+
+
+def kinked_rows(kinks: Kinks, rows: csr_array, system: System) -> KinkedRows | None:
     """Write the rows of a System (over all laws' `rows`) with its kinks as smooth pieces; None if it has none."""
     own = csr_array(rows[system.rows[0]])
     keep = np.ones(own.shape[1])
     keep[system.eliminated[0]] = 0.0
     own = csr_array(csr_array(own @ diags_array(keep)) @ kinks.forms)
     own.eliminate_zeros()
-    needed = _needed(kinks.tape, own)
-    mine = np.flatnonzero(needed[kinks.result])
-    if not len(mine):
-        return None
+    mine = np.flatnonzero(_needed(kinks.tape, own)[kinks.result])
+    return KinkedRows(kinks, system, own, mine) if len(mine) else None
+
+
+def kinked_system(found: KinkedRows) -> KinkedSystem:
+    """Build the programs of a System with its kinks as smooth pieces."""
+    kinks, system, own, mine = found.kinks, found.system, found.rows, found.mine
     cells = kinks.tape.cells
     whole = csr_array(vstack([own, _units(kinks.hold[mine], cells)], format="csr"))
     moving = system.unknowns[0]
