@@ -22,6 +22,7 @@ aten = torch.ops.aten
 WIDTH = 1e-8  # a switch nearer to zero than this, relative to the field, is on its kink
 _ROUNDS = 8  # of linear least squares: kinks within kinks multiply their weights
 _ENOUGH = 1e-12
+_SAME = 1e-6  # values that differ by less are rounding, and what the width of a kink adds up to
 
 Function = Callable[[Tensor], Tensor]  # a field to rows
 
@@ -29,13 +30,15 @@ Function = Callable[[Tensor], Tensor]  # a field to rows
 def smallest_rest(
     functions: Sequence[Function], multipliers: Sequence[Tensor], away: Tensor, u: Tensor, clip: Function
 ) -> Tensor | None:
-    """Return `clip` of away + Jᵀλ for the generalized Jacobian at u that makes it smallest; None if u is on no kink.
+    """Return `clip` of away + Jᵀλ for the generalized Jacobian at u that makes it smallest; None on no kink, or on a jump.
 
     `away` is u − û.
     """
     pieces = [_Pieces(make_fx(function)(u), WIDTH * (1.0 + float(u.abs().max()))) for function in functions]
     counts = [piece.count(u) for piece in pieces]
     if not sum(counts):
+        return None
+    if _jumps(pieces, counts, u):
         return None
     theta = torch.full((sum(counts),), 0.5, dtype=torch.float64)
 
@@ -69,6 +72,15 @@ def smallest_rest(
         if float(best.abs().max()) <= _ENOUGH:
             break
     return best
+
+
+def _jumps(pieces: Sequence[_Pieces], counts: Sequence[int], u: Tensor) -> bool:
+    """Return whether the value of a law depends on weights: where it jumps there is no kink, and no mean of its sides."""
+    for piece, count in zip(pieces, counts):
+        one, other = (piece.at(u, torch.full((count,), weight, dtype=torch.float64)) for weight in (0.0, 1.0))
+        if not bool(((one - other).abs() <= _SAME * (1.0 + one.abs())).all()):
+            return True
+    return False
 
 
 class _Pieces(Interpreter):

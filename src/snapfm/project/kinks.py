@@ -47,6 +47,7 @@ _STRENGTH = (
 _ON = 1e-11  # a held switch is zero within this share of the field, along its slope
 _NEAR = 1e-2  # a switch nearer to zero than this, along its slope and in the lane's unit, may be held
 _SURE = 1e-3  # weights of a smoothed kink nearer than this to 0 or 1 are a side
+_VANISHED = 1e-9  # jump of a switch that is zero, in the lane's unit
 _BOTH = 0.7  # a weight that uses both slopes of a kink; half of each would cancel in an absolute value
 _TINY = 1e-30
 
@@ -114,10 +115,8 @@ class _Seen:
 
     switch: Values
     slope: Values  # ‖∇s‖
-    reach: (
-        Values  # what the other side's slope adds along ∇s, relative to ‖∇s‖²; positive: a minimum may lie on the kink
-    )
-    jump: Values
+    # What the other side's slope adds along ∇s, relative to ‖∇s‖². A minimum may lie on the kink where it is positive.
+    reach: Values
 
 
 def attempts_on(kinked: Callable[[], Kinked]) -> tuple[Attempt, ...]:
@@ -325,11 +324,13 @@ class _Search:
         inverse = tiles.by_lane(core.UNIT)[:, 1:]
         away = np.abs(switch * inverse) / np.maximum(slope, _TINY)
         ratio = along / np.maximum(square, _TINY)
+        # A jump that does not vanish with the switch is no kink.
+        vanishes = np.abs(jump) <= 2.0 * np.abs(ratio * switch) + _VANISHED / inverse
         # To first order in the switch: the jump is ratio·s and half the change of the ratio, times s.
         beside = away > _ON
         ratio = np.where(beside, 2.0 * jump / np.where(beside, switch, 1.0) - ratio, ratio)
         adjoint = self._adjoint(tiles, switch, (away <= _NEAR) & (slope > _TINY))
-        return _Seen(switch * inverse, slope, ratio * adjoint, jump * inverse)
+        return _Seen(switch * inverse, slope, np.where(vanishes, ratio * adjoint, 0.0))
 
     def _adjoint(self, tiles: Tiles, switch: Values, near: Mask) -> Values:
         """Return what a change of each kink's result adds to the Lagrangian, as if `near` switches and wrong ones were zero."""
