@@ -90,9 +90,14 @@ def bounds_of(laws: Sequence[Law], like: Tensor) -> tuple[Tensor, Tensor]:
     lower, upper = torch.full_like(like, -math.inf), torch.full_like(like, math.inf)
     for law in laws:
         if isinstance(law, Bounds):
-            lower = torch.maximum(lower, torch.as_tensor(-math.inf if law.lower is None else law.lower).to(like))
-            upper = torch.minimum(upper, torch.as_tensor(math.inf if law.upper is None else law.upper).to(like))
+            lower = torch.maximum(lower, _limit(law.lower, -math.inf, like))
+            upper = torch.minimum(upper, _limit(law.upper, math.inf, like))
     return lower, upper
+
+
+def _limit(limit: float | Tensor | None, none: float, like: Tensor) -> Tensor:
+    """Convert a limit; a number is not rounded to float32 first."""
+    return torch.as_tensor(none if limit is None else limit, dtype=like.dtype, device=like.device)
 
 
 def clipped(u: Tensor, rest: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -173,6 +178,7 @@ def _sample(
         rows = [law for law in laws if not isinstance(law, Bounds)]
         weighted = smallest_rest(
             [partial(_rows, law, params) for law in rows], [multipliers[law.name] for law in rows], u - u_hat, u,
+            _walls(u, lower, upper),
             partial(_clipped_at, u, lower, upper),
         )  # fmt: skip
         rest = rest if weighted is None else weighted
@@ -181,6 +187,12 @@ def _sample(
 
 def _rows(law: Equality | Inequality, params: Params, u: Tensor) -> Tensor:
     return law.residual(u, params).reshape(-1)
+
+
+def _walls(u: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Return unit vectors (n, k) away from the bounds that u is at."""
+    unit, flat = torch.eye(u.numel(), dtype=torch.float64), u.flatten()
+    return torch.cat([unit[:, flat <= lower.flatten()], -unit[:, flat >= upper.flatten()]], dim=1)
 
 
 def _clipped_at(u: Tensor, lower: Tensor, upper: Tensor, rest: Tensor) -> Tensor:

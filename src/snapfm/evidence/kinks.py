@@ -28,11 +28,11 @@ Function = Callable[[Tensor], Tensor]  # a field to rows
 
 
 def smallest_rest(
-    functions: Sequence[Function], multipliers: Sequence[Tensor], away: Tensor, u: Tensor, clip: Function
+    functions: Sequence[Function], multipliers: Sequence[Tensor], away: Tensor, u: Tensor, walls: Tensor, clip: Function
 ) -> Tensor | None:
     """Return `clip` of away + Jᵀλ for the generalized Jacobian at u that makes it smallest; None on no kink, or on a jump.
 
-    `away` is u − û.
+    `away` is u − û; the columns of `walls` (n, k) point into the bounds that u is at, which may push out of them.
     """
     pieces = [_Pieces(make_fx(function)(u), WIDTH * (1.0 + float(u.abs().max()))) for function in functions]
     counts = [piece.count(u) for piece in pieces]
@@ -61,11 +61,13 @@ def smallest_rest(
     best = clip(rest_at(theta)[0])
     for _ in range(_ROUNDS):
         rest, matrix = rest_at(theta)
-        left = clip(rest)
-        moving = (left == rest).flatten().numpy()  # the others are held by their bounds
-        right = matrix.numpy()[moving] @ theta.numpy() - rest.flatten().numpy()[moving]
-        found = lsq_linear(matrix.numpy()[moving], right, bounds=(0.0, 1.0), method="bvls", tol=1e-15)
-        theta = torch.from_numpy(np.clip(found.x, 0.0, 1.0))
+        slopes, pushes = matrix.numpy(), -walls.numpy()
+        right = slopes @ theta.numpy() - rest.flatten().numpy()
+        most = np.concatenate([np.ones(len(theta)), np.full(pushes.shape[1], np.inf)])
+        found = lsq_linear(
+            np.hstack([slopes, pushes]), right, bounds=(np.zeros(len(most)), most), method="bvls", tol=1e-15
+        )
+        theta = torch.from_numpy(np.clip(found.x[: len(theta)], 0.0, 1.0))
         left = clip(rest_at(theta)[0])
         if float(left.abs().max()) < float(best.abs().max()):
             best = left

@@ -168,7 +168,13 @@ class _Search:
         self.source.section(core.X)[:] = self.tiles.section(core.X)
         self.source.section(core.MULTIPLIER)[:] = self.tiles.section(core.MULTIPLIER)[:, :m]
         weights = np.full((tiles_for(len(lanes)) * LANES, self.kinked.count), NO_WEIGHT)
-        weights[done] = -1.0 - self._cells(self.tiles)[done][:, self.spec.state]
+        found, seen = -1.0 - self._cells(self.tiles)[:, self.spec.state], self._see(self.tiles)
+        size = np.abs(self.tiles.by_lane(core.X)).max(axis=1, initial=1.0, keepdims=True)
+        near = (np.abs(seen.switch) <= _ON * size * seen.slope) & (
+            seen.slope > _TINY
+        )  # elsewhere the slope is that of the operator
+        done = done[near[done].any(axis=1)]
+        weights[done] = found[done]
         self.source.section(core.WEIGHT)[:] = (
             weights.reshape(-1, LANES, self.kinked.count).transpose(0, 2, 1).reshape(len(self.source.space), -1)
         )
