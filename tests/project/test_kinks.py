@@ -70,6 +70,11 @@ CASES: dict[str, tuple[Law, tuple[int, ...]]] = {
     "relu of abs": (Equality("law", lambda u, p: torch.relu(u.abs() - 0.5).sum(dim=0) - 0.3), (5, 4)),
     "median of three": (Equality("law", median), (3, 5)),
     "Godunov steps": (Equality("law", godunov_steps), (9, 7)),
+    "softshrink": (Equality("law", lambda u, p: torch.nn.functional.softshrink(u, 0.5).sum(dim=0) - 0.4), (6, 3)),
+    "running maximum": (Equality("law", lambda u, p: u.cummax(dim=0).values.sum(dim=0) - 2.0), (6, 3)),
+    "largest size": (Equality("law", lambda u, p: torch.linalg.vector_norm(u, torch.inf, dim=0) - 0.7), (6, 3)),
+    "complementarity": (Equality("law", lambda u, p: torch.minimum(u[0], u[1])), (2, 6)),
+    "relu of a law": (Equality("law", lambda u, p: torch.relu(u.sum(dim=0) - 0.5)), (6, 3)),
     "network of relus": (Equality("law", network), (4, 3)),
 }
 ON_KINKS = {name for name in CASES if name not in ("hinge",)}

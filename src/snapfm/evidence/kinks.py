@@ -7,6 +7,7 @@ u − û + Jᵀλ smallest are found by bounded least squares. Imports nothing o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -191,9 +192,59 @@ def _leaky(run: _Pieces, a: Tensor, slope: float = 0.01) -> Tensor:
     return run.joined(a, a, slope * a)
 
 
+def _hardtanh(run: _Pieces, a: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
+    return _clamp(run, a, low, high)
+
+
+def _softshrink(run: _Pieces, a: Tensor, width: float = 0.5) -> Tensor:
+    return a - _clamp(run, a, -width, width)
+
+
+def _absolute(run: _Pieces, a: Tensor) -> Tensor:
+    return run.joined(a, a, -a)
+
+
+def _norm(run: _Pieces, a: Tensor, order: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor | None:
+    axes = list(range(a.dim())) if dim is None else list(dim)
+    if float(order) == 1.0:
+        return _absolute(run, a).sum(dim=axes, keepdim=keepdim)
+    if math.isinf(float(order)):
+        return run.extreme(_absolute(run, a), axes, keepdim, math.copysign(1.0, float(order)))
+    return None
+
+
+def _extreme(sign: float) -> Callable[..., Any]:
+    def rule(run: _Pieces, a: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+        """Take torch.max and torch.min in their three forms: of all, along an axis with the place, of two."""
+        if isinstance(dim, Tensor):
+            return _pair(sign)(run, a, dim)
+        if dim is None:
+            return run.extreme(a, list(range(a.dim())), False, sign)
+        return run.extreme(a, [dim], keepdim, sign), (sign * a).argmax(dim, keepdim)
+
+    return rule
+
+
+def _scan(sign: float) -> Callable[..., Any]:
+    def rule(run: _Pieces, a: Tensor, dim: int) -> Any:
+        found: list[Tensor] = []
+        for one in a.unbind(dim):
+            found.append(_pair(sign)(run, found[-1], one) if found else one)
+        return torch.stack(found, dim), torch.zeros_like(a, dtype=torch.int64)
+
+    return rule
+
+
 _COMPARISONS = {aten.gt: 1.0, aten.ge: 1.0, aten.lt: -1.0, aten.le: -1.0}
-_RULES: dict[Any, Callable[..., Tensor | None]] = {
-    aten.abs: lambda run, a: run.joined(a, a, -a),
+_RULES: dict[Any, Callable[..., Any]] = {
+    aten.abs: _absolute,
+    aten.hardtanh: _hardtanh,
+    aten.softshrink: _softshrink,
+    aten.linalg_vector_norm: _norm,
+    aten.max: _extreme(1.0),
+    aten.min: _extreme(-1.0),
+    aten.cummax: _scan(1.0),
+    aten.cummin: _scan(-1.0),
     aten.relu: lambda run, a: run.joined(a, a, torch.zeros_like(a)),
     aten.maximum: _pair(1.0),
     aten.minimum: _pair(-1.0),
