@@ -32,7 +32,9 @@ from torch.func import grad, jacrev, vmap
 from benchmarks.certificates.kinds import DENSE, Case
 from snapfm import Bounds, Equality, Projection, Status
 from snapfm.evidence.judge import NEAREST, ROUNDING, bounds_of, clipped
+from snapfm.evidence.judge import measure as weighed
 from snapfm.laws import Params
+from snapfm.metrics.scores import one_of
 
 _RANK = 1e-10  # singular values of unit rows below it count as none
 _AT_BOUND = 1e-7  # of S: an unknown so near to its bound counts as held
@@ -216,7 +218,14 @@ def fits_at_kink(case: Case, sample: int, u: Tensor, multipliers: Tensor) -> boo
     noise = torch.randn(count, len(flat), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     judge.params = {name: value.expand(count, *value.shape[1:]) for name, value in judge.params.items()}
     pulls = flat - judge.u_hat + judge.pull(flat + 1e-8 * size * noise, multipliers.expand(count, -1))
-    return _shortest_mix(pulls / size, judge.walls(flat)) <= _AT_KINK
+    if _shortest_mix(pulls / size, judge.walls(flat)) <= _AT_KINK:
+        return True
+    # Many kinks have more sides than can be drawn: weigh the two slopes of each.
+    alone = _alone(case, sample)
+    sizes = [law.residual(u.double(), one_of(alone.params, 0)).numel() for law in judge.laws]
+    weights = {law.name: part[None] for law, part in zip(judge.laws, multipliers.reshape(-1).split(sizes))}
+    found = weighed(case.laws, alone.u_hat.double(), u.double()[None], weights, alone.params)
+    return float(found.stationarity) <= NEAREST * size
 
 
 def fits_otherwise(case: Case, sample: int, u: Tensor) -> bool:

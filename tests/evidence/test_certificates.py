@@ -52,6 +52,7 @@ def caught(
         1e-8,
         nothing,
         torch.ones(len(u), dtype=torch.int8),
+        torch.zeros(len(u), dtype=torch.bool),
     )
     return audit.false_claims(case, claim, audit.measure(case, u, multipliers))
 
@@ -110,6 +111,17 @@ def test_at_a_kink_any_slope_between_the_two_sides_may_certify(certificates: Mod
     laws: list[Law] = [Equality("largest", lambda u, p: torch.maximum(u[0], u[1]) - 1.0)]
     assert faults(certificates, laws, row(2.0, 1.0), row(1.0, 1.0), {"largest": row(1.0)}) == []
     assert faults(certificates, laws, row(2.0, 0.0), row(1.0, 1.0), {"largest": row(1.0)}) == ["stationarity"]
+
+
+def test_many_kinks_are_weighed_one_by_one(certificates: ModuleType):
+    """Twenty kinks have a million sides, of which a few can be drawn."""
+    laws: list[Law] = [Inequality("sizes", lambda u, p: (u.abs().sum() - 1.0)[None])]
+    u_hat = torch.cat([torch.tensor([3.0]), torch.linspace(-1.9, 1.9, 20)]).double()[None]
+    u = torch.zeros(1, 21, dtype=torch.float64)
+    u[0, 0] = 1.0
+    assert faults(certificates, laws, u_hat, u, {"sizes": row(2.0)}) == []
+    u_hat[0, 7] = 2.5  # no weight of |u[7]| up to one holds it at zero
+    assert faults(certificates, laws, u_hat, u, {"sizes": row(2.0)}) == ["stationarity"]
 
 
 def test_float32_is_allowed_its_rounding_and_no_more(certificates: ModuleType):

@@ -90,6 +90,8 @@ REFERENCES = {
     Op.LOGIT: Reference(torch.logit, (0.1, 0.4, 0.9), (1e-100, 1.0 - 1e-6)),
     Op.ENTR: Reference(torch.special.entr, POSITIVE, (1e-100, 1e100)),
     Op.SINC: Reference(torch.sinc, (-2.5, -0.4, 1.2, 3.7), (-0.09, 1e3)),  # near 0 torch cancels, and at 0 it gives NaN
+    Op.RAMP: Reference(lambda a, b: 0.5 * (a + torch.hypot(a, 2 * b)) - b, WAVES, HUGE),
+    Op.STEP: Reference(lambda a, b: 0.5 + 0.5 * a / torch.hypot(a, 2 * b), WAVES, HUGE),
     Op.HUBER: Reference(lambda a, b: F.huber_loss(a, 0 * a, reduction="none", delta=0.7), WAVES, HUGE[1:5]),
 }
 
@@ -207,6 +209,23 @@ def test_powers_zero_and_one_at_zero_have_slopes() -> None:
     assert evaluate(Op.POW, 0.0, 0.0, 0.0).tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     assert evaluate(Op.POW, 0.0, 1.0, 0.0).tolist() == [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     assert evaluate(Op.POW, -2.0, 3.0, 0.0).tolist() == [-8.0, 12.0, 0.0, -12.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_states_of_a_kink_are_straight_pieces(weight: float) -> None:
+    for a in (-2.0, 0.0, 1e-12, 3.0):
+        assert evaluate(Op.RAMP, a, -1.0 - weight, 0.0)[:4] == pytest.approx([weight * a, weight, 0.0, 0.0])
+        assert evaluate(Op.RAMP, a, -3.0 - weight, 0.0)[:4] == pytest.approx([0.0, weight, 0.0, 0.0])
+        for state in (-1.0 - weight, -3.0 - weight):
+            assert evaluate(Op.STEP, a, state, 0.0)[:4] == pytest.approx([weight, 0.0, 0.0, 0.0])
+
+
+def test_a_smoothing_of_no_width_is_the_kink() -> None:
+    for a in (-2.0, 1.5):
+        assert evaluate(Op.RAMP, a, 0.0, 0.0)[:2].tolist() == [max(a, 0.0), float(a > 0.0)]
+        assert evaluate(Op.STEP, a, 0.0, 0.0)[:2].tolist() == [float(a > 0.0), 0.0]
+    assert np.isfinite(evaluate(Op.RAMP, 0.0, 0.0, 0.0)).all()
+    assert np.isfinite(evaluate(Op.STEP, 0.0, 0.0, 0.0)).all()
 
 
 @pytest.mark.parametrize("op", [op for op in REFERENCES if op not in (Op.GT, Op.GE, Op.EQ, Op.SELECT)], ids=repr)

@@ -23,7 +23,7 @@ def randn(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def variation() -> list[Inequality]:
-    """A total-variation bound: kinks everywhere, which no iteration here gets over from noise."""
+    """A total-variation bound: kinks everywhere, which take some sixty iterations from noise."""
     return [Inequality("variation", lambda u, p: (u[1:] - u[:-1]).abs().sum() - 1.0)]
 
 

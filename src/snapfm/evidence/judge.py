@@ -3,7 +3,8 @@
 It shares no code with the methods it judges and imports nothing of project, structure or kernels; an import contract checks
 that. It measures the violation, the stationarity u − û + Jᵀλ by one reverse pass per law, and the signs of inequality
 multipliers. Bounds have no multipliers: the rest of u − û + Jᵀλ is measured by how far u would move along it within its bounds,
-so the judge does not need to know which bounds are active.
+so the judge does not need to know which bounds are active. Where one side's slopes leave a rest, kinks are given weights
+(evidence.kinks).
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from snapfm.errors import Status
+from snapfm.evidence.kinks import smallest_rest
 from snapfm.evidence.record import finite
-from snapfm.laws import Bounds, Equality, Law, Params
+from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.metrics.scores import one_of, residuals
 
 # Stationarity asked of a converged sample, absolute: fields are of order one. A larger tolerance replaces it.
@@ -87,9 +90,14 @@ def bounds_of(laws: Sequence[Law], like: Tensor) -> tuple[Tensor, Tensor]:
     lower, upper = torch.full_like(like, -math.inf), torch.full_like(like, math.inf)
     for law in laws:
         if isinstance(law, Bounds):
-            lower = torch.maximum(lower, torch.as_tensor(-math.inf if law.lower is None else law.lower).to(like))
-            upper = torch.minimum(upper, torch.as_tensor(math.inf if law.upper is None else law.upper).to(like))
+            lower = torch.maximum(lower, _limit(law.lower, -math.inf, like))
+            upper = torch.minimum(upper, _limit(law.upper, math.inf, like))
     return lower, upper
+
+
+def _limit(limit: float | Tensor | None, none: float, like: Tensor) -> Tensor:
+    """Convert a limit; a number is not rounded to float32 first."""
+    return torch.as_tensor(none if limit is None else limit, dtype=like.dtype, device=like.device)
 
 
 def clipped(u: Tensor, rest: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -166,7 +174,29 @@ def _sample(
     if any(not bool(torch.isfinite(one).all()) for one in multipliers.values()):
         return violation, math.nan, math.nan, math.nan
     rest = clipped(u, rest, lower, upper)
+    if _largest(rest.abs()) > NEAREST and bool(torch.isfinite(u).all()):  # at a kink one side's slopes are not all
+        rows = [law for law in laws if not isinstance(law, Bounds)]
+        weighted = smallest_rest(
+            [partial(_rows, law, params) for law in rows], [multipliers[law.name] for law in rows], u - u_hat, u,
+            _walls(u, lower, upper),
+            partial(_clipped_at, u, lower, upper),
+        )  # fmt: skip
+        rest = rest if weighted is None else weighted
     return violation, max(_largest(rest.abs()), wrong), complementarity, weighed
+
+
+def _rows(law: Equality | Inequality, params: Params, u: Tensor) -> Tensor:
+    return law.residual(u, params).reshape(-1)
+
+
+def _walls(u: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Return unit vectors (n, k) away from the bounds that u is at."""
+    unit, flat = torch.eye(u.numel(), dtype=torch.float64), u.flatten()
+    return torch.cat([unit[:, flat <= lower.flatten()], -unit[:, flat >= upper.flatten()]], dim=1)
+
+
+def _clipped_at(u: Tensor, lower: Tensor, upper: Tensor, rest: Tensor) -> Tensor:
+    return clipped(u, rest, lower, upper)
 
 
 def _largest(value: Tensor) -> float:

@@ -28,23 +28,26 @@ CELLS, JACOBIAN, X, TARGET, LOWER, UPPER, MULTIPLIER, SHIFT, RESIDUAL, ROW_SIZE,
 # What a barrier adds to the rows and to W; one pack, δ: rows are h − δλ = 0; two packs: the power of two that a lane's
 # unknowns, rows and multipliers are measured in, and one over it.
 BARRIER, BOUND_WEIGHT, REGULARIZATION, UNIT = range(11, 15)
-KEPT = 15
+# Per kink: the weight of its two slopes, of a lane whose answer is certified with a generalized gradient (project.kinks). Per
+# operation: the slope of the Lagrangian by its value.
+WEIGHT, ADJOINT = 15, 16
+KEPT = 17
 # The rest is scratch, shared by the tiles of a call. Of the program: rows, slopes, derivatives of operations, Hessian (and the
 # Jacobian times D⁻¹).
-ROWS, SLOTS, LEFT, RIGHT, PARTIAL, ADJOINT, HESSIAN, SCALED = range(KEPT, 23)
+ROWS, SLOTS, LEFT, RIGHT, PARTIAL, HESSIAN, SCALED = range(KEPT, 24)
 # Per unknown: gradient of the Lagrangian, diagonal of W, inverse of D, steps, distance to an active bound.
-GRADIENT, DIAGONAL, INVERSE, STEP, PLAIN_STEP, BEST_STEP, TO_BOUND, PREVIOUS = range(23, 31)
+GRADIENT, DIAGONAL, INVERSE, STEP, PLAIN_STEP, BEST_STEP, TO_BOUND, PREVIOUS = range(24, 32)
 # Per row: steps of λ, active set, λ of inactive rows, ‖J_r‖².
-DIRECTION, PLAIN_DIRECTION, BEST_DIRECTION, ACTIVE, IDLE, ROW_NORM = range(31, 37)
-PREVIOUS_MULTIPLIER, PREVIOUS_RESIDUAL = range(37, 39)
+DIRECTION, PLAIN_DIRECTION, BEST_DIRECTION, ACTIVE, IDLE, ROW_NORM = range(32, 38)
+PREVIOUS_MULTIPLIER, PREVIOUS_RESIDUAL = range(38, 40)
 # Of the KKT matrix.
-MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK = range(39, 46)
+MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK = range(40, 47)
 # Of interior points: slacks of inequalities, duals of bounds.
-SLACK, PREVIOUS_SLACK, LOWER_DUAL, UPPER_DUAL = range(46, 50)
+SLACK, PREVIOUS_SLACK, LOWER_DUAL, UPPER_DUAL = range(47, 51)
 # Of conjugate gradients, where the Hessian couples unknowns: per unknown what is left of the KKT system, the direction and its
 # image, per row the direction; then packs of scalars, and the lanes that take part.
-REMAINDER, CONJUGATE, IMAGE, CONJUGATE_MULTIPLIER, GRADIENTS, WANTED = range(50, 56)
-SECTIONS = 56
+REMAINDER, CONJUGATE, IMAGE, CONJUGATE_MULTIPLIER, GRADIENTS, WANTED = range(51, 57)
+SECTIONS = 57
 
 # Tasks of a callback, with the address of a tile's memory: evaluate rows; Jacobian and Hessian; factorize; solve in RHS.
 TO_EVALUATE, TO_DIFFERENTIATE, TO_FACTORIZE, TO_SOLVE = range(4)

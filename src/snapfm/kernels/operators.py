@@ -390,5 +390,46 @@ def _sinc(a):  # sin πa / πa; near zero the quotients would cancel
     return f, slope, -p * p * f - 2.0 * slope / a
 
 
+# A kink as a smooth piece. b ≥ 0 is the width of a smoothing, which has the kink's value on the kink and less by b far from it,
+# so that no bound on a sum of kinks becomes infeasible. b = −1 − θ is the linear piece of slope θ in [0, 1]: 0 and 1 are the
+# kink's two sides, and a weight between them is used on the kink itself;
+# b = −3 − θ has the same slope and the kink's own value, zero, as if a were zero.
+# structure.kinks writes max, min, abs, relu and where with them; laws as they are recorded hold neither.
+
+
+def _ramp_in_casadi(ca, a, b):
+    piece = ca.if_else(b > -3.0, (-1.0 - b) * a, 0.0)
+    return ca.if_else(b >= 0.0, 0.5 * (a + ca.sqrt(a * a + 4.0 * b * b)) - b, piece)
+
+
+@_smooth(casadi=_ramp_in_casadi)
+def _ramp(a, b):  # max(a, 0)
+    if b <= -3.0:
+        return 0.0 * a, -3.0 - b, 0.0
+    if b < 0.0:
+        return (-1.0 - b) * a, -1.0 - b, 0.0
+    root = math.hypot(a, 2.0 * b)
+    if root == 0.0:
+        return a, 0.5, 0.0
+    f = 0.5 * (root + a) if a > 0.0 else 2.0 * b / (root - a) * b
+    return f - b, f / root, 2.0 * (b / root) * (b / root) / root
+
+
+def _step_in_casadi(ca, a, b):
+    return ca.if_else(b >= 0.0, 0.5 + 0.5 * a / ca.sqrt(a * a + 4.0 * b * b), ca.if_else(b > -3.0, -1.0 - b, -3.0 - b))
+
+
+@_smooth(casadi=_step_in_casadi, range=_UNIT)
+def _step(a, b):  # 1 where a > 0, else 0: the slope of the ramp
+    if b < 0.0:
+        return (-1.0 if b > -3.0 else -3.0) - b + 0.0 * a, 0.0, 0.0  # NaN stays NaN
+    root = math.hypot(a, 2.0 * b)
+    if root == 0.0:
+        return 0.5, 0.0, 0.0
+    share = (b / root) * (b / root)
+    f = (0.5 * (root + a) if a > 0.0 else 2.0 * b / (root - a) * b) / root
+    return f, 2.0 * share / root, -6.0 * share * (a / root) / root / root
+
+
 FLAT = tuple(op for op in Op if op.flat)  # no slope
 STRAIGHT = tuple(op for op in Op if op.straight)  # no curvature

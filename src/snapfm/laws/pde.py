@@ -117,8 +117,8 @@ def engquist_osher(left: Tensor, right: Tensor) -> Tensor:
 def split(left: Tensor, right: Tensor) -> Tensor:
     """Return the Engquist–Osher flux of u²/2 without smoothing (math.md, eq. engquist-osher with ε = 0).
 
-    Use this flux to project. Its derivative is continuous, while Godunov's jumps at transonic shocks, where no multiplier
-    certifies the nearest field. The two are equal everywhere else, so fields of one sign obey both.
+    Its derivative is continuous, while Godunov's jumps at transonic shocks, where the nearest field may lie on a kink and takes
+    more iterations. The two are equal everywhere else, so fields of one sign obey both.
     """
     return 0.5 * left.clamp(min=0.0) ** 2 + 0.5 * right.clamp(max=0.0) ** 2
 

@@ -162,28 +162,32 @@ class _Implicit(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        laws, names, params, u, multipliers, adjoint, origin = ctx.attach
+        laws, names, params, u, multipliers, adjoint, origin, on_kinks = ctx.attach
         (gradient,) = gradients
         dtype, device = gradient.dtype, gradient.device
         with one_thread():
             w, nu = adjoint(gradient.detach().to("cpu", torch.float64).contiguous())
-            in_params = _params_gradient(laws, names, params, u, multipliers, w.reshape(u.shape), nu, origin)
+            in_params = _params_gradient(laws, names, params, u, multipliers, w.reshape(u.shape), nu, origin, on_kinks)
         return (w.reshape(u.shape).to(device, dtype), None, None, *in_params)
 
 
 def attach_gradient(
     u_hat: Tensor, answer: Tensor, laws: CompiledLaws, params: Params, given: Params, u: Tensor, multipliers: Tensor,
-    adjoint: Callable[[Tensor], tuple[Tensor, Tensor]],
+    adjoint: Callable[[Tensor], tuple[Tensor, Tensor]], on_kinks: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Make `answer` (dtype and device of u_hat) differentiable in u_hat and in the params as given by the caller."""
+    """Make `answer` (dtype and device of u_hat) differentiable in u_hat and in the params as given by the caller.
+
+    In params, not at samples `on_kinks` (b,): what moves a kink is not followed, and the gradient there is NaN.
+    """
     names = list(given)
-    attach = (laws, names, params, u, multipliers, adjoint, given)
+    attach = (laws, names, params, u, multipliers, adjoint, given, on_kinks)
     result: Tensor = _Implicit.apply(u_hat, answer, attach, *(given[name] for name in names))  # type: ignore[no-untyped-call]
     return result
 
 
 def _params_gradient(
-    laws: CompiledLaws, names: list[str], params: Params, u: Tensor, multipliers: Tensor, w: Tensor, nu: Tensor, given: Params
+    laws: CompiledLaws, names: list[str], params: Params, u: Tensor, multipliers: Tensor, w: Tensor, nu: Tensor, given: Params,
+    on_kinks: Tensor | None,
 ) -> list[Tensor | None]:  # fmt: skip
     wanted = [name for name in names if given[name].requires_grad]
     if not wanted:
@@ -204,6 +208,10 @@ def _params_gradient(
         residual = laws.residual(field, full)
         (slope,) = torch.autograd.grad((multipliers * residual).sum(), field, create_graph=True)
         total = -(slope * w).sum() - (nu * residual).sum()
+        if on_kinks is not None:
+            unknown = on_kinks & (w.flatten(1) != 0.0).any(dim=1)
+            for name in wanted if bool(unknown.any()) else ():
+                total = total + (full[name][unknown] * torch.nan).sum()
         found = torch.autograd.grad(total, [leaves[name] for name in wanted], allow_unused=True)
     by_name = {name: value.to(given[name]) for name, value in zip(wanted, found) if value is not None}
     return [by_name.get(name) for name in names]

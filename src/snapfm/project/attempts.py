@@ -45,8 +45,10 @@ _OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # statuses of lanes 
 Attempt = Callable[["Loops", Tiles, Values, Stopping, Room, Turn], Ended]
 
 
-def attempt(loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: int, turn: Turn) -> Ended:
-    """Run Newton's method, then the other attempts in turn on the lanes that failed. Written: tiles.
+def attempt(
+    loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: int, turn: Turn, more: tuple[Attempt, ...] = ()
+) -> Ended:
+    """Run Newton's method, then the other attempts in turn on the lanes that failed: `more` first. Written: tiles.
 
     `near`: the given multipliers belong to an answer for a nearby input.
     """
@@ -62,7 +64,7 @@ def attempt(loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: i
     status, iterations, second = ended.status, ended.iterations, ended.second
     if not status.any():  # all converged, as they mostly do
         return ended
-    for other in _WITH_INEQUALITIES if inequalities else _EQUALITIES:
+    for other in (*more, *(_WITH_INEQUALITIES if inequalities else _EQUALITIES)):
         failed = np.flatnonzero(np.isin(status, _OPEN) & (iterations < limit))
         if turn.over or not len(failed):
             break
@@ -94,7 +96,7 @@ def newton(
     return Ended(status.ravel()[:lanes], iterations.ravel()[:lanes], second.ravel()[:lanes])
 
 
-def _barrier(
+def barrier(
     loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn, ordinary: float = _ORDINARY
 ) -> Ended:
     """Follow a barrier from `first` until the active set is clear, then run Newton's method from there."""
@@ -198,7 +200,7 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
         again, left = tiles.take(feasible), room.less(iterations).at(feasible)
         if loops.part.inequalities:
             begin = np.array(again.section(core.X))
-            ended = _barrier(loops, again, begin, stopping, left, turn, _ALL)
+            ended = barrier(loops, again, begin, stopping, left, turn, _ALL)
         else:
             ended = newton(loops, again, stopping, left.upto(_NEWTON), turn, ordinary=_ALL)
         tiles.put(feasible, again, np.arange(len(feasible)))
@@ -207,7 +209,7 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
     return Ended(found, iterations, second)
 
 
-_WITH_INEQUALITIES: tuple[Attempt, ...] = (_barrier, _restored, _scattered, _from_zero, _regularized)
+_WITH_INEQUALITIES: tuple[Attempt, ...] = (barrier, _restored, _scattered, _from_zero, _regularized)
 _EQUALITIES: tuple[Attempt, ...] = (_penalized, _filtered, _scattered, _from_zero, _regularized, _restored)
 
 

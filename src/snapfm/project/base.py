@@ -38,6 +38,8 @@ class Solution:
     warm: Warm | None = None  # None for closed forms, which need no start
     # What is known of the curvature along the laws: 1 nowhere negative, 0 somewhere, -1 not known. None stands for all 1.
     second_order: Tensor | None = None
+    generalized: Tensor | None = None  # (b,) bool: certified with a generalized gradient. None stands for all False.
+    away: Tensor | None = None  # (b, n) u − û, where any sample is
 
 
 class Method(Protocol):
@@ -106,6 +108,9 @@ class Projection:
     rounding: Tensor  # (b,) largest change of a row, in the law's own units, when u was rounded to its dtype
     # (b,) int8, curvature along the laws: 1 nowhere negative, so nearer than all neighbors; 0 somewhere; -1 not known
     second_order: Tensor
+    # (b,) bool: u lies on kinks of its laws, and stationarity holds for an element of the generalized (Clarke) gradient there,
+    # each kink's two slopes with a weight in [0, 1]. False: the slopes are those of the operators, as torch has them.
+    generalized: Tensor
     warm: Warm | None = field(default=None, repr=False, compare=False)  # for project(…, warm=…)
 
     @property

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from snapfm.arrays import Index, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.kernels.batches import determine
 from snapfm.kernels.callback import NO_CALLBACK
@@ -27,15 +27,18 @@ from snapfm.kernels.threads import Clock, Turn, cut, run, workers
 from snapfm.laws import Params
 from snapfm.linear import Automatic, Solver
 from snapfm.project.adjoint import Adjoint
+from snapfm.project.adjoint_on_kinks import AdjointOnKinks
 from snapfm.project.base import Limits, Solution, Warm
 from snapfm.project.budget import Budget, Stopping, certified, enough
 from snapfm.project.closed_form import AffinePart, Coordinates, Rows
+from snapfm.project.kinks import NO_WEIGHT
 from snapfm.project.march import Marching, Walk
 from snapfm.project.opaque import Evaluator, opaque_reduction
 from snapfm.project.part import Batch, Part
 from snapfm.project.tiles import Ended, gravest
 from snapfm.project.workspaces import Workspaces
 from snapfm.structure import CompiledLaws, RowKind
+from snapfm.structure.kinks import find_kinks, kinked_rows
 from snapfm.structure.lowering import Unlowerable
 from snapfm.structure.reduce import Reduction, reduce
 from snapfm.structure.scalar import evaluate_externals
@@ -68,9 +71,14 @@ class Newton:
         groups = self.reduction.aggregates
         lengths = groups.first + 1 + 2 * np.arange(len(groups))
         solver = Automatic() if linear is None else linear
+        kinks = None if self.opaque else find_kinks(self.tape)
         self.parts = [
-            Part(system, self.lower, self.upper, outside, lengths, solver) for system in self.reduction.systems
-        ]
+            Part(
+                system, self.lower, self.upper, outside, lengths, solver,
+                None if kinks is None else kinked_rows(kinks, self.reduction.rows, system),
+            )
+            for system in self.reduction.systems
+        ]  # fmt: skip
         self.affine = AffinePart(self.reduction)
         self.coordinates = Coordinates(self.reduction, laws.unknowns)
         self.substitutions = [
@@ -93,8 +101,9 @@ class Newton:
         self.inequality_rows = np.flatnonzero(~laws.equality_rows)
         # Longest time of one compiled call, in seconds per sample of a piece and iteration of its limit.
         self.longest = max((part.seconds(LANES, 1, self.opaque) for part in self.parts), default=0.0) / LANES
+        self.longest_on_kinks = max((part.seconds_on_kinks for part in self.parts), default=0.0)
         self._memory: Workspaces[tuple[Values, Values, Values]] = Workspaces(self._batches)
-        self._adjoint = Adjoint(laws, limits)
+        self._adjoint, self._on_kinks = Adjoint(laws, limits), AdjointOnKinks(laws, limits)
         self._pace = 0.0  # processor seconds per sample of the last call, whatever else the machine does
         self._compiled = False
         self._known: tuple[Params, _Known] | None = None  # params and what follows from them; replaced whole, read once
@@ -121,7 +130,8 @@ class Newton:
         return Solution(
             u, torch.from_numpy(out.multipliers), torch.from_numpy(out.iterations), residual,
             torch.from_numpy(stationarity), torch.from_numpy(out.distance), torch.from_numpy(out.status), self._warm(out),
-            torch.from_numpy(out.second),
+            torch.from_numpy(out.second), torch.from_numpy(out.generalized),
+            torch.from_numpy(out.u - field) if out.generalized.any() else None,
         )  # fmt: skip
 
     def move(
@@ -143,7 +153,7 @@ class Newton:
         count = len(u)
         return _Outcome(
             u, np.empty((count, self.laws.rows)), np.empty((count, len(self.moving))), np.empty(count), np.empty(count),
-            np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int8),
+            np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int8), np.zeros(count, bool),
         )  # fmt: skip
 
     def _warm(self, out: _Outcome) -> Warm:
@@ -174,7 +184,7 @@ class Newton:
             chunk, unit = _CHUNK, min(LANES, self.marching.samples)
         chunk = max(unit, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
         chunk = min(chunk, self.marching.samples)
-        long = once * chunk > _WATCHED
+        long = max(once, budget.limit * self.longest_on_kinks) * chunk > _WATCHED
         threads = workers() if self._pace * count > _WORTH_SHARING else 1
         if threads > 1:  # enough pieces that a core busy elsewhere can get fewer
             chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))
@@ -206,7 +216,14 @@ class Newton:
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Solve the transposed KKT system at an answer; see project.adjoint."""
         field = solved.u.reshape(len(solved.u), *self.laws.shape)
-        return self._adjoint.solve(field, params, solved.multipliers, gradient)
+        w, nu = self._adjoint.solve(field, params, solved.multipliers, gradient)
+        if solved.generalized is not None and solved.away is not None:
+            flat, lam = gradient.reshape(len(field), -1).numpy(), solved.multipliers.numpy()
+            for i in torch.nonzero(solved.generalized).flatten().tolist():
+                own = {name: value[i : i + 1] for name, value in params.items()}
+                found = self._on_kinks.solve(field[i], own, lam[i], solved.away[i].numpy(), flat[i])
+                w[i], nu[i] = torch.from_numpy(found[0]), torch.from_numpy(found[1])
+        return w, nu
 
     def _from_params(self, params: Params, count: int) -> _Known:
         """Evaluate what depends on params only; kept while params stay the same, as they do in every flow step."""
@@ -268,8 +285,12 @@ class Newton:
             self.affine.solve(u, externals, known.constants, out.multipliers)
             address = NO_CALLBACK if evaluator is None else evaluator.callback.address
             batch = Batch(start, externals, stopping, multiplier, limit, turn, address, self.retry)
+            weights: list[Values | None] = []
             for part in self.parts:
                 ended = self._iterate(part, batch, u, out.multipliers)
+                weights.append(ended.weights)
+                if ended.weights is not None:
+                    out.generalized[:] |= (ended.weights != NO_WEIGHT).any(axis=(1, 2))
                 if ended.status.any():
                     out.status[:] = gravest(np.stack([out.status, ended.status], axis=1))
                 np.maximum(out.iterations, ended.iterations, out=out.iterations)
@@ -279,7 +300,8 @@ class Newton:
                 u[failed] = np.clip(u[failed], self.lower[self.bounded], self.upper[self.bounded])
             out.place[:] = u[:, self.moving]
             if certify:
-                self._certify(start, u, externals, out.multipliers, rest, out.stationarity, walk, evaluator)
+                found = out.multipliers
+                self._certify(start, u, externals, found, rest, out.stationarity, walk, evaluator, weights)
             coordinates.leave(start, u)
             if not stays:
                 out.u[:] = u[:, : given.shape[1]]
@@ -316,7 +338,7 @@ class Newton:
 
     def _certify(
         self, start: Values, u: Values, externals: Values, multipliers: Values, rest: Values, stationarity: Values,
-        walk: Walk, evaluator: Evaluator | None,
+        walk: Walk, evaluator: Evaluator | None, weights: list[Values | None],
     ) -> None:  # fmt: skip
         """Find the multipliers of marched and substituted rows, last first; the remainder of u − û + Jᵀλ is the stationarity.
 
@@ -326,8 +348,8 @@ class Newton:
         if evaluator is not None:
             evaluator.pull(u, externals[:, 0].astype(np.int64), multipliers, rest)
         else:
-            for part in self.parts:
-                part.rows.pull(part.system.rows, u, externals, multipliers, rest)
+            for part, weight in zip(self.parts, weights):
+                part.pull(u, externals, multipliers, rest, weight)
         self.affine.pull(u, externals, multipliers, rest)
         walk.determine(u, externals, multipliers, rest)
         for level, rows in reversed(self.substitutions):
@@ -368,9 +390,10 @@ class _Outcome:
     status: npt.NDArray[np.int8]
     iterations: Index
     second: npt.NDArray[np.int8]
+    generalized: Mask
 
     def clear(self) -> None:
-        self.multipliers[:] = 0.0
+        self.multipliers[:], self.generalized[:] = 0.0, False
         self.status[:], self.iterations[:], self.second[:] = Status.CONVERGED, 1, HOLDS
 
     def leave(self, given: Field) -> None:

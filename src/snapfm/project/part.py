@@ -21,18 +21,23 @@ from snapfm.kernels.operations import LANES, SPILL
 from snapfm.kernels.runs import Runs, join, products_to_tiles, tiles_to_field
 from snapfm.kernels.sections import starts
 from snapfm.kernels.threads import Turn
-from snapfm.linear import Solver, Workspace
+from snapfm.linear import Lanes, Solver, Workspace
 from snapfm.project.attempts import LONGEST, attempt, newton
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.closed_form import Rows
 from snapfm.project.infeasible import Proof
+from snapfm.project.kinks import NO_WEIGHT, Kinked, attempts_on
 from snapfm.project.kkt import KKT, prepare
 from snapfm.project.tiles import Ended, Tiles, tiles_for
 from snapfm.project.workspaces import Workspaces
+from snapfm.structure.kinks import KinkedRows, kinked_system
 from snapfm.structure.reduce import System
 
 _PACKS_A_SECOND = 8e8  # least speed of one thread, from profiles of the six problems
 _COUPLED = 4  # factorizations that take as long as one with conjugate gradients
+_ON_KINKS = (
+    2_000  # packs of arithmetic per unknown, row and kink of an augmented matrix: of a grid of some thousand points
+)
 _CALLBACK = 4_000_000  # packs of arithmetic that take as long as one callback, about 5 ms
 
 
@@ -53,13 +58,16 @@ class Batch:
 class Part:
     """Prepared for one system; `lower` and `upper` are the limits of all unknowns, `first_external` the first cell of params.
 
-    `lengths` are the unknowns that are the length y₂ of an aggregate; those of this System are kept.
+    `lengths` are the unknowns that are the length y₂ of an aggregate; those of this System are kept. `kinks` is the System with
+    its kinks as smooth pieces, if it has any.
     """
 
     def __init__(
-        self, system: System, lower: Values, upper: Values, first_external: int, lengths: Index, solver: Solver
-    ) -> None:
-        self.system = system
+        self, system: System, lower: Values, upper: Values, first_external: int, lengths: Index, solver: Solver,
+        kinks: KinkedRows | None = None,
+    ) -> None:  # fmt: skip
+        self.system, self.kinks, self._first_external = system, kinks, first_external
+        self._kinked: Kinked | None = None
         self.lengths: Index = np.intersect1d(system.unknowns, lengths)
         self.rows = Rows(system.program, system.inputs, system.externals - first_external)
         self.lower, self.upper = lower[None], upper[None]
@@ -69,9 +77,20 @@ class Part:
         self.at = self._sections()
         self._eliminated = _eliminated(system)
         self.spaces: Workspaces[Values] = Workspaces(self._space)
-        self.scratch: Workspaces[Values] = Workspaces(self._work)
+        self.scratch: Workspaces[Values] = Workspaces(self.new_scratch)
         self._factors: Workspaces[Workspace] = Workspaces(self.kkt.linear.workspace)
         self._proof = Proof(system)
+
+    def kinked(self) -> Kinked:
+        """Return the part with its kinks as smooth pieces, made at first use: threads that meet here each make one."""
+        made = self._kinked
+        if made is None:
+            assert self.kinks is not None
+            nothing = np.zeros(0, np.int64)
+            spec = kinked_system(self.kinks)
+            own = Part(spec.system, self.lower[0], self.upper[0], self._first_external, nothing, Lanes())
+            self._kinked = made = Kinked(spec, own)
+        return made
 
     def seconds(self, samples: int, limit: int, opaque: bool) -> float:
         """Estimate the longest time of one compiled call on so many samples."""
@@ -80,6 +99,12 @@ class Part:
         packs += 30 * (program.pattern.nnz + program.pattern.columns + program.pattern.rows)
         once = packs / _PACKS_A_SECOND + (_COUPLED if self.kkt.frame.coupled else 1) * self.kkt.seconds()
         return once * tiles_for(samples * self.system.parts) * LONGEST * limit
+
+    @property
+    def seconds_on_kinks(self) -> float:
+        """Estimate the longest time of a compiled call in the search for answers on kinks, per sample and iteration."""
+        size = self.system.program.pattern.columns + self.system.program.pattern.rows + 2 * self.kink_count
+        return self.system.parts * _ON_KINKS * size * LONGEST / _PACKS_A_SECOND if self.kink_count else 0.0
 
     def solve(self, batch: Batch, u: Values, multipliers: Values) -> Ended:
         """Iterate from u to the feasible point nearest to û; return how every sample ended.
@@ -105,6 +130,7 @@ class Part:
             tiles.section(core.MULTIPLIER)[:] = 0.0
         else:
             gather(batch.warm, system.rows, at[core.MULTIPLIER], space)
+        tiles.section(core.WEIGHT)[:] = NO_WEIGHT
         scaled = enter_units(space, self.at)
         ended = self._iterate(tiles, batch)
         if scaled:
@@ -112,7 +138,23 @@ class Part:
         scatter(space, at[core.X], system.unknowns, u)
         tiles_to_field(self._eliminated, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
         scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
-        return ended.joined(len(u), parts)
+        weights = None
+        if self.kinks is not None:
+            weights = tiles.by_lane(core.WEIGHT).reshape(len(u), parts, self.kink_count)
+            weights = weights if (weights != NO_WEIGHT).any() else None
+        return ended.joined(len(u), parts, weights)
+
+    def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values, weights: Values | None) -> None:
+        """Add Jᵀλ of this part's rows to `rest`, with generalized slopes where there are weights (b, parts, kinks)."""
+        if weights is None:
+            self.rows.pull(self.system.rows, u, externals, multipliers, rest)
+        else:
+            self.kinked().pull(self.rows, self.system, u, externals, multipliers, rest, weights)
+
+    @property
+    def kink_count(self) -> int:
+        """Number of kinks of one part."""
+        return 0 if self.kinks is None else self.kinks.count
 
     def _iterate(self, tiles: Tiles, batch: Batch) -> Ended:
         """Make all attempts, with callbacks for this call alone."""
@@ -144,7 +186,8 @@ class Part:
     def _space(self, tiles: int) -> Values:
         return np.zeros((tiles, int(self.at[core.KEPT])))
 
-    def _work(self) -> Values:
+    def new_scratch(self) -> Values:
+        """Make the scratch memory of a tile."""
         return np.zeros(int(self.at[-1]))
 
     def _sections(self) -> Index:
@@ -166,6 +209,7 @@ class Part:
         packs[[core.DIRECTION, core.PLAIN_DIRECTION, core.BEST_DIRECTION]] = m
         packs[[core.SLACK, core.PREVIOUS_SLACK]] = slacks
         packs[core.REGULARIZATION], packs[core.UNIT], packs[core.TALLY] = 1, 2, TALLY
+        packs[core.WEIGHT] = self.kink_count
         packs[core.MATRIX], packs[core.FACTOR] = self.kkt.entries, plan.packs
         packs[core.RHS] = v + m if frame.augmented else m
         packs[[core.PIVOTS, core.SCALE, core.WORK]] = plan.slots
@@ -182,6 +226,10 @@ class Loops:
         self.part, self._turn, self._work = part, turn, work
         self._read = (code, frame, part.kkt.schedule)
 
+    def of(self, part: Part) -> Loops:
+        """Return the loops of another part during the same call."""
+        return Loops(part, part.system.program.code, part.kkt.frame, self._turn, part.new_scratch())
+
     def run(self, kernel: Any, given: tuple[Any, ...], tiles: Tiles, written: tuple[Index, ...]) -> None:
         """Run a kernel on all tiles; its compilation at first use is not counted."""
         if not kernel.overloads:
@@ -193,7 +241,9 @@ class Loops:
 def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, batch: Batch) -> Ended:
     if not batch.retry:
         return newton(loops, tiles, stopping, np.full(tiles.lanes, batch.limit), batch.turn)
-    return attempt(loops, tiles, stopping, batch.warm is not None, batch.limit, batch.turn)
+    part = loops.part
+    more = () if part.kinks is None else attempts_on(part.kinked)
+    return attempt(loops, tiles, stopping, batch.warm is not None, batch.limit, batch.turn, more)
 
 
 def _served(factors: Workspace, at: Index, entries: int, stop: Index) -> Any:

@@ -80,13 +80,16 @@ class Projector:
         if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values())):
             answer = attach_gradient(
                 u_hat, answer, self.structure, inside, given, solved.u.reshape(start.shape), solved.multipliers,
-                partial(self.method.adjoint, solved, inside),
+                partial(self.method.adjoint, solved, inside), solved.generalized,
             )  # fmt: skip
         device = u_hat.device
         rows = self.structure.slices()
         second = solved.second_order
         if second is None:  # affine equalities: the Hessian is the identity
             second = torch.ones(len(start), dtype=torch.int8)
+        generalized = solved.generalized
+        if generalized is None:
+            generalized = torch.zeros(len(start), dtype=torch.bool)
         return Projection(
             u=answer,
             status=status.to(device),
@@ -99,6 +102,7 @@ class Projector:
             tolerance=asked,
             rounding=rounding.to(device),
             second_order=second.to(device),
+            generalized=generalized.to(device),
             warm=solved.warm,
         )
 

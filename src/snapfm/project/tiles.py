@@ -81,20 +81,23 @@ class Ended:
     status: Index
     iterations: Index
     second: Index
+    weights: Values | None = (
+        None  # (samples, parts, kinks) of generalized gradients, see project.kinks; None: no sample has any
+    )
 
     @classmethod
     def unfinished(cls, lanes: int) -> Ended:
         """Return lanes on which nothing was done."""
         return cls(np.full(lanes, int(Status.ITERATION_LIMIT)), np.zeros(lanes, np.int64), np.full(lanes, UNKNOWN))
 
-    def joined(self, samples: int, parts: int) -> Ended:
+    def joined(self, samples: int, parts: int, weights: Values | None) -> Ended:
         """Combine the parts of each sample."""
         if parts == 1:
-            return self
+            return Ended(self.status, self.iterations, self.second, weights)
         status, iterations, second = (
             one.reshape(samples, parts) for one in (self.status, self.iterations, self.second)
         )
-        return Ended(gravest(status), iterations.max(axis=1), second.min(axis=1))
+        return Ended(gravest(status), iterations.max(axis=1), second.min(axis=1), weights)
 
 
 @dataclass(frozen=True)
