@@ -166,7 +166,7 @@ class Newton:
         chunk = _CHUNK if certify else _SMALL_CHUNK
         chunk = max(LANES, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
         long = once * chunk > _WATCHED
-        threads = workers() if self._pace * count > _WORTH_SHARING else 1
+        threads = workers() if self._pace * count > _WORTH_SHARING and self.laws.threads else 1
         if threads > 1:  # enough pieces that a core busy elsewhere can get fewer
             chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))
         spent = run(work, cut(count, LANES, -(-count // chunk)), budget.clock, threads, watched=long)

@@ -103,6 +103,8 @@ class Evaluator:
         if self._laws.hessian_pattern is None:
             self.uncurved.add(sample)
             return np.zeros(lower.nnz)
+        if self._laws.uncurved:
+            self.uncurved.add(sample)
         weight = torch.zeros(1, self._laws.rows, dtype=torch.float64)
         weight[0, self._rows] = torch.from_numpy(multipliers.copy())
         try:
