@@ -31,6 +31,7 @@ from snapfm.structure.presolve import Presolve, presolve
 from snapfm.structure.propagate import propagate
 from snapfm.structure.reads import RowKind, cell_reads, row_kinds, row_slopes
 from snapfm.structure.scalar import Scalar
+from snapfm.structure.together import Together, together
 from snapfm.structure.trace import TracedLaw, trace_law, unmoved
 from snapfm.structure.verify import check_law, verify_law
 
@@ -119,6 +120,11 @@ class CompiledLaws:
         row = np.concatenate([part.row_of() for part in parts if part is not None])
         column = np.concatenate([part.indices for part in parts if part is not None])
         return Pattern.from_coordinates(row, column, (self.unknowns, self.unknowns))
+
+    @cached_property
+    def together(self) -> Together:
+        """Which functions may be evaluated a batch at a time without changing a bit of any sample; tried at first use."""
+        return together(self)
 
     @cached_property
     def uncurved(self) -> list[str]:
