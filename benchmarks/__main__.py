@@ -25,11 +25,12 @@ CASES = (
     "cost",
     "threads",
 )
+LONG = ("cutest",)  # hours: run by name only
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run micro benchmarks and append records to benchmarks/records/.")
-    parser.add_argument("case", nargs="*", help=f"which to run: {', '.join(CASES)} (default: all)")
+    parser.add_argument("case", nargs="*", help=f"which to run: {', '.join(CASES)} (default: all), {', '.join(LONG)}")
     parser.add_argument("--count", type=int, help="of certificates: how many projections")
     parser.add_argument("--only", metavar="KIND:NUMBER", help="of certificates: show one case, record nothing")
     asked = parser.parse_args()
