@@ -20,6 +20,7 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.threads import Turn
 from snapfm.project.budget import Stopping, certified
+from snapfm.project.isolated import isolated
 from snapfm.project.tiles import Ended, Room, Tiles, taken
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _MANY, _FEW, _NONE = 50, 4, 0
 # Rows of sizes from this to one over it are not scaled at first. Scaling all rows takes more iterations where it is not needed
 # (Heat-2 from noise), and fewer where it is (a total and an energy of a field of size 1e-3).
 _ORDINARY, _ALL = 1e-3, 1.0
+_FINER = 1024.0  # times smaller than the field: the unit of a barrier where the field's own unit is one
 _TENTHS = 6  # times that the regularization is divided by ten
 _OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # statuses of lanes that another attempt may help
 
@@ -59,7 +61,7 @@ def attempt(loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: i
     status, iterations, second = ended.status, ended.iterations, ended.second
     if not status.any():  # all converged, as they mostly do
         return ended
-    for other in _WITH_INEQUALITIES if inequalities else _EQUALITIES:
+    for other in _order(loops):
         failed = np.flatnonzero(np.isin(status, _OPEN) & (iterations < limit))
         if turn.over or not len(failed):
             break
@@ -100,6 +102,22 @@ def _barrier(
     loops.run(interior_tiles, (ordinary, limits, turn.stop, live), tiles, (status, iterations))
     used = iterations.ravel()[: tiles.lanes]
     ended = newton(loops, tiles, stopping, room.less(used).upto(_NEWTON), turn, ordinary=ordinary)
+    return Ended(ended.status, ended.iterations + used, ended.second)
+
+
+def _fine_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    """Follow the barrier in the laws' own units: where unknowns are of very different sizes, a barrier that ends at a share of
+    the largest leaves the small ones in the middle of their bounds.
+    """
+    tiles.section(core.X)[:] = first
+    unit = tiles.section(core.UNIT)[:, :LANES].ravel()
+    factor = np.where(unit > 1.0, unit, _FINER)
+    tiles.rescale(factor)
+    live, limits, status, iterations = _blank(tiles, room.upto(_BARRIER))
+    loops.run(interior_tiles, (_ALL, limits, turn.stop, live), tiles, (status, iterations))
+    tiles.rescale(1.0 / factor)
+    used = iterations.ravel()[: tiles.lanes]
+    ended = newton(loops, tiles, stopping, room.less(used).upto(_NEWTON), turn)
     return Ended(ended.status, ended.iterations + used, ended.second)
 
 
@@ -162,7 +180,11 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
     feasible = np.flatnonzero(found == Status.CONVERGED)
     if len(feasible):
         again, left = tiles.take(feasible), room.less(iterations).at(feasible)
-        if loops.part.inequalities:
+        alone = isolated(loops.part.system, again, stopping.stationarity)
+        if alone.all():
+            nothing = np.zeros(len(feasible), np.int64)
+            ended = Ended(nothing, nothing.copy(), np.full(len(feasible), core.HOLDS))
+        elif loops.part.inequalities:
             begin = np.array(again.section(core.X))
             ended = _barrier(loops, again, begin, stopping, left, turn, _ALL)
         else:
@@ -173,8 +195,17 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
     return Ended(found, iterations, second)
 
 
-_WITH_INEQUALITIES: tuple[Attempt, ...] = (_barrier, _restored, _scattered, _from_zero, _regularized)
+_WITH_INEQUALITIES: tuple[Attempt, ...] = (_barrier, _restored, _fine_barrier, _scattered, _from_zero, _regularized)
 _EQUALITIES: tuple[Attempt, ...] = (_scattered, _from_zero, _regularized, _restored)
+
+
+def _order(loops: Loops) -> tuple[Attempt, ...]:
+    """Return the attempts after Newton's. As many equations as unknowns: what obeys is a point, and the nearest one."""
+    system = loops.part.system
+    others = _WITH_INEQUALITIES if loops.part.inequalities else _EQUALITIES
+    if int(system.equality.sum()) < system.unknowns.shape[1] or system.eliminated.shape[1]:
+        return others
+    return (_restored, *(other for other in others if other is not _restored))
 
 
 def _blank(tiles: Tiles, limit: Index) -> tuple[Mask, Index, Index, Index]:
