@@ -386,3 +386,47 @@ def test_sampling_and_scores_know_oracles():
     project = Projector([oracle()], (N,), PARAMS)
     out = snapfm.sample(lambda x, tau: -x, project, params, count=3, steps=2)
     assert out.projection.converged.all()
+
+
+def test_a_law_without_a_value_outside_the_bounds_begins_inside():
+    """√u₀ + √u₁ = 1 with u ≥ 0, from inputs where the root has no value; and one that has none anywhere."""
+    law = Oracle(
+        "roots", lambda u, p: np.array([np.sqrt(u).sum() - p["r"]]), lambda u, p: 0.5 / np.sqrt(u)[None],
+        lambda u, p, y: np.diag(-0.25 * y[0] * u**-1.5),
+    )  # fmt: skip
+    project = Projector([law, Bounds(lower=1e-6)], (2,), PARAMS)
+    u_hat = torch.tensor([[-0.5, 0.7], [0.3, 0.4], [-0.5, 0.7]], dtype=torch.float64)
+    params = {"r": torch.tensor([1.0, 1.0, torch.nan], dtype=torch.float64)}
+    result = project(u_hat, params)
+    assert result.status.tolist() == [Status.CONVERGED, Status.CONVERGED, Status.NONFINITE]
+    assert float(result.violation[:2].max()) <= 1e-8
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_bounds_of_mixed_sizes_are_found_active(coupled: bool):
+    """A convex problem with unknowns of size 1e5 and others between 0 and 1, which rows join or not: the fine barrier's class."""
+    rng = np.random.default_rng(3)
+    inside = np.concatenate([rng.uniform(0, 3e4, 6), rng.uniform(0, 1, 10)])
+    matrix = np.zeros((5, 16))
+    matrix[0, :4] = matrix[1, 2:6] = 1.0  # two sums of large unknowns, three of small ones
+    matrix[2, 6:10] = matrix[3, 9:13] = matrix[4, 12:] = 1.0
+    if coupled:
+        matrix = np.concatenate([np.eye(6, 16) - 3e4 * np.eye(6, 16, 6), matrix[2:]])
+    law = Oracle("sums", lambda u, p: matrix @ (u - inside), lambda u, p: matrix, hessian_pattern=([], []))
+    upper = torch.tensor([1e5] * 6 + [1.0] * 10, dtype=torch.float64)
+    project = Projector([law, Bounds(lower=0.0, upper=upper)], (16,))
+    u_hat = torch.from_numpy(inside + rng.standard_normal((8, 16)) * np.array([3e5] * 6 + [3.0] * 10))
+    result = project(u_hat)
+    assert result.converged.all(), result.status
+
+
+def test_an_isolated_point_with_almost_dependent_rows_is_certified():
+    """u₀² = 0 and u₁ = 0.5: the only point has no slope in u₀, so multipliers grow without bound towards it."""
+    law = Oracle(
+        "point", lambda u, p: np.array([u[0] ** 2 + u[0] * (u[1] - 0.5), u[1] - 0.5]),
+        lambda u, p: np.array([[2 * u[0] + u[1] - 0.5, u[0]], [0.0, 1.0]]),
+        lambda u, p, y: y[0] * np.array([[2.0, 1.0], [1.0, 0.0]]),
+    )  # fmt: skip
+    result = Projector([law], (2,))(torch.tensor([[1.0, 1.0], [0.3, 0.2]], dtype=torch.float64))
+    assert float(result.violation.max()) <= 1e-8
+    assert result.converged.all(), result.status

@@ -61,6 +61,8 @@ def attempt(loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: i
     status, iterations, second = ended.status, ended.iterations, ended.second
     if not status.any():  # all converged, as they mostly do
         return ended
+    beside = _outside(loops, tiles, first, status)
+    status[beside] = int(Status.STALLED)  # until the other attempts have begun inside
     for other in _order(loops):
         failed = np.flatnonzero(np.isin(status, _OPEN) & (iterations < limit))
         if turn.over or not len(failed):
@@ -77,7 +79,20 @@ def attempt(loops: Loops, tiles: Tiles, stopping: Stopping, near: bool, limit: i
     stuck = np.isin(status, _OPEN)
     short = (iterations >= limit) | turn.over
     status[stuck] = np.where(short[stuck], int(Status.ITERATION_LIMIT), int(Status.STALLED))
+    status[beside & stuck] = int(Status.NONFINITE)
     return Ended(status, iterations, second)
+
+
+def _outside(loops: Loops, tiles: Tiles, first: Values, status: Index) -> Mask:
+    """Mark lanes whose laws have no value at the start, which is outside the bounds: roots and logarithms may need these."""
+    broken = status == Status.NONFINITE
+    if not loops.part.kkt.frame.bounded or not broken.any():
+        return np.zeros(tiles.lanes, bool)
+    begin = Tiles(first, np.array([0, first.shape[1]]), tiles.lanes).by_lane(0)
+    outside = (begin < tiles.by_lane(core.LOWER)) | (begin > tiles.by_lane(core.UPPER))
+    finite = np.isfinite(tiles.by_lane(core.TARGET)).all(axis=1) & np.isfinite(begin).all(axis=1)
+    found: Mask = broken & finite & outside.any(axis=1)
+    return found
 
 
 def newton(
@@ -106,17 +121,21 @@ def _barrier(
 
 
 def _fine_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
-    """Follow the barrier in the laws' own units: where unknowns are of very different sizes, a barrier that ends at a share of
-    the largest leaves the small ones in the middle of their bounds.
+    """Follow the barrier once more, in the laws' own units, from where it ended in the field's.
+
+    Where unknowns are of very different sizes, a barrier that ends at a share of the largest leaves the small ones in the middle
+    of their bounds.
     """
     tiles.section(core.X)[:] = first
     unit = tiles.section(core.UNIT)[:, :LANES].ravel()
     factor = np.where(unit > 1.0, unit, _FINER)
-    tiles.rescale(factor)
-    live, limits, status, iterations = _blank(tiles, room.upto(_BARRIER))
-    loops.run(interior_tiles, (_ALL, limits, turn.stop, live), tiles, (status, iterations))
-    tiles.rescale(1.0 / factor)
-    used = iterations.ravel()[: tiles.lanes]
+    used = np.zeros(tiles.lanes, np.int64)
+    for scale in (np.ones_like(factor), factor):
+        live, limits, status, iterations = _blank(tiles, room.less(used).upto(_BARRIER))
+        tiles.rescale(scale)
+        loops.run(interior_tiles, (_ALL, limits, turn.stop, live), tiles, (status, iterations))
+        tiles.rescale(1.0 / scale)
+        used += iterations.ravel()[: tiles.lanes]
     ended = newton(loops, tiles, stopping, room.less(used).upto(_NEWTON), turn)
     return Ended(ended.status, ended.iterations + used, ended.second)
 
