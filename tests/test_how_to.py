@@ -45,6 +45,7 @@ def heat(count: int) -> dict[str, Any]:
 def test_every_snippet_is_run_by_a_test():
     mine = {
         "Write a law",
+        "Bring your own derivatives",
         "See what was understood",
         "Know when it failed",
         "Simulate data",
@@ -57,6 +58,13 @@ def test_a_law_and_what_was_understood(capsys: pytest.CaptureFixture[str]):
     names = run({}, "Write a law", "See what was understood")
     assert "101×101 field: 10 201 unknowns, 9 900 rows" in capsys.readouterr().out
     assert names["values"].shape == (4, names["structure"].nnz)
+
+
+def test_a_law_with_its_own_derivatives():
+    names = run({}, "Bring your own derivatives")
+    assert names["flat"].converged.all()
+    assert float(names["flat"].violation.max()) <= 1e-8
+    assert (names["flat"].second_order == 1).all()
 
 
 def test_what_failed_is_left_out_of_the_projected_fields():

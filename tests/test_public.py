@@ -14,7 +14,7 @@ import torch
 import snapfm
 from snapfm.errors import SnapfmError, UnknownName
 
-CONTRACT = {"Equality", "Inequality", "Bounds", "Projector", "Projection", "Status", "sample", "problem"}
+CONTRACT = {"Equality", "Inequality", "Bounds", "Oracle", "Projector", "Projection", "Status", "sample", "problem"}
 RESULT = {
     "u", "status", "converged", "violation", "stationarity", "iterations", "distance", "multipliers", "by_law",
     "raise_for_status",

@@ -1,7 +1,7 @@
 """Flow models that obey physical laws: exact, certified, batched projection for PyTorch."""
 
 from snapfm.errors import Status
-from snapfm.laws import Bounds, Equality, Inequality
+from snapfm.laws import Bounds, Equality, Inequality, Oracle
 from snapfm.problems import problem
 from snapfm.project import Projection, Projector
 from snapfm.sampling import Samples, sample
@@ -9,5 +9,5 @@ from snapfm.sampling import Samples, sample
 __version__ = "0.1.0"
 
 __all__ = [
-    "Bounds", "Equality", "Inequality", "Projection", "Projector", "Samples", "Status", "problem", "sample",
+    "Bounds", "Equality", "Inequality", "Oracle", "Projection", "Projector", "Samples", "Status", "problem", "sample",
 ]  # fmt: skip

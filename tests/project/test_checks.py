@@ -191,11 +191,11 @@ BUILDING = [
     ),
     Mistake(
         "a function for a law", on_build(laws=[lambda u, p: u]), LawError, ValueError,
-        "laws expects Equality, Inequality and Bounds", "got function", "snapfm.Equality('name', function)",
+        "laws expects Equality, Inequality, Bounds and Oracle", "got function", "snapfm.Equality('name', function)",
     ),
     Mistake(
         "two functions for laws", on_build(laws=[lambda u, p: u, lambda u, p: u]), LawError, ValueError,
-        "laws expects Equality, Inequality and Bounds", "got function", "snapfm.Equality('name', function)",
+        "laws expects Equality, Inequality, Bounds and Oracle", "got function", "snapfm.Equality('name', function)",
     ),
     Mistake(
         "a fractional shape", on_build(shape=(3.0, 5)), ShapeError, ValueError,

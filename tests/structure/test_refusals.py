@@ -203,7 +203,7 @@ def test_thing_that_is_no_law() -> None:
     with pytest.raises(LawError) as caught:
         compile_laws([lambda u, p: u], (3, 5))  # type: ignore[list-item]
     assert str(caught.value) == (
-        "laws expects Equality, Inequality and Bounds; got function. Wrap a function: snapfm.Equality('name', function)."
+        "laws expects Equality, Inequality, Bounds and Oracle; got function. Wrap a function: snapfm.Equality('name', function)."
     )
 
 

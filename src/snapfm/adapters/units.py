@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from snapfm.adapters.base import Adapter, Model, levels, numbers_of
-from snapfm.errors import ParamsError, SettingError, ShapeError, Status
-from snapfm.laws import Bounds, Law, Params
+from snapfm.errors import ParamsError, SettingError, ShapeError, Status, UnsupportedLaw
+from snapfm.laws import Bounds, Law, Oracle, Params
 from snapfm.project import Moved, Projection, Projector
 from snapfm.project.budget import LIMIT, SECONDS
 from snapfm.project.checks import check_field, check_laws, check_shape
@@ -165,6 +165,11 @@ class UnitsProjector(Projector):
                 for limit in (law.lower, law.upper)
             )
             return replace(law, lower=lower, upper=upper)
+        if isinstance(law, Oracle):
+            raise UnsupportedLaw(
+                f"a projector in a model's units expects laws that can be written for other units; got Oracle '{law.name}'. Give "
+                "its functions normalized fields, and use Projector itself."
+            )
         function = law.function
         return replace(law, function=lambda z, params: function(mean + std * z, params))
 

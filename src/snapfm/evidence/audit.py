@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ShapeError, UnknownName
-from snapfm.laws import Bounds, Equality, Inequality, Params
+from snapfm.laws import Bounds, Equality, Inequality, Oracle, Params
 from snapfm.metrics.scores import constraint_errors, one_of, residuals
 from snapfm.problems import Problem, defaults, names, problem
 from snapfm.structure import CompiledLaws, compile_laws
@@ -127,7 +127,7 @@ def audit_reading(
     def left(place: int, along: str | None = None) -> float:
         built, fields, params = truth(along)
         law = built.laws[place]
-        assert not isinstance(law, Bounds)  # no audited problem has bounds
+        assert not isinstance(law, (Bounds, Oracle))  # no audited problem has either
         return leftover(law, fields, params)
 
     own, fields, params = truth()

@@ -174,8 +174,10 @@ def _sample(
     if any(not bool(torch.isfinite(one).all()) for one in multipliers.values()):
         return violation, math.nan, math.nan, math.nan
     rest = clipped(u, rest, lower, upper)
-    if _largest(rest.abs()) > NEAREST and bool(torch.isfinite(u).all()):  # at a kink one side's slopes are not all
-        rows = [law for law in laws if not isinstance(law, Bounds)]
+    rows = [law for law in laws if isinstance(law, (Equality, Inequality))]
+    torch_alone = len(rows) == sum(not isinstance(law, Bounds) for law in laws)  # no Oracle, whose kinks nobody knows
+    # at a kink one side's slopes are not all
+    if torch_alone and _largest(rest.abs()) > NEAREST and bool(torch.isfinite(u).all()):
         weighted = smallest_rest(
             [partial(_rows, law, params) for law in rows], [multipliers[law.name] for law in rows], u - u_hat, u,
             _walls(u, lower, upper),

@@ -2,6 +2,7 @@
 
 from snapfm.laws.base import Bounds, Equality, Inequality, Law, Params
 from snapfm.laws.conditions import dirichlet, initial, neumann, periodic
+from snapfm.laws.oracle import Oracle
 from snapfm.laws.pde import crank_nicolson, forward_euler, heat_kernel, local_flux
 from snapfm.laws.totals import (
     energy_balance,
@@ -14,7 +15,8 @@ from snapfm.laws.totals import (
 )
 
 __all__ = [
-    "Bounds", "Equality", "Inequality", "Law", "Params", "crank_nicolson", "dirichlet", "energy_balance", "energy_decay",
-    "enstrophy", "flux_balance", "forward_euler", "heat_kernel", "initial", "local_flux", "mass", "mass_evolution", "neumann",
+    "Bounds", "Equality", "Inequality", "Law", "Oracle", "Params", "crank_nicolson", "dirichlet", "energy_balance",
+    "energy_decay", "enstrophy", "flux_balance", "forward_euler", "heat_kernel", "initial", "local_flux", "mass",
+    "mass_evolution", "neumann",
     "periodic", "trapezoidal_balance",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The three kinds of law: Equality (h = 0), Inequality (g <= 0) and Bounds on the field itself.
+"""The kinds of law: Equality (h = 0), Inequality (g <= 0), Bounds on the field itself, and Oracle (laws.oracle).
 
 A law states WHAT must hold, as a plain torch function of ONE field and its params. It knows no solver and no batch.
 May import grid and errors only.
@@ -13,6 +13,7 @@ from typing import TypeAlias
 from torch import Tensor
 
 from snapfm.laws.checks import check_function, check_limits, check_name, check_pattern
+from snapfm.laws.oracle import Oracle
 
 Params: TypeAlias = Mapping[str, Tensor]
 Residual: TypeAlias = Callable[[Tensor, Params], Tensor]
@@ -65,4 +66,4 @@ class Bounds:
         check_limits(self.lower, self.upper)
 
 
-Law: TypeAlias = Equality | Inequality | Bounds
+Law: TypeAlias = Equality | Inequality | Bounds | Oracle

@@ -63,29 +63,30 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     return found.replace(parameters=plain, return_annotation=inspect.Signature.empty)
 
 
-def check_limits(lower: Any, upper: Any) -> None:
+def check_limits(lower: Any, upper: Any, kind: str = "Bounds") -> None:
     """Accept at least one real limit; two must broadcast with lower <= upper. An infinite limit means no limit."""
     if lower is None and upper is None:
-        raise LawError("Bounds(lower, upper) expects at least one limit; got none. Give lower=..., upper=... or both.")
-    low, high = _limit("lower", lower, -torch.inf), _limit("upper", upper, torch.inf)
+        raise LawError(f"{kind}(lower, upper) expects at least one limit; got none. Give lower=..., upper=... or both.")
+    low, high = _limit(kind, "lower", lower, -torch.inf), _limit(kind, "upper", upper, torch.inf)
+    whole = "field" if kind == "Bounds" else "value"
     try:
         gap = high - low
     except RuntimeError as cause:
         raise ShapeError(
-            f"Bounds(lower, upper) expects limits that broadcast to one field; got shapes {tuple(low.shape)} and "
-            f"{tuple(high.shape)}. Give numbers, or tensors of the field's shape."
+            f"{kind}(lower, upper) expects limits that broadcast to one {whole}; got shapes {tuple(low.shape)} and "
+            f"{tuple(high.shape)}. Give numbers, or tensors of the {whole}'s shape."
         ) from cause
     if not bool((gap >= 0).all()):
         raise LawError(
-            f"Bounds(lower, upper) expects lower <= upper everywhere; got a gap of {float(gap.min()):g}. "
+            f"{kind}(lower, upper) expects lower <= upper everywhere; got a gap of {float(gap.min()):g}. "
             "Swap the two, or drop the points that have no room."
         )
 
 
-def check_pattern(kind: str, name: str, pattern: Any) -> None:
+def check_pattern(kind: str, name: str, pattern: Any, argument: str = "pattern") -> None:
     """Accept two equally long lists of whole numbers >= 0. Their upper end is checked later, when the size is known."""
     expected = (
-        f"{kind}('{name}', pattern=(rows, columns)) expects two equally long lists of whole numbers >= 0: the row and the "
+        f"{kind}('{name}', {argument}=(rows, columns)) expects two equally long lists of whole numbers >= 0: the row and the "
         "column of every entry"
     )
     cure = "Index the flattened residual and the flattened field, from 0."
@@ -97,8 +98,8 @@ def check_pattern(kind: str, name: str, pattern: Any) -> None:
         raise LawError(f"{expected}; got {named(pattern)}. {cure}")
     if items != 2:
         raise LawError(
-            f"{expected}; got {items} items. Turn a list of pairs into two lists: pattern=tuple(zip(*pairs)); an array of pairs: "
-            "pattern=pairs.T."
+            f"{expected}; got {items} items. Turn a list of pairs into two lists: {argument}=tuple(zip(*pairs)); an array of "
+            f"pairs: {argument}=pairs.T."
         )
     rows, columns = (_indices(side) for side in pattern)
     for side, values in zip(pattern, (rows, columns)):
@@ -111,11 +112,11 @@ def check_pattern(kind: str, name: str, pattern: Any) -> None:
         raise ShapeError(f"{expected}; got {least}. {cure}")
 
 
-def _limit(argument: str, limit: Any, none: float) -> Tensor:
+def _limit(kind: str, argument: str, limit: Any, none: float) -> Tensor:
     """Return a limit as float64 values, `none` for no limit; refuse anything but real numbers, and limits no field obeys."""
     if limit is None:
         return torch.tensor(none, dtype=torch.float64)
-    call = f"Bounds({argument}=…)"
+    call = f"{kind}({argument}=…)"
     if isinstance(limit, str):
         raise LawError(
             f"{call} expects a number, or a tensor of numbers; got the text {limit!r}. The name comes last: "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from snapfm.laws import Bounds, Inequality, Law, Params
+from snapfm.laws import Bounds, Inequality, Law, Oracle, Params
 from snapfm.metrics.moments import ROUNDS, Estimate, MomentErrors, interval, moment_errors, resample
 from snapfm.metrics.texture import Texture, texture
 
@@ -38,6 +38,9 @@ def _one(law: Law, field: Tensor, params: Params) -> Tensor:
             excess = torch.maximum(excess, field - law.upper)
         return excess.flatten()
     signed = law.residual(field, params).flatten()
+    if isinstance(law, Oracle):
+        equality = torch.from_numpy(law.split(law.values(field, params).shape).equality)
+        return torch.where(equality, signed.abs(), signed.clamp(min=0.0))
     return signed.clamp(min=0.0) if isinstance(law, Inequality) else signed.abs()
 
 

@@ -28,6 +28,7 @@ from snapfm.project.base import Limits
 from snapfm.project.serial import one_thread
 from snapfm.project.workspaces import Workspaces
 from snapfm.structure import CompiledLaws, Pattern
+from snapfm.structure.oracle import OracleLaw, no_hessian
 
 # Relative to ‖J‖²: keeps the system solvable when rows repeat each other, far below any gradient that matters.
 _SOFT = 1e-13
@@ -75,6 +76,8 @@ class _System:
 
     def __init__(self, laws: CompiledLaws) -> None:
         hessian = laws.hessian_pattern
+        if laws.uncurved:
+            raise UnsupportedLaw(no_hessian(laws.uncurved))
         if hessian is None:
             names = ", ".join(f"'{law.name}'" for law in laws.laws)
             raise UnsupportedLaw(
@@ -192,6 +195,12 @@ def _params_gradient(
     wanted = [name for name in names if given[name].requires_grad]
     if not wanted:
         return [None] * len(names)
+    reading = [law.name for law in laws.laws if isinstance(law, OracleLaw) and law.may_read(wanted)]
+    if reading:
+        raise UnsupportedLaw(
+            f"a gradient in params {wanted} expects laws that torch can differentiate by them; Oracle "
+            f"{', '.join(map(repr, reading))} may read them. Detach them, or name what it does read: Oracle(…, reads=[…])."
+        )
     with torch.enable_grad():
         leaves = {name: given[name].detach().to("cpu", torch.float64).requires_grad_() for name in wanted}
         full = {

@@ -20,6 +20,7 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.threads import Turn
 from snapfm.project.budget import Stopping, certified
+from snapfm.project.isolated import isolated
 from snapfm.project.tiles import Ended, Room, Tiles, taken
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _ORDINARY, _ALL = 1e-3, 1.0
 _PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-6)  # δ of a penalty, relative to the rows' size squared
 _PENALIZED = 0.02  # share of iterations for each of them
 _LOOSE = Stopping(1e-4, 1e-2, 1.0)  # a minimum known this well is a start for the next one
+_FINER = 1024.0  # times smaller than the field: the unit of a barrier where the field's own unit is one
 _TENTHS = 6  # times that the regularization is divided by ten
 _OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # statuses of lanes that another attempt may help
 
@@ -64,7 +66,9 @@ def attempt(
     status, iterations, second = ended.status, ended.iterations, ended.second
     if not status.any():  # all converged, as they mostly do
         return ended
-    for other in (*more, *(_WITH_INEQUALITIES if inequalities else _EQUALITIES)):
+    beside = _outside(loops, tiles, first, status)
+    status[beside] = int(Status.STALLED)  # until the other attempts have begun inside
+    for other in (*more, *_order(loops)):
         failed = np.flatnonzero(np.isin(status, _OPEN) & (iterations < limit))
         if turn.over or not len(failed):
             break
@@ -80,7 +84,20 @@ def attempt(
     stuck = np.isin(status, _OPEN)
     short = (iterations >= limit) | turn.over
     status[stuck] = np.where(short[stuck], int(Status.ITERATION_LIMIT), int(Status.STALLED))
+    status[beside & stuck] = int(Status.NONFINITE)
     return Ended(status, iterations, second)
+
+
+def _outside(loops: Loops, tiles: Tiles, first: Values, status: Index) -> Mask:
+    """Mark lanes whose laws have no value at the start, which is outside the bounds: roots and logarithms may need these."""
+    broken = status == Status.NONFINITE
+    if not loops.part.kkt.frame.bounded or not broken.any():
+        return np.zeros(tiles.lanes, bool)
+    begin = Tiles(first, np.array([0, first.shape[1]]), tiles.lanes).by_lane(0)
+    outside = (begin < tiles.by_lane(core.LOWER)) | (begin > tiles.by_lane(core.UPPER))
+    finite = np.isfinite(tiles.by_lane(core.TARGET)).all(axis=1) & np.isfinite(begin).all(axis=1)
+    found: Mask = broken & finite & outside.any(axis=1)
+    return found
 
 
 def newton(
@@ -105,6 +122,26 @@ def barrier(
     loops.run(interior_tiles, (ordinary, limits, turn.stop, live), tiles, (status, iterations))
     used = iterations.ravel()[: tiles.lanes]
     ended = newton(loops, tiles, stopping, room.less(used).upto(_NEWTON), turn, ordinary=ordinary)
+    return Ended(ended.status, ended.iterations + used, ended.second)
+
+
+def _fine_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    """Follow the barrier once more, in the laws' own units, from where it ended in the field's.
+
+    Where unknowns are of very different sizes, a barrier that ends at a share of the largest leaves the small ones in the middle
+    of their bounds.
+    """
+    tiles.section(core.X)[:] = first
+    unit = tiles.section(core.UNIT)[:, :LANES].ravel()
+    factor = np.where(unit > 1.0, unit, _FINER)
+    used = np.zeros(tiles.lanes, np.int64)
+    for scale in (np.ones_like(factor), factor):
+        live, limits, status, iterations = _blank(tiles, room.less(used).upto(_BARRIER))
+        tiles.rescale(scale)
+        loops.run(interior_tiles, (_ALL, limits, turn.stop, live), tiles, (status, iterations))
+        tiles.rescale(1.0 / scale)
+        used += iterations.ravel()[: tiles.lanes]
+    ended = newton(loops, tiles, stopping, room.less(used).upto(_NEWTON), turn)
     return Ended(ended.status, ended.iterations + used, ended.second)
 
 
@@ -198,7 +235,11 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
     feasible = np.flatnonzero(found == Status.CONVERGED)
     if len(feasible):
         again, left = tiles.take(feasible), room.less(iterations).at(feasible)
-        if loops.part.inequalities:
+        alone = isolated(loops.part.system, again, stopping.stationarity)
+        if alone.all():
+            nothing = np.zeros(len(feasible), np.int64)
+            ended = Ended(nothing, nothing.copy(), np.full(len(feasible), core.HOLDS))
+        elif loops.part.inequalities:
             begin = np.array(again.section(core.X))
             ended = barrier(loops, again, begin, stopping, left, turn, _ALL)
         else:
@@ -209,8 +250,17 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
     return Ended(found, iterations, second)
 
 
-_WITH_INEQUALITIES: tuple[Attempt, ...] = (barrier, _restored, _scattered, _from_zero, _regularized)
+_WITH_INEQUALITIES: tuple[Attempt, ...] = (barrier, _restored, _fine_barrier, _scattered, _from_zero, _regularized)
 _EQUALITIES: tuple[Attempt, ...] = (_penalized, _filtered, _scattered, _from_zero, _regularized, _restored)
+
+
+def _order(loops: Loops) -> tuple[Attempt, ...]:
+    """Return the attempts after Newton's. As many equations as unknowns: what obeys is a point, and the nearest one."""
+    system = loops.part.system
+    others = _WITH_INEQUALITIES if loops.part.inequalities else _EQUALITIES
+    if int(system.equality.sum()) < system.unknowns.shape[1] or system.eliminated.shape[1]:
+        return others
+    return (_restored, *(other for other in others if other is not _restored))
 
 
 def _blank(tiles: Tiles, limit: Index) -> tuple[Mask, Index, Index, Index]:

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import DtypeError, LawError, ParamsError, SettingError, ShapeError
-from snapfm.laws import Bounds, Equality, Inequality, Law, Params
+from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
 from snapfm.project.base import Moved, Projection
 from snapfm.project.budget import LIMIT, SECONDS
+
+_LAWS = (Equality, Inequality, Bounds, Oracle)
 
 
 def is_whole(value: object) -> TypeGuard[int]:
@@ -31,21 +33,21 @@ def is_real(value: object) -> TypeGuard[float]:
 
 def check_laws(laws: Any) -> tuple[Law, ...]:
     """Accept a list of laws with distinct names."""
-    if isinstance(laws, (Equality, Inequality, Bounds)):
+    if isinstance(laws, _LAWS):
         raise LawError(f"Projector(laws=…) expects a list of laws; got one {type(laws).__name__}. Write laws=[law].")
     if not isinstance(laws, Iterable) or isinstance(laws, (str, Tensor, Mapping)):
         raise LawError(f"Projector(laws=…) expects a list of laws; got {type(laws).__name__}. Write laws=[law, ...].")
     found: tuple[Law, ...] = tuple(laws)
     for law in found:
-        if isinstance(law, (list, tuple)) and any(isinstance(one, (Equality, Inequality, Bounds)) for one in law):
+        if isinstance(law, (list, tuple)) and any(isinstance(one, _LAWS) for one in law):
             raise LawError(
                 f"Projector(laws=…) expects one flat list of laws; got a {type(law).__name__} of laws inside it. Join them: "
                 "laws=[*first, *second]."
             )
-        if not isinstance(law, (Equality, Inequality, Bounds)):
+        if not isinstance(law, _LAWS):
             raise LawError(
-                f"Projector(laws=…): laws expects Equality, Inequality and Bounds; got {type(law).__name__}. Wrap a function: "
-                "snapfm.Equality('name', function)."
+                f"Projector(laws=…): laws expects Equality, Inequality, Bounds and Oracle; got {type(law).__name__}. Wrap a "
+                "function: snapfm.Equality('name', function)."
             )
     names = [law.name for law in found]
     twice = sorted({str(name) for name in names if names.count(name) > 1})

@@ -46,6 +46,8 @@ class Proof:
         Per lane: values of all cells, and of the rows at the least violation; `weights` of the rows' squares there; `target` û
         and limits of the unknowns. All in the laws' own units.
         """
+        if self.system.opaque:  # nothing is known of the rows away from the points they were evaluated at
+            return np.zeros(len(cells), bool)
         whole = weights * np.where(self.system.equality, rows, np.maximum(rows, 0.0))
         far = _FAR * np.maximum(np.abs(cells[:, self._moving]), np.abs(target)).max(axis=1, initial=1.0)[:, None]
         low, high = self._ranges(cells, lower, upper, far)

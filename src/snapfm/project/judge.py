@@ -109,6 +109,8 @@ def _by_law(laws: CompiledLaws, residual: Tensor) -> dict[str, Tensor]:
     for law, rows in zip(laws.laws, laws.slices().values()):
         part = residual[:, rows]
         size = part.abs() if law.kind == "equality" else part.clamp(min=0.0)
+        if law.kind == "mixed":
+            size = torch.where(torch.from_numpy(law.equality), part.abs(), size)
         by_law[law.name] = size.amax(dim=1) if part.shape[1] else residual.new_zeros(len(residual))
     return by_law
 

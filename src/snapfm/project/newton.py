@@ -185,7 +185,7 @@ class Newton:
         chunk = max(unit, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
         chunk = min(chunk, self.marching.samples)
         long = max(once, budget.limit * self.longest_on_kinks) * chunk > _WATCHED
-        threads = workers() if self._pace * count > _WORTH_SHARING else 1
+        threads = workers() if self._pace * count > _WORTH_SHARING and self.laws.threads else 1
         if threads > 1:  # enough pieces that a core busy elsewhere can get fewer
             chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))
         spent = run(work, cut(count, unit, -(-count // chunk)), budget.clock, threads, watched=long)

@@ -1,13 +1,17 @@
-"""Opaque laws, which only torch can evaluate, in Newton's compiled loop: one System over all rows and unknowns, by callback.
+"""Opaque laws, which only torch or an Oracle can evaluate, in Newton's compiled loop: one System over all rows and unknowns.
 
-CompiledLaws evaluates rows, Jacobian and Hessian sample by sample, so that no bit depends on the batch. A sample whose law
-raises gets NaN for its rows and ends NONFINITE. Used by project.newton; must not import it.
+The loop calls back, and CompiledLaws evaluates rows, Jacobian and Hessian: all lanes of a tile at once where no bit depends on
+the batch (structure.together), sample by sample elsewhere. A sample whose law raises gets NaN for its rows and ends NONFINITE.
+Used by project.newton; must not import it.
 """
 
 from __future__ import annotations
 
 import ctypes
+import threading
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -46,20 +50,26 @@ def opaque_reduction(laws: CompiledLaws) -> Reduction:
 class Evaluator:
     """The laws of one call: `callback` fills tiles, `pull` adds Jᵀλ. For one call and its threads.
 
+    A lane that is where it was evaluated last, as those that have converged are, is not evaluated again.
     `uncurved` holds the samples with a law that has no second derivative: their curvature is unknown.
     """
 
     def __init__(self, laws: CompiledLaws, rows: Index, params: Params, at: Index) -> None:
         self._laws, self._rows, self._params, self._at = laws, rows, params, at
         self._entries = laws.pattern.entries(rows)
+        lower = laws.hessian_pattern
+        self._below = None if lower is None else np.flatnonzero(lower.indices <= lower.row_of())
+        self._last = threading.local()  # what was evaluated last, by function, sample and lane
         self.uncurved: set[int] = set()
         self.callback = Callback(self._serve)
 
     def pull(self, u: Values, samples: Index, multipliers: Values, rest: Values) -> None:
         """Add Jᵀλ to `rest` (b, n), with all multipliers λ (b, m) of the given samples. Written: rest."""
-        for i, sample in enumerate(samples.tolist()):
-            values = self._jacobian(u[i], sample)
-            rest[i] += self._laws.pattern.csr(values).T @ multipliers[i]
+        for first in range(0, len(samples), LANES):
+            some = slice(first, first + LANES)
+            values = self._jacobian(u[some], samples[some], multipliers[some])
+            for i, entries in enumerate(values, first):
+                rest[i] += self._laws.pattern.csr(entries).T @ multipliers[i]
 
     def _serve(self, task: int, memory: int) -> None:
         tile = np.ctypeslib.as_array((ctypes.c_double * int(self._at[-1])).from_address(memory))
@@ -68,51 +78,104 @@ class Evaluator:
         fields, samples = cells[1 : 1 + unknowns].T, cells[1 + unknowns].astype(np.int64)
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             if task == TO_EVALUATE:
-                rows = self._section(tile, ROWS)
-                for lane, source in _distinct(fields, samples):
-                    rows[:, lane] = rows[:, source] if source < lane else self._residual(fields[lane], samples[lane])
+                self._fill(self._residual, "rows", fields, samples, fields[:, :0], self._section(tile, ROWS))
                 return
-            jacobian, hessian = self._section(tile, JACOBIAN), self._section(tile, HESSIAN)
             multipliers = self._section(tile, MULTIPLIER).T
-            both = np.concatenate([fields, multipliers], axis=1)
-            for lane, source in _distinct(both, samples):
-                if source < lane:
-                    jacobian[:, lane], hessian[:, lane] = jacobian[:, source], hessian[:, source]
-                    continue
-                jacobian[:, lane] = self._jacobian(fields[lane], samples[lane])[self._entries]
-                hessian[:, lane] = self._hessian(fields[lane], int(samples[lane]), multipliers[lane])
+            jacobian, hessian = self._section(tile, JACOBIAN), self._section(tile, HESSIAN)
+            self._fill(self._slopes, "jacobian", fields, samples, fields[:, :0], jacobian)
+            self._fill(self._hessian, "hessian", fields, samples, multipliers, hessian)
 
     def _section(self, tile: Values, number: int) -> Values:
         return tile[self._at[number] : self._at[number + 1]].reshape(-1, LANES)
 
-    def _of(self, field: Values, sample: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        params = {name: value[sample : sample + 1].clone() for name, value in self._params.items()}
-        return torch.from_numpy(field.copy()).reshape(1, *self._laws.shape), params
+    def _fill(
+        self, function: _Function, what: str, fields: Values, samples: Index, multipliers: Values, out: Values
+    ) -> None:
+        """Evaluate the lanes that are elsewhere than at their last evaluation. Written: out (…, lanes)."""
+        last: _Last = self._last.__dict__.setdefault(what, {})
+        places = [(int(sample), lane) for lane, sample in enumerate(samples)]
+        keys = [field.tobytes() + weights.tobytes() for field, weights in zip(fields, multipliers)]
+        found = [
+            known[1] if (known := last.get(place)) and known[0] == key else None for place, key in zip(places, keys)
+        ]
+        # Copies of a lane fill the last tile.
+        copies = [
+            lane > 0 and (samples[lane - 1], keys[lane - 1]) == (samples[lane], keys[lane]) for lane in range(LANES)
+        ]
+        moved = [lane for lane in range(LANES) if found[lane] is None and not copies[lane]]
+        if moved:
+            for lane, values in zip(moved, function(fields[moved], samples[moved], multipliers[moved])):
+                found[lane] = values
+        for lane, values in enumerate(found):
+            if values is None:  # copied
+                out[:, lane] = out[:, lane - 1]
+                continue
+            out[:, lane] = values
+            last.pop(places[lane], None)  # the newest come last
+            last[places[lane]] = keys[lane], values
+        while len(last) > max(LANES, _KEPT // max(1, len(out))):
+            del last[next(iter(last))]
 
-    def _residual(self, field: Values, sample: int) -> Values:
-        rows: Values = self._laws.residual_alone(*self._of(field, sample))[0].numpy()[self._rows]
+    def _residual(self, fields: Values, samples: Index, _: Values) -> Values:
+        if self._laws.together.rows:
+            # Batches of a few sizes only: what is recorded for a size is used again.
+            full = _padded(len(fields))
+            values = self._laws.residual(*self._of(fields[full], samples[full]))[: len(fields)]
+        else:
+            values = self._laws.residual_alone(*self._of(fields, samples))
+        rows: Values = values.numpy()[:, self._rows]
         return rows
 
-    def _jacobian(self, field: Values, sample: int) -> Values:
-        values: Values = self._laws.jacobian(*self._of(field, sample))[0].numpy()
-        return values
+    def _slopes(self, fields: Values, samples: Index, _: Values) -> Values:
+        return self._jacobian(fields, samples, _)[:, self._entries]
 
-    def _hessian(self, field: Values, sample: int, multipliers: Values) -> Values:
+    def _jacobian(self, fields: Values, samples: Index, _: Values) -> Values:
+        together = self._laws.together.jacobian
+        parts = [np.arange(len(fields))] if together else np.arange(len(fields))[:, None]
+        values = [self._laws.jacobian(*self._of(fields[part], samples[part])).numpy() for part in parts]
+        return np.concatenate(values)
+
+    def _hessian(self, fields: Values, samples: Index, multipliers: Values) -> Values:
         """Return the lower triangle of Σλ∇²h; zeros if torch has no second derivative."""
-        lower = _lower(self._laws)
-        if self._laws.hessian_pattern is None:
-            self.uncurved.add(sample)
-            return np.zeros(lower.nnz)
-        weight = torch.zeros(1, self._laws.rows, dtype=torch.float64)
-        weight[0, self._rows] = torch.from_numpy(multipliers.copy())
+        if self._below is None:
+            self.uncurved.update(samples.tolist())
+            return np.zeros((len(fields), 0))
+        if self._laws.uncurved:
+            self.uncurved.update(samples.tolist())
+        out = np.zeros((len(fields), len(self._below)))
+        weight = torch.zeros(len(fields), self._laws.rows, dtype=torch.float64)
+        weight[:, self._rows] = torch.from_numpy(np.ascontiguousarray(multipliers))
+        together = self._laws.together.hessian
+        for part in [np.arange(len(fields))] if together else np.arange(len(fields))[:, None]:
+            self._bend(fields, samples, weight, part, out)
+        return out
+
+    def _bend(self, fields: Values, samples: Index, weight: torch.Tensor, part: Index, out: Values) -> None:
+        """Evaluate the Hessian of some lanes; one by one if that raises for all of them. Written: out, uncurved."""
+        assert self._below is not None
         try:
-            values = self._laws.hessian(*self._of(field, sample), weight)[0]
+            out[part] = self._laws.hessian(*self._of(fields[part], samples[part]), weight[part])[:, self._below]
         except RAISED:  # then W = I, and steps are shorter
-            self.uncurved.add(sample)
-            return np.zeros(lower.nnz)
-        whole = self._laws.hessian_pattern
-        lower_values: Values = values[whole.indices <= whole.row_of()]
-        return lower_values
+            if len(part) == 1:
+                self.uncurved.add(int(samples[part[0]]))
+                return
+            for one in part[:, None]:
+                self._bend(fields, samples, weight, one, out)
+
+    def _of(self, fields: Values, samples: Index) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        chosen = torch.from_numpy(samples)
+        params = {name: value[chosen] for name, value in self._params.items()}
+        return torch.from_numpy(np.array(fields)).reshape(-1, *self._laws.shape), params
+
+
+_KEPT = 4_000_000  # numbers of each function that a thread remembers, and a tile's at least
+_Last: TypeAlias = dict[tuple[int, int], tuple[bytes, Values]]
+_Function: TypeAlias = Callable[[Values, Index, Values], Values]
+
+
+def _padded(count: int) -> Index:
+    """List so many lanes, and the last one again up to a power of two."""
+    return np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1)
 
 
 def _lower(laws: CompiledLaws) -> Pattern:
@@ -123,13 +186,3 @@ def _lower(laws: CompiledLaws) -> Pattern:
         return Pattern.from_coordinates(nothing, nothing, (laws.unknowns, laws.unknowns))
     row, below = whole.row_of(), whole.indices <= whole.row_of()
     return Pattern.from_coordinates(row[below], whole.indices[below], (whole.rows, whole.columns))
-
-
-def _distinct(fields: Values, samples: Index) -> list[tuple[int, int]]:
-    """Pair each lane with the lane whose values it may copy: itself, or the one before if both hold the same."""
-    pairs, source = [], 0
-    for lane in range(LANES):
-        same = lane > 0 and samples[lane] == samples[lane - 1] and np.array_equal(fields[lane], fields[lane - 1])
-        source = source if same else lane
-        pairs.append((lane, source))
-    return pairs

@@ -11,7 +11,7 @@ import numpy as np
 
 from snapfm.arrays import Index, Values
 from snapfm.errors import Status
-from snapfm.kernels.layout import UNKNOWN
+from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
 
 _GOLDEN = 0.6180339887498949
@@ -49,6 +49,16 @@ class Tiles:
         whole = self.space.reshape(len(self.space), width, LANES)
         part = source.space.reshape(len(source.space), width, LANES)
         whole[to // LANES, :, to % LANES] = part[lanes // LANES, :, lanes % LANES]
+
+    def rescale(self, factor: Values) -> None:
+        """Divide the unit of every lane by a factor (tiles · LANES,), a power of two: no bit is lost."""
+        one = factor.reshape(len(self.space), 1, LANES)
+        for number in (core.X, core.TARGET, core.LOWER, core.UPPER, core.SHIFT, core.MULTIPLIER):
+            part = self.section(number)
+            part.reshape(len(part), -1, LANES)[:] *= one
+        unit = self.section(core.UNIT).reshape(len(self.space), 2, LANES)
+        unit[:, 0] /= one[:, 0]
+        unit[:, 1] *= one[:, 0]
 
     def scatter(self, number: int) -> None:
         """Move a section off a point where rows are flat or parallel, by a fixed scatter of a hundredth of the field's size."""
@@ -88,7 +98,7 @@ class Ended:
     @classmethod
     def unfinished(cls, lanes: int) -> Ended:
         """Return lanes on which nothing was done."""
-        return cls(np.full(lanes, int(Status.ITERATION_LIMIT)), np.zeros(lanes, np.int64), np.full(lanes, UNKNOWN))
+        return cls(np.full(lanes, int(Status.ITERATION_LIMIT)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
 
     def joined(self, samples: int, parts: int, weights: Values | None) -> Ended:
         """Combine the parts of each sample."""

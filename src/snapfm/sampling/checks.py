@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from snapfm.errors import DtypeError, ParamsError, SettingError, ShapeError
 from snapfm.flow import Checkpoint
-from snapfm.laws import Bounds, Equality, Inequality
+from snapfm.laws import Bounds, Equality, Inequality, Oracle
 from snapfm.laws.checks import named, signature_of, takes_two
 from snapfm.project import Projector
 from snapfm.project.checks import check_mapping, check_params, check_shape, is_real, is_whole
@@ -65,7 +65,7 @@ def check_project(project: Any) -> None:
         return
     call = "sample(project) expects a Projector, or None for the plain flow"
     build = "Build one: snapfm.Projector(laws, shape, params)."
-    kinds = (Equality, Inequality, Bounds)
+    kinds = (Equality, Inequality, Bounds, Oracle)
     listed = isinstance(project, (list, tuple)) and any(isinstance(one, kinds) for one in project)
     if listed or isinstance(project, kinds):
         raise SettingError(f"{call}; got {'a list of laws' if listed else 'a law'}. {build}")

@@ -1,6 +1,7 @@
 """CompiledLaws: all rows of a list of laws, compiled once. The only source of pattern, row kinds, values and derivatives.
 
-Laws are traced, then lowered to scalar operations. A law that has no scalar form is differentiated by torch. Residuals are
+Laws are traced, then lowered to scalar operations. A law that has no scalar form is differentiated by torch; an Oracle brings
+its derivatives. Residuals are
 always torch's own, so that a judge never depends on the lowering. Also of use by itself: sparse Jacobians and Hessians of
 plain torch functions.
 """
@@ -20,11 +21,12 @@ from torch import Tensor
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError
-from snapfm.laws import Bounds, Equality, Inequality, Law, Params
+from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
 from snapfm.structure.describe import describe
 from snapfm.structure.fuse import fused
 from snapfm.structure.lowering import Block, Form, Tape, Unlowerable, Walk
 from snapfm.structure.opaque import Opaque
+from snapfm.structure.oracle import OracleLaw
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.preparing import Report, silent
 from snapfm.structure.presolve import Presolve, presolve
@@ -32,6 +34,7 @@ from snapfm.structure.program import count_terms, refuse_terms
 from snapfm.structure.propagate import propagate
 from snapfm.structure.reads import CellReads, RowKind, cell_reads, row_kinds, row_slopes
 from snapfm.structure.scalar import Scalar
+from snapfm.structure.together import Together, together
 from snapfm.structure.trace import TracedLaw, trace_law, unmoved
 from snapfm.structure.verify import check_law, verify_law
 
@@ -45,10 +48,10 @@ class CompiledLaws:
     """
 
     shape: tuple[int, ...]
-    laws: tuple[TracedLaw, ...]
+    laws: tuple[TracedLaw | OracleLaw, ...]
     example: tuple[Tensor, dict[str, Tensor]]  # the float64 sample it was found at: one field, its params
     scalar: Scalar
-    opaque: dict[int, Opaque]
+    opaque: dict[int, Opaque | OracleLaw]
 
     @property
     def unknowns(self) -> int:
@@ -103,7 +106,7 @@ class CompiledLaws:
     @cached_property
     def equality_rows(self) -> Mask:
         """Which rows must vanish (the others must not be positive)."""
-        return np.concatenate([np.zeros(0, bool), *(np.full(law.rows, law.kind == "equality") for law in self.laws)])
+        return np.concatenate([np.zeros(0, bool), *(law.equality for law in self.laws)])
 
     @cached_property
     def presolve(self) -> Presolve:
@@ -121,7 +124,22 @@ class CompiledLaws:
         column = np.concatenate([part.indices for part in parts if part is not None])
         return Pattern.from_coordinates(row, column, (self.unknowns, self.unknowns))
 
-    def where(self, row: int) -> tuple[TracedLaw, int]:
+    @cached_property
+    def together(self) -> Together:
+        """Which functions may be evaluated a batch at a time without changing a bit of any sample; tried at first use."""
+        return together(self)
+
+    @cached_property
+    def uncurved(self) -> list[str]:
+        """Names of the laws whose second derivatives are not given."""
+        return [law.name for law in self.laws if isinstance(law, OracleLaw) and not law.curved]
+
+    @cached_property
+    def threads(self) -> bool:
+        """Whether several threads may evaluate the laws at once: an Oracle has to allow it."""
+        return all(law.oracle.threads for law in self.laws if isinstance(law, OracleLaw))
+
+    def where(self, row: int) -> tuple[TracedLaw | OracleLaw, int]:
         """Return the law that a stacked row belongs to, and its number among the rows of that law."""
         for law, rows in zip(self.laws, self.stack):
             if row < rows.stop:
@@ -148,7 +166,7 @@ class CompiledLaws:
 
     def residual_alone(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate all rows sample by sample: slower, with bits that do not depend on the batch."""
-        return torch.cat([u.new_zeros(len(u), 0), *(law.batched.alone(u, params) for law in self.laws)], dim=1)
+        return torch.cat([u.new_zeros(len(u), 0), *(law.alone(u, params) for law in self.laws)], dim=1)
 
     def jacobian(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate the stacked Jacobian's values on a batch: (b, nnz), in the order of `pattern`."""
@@ -189,12 +207,14 @@ class CompiledLaws:
         """
         u, params = self.example
         batch = {name: value[None] for name, value in params.items()}
-        for i, rows in enumerate(self.stack):
-            if i in self.opaque:
+        for i, (law, rows) in enumerate(zip(self.laws, self.stack)):
+            if isinstance(law, OracleLaw):
+                law.check()
+            elif i in self.opaque:
                 slopes = self.opaque[i].pattern.csr(self.opaque[i].jacobian(u[None], batch)[0].numpy())
-                check_law(self.laws[i], u, params, partial(operator.matmul, slopes.T))
+                check_law(law, u, params, partial(operator.matmul, slopes.T))
             else:
-                check_law(self.laws[i], u, params, partial(self._pull, u, batch, rows))
+                check_law(law, u, params, partial(self._pull, u, batch, rows))
 
     def _pull(self, u: Tensor, batch: Params, rows: slice, weight: Values) -> Values:
         whole = np.zeros((1, self.rows))
@@ -208,7 +228,10 @@ class CompiledLaws:
         Raises LawError naming the law and the worst entry.
         """
         jacobian = self.jacobian(u, params).numpy()
-        for i, (law, rows) in enumerate(zip(self.laws, self.stack)):
+        for law, rows in zip(self.laws, self.stack):
+            if isinstance(law, OracleLaw):
+                law.check()
+                continue
             weight = torch.randn(len(u), law.rows, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
             mine = self.pattern.entries(np.arange(rows.start, rows.stop))
             pattern = self.pattern.take(np.arange(rows.start, rows.stop))
@@ -217,7 +240,7 @@ class CompiledLaws:
                 whole = torch.zeros(len(u), self.rows, dtype=torch.float64)
                 whole[:, rows] = weight
                 curved = self.hessian_pattern, self.hessian(u, params, whole)
-            verify_law(self.laws[i], u, params, pattern, jacobian[:, mine], weight, curved)
+            verify_law(law, u, params, pattern, jacobian[:, mine], weight, curved)
 
     def __str__(self) -> str:
         return describe(self)
@@ -236,16 +259,22 @@ def compile_laws(
     generator = torch.Generator().manual_seed(0)
     # Uniform in (0.1, 0.9): inside the domain of roots and logarithms, away from the kinks at 0 and 1.
     u = 0.1 + 0.8 * torch.rand(tuple(shape), generator=generator, dtype=torch.float64)
-    tape, forms, opaque = Tape(u.numel()), [], dict[int, Opaque]()
+    tape, forms, opaque = Tape(u.numel()), [], dict[int, Opaque | OracleLaw]()
     slopes = CellReads(tape, slopes=True)
-    traced: list[TracedLaw] = []
-    given: list[Equality | Inequality] = []
+    traced: list[TracedLaw | OracleLaw] = []
+    given: list[Equality | Inequality | Oracle] = []
     for law in laws:
         if isinstance(law, Bounds):
             continue
+        if isinstance(law, Oracle):
+            own = opaque[len(traced)] = OracleLaw(law, u, sample)
+            forms.append(Form(csr_array((own.rows, tape.cells)), (own.rows,)))
+            traced.append(own)
+            given.append(law)
+            continue
         if not isinstance(law, (Equality, Inequality)):
             raise LawError(
-                f"laws expects Equality, Inequality and Bounds; got {type(law).__name__}. Wrap a function: "
+                f"laws expects Equality, Inequality, Bounds and Oracle; got {type(law).__name__}. Wrap a function: "
                 "snapfm.Equality('name', function)."
             )
         report(f"tracing law '{law.name}'")
@@ -293,11 +322,13 @@ def _opaque(law: Equality | Inequality, traced: TracedLaw, reason: str, u: Tenso
     return Opaque(law.name, reason, traced.graph, pattern, u, params)
 
 
-def _check_slopes(compiled: CompiledLaws, given: Sequence[Equality | Inequality]) -> None:
+def _check_slopes(compiled: CompiledLaws, given: Sequence[Equality | Inequality | Oracle]) -> None:
     """Refuse a law without slopes, and a pattern given by hand that lacks entries: what was found is exact."""
     unknowns = compiled.unknowns
     for i, (law, rows) in enumerate(zip(given, compiled.stack)):
         found = compiled.pattern.take(np.arange(rows.start, rows.stop))
+        if isinstance(law, Oracle):  # its pattern is its own; OracleLaw.check compares it with differences
+            continue
         pattern = None if law.pattern is None else Pattern.from_coordinates(*law.pattern, (found.rows, unknowns))
         if found.rows and unknowns and not (found.nnz and (pattern is None or pattern.nnz)):
             raise LawError(unmoved(law.name))

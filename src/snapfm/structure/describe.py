@@ -9,6 +9,7 @@ from scipy.sparse import csr_array, eye_array, tril
 
 from snapfm.arrays import Index
 from snapfm.kernels.ordering import best
+from snapfm.structure.oracle import OracleLaw
 from snapfm.structure.presolve import SEARCH_LIMIT, Redundancy
 from snapfm.structure.reads import RowKind, reads
 from snapfm.structure.reduce import determined
@@ -48,6 +49,9 @@ def describe(laws: CompiledLaws) -> str:
     if len(found.redundant) > _LISTED:
         lines.append(f"  … and {_count(len(found.redundant) - _LISTED)} more")
     for i, law in laws.opaque.items():
+        if isinstance(law, OracleLaw):
+            lines.append(f"oracle: law '{law.name}' is evaluated by functions of its own, sample by sample")
+            continue
         lines.append(
             f"slow path: law '{laws.laws[i].name}' uses {law.reason}, which has no scalar form; projected with torch's "
             "derivatives"
@@ -91,8 +95,11 @@ def _line(laws: CompiledLaws, place: int) -> tuple[str, ...]:
     nnz = int(laws.pattern.indptr[rows.stop] - laws.pattern.indptr[rows.start])
     curved = kinds.max(initial=RowKind.AFFINE)
     curvature = "none" if curved < RowKind.SEPARABLE else "diagonal" if curved < RowKind.GENERAL else "coupled"
-    if place in laws.opaque:
-        derivatives = ", ".join(f"torch, {passes.count} by {passes.side}" for passes in laws.opaque[place].passes)
+    opaque = laws.opaque.get(place)
+    if isinstance(opaque, OracleLaw):
+        derivatives = "given" if opaque.curved else "given, no Hessian"
+    elif opaque is not None:
+        derivatives = ", ".join(f"torch, {passes.count} by {passes.side}" for passes in opaque.passes)
     else:
         derivatives = "constant" if curved == RowKind.AFFINE else "scalar program"
     counts = (_count(_counted(kinds, some)) for some in _KINDS)

@@ -134,19 +134,19 @@ def hessian_values(function: Residual, passes: Passes, u: Tensor, params: Params
         return
     entries, row = torch.from_numpy(passes.entries).to(u.device), torch.from_numpy(passes.pattern.row_of()).to(u.device)
     column, colors = torch.from_numpy(passes.pattern.indices).to(u.device), torch.from_numpy(passes.colors).to(u.device)
-    seeds, alone = _seeds(colors, passes.count, u).reshape(passes.count, *u.shape[1:]), _alone(function)
+    seeds, single = _seeds(colors, passes.count, u).reshape(passes.count, *u.shape[1:]), alone(function)
 
     def products(field: Tensor, params: Params, weight: Tensor) -> Tensor:
         # Reverse over reverse: every operator with a backward of its backward has this, fewer have a JVP of it, and it
         # measured faster (Burgers, 9 colors, 32 samples: 0.58 s against 0.72 s).
         slope = grad(lambda x: (weight * function(x, params)).sum())
         pull = vjp(slope, field)[1]
-        return _by_seed(lambda seed: pull(seed)[0], seeds, alone).reshape(passes.count, -1)
+        return _by_seed(lambda seed: pull(seed)[0], seeds, single).reshape(passes.count, -1)
 
     def values(u: Tensor, params: Params) -> Tensor:
         own = {name: value for name, value in params.items() if name != _WEIGHT}
         # Entry (i, j) is row i of the product with the seed of column j's color.
-        return _by_sample(products, alone)(u, own, params[_WEIGHT])[:, colors[column], row]
+        return _by_sample(products, single)(u, own, params[_WEIGHT])[:, colors[column], row]
 
     _write(function, values, passes, u, {**params, _WEIGHT: weight}, out, entries)
 
@@ -156,7 +156,7 @@ def _write(
     entries: Tensor,
 ) -> None:  # fmt: skip
     """Evaluate in blocks that fit in memory, isolating samples that raise. Written: out, at the entries."""
-    step = 1 if _alone(function) else max(1, _BLOCK // max(1, passes.count * u.shape[1:].numel()))
+    step = 1 if alone(function) else max(1, _BLOCK // max(1, passes.count * u.shape[1:].numel()))
 
     def run(some: Tensor | None) -> Tensor:
         field = u if some is None else u[some]
@@ -171,7 +171,7 @@ def _write(
         out[:, entries] = isolated(run, len(u))
 
 
-def _alone(function: Residual) -> bool:
+def alone(function: Residual) -> bool:
     """Whether `vmap` is not to be trusted with derivatives: where the field goes through an operator without a rule.
 
     Over samples, torch 2.13 returns wrong derivatives of linalg.solve, det, slogdet and eigvals, over seeds those of cdist,
@@ -197,30 +197,30 @@ def _seeds(colors: Tensor, count: int, u: Tensor) -> Tensor:
 
 
 def _jvps(function: Residual, u: Tensor, params: Params, seeds: Tensor) -> Tensor:
-    alone = _alone(function)
+    single = alone(function)
 
     def one(field: Tensor, params: Params) -> Tensor:
-        return _by_seed(lambda seed: jvp(lambda x: function(x, params), field, seed), seeds, alone)
+        return _by_seed(lambda seed: jvp(lambda x: function(x, params), field, seed), seeds, single)
 
-    return _by_sample(one, alone)(u, dict(params))
+    return _by_sample(one, single)(u, dict(params))
 
 
 def _vjps(function: Residual, u: Tensor, params: Params, colors: Tensor, rows: Tensor, count: int) -> Tensor:
-    alone = _alone(function)
+    single = alone(function)
 
     def one(field: Tensor, params: Params) -> Tensor:
         value, pull = vjp(lambda x: function(x, params), field)[:2]
         seeds = value.new_zeros(count, value.shape[0])
         index = (colors.clamp(min=0), rows)
         seeds = torch.index_put(seeds, index, (colors >= 0).to(value.dtype))
-        return _by_seed(lambda seed: pull(seed)[0], seeds, alone).reshape(count, -1)
+        return _by_seed(lambda seed: pull(seed)[0], seeds, single).reshape(count, -1)
 
-    return _by_sample(one, alone)(u, dict(params))
+    return _by_sample(one, single)(u, dict(params))
 
 
-def _by_sample(one: Callable[..., Tensor], alone: bool) -> Callable[..., Tensor]:
+def _by_sample(one: Callable[..., Tensor], single: bool) -> Callable[..., Tensor]:
     """Batch a function of one field, its params and more: by `vmap`, or by a loop."""
-    if not alone:
+    if not single:
         return cast(Callable[..., Tensor], vmap(one))
 
     def loop(u: Tensor, params: Params, *more: Tensor) -> Tensor:

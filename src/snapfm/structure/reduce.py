@@ -55,6 +55,7 @@ class System:
     linear: csr_array  # (m, s)
     gram: csr_array  # (m, m)
     equality: Mask  # (m,)
+    opaque: bool = False  # rows are evaluated by callback: those of `program` only name the cells
 
     @property
     def parts(self) -> int:
@@ -281,7 +282,7 @@ def whole_system(tape: Tape, program: Program, rows: Index, dropped: Index, equa
     empty = Sets.empty(0, n)
     system = System(
         program, rows[None], np.arange(n)[None], program.unknowns[None], program.externals[None], nothing[None],
-        csr_array((m, 0)), csr_array((m, m)), equality,
+        csr_array((m, 0)), csr_array((m, m)), equality, opaque=True,
     )  # fmt: skip
     rotations = Rotations(nothing, nothing, nothing, np.zeros(0), np.zeros(0))
     aggregates, fixed = Aggregates(np.zeros(1, np.int64), nothing, n), Cascade((), nothing, np.ones(n, bool))

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
+from snapfm.arrays import Mask
 from snapfm.errors import LawError
 from snapfm.laws import Equality, Inequality, Params
 from snapfm.structure.batched import Batched
@@ -168,9 +170,18 @@ class TracedLaw:
         """Number of rows of the law."""
         return self.batched.rows
 
+    @property
+    def equality(self) -> Mask:
+        """Which rows must vanish (the others must not be positive)."""
+        return np.full(self.rows, self.kind == "equality")
+
     def residual(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate on a batch: (b, *shape) to (b, m)."""
         return self.batched(u, params)
+
+    def alone(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate sample by sample: slower, with bits that do not depend on the batch."""
+        return self.batched.alone(u, params)
 
 
 def trace_law(law: Equality | Inequality, u: Tensor, params: Params) -> TracedLaw:

@@ -18,6 +18,7 @@ from snapfm.project.base import Limits, Solution
 from snapfm.project.budget import CERTIFIED
 from snapfm.project.peers.scope import equalities_only
 from snapfm.structure import CompiledLaws
+from snapfm.structure.trace import TracedLaw
 
 ITERATIONS = 50  # near an answer it takes 4; where the Hessian matters 20 to 40
 
@@ -37,7 +38,9 @@ class GaussNewton:
         self._slopes = vmap(jacrev(self._residual))
 
     def _residual(self, u: Tensor, params: Params) -> Tensor:
-        return torch.cat([law.graph(u, dict(params)).reshape(-1) for law in self.structure.laws])
+        return torch.cat(
+            [law.graph(u, dict(params)).reshape(-1) for law in self.structure.laws if isinstance(law, TracedLaw)]
+        )
 
     def prepare(self, tolerance: float, count: int = 1) -> None:
         """Do nothing: nothing is built that a second call could use."""

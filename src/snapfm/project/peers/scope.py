@@ -5,10 +5,16 @@ from __future__ import annotations
 from snapfm.errors import UnsupportedLaw
 from snapfm.project.base import Limits
 from snapfm.structure import CompiledLaws
+from snapfm.structure.oracle import OracleLaw
 
 
 def equalities_only(peer: str, structure: CompiledLaws, limits: Limits) -> None:
     """Refuse laws with inequalities or bounds."""
+    for law in structure.laws:
+        if isinstance(law, OracleLaw):
+            raise UnsupportedLaw(
+                f"{peer} expects laws that torch can differentiate; got Oracle '{law.name}'. Write it in torch, or leave it out."
+            )
     others = [f"Inequality '{law.name}'" for law in structure.laws if law.kind != "equality"]
     others += [f"Bounds '{name}'" for name in limits.names]
     if others:

@@ -1,0 +1,23 @@
+"""CUTEst: project the start points of its constrained problems onto their feasible sets, ours against Ipopt.
+
+`python -m benchmarks cutest` runs what benchmarks/runs/cutest/outcomes.jsonl lacks, and counts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cutest.battery import run_all
+from benchmarks.cutest.problems import names
+from benchmarks.cutest.table import count
+
+OUTCOMES = Path(__file__).parents[1] / "runs" / "cutest" / "outcomes.jsonl"
+SECONDS = 10.0  # budget of one start
+
+
+def run(every: int = 1, seconds: float = SECONDS, file: Path = OUTCOMES) -> dict[str, Any]:
+    """Run every so many problems and count all outcomes."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    run_all(names()[::every], file, seconds)
+    return count(file)
