@@ -329,10 +329,11 @@ def _loop(
 
 
 def newton(
-    small: Small, limits: Any = 50, live: Any = True, stop: int = 0, trials: int = 50, tolerance: float = TOLERANCE
-) -> Finished:
+    small: Small, limits: Any = 50, live: Any = True, stop: int = 0, trials: int = 50, tolerance: float = TOLERANCE,
+    filtered: bool = False,
+) -> Finished:  # fmt: skip
     """Run Newton's loop on all tiles."""
-    settings = Settings(tolerance, STATIONARITY, POLISH, ORDINARY, trials)
+    settings = Settings(tolerance, STATIONARITY, POLISH, ORDINARY, trials, int(filtered))
     return _loop(small, solve_tiles, (settings,), limits, live, stop, True)
 
 

@@ -1,0 +1,67 @@
+"""Inputs far from the laws: chains, surfaces and transport, on which Newton's first attempt fails."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import snapfm
+from snapfm.evidence.judge import measure
+from snapfm.project import attempts
+
+
+def chain(u, p):
+    """Given distances to the next and the next but one of a chain of particles."""
+    return torch.cat([((u[by:] - u[:-by]) ** 2).sum(-1) - p[f"d{by}"] for by in (1, 2)])
+
+
+def bent(count: int, generator: torch.Generator) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    step = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    u = torch.cumsum(0.5 * torch.randn(count, 24, 3, generator=generator, dtype=torch.float64) + step, dim=1)
+    return u, {f"d{by}": ((u[:, by:] - u[:, :-by]) ** 2).sum(-1) for by in (1, 2)}
+
+
+def surface(u, p):
+    """Mean curvature zero in the interior."""
+    x, y = (u[2:, 1:-1] - u[:-2, 1:-1]) / 2, (u[1:-1, 2:] - u[1:-1, :-2]) / 2
+    xx, yy = u[2:, 1:-1] - 2 * u[1:-1, 1:-1] + u[:-2, 1:-1], u[1:-1, 2:] - 2 * u[1:-1, 1:-1] + u[1:-1, :-2]
+    xy = (u[2:, 2:] - u[2:, :-2] - u[:-2, 2:] + u[:-2, :-2]) / 4
+    return (1 + y**2) * xx - 2 * x * y * xy + (1 + x**2) * yy
+
+
+def checked(laws, given, params) -> torch.Tensor:
+    """Project, and let the judge look at every claim; return which samples converged."""
+    found = snapfm.Projector(laws, given.shape[1:], params)(given, params)
+    judged = measure(laws, given, found.u, found.multipliers, params)
+    assert bool((judged.violation[found.converged] <= 1e-8).all())
+    assert bool((judged.stationarity[found.converged] <= 1e-6).all())
+    return found.converged
+
+
+def test_a_chain_of_particles_finds_its_distances():
+    generator = torch.Generator().manual_seed(0)
+    u, params = bent(16, generator)
+    given = u + 1.5 * torch.randn(u.shape, generator=generator, dtype=torch.float64)
+    assert checked([snapfm.Equality("chain", chain)], given, params).all()
+
+
+def test_a_surface_of_noise_becomes_minimal():
+    given = 2.0 * torch.randn(8, 12, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    assert checked([snapfm.Equality("surface", surface)], given, {}).all()
+
+
+def test_transport_from_white_noise_with_free_boundaries():
+    problem, generator = snapfm.problem("burgers-ic-mass-flux", flux_steps=30), torch.Generator().manual_seed(0)
+    u, params = problem.truth(4, generator)
+    noise = torch.randn(u.shape, generator=generator, dtype=torch.float64)
+    assert checked(problem.laws, noise, params).all()
+
+
+@pytest.mark.parametrize("other", [attempts._penalized, attempts._filtered], ids=["penalty", "filter"])
+def test_either_way_alone_leads_to_the_laws(other, monkeypatch):
+    monkeypatch.setattr(attempts, "_EQUALITIES", (other,))
+    monkeypatch.setattr(attempts, "_FIRST", 0.002)
+    generator = torch.Generator().manual_seed(0)
+    u, params = bent(8, generator)
+    given = u + 0.2 * torch.randn(u.shape, generator=generator, dtype=torch.float64)
+    assert checked([snapfm.Equality("chain", chain)], given, params).all()
