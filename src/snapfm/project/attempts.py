@@ -214,12 +214,14 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
     second = np.full(lanes, core.UNKNOWN)
     feasible = np.flatnonzero(found == Status.CONVERGED)
     if len(feasible):
-        again, left = tiles.take(feasible), room.less(iterations).at(feasible)
+        again = tiles.take(feasible)
         alone = isolated(loops.part.system, again, stopping.stationarity)
-        if alone.all():
-            nothing = np.zeros(len(feasible), np.int64)
-            ended = Ended(nothing, nothing.copy(), np.full(len(feasible), core.HOLDS))
-        elif loops.part.inequalities:
+        tiles.put(feasible, again, np.arange(len(feasible)))
+        second[feasible[alone]] = core.HOLDS
+        feasible = feasible[~alone]
+    if len(feasible):
+        again, left = tiles.take(feasible), room.less(iterations).at(feasible)
+        if loops.part.inequalities:
             begin = np.array(again.section(core.X))
             ended = _barrier(loops, again, begin, stopping, left, turn, _ALL)
         else:
