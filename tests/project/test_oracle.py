@@ -427,6 +427,9 @@ def test_an_isolated_point_with_almost_dependent_rows_is_certified():
         lambda u, p: np.array([[2 * u[0] + u[1] - 0.5, u[0]], [0.0, 1.0]]),
         lambda u, p, y: y[0] * np.array([[2.0, 1.0], [1.0, 0.0]]),
     )  # fmt: skip
-    result = Projector([law], (2,))(torch.tensor([[1.0, 1.0], [0.3, 0.2]], dtype=torch.float64))
-    assert float(result.violation.max()) <= 1e-8
-    assert result.converged.all(), result.status
+    project, u_hat = Projector([law], (2,)), torch.tensor([[1.0, 1.0], [0.3, 0.2], [1e9, -1e9]], dtype=torch.float64)
+    result = project(u_hat)
+    assert float(result.violation[:2].max()) <= 1e-8
+    assert result.converged[:2].all(), result.status
+    for i in range(3):  # whatever becomes of the far one
+        assert torch.equal(project(u_hat[i : i + 1]).u[0], result.u[i])

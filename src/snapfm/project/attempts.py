@@ -41,6 +41,7 @@ _PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-6)  # δ of a penalty, relative to 
 _PENALIZED = 0.02  # share of iterations for each of them
 _LOOSE = Stopping(1e-4, 1e-2, 1.0)  # a minimum known this well is a start for the next one
 _FINER = 1024.0  # times smaller than the field: the unit of a barrier where the field's own unit is one
+_MIXED = 1e-2  # of the field's size: bounds closer together belong to unknowns of another size
 _TENTHS = 6  # times that the regularization is divided by ten
 _OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # statuses of lanes that another attempt may help
 
@@ -145,6 +146,21 @@ def _fine_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping,
     return Ended(ended.status, ended.iterations + used, ended.second)
 
 
+def _mixed_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    """Follow the fine barrier at once where some unknowns have bounds much closer together than the field is large."""
+    lanes = tiles.lanes
+    ended = Ended(np.full(lanes, int(Status.STALLED)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
+    widths = tiles.by_lane(core.UPPER) - tiles.by_lane(core.LOWER)
+    narrow = np.where(widths > 0.0, widths, np.inf).min(axis=1, initial=np.inf)
+    mixed = np.flatnonzero(narrow < _MIXED) if widths.size else np.zeros(0, np.int64)
+    if len(mixed):
+        some = tiles.take(mixed)
+        found = _fine_barrier(loops, some, taken(first, mixed), stopping, room.at(mixed), turn)
+        tiles.put(mixed, some, np.arange(len(mixed)))
+        ended.status[mixed], ended.iterations[mixed], ended.second[mixed] = found.status, found.iterations, found.second
+    return ended
+
+
 def _regularized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
     """Regularize the rows: where they can only almost hold, no multiplier is large enough to make them hold.
 
@@ -234,12 +250,14 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
     second = np.full(lanes, core.UNKNOWN)
     feasible = np.flatnonzero(found == Status.CONVERGED)
     if len(feasible):
-        again, left = tiles.take(feasible), room.less(iterations).at(feasible)
+        again = tiles.take(feasible)
         alone = isolated(loops.part.system, again, stopping.stationarity)
-        if alone.all():
-            nothing = np.zeros(len(feasible), np.int64)
-            ended = Ended(nothing, nothing.copy(), np.full(len(feasible), core.HOLDS))
-        elif loops.part.inequalities:
+        tiles.put(feasible, again, np.arange(len(feasible)))
+        second[feasible[alone]] = core.HOLDS
+        feasible = feasible[~alone]
+    if len(feasible):
+        again, left = tiles.take(feasible), room.less(iterations).at(feasible)
+        if loops.part.inequalities:
             begin = np.array(again.section(core.X))
             ended = barrier(loops, again, begin, stopping, left, turn, _ALL)
         else:
@@ -250,7 +268,9 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
     return Ended(found, iterations, second)
 
 
-_WITH_INEQUALITIES: tuple[Attempt, ...] = (barrier, _restored, _fine_barrier, _scattered, _from_zero, _regularized)
+_WITH_INEQUALITIES: tuple[Attempt, ...] = (
+    barrier, _restored, _mixed_barrier, _scattered, _from_zero, _regularized, _fine_barrier,
+)  # fmt: skip
 _EQUALITIES: tuple[Attempt, ...] = (_penalized, _filtered, _scattered, _from_zero, _regularized, _restored)
 
 
