@@ -45,10 +45,10 @@ def test_the_smaller_one_is_chosen_where_memory_is_short():
 
 @pytest.mark.parametrize(("live", "kind"), [(8, PreparedLanes), (1, PreparedFronts)])
 def test_what_is_chosen_solves(live, kind):
-    size = 300
-    row, column = np.nonzero(np.tri(size, dtype=bool) & ~np.tri(size, k=-60, dtype=bool))
+    size = 1500
+    row, column = np.nonzero(np.tri(size, dtype=bool) & ~np.tri(size, k=-200, dtype=bool))
     pattern = Pattern.from_coordinates(row, column, (size, size))
-    values = np.where(row == column, 200.0, -1.0)[:, None]
+    values = np.where(row == column, 600.0, -1.0)[:, None]
     prepared = Automatic(live).prepare(pattern)
     assert isinstance(prepared, kind)
     work = prepared.workspace()

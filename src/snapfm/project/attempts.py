@@ -26,9 +26,10 @@ from snapfm.project.tiles import Ended, Room, Tiles, taken
 if TYPE_CHECKING:
     from snapfm.project.part import Loops
 
-# Iterations of one attempt, as shares of a sample's limit. Benchmark inputs need 2 to 12 of the 30 that the default allows to the
-# first attempt; one that has not converged by then rarely does.
-_FIRST, _NEWTON, _SCATTERED, _BARRIER, _REGULARIZED = 0.06, 0.2, 0.1, 0.3, 0.4
+# Iterations of one attempt, as shares of a sample's limit.
+_NEWTON, _SCATTERED, _BARRIER, _REGULARIZED = 0.2, 0.1, 0.3, 0.4
+# Iterations of the first attempt: benchmark inputs need 2 to 12, and one that takes longer rarely converges.
+_FIRST = 30
 LONGEST = max(_NEWTON, _BARRIER)  # of one call of a compiled loop
 _SETS_CYCLE = 8  # iterations with inequalities or bounds after which active sets count as cycling
 # Trials of a step. Towards a wrong active set no step length helps, and near an answer full steps find the active set in fewer
@@ -62,7 +63,7 @@ def attempt(
     if inequalities:
         allowed, trials = np.full(lanes, min(_SETS_CYCLE, limit)), _NONE if near else _FEW
     else:
-        allowed, trials = np.full(lanes, max(1, round(_FIRST * limit))), _MANY
+        allowed, trials = np.full(lanes, min(_FIRST, limit)), _MANY
     ended = newton(loops, tiles, stopping, allowed, turn, trials)
     status, iterations, second = ended.status, ended.iterations, ended.second
     if not status.any():  # all converged, as they mostly do

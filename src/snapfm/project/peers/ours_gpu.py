@@ -67,4 +67,5 @@ def _fetched(made: Projection) -> Projection:
         by_law={name: value.cpu() for name, value in made.by_law.items()},
         rounding=made.rounding.cpu(),
         second_order=made.second_order.cpu(),
+        generalized=made.generalized.cpu(),
     )
