@@ -11,6 +11,8 @@ from typing import NamedTuple
 from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.compiling import compiled
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.packs import load, store
 from snapfm.kernels.sections import section as part
 
 # Sections of Frame.table: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the
@@ -91,14 +93,16 @@ def section(tile, number):  # a view, not a copy
 @compiled(nogil=True)
 def entered(kept, at, work):  # written: work
     """Copy what a tile keeps into the scratch memory, and return it as a Tile."""
-    work[: len(kept)] = kept
+    for k in range(len(kept) // LANES):
+        store(work, k, load(kept, k))
     return Tile(work, at)
 
 
 @compiled(nogil=True)
 def left(tile, kept):  # written: kept
     """Copy what a tile keeps back."""
-    kept[:] = tile.memory[: len(kept)]
+    for k in range(len(kept) // LANES):
+        store(kept, k, load(tile.memory, k))
 
 
 @compiled(nogil=True)
