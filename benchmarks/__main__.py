@@ -27,6 +27,7 @@ CASES = (
     "threads",
     "noise_flow",
     "godunov",
+    "inequalities",
 )
 HOURS = ("any_law", "cutest")  # run only where they are named
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import snapfm
+from benchmarks.patience import Patience, TooSlow
 from benchmarks.record import statuses
 from snapfm.flow import shipped
 
@@ -42,27 +43,17 @@ def run(steps: int = STEPS, samples: int = SAMPLES, points: int | None = None) -
     }
 
 
-class _TooSlow(Exception):
-    """The flow has used up its time."""
-
-
 def _flow(
     velocity: Any, project: snapfm.Projector, params: dict[str, Tensor], steps: int, samples: int
 ) -> dict[str, Any]:
-    began, done = perf_counter(), [0]
-
-    def progress(step: int, total: int) -> None:
-        done[0] = step
-        if perf_counter() - began > PATIENCE:
-            raise _TooSlow
-
+    progress = Patience(PATIENCE)
     generator = torch.Generator().manual_seed(1)
     try:
         out = snapfm.sample(
             velocity, project, params, samples, steps, generator, on_failure="keep", progress=progress
         )  # fmt: skip
-    except _TooSlow:
-        return {"state": "DNF", "steps_done": done[0], "seconds": perf_counter() - began, "fast_enough": False}
+    except TooSlow:
+        return {"state": "DNF", "steps_done": progress.done, "seconds": progress.spent(), "fast_enough": False}
     assert out.projection is not None
     spent = out.seconds["projection"]
     return {

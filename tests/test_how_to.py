@@ -49,9 +49,10 @@ def test_every_snippet_is_run_by_a_test():
         "See what was understood",
         "Know when it failed",
         "Simulate data",
+        "Choose a model, or train one",
         "Draw many samples to a file",
     }
-    assert set(SNIPPETS) == mine | {"Score samples"} | ELSEWHERE
+    assert set(SNIPPETS) == mine | {"Score samples", "Draw from the model's distribution given the laws"} | ELSEWHERE
 
 
 def test_a_law_and_what_was_understood(capsys: pytest.CaptureFixture[str]):
@@ -89,6 +90,12 @@ def test_data_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert "u0" in names["params"]
 
 
+def test_models_are_found_by_name():
+    names = run({}, "Choose a model, or train one")
+    assert names["default_model"]("heat") == "heat-small"
+    assert names["velocity"].settings.shape == (100, 100)
+
+
 def test_samples_are_drawn_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("zarr")
     monkeypatch.chdir(tmp_path)
@@ -108,3 +115,13 @@ def test_samples_are_scored():
     assert [one.law for one in found.laws] == ["initial", "mass"]
     assert found.moments.mmse.low <= found.moments.mmse.value <= found.moments.mmse.high
     assert found.texture.alike is False
+
+
+def test_samples_are_drawn_given_the_laws():
+    names = heat(16)
+    names |= {"fields": names["u_hat"], "velocity": lambda u, tau: -u}
+    out = run(names, "Draw from the model's distribution given the laws")["out"]
+    assert out.u.shape == (16, 6, 5)
+    assert bool(out.projection.converged.all())
+    assert out.weights is None
+    assert out.effective == 16

@@ -1,4 +1,7 @@
-"""Run problems through worker processes that can be killed; outcomes are kept whole, a line per problem, and runs resume."""
+"""Run problems through worker processes that can be killed; outcomes are kept whole, a line per problem, and runs resume.
+
+A method that has to be killed, or dies, loses the start it was at; it goes on with the next one, and so do the other methods.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +11,118 @@ import queue
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from benchmarks.cutest.methods import METHODS
 from benchmarks.cutest.problems import SIZES
 
-PREPARING = 20.0  # seconds for preparing a problem, and for loading it
+PREPARING = 60.0  # seconds for loading a problem, for preparing a method, and for judging an answer
+COMPILING = 900.0  # seconds for the first process of a new version, which compiles all kernels
 GRACE = 10.0  # seconds past the budget before a call counts as endless and its process is killed
+LOST = 3  # processes that a method may lose on one problem before the rest of its starts are given up
+
+Event = dict[str, Any]
 
 
-def run_all(names: list[str], file: Path, seconds: float, share: int = 0, shares: int = 1) -> None:
-    """Run the problems that the file does not have yet. Written: file, a line per problem."""
-    known = {json.loads(line)["name"] for line in file.read_text().splitlines()} if file.exists() else set()
-    worker = None
+class Process(Protocol):
+    """A process that works: takes orders, tells events; None if it told nothing in time, "" if it ended."""
+
+    def order(self, line: str) -> None:
+        """Hand over a line."""
+        ...
+
+    def next(self, seconds: float) -> str | None:
+        """Return the next line."""
+        ...
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        ...
+
+
+def run_all(names: Sequence[str], file: Path, seconds: float, share: int = 0, shares: int = 1) -> None:
+    """Run the problems that the file does not have yet, or one of several shares of them. Written: file, a line per problem.
+
+    Several processes may write to one file, each with its own share.
+    """
+    known = {outcome["name"] for outcome in outcomes(file)}
+    battery = Battery(seconds)
     for number, name in enumerate(names):
-        if name in known or number % shares != share:
-            continue
-        if worker is None or worker.dead:
-            worker = Worker(seconds)
-        outcome = worker.run(name)
-        with file.open("a") as out:
-            out.write(json.dumps(outcome) + "\n")
-    if worker is not None:
-        worker.end()
+        if name not in known and number % shares == share:
+            append(file, battery.run(name))
+    battery.end()
+
+
+def outcomes(file: Path) -> list[dict[str, Any]]:
+    """Read all outcomes; a line that was cut off when a machine went down is left out."""
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}") and _whole(line)]
+
+
+def append(file: Path, outcome: dict[str, Any]) -> None:
+    """Add one line, in one write: lines of several processes do not mix."""
+    cut = file.exists() and file.stat().st_size and not file.read_bytes().endswith(b"\n")
+    line = ("\n" if cut else "") + json.dumps(outcome) + "\n"
+    handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, line.encode())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Battery:
+    """Runs all methods on one problem after the other; `begin` starts a process."""
+
+    def __init__(self, seconds: float, begin: Any = None) -> None:
+        self.seconds, self._begin = seconds, begin or (lambda: Worker(seconds))
+        self._process: Process | None = None
+
+    def run(self, name: str) -> dict[str, Any]:
+        """Return what every method answered from every start."""
+        outcome: dict[str, Any] = {"name": name, "seconds": self.seconds}
+        for who in METHODS:
+            outcome[who] = {"answers": [None] * len(SIZES)}
+            lost = 0
+            while (first := _next(outcome[who])) is not None and lost < LOST and "unloadable" not in outcome:
+                lost += not self._work(outcome, name, who, first)
+        return outcome
+
+    def end(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def _work(self, outcome: dict[str, Any], name: str, who: str, first: int) -> bool:
+        """Let a process work on one method; return whether it came to the end."""
+        if self._process is None:
+            self._process = self._begin()
+            if not self._process.next(COMPILING):
+                self.end()
+                raise RuntimeError("a worker of the battery does not start; run python -m benchmarks.cutest.worker 1")
+        process = self._process
+        process.order(f"{name} {who} {first}")
+        doing: Event = {"event": "loading"}
+        while True:
+            line = process.next(self.seconds + GRACE if doing["event"] == "calling" else PREPARING)
+            if not line:
+                self.end()
+                _lose(outcome, outcome[who], doing, "DIED" if line == "" else "KILLED")
+                return False
+            doing = json.loads(line)
+            if doing["event"] == "done":
+                return True
+            _note(outcome, outcome[who], doing)
 
 
 class Worker:
-    """A process that works on one problem after the other."""
+    """benchmarks.cutest.worker in a process of its own."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.dead = seconds, False
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.cutest.worker", str(seconds)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
@@ -47,61 +131,26 @@ class Worker:
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
-    def run(self, name: str) -> dict[str, Any]:
-        """Work on a problem until it is done, dies or takes too long; return everything it told."""
+    def order(self, line: str) -> None:
+        """Hand over a line; a process that has ended is noticed by what it does not tell."""
         assert self._process.stdin is not None
-        self._process.stdin.write(name + "\n")
-        self._process.stdin.flush()
-        outcome: dict[str, Any] = {"name": name, "seconds": self.seconds, "ours": _blank(), "ipopt": _blank()}
-        doing: dict[str, Any] = {"event": "begun"}
-        while True:
-            allowed = self.seconds + GRACE if doing["event"] == "calling" else 3 * PREPARING
-            try:
-                line = self._lines.get(timeout=allowed)
-            except queue.Empty:
-                return self._lost(outcome, doing, "KILLED")
-            if not line:
-                return self._lost(outcome, doing, "DIED")
-            event = json.loads(line)
-            if event["event"] == "done":
-                return outcome
-            doing = event
-            self._note(outcome, event)
+        try:
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass
 
-    def end(self) -> None:
-        """Let the process end."""
-        if not self.dead:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            self._process.wait()
+    def next(self, seconds: float) -> str | None:
+        """Return the next line."""
+        try:
+            return self._lines.get(timeout=seconds)
+        except queue.Empty:
+            return None
 
-    def _note(self, outcome: dict[str, Any], event: dict[str, Any]) -> None:
-        kind, who = event.pop("event"), event.pop("who", None)
-        if kind in ("size", "unloadable"):
-            outcome |= event
-        elif kind == "prepared":
-            outcome[who]["preparing"] = event["seconds"]
-        elif kind == "refused":
-            outcome[who]["refused"] = event["why"]
-        elif kind == "answer":
-            outcome[who]["answers"][event.pop("start")] = event
-        event["event"], event["who"] = kind, who
-        if kind == "calling":
-            event["began"] = time.monotonic()
-
-    def _lost(self, outcome: dict[str, Any], doing: dict[str, Any], why: str) -> dict[str, Any]:
-        """End a process that does not answer, and say what it was doing."""
-        self.dead = True
+    def kill(self) -> None:
+        """End it, whatever it does."""
         self._process.kill()
         self._process.wait()
-        who = doing.get("who")
-        if who is None:
-            return outcome | {"unloadable": why}
-        if doing["event"] == "calling":
-            outcome[who]["answers"][doing["start"]] = {"status": why}
-        else:
-            outcome[who]["refused"] = f"{why} while {doing['event']}"
-        return outcome
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -110,5 +159,40 @@ class Worker:
         self._lines.put("")
 
 
-def _blank() -> dict[str, Any]:
-    return {"answers": [None] * len(SIZES)}
+def _next(own: dict[str, Any]) -> int | None:
+    """Return the first start without an answer; None if there is none, or none will come."""
+    if "refused" in own:
+        return None
+    return next((k for k, answer in enumerate(own["answers"]) if answer is None), None)
+
+
+def _note(outcome: dict[str, Any], own: dict[str, Any], event: Event) -> None:
+    told = {key: value for key, value in event.items() if key not in ("event", "start")}
+    if event["event"] == "unloadable":
+        outcome["unloadable"] = event["why"]
+    elif event["event"] == "size":
+        outcome |= told
+    elif event["event"] == "prepared":
+        own |= told
+    elif event["event"] == "refused":
+        own["refused"] = event["why"]
+    elif event["event"] == "answer":
+        own["answers"][event["start"]] = told
+
+
+def _lose(outcome: dict[str, Any], own: dict[str, Any], doing: Event, how: str) -> None:
+    """Note what a process was doing when it died or had to be killed."""
+    if doing["event"] in ("calling", "judging"):
+        own["answers"][doing["start"]] = {"status": how if doing["event"] == "calling" else "UNJUDGED"}
+    elif doing["event"] == "loading":
+        outcome["unloadable"] = how
+    else:
+        own["refused"] = f"{how} while {doing['event']}"
+
+
+def _whole(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
 
+from benchmarks.cutest.groups import Groups
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import MissingDependency
 
@@ -54,7 +54,7 @@ def names() -> list[str]:
 
 @dataclass(frozen=True)
 class Feasible:
-    """lower <= x <= upper and c_lower <= c(x) <= c_upper; J has the entries `pattern`, the Hessian (lower triangle) `pairs`."""
+    """lower <= x <= upper and c_lower <= c(x) <= c_upper."""
 
     name: str
     x0: Values
@@ -62,29 +62,34 @@ class Feasible:
     upper: Values
     c_lower: Values
     c_upper: Values
-    pattern: tuple[Index, Index]
-    pairs: tuple[Index, Index]
-    linear: Mask  # rows without curvature
-    problem: Any
+    groups: Groups
+
+    @property
+    def pattern(self) -> tuple[Index, Index]:
+        """Entries of J."""
+        return self.groups.pattern
+
+    @property
+    def pairs(self) -> tuple[Index, Index]:
+        """Entries of the Hessian: its lower triangle."""
+        return self.groups.pairs
+
+    @property
+    def linear(self) -> Mask:
+        """Rows without curvature."""
+        return self.groups.linear
 
     def value(self, x: Values) -> Values:
         """Evaluate c (m,)."""
-        return np.asarray(self.problem.cx(x), float).ravel()
+        return self.groups.value(x)
 
     def jacobian(self, x: Values) -> Values:
         """Evaluate J at the entries of `pattern`."""
-        return _at(coo_array(self.problem.cJx(x)[1]), self.pattern, len(self.x0))
+        return self.groups.jacobian(x)
 
     def hessian(self, x: Values, y: Values) -> Values:
         """Evaluate Σ y ∇²c at the entries of `pairs`."""
-        curved = np.flatnonzero(~self.linear)
-        total = coo_array((len(x), len(x)))
-        if len(curved):
-            matrices = self.problem.cIJHx(x, curved)[2] if len(curved) < len(y) else self.problem.cJHx(x)[2]
-            for weight, matrix in zip(y[curved], matrices):
-                if weight:
-                    total = total + weight * matrix
-        return _at(coo_array(total), self.pairs, len(x))
+        return self.groups.hessian(x, y)
 
     def starts(self) -> Values:
         """Return the start point and perturbed ones, drawn from the problem's name: (starts, n)."""
@@ -106,30 +111,7 @@ def load(name: str) -> Feasible:
     )
     m = len(problem.congrps)
     c_lower, c_upper = _filled(problem, "clower", m, -np.inf), _filled(problem, "cupper", m, np.inf)
-    reads, curved = zip(*(_group(problem, int(group)) for group in problem.congrps))
-    row = np.repeat(np.arange(m), [len(one) for one in reads])
-    column = np.concatenate([np.zeros(0, np.int64), *reads])
-    linear = ~np.array(curved, bool)
-    joined = coo_array((np.ones(len(row)), (row, column)), shape=(m, n)).tocsr()[np.flatnonzero(~linear)]
-    pairs = coo_array(joined.T @ joined)
-    below = pairs.row >= pairs.col
-    return Feasible(
-        name, x0, _limit(lower), _limit(upper), _limit(c_lower), _limit(c_upper), (row, column),
-        (pairs.row[below].astype(np.int64), pairs.col[below].astype(np.int64)), linear, problem,
-    )  # fmt: skip
-
-
-def _group(problem: Any, group: int) -> tuple[Index, bool]:
-    """Return the unknowns that a group reads, and whether it may be curved."""
-    reads: list[Any] = []
-    if hasattr(problem, "A") and group < problem.A.shape[0]:
-        reads.append(problem.A[[group]].nonzero()[1])
-    elements = problem.grelt[group] if hasattr(problem, "grelt") and group < len(problem.grelt) else None
-    reads += [np.asarray([int(v) for v in problem.elvar[int(one)]]) for one in ([] if elements is None else elements)]
-    kinds = getattr(problem, "grftype", [])
-    shaped = group < len(kinds) and kinds[group] not in (None, "", "TRIVIAL")
-    found = np.unique(np.concatenate([np.zeros(0, np.int64), *reads])).astype(np.int64)
-    return found, bool(shaped or (elements is not None and len(elements)))
+    return Feasible(name, x0, _limit(lower), _limit(upper), _limit(c_lower), _limit(c_upper), Groups(problem))
 
 
 def _filled(problem: Any, key: str, size: int, none: float) -> Values:
@@ -139,24 +121,3 @@ def _filled(problem: Any, key: str, size: int, none: float) -> Values:
 
 def _limit(values: Values) -> Values:
     return np.where(values >= FREE, np.inf, np.where(values <= -FREE, -np.inf, values))
-
-
-def _at(matrix: coo_array, entries: tuple[Index, Index], width: int) -> Values:
-    """Take the values at some entries; raises ValueError if the matrix has others."""
-    keys = entries[0] * width + entries[1]
-    found = matrix.row.astype(np.int64) * width + matrix.col
-    order = np.argsort(keys, kind="stable")
-    kept = (matrix.data != 0) & (
-        (matrix.row >= matrix.col) if matrix.shape[0] == matrix.shape[1] == width and _lower(entries) else True
-    )
-    found, data = found[kept], matrix.data[kept]
-    place = np.minimum(np.searchsorted(keys[order], found), max(0, len(keys) - 1))
-    if len(found) and (not len(keys) or (keys[order][place] != found).any()):
-        raise ValueError("an entry outside the pattern")
-    out = np.zeros(len(keys))
-    np.add.at(out, order[place], data)
-    return out
-
-
-def _lower(entries: tuple[Index, Index]) -> bool:
-    return bool((entries[0] >= entries[1]).all())

@@ -1,71 +1,140 @@
-"""Count the outcomes of the battery by cause. Reads the kept outcomes only."""
+"""Count the outcomes of the battery by method and by cause of failure. Reads the kept outcomes only."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from pathlib import Path
+from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-from benchmarks.cutest.methods import TOLERANCE
+from benchmarks.cutest.methods import METHODS, TOLERANCE
 
 SAME = 1e-6  # relative difference of distances that counts as none
 LATE = 1.0  # seconds past the budget that count as late: the clock is looked at between callbacks
 FALSE_STATIONARITY = 1e-3  # relative: ten times what the judge asks of a solved pair
+RIVALS = tuple(who for who in METHODS if who != "ours")
+
+Outcome = dict[str, Any]
 
 
-def count(file: Path) -> dict[str, Any]:
-    """Count all pairs of a problem and a start."""
-    outcomes = [json.loads(line) for line in file.read_text().splitlines()]
-    counts: Counter[str] = Counter()
-    status: dict[str, Counter[str]] = {"ours": Counter(), "ipopt": Counter()}
-    lost: Counter[str] = Counter()
-    told: dict[str, list[str]] = {
-        key: [] for key in ("false_converged", "false_infeasible", "late", "crash", "refused", "only_ipopt")
-    }
-    ratios: list[float] = []
+def count(outcomes: Iterable[Outcome]) -> dict[str, Any]:
+    """Count all pairs of a problem and a start; a share counts every pair, also those that a method refuses or loses."""
+    found, unloadable = [], []
     for outcome in outcomes:
-        if "unloadable" in outcome or "why" in outcome:
-            counts["unloadable"] += 1
-            continue
-        counts["problems"] += 1
-        if "refused" in outcome["ours"]:
-            told["refused"].append(f"{outcome['name']}: {outcome['ours']['refused']}")
-        times = []
-        missing: Counter[str] = Counter()
-        for k, (ours, theirs) in enumerate(zip(outcome["ours"]["answers"], outcome["ipopt"]["answers"])):
-            counts["pairs"] += 1
-            a, b = ours or {"status": "NONE"}, theirs or {"status": "NONE"}
-            status["ours"][a["status"]] += 1
-            status["ipopt"][b["status"]] += 1
-            one, two, where = bool(a.get("solved")), bool(b.get("solved")), f"{outcome['name']}:{k}"
-            counts["ours"] += one
-            counts["ipopt"] += two
-            counts["both" if one and two else "only_ours" if one else "only_ipopt" if two else "neither"] += 1
-            if two and not one:
-                missing[a["status"]] += 1
-                lost[a["status"]] += 1
-            if one and two:
-                gap = (a["distance"] - b["distance"]) / max(1e-12, b["distance"], a["distance"])
-                counts["same" if abs(gap) <= SAME else "farther" if gap > 0 else "nearer"] += 1
-                times.append((a["cpu"], b["cpu"]))
-            wrong = a.get("violation", 0) > 2 * TOLERANCE or a.get("stationarity", 0) > FALSE_STATIONARITY
-            if a["status"] == "CONVERGED" and wrong:
-                told["false_converged"].append(where)
-            if a["status"] == "INFEASIBLE" and b.get("violation", 1.0) <= TOLERANCE:
-                told["false_infeasible"].append(where)
-            if a["status"] in ("KILLED",) or a.get("seconds", 0.0) > outcome["seconds"] + LATE:
-                told["late"].append(where)
-            if a["status"] in ("CRASH", "DIED"):
-                told["crash"].append(where)
-        if missing:
-            told["only_ipopt"].append(f"{outcome['name']} {dict(missing)}")
-        if times:
-            ratios.append(sum(two for _, two in times) / max(1e-9, sum(one for one, _ in times)))
-    pairs = max(1, counts["pairs"])
+        (unloadable if "unloadable" in outcome else found).append(outcome)
+    pairs = [pair for outcome in found for pair in _pairs(outcome)]
+    plain = [pair for pair in pairs if not any(pair[who].get("reformulated") for who in RIVALS)]
+    told: dict[str, list[str]] = {
+        "false_converged": [_where(pair) for pair in pairs if _false(pair)],
+        "false_infeasible": [_where(pair) for pair in pairs if _wrongly_infeasible(pair)],
+        "late": [_where(pair) for pair in pairs if _late(pair)],
+        "crash": [_where(pair) for pair in pairs if pair["ours"]["status"] in ("CRASH", "DIED")],
+        "refused": [f"{one['name']}: {one['ours']['refused']}" for one in found if "refused" in one["ours"]],
+        "unloadable": [f"{one['name']}: {one['unloadable']}" for one in unloadable],
+    }
     return {
-        "counts": dict(counts), "share_ours": counts["ours"] / pairs, "share_ipopt": counts["ipopt"] / pairs,
-        "status": {who: dict(found) for who, found in status.items()}, "only_ipopt_by_our_status": dict(lost),
-        "time_ratio": {"median": median(ratios) if ratios else None, "problems": len(ratios)}, "told": told,
+        "problems": len(found), "pairs": len(pairs),
+        "share": {who: _share(pairs, [who]) for who in METHODS} | {"ipopt_either": _share(pairs, RIVALS)},
+        "refused_by_ipopt_as_they_are": len(pairs) - len(plain),
+        "share_of_the_others": {who: _share(plain, [who]) for who in METHODS} | {"ipopt_either": _share(plain, RIVALS)},
+        "causes": {who: dict(Counter(filter(None, (_cause(pair[who]) for pair in pairs))).most_common()) for who in METHODS},
+        "against": {who: _against(pairs, who) for who in RIVALS},
+        "lost_to_ipopt": _lost(pairs),
+        "time_ratio": {who: _ratio(pairs, who) for who in RIVALS},
+        "told": told,
     }  # fmt: skip
+
+
+def lines(counts: dict[str, Any]) -> list[str]:
+    """Lay the counts out as a table in Markdown: the share of each method, and its failures by cause."""
+    causes = sorted({cause for own in counts["causes"].values() for cause in own})
+    head = ["", *METHODS]
+    rows = [
+        ["solved, all pairs", *(f"{counts['share'][who]:.1%}" for who in METHODS)],
+        ["solved, without what Ipopt refuses", *(f"{counts['share_of_the_others'][who]:.1%}" for who in METHODS)],
+        *([cause, *(str(counts["causes"][who].get(cause, 0)) for who in METHODS)] for cause in causes),
+    ]  # fmt: skip
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def _pairs(outcome: Outcome) -> list[dict[str, Any]]:
+    """Return a record per start: the answer of every method."""
+    return [
+        {"name": outcome["name"], "start": k, "seconds": outcome["seconds"]}
+        | {who: _answer(outcome[who], k) for who in METHODS}
+        for k in range(len(outcome["ours"]["answers"]))
+    ]
+
+
+def _answer(own: dict[str, Any], k: int) -> dict[str, Any]:
+    return own["answers"][k] or {"status": "REFUSED" if "refused" in own else "GIVEN_UP"}
+
+
+def _cause(answer: dict[str, Any]) -> str | None:
+    """Say why an answer does not count as solved; None if it does."""
+    if answer.get("solved"):
+        return None
+    if "relative" not in answer:
+        return str(answer["status"])
+    return f"{answer['status']}, {'feasible but not nearest' if answer['feasible'] else 'not feasible'}"
+
+
+def _share(pairs: list[dict[str, Any]], methods: Iterable[str]) -> float:
+    """Return the share of pairs that one of the methods solves."""
+    methods = list(methods)
+    return sum(any(pair[who].get("solved") for who in methods) for pair in pairs) / max(1, len(pairs))
+
+
+def _against(pairs: list[dict[str, Any]], who: str) -> dict[str, int]:
+    """Count who solves a pair, and who is nearer where both do."""
+    found: Counter[str] = Counter()
+    for pair in pairs:
+        ours, theirs = pair["ours"], pair[who]
+        one, two = bool(ours.get("solved")), bool(theirs.get("solved"))
+        found["both" if one and two else "only_ours" if one else "only_ipopt" if two else "neither"] += 1
+        if one and two:
+            gap = (ours["distance"] - theirs["distance"]) / max(1e-12, ours["distance"], theirs["distance"])
+            found["same" if abs(gap) <= SAME else "farther" if gap > 0 else "nearer"] += 1
+    return dict(found)
+
+
+def _lost(pairs: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Count by problem and cause the pairs that Ipopt solves, with either options, and ours does not."""
+    lost: dict[str, Counter[str]] = {}
+    for pair in pairs:
+        cause = _cause(pair["ours"])
+        if cause and any(pair[who].get("solved") for who in RIVALS):
+            lost.setdefault(pair["name"], Counter())[cause] += 1
+    return {name: dict(found) for name, found in lost.items()}
+
+
+def _ratio(pairs: list[dict[str, Any]], who: str) -> dict[str, Any]:
+    """Return the median over problems of Ipopt's processor time over ours, on the pairs that both solve."""
+    spent: dict[str, list[float]] = {}
+    for pair in pairs:
+        if pair["ours"].get("solved") and pair[who].get("solved"):
+            own = spent.setdefault(pair["name"], [0.0, 0.0])
+            own[0] += pair["ours"]["cpu"]
+            own[1] += pair[who]["cpu"]
+    ratios = [two / max(1e-9, one) for one, two in spent.values()]
+    return {"median": median(ratios) if ratios else None, "problems": len(ratios)}
+
+
+def _false(pair: dict[str, Any]) -> bool:
+    ours = pair["ours"]
+    wrong = ours.get("violation", 0.0) > 2 * TOLERANCE or ours.get("stationarity", 0.0) > FALSE_STATIONARITY
+    return bool(ours["status"] == "CONVERGED" and wrong)
+
+
+def _wrongly_infeasible(pair: dict[str, Any]) -> bool:
+    return pair["ours"]["status"] == "INFEASIBLE" and any(
+        pair[who].get("violation", 1.0) <= TOLERANCE for who in RIVALS
+    )
+
+
+def _late(pair: dict[str, Any]) -> bool:
+    return bool(pair["ours"]["status"] == "KILLED" or pair["ours"].get("seconds", 0.0) > pair["seconds"] + LATE)
+
+
+def _where(pair: dict[str, Any]) -> str:
+    return f"{pair['name']}:{pair['start']}"

@@ -3,11 +3,12 @@
 from snapfm.errors import Status
 from snapfm.laws import Bounds, Equality, Inequality, Oracle
 from snapfm.problems import problem
-from snapfm.project import Projection, Projector
-from snapfm.sampling import Samples, sample
+from snapfm.project import Metric, Projection, Projector
+from snapfm.sampling import Samples, Spread, sample
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Bounds", "Equality", "Inequality", "Oracle", "Projection", "Projector", "Samples", "Status", "problem", "sample",
+    "Bounds", "Equality", "Inequality", "Metric", "Oracle", "Projection", "Projector", "Samples", "Spread", "Status", "problem",
+    "sample",
 ]  # fmt: skip

@@ -67,6 +67,10 @@ class StructureWarning(UserWarning):
     """Something costs speed, never correctness: for example an operator without a sparsity rule."""
 
 
+class MemoryWarning(UserWarning):
+    """A call is about to take more memory than a stated multiple of its batch."""
+
+
 class Status(IntEnum):
     """The outcome of one sample. Every value but CONVERGED is a failure with a name and advice."""
 

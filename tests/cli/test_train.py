@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from snapfm.cli.train import train
-from snapfm.errors import CheckpointError, ShapeError, UnknownName
+from snapfm.errors import CheckpointError, SettingError, ShapeError, UnknownName
 from snapfm.flow import TrainingSettings, load_checkpoint
 from snapfm.problems import names, problem
 from snapfm.problems.training import TRAINING_SETS
@@ -89,6 +89,9 @@ def test_a_finished_run_is_judged_when_that_is_asked_for(tmp_path: Path, monkeyp
         result = CliRunner().invoke(app, [*judged, "--samples", str(samples)], catch_exceptions=False)
         assert words in result.output
         assert load_checkpoint(tmp_path / "model").record["quality"]["count"] == samples
+    result = CliRunner().invoke(app, [*judged, "--samples", "3", "--flow-steps", "4"], catch_exceptions=False)
+    assert "Judging 3 samples" in result.output
+    assert load_checkpoint(tmp_path / "model").record["quality"]["steps"] == 4
 
 
 def test_a_run_whose_checkpoint_is_missing_is_brought_to_its_end(tmp_path: Path) -> None:
@@ -126,6 +129,25 @@ def test_one_sample_to_judge_by_is_refused_before_training(tmp_path: Path, monke
     monkeypatch.setattr("snapfm.cli.train.table", nothing_simulated)
     with pytest.raises(ShapeError, match=r"--samples expects 0, or at least 2 to have a spread; got 1\. The default"):
         run(tmp_path, "--samples", "1")
+
+
+def test_plain_training_of_coefficients_is_recorded_and_left_when_finished(tmp_path: Path) -> None:
+    options = ["--plain", "--preset", "latent", "--rows", "40", "--columns", "2", "--steps", "2", "--half"]
+    run(tmp_path, *options)
+    checkpoint = load_checkpoint(tmp_path / "model")
+    assert checkpoint.training == "plain"
+    assert " --preset latent --plain --seed 0 " in checkpoint.record["command"]
+    assert " --half --out " in checkpoint.record["command"]
+    settings = checkpoint.record["settings"]
+    assert [settings[name] for name in ("pairing", "imposed", "stray", "own")] == ["independent", [], 0.0, 0.0]
+    assert checkpoint.record["data"]["shape"] == [160, 64]  # each field and its mirror image
+    assert "Nothing was done." in run(tmp_path, *options)
+    assert "Nothing was done." not in run(tmp_path, *options[:-1])  # without --half
+
+
+def test_a_network_of_coefficients_is_not_trained_for_laws(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"--preset latent expects --plain; without it .* Add --plain, or use"):
+        run(tmp_path, "--preset", "latent")
 
 
 def test_unknown_problems_and_presets_are_refused(tmp_path: Path) -> None:

@@ -65,6 +65,17 @@ def test_reaction_diffusion() -> None:
     assert first.order == pytest.approx(1.0, abs=0.1)
 
 
+def test_inequalities() -> None:
+    entropy = {key[2]: value for key, value in verdicts("burgers-ic-mass-entropy").items() if key[1] == "entropy"}
+    assert entropy == {"": APPROXIMATE, "0.5": OBEYED}
+    assert verdicts("reaction-diffusion-ic-mass-bounds")["reaction-diffusion-ic-mass-bounds", "bounds", ""] is OBEYED
+
+
+def test_limits_that_are_broken_are_compared_with_the_values() -> None:
+    u = torch.tensor([[[0.5, 1.5], [-1.0, 1.0]]], dtype=torch.float64)
+    assert leftover(snapfm.Bounds(0.0, 1.0), u, {}) == pytest.approx(1.5 / 4.0)
+
+
 def test_navier_stokes() -> None:
     # 48 points are the fewest that resolve the refined grid; the whole audit takes a minute at 64.
     name, coarse = "navier-stokes-ic-mass-enstrophy", {"resolution": 48, "nt": 10}

@@ -1,6 +1,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from snapfm.errors import CheckpointError
-from snapfm.flow import Checkpoint, FNOVelocity, load_checkpoint, save_checkpoint
+from snapfm.flow import Checkpoint, FNOVelocity, load_checkpoint, round_weights, save_checkpoint
 from snapfm.flow.storage import pack_tensors
 
 
@@ -71,6 +72,29 @@ def test_cut_weights(folder: Path) -> None:
     message = refusal(folder)
     assert message.startswith("FOLDER/weights.safetensors is expected to hold safetensors; reading it gave '")
     assert message.endswith("'. The file is damaged: copy it again, or train again.")
+
+
+def test_half_the_space_and_the_same_bits_for_rounded_weights(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    before = {name: value.clone() for name, value in checkpoint.network.state_dict().items()}
+    round_weights(checkpoint.network)
+    save_checkpoint(tmp_path / "whole", checkpoint)
+    save_checkpoint(tmp_path / "half", checkpoint, half=True)
+    sizes = [(tmp_path / name / "weights.safetensors").stat().st_size for name in ("half", "whole")]
+    assert sizes[0] < 0.75 * sizes[1]  # the names take their part in files this small
+    loaded = load_checkpoint(tmp_path / "half").network.state_dict()
+    for name, value in checkpoint.network.state_dict().items():
+        assert torch.equal(loaded[name], value)
+        torch.testing.assert_close(value, before[name], rtol=2**-10, atol=1e-7)
+    assert any(not torch.equal(value, before[name]) for name, value in loaded.items())
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [({"pairing": "independent"}, "plain"), ({"pairing": "rows"}, "law-aware"), ({}, "law-aware")],
+)
+def test_a_checkpoint_says_how_it_was_trained(checkpoint: Checkpoint, settings: dict[str, str], kind: str) -> None:
+    assert replace(checkpoint, record={"settings": settings}).training == kind
+    assert checkpoint.training == "unknown"
 
 
 def test_one_flipped_bit_in_the_weights(folder: Path) -> None:

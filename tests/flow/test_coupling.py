@@ -60,6 +60,18 @@ def test_a_pool_of_rows_pairs_noise_within_them() -> None:
         assert float((noise - partners).square().sum()) == pytest.approx(min(costs), rel=1e-5)
 
 
+def test_independent_noise_knows_nothing_of_its_field() -> None:
+    data = torch.randn(64, 6, 8, generator=torch.Generator().manual_seed(7))
+    free, paired = (couple(data, 0, 0, 512, pairing=pairing) for pairing in ("independent", "all"))
+    products = [(pool.noise * data[pool.index]).mean(dim=(1, 2)) for pool in (free, paired)]
+    assert abs(float(products[0].mean())) < 4 * float(products[0].std()) / 512**0.5
+    assert float(products[1].mean()) > 0.2
+    assert torch.equal(free.noise, paired.noise)
+    assert set(free.index.tolist()) == set(range(64))
+    other = couple(data, 0, 0, 512, rows=8, pairing="independent")
+    assert torch.equal(other.index, free.index)  # rows play no part
+
+
 def test_a_field_that_is_not_finite_does_not_stop_the_pairing(fields: torch.Tensor) -> None:
     fields[3] = float("nan")
     assert bool(couple(fields, 0, 0, 8).noise.isfinite().all())

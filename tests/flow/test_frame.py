@@ -9,11 +9,14 @@ from snapfm.flow import (
     Checkpoint,
     FrameSettings,
     FrameVelocity,
+    Latent,
     TrainingSettings,
     load_checkpoint,
     save_checkpoint,
     train,
 )
+from snapfm.flow.quality import integrate
+from snapfm.flow.waves import real_waves
 from snapfm.grid import Axis, Grid
 
 SETTINGS = FrameSettings(shape=(5, 7), size=3, width=8, layers=2, anchors=(-1, 0), embedding=8)
@@ -166,6 +169,73 @@ def test_training_lowers_the_loss_and_resumes_to_the_same_bits(data: torch.Tenso
         assert torch.equal(value, resumed.network.state_dict()[name]), name
     curve = [point["loss"] for point in whole.record["loss_curve"]]
     assert sum(curve[-10:]) < 0.8 * sum(curve[:10])
+
+
+FREE = FrameSettings(shape=(5, 7), size=3, width=8, layers=2, anchors=(), embedding=8, filtered=True)
+CUBE = FrameSettings(shape=(4, 5, 6), size=9, width=8, layers=1, anchors=(), embedding=8, filtered=True, separable=True)
+
+
+def flows() -> torch.Tensor:
+    """Draw fields 4 × 5 × 6 of which some waves are strong."""
+    random = torch.Generator().manual_seed(8)
+    series = torch.randn(60, 20, 6, generator=random) * torch.linspace(3, 0.1, 20)[:, None]
+    return (real_waves((4, 5)).float().T @ series).view(60, 4, 5, 6)
+
+
+@pytest.mark.parametrize("settings", [FREE, CUBE], ids=["dense", "separable"])
+def test_coefficients_flow_as_their_fields_do(settings: FrameSettings, data: torch.Tensor) -> None:
+    known = flows() if settings.separable else data
+    network = FrameVelocity(settings, seed=1)
+    network.fit(known)
+    network = moved(network)
+    tau, noise = 0.3, torch.randn(4, *settings.shape, generator=torch.Generator().manual_seed(6))
+    u = tau * known[:4] + (1 - tau) * noise
+    # Noise is about zero and data about the mean, so the velocity of coefficients is that of fields without the mean.
+    white = network.coefficients(noise + network.mean.view(settings.shape))
+    c = tau * network.coefficients(known[:4]) + (1 - tau) * white
+    found = Latent(network)(c, tau)
+    torch.testing.assert_close(found, network.coefficients(network(u, tau)), rtol=1e-4, atol=1e-4)
+
+
+def test_samples_are_the_same_whether_fields_or_coefficients_are_integrated(data: torch.Tensor) -> None:
+    network = FrameVelocity(FREE, seed=1)
+    network.fit(data)
+    network = moved(network)
+    noise = torch.randn(4, 5, 7, generator=torch.Generator().manual_seed(6))
+    found = integrate(network, noise, steps=7)
+    torch.testing.assert_close(found, integrate(lambda u, tau: network(u, tau), noise, steps=7), rtol=1e-4, atol=1e-3)
+
+
+def test_members_of_a_separable_frame_are_orthonormal_and_the_widest_of_their_kind() -> None:
+    data = flows()
+    network = FrameVelocity(CUBE, seed=1)
+    network.fit(data)
+    eye = torch.eye(9)
+    members = network._field(eye)
+    torch.testing.assert_close(members @ members.T, eye, rtol=0.0, atol=ROUNDING)
+    torch.testing.assert_close(network._read(members), eye, rtol=0.0, atol=ROUNDING)
+    assert bool((network.scale.diff() < ROUNDING * float(network.scale[0])).all())
+    kept = float(network.coefficients(data).square().sum())
+    whole = float((data - data.mean(0)).square().sum())
+    assert kept > 3 * 9 / 120 * whole  # thrice what 9 of 120 members hold if taken at random
+
+
+def test_networks_that_read_points_are_not_trained_on_coefficients(network: FrameVelocity) -> None:
+    with pytest.raises(ShapeError, match=r"expects a network without anchors; got one with anchors \(-1, 0\), whose"):
+        Latent(network)
+
+
+def test_filtered_coefficients_that_are_noise_are_not_seen(data: torch.Tensor) -> None:
+    network = FrameVelocity(FREE, seed=1)
+    network.fit(data)
+    network = moved(network)
+    network.scale[2] = 1e-6
+    noisy = torch.randn(2, 3, generator=torch.Generator().manual_seed(6))
+    other = noisy + torch.tensor([0.0, 0.0, 3.0])
+    tau = torch.full((2, 1), 0.2)
+    torch.testing.assert_close(
+        network.estimate(noisy, noisy[:, :0], tau), network.estimate(other, noisy[:, :0], tau), rtol=0.0, atol=1e-4
+    )
 
 
 def test_checkpoints_come_back_to_the_bit(network: FrameVelocity, tmp_path) -> None:

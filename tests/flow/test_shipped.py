@@ -5,13 +5,16 @@ import torch
 
 import snapfm
 from snapfm.errors import UnknownName
-from snapfm.flow import load_checkpoint, shipped, shipped_names
+from snapfm.flow import default_model, load_checkpoint, shipped, shipped_names
 from snapfm.flow.checkpoint import _SHIPPED
 from snapfm.flow.quality import integrate, roughness
 
 EQUATIONS = {"heat", "burgers", "reaction-diffusion", "navier-stokes"}
 REACH = 0.5  # share of the data's range beyond it: what an unstable walk leaves first
 LARGEST = 25_000_000  # bytes of all shipped models together
+LARGEST_PLAIN = 3_000_000  # of a plain one
+KINDS = {"plain": "plain", "small": "law-aware"}  # by the end of the name
+PLAIN = [name for name in shipped_names() if name.endswith("-plain")]
 
 
 @pytest.mark.parametrize("name", shipped_names())
@@ -24,9 +27,41 @@ def test_shipped_models_load_and_answer(name: str) -> None:
 
 
 def test_shipped_models_are_small_together() -> None:
-    assert {name.removesuffix("-small") for name in shipped_names()} == EQUATIONS
+    assert set(shipped_names()) == {f"{equation}-{end}" for equation in EQUATIONS for end in KINDS}
     files = [file for name in shipped_names() for file in (_SHIPPED / name).iterdir()]
     assert sum(len(file.read_bytes()) for file in files) <= LARGEST
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_names_say_how_models_were_trained(name: str) -> None:
+    checkpoint = load_checkpoint(str(_SHIPPED / name))
+    equation, _, end = name.rpartition("-")
+    assert (checkpoint.equation, checkpoint.training) == (equation, KINDS[end])
+    assert (" --plain " in checkpoint.record["command"]) == (end == "plain")
+    assert (name == default_model(equation)) == (end == "small")
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_models_are_small_and_beat_the_training_mean_in_mean_and_spread(name: str) -> None:
+    assert sum(len(file.read_bytes()) for file in (_SHIPPED / name).iterdir()) <= LARGEST_PLAIN
+    found = load_checkpoint(str(_SHIPPED / name)).record["quality"]
+    for score in ("mmse", "smse"):
+        assert found["samples"][score] < found["constant"][score]
+
+
+def test_the_plain_heat_model_draws_decaying_sines_of_amplitude_one() -> None:
+    noise = torch.randn(16, 100, 100, generator=torch.Generator().manual_seed(0))
+    fields = integrate(shipped("heat-plain"), noise, steps=50)[:, :-1].double()
+    x = torch.arange(99, dtype=torch.float64) * (2 * math.pi / 99)
+    wave = torch.complex(torch.cos(x), -torch.sin(x)) * (2 / 99)
+    parts = torch.einsum("x,bxt->bt", wave, fields.to(wave.dtype))
+    assert float((parts[:, 0].abs() - 1).abs().max()) < 0.1
+    rest = fields - (wave.conj()[:, None] * (99 / 2) * parts[:, None]).real
+    assert float(rest.square().mean()) < 1e-3 * float(fields.square().mean())
+    rate = -(parts[:, 30] / parts[:, 0]).abs().log() / (30 / 99)
+    assert float(rate.min()) > 0.5  # diffusivities lie between 1 and 5
+    assert float(rate.max()) < 5.5
+    assert float(rate.std()) > 0.5
 
 
 @pytest.mark.parametrize("name", shipped_names())

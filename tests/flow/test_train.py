@@ -11,6 +11,9 @@ import torch
 
 from snapfm.errors import CheckpointError, DtypeError, ShapeError
 from snapfm.flow import FNOVelocity, NetworkSettings, TrainingSettings, train
+from snapfm.flow.coupling import couple
+from snapfm.flow.path import interpolate
+from snapfm.flow.presets import PLAIN_TRAINING
 from snapfm.flow.run import saved_step
 from snapfm.flow.storage import pack_tensors, unpack_tensors
 from snapfm.flow.train import TrainingError
@@ -245,10 +248,34 @@ def test_impossible_settings_are_refused() -> None:
             TrainingError, match=r"expects own and meeting in \[0, 1\] and least_gap.*Try 0\.5, 0\.8 and 0\.2"
         ):
             TrainingSettings(**wrong)
-    with pytest.raises(TrainingError, match=r"pairing\) expects one of \('all', 'rows', 'crossed'\); got 'columns'"):
+    with pytest.raises(
+        TrainingError, match=r"pairing\) expects one of \('all', 'rows', 'crossed', 'independent'\); got 'columns'"
+    ):
         TrainingSettings(pairing="columns")
     with pytest.raises(TrainingError, match=r"expects at most two axes.*got \(0, 1, 2\)\. Name those"):
         TrainingSettings(imposed=(0, 1, 2))
+
+
+def test_plain_training_shows_the_network_points_of_the_path(fields: torch.Tensor, tmp_path: Path) -> None:
+    class Witness(torch.nn.Module):
+        """Predict nothing, and remember what it was shown."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.gain = torch.nn.Parameter(torch.zeros(()))
+            self.seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+        def forward(self, u: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
+            self.seen.append((u.detach(), tau))
+            return self.gain * u
+
+    witness = Witness()
+    settings = TrainingSettings(steps=3, batch=4, pool=4, seed=5, **PLAIN_TRAINING)
+    train(witness, fields, settings, tmp_path)
+    assert len(witness.seen) == 3  # no step looks at its own answers
+    for number, (u, tau) in enumerate(witness.seen):
+        pool = couple(fields, 5, number, 4, pairing="independent")
+        assert torch.equal(u, interpolate(pool.noise, fields[pool.index], tau))
 
 
 def test_the_learning_rate_warms_up_and_falls_like_a_cosine() -> None:

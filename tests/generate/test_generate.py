@@ -113,7 +113,7 @@ def test_xarray_reads_certificates_and_provenance(whole: Path, model: Path) -> N
         about = {key: data.attrs[key] for key in ("problem", "laws", "model", "sampler", "steps", "tolerance", "seed")}
         assert about == {
             "problem": PROBLEM, "laws": ["initial", "mass", "periodic", "pde"],
-            "model": {"name": "tiny", "sha256": weights}, "steps": 3, "tolerance": 1e-8, "seed": 3,
+            "model": {"name": "tiny", "sha256": weights, "training": "unknown"}, "steps": 3, "tolerance": 1e-8, "seed": 3,
             "sampler": {
                 "name": "PCFM", "warm": True, "early_tolerance": None, "project_from": 0.0, "relaxation": None
             },
@@ -129,13 +129,15 @@ def test_xarray_reads_certificates_and_provenance(whole: Path, model: Path) -> N
 @pytest.mark.parametrize("name", shipped_names())
 def test_shipped_models_draw_for_their_equation(name: str, tmp_path: Path) -> None:
     problems = {"heat": "heat-ic-mass", "burgers": "burgers-ic", "navier-stokes": "navier-stokes-ic-mass"}
-    equation = name.removesuffix("-small")
+    equation, _, kind = name.rpartition("-")
     if equation not in problems:
         pytest.skip("a model beside the ones each equation has")
-    found = generate(Recipe(problems[equation], 2, steps=1), tmp_path / "a.zarr")
+    model = None if kind == "small" else name  # the law-aware one is the default
+    found = generate(Recipe(problems[equation], 2, model, steps=1), tmp_path / "a.zarr")
     assert found.statuses == {"CONVERGED": 2}
     with xarray.open_zarr(found.written.path) as data:
         assert data.attrs["model"]["name"] == name
+        assert data.attrs["model"]["training"] == ("plain" if kind == "plain" else "law-aware")
 
 
 # Stops.

@@ -330,10 +330,10 @@ def _loop(
 
 def newton(
     small: Small, limits: Any = 50, live: Any = True, stop: int = 0, trials: int = 50, tolerance: float = TOLERANCE,
-    filtered: bool = False,
+    filtered: bool = False, patience: int = 0,
 ) -> Finished:  # fmt: skip
     """Run Newton's loop on all tiles."""
-    settings = Settings(tolerance, STATIONARITY, POLISH, ORDINARY, trials, int(filtered))
+    settings = Settings(tolerance, STATIONARITY, POLISH, ORDINARY, trials, int(filtered), patience)
     return _loop(small, solve_tiles, (settings,), limits, live, stop, True)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array, diags_array
 from tests.kernels.conflicts import conflicts
 
+from snapfm.kernels import coloring
 from snapfm.kernels.coloring import color_columns
 
 Index = npt.NDArray[np.int64]
@@ -133,3 +134,15 @@ def test_checker_counts_clashes() -> None:
     assert clashes(pattern, np.array([0, 0, 1])) == 1
     assert clashes(pattern, np.array([0, 0, 0])) == 2
     assert clashes(pattern, np.array([0, -1, 0])) == 2  # an entry without color is served by no pass
+
+
+def test_rows_of_whole_planes_get_the_colors_that_a_scan_finds(monkeypatch):
+    random = np.random.default_rng(0)
+    matrix = csr_array(random.random((40, 30)) < 0.2)
+    matrix.sort_indices()
+    pattern = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), 30
+    scanned = coloring.color_columns(*pattern)
+    monkeypatch.setattr(coloring, "_SCANNED", 0)
+    by_table = coloring.color_columns(*pattern)
+    assert scanned[1] == by_table[1]
+    assert np.array_equal(scanned[0], by_table[0])

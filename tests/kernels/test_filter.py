@@ -7,13 +7,13 @@ import pytest
 from tests.kernels.small import CIRCLE, ELLIPSE, HYPERBOLA, TOLERANCE, WAVE, Example, Small, lanes_near, newton
 
 from snapfm.kernels.filter import FILTER, clear_filter, passes_filter
-from snapfm.kernels.newton import _lanes
+from snapfm.kernels.newton import new_lanes
 from snapfm.kernels.operations import LANES
 
 
 def at(theta: float, objective: float, slope: float = 1.0, alpha: float = 1.0):
     """Lanes that are all at one point, with an empty filter."""
-    lanes = _lanes()
+    lanes = new_lanes()
     lanes.theta[:], lanes.objective[:], lanes.slopes[:], lanes.alpha[:] = theta, objective, slope, alpha
     clear_filter(lanes)
     return lanes

@@ -39,7 +39,9 @@ def case(request):
     from scipy.sparse import csr_array
 
     matched = maximum_bipartite_matching(csr_array((np.ones(len(row)), (row, column)), shape=(size, size)), "row")
-    return eliminate(row, column, matched.astype(np.int64)), values, dense
+    plan = eliminate(row, column, matched.astype(np.int64)).elimination
+    assert plan is not None
+    return plan, values, dense
 
 
 def _factor(plan, values):
@@ -86,5 +88,6 @@ def test_a_tridiagonal_matrix_has_no_fill():
     size = 12
     each = np.arange(size)
     row, column = np.concatenate([each, each[1:], each[:-1]]), np.concatenate([each, each[:-1], each[1:]])
-    plan = eliminate(row, column, each)
+    plan = eliminate(row, column, each).elimination
+    assert plan is not None
     assert plan.packs == size + 2 * (size - 1)

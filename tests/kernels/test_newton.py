@@ -409,3 +409,20 @@ def test_without_trials_full_steps_are_taken_unseen():
     assert done.status.tolist() == [CONVERGED] * LANES
     np.testing.assert_allclose(done.x[:, 0], x, rtol=0.0, atol=64 * EPS)
     assert done.second.tolist() != [FAILS] * LANES
+
+
+@forms
+def test_a_lane_that_crawls_is_left_early_and_one_that_converges_is_not(augmented: bool):
+    never, patience = Small(NEVER, augmented), 4
+    begin = lanes_near([1.0, 0.5], 0.4)
+    endless = newton(never.start(begin, begin), limits=FAR)
+    left = newton(never.start(begin, begin), limits=FAR, patience=patience)
+    assert (endless.status != CONVERGED).all()
+    assert (left.status == LIMIT).all()
+    assert (left.iterations >= patience).all()
+    assert (left.iterations < endless.iterations).all()
+    circle, target = Small(CIRCLE, augmented), lanes_near([1.0, 0.8], 0.3)
+    plain = newton(circle.start(begin, target))
+    patient = newton(circle.start(begin, target), patience=patience)
+    assert (plain.status == CONVERGED).all()
+    assert plain.lanes(slice(None)) == patient.lanes(slice(None))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from snapfm.errors import ShapeError
+from snapfm.kernels import fronts
 from snapfm.linear import Fronts, Outcome
 from snapfm.structure.pattern import Pattern
 
@@ -85,3 +86,23 @@ def test_many_right_hand_sides_of_one_factor():
 def test_no_right_hand_side():
     pattern, values, _ = made()
     assert Fronts().prepare(pattern).factor(values[:, 0].copy()).solve(np.ones((0, SIZE))).shape == (0, SIZE)
+
+
+def test_right_hand_sides_of_zeros_are_not_solved(monkeypatch):
+    pattern, values, _ = made()
+    rhs = np.random.default_rng(1).standard_normal((SIZE, LANES))
+    work = Fronts().prepare(pattern).workspace()
+    work.factorize(values)
+    whole = work.solve(rhs.copy())
+    zero = np.array([True, False, True, False, False])
+    solved = []
+
+    def counted(plan, factor, inverse, right, lane, room, out):
+        solved.append(lane)
+        return fronts.solve(plan, factor, inverse, right, lane, room, out)
+
+    monkeypatch.setattr("snapfm.linear.fronts.solve", counted)
+    x = work.solve(np.where(zero, 0.0, rhs), np.full_like(rhs, np.nan))
+    assert solved == [1, 3, 4]
+    assert not x[:, zero].any()
+    assert np.array_equal(x[:, ~zero], whole[:, ~zero])

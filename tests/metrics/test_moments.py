@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from snapfm.errors import ShapeError
-from snapfm.metrics.moments import ROUNDS, interval, mmse, moment_errors, moments, resample, roughness, smse
+from snapfm.metrics.bootstrap import ROUNDS, interval, resample
+from snapfm.metrics.moments import mmse, moment_errors, moments, roughness, smse
 
 
 def noise(count: int, seed: int, *shape: int) -> torch.Tensor:
@@ -33,6 +34,20 @@ def test_the_bootstrap_recomputes_the_same_scores() -> None:
     found = moment_errors(fields, truth, seed=4)
     for fast, direct in zip((found.mmse, found.smse), expected):
         assert (fast.value, fast.low, fast.high) == pytest.approx((direct.value, direct.low, direct.high), rel=1e-6)
+
+
+def test_a_sample_of_twice_the_weight_counts_twice_and_equal_weights_change_nothing() -> None:
+    fields, truth = noise(6, 0), noise(50, 1)
+    twice = moments(fields, torch.tensor([2.0, 1.0, 1.0, 0.0, 0.0, 0.0]))
+    repeated = fields[[0, 0, 1, 2]]
+    torch.testing.assert_close(twice.mean, repeated.mean(0))
+    # The variance around the mean, without the bias of as many samples as the weights are worth: 1/(1 − Σw²) = 8/5.
+    torch.testing.assert_close(twice.spread, (repeated.var(0, correction=0) * 8 / 5).sqrt())
+    equal, plain = moment_errors(fields, truth, weights=torch.full((6,), 3.0)), moment_errors(fields, truth)
+    assert (equal.mmse.value, equal.smse.value) == pytest.approx((plain.mmse.value, plain.smse.value))
+    assert (equal.mmse.low, equal.mmse.high) == pytest.approx((plain.mmse.low, plain.mmse.high))
+    with pytest.raises(ShapeError, match=r"one finite number >= 0 per sample, \(6,\)"):
+        moment_errors(fields, truth, weights=torch.ones(5))
 
 
 def test_intervals_shrink_with_samples_and_hold_the_score() -> None:

@@ -9,6 +9,7 @@ import scipy.fft
 import torch
 
 import snapfm
+from snapfm.errors import UnknownName
 from snapfm.grid import Axis, Grid
 from snapfm.problems.navier_stokes import (
     FORCE,
@@ -19,6 +20,7 @@ from snapfm.problems.navier_stokes import (
     regrid,
     sine_state,
     vorticity_waves,
+    wide_state,
 )
 from snapfm.seeds import draw
 
@@ -110,6 +112,34 @@ def test_random_states_have_the_power_asked_for_and_survive_refinement():
     fine = draw(3, 0, 2, lambda random: random_state(random, 64))
     coarse = regrid(scipy.fft.rfft2(fine.numpy()), 64, 32)
     assert abs(coarse - fields[:2].numpy()).max() < ROUNDING
+
+
+def test_wide_states_include_waves_as_large_as_the_sine_and_survive_refinement():
+    fields = draw(3, 0, 256, lambda random: wide_state(random, 16))
+    assert float(fields.mean(dim=(1, 2)).abs().max()) < ROUNDING
+    power = scipy.fft.rfft2(fields.numpy())
+    power = abs(power[:, :, :8]) ** 2
+    single = power.max(axis=(1, 2)) > 0.99 * (power.sum(axis=(1, 2)) - power[:, 9:, 0].sum(axis=1))
+    assert 0.08 < single.mean() < 0.3  # half are waves, a third of these single ones
+    sizes = fields.flatten(1).std(1)
+    assert float((sizes > float(sine_state(16).std())).double().mean()) > 0.1
+    assert float((sizes < 0.2).double().mean()) > 0.1
+    fine = draw(3, 0, 8, lambda random: wide_state(random, 32))
+    assert (
+        abs(regrid(scipy.fft.rfft2(fine.numpy()), 32, 15) - regrid(scipy.fft.rfft2(fields[:8].numpy()), 16, 15)).max()
+        < 1e-3
+    )
+
+
+def test_the_training_distribution_may_be_wide():
+    narrow, wide = (
+        snapfm.problem("navier-stokes-ic-mass", resolution=24, nt=3, training=name) for name in ("random", "wide")
+    )
+    assert not torch.allclose(narrow.draw_fields(0, 0, 2), wide.draw_fields(0, 0, 2))
+    for one, other in zip(narrow.draw_truth(0, 0, 2)[0], wide.draw_truth(0, 0, 2)[0]):
+        assert torch.equal(one, other)  # inference is the same task
+    with pytest.raises(UnknownName, match=r"\(training\) expects one of \['random', 'wide'\]; got 'narrow'"):
+        snapfm.problem("navier-stokes-ic-mass", training="narrow")
 
 
 @pytest.mark.parametrize("size", [5, 8, 15, 16, 40])

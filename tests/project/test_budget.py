@@ -187,3 +187,17 @@ def test_cuts_cover_everything_once(count: int, unit: int, number: int):
     assert [k for piece in pieces for k in range(piece.start, piece.stop)] == list(range(count))
     assert len(pieces) <= number
     assert all(piece.start % unit == 0 for piece in pieces)
+
+
+def test_a_first_call_shares_its_work_where_iterations_take_long(monkeypatch):
+    used = []
+
+    def watched(work, pieces, clock, threads=1, watched=False):
+        used.append(threads)
+        return run(work, pieces, clock, threads, watched)
+
+    monkeypatch.setattr("snapfm.project.newton.run", watched)
+    monkeypatch.setattr("snapfm.project.newton.workers", lambda: 2)
+    Projector(coupled(32), (2, 32, 32))(randn(16, 2, 32, 32), limit=1)
+    Projector([Equality("sphere", lambda u, p: (u**2).sum() - 1.0)], (7,))(randn(16, 7), limit=1)
+    assert used == [2, 1]

@@ -65,3 +65,72 @@ def test_either_way_alone_leads_to_the_laws(other, monkeypatch):
     u, params = bent(8, generator)
     given = u + 0.2 * torch.randn(u.shape, generator=generator, dtype=torch.float64)
     assert checked([snapfm.Equality("chain", chain)], given, params).all()
+
+
+def friedrichs(flux, u):
+    return 0.5 * (u[2:] + u[:-2]) - 0.15 * (flux(u[2:]) - flux(u[:-2]))
+
+
+def test_transport_with_an_inequality_in_every_cell_and_step():
+    """Burgers' equation with its entropy condition, from far: active sets and barriers alone do not get there."""
+    generator = torch.Generator().manual_seed(0)
+    u = torch.where(torch.arange(32) < 16, 1.0, -0.2).double()
+    slices = [u + 0.1 * torch.randn(4, 32, generator=generator, dtype=torch.float64)]
+    for _ in range(9):
+        inner = friedrichs(lambda u: 0.5 * u.square(), slices[-1].T).T
+        slices.append(torch.cat([inner[:, :1], inner, inner[:, -1:]], dim=1))
+    truth = torch.stack(slices, dim=-1)
+
+    def rows(u, p):
+        return u[1:-1, 1:] - friedrichs(lambda u: 0.5 * u.square(), u[:, :-1])
+
+    def entropy(u, p):
+        old, through = 0.5 * u[:, :-1].square(), u[:, :-1] ** 3 / 3
+        return 0.5 * u[1:-1, 1:].square() - 0.5 * (old[2:] + old[:-2]) + 0.15 * (through[2:] - through[:-2])
+
+    laws = [snapfm.Equality("burgers", rows), snapfm.Inequality("entropy", entropy)]
+    given = truth + 0.3 * torch.randn(truth.shape, generator=generator, dtype=torch.float64)
+    assert checked(laws, given, {}).all()
+
+
+def test_a_dam_breaks_over_shallow_water():
+    """Depth has to stay positive, and slopes grow without bound where it does not."""
+    generator = torch.Generator().manual_seed(0)
+
+    def flux(u):
+        return torch.stack([u[1], u[1].square() / u[0] + 0.5 * u[0].square()])
+
+    def new(u):
+        f = flux(u)
+        return 0.5 * (u[:, 2:] + u[:, :-2]) - 0.2 * (f[:, 2:] - f[:, :-2])
+
+    depth = torch.where(torch.arange(24) < 12, 1.0, 0.4).double()
+    slices = [torch.stack([depth, 0.1 * depth])]
+    for _ in range(9):
+        inner = new(slices[-1])
+        slices.append(torch.cat([inner[:, :1], inner, inner[:, -1:]], dim=1))
+    truth = torch.stack(slices, dim=-1)[None]
+    lower = torch.tensor([1e-3, -torch.inf], dtype=torch.float64).reshape(2, 1, 1)
+    laws = [snapfm.Equality("water", lambda u, p: u[:, 1:-1, 1:] - new(u[..., :-1])), snapfm.Bounds(lower=lower)]
+    given = truth + 0.2 * truth.square().mean((2, 3), keepdim=True).sqrt() * torch.randn(
+        6, 2, 24, 10, generator=generator, dtype=torch.float64
+    )
+    assert checked(laws, given, {}).all()
+
+
+def test_a_first_attempt_that_crawls_is_left_early(monkeypatch):
+    first = []
+
+    def watched(*given, **settings):
+        ended = newton(*given, **settings)
+        if not settings.get("filtered") and len(ended.iterations):
+            first.append(ended.iterations.copy())
+        return ended
+
+    newton = attempts.newton
+    monkeypatch.setattr(attempts, "newton", watched)
+    problem, generator = snapfm.problem("burgers-ic-mass-flux", flux_steps=50), torch.Generator().manual_seed(0)
+    u, params = problem.truth(4, generator)
+    noise = torch.randn(u.shape, generator=generator, dtype=torch.float64)
+    assert checked(problem.laws, noise, params).all()
+    assert first[0].max() < 0.5 * attempts._FIRST

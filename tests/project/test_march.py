@@ -24,7 +24,7 @@ def _small(monkeypatch):
 @pytest.fixture(params=["tiles", "SuperLU"])
 def engine(request, monkeypatch):
     if request.param == "SuperLU":
-        monkeypatch.setattr(project_march, "_LANE_FLOPS", -1)
+        monkeypatch.setattr(march, "_WRITTEN_OUT", -1)
     return request.param
 
 
@@ -270,7 +270,7 @@ def test_gradients_are_those_of_the_coupled_system(name):
 
 
 def test_large_blocks_have_factors_of_bounded_memory(monkeypatch):
-    monkeypatch.setattr(project_march, "_LANE_FLOPS", -1)
+    monkeypatch.setattr(march, "_WRITTEN_OUT", -1)
     monkeypatch.setattr(project_march, "_FACTOR_MEMORY", 1.0)
     laws, shape, params, u = example("reaction–diffusion", 3)
     project = _projector(laws, shape, params)
@@ -284,13 +284,13 @@ def test_cost_is_linear_in_the_number_of_steps():
     for steps in (5, 9):
         project = _projector(reaction_diffusion(), (steps, 4, 4), {"u0": torch.zeros(1, 4, 4, dtype=torch.float64)})
         found = project.method.reduction.march
-        sizes.append((len(found.squares), found.squares[0].fill, len(found.stages)))
+        sizes.append((len(found.squares), found.squares[0].plan.fill, len(found.stages)))
     assert sizes[0][:2] == sizes[1][:2]
     assert (sizes[0][2], sizes[1][2]) == (4, 8)
 
 
 def test_affine_steps_take_one_factor_for_all_samples(monkeypatch):
-    monkeypatch.setattr(project_march, "_LANE_FLOPS", -1)
+    monkeypatch.setattr(march, "_WRITTEN_OUT", -1)
     _, shape, params, u = example("Crank–Nicolson", 4)
     project = _projector(crank_nicolson(), shape, params)
     made = []

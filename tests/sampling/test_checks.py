@@ -200,8 +200,9 @@ def test_a_generator_is_one_of_torch(arguments: dict[str, Any], wrong: Any, came
 )
 def test_a_sampler_is_an_object(arguments: dict[str, Any], wrong: Any, came: str, meant: str):
     assert message_of(arguments, sampler=wrong) == (
-        "sample(sampler) expects a sampler with its settings, one of PCFM(…), ECI(…), Projected(…), EndProjection(…), "
-        f"Guidance(…), DFlow(…), Flow(…) of snapfm.sampling; got {came}. Write sampler=snapfm.sampling.{meant}()."
+        "sample(sampler) expects a sampler with its settings, one of PCFM(…), Conditional(…), ECI(…), Projected(…), "
+        f"EndProjection(…), Guidance(…), DFlow(…), Flow(…) of snapfm.sampling; got {came}. Write "
+        f"sampler=snapfm.sampling.{meant}()."
     )
 
 
@@ -209,7 +210,7 @@ def test_the_samplers_named_are_those_that_exist(arguments: dict[str, Any]):
     message = message_of(arguments, sampler="none")
     kinds = [kind for name in snapfm.sampling.__all__ if hasattr(kind := getattr(snapfm.sampling, name), "run")]
     ready = [kind.__name__ for kind in kinds if kind is not snapfm.sampling.Sampler]
-    assert len(ready) == 7
+    assert len(ready) == 8
     assert all(f"{name}(…)" in message for name in ready)
 
 

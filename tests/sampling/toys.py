@@ -14,6 +14,7 @@ from snapfm.sampling import (
     ECI,
     PCFM,
     STRAIGHT,
+    Conditional,
     DFlow,
     EndProjection,
     Flow,
@@ -22,6 +23,7 @@ from snapfm.sampling import (
     Projected,
     Relaxation,
     Samples,
+    Spread,
     sample,
 )
 from snapfm.sampling.task import Task
@@ -140,6 +142,8 @@ class Watched:
         return getattr(self.project, name)
 
 
+SPREAD = Spread.of_fields(torch.randn(40, *SHAPE, generator=seeded(3), dtype=torch.float64), rank=6)
+
 SAMPLERS: dict[str, Any] = {
     "flow": Flow(),
     "adaptive": Flow(solver="adaptive"),
@@ -152,10 +156,15 @@ SAMPLERS: dict[str, Any] = {
     "dflow": DFlow(iterations=3),
     "pcfm": PCFM(),
     "pcfm-relaxed": PCFM(relaxation=Relaxation(iterations=2)),
+    "conditional": Conditional(SPREAD),
+    "conditional-kept": Conditional(SPREAD, renewal=0.5),
+    "conditional-corrected": Conditional(SPREAD, corrections=2, measure="residual"),
 }
 LAWLESS = {"flow", "adaptive"}  # work without a projector
 DIFFERENTIATES = {"guidance", "guidance-through-network", "dflow", "pcfm-relaxed"}  # the network or the laws
-CERTIFIED = {"end", "end-adaptive", "projected", "eci", "pcfm", "pcfm-relaxed"}  # end with a projection
+CERTIFIED = {  # end with a projection
+    "end", "end-adaptive", "projected", "eci", "pcfm", "pcfm-relaxed", "conditional", "conditional-kept", "conditional-corrected",
+}  # fmt: skip
 
 
 def bent(u: Tensor, tau: Any) -> Tensor:

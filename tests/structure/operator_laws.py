@@ -169,6 +169,17 @@ CURVED = {
     "abs-complex": lambda u: torch.complex(u, C).abs(),
     "angle": lambda u: torch.complex(u, C).angle(),
     "sgn-complex": lambda u: torch.sgn(torch.complex(u, C)).real,
+    "exp-complex": lambda u: torch.exp(1j * u).imag,
+    "log-complex": lambda u: torch.complex(u, C).log().imag,
+    "sqrt-complex": lambda u: torch.complex(u, C * (-1.0) ** torch.arange(5)).sqrt().real,
+    "sqrt-complex-left": lambda u: torch.complex(u - 3.0, -C).sqrt().imag,
+    "div-complex": lambda u: (torch.complex(C, u) / torch.complex(u, C)).real,
+    "reciprocal-complex": lambda u: torch.complex(u, C).reciprocal().imag,
+    "cube-complex": lambda u: (torch.complex(u, C) ** 3).imag,
+    "power-complex": lambda u: (torch.complex(u, C) ** 1.5).real,
+    "sin-complex": lambda u: torch.sin(torch.complex(u, C)).imag,
+    "cos-complex": lambda u: torch.cos(torch.complex(u, C)).real,
+    "tanh-complex": lambda u: torch.tanh(torch.complex(u, C)).real,
 }
 
 KINKED = {
@@ -463,8 +474,7 @@ OTHERS = [
 # Cases that may be left to torch. A case that is not named here has to be lowered. The kind of their rows is bounded by how
 # many unknowns they read.
 WITHOUT_SCALAR_FORM = {
-    "cast", "cast-back", "write-copy",  # through float32
-    "erfinv", "lgamma", "digamma", "polygamma", "i0", "i1", "erfcx", "log-ndtr", "ndtri", "angle",
+    "erfinv", "lgamma", "digamma", "polygamma", "i0", "i1", "erfcx", "log-ndtr", "ndtri",
     "sgn-complex", "cast-integer",
     "argmax", "argmin", "argsort", "median", "nanmedian", "mode", "sort", "sort-stable", "scalar-sort", "topk",
     "kthvalue", "quantile", "gather-by-field", "scatter-reduce", "write-param-index",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from snapfm.errors import ShapeError
-from snapfm.structure.pattern import NONE, Pattern, Sets, cross, stacked, union
+from snapfm.structure.pattern import NONE, Pattern, Sets, stacked, union
 
 PATTERN = Pattern.from_coordinates([2, 0, 0, 2, 2], [1, 3, 0, 1, 2], (3, 4))
 
@@ -133,15 +133,6 @@ def test_union(parts: list[Plain]) -> None:
 def test_stacked(parts: list[Plain]) -> None:
     result = stacked([sets_of(plain) for plain in parts])
     assert plain_of(result) == [one for plain in parts for one in plain]
-
-
-@many
-@given(st.integers(0, 5).flatmap(lambda n: st.tuples(*[st.lists(one_set, min_size=n, max_size=n)] * 2)))
-def test_cross(both: tuple[Plain, Plain]) -> None:
-    left, right = both
-    element, one, other = cross(sets_of(left), sets_of(right))
-    found = sorted(zip(element.tolist(), one.tolist(), other.tolist()))
-    assert found == sorted((e, i, j) for e in range(len(left)) for i in left[e] for j in right[e])
 
 
 def test_makers() -> None:

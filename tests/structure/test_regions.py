@@ -138,8 +138,8 @@ def test_nonlinear_operators_read_probed_maps(name: str):
     [
         (lambda u, p: u.sort(0).values, "sort"),
         (lambda u, p: u.median(0).values.cumsum(0), "median"),
-        (lambda u, p: torch.fft.fft(u, dim=0).exp().real, "exp of complex numbers"),
-        (lambda u, p: u.float().double() ** 2, "_to_copy in torch.float32"),
+        (lambda u, p: torch.fft.fft(u, dim=0).acos().real, "acos of complex numbers"),
+        (lambda u, p: u.float().round().double() + u**2, "_to_copy in torch.float32"),
     ],
 )
 def test_what_has_no_scalar_form_says_which_operator(law: Callable[..., Tensor], reason: str):
@@ -204,3 +204,16 @@ def test_no_rows_and_no_columns():
     matrix, offset = probe(lambda x: x[:0], Pattern.from_coordinates([], [], (0, 3)))
     assert matrix.shape == (0, 3)
     assert offset.shape == (0,)
+
+
+def test_a_law_with_a_map_too_dense_is_left_to_torch_before_any_map_is_probed(monkeypatch: pytest.MonkeyPatch):
+    """The second transform, of a product, reads two planes and is too dense; the first ones would have been probed in vain."""
+
+    def law(u: Tensor, p: object) -> Tensor:
+        slope = torch.fft.ifft2(PLANE * torch.fft.fft2(u)).real
+        return torch.fft.ifft2(PLANE * torch.fft.fft2(u * slope) + torch.fft.fft2(u)).real
+
+    assert _compiled(law).opaque == {}
+    monkeypatch.setattr(regions, "ENTRY_LIMIT", 1600)  # of 40 × 40 entries
+    monkeypatch.setattr(regions, "probe", lambda *_: pytest.fail("probed"))
+    assert "too dense to write out" in _compiled(law).opaque[0].reason

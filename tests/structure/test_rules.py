@@ -102,7 +102,8 @@ def test_derivatives_equal_dense_ones(name: str) -> None:
         dense.assert_agrees("Jacobian", laws.pattern, slopes[i], jacobian, tolerance(name), noisy=name in NOISY)
         dense.assert_agrees("Hessian", curved, torch.from_numpy(curvature[i]), hessian, tolerance(name), noisy=True)
         if not laws.opaque:
-            pulled = laws.scalar.pull(u[i : i + 1], {"p": params["p"][i : i + 1]}, weight[i : i + 1].numpy())[0]
+            one, every = {"p": params["p"][i : i + 1]}, slice(0, laws.rows)
+            pulled = laws.scalar.pull(u[i : i + 1], one, every, weight[i : i + 1].numpy())[0]
             truth = weight[i] @ jacobian
             scale = max(1.0, float(truth.abs().max()) if truth.numel() else 0.0)
             dense.assert_close("Jᵀλ", torch.from_numpy(pulled), truth, tolerance(name) * scale)

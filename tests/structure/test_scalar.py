@@ -56,7 +56,7 @@ def test_derivatives_of_a_batch_equal_dense_ones(names: tuple[str, ...]):
         return torch.cat([LAWS[name](u, p).reshape(-1) for name in names])
 
     slopes, curvature = scalar.jacobian(U, PARAMS), scalar.hessian(U, PARAMS, weight.numpy())
-    pulled = scalar.pull(U, PARAMS, weight.numpy())
+    pulled = scalar.pull(U, PARAMS, slice(0, laws.rows), weight.numpy())
     assert np.array_equal(slopes, laws.jacobian(U, PARAMS).numpy())
     for i in range(COUNT):
         sample = {name: value[i] for name, value in PARAMS.items()}
@@ -80,11 +80,11 @@ def test_a_sample_that_is_not_finite_spoils_no_other():
     spoiled = U.clone()
     spoiled[4] = torch.nan
     others = np.arange(COUNT) != 4
-    scalar = laws.scalar
+    scalar, every = laws.scalar, slice(0, laws.rows)
     for clean, beside in (
         (scalar.jacobian(U, PARAMS), scalar.jacobian(spoiled, PARAMS)),
         (scalar.hessian(U, PARAMS, weight), scalar.hessian(spoiled, PARAMS, weight)),
-        (scalar.pull(U, PARAMS, weight), scalar.pull(spoiled, PARAMS, weight)),
+        (scalar.pull(U, PARAMS, every, weight), scalar.pull(spoiled, PARAMS, every, weight)),
     ):
         assert np.array_equal(clean[others], beside[others])
         assert np.isnan(beside[4]).any()
@@ -118,13 +118,13 @@ def test_float32_fields_are_differentiated_in_float64():
 
 def test_no_rows_and_rows_without_unknowns():
     scalar = compile_laws([], SHAPE).scalar
-    assert scalar.pull(U, {}, np.zeros((COUNT, 0))).shape == (COUNT, 12)
+    assert scalar.pull(U, {}, slice(0, 0), np.zeros((COUNT, 0))).shape == (COUNT, 12)
     assert scalar.jacobian(U, {}).shape == (COUNT, 0)
     assert scalar.hessian_pattern is not None
     assert scalar.hessian_pattern.nnz == 0
     nobody = compile_laws([Equality("none", lambda u, p: u.sum(0))], (0, 2)).scalar
     nothing = torch.zeros(3, 0, 2, dtype=torch.float64)
-    assert nobody.jacobian(nothing, {}).shape == nobody.pull(nothing, {}, np.ones((3, 2))).shape == (3, 0)
+    assert nobody.jacobian(nothing, {}).shape == nobody.pull(nothing, {}, slice(0, 2), np.ones((3, 2))).shape == (3, 0)
 
 
 def test_a_hessian_too_dense_leaves_the_slopes(monkeypatch: pytest.MonkeyPatch):
@@ -135,4 +135,4 @@ def test_a_hessian_too_dense_leaves_the_slopes(monkeypatch: pytest.MonkeyPatch):
     truth = 2 * U.flatten(1).sum(1, keepdim=True).expand(COUNT, 12)
     assert torch.allclose(torch.from_numpy(laws.scalar.jacobian(U, {})), truth, rtol=1e-14)
     weight = np.ones((COUNT, 1))
-    np.testing.assert_allclose(laws.scalar.pull(U, {}, weight), truth, rtol=1e-14)
+    np.testing.assert_allclose(laws.scalar.pull(U, {}, slice(0, 1), weight), truth, rtol=1e-14)

@@ -13,10 +13,11 @@ from torch import Tensor
 from snapfm.adapters.base import Adapter, Model, levels, numbers_of
 from snapfm.errors import ParamsError, SettingError, ShapeError, Status, UnsupportedLaw
 from snapfm.laws import Bounds, Law, Oracle, Params
-from snapfm.project import Moved, Projection, Projector
+from snapfm.project import Metric, Moved, Projection, Projector
 from snapfm.project.budget import LIMIT, SECONDS
 from snapfm.project.checks import check_field, check_laws, check_shape
 from snapfm.project.judge import Judgement
+from snapfm.project.linearized import Linearized
 
 
 class Normalized(Adapter):
@@ -98,6 +99,12 @@ def _numbers(name: str, value: Any) -> Tensor:
     return found.double()
 
 
+_OWN_METRIC = (
+    "a projector in a model's units expects no {} beside ‖(u − û)/std‖; got one. Build snapfm.Projector(laws, shape, params), in "
+    "physical units."
+)
+
+
 class UnitsProjector(Projector):
     """A Projector that minimizes ‖(u − û) / std‖. It works on z = (u − mean) / std, which is of order one.
 
@@ -117,8 +124,11 @@ class UnitsProjector(Projector):
     def __call__(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
+        metric: Metric | None = None,
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape) as Projector does, to the nearest fields in the model's units."""
+        if metric is not None:
+            raise SettingError(_OWN_METRIC.format("metric"))
         start = self._normalize(u_hat)
         known = replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
         found = super().__call__(start, params, warm=known, tolerance=tolerance, limit=limit, seconds=seconds)
@@ -135,6 +145,11 @@ class UnitsProjector(Projector):
         return replace(
             found, u=returned, status=status, violation=judged.violation, by_law=judged.by_law, rounding=rounding
         )  # fmt: skip
+
+    @property
+    def linearized(self) -> Linearized:
+        """Refuse: the laws here are those of normalized fields."""
+        raise SettingError(_OWN_METRIC.format("linearized laws"))
 
     def move(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from snapfm.cli.exact import NAME, exact
 from snapfm.cli.options import check_folder
 from snapfm.cli.progress import followed
-from snapfm.errors import require
+from snapfm.errors import SettingError, require
 
 if TYPE_CHECKING:
     from snapfm.evidence.quality import Cell, Suite
@@ -20,10 +21,17 @@ if TYPE_CHECKING:
 
 def quality(
     suite: Annotated[
-        str, typer.Argument(metavar="SUITE", help="smoke, steps, paper, or the path of a TOML file like theirs.")
+        str,
+        typer.Argument(
+            metavar="SUITE", help="smoke, steps, paper, best, the path of a TOML file like theirs, or exact."
+        ),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for records.jsonl, quality.md and index.html.")],
-    only: Annotated[str | None, typer.Option(metavar="TASK", help="Run this task alone.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the records and the pages.")],
+    only: Annotated[str | None, typer.Option(metavar="TASK", help="Run this task, or this exact case, alone.")] = None,
+    count: Annotated[int | None, typer.Option(metavar="N", help="Samples of an exact case; 512 by default.")] = None,
+    steps: Annotated[
+        str | None, typer.Option(metavar="N,N", help="Flow steps of exact cases; 20,100 by default.")
+    ] = None,
     page_only: Annotated[
         bool, typer.Option("--page-only", help="Write the pages again from the records; run nothing.")
     ] = False,
@@ -34,17 +42,29 @@ def quality(
     Every finished cell is kept: the same command resumes after a stop. A
     sampler that takes longer than its budget ends as DNF, one that fails as
     FAILED, a task whose model is not shipped as ABSENT.
+
+    `exact` needs no model: velocities are exact, the distribution given the
+    laws is known, and the scores of as many exact draws stand beside those
+    of every sampler.
     """
+    if suite == NAME:
+        exact(out, count, steps, only, page_only, as_json)
+        return
+    if count is not None or steps is not None:
+        raise SettingError(
+            f"snapfm quality --count and --steps expect the suite 'exact'; got '{suite}', which has its own. Leave them out."
+        )
     from dataclasses import asdict
 
-    from snapfm.evidence.quality import State, load_suite, run
-    from snapfm.evidence.quality.run import read_folder, write_pages
+    from snapfm.evidence.quality import Cell, State, load_suite, run
+    from snapfm.evidence.quality.run import write_pages
+    from snapfm.evidence.record import read_folder
 
     require("matplotlib", "the pages of snapfm quality", "report")  # checked now rather than after an hour of sampling
     chosen = load_suite(suite)
     check_folder("quality", out)
     if page_only:
-        cells = read_folder(out, chosen)
+        cells: Cells = read_folder(out, chosen, Cell)
         write_pages(out, chosen)
     else:
         with followed(" × ".join, _ended) as tell:

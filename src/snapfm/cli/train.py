@@ -13,14 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import snapfm.flow as flow
 from snapfm.cli.options import ProblemName, check_folder
-from snapfm.errors import CheckpointError, ShapeError, require
+from snapfm.errors import CheckpointError, SettingError, ShapeError, require
 from snapfm.flow.checkpoint import RECORD
-from snapfm.flow.presets import FRAME_TRAINING
+from snapfm.flow.presets import FRAME_TRAINING, PLAIN_TRAINING
 from snapfm.flow.quality import quality
 from snapfm.flow.run import check_run, identify_run, saved_step
 from snapfm.flow.storage import read_json
 from snapfm.problems import problem as build
-from snapfm.problems.training import TRAINING_SETS, table
+from snapfm.problems.training import IMAGES, PLAIN_SETS, PLAIN_SETTINGS, TRAINING_SETS, TrainingSet, table, with_images
 
 
 def train(
@@ -30,13 +30,17 @@ def train(
         typer.Option(metavar="FOLDER", help="Where states to resume from go, and the checkpoint, as model/."),
     ],
     preset: Annotated[
-        str, typer.Option(help="Network: small or frame, for two cores, or paper, which wants a GPU.")
+        str, typer.Option(help="Network: small, frame or latent, for two cores, or paper, which wants a GPU.")
     ] = "small",
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="Plain flow matching: independent pairs, nothing that anticipates laws."),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of data, weights, batches and noise.")] = 0,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Number of training steps.", show_default="by equation")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Fields per step; the frame is quick and likes 64.")] = 16,
+    batch: Annotated[int, typer.Option(min=1, help="Fields per step; frame is quick and likes 64, latent 256.")] = 16,
     rows: Annotated[
         int | None, typer.Option(min=1, help="Initial states to simulate.", show_default="by equation")
     ] = None,
@@ -45,7 +49,9 @@ def train(
     ] = None,
     learning_rate: Annotated[float, typer.Option(help="Largest learning rate, after the warm-up.")] = 2e-3,
     save_every: Annotated[int, typer.Option(min=1, help="Steps between saved states.")] = 200,
+    half: Annotated[bool, typer.Option("--half", help="Round the final weights to float16: half the space.")] = False,
     samples: Annotated[int, typer.Option(min=0, help="Samples to judge the result by; 0 skips it.")] = 128,
+    flow_steps: Annotated[int, typer.Option(min=1, help="Flow steps of these samples.")] = 100,
 ) -> None:
     """Train a velocity network on simulated fields; resumes a run that was stopped.
 
@@ -58,15 +64,21 @@ def train(
     require("safetensors", "checkpoints", "flow")  # checked now rather than after the first hundred steps
     if samples == 1:
         raise ShapeError("snapfm train --samples expects 0, or at least 2 to have a spread; got 1. The default is 128.")
-    chosen = build(problem)
-    equation = chosen.equation
-    recipe = TRAINING_SETS[equation]
+    equation = build(problem).equation
+    chosen = build(problem, **PLAIN_SETTINGS.get(equation, {})) if plain else build(problem)
+    recipe = (PLAIN_SETS if plain else TRAINING_SETS)[equation]
     steps, rows, columns = steps or recipe.steps, rows or recipe.rows, columns or recipe.columns
     network = flow.network_of(flow.preset(preset, chosen.grid.shape), seed)
+    latent = isinstance(network, flow.FrameVelocity) and not network.settings.anchors  # trained on coefficients
+    if latent and not plain:
+        raise SettingError(
+            f"snapfm train --preset {preset} expects --plain; without it laws impose slices in training, which a network of "
+            "coefficients does not see. Add --plain, or use the preset frame."
+        )
     # The folder plays no part in the result, and a machine's path has no place in a record.
     command = (
-        f"snapfm train {problem} --preset {preset} --seed {seed} --steps {steps} --batch {batch} --rows {rows} "
-        f"--columns {columns} --learning-rate {learning_rate:g} --out build/train/{out.name}"
+        f"snapfm train {problem} --preset {preset}{' --plain' * plain} --seed {seed} --steps {steps} --batch {batch} "
+        f"--rows {rows} --columns {columns} --learning-rate {learning_rate:g}{' --half' * half} --out build/train/{out.name}"
     )
     console = Console()
     settings = flow.TrainingSettings(
@@ -75,15 +87,17 @@ def train(
         learning_rate=learning_rate,
         seed=seed,
         save_every=save_every,
-        imposed=recipe.imposed,
         rows=rows,
-        **({**FRAME_TRAINING, "pairing": recipe.pairing} if preset == "frame" else recipe.small),
+        **(PLAIN_TRAINING if plain else _law_aware(recipe, preset)),
     )
 
     check_folder("train", out)
     about = {"command": command, "problem": problem, "equation": equation, "preset": preset}
-    run = identify_run(network, settings.describe())
-    if _finished(out / "model", run, about, [rows * columns, *chosen.grid.shape], samples):
+    trained = flow.Latent(network) if isinstance(network, flow.FrameVelocity) and latent else network
+    run = identify_run(trained, settings.describe())
+    shape = (trained.settings.size,) if isinstance(trained, flow.Latent) else chosen.grid.shape
+    count = rows * columns * (IMAGES[equation] if plain else 1)
+    if _finished(out / "model", run, about, [count, *shape], (samples, flow_steps), half):
         console.print(
             f"{out} is finished: {out / 'model'} holds the {preset} network of {equation} after {steps} "
             f"step{'s' * (steps != 1)}. Nothing was done. "
@@ -95,9 +109,10 @@ def train(
     check_run(out, run)
     console.print(f"Simulating {rows * columns} fields of {problem}", highlight=False)
     generator = torch.Generator().manual_seed(seed)
-    data = table(equation, rows, columns, generator).float()
+    data = table(equation, rows, columns, generator, plain).float()
+    seen = with_images(equation, data, seed) if plain else data
     if isinstance(network, flow.FrameVelocity):
-        network.fit(data)
+        network.fit(seen)
     found = saved_step(out)
     console.print(
         f"Training the {preset} network from the start" if found is None else f"Resuming at step {found} of {steps}",
@@ -107,8 +122,8 @@ def train(
     with Progress(*parts, console=console) as bar:
         task = bar.add_task("train", total=steps, completed=found or 0, loss=float("nan"))
         training = flow.train(
-            network,
-            data,
+            trained,
+            trained.network.coefficients(seen) if isinstance(trained, flow.Latent) else seen,
             settings,
             out,
             progress=lambda done, loss: bar.update(task, completed=done, loss=loss),
@@ -116,16 +131,26 @@ def train(
         )
 
     record = dict(training.record)
+    if half:
+        flow.round_weights(network)
     if samples:
         console.print(f"Judging {samples} samples", highlight=False)
         truth = chosen.simulate(recipe.truth, generator).float()
-        record["quality"] = quality(network, truth, data.mean(0), samples)
-    flow.save_checkpoint(out / "model", flow.Checkpoint(network, chosen.grid, equation, preset, record))
+        record["quality"] = quality(network, truth, data.mean(0), samples, flow_steps)
+    flow.save_checkpoint(out / "model", flow.Checkpoint(network, chosen.grid, equation, preset, record), half)
     console.print(f"The checkpoint: {out / 'model'}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _finished(model: Path, run: Mapping[str, Any], about: Mapping[str, Any], shape: list[int], samples: int) -> bool:
-    """Return whether a checkpoint is of this run, on as many fields, and judged by as many samples as requested.
+def _law_aware(recipe: TrainingSet, preset: str) -> dict[str, Any]:
+    """Return the settings that prepare a network for laws: paired noise, imposed slices and what else it is shown."""
+    more = {**FRAME_TRAINING, "pairing": recipe.pairing} if preset == "frame" else recipe.small
+    return {"imposed": recipe.imposed, **more}
+
+
+def _finished(
+    model: Path, run: Mapping[str, Any], about: Mapping[str, Any], shape: list[int], judged: tuple[int, int], half: bool
+) -> bool:
+    """Return whether a checkpoint is of this run, on as many fields, rounded and judged as requested.
 
     Fields depend on the equation alone, so another problem of it asks for the same run.
     """
@@ -136,5 +161,10 @@ def _finished(model: Path, run: Mapping[str, Any], about: Mapping[str, Any], sha
     settings = {name: value for name, value in record.get("settings", {}).items() if name in run["settings"]}
     found = [settings, record.get("parameters"), record.get("data", {}).get("shape")]
     wanted = [run["settings"], run["network"]["parameters"], shape]
-    same = found == wanted and all(record.get(key) == about[key] for key in ("equation", "preset"))
-    return same and (not samples or record.get("quality", {}).get("count") == samples)
+    same = (
+        found == wanted
+        and ("--half" in record.get("command", "")) == half
+        and all(record.get(key) == about[key] for key in ("equation", "preset"))
+    )
+    score = record.get("quality", {})
+    return same and (not judged[0] or (score.get("count"), score.get("steps")) == judged)

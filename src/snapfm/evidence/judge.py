@@ -3,7 +3,8 @@
 It shares no code with the methods it judges and imports nothing of project, structure or kernels; an import contract checks
 that. It measures the violation, the stationarity u − û + Jᵀλ by one reverse pass per law, and the signs of inequality
 multipliers. Bounds have no multipliers: the rest of u − û + Jᵀλ is measured by how far u would move along it within its bounds,
-so the judge does not need to know which bounds are active. Where one side's slopes leave a rest, kinks are given weights
+so the judge does not need to know which bounds are active. A law that computes in float32 is judged in float64, without its own
+rounding (evidence.precision). Where one side's slopes leave a rest, kinks are given weights
 (evidence.kinks).
 """
 
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from snapfm.errors import Status
 from snapfm.evidence.kinks import smallest_rest
+from snapfm.evidence.precision import in_float64
 from snapfm.evidence.record import finite
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.metrics.scores import one_of, residuals
@@ -158,10 +160,10 @@ def _sample(
             continue
         weight = multipliers[law.name]
         field = u.clone().requires_grad_()
-        with torch.enable_grad():
+        with torch.enable_grad(), in_float64():
             value = law.residual(field, params).reshape(-1)
-        if value.requires_grad:
-            rest = rest + torch.autograd.grad(value, field, weight)[0]
+            if value.requires_grad:
+                rest = rest + torch.autograd.grad(value, field, weight)[0]
         value = value.detach()
         weighed += float(weight @ value)
         if isinstance(law, Equality):

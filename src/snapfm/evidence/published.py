@@ -1,4 +1,4 @@
-"""Figures that others published: the SNAP-FM paper (runtimes, scaling, constraint errors) and the PCFM paper (sample quality).
+"""Figures that others published: SNAP-FM (runtimes, scaling, constraint errors), PCFM (sample quality), I-PCFM (inequalities).
 
 They are in published.toml. Measured on other hardware, with other networks and data. None is a run that did not finish within the
 paper's budget; a key that is absent was not published. Imports nothing of snapfm.
@@ -65,3 +65,5 @@ SCALING = tuple(map(_scaling, _RAW["scaling"]))
 QUALITY: dict[str, dict[str, list[float] | None]] = {
     task: {sampler: row.get(sampler) for sampler in SAMPLERS.values()} for task, row in _RAW["quality"].items()
 }
+# By problem: source, samples, the tolerance of joint feasibility, the share of samples that meet it, seconds a sample.
+INEQUALITIES: dict[str, dict[str, Any]] = _RAW["inequalities"]

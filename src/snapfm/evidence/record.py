@@ -105,6 +105,16 @@ def check_same(folder: Path, found: Any, asked: Any) -> None:
     )
 
 
+def read_folder(folder: Path, suite: T, cell: type[C]) -> dict[Any, C]:
+    """Read the cells of an existing run of this suite."""
+    file = folder / RECORDS
+    found, cells = read(file, type(suite), cell) if file.is_file() else (None, {})
+    if found is None:
+        raise DataError(f"--page-only expects {RECORDS} in --out {folder}; got none. Run the suite first.")
+    check_same(folder, found, suite)
+    return cells
+
+
 def append(file: Path, record: dict[str, Any]) -> None:
     """Add one record to a file without a header."""
     with _Appending(file) as opened:

@@ -1,8 +1,16 @@
 """The flow model: straight path, velocity networks, training and checkpoints. Knows nothing of laws."""
 
-from snapfm.flow.checkpoint import Checkpoint, load_checkpoint, save_checkpoint, shipped, shipped_names
+from snapfm.flow.checkpoint import (
+    Checkpoint,
+    default_model,
+    load_checkpoint,
+    round_weights,
+    save_checkpoint,
+    shipped,
+    shipped_names,
+)
 from snapfm.flow.evaluate import Evaluator, evaluator
-from snapfm.flow.frame import FrameSettings, FrameVelocity
+from snapfm.flow.frame import FrameSettings, FrameVelocity, Latent
 from snapfm.flow.network import FNOVelocity, NetworkSettings
 from snapfm.flow.presets import PRESETS, VelocityNetwork, network_of, preset
 from snapfm.flow.train import Training, TrainingSettings, train
@@ -14,14 +22,17 @@ __all__ = [
     "FNOVelocity",
     "FrameSettings",
     "FrameVelocity",
+    "Latent",
     "NetworkSettings",
     "Training",
     "TrainingSettings",
     "VelocityNetwork",
+    "default_model",
     "evaluator",
     "load_checkpoint",
     "network_of",
     "preset",
+    "round_weights",
     "save_checkpoint",
     "shipped",
     "shipped_names",

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from snapfm.errors import CheckpointError, SnapfmError, UnknownName
 from snapfm.flow.frame import FrameSettings
@@ -38,10 +39,29 @@ class Checkpoint:
     preset: str
     record: Mapping[str, Any]
 
+    @property
+    def training(self) -> Literal["plain", "law-aware", "unknown"]:
+        """Say how it was trained: with noise and fields drawn independently, or paired and disturbed as laws do it."""
+        settings = self.record.get("settings")
+        if settings is None:
+            return "unknown"
+        return "plain" if settings.get("pairing") == "independent" else "law-aware"
 
-def save_checkpoint(folder: str | Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint as a folder that appears complete or not at all, replacing an existing one."""
-    weights = pack_tensors(checkpoint.network.state_dict())
+
+def round_weights(network: nn.Module) -> None:
+    """Round weights to float16, so that storing them in half the space loses nothing; modified: the network."""
+    with torch.no_grad():
+        for value in network.state_dict().values():
+            real = torch.view_as_real(value) if value.is_complex() else value
+            real.copy_(real.half())
+
+
+def save_checkpoint(folder: str | Path, checkpoint: Checkpoint, half: bool = False) -> None:
+    """Write a checkpoint as a folder that appears complete or not at all, replacing an existing one.
+
+    With `half`, weights are stored as float16; call `round_weights` before, and the loaded network is the one given.
+    """
+    weights = pack_tensors(checkpoint.network.state_dict(), half)
     model = {
         "format": FORMAT,
         "version": VERSION,
@@ -92,8 +112,16 @@ def shipped_names() -> list[str]:
     return sorted(entry.name for entry in _SHIPPED.iterdir() if (entry / MODEL).is_file()) if _SHIPPED.is_dir() else []
 
 
+def default_model(equation: str) -> str:
+    """Return the name of the shipped model that is used where none is named: the one that suits PCFM, the default sampler."""
+    return f"{equation}-small"
+
+
 def shipped(name: str) -> VelocityNetwork:
-    """Load a shipped velocity network; its record.json says how it was trained and how good its samples are."""
+    """Load a shipped velocity network; its record.json says how it was trained and how good its samples are.
+
+    EQUATION-plain is trained by plain flow matching, EQUATION-small with noise paired for laws (law-aware).
+    """
     if name not in shipped_names():
         raise UnknownName(
             f"shipped(name) expects one of {shipped_names()}; got {name!r}. Train another with `snapfm train`, and "

@@ -20,8 +20,8 @@ from snapfm.flow.path import Velocity, interpolate
 from snapfm.seeds import stream
 
 # The fields among which noise finds its partner: all; those of one row, for laws that fix the rows; or some rows × some
-# columns, for laws that fix either.
-Pairing: TypeAlias = Literal["all", "rows", "crossed"]
+# columns, for laws that fix either. "independent" is plain flow matching: noise and field are drawn independently.
+Pairing: TypeAlias = Literal["all", "rows", "crossed", "independent"]
 
 _SHORTEST_STEP, _LONGEST_STEP = 0.01, 0.1  # of the walks that `revisit` simulates: those of 100 to 10 flow steps
 _POOL_STREAM = 2**40  # keeps the pools' random numbers apart from those of the training steps, which count from 0
@@ -39,12 +39,15 @@ class Pool:
 def couple(data: Tensor, seed: int, number: int, size: int, rows: int = 1, pairing: Pairing = "all") -> Pool:
     """Draw pool `number` of a run: `size` noises and fields, paired so that the sum of their products is largest.
 
-    That is optimal transport for the squared distance. The data are a table of `rows` rows. Where laws fix the row, noise
-    has to determine the column within it: paired among fields of all rows it determines the row, and hardly the column.
+    That is optimal transport for the squared distance; "independent" leaves the pairs as they were drawn. The data are a
+    table of `rows` rows. Where laws fix the row, noise has to determine the column within it: paired among fields of all
+    rows it determines the row, and hardly the column.
     """
     random = stream(seed, _POOL_STREAM + number)
     index = _draw(len(data), size, rows, pairing, random)
     noise = torch.randn((size, *data.shape[1:]), generator=random, dtype=data.dtype)
+    if pairing == "independent":
+        return Pool(number, noise, index)
     block = len(data) // rows if pairing == "rows" else size
     paired = [
         _pair(noise[first : first + block], data, index[first : first + block]) for first in range(0, size, block)
@@ -63,7 +66,7 @@ def _pair(noise: Tensor, data: Tensor, index: Tensor) -> Tensor:
 
 def _draw(count: int, size: int, rows: int, pairing: Pairing, random: torch.Generator) -> Tensor:
     """Draw `size` places of a table: anywhere, in whole rows, or in a block of rows and columns that is nearly square."""
-    if pairing == "all":
+    if pairing in ("all", "independent"):
         return torch.randint(count, (size,), generator=random)
     columns = count // rows
     wide = columns if pairing == "rows" else min(columns, math.isqrt(size))

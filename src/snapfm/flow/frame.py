@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from snapfm.errors import ShapeError
 from snapfm.flow.path import check, embed, velocity_to
+from snapfm.flow.waves import principal_profiles, real_waves
 
 _MOST_FIELDS = 1024  # used to compute the frame: more hardly change its span, and the cost grows with their square
 
@@ -25,7 +26,10 @@ _MOST_FIELDS = 1024  # used to compute the frame: more hardly change its span, a
 class FrameSettings:
     """Everything that determines the shape of a network's weights: `size` principal fields, `layers` blocks of `width`.
 
-    `anchors` names the axes whose first slice is read point by point beside the coefficients.
+    `anchors` names the axes whose first slice is read point by point beside the coefficients. A network reads the noisy
+    coefficients at variance one, or `filtered`: their linear estimates, in which those that are still noise vanish. With
+    independent pairs of noise and field it learns nothing from the former in thousands of steps, if most are noise.
+    The members of a `separable` frame are waves of space times profiles of time, the last axis (waves.py).
     """
 
     shape: tuple[int, ...]
@@ -34,6 +38,8 @@ class FrameSettings:
     layers: int
     anchors: tuple[int, ...] = (-1,)
     embedding: int = 32
+    filtered: bool = False
+    separable: bool = False
 
     def __post_init__(self) -> None:
         axes, points = len(self.shape), math.prod(self.shape)
@@ -56,7 +62,9 @@ class FrameVelocity(nn.Module):
     """
 
     mean: Tensor  # (points,)
-    frame: Tensor  # (size, points), orthonormal rows
+    frame: Tensor  # (size, points), orthonormal rows; if separable, the members' profiles (size, times)
+    waves: Tensor  # (size,), if separable: the members' waves, whole numbers
+    basis: Tensor  # all waves of space, if separable
     scale: Tensor  # (size,), standard deviations of the coefficients
     anchor_scale: Tensor  # (1,), root mean square of the anchors' standard deviations
     places: Tensor  # indices of the anchors' points in a flat field
@@ -76,7 +84,10 @@ class FrameVelocity(nn.Module):
         nn.init.zeros_(self.last.weight)  # so that training starts from the linear estimate
         nn.init.zeros_(self.last.bias)
         self.register_buffer("mean", torch.zeros(points))
-        self.register_buffer("frame", torch.zeros(settings.size, points))
+        self.register_buffer("frame", torch.zeros(settings.size, settings.shape[-1] if settings.separable else points))
+        if settings.separable:
+            self.register_buffer("waves", torch.zeros(settings.size))
+            self.register_buffer("basis", real_waves(settings.shape[:-1]).float(), persistent=False)
         self.register_buffer("scale", torch.ones(settings.size))
         self.register_buffer("anchor_scale", torch.ones(1))
         self.register_buffer("places", places, persistent=False)
@@ -93,12 +104,16 @@ class FrameVelocity(nn.Module):
         # An odd stride visits all rows and columns of a table with an even number of columns.
         some = flat[:: len(flat) // _MOST_FIELDS | 1] if len(flat) > _MOST_FIELDS else flat
         centered = (some - flat.mean(0)).double()
-        _, vectors = torch.linalg.eigh(centered @ centered.T)
-        frame = torch.linalg.qr((vectors[:, -size:].flip(1).T @ centered).T)[0].T
+        if self.settings.separable:
+            series = centered.view(len(centered), -1, self.settings.shape[-1])
+            waves, frame = principal_profiles(series, self.basis.double(), size)
+            self.waves.copy_(waves)
+        else:
+            _, vectors = torch.linalg.eigh(centered @ centered.T)
+            frame = torch.linalg.qr((vectors[:, -size:].flip(1).T @ centered).T)[0].T
         self.mean.copy_(flat.mean(0))
         self.frame.copy_(frame)
-        coefficients = torch.cat([(part - self.mean) @ self.frame.T for part in torch.split(flat, _MOST_FIELDS)])
-        self.scale.copy_(coefficients.std(0))
+        self.scale.copy_(self.coefficients(flat).std(0))
         if len(self.places):
             self.anchor_scale.copy_(flat[:, self.places].std(0).square().mean().sqrt())
 
@@ -109,27 +124,77 @@ class FrameVelocity(nn.Module):
         """
         times = check(u, tau, self.settings.shape, self.mean.dtype)
         x = u.to(self.mean.dtype)
-        data = (self.mean + self._coefficients(x.flatten(1), times[:, None]) @ self.frame).view_as(x)
+        data = self.fields(self._coefficients(x.flatten(1), times[:, None]))
         return velocity_to(data, x, times).to(u.dtype)
+
+    def coefficients(self, fields: Tensor) -> Tensor:
+        """Return the coefficients (b, size) of clean fields (b, *shape) about the mean."""
+        flat = fields.flatten(1).to(self.mean)
+        return torch.cat([self._read(part - self.mean) for part in torch.split(flat, _MOST_FIELDS)])
+
+    def fields(self, coefficients: Tensor) -> Tensor:
+        """Return the fields (b, *shape) of coefficients (b, size) about the mean."""
+        return (self.mean + self._field(coefficients)).view(-1, *self.settings.shape)
+
+    def _read(self, flat: Tensor) -> Tensor:
+        """Return the coefficients (b, size) of flat fields (b, points)."""
+        if not self.settings.separable:
+            return flat @ self.frame.T
+        series = self.basis[self.waves.long()] @ flat.view(len(flat), -1, self.settings.shape[-1])
+        return (series * self.frame).sum(-1)
+
+    def _field(self, coefficients: Tensor) -> Tensor:
+        """Return the flat fields (b, points) of coefficients (b, size)."""
+        if not self.settings.separable:
+            return coefficients @ self.frame
+        return (self.basis[self.waves.long()].T @ (coefficients[..., None] * self.frame)).flatten(1)
 
     def _coefficients(self, x: Tensor, tau: Tensor) -> Tensor:
         """Predict the clean field's coefficients about the mean from flat noisy fields (b, points) at tau (b, 1)."""
         shifted = x - tau * self.mean
-        noisy = shifted @ self.frame.T
+        return self.estimate(self._read(shifted), shifted[:, self.places], tau)
+
+    def estimate(self, noisy: Tensor, anchors: Tensor, tau: Tensor) -> Tensor:
+        """Predict the clean coefficients from noisy ones (b, size) and the noisy anchors' points, at tau (b, 1)."""
         # Variance of a noisy coefficient; the linear estimate is its covariance with the clean one over that.
         power = (tau * self.scale).square() + (1 - tau).square()
         linear = tau * self.scale.square() / power * noisy
         anchor_power = (tau * self.anchor_scale).square() + (1 - tau).square()
-        inputs = [
-            noisy / power.sqrt(),
-            shifted[:, self.places] / anchor_power.sqrt(),
-            embed(tau[:, 0], self.settings.embedding),
-        ]
+        read = tau * self.scale / power * noisy if self.settings.filtered else noisy / power.sqrt()
+        inputs = [read, anchors / anchor_power.sqrt(), embed(tau[:, 0], self.settings.embedding)]
         hidden = self.first(torch.cat(inputs, dim=1))
         for block in self.blocks:
             hidden = block(hidden)
         answer: Tensor = linear + self.scale * self.last(_normalize(hidden))
         return answer
+
+
+class Latent(nn.Module):
+    """The flow of a frame network's coefficients alone, called as velocity(c, tau) with coefficients (b, size).
+
+    Rows of the frame are orthonormal, so white noise has white coefficients, and outside the frame's span the flow is that
+    of the mean. Training on coefficients is therefore training on fields, at a small part of the cost. The weights are those
+    of the network it was made from, which must not read anchors.
+    """
+
+    def __init__(self, network: FrameVelocity) -> None:
+        super().__init__()
+        if network.settings.anchors:
+            raise ShapeError(
+                f"Latent(network) expects a network without anchors; got one with anchors {network.settings.anchors}, whose "
+                "points coefficients do not tell. Use the preset 'latent', or train on fields."
+            )
+        self.network = network
+        self.settings = network.settings
+
+    def forward(self, c: Tensor, tau: float | Tensor) -> Tensor:
+        """Predict the velocity of coefficients (b, size) at flow time tau, a number or one per sample (b,)."""
+        times = check(c, tau, (self.settings.size,), self.network.mean.dtype)
+        return velocity_to(self.network.estimate(c, c[:, :0], times[:, None]), c, times)
+
+    def noise(self, noise: Tensor) -> Tensor:
+        """Return the coefficients (b, size) of noise (b, *shape), which is about zero."""
+        return self.network.coefficients(noise + self.network.mean.view(self.settings.shape))
 
 
 class _Block(nn.Module):

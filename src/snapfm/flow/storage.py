@@ -49,10 +49,14 @@ def write_file(file: Path, content: bytes) -> None:
     _sync(file.parent)
 
 
-def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
-    """Encode tensors as safetensors; complex ones as pairs of real numbers, which every version of it supports."""
+def pack_tensors(tensors: Mapping[str, Tensor], half: bool = False) -> bytes:
+    """Encode tensors as safetensors; complex ones as pairs of real numbers, which every version of it supports.
+
+    With `half`, all are rounded to float16.
+    """
     safetensors = require("safetensors.torch", "checkpoints", "flow")
-    packed: bytes = safetensors.save({name: _real(tensor) for name, tensor in tensors.items()})
+    real = {name: _real(tensor) for name, tensor in tensors.items()}
+    packed: bytes = safetensors.save({name: tensor.half() for name, tensor in real.items()} if half else real)
     return packed
 
 
@@ -71,7 +75,9 @@ def unpack_tensors(file: Path, content: bytes) -> dict[str, Tensor]:
 
 
 def restore(values: Tensor, like: Tensor) -> Tensor | None:
-    """Return stored values in the form of a parameter, or None if shape or dtype differ."""
+    """Return stored values in the form of a parameter, or None if shape or dtype differ; float16 is stored float32."""
+    if values.dtype == torch.float16:
+        values = values.float()
     if like.is_complex() and values.shape == (*like.shape, 2) and values.dtype == like.real.dtype:
         return torch.view_as_complex(values)
     if values.shape == like.shape and values.dtype == like.dtype:

@@ -40,7 +40,8 @@ class TrainingSettings:
     """How to train: Adam, a linear warm-up over `warmup` steps, then a cosine down to zero at the last step.
 
     `ema` is the decay of the moving average of the weights; a state to resume from is saved every `save_every` steps.
-    Noise and fields are paired by optimal transport in pools of `pool`, or of one batch, as `pairing` says. `imposed`
+    Noise and fields are paired by optimal transport in pools of `pool`, or of one batch, as `pairing` says, or drawn
+    independently; PLAIN_TRAINING in presets has the settings of plain flow matching, without any of what follows. `imposed`
     names the axes along which laws may fix the first slice, -1 for an initial condition; the data are then a table of
     `rows` rows. coupling.disturb explains how these, `stray` and `meeting` disturb what the network sees,
     coupling.revisit what a share of `own` answers adds. `least_gap` is that of the loss. Flow times are spread evenly

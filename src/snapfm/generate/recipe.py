@@ -14,7 +14,7 @@ from typing import Any
 
 from snapfm.data.recipe import DtypeName, check_request
 from snapfm.errors import CheckpointError, DataError, UnknownName
-from snapfm.flow import Checkpoint, VelocityNetwork, load_checkpoint, shipped_names
+from snapfm.flow import Checkpoint, VelocityNetwork, default_model, load_checkpoint, shipped_names
 from snapfm.flow.checkpoint import MODEL
 from snapfm.flow.storage import read_json
 from snapfm.grid import Grid
@@ -25,10 +25,10 @@ from snapfm.problems import Problem, problem
 class Recipe:
     """Which samples a file holds: sample i is drawn from (seed, i), its params and its noise.
 
-    `model` is the name of a shipped model or the folder of a checkpoint; None is the shipped one of the problem's equation.
-    `batch` samples go through the network at once and are one block of the file. Rounding in networks depends on the batch
-    size, so the last block is drawn in full too: the bits of sample i do not depend on the count. A count below the batch
-    replaces it. `threads` are those of the network; None uses torch's current number.
+    `model` is the name of a shipped model or the folder of a checkpoint; None is the default one shipped for the problem's
+    equation. `batch` samples go through the network at once and are one block of the file. Rounding in networks depends on
+    the batch size, so the last block is drawn in full too: the bits of sample i do not depend on the count. A count below
+    the batch replaces it. `threads` are those of the network; None uses torch's current number.
     """
 
     problem: str
@@ -65,17 +65,18 @@ class Model:
 
     name: str
     sha256: str
+    training: str  # as Checkpoint.training says it
     settings: Mapping[str, Any]
     network: VelocityNetwork
 
 
 def find_model(model: str | Path | None, problem: Problem) -> Model:
-    """Load a shipped model by name, a checkpoint by folder, or for None the shipped model of the problem's equation.
+    """Load a shipped model by name, a checkpoint by folder, or for None the default model shipped for the problem's equation.
 
     Refuses models of another equation or another grid.
     """
     if model is None:
-        model = f"{problem.equation}-small"
+        model = default_model(problem.equation)
         if model not in shipped_names():
             raise UnknownName(
                 f"sample(model) expects a model for '{problem.name}'; none is shipped for {problem.equation}, only "
@@ -97,7 +98,7 @@ def _load(folder: Path, name: str, problem: Problem) -> Model:
     checkpoint = load_checkpoint(folder)
     _check_fit(checkpoint, name, problem)
     about = read_json(folder / MODEL)
-    return Model(name, about["weights"]["sha256"], about["network"], checkpoint.network)
+    return Model(name, about["weights"]["sha256"], checkpoint.training, about["network"], checkpoint.network)
 
 
 def _check_fit(checkpoint: Checkpoint, name: str, problem: Problem) -> None:

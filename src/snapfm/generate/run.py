@@ -94,7 +94,7 @@ class Sampled:
             "title": f"{self.count} sampled fields: {self.problem.equation}",
             **about(self.problem),
             "settings": defaults(self.problem.name) | dict(self.recipe.settings),
-            "model": {"name": self.model.name, "sha256": self.model.sha256},
+            "model": {"name": self.model.name, "sha256": self.model.sha256, "training": self.model.training},
             **{name: identity[name] for name in _DESCRIBED},
             "snapfm": identity["versions"]["snapfm"],
         }

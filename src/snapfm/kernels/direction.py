@@ -318,7 +318,8 @@ def correct(frame, plan, tile, alpha, wanted):  # written: rhs; step, direction 
     sign = 1.0 if frame.augmented == 0 else -1.0
     rhs[:first] = 0.0
     for i in range(len(residual)):
-        rhs[first + i] = sign * active[i] * (residual[i] - max(1.0 - alpha[i % LANES], 0.0) * before[i])
+        missed = residual[i] - max(1.0 - alpha[i % LANES], 0.0) * before[i]
+        rhs[first + i] = sign * active[i] * missed if wanted[i % LANES] else 0.0  # zeros need no solve
     solved(frame, plan, tile, rhs, rhs)
     for i in range(len(direction)):
         if wanted[i % LANES]:

@@ -14,7 +14,9 @@ from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.coupled import newton_direction
 from snapfm.kernels.direction import RUNNING, factorize
+from snapfm.kernels.filter import passes_filter
 from snapfm.kernels.layout import entered, left, section, table, weights
+from snapfm.kernels.newton import new_lanes
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
 
@@ -24,19 +26,18 @@ _FIRST, _LAST = 0.1, 1e-9  # barrier parameter: at the start, and where Newton's
 _KEEP = 0.995  # share of the way to the boundary that a step may go
 _SOLVED = 10.0  # a barrier problem is solved well enough at this multiple of its parameter
 _ROOM = 1e-2  # slack and distance from bounds to begin with, relative to their size
-_ARMIJO = 1e-4
 _HALVINGS = 25
 _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8
-_NOISE = 64 * 2.220446049250313e-16
 
 
 @compiled(nogil=True, error_model="numpy")
 def interior_tiles(code, frame, plan, ordinary, limits, stop, live, space, at, work, status, iterations):
     """Follow the barrier in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
+    lanes = new_lanes()
     for k in range(len(space)):
         tile = entered(space[k], at, work)
         _follow_barrier(
-            code, frame, plan, ordinary, limits[k], stop, live[k], tile, status[k], iterations[k]
+            code, frame, plan, ordinary, limits[k], stop, live[k], tile, lanes, status[k], iterations[k]
         )  # fmt: skip
         section(tile, layout.BARRIER)[:] = 0.0
         section(tile, layout.BOUND_WEIGHT)[:] = 0.0
@@ -44,8 +45,8 @@ def interior_tiles(code, frame, plan, ordinary, limits, stop, live, space, at, w
 
 
 @compiled(nogil=True, error_model="numpy")
-def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, status, iterations):
-    mu, damping, penalty = np.full(LANES, _FIRST), np.zeros(LANES), np.ones(LANES)
+def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, lanes, status, iterations):
+    mu, damping, fresh = np.full(LANES, _FIRST), np.zeros(LANES), np.ones(LANES, np.bool_)
     convex, negative = np.empty(LANES), np.empty(LANES, np.int64)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else ARRIVED
@@ -70,7 +71,7 @@ def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, statu
                 continue
             while off <= _SOLVED * mu[lane] and mu[lane] > _LAST:
                 mu[lane] = max(_LAST, min(0.2 * mu[lane], mu[lane] ** 1.5))
-                penalty[lane] = 1.0
+                fresh[lane] = True  # another barrier problem has another filter
                 off = _off(frame, tile, lane, mu[lane])
             if off <= _SOLVED * _LAST and mu[lane] <= _LAST:
                 status[lane] = ARRIVED
@@ -87,7 +88,7 @@ def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, statu
             residual_at(code, frame, tile)  # _press changed it
             continue
         newton_direction(frame, plan, tile, damping, status, convex, stop)
-        accepted = _advance(code, frame, stop, tile, mu, status, penalty)
+        accepted = _advance(code, frame, stop, tile, mu, status, lanes, fresh)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
@@ -95,7 +96,6 @@ def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, statu
                 damping[lane] = 0.0 if damping[lane] <= _FIRST_DAMPING else 0.1 * damping[lane]
             else:
                 damping[lane] = max(_FIRST_DAMPING, 10.0 * damping[lane])
-                penalty[lane] = 1.0
                 if damping[lane] > _LAST_DAMPING:
                     status[lane] = LIMIT
 
@@ -198,9 +198,10 @@ def _press(frame, tile, mu):
 
 
 @compiled(nogil=True, error_model="numpy")
-def _advance(code, frame, stop, tile, mu, status, penalty):
-    """Line search along the step, inside the boundary, on the merit function of the barrier problem.
+def _advance(code, frame, stop, tile, mu, status, lanes, fresh):
+    """Line search along the step, inside the boundary, with a filter; that of `fresh` lanes is emptied first.
 
+    A merit function takes short steps where multipliers are large (water that almost runs dry: 250 iterations, now 40).
     Written: x, multiplier, slack, duals, residual; returns which lanes moved.
     """
     x, lam, slack = section(tile, layout.X), section(tile, layout.MULTIPLIER), section(tile, layout.SLACK)
@@ -211,10 +212,9 @@ def _advance(code, frame, stop, tile, mu, status, penalty):
     lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
     target, equality = section(tile, layout.TARGET), table(frame, layout.EQUALITY)
     ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
-    gram, row_size = weights(frame, layout.GRAM), section(tile, layout.ROW_SIZE)
+    gram, alpha = weights(frame, layout.GRAM), lanes.alpha
     before[:], before_lam[:], before_slack[:] = x, lam, slack
     accepted = np.zeros(LANES, np.bool_)
-    alpha, old, predicted = np.ones(LANES), np.empty(LANES), np.empty(LANES)
     residual_at(code, frame, tile)  # _press changed it
     for lane in range(LANES):
         if status[lane] != RUNNING:
@@ -223,10 +223,9 @@ def _advance(code, frame, stop, tile, mu, status, penalty):
             step[lane::LANES] = 0.0
             direction[lane::LANES] = 0.0
             continue
-        length, largest, fall = 1.0, 0.0, 0.0
+        length, fall = 1.0, 0.0
         for r in range(len(equality)):
             i = r * LANES + lane
-            largest = max(largest, row_size[i] * abs(lam[i] + direction[i]))
             for p in range(ptr[r], ptr[r + 1]):
                 fall += lam[i] * gram[p] * direction[column[p] * LANES + lane]
             if equality[r] == 0:
@@ -257,12 +256,10 @@ def _advance(code, frame, stop, tile, mu, status, penalty):
                     if change < 0.0:
                         length = min(length, -_KEEP * high[i] / change)
         alpha[lane] = length
-        penalty[lane] = max(penalty[lane], 1.1 * largest)
-        theta, value = _merit(frame, tile, lane, mu[lane])
-        if theta > 0.0 and fall > 0.5 * penalty[lane] * theta:
-            penalty[lane] = 2.0 * fall / theta
-        old[lane] = value + penalty[lane] * theta
-        predicted[lane] = min(fall - penalty[lane] * theta, 0.0)
+        lanes.slopes[lane] = fall
+        lanes.theta[lane], lanes.objective[lane] = _merit(frame, tile, lane, mu[lane])
+        if fresh[lane]:
+            lanes.entries[lane], lanes.first_theta[lane], fresh[lane] = 0, max(lanes.theta[lane], 1.0), False
     for _ in range(_HALVINGS):
         for i in range(len(x)):
             x[i] = before[i] + alpha[i % LANES] * step[i]
@@ -280,10 +277,8 @@ def _advance(code, frame, stop, tile, mu, status, penalty):
         for lane in range(LANES):
             if accepted[lane]:
                 continue
-            theta, value = _merit(frame, tile, lane, mu[lane])
-            new = value + penalty[lane] * theta
-            slack_of_rounding = _NOISE * (abs(old[lane]) + abs(value))
-            if new <= old[lane] + _ARMIJO * alpha[lane] * predicted[lane] + slack_of_rounding:
+            lanes.new_theta[lane], lanes.new_objective[lane] = _merit(frame, tile, lane, mu[lane])
+            if passes_filter(lanes, lane):
                 accepted[lane] = True
             else:
                 alpha[lane] *= 0.5

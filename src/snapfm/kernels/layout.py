@@ -126,6 +126,7 @@ class Settings(NamedTuple):
     ordinary: float  # see point.size_rows
     trials: int  # of lengths and corrections before a step counts as failed; 0: full steps, not checked
     filtered: int = 0  # whether a filter judges steps, in place of the merit function
+    patience: int = 0  # short or rejected steps in a row after which a lane ends as at its limit; 0: any number
 
 
 class Lanes(NamedTuple):
@@ -163,3 +164,4 @@ class Lanes(NamedTuple):
     entries: Index  # of the filter, so far
     first_theta: Values  # violation where iterations began
     searched: Mask  # negative curvature was searched for, and neither found nor excluded
+    crawled: Index  # short or rejected steps in a row

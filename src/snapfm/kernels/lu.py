@@ -44,8 +44,19 @@ class Elimination(NamedTuple):
         return int((counts * (counts + 1)).sum())
 
 
-def eliminate(row: Index, column: Index, matched: Index) -> Elimination:
-    """Choose an order for a square pattern (coordinates of its entries); row matched[c] has an entry in column c."""
+class Planned(NamedTuple):
+    """What a square pattern costs in the best order found: entries of both factors and multiply-adds; how, if that is few."""
+
+    fill: int
+    flops: int
+    elimination: Elimination | None
+
+
+def eliminate(row: Index, column: Index, matched: Index, limit: float = np.inf) -> Planned:
+    """Choose an order for a square pattern (coordinates of its entries); row matched[c] has an entry in column c.
+
+    The factors are written out if they take at most `limit` multiply-adds.
+    """
     size = len(matched)
     partner = np.empty(size, np.int64)
     partner[matched] = np.arange(size)
@@ -58,13 +69,16 @@ def eliminate(row: Index, column: Index, matched: Index) -> Elimination:
     ).tocsr()
     lower.sort_indices()
     indptr, indices = lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
-    perm = best(indptr, indices).perm
+    order = best(indptr, indices)
+    perm, fill, flops = order.perm, 2 * order.fill - size, 2 * order.flops
+    if flops > limit:
+        return Planned(fill, flops, None)
     moved = permuted(indptr, indices, perm)
     found = tree(*moved[:2])
     assert found is not None
     pointers, places = columns(*moved[:2], found)
     label = np.repeat(each, np.diff(pointers))
-    order = np.argsort(places, kind="stable")
+    by_place = np.argsort(places, kind="stable")
     back = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=size))]).astype(np.int64)
     place = np.empty(size, np.int64)
     place[perm] = each
@@ -72,7 +86,10 @@ def eliminate(row: Index, column: Index, matched: Index) -> Elimination:
     keys = label * size + places  # ascending
     inside = size + np.searchsorted(keys, np.minimum(i, j) * size + np.maximum(i, j))
     target = np.where(i == j, i, np.where(i > j, inside, inside + len(places)))
-    return Elimination(matched[perm], perm, target, pointers, places, back, label[order], order.astype(np.int64))
+    return Planned(
+        fill, flops,
+        Elimination(matched[perm], perm, target, pointers, places, back, label[by_place], by_place.astype(np.int64)),
+    )  # fmt: skip
 
 
 @compiled(nogil=True, error_model="numpy")

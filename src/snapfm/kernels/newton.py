@@ -34,6 +34,7 @@ CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration fin
 
 _ARMIJO = 1e-4  # share of the predicted decrease that a step has to deliver
 _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8  # of W, after failed steps
+_SHORT = 1e-3  # a step of less than this length makes no progress that is worth a factorization
 _DOUBLINGS = 8  # of a step computed with a convexified, and so too cautious, Hessian
 _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
 _LEAST_STATIONARITY = 1e-12  # stationarity that rounding can reach, in the lane's unit
@@ -52,7 +53,7 @@ def solve_tiles(code, frame, plan, settings, limits, stop, live, space, at, work
     Another thread may set stop[0]: lanes that are not done then end with LIMIT, at the last accepted point. `second` says what
     is known of the curvature along the laws. `work` is scratch. Written: space, status, iterations, second.
     """
-    lanes = _lanes()
+    lanes = new_lanes()
     for k in range(len(space)):
         tile = entered(space[k], at, work)
         _solve(
@@ -63,7 +64,8 @@ def solve_tiles(code, frame, plan, settings, limits, stop, live, space, at, work
 
 
 @compiled(nogil=True)
-def _lanes():
+def new_lanes():
+    """Allocate the working numbers of a loop."""
     return Lanes(
         np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
         np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
@@ -72,7 +74,7 @@ def _lanes():
         np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
         np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
         np.empty(FILTER * LANES), np.empty(FILTER * LANES), np.empty(LANES, np.int64), np.empty(LANES),
-        np.empty(LANES, np.bool_),
+        np.empty(LANES, np.bool_), np.empty(LANES, np.int64),
     )  # fmt: skip
 
 
@@ -81,7 +83,7 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
     damping, penalty, polished, second = lanes.damping, lanes.penalty, lanes.polished, lanes.second
     violation, stationarity, accepted, converged = lanes.violation, lanes.stationarity, lanes.accepted, lanes.converged
     damping[:], penalty[:], polished[:], lanes.pushes[:] = 0.0, 1.0, False, 0
-    converged[:], lanes.pushed[:], lanes.searched[:] = False, False, False
+    converged[:], lanes.pushed[:], lanes.searched[:], lanes.crawled[:] = False, False, False, 0
     inverse = section(tile, layout.UNIT)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else CONVERGED
@@ -123,7 +125,7 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
                 and (known == HOLDS or lanes.searched[lane])
             ):
                 status[lane] = CONVERGED
-            elif iteration >= limits[lane] or stop[0] != 0:
+            elif iteration >= limits[lane] or stop[0] != 0 or 0 < settings.patience <= lanes.crawled[lane]:
                 status[lane] = LIMIT
             else:  # one more step within the tolerance reduces the violation to rounding
                 polished[lane] = converged[lane]
@@ -154,6 +156,8 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
                 continue
             if lanes.pushed[lane]:
                 second[lane] = UNKNOWN
+            crawls = not accepted[lane] or lanes.alpha[lane] < _SHORT
+            lanes.crawled[lane] = lanes.crawled[lane] + 1 if crawls else 0
             if accepted[lane]:
                 damping[lane] = 0.0 if damping[lane] <= _FIRST_DAMPING else 0.1 * damping[lane]
             else:

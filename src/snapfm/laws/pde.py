@@ -1,4 +1,4 @@
-"""PDEs at every grid point: the heat equation by three schemes, and Burgers' equation by fluxes through cell faces.
+"""PDEs at every grid point: the heat equation by three schemes, Burgers' equation by fluxes through cell faces and its entropy.
 
 The implicit and spectral rows of the heat equation leave out the point that the periodic condition fixes. With it, their
 sum over space would repeat the conservation of mass, and dependent rows have no unique multipliers.
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from snapfm.errors import LawError
 from snapfm.grid import Grid
-from snapfm.laws.base import Equality, Params
+from snapfm.laws.base import Equality, Inequality, Params
 
 NumericalFlux: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 FluxName: TypeAlias = Literal["smoothed", "split", "godunov"]
@@ -88,6 +88,24 @@ def local_flux(grid: Grid, steps: int | None = 5, flux: FluxName = "smoothed") -
         return later - now[1:-1] + ratio * (through[1:] - through[:-1])
 
     return Equality("flux", residual)
+
+
+def oleinik(grid: Grid, convexity: float = 1.0) -> Inequality:
+    """State Oleinik's entropy condition: no slope above 1/(Et), E = `convexity` <= f'' of the flux (math.md, eq. oleinik).
+
+    E = 1 is that of u²/2. Godunov's scheme spreads a rarefaction from its sonic corner half as fast: fields of the scheme obey
+    E = 1/2 without exception, and E = 1 to first order in dx. There are no rows at t = 0, where any slope is allowed.
+    """
+    if not convexity > 0.0:
+        raise LawError(f"oleinik(convexity) expects a positive number; got {convexity!r}. That of u²/2 is 1.")
+    times = grid.axis("t").points()
+    later = int((times <= 0.0).sum())
+    rise = grid.spacing("x") / (convexity * times[later:])
+
+    def residual(u: Tensor, params: Params) -> Tensor:
+        return (u[1:, later:] - u[:-1, later:]) - rise.to(u)
+
+    return Inequality("entropy", residual)
 
 
 # Numerical fluxes F(left, right) of f(u) = u²/2, without branches on values so that they can be traced. The simulator of

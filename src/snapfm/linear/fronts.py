@@ -118,7 +118,10 @@ class FrontsWorkspace(Workspace):
     def _solve(self, rhs: Values, out: Values) -> None:
         plan, room = self.prepared.plan, self._room
         for k, lane in enumerate(self._of.tolist()):
-            solve(plan, self._lanes[k].factor, self._lanes[k].inverse, rhs, lane, room, out)
+            if rhs[:, lane].any():
+                solve(plan, self._lanes[k].factor, self._lanes[k].inverse, rhs, lane, room, out)
+            else:
+                out[:, lane] = 0.0
         if len(self._of) < rhs.shape[1]:
             out[:, np.setdiff1d(np.arange(rhs.shape[1]), self._of)] = 0.0
 

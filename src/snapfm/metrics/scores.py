@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from snapfm.laws import Bounds, Inequality, Law, Oracle, Params
-from snapfm.metrics.moments import ROUNDS, Estimate, MomentErrors, interval, moment_errors, resample
+from snapfm.metrics.bootstrap import ROUNDS, Estimate, interval, resample
+from snapfm.metrics.moments import MomentErrors, moment_errors
 from snapfm.metrics.texture import Texture, texture
 
 

@@ -9,10 +9,16 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from snapfm.errors import SettingError, UnknownName
 from snapfm.problems.base import Problem
-from snapfm.problems.burgers import burgers_bc_mass, burgers_ic, burgers_ic_mass, burgers_ic_mass_flux
+from snapfm.problems.burgers import (
+    burgers_bc_mass,
+    burgers_ic,
+    burgers_ic_mass,
+    burgers_ic_mass_entropy,
+    burgers_ic_mass_flux,
+)
 from snapfm.problems.heat import heat_ic_mass, heat_ic_mass_implicit, heat_ic_mass_pde_energy
 from snapfm.problems.navier_stokes import navier_stokes_ic_mass, navier_stokes_ic_mass_enstrophy
-from snapfm.problems.reaction_diffusion import reaction_diffusion_ic_mass
+from snapfm.problems.reaction_diffusion import reaction_diffusion_ic_mass, reaction_diffusion_ic_mass_bounds
 
 _PROBLEMS: dict[str, Callable[..., Problem]] = {
     "heat-ic-mass": heat_ic_mass,
@@ -22,7 +28,9 @@ _PROBLEMS: dict[str, Callable[..., Problem]] = {
     "burgers-ic": burgers_ic,
     "burgers-ic-mass": burgers_ic_mass,
     "burgers-ic-mass-flux": burgers_ic_mass_flux,
+    "burgers-ic-mass-entropy": burgers_ic_mass_entropy,
     "reaction-diffusion-ic-mass": reaction_diffusion_ic_mass,
+    "reaction-diffusion-ic-mass-bounds": reaction_diffusion_ic_mass_bounds,
     "navier-stokes-ic-mass": navier_stokes_ic_mass,
     "navier-stokes-ic-mass-enstrophy": navier_stokes_ic_mass_enstrophy,
 }

@@ -9,7 +9,7 @@ sample the same bits in every batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -35,6 +35,14 @@ _DECAY = 2.5
 _CORRELATION = 7.0
 _FIELD_POINTS = 64  # the field is drawn on this lattice whatever the resolution, so that refining keeps the state
 
+# The wide distribution of initial states, for models that have to follow states unlike the random field: as often random
+# fields of several correlations and sizes as one to three waves of any direction. sin(2πy) is one of the latter.
+_WIDE_CORRELATION = (3.0, 12.0)
+_WIDE_FACTOR = (0.5, 2.0)  # times the size of the random field
+_WIDE_AMPLITUDE = (0.25, 1.5)  # of all waves together: the root of the sum of their squares
+_WIDE_WAVES = 3
+_WIDE_NUMBER = 2  # largest wave number along an axis
+
 _TILE = 8  # samples simulated at once: their work arrays stay in the cache
 
 # Largest time step at 64 × 64, in proportion at others. Measured on eight benchmark states to T = 49, largest error
@@ -43,6 +51,7 @@ _STEP = 0.05
 _STEP_POINTS = 64
 
 State: TypeAlias = Literal["sine", "random"]
+States: TypeAlias = Literal["random", "wide"]
 Waves: TypeAlias = npt.NDArray[np.complex128]
 
 
@@ -57,15 +66,43 @@ def navier_stokes_grid(size: int = 16, nt: int = 50, discretization: Discretizat
     return Grid((Axis("x", 0.0, stop, size), Axis("y", 0.0, stop, size), Axis("t", 0.0, DURATION, nt)))
 
 
-def random_state(random: torch.Generator, points: int) -> Tensor:
-    """Draw one Gaussian random field (points, points) with zero mean."""
+def random_state(random: torch.Generator, points: int, correlation: float = _CORRELATION) -> Tensor:
+    """Draw one Gaussian random field (points, points) with zero mean; the correlation length is 1 / correlation."""
     noise = torch.randn(_FIELD_POINTS, _FIELD_POINTS, 2, generator=random, dtype=torch.float64).numpy()
     waves = _FIELD_POINTS * scipy.fft.fftfreq(_FIELD_POINTS)
     square = 4 * np.pi**2 * (waves[:, None] ** 2 + waves**2)
-    deviation = math.sqrt(2) * _CORRELATION ** (_DECAY - 1) * (square + _CORRELATION**2) ** (-_DECAY / 2)
+    deviation = math.sqrt(2) * correlation ** (_DECAY - 1) * (square + correlation**2) ** (-_DECAY / 2)
     deviation[0, 0] = 0.0
     field = scipy.fft.ifft2(_FIELD_POINTS**2 * deviation * (noise[..., 0] + 1j * noise[..., 1])).real
     return torch.from_numpy(regrid(scipy.fft.rfft2(field), _FIELD_POINTS, points))
+
+
+def wide_state(random: torch.Generator, points: int) -> Tensor:
+    """Draw one initial state (points, points) of the wide distribution, zero mean."""
+    if float(uniform(random, (0.0, 1.0))) < 0.5:
+        correlation, factor = (_scale(random, limits) for limits in (_WIDE_CORRELATION, _WIDE_FACTOR))
+        return factor * random_state(random, points, correlation)
+    count = int(torch.randint(_WIDE_WAVES, (), generator=random)) + 1
+    size = torch.rand(count, generator=random, dtype=torch.float64)
+    size *= uniform(random, _WIDE_AMPLITUDE) / size.square().sum().sqrt()
+    x = torch.arange(points, dtype=torch.float64) / points
+    state = torch.zeros(points, points, dtype=torch.float64)
+    for amplitude in size:
+        place = int(torch.randint((2 * _WIDE_NUMBER + 1) ** 2 - 1, (), generator=random))
+        place += place >= 2 * _WIDE_NUMBER * (_WIDE_NUMBER + 1)  # leaves out wave number zero, in the middle
+        along, across = (part - _WIDE_NUMBER for part in divmod(place, 2 * _WIDE_NUMBER + 1))
+        angle = 2 * math.pi * (along * x[:, None] + across * x + uniform(random, (0.0, 1.0)))
+        state += amplitude * torch.sin(angle)
+    return state
+
+
+def _scale(random: torch.Generator, limits: tuple[float, float]) -> float:
+    """Draw a number between the limits whose logarithm is uniform."""
+    low, high = limits
+    return math.exp(float(uniform(random, (math.log(low), math.log(high)))))
+
+
+STATES: dict[str, Callable[[torch.Generator, int], Tensor]] = {"random": random_state, "wide": wide_state}
 
 
 def sine_state(points: int) -> Tensor:
@@ -173,15 +210,17 @@ def navier_stokes_ic_mass(
     *,
     resolution: int = RESOLUTION,
     discretization: Discretization = "grid",
+    training: States = "random",
 ) -> Problem:
     """Initial condition and total vorticity, both of which the flow obeys.
 
     With `state="sine"` every sample starts from sin(2πy), with "random" from a random state of its own. `resolution` is
-    that of the simulation.
+    that of the simulation. `training` names the initial states of the training distribution: the Gaussian random field
+    of the paper, which hardly contains a wave such as sin(2πy), or the "wide" distribution, which does.
     """
     grid = navier_stokes_grid(size, nt, discretization)
     summary = "initial condition and total vorticity, all affine"
-    return _problem("navier-stokes-ic-mass", summary, grid, (initial(), mass(grid)), state, resolution)
+    return _problem("navier-stokes-ic-mass", summary, grid, (initial(), mass(grid)), state, training, resolution)
 
 
 def navier_stokes_ic_mass_enstrophy(
@@ -191,15 +230,18 @@ def navier_stokes_ic_mass_enstrophy(
     *,
     resolution: int = RESOLUTION,
     discretization: Discretization = "grid",
+    training: States = "random",
 ) -> Problem:
     """Add constant enstrophy, a law imposed by the benchmark: forced viscous flow does not obey it."""
     grid = navier_stokes_grid(size, nt, discretization)
     summary = "initial condition, total vorticity and imposed constant enstrophy"
     laws = (initial(), mass(grid), enstrophy(grid))
-    return _problem("navier-stokes-ic-mass-enstrophy", summary, grid, laws, state, resolution)
+    return _problem("navier-stokes-ic-mass-enstrophy", summary, grid, laws, state, training, resolution)
 
 
-def _problem(name: str, summary: str, grid: Grid, laws: tuple[Law, ...], state: State, resolution: int) -> Problem:
+def _problem(
+    name: str, summary: str, grid: Grid, laws: tuple[Law, ...], state: State, training: States, resolution: int
+) -> Problem:
     least = math.ceil(1.5 * grid.axis("x").size)
     if resolution < least:
         raise ShapeError(
@@ -207,15 +249,16 @@ def _problem(name: str, summary: str, grid: Grid, laws: tuple[Law, ...], state: 
             f"{resolution}. Simulate finer and restrict, or ask for a smaller size."
         )
     choose(f"{name}(state)", state, {"sine": None, "random": None})
+    draw_state = choose(f"{name}(training)", training, STATES)
 
     def row(state: Tensor, random: torch.Generator) -> Tensor:
         return torch.cat([state.flatten(), uniform(random, FORCE_PHASE)[None]])
 
     def inference(random: torch.Generator) -> Tensor:
-        return training(random) if state == "random" else row(sine_state(resolution), random)
+        return row(random_state(random, resolution) if state == "random" else sine_state(resolution), random)
 
-    def training(random: torch.Generator) -> Tensor:
-        return row(random_state(random, resolution), random)
+    def train(random: torch.Generator) -> Tensor:
+        return row(draw_state(random, resolution), random)
 
     def states(rows: Tensor) -> Tensor:
         return rows[:, :-1].reshape(-1, resolution, resolution)
@@ -229,7 +272,7 @@ def _problem(name: str, summary: str, grid: Grid, laws: tuple[Law, ...], state: 
     def labels(rows: Tensor) -> Params:
         return {"force_phase": rows[:, -1]}
 
-    return Simulation(inference, training, fields, params, labels).problem(name, summary, "navier-stokes", grid, laws)
+    return Simulation(inference, train, fields, params, labels).problem(name, summary, "navier-stokes", grid, laws)
 
 
 def _on_grid(spectrum: Waves, points: int, grid: Grid) -> Values:

@@ -1,4 +1,4 @@
-"""Reaction–diffusion u_t = ρu(1 − u) + νu_xx on [0, 1] with inflow at both ends, its simulation and its law set.
+"""Reaction–diffusion u_t = ρu(1 − u) + νu_xx on [0, 1] with inflow at both ends, its simulation and its law sets.
 
 The simulator is Strang splitting, a whole batch at once. Both halves are solved exactly: the logistic reaction point by
 point, and the diffusion of finite volumes around the grid points (half cells at the ends) in its cosine modes. The error
@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Values
+from snapfm.errors import DataError
 from snapfm.grid import Axis, Grid
-from snapfm.laws import initial, mass_evolution
+from snapfm.laws import Bounds, Law, initial, mass_evolution
 from snapfm.problems.base import Discretization, Params, Problem, Simulation, law_grid, uniform
 from snapfm.seeds import stream
 
@@ -25,12 +26,17 @@ RATE = 0.01  # ρ
 DIFFUSIVITY = 0.005  # ν
 LEFT_FLUX = (0.0, 0.05)  # g_L = 0.05 U, into the domain
 RIGHT_FLUX = (-0.05, 0.0)  # g_R = −0.05 U, into the domain too
+LIMITS = (0.0, 1.0)  # of a concentration
 SUBSTEPS = 1  # per slice: splitting is off by 5e-7 at most on the standard grid, finite volumes by far more
 
 _WAVES = 3  # wave numbers 1 .. 3, two of which are picked, with repetition
 _PICKS = 2
 _FOLD = 0.1  # chance of taking the absolute value
 _WINDOW = 0.1  # chance of a window
+_DRAWS_AT_ONCE, _DRAWS = (
+    8,
+    500,
+)  # conditions drawn again until a field is within limits; a state of one in 300 is found for sure
 _WINDOW_LEFT, _WINDOW_RIGHT, _WINDOW_WIDTH = (0.1, 0.45), (0.55, 0.9), 0.01
 
 
@@ -128,13 +134,59 @@ def reaction_diffusion_ic_mass(
     """
     grid = reaction_diffusion_grid(nx, nt)
     spacing = law_grid("reaction_diffusion_ic_mass(discretization)", grid, discretization)
+    laws = (initial(), mass_evolution(spacing, RATE, DIFFUSIVITY, inner=inner))
+    summary = "initial condition and mass evolution by growth and boundary flux"
+    return _problem("reaction-diffusion-ic-mass", summary, grid, laws, initial_seed)
+
+
+def reaction_diffusion_ic_mass_bounds(
+    nx: int = 64, nt: int = 100, initial_seed: int | None = 0, *, inner: bool = True
+) -> Problem:
+    """Add 0 <= u <= 1, the limits of a concentration.
+
+    Strong inflow lifts the ends above 1, in two of three fields of the default initial state. Conditions at inference are
+    therefore those of the training distribution whose field stays within the limits: drawn again until it does. `inner` is the
+    mass evolution that simulated fields obey to second order in dt.
+    """
+    grid = reaction_diffusion_grid(nx, nt)
+    laws = (initial(), mass_evolution(grid, RATE, DIFFUSIVITY, inner=inner), Bounds(*LIMITS))
+    summary = "initial condition, mass evolution and limits 0 and 1"
+    return _problem("reaction-diffusion-ic-mass-bounds", summary, grid, laws, initial_seed, LIMITS)
+
+
+def _problem(
+    name: str,
+    summary: str,
+    grid: Grid,
+    laws: tuple[Law, ...],
+    initial_seed: int | None,
+    limits: tuple[float, float] | None = None,
+) -> Problem:
+    """Join grid and laws with the draws; a row of numbers is (*initial state, left flux, right flux).
+
+    `limits` keep only the draws at inference whose field lies within them.
+    """
+    nx = grid.axis("x").size
     shared = None if initial_seed is None else profile(grid, stream(initial_seed, 0))
 
     def fluxes(random: torch.Generator) -> Tensor:
         return torch.stack([uniform(random, LEFT_FLUX), uniform(random, RIGHT_FLUX)])
 
-    def inference(random: torch.Generator) -> Tensor:
+    def conditions(random: torch.Generator) -> Tensor:
         return torch.cat([profile(grid, random) if shared is None else shared, fluxes(random)])
+
+    def within(random: torch.Generator) -> Tensor:
+        assert limits is not None
+        for _ in range(_DRAWS):
+            rows = torch.stack([conditions(random) for _ in range(_DRAWS_AT_ONCE)])
+            found = fields(rows).flatten(1)
+            kept = (found.amin(1) >= limits[0]) & (found.amax(1) <= limits[1])
+            if bool(kept.any()):
+                return rows[int(kept.int().argmax())]
+        raise DataError(
+            f"{name}(initial_seed) expects a state whose fields can stay within {limits}; got {initial_seed!r}, of which none in "
+            f"{_DRAWS * _DRAWS_AT_ONCE} does. Choose another seed, or None."
+        )
 
     def training(random: torch.Generator) -> Tensor:
         return torch.cat([profile(grid, random), fluxes(random)])
@@ -148,7 +200,6 @@ def reaction_diffusion_ic_mass(
     def labels(rows: Tensor) -> Params:
         return {"flux_left": rows[:, nx], "flux_right": rows[:, nx + 1]}
 
-    laws = (initial(), mass_evolution(spacing, RATE, DIFFUSIVITY, inner=inner))
-    summary = "initial condition and mass evolution by growth and boundary flux"
+    inference = conditions if limits is None else within
     simulation = Simulation(inference, training, fields, params, labels)
-    return simulation.problem("reaction-diffusion-ic-mass", summary, "reaction-diffusion", grid, laws)
+    return simulation.problem(name, summary, "reaction-diffusion", grid, laws)

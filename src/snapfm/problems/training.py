@@ -53,6 +53,15 @@ TRAINING_SETS = {
     "navier-stokes": TrainingSet(steps=3000, rows=500, columns=8, truth=512),
 }
 
+# Those of plain models. They see more initial states of reaction-diffusion, since nothing else makes them follow new ones.
+PLAIN_SETS = {
+    "heat": TrainingSet(steps=8_000, rows=100, columns=100),
+    "burgers": TrainingSet(steps=10_000, rows=80, columns=80),
+    "reaction-diffusion": TrainingSet(steps=10_000, rows=640, columns=16),
+    "navier-stokes": TrainingSet(steps=8_000, rows=1024, columns=1, truth=4096),
+}
+IMAGES = {"heat": 2, "burgers": 1, "reaction-diffusion": 2, "navier-stokes": 8}  # of each field, see with_images
+
 
 # How the first three equations draw what an initial condition fixes, and which setting of which builder imposes it.
 _CONDITIONS: dict[str, tuple[Callable[[torch.Generator], Tensor], Callable[..., Problem], str]] = {
@@ -66,14 +75,19 @@ _CONDITIONS: dict[str, tuple[Callable[[torch.Generator], Tensor], Callable[..., 
 }
 
 
-def table(equation: str, rows: int, columns: int, generator: torch.Generator) -> Tensor:
+# Settings of the problem whose training distribution a plain model learns, where they differ from the defaults.
+PLAIN_SETTINGS: dict[str, dict[str, Any]] = {"navier-stokes": {"training": "wide", "resolution": RESOLUTION}}
+
+
+def table(equation: str, rows: int, columns: int, generator: torch.Generator, plain: bool = False) -> Tensor:
     """Draw training fields of an equation (rows × columns, *shape), float64, row by row.
 
-    What a row's condition leaves open depends on the column alone.
+    What a row's condition leaves open depends on the column alone. A plain model needs no such columns: for Navier–Stokes
+    it gets flows from wide initial states, each with its own forcing.
     """
     seed = base_seed(generator)
     if equation == "navier-stokes":
-        return _navier_stokes(seed, rows, columns)
+        return _wide_navier_stokes(seed, rows, columns) if plain else _navier_stokes(seed, rows, columns)
     condition, build, setting = _CONDITIONS[equation]
     problems = [build(**{setting: value}) for value in draw(seed, 0, rows, condition).tolist()]
     return torch.cat([problem.draw_truth(seed, _COLUMNS, columns)[0] for problem in problems])
@@ -81,9 +95,48 @@ def table(equation: str, rows: int, columns: int, generator: torch.Generator) ->
 
 def _navier_stokes(seed: int, rows: int, columns: int) -> Tensor:
     states = draw(seed, 0, rows, lambda random: navier_stokes.random_state(random, RESOLUTION))
-    # One phase from each of as many equal parts: so few drawn freely would shift the mean of all fields.
-    low, high = navier_stokes.FORCE_PHASE
-    within = draw(seed, _COLUMNS, columns, lambda random: uniform(random, (0.0, 1.0)))
-    phases = low + (high - low) * (torch.arange(columns) + within) / columns
+    phases = _phases(seed, columns)
     grid = navier_stokes.navier_stokes_grid()
     return navier_stokes.navier_stokes_fields(states.repeat_interleave(columns, 0), phases.repeat(rows), grid)
+
+
+def _wide_navier_stokes(seed: int, rows: int, columns: int) -> Tensor:
+    states = draw(seed, 0, rows, lambda random: navier_stokes.wide_state(random, RESOLUTION))
+    phases = _phases(seed, rows * columns).view(columns, rows).T.flatten()  # those of a row lie in distant parts
+    grid = navier_stokes.navier_stokes_grid()
+    return navier_stokes.navier_stokes_fields(states.repeat_interleave(columns, 0), phases, grid)
+
+
+def _phases(seed: int, count: int) -> Tensor:
+    """Draw one forcing phase from each of `count` equal parts: so few drawn freely would shift the mean of all fields."""
+    low, high = navier_stokes.FORCE_PHASE
+    within = draw(seed, _COLUMNS, count, lambda random: uniform(random, (0.0, 1.0)))
+    return low + (high - low) * (torch.arange(count) + within) / count
+
+
+def with_images(equation: str, fields: Tensor, seed: int) -> Tensor:
+    """Add fields that are as likely as the given ones (b, *shape), by the symmetries of the training distribution.
+
+    Heat and reaction–diffusion: the mirror image in x. Navier–Stokes: some of the 64 images of each flow. Burgers has none.
+    Plain models learn from more fields in this way, at no cost of simulation.
+    """
+    images = IMAGES[equation]
+    if equation != "navier-stokes":
+        return torch.cat([fields, fields.flip(1)][:images])
+    picks = draw(seed, 2 * _COLUMNS, len(fields) * images, lambda random: torch.randint(2**31, (3,), generator=random))
+    return torch.stack([_flow_image(fields[i // images], *pick) for i, pick in enumerate(picks.tolist())])
+
+
+def _flow_image(flow: Tensor, shift: int, turn: int, mirror: int) -> Tensor:
+    """Return a flow (n, n, nt) that obeys the equation too: shifted along the forcing's crests, turned or mirrored.
+
+    The forcing sin(2π(x + y) + φ) does not change along the antidiagonal. A half turn, followed by a quarter of its period,
+    takes φ to π/2 − φ, which is as likely. Swapping the axes reverses the vorticity; half a period makes up for it.
+    """
+    n = len(flow)
+    flow = torch.roll(flow, (shift % n, -shift % n), (0, 1))
+    if turn % 2:
+        flow = torch.roll(flow.flip(0, 1), (1 + n // 4, 1), (0, 1))  # a flip takes point j to n − 1 − j, not to −j
+    if mirror % 2:
+        flow = torch.roll(-flow.transpose(0, 1), n // 2, 0)
+    return flow

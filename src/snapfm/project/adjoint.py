@@ -24,11 +24,12 @@ from snapfm.arrays import Mask, Values
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
 from snapfm.linear import LANES_AT_ONCE, Automatic, Workspace
-from snapfm.project.base import Limits
+from snapfm.project.base import Adjoints, Limits
 from snapfm.project.serial import one_thread
 from snapfm.project.workspaces import Workspaces
 from snapfm.structure import CompiledLaws, Pattern
 from snapfm.structure.oracle import OracleLaw, no_hessian
+from snapfm.structure.scalar import differentiable_externals
 
 # Relative to ‖J‖²: keeps the system solvable when rows repeat each other, far below any gradient that matters.
 _SOFT = 1e-13
@@ -165,33 +166,31 @@ class _Implicit(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        laws, names, params, u, multipliers, adjoint, origin, on_kinks = ctx.attach
+        laws, names, params, u, multipliers, adjoint, origin = ctx.attach
         (gradient,) = gradients
         dtype, device = gradient.dtype, gradient.device
         with one_thread():
-            w, nu = adjoint(gradient.detach().to("cpu", torch.float64).contiguous())
-            in_params = _params_gradient(laws, names, params, u, multipliers, w.reshape(u.shape), nu, origin, on_kinks)
-        return (w.reshape(u.shape).to(device, dtype), None, None, *in_params)
+            wanted = any(value.requires_grad for value in origin.values())
+            found = adjoint(gradient.detach().to("cpu", torch.float64).contiguous(), wanted)
+            in_params = _params_gradient(laws, names, params, u, multipliers, found, origin)
+        return (found.w.reshape(u.shape).to(device, dtype), None, None, *in_params)
 
 
 def attach_gradient(
     u_hat: Tensor, answer: Tensor, laws: CompiledLaws, params: Params, given: Params, u: Tensor, multipliers: Tensor,
-    adjoint: Callable[[Tensor], tuple[Tensor, Tensor]], on_kinks: Tensor | None = None,
+    adjoint: Callable[[Tensor, bool], Adjoints],
 ) -> Tensor:  # fmt: skip
-    """Make `answer` (dtype and device of u_hat) differentiable in u_hat and in the params as given by the caller.
-
-    In params, not at samples `on_kinks` (b,): what moves a kink is not followed, and the gradient there is NaN.
-    """
+    """Make `answer` (dtype and device of u_hat) differentiable in u_hat and in the params as given by the caller."""
     names = list(given)
-    attach = (laws, names, params, u, multipliers, adjoint, given, on_kinks)
+    attach = (laws, names, params, u, multipliers, adjoint, given)
     result: Tensor = _Implicit.apply(u_hat, answer, attach, *(given[name] for name in names))  # type: ignore[no-untyped-call]
     return result
 
 
 def _params_gradient(
-    laws: CompiledLaws, names: list[str], params: Params, u: Tensor, multipliers: Tensor, w: Tensor, nu: Tensor, given: Params,
-    on_kinks: Tensor | None,
+    laws: CompiledLaws, names: list[str], params: Params, u: Tensor, multipliers: Tensor, found: Adjoints, given: Params
 ) -> list[Tensor | None]:  # fmt: skip
+    w, nu, on_kinks = found.w.reshape(u.shape), found.nu, list(found.externals)
     wanted = [name for name in names if given[name].requires_grad]
     if not wanted:
         return [None] * len(names)
@@ -216,13 +215,17 @@ def _params_gradient(
         field = u.detach().clone().requires_grad_()
         residual = laws.residual(field, full)
         (slope,) = torch.autograd.grad((multipliers * residual).sum(), field, create_graph=True)
-        total = -(slope * w).sum() - (nu * residual).sum()
-        if on_kinks is not None:
-            unknown = on_kinks & (w.flatten(1) != 0.0).any(dim=1)
-            for name in wanted if bool(unknown.any()) else ():
-                total = total + (full[name][unknown] * torch.nan).sum()
-        found = torch.autograd.grad(total, [leaves[name] for name in wanted], allow_unused=True)
-    by_name = {name: value.to(given[name]) for name, value in zip(wanted, found) if value is not None}
+        elsewhere = torch.ones(len(u), dtype=torch.bool)
+        elsewhere[on_kinks] = False
+        pairs = (slope * w).flatten(1).sum(1) + (nu * residual).sum(1)
+        total = -pairs[elsewhere].sum()
+        if on_kinks:  # torch takes the slope of one side there
+            own = {name: value[on_kinks] for name, value in full.items()}
+            pull, first = torch.stack([found.externals[i] for i in on_kinks]), laws.unknowns + 1
+            for cell, value in differentiable_externals(laws.scalar.tape, laws.example[0], own, len(on_kinks)):
+                total = total - (pull[:, cell - first : cell - first + value.shape[1]] * value).sum()
+        slopes = torch.autograd.grad(total, [leaves[name] for name in wanted], allow_unused=True)
+    by_name = {name: value.to(given[name]) for name, value in zip(wanted, slopes) if value is not None}
     return [by_name.get(name) for name in names]
 
 

@@ -1,7 +1,8 @@
 """Gradients through answers that lie on kinks: the KKT system of eq. adjoint with a further row for each kink that is held.
 
-A small change of û leaves such an answer on its kinks, and changes their weights instead. So the switches of held kinks are
-rows like those of the laws, and all other kinks stay on their sides. One sample at a time, over all unknowns, with pivoting.
+A small change of û or of params leaves such an answer on its kinks, and changes their weights instead. So the switches of held
+kinks are rows like those of the laws, and all other kinks stay on their sides. One sample at a time, over all unknowns, with
+pivoting. Params enter through the tape's cells that depend on them alone; torch goes on from there (project.adjoint).
 Must not import project.newton.
 """
 
@@ -12,19 +13,22 @@ from scipy.sparse import block_array, csr_array, diags_array, eye_array, vstack
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
-from snapfm.arrays import Mask, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels import batches
 from snapfm.laws import Params
 from snapfm.project.base import Limits
 from snapfm.structure import CompiledLaws
 from snapfm.structure.kinks import Kinks, find_kinks
+from snapfm.structure.lowering.tape import moved_columns
 from snapfm.structure.program import Program, build_program
 from snapfm.structure.scalar import evaluate_externals
+from snapfm.structure.subtape import with_externals
 
 _ON = 1e-8  # a switch is zero within this share of the field, along its slope
 _PUSHES = 1e-9  # multiplier, relative to the largest, of a kink that holds the answer
 _SOFT = 1e-13  # keeps dependent rows factorable
-_PASSES = 8  # to find the sides of kinks within kinks
+_DEPENDENT = 1e-8  # the same where ν is found; what it is off by falls by this factor from pass to pass
+_PASSES = 8  # to find the sides of kinks within kinks, and ν
 _TINY = 1e-30
 
 
@@ -34,11 +38,15 @@ class AdjointOnKinks:
     def __init__(self, laws: CompiledLaws, limits: Limits) -> None:
         self._laws, self._limits = laws, limits
         self._made: tuple[Kinks, Program] | None = None
+        self._outer: tuple[Index, Program] | None = None
 
     def solve(
-        self, u: Tensor, params: Params, multipliers: Values, away: Values, gradient: Values
-    ) -> tuple[Values, Values]:
-        """Return w (n,) and ν (m,) of one answer u (*shape) that is `away` (n,) from û, with multipliers (m,)."""
+        self, u: Tensor, params: Params, multipliers: Values, away: Values, gradient: Values, in_params: bool
+    ) -> tuple[Values, Values, Values]:
+        """Return w (n,) and ν (m,) of one answer u (*shape) that is `away` (n,) from û, with multipliers (m,).
+
+        Third, with `in_params`, the slope of wᵀJᵀλ + νᵀh by the cells of params, numbered as in `evaluate_externals`.
+        """
         kinks, program = self._prepared()
         n, m, count = self._laws.unknowns, len(multipliers), len(kinks.state)
         tape = self._laws.scalar.tape
@@ -61,15 +69,44 @@ class AdjointOnKinks:
         nu = np.zeros(count)
         if near.any():
             rest = -(away + jacobian[:m].T @ multipliers)
-            matrix = csr_array(slopes[np.flatnonzero(near)]).toarray().T
-            nu[near] = np.linalg.lstsq(matrix[~held], rest[~held], rcond=None)[0]
+            free = csr_array(csr_array(slopes[np.flatnonzero(near)])[:, np.flatnonzero(~held)])
+            nu[near] = _least_squares(free, rest[~held])
         on = near & (np.abs(nu) > _PUSHES * np.abs(multipliers).max(initial=1.0))
-        _, jacobian, hessian = _evaluated(program, field, outside, np.concatenate([multipliers, np.where(on, nu, 0.0)]))
+        factors = np.concatenate([multipliers, np.where(on, nu, 0.0)])
+        _, jacobian, hessian = _evaluated(program, field, outside, factors)
         largest = np.abs(multipliers).max(initial=1.0)
         active = self._laws.equality_rows | (multipliers > _PUSHES * largest)
         taken = np.concatenate([active, on])
         answer = _solved(jacobian, hessian, taken, held, gradient)
-        return answer[:n], answer[n : n + m]
+        pull = np.zeros(known.shape[1])
+        if in_params and len(pull):
+            cells, outer = self._prepared_in_params()
+            wide = np.concatenate([field, outside[:, cells - n - 1]], axis=1)
+            rest = np.delete(outside, cells - n - 1, axis=1)
+            _, by_all, curved = _evaluated(outer, wide, rest, factors)
+            along = np.concatenate([answer[:n], np.zeros(len(cells))])
+            pull[cells - n - 1] = (curved @ along + by_all.T @ answer[n:])[n:]
+        return answer[:n], answer[n : n + m], pull
+
+    def _prepared_in_params(self) -> tuple[Index, Program]:
+        """Return the cells of params and the program with derivatives by the field and by them, made at first use."""
+        made = self._outer
+        if made is None:
+            kinks, tape = self._prepared()[0], self._laws.scalar.tape
+            cells = np.concatenate([cell + np.arange(size) for cell, _, size in tape.externals])
+            moved, place = with_externals(kinks.tape, cells)
+            rows = moved_columns(self._rows(kinks), place, moved.cells)
+            made = cells, build_program(moved, rows, np.arange(moved.unknowns))
+            self._outer = made
+        return made
+
+    def _rows(self, kinks: Kinks) -> csr_array:
+        """Return the laws' rows, then the rows that hold kinks."""
+        holds = csr_array(
+            (np.ones(len(kinks.hold)), kinks.hold, np.arange(len(kinks.hold) + 1)),
+            shape=(len(kinks.hold), kinks.tape.cells),
+        )
+        return csr_array(vstack([self._laws.scalar.rows @ kinks.forms, holds], format="csr"))
 
     def _prepared(self) -> tuple[Kinks, Program]:
         """Return kinks and program, made at first use. Threads that meet here each make one, and one stays."""
@@ -78,14 +115,19 @@ class AdjointOnKinks:
             scalar = self._laws.scalar
             kinks = find_kinks(scalar.tape)
             assert kinks is not None  # or no answer would lie on one
-            holds = csr_array(
-                (np.ones(len(kinks.hold)), kinks.hold, np.arange(len(kinks.hold) + 1)),
-                shape=(len(kinks.hold), kinks.tape.cells),
-            )
-            rows = csr_array(vstack([scalar.rows @ kinks.forms, holds], format="csr"))
-            made = kinks, build_program(kinks.tape, rows, np.arange(self._laws.unknowns))
+            made = kinks, build_program(kinks.tape, self._rows(kinks), np.arange(self._laws.unknowns))
             self._made = made
         return made
+
+
+def _least_squares(rows: csr_array, right: Values) -> Values:
+    """Return the smallest ν of least ‖rowsᵀν − right‖; rows of loops of switches are dependent."""
+    size = float(rows.multiply(rows).sum(axis=1).max())
+    factor = splu(csr_array(rows @ rows.T + _DEPENDENT * size * eye_array(rows.shape[0])).tocsc())
+    nu = np.zeros(rows.shape[0])
+    for _ in range(_PASSES):
+        nu += factor.solve(rows @ (right - rows.T @ nu))
+    return nu
 
 
 def _evaluated(

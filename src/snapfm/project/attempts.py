@@ -21,6 +21,7 @@ from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.threads import Turn
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.isolated import isolated
+from snapfm.project.sequential import sequential, violation
 from snapfm.project.tiles import Ended, Room, Tiles, taken
 
 if TYPE_CHECKING:
@@ -30,16 +31,23 @@ if TYPE_CHECKING:
 _NEWTON, _SCATTERED, _BARRIER, _REGULARIZED = 0.2, 0.1, 0.3, 0.4
 # Iterations of the first attempt: benchmark inputs need 2 to 12, and one that takes longer rarely converges.
 _FIRST = 30
+# Iterations of a barrier before a falling penalty is tried: one that converges takes 15 to 40.
+_BRIEF = 0.1
 LONGEST = max(_NEWTON, _BARRIER)  # of one call of a compiled loop
 _SETS_CYCLE = 8  # iterations with inequalities or bounds after which active sets count as cycling
 # Trials of a step. Towards a wrong active set no step length helps, and near an answer full steps find the active set in fewer
 # iterations than a line search.
-_MANY, _FEW, _NONE = 50, 4, 0
+_MANY, _SOME, _FEW, _NONE = 50, 24, 4, 0
+# Short or rejected steps in a row after which the first attempt leaves a lane without inequalities to the others: a merit
+# function whose penalty has grown with the multipliers rarely recovers. Damping has then grown from none to the size of W.
+_PATIENCE, _ENDLESS = 4, 0
 # Rows of sizes from this to one over it are not scaled at first. Scaling all rows takes more iterations where it is not needed
 # (Heat-2 from noise), and fewer where it is (a total and an energy of a field of size 1e-3).
 _ORDINARY, _ALL = 1e-3, 1.0
-_PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-6)  # δ of a penalty, relative to the rows' size squared
-_PENALIZED = 0.02  # share of iterations for each of them
+# δ of a penalty, relative to the rows' size squared, and the share of iterations for each. Few values whose minimum is found
+# lead to near answers; many, with few iterations each, to an answer more often.
+_PENALTIES, _PENALIZED = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-6), 0.02
+_FINER_PENALTIES, _FINELY = tuple(10.0 ** (-k / 4) for k in range(25)), 0.006
 _LOOSE = Stopping(1e-4, 1e-2, 1.0)  # a minimum known this well is a start for the next one
 _FINER = 1024.0  # times smaller than the field: the unit of a barrier where the field's own unit is one
 _MIXED = 1e-2  # of the field's size: bounds closer together belong to unknowns of another size
@@ -61,10 +69,10 @@ def attempt(
         return Ended.unfinished(lanes)
     first = np.array(tiles.section(core.X))
     if inequalities:
-        allowed, trials = np.full(lanes, min(_SETS_CYCLE, limit)), _NONE if near else _FEW
+        allowed, trials, patience = np.full(lanes, min(_SETS_CYCLE, limit)), _NONE if near else _FEW, _ENDLESS
     else:
-        allowed, trials = np.full(lanes, min(_FIRST, limit)), _MANY
-    ended = newton(loops, tiles, stopping, allowed, turn, trials)
+        allowed, trials, patience = np.full(lanes, min(_FIRST, limit)), _SOME, _PATIENCE
+    ended = newton(loops, tiles, stopping, allowed, turn, trials, patience=patience)
     status, iterations, second = ended.status, ended.iterations, ended.second
     if not status.any():  # all converged, as they mostly do
         return ended
@@ -80,6 +88,9 @@ def attempt(
         outcome = other(loops, again, begin, stopping, Room(limit - iterations[failed], limit), turn)
         iterations[failed] += outcome.iterations
         better = np.flatnonzero((outcome.status == Status.CONVERGED) | (outcome.status == Status.INFEASIBLE))
+        if other is sequential:  # a point that all but obeys is worth more than one that does not, certified or not
+            nearer = np.flatnonzero(violation(loops, again) < violation(loops, tiles.take(failed)))
+            tiles.put(failed[nearer], again, nearer)
         tiles.put(failed[better], again, better)
         status[failed[better]], second[failed[better]] = outcome.status[better], outcome.second[better]
     # With iterations and time left all attempts were made: a lane that has not converged has stalled.
@@ -104,27 +115,36 @@ def _outside(loops: Loops, tiles: Tiles, first: Values, status: Index) -> Mask:
 
 def newton(
     loops: Loops, tiles: Tiles, stopping: Stopping, limit: Index, turn: Turn, trials: int = _MANY,
-    ordinary: float = _ORDINARY, filtered: bool = False,
+    ordinary: float = _ORDINARY, filtered: bool = False, patience: int = _ENDLESS,
 ) -> Ended:  # fmt: skip
-    """Run Newton's iterations; return how the lanes ended. `filtered`: a filter judges steps, not the merit function."""
+    """Run Newton's iterations; return how the lanes ended. `filtered`: a filter judges steps, not the merit function.
+
+    With `patience` a lane also ends after so many short or rejected steps in a row.
+    """
     lanes = tiles.lanes
     live, limits, status, iterations = _blank(tiles, limit)
     second = np.empty_like(status)
-    settings = core.Settings(*stopping, ordinary, trials, int(filtered))
+    settings = core.Settings(*stopping, ordinary, trials, int(filtered), patience)
     loops.run(solve_tiles, (settings, limits, turn.stop, live), tiles, (status, iterations, second))
     return Ended(status.ravel()[:lanes], iterations.ravel()[:lanes], second.ravel()[:lanes])
 
 
 def barrier(
-    loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn, ordinary: float = _ORDINARY
-) -> Ended:
+    loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn, ordinary: float = _ORDINARY,
+    share: float = _BARRIER,
+) -> Ended:  # fmt: skip
     """Follow a barrier from `first` until the active set is clear, then run Newton's method from there."""
     tiles.section(core.X)[:] = first
-    live, limits, status, iterations = _blank(tiles, room.upto(_BARRIER))
+    live, limits, status, iterations = _blank(tiles, room.upto(share))
     loops.run(interior_tiles, (ordinary, limits, turn.stop, live), tiles, (status, iterations))
     used = iterations.ravel()[: tiles.lanes]
-    ended = newton(loops, tiles, stopping, room.less(used).upto(_NEWTON), turn, ordinary=ordinary)
+    ended = newton(loops, tiles, stopping, room.less(used).upto(min(share, _NEWTON)), turn, ordinary=ordinary)
     return Ended(ended.status, ended.iterations + used, ended.second)
+
+
+def _brief_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    """Follow a barrier for as long as most need; what takes longer may find its way by a falling penalty."""
+    return barrier(loops, tiles, first, stopping, room, turn, share=_BRIEF)
 
 
 def _fine_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
@@ -193,7 +213,10 @@ def _regularized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, 
     return ended
 
 
-def _penalized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+def _penalized(
+    loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn,
+    penalties: tuple[float, ...] = _PENALTIES, each: float = _PENALIZED,
+) -> Ended:  # fmt: skip
     """Follow the minimum of ½‖x − x̂‖² + ‖h‖²/2δ from û as δ falls, then let the rows hold.
 
     A row that is off by δ times its multiplier bounds every step, also where the linearized rows ask for a far one: transport
@@ -204,18 +227,24 @@ def _penalized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, ro
     iterations = np.zeros(lanes, np.int64)
     size = np.mean(tiles.by_lane(core.ROW_SIZE) ** 2, axis=1)
     delta = np.resize(np.append(size, np.repeat(size[-1:], -lanes % LANES)), (len(tiles.space), LANES))
-    for share in _PENALTIES:
+    for share in penalties:
         if turn.over:
             break
         for number in (core.REGULARIZATION, core.BARRIER):
             section = tiles.section(number)
             section[:] = np.tile(share * delta, section.shape[1] // LANES)
-        left = room.less(iterations).upto(_PENALIZED)
+        left = room.less(iterations).upto(each)
         iterations += newton(loops, tiles, _LOOSE, left, turn, filtered=True).iterations
     for number in (core.REGULARIZATION, core.BARRIER):
         tiles.section(number)[:] = 0.0
-    ended = newton(loops, tiles, stopping, room.less(iterations).upto(_SCATTERED), turn, filtered=True)
+    left = room.less(iterations).upto(_SCATTERED)
+    ended = newton(loops, tiles, stopping, left, turn, filtered=True, patience=_PATIENCE)
     return Ended(ended.status, ended.iterations + iterations, ended.second)
+
+
+def _slowly_penalized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    """Follow the same path in smaller steps, for lanes that lost it in large ones."""
+    return _penalized(loops, tiles, first, stopping, room, turn, _FINER_PENALTIES, _FINELY)
 
 
 def _filtered(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
@@ -270,18 +299,23 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
 
 
 _WITH_INEQUALITIES: tuple[Attempt, ...] = (
-    barrier, _restored, _mixed_barrier, _scattered, _from_zero, _regularized, _fine_barrier,
+    _brief_barrier, _penalized, _restored, sequential, barrier, _mixed_barrier, _scattered, _from_zero, _regularized,
+    _fine_barrier,
 )  # fmt: skip
-_EQUALITIES: tuple[Attempt, ...] = (_penalized, _filtered, _scattered, _from_zero, _regularized, _restored)
+_EQUALITIES: tuple[Attempt, ...] = (
+    _penalized, _slowly_penalized, _filtered, _scattered, _from_zero, _regularized, _restored, sequential,
+)  # fmt: skip
 
 
 def _order(loops: Loops) -> tuple[Attempt, ...]:
     """Return the attempts after Newton's. As many equations as unknowns: what obeys is a point, and the nearest one."""
     system = loops.part.system
     others = _WITH_INEQUALITIES if loops.part.inequalities else _EQUALITIES
-    if int(system.equality.sum()) < system.unknowns.shape[1] or system.eliminated.shape[1]:
-        return others
-    return (_restored, *(other for other in others if other is not _restored))
+    # Without curvature there is one answer, whatever leads to it; callbacks cost more than the linear algebra of a few programs.
+    first: tuple[Attempt, ...] = (sequential,) if system.opaque and not system.program.hessian.nnz else ()
+    if int(system.equality.sum()) >= system.unknowns.shape[1] and not system.eliminated.shape[1]:
+        first = (*first, _restored, sequential)
+    return (*dict.fromkeys((*first, *others)),)
 
 
 def _blank(tiles: Tiles, limit: Index) -> tuple[Mask, Index, Index, Index]:

@@ -5,7 +5,7 @@ Everything else in the package may import this module; it imports budget only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Protocol
@@ -42,6 +42,18 @@ class Solution:
     away: Tensor | None = None  # (b, n) u − û, where any sample is
 
 
+@dataclass(frozen=True)
+class Adjoints:
+    """The solution (w, ν) of the transposed KKT system, and for samples on kinks what else gradients in params need.
+
+    `externals` maps the number of a sample to ∂(wᵀJᵀλ + νᵀh) by the cells of params, with kinks on their sides or held.
+    """
+
+    w: Tensor
+    nu: Tensor
+    externals: Mapping[int, Tensor]
+
+
 class Method(Protocol):
     """A way to project, prepared for compiled laws and limits. It never changes; memory is lent to each call."""
 
@@ -64,8 +76,8 @@ class Method(Protocol):
         """Return the warm start at another projector's result: fields (b, *shape), multipliers (b, m)."""
         ...
 
-    def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Solve the transposed KKT system at an answer; see project.adjoint."""
+    def adjoint(self, solved: Solution, params: Params, gradient: Tensor, in_params: bool) -> Adjoints:
+        """Solve the transposed KKT system at an answer; see project.adjoint. `in_params`: with what they need on kinks."""
         ...
 
 
@@ -93,7 +105,9 @@ class Projection:
 
     `violation` and `by_law` are those of the tensor `u` that is returned. In float32 it is the float64 answer, rounded:
     CONVERGED then means that the answer obeys to the tolerance, and `rounding` says what its rounding to float32 costs, so
-    that violation ≤ tolerance + rounding. In float64 nothing is rounded.
+    that violation ≤ tolerance + rounding. In float64 nothing is rounded. A law that computes in float32, as networks do, is
+    projected onto in float64 in the same way: CONVERGED speaks of it without its rounding, `violation` is that of the law as it
+    is written, and `rounding` holds the difference.
     """
 
     u: Tensor  # (b, *shape), dtype and device of the input, differentiable
@@ -105,7 +119,7 @@ class Projection:
     multipliers: dict[str, Tensor]  # law name to λ (b, rows)
     by_law: dict[str, Tensor]  # law name to violation (b,)
     tolerance: float
-    rounding: Tensor  # (b,) largest change of a row, in the law's own units, when u was rounded to its dtype
+    rounding: Tensor  # (b,) largest change of a row, in the law's own units, by rounding: of u, and inside float32 laws
     # (b,) int8, curvature along the laws: 1 nowhere negative, so nearer than all neighbors; 0 somewhere; -1 not known
     second_order: Tensor
     # (b,) bool: u lies on kinks of its laws, and stationarity holds for an element of the generalized (Clarke) gradient there,

@@ -65,6 +65,10 @@ class KKT:
         """Number of entries of the matrix, lower triangle."""
         return self.linear.pattern.nnz
 
+    def bytes(self, lanes: int) -> float:
+        """Predict the bytes of the factors of so many lanes of one tile, outside its scratch memory."""
+        return 0.0 if self.fused else predicted_fronts(self.linear.order, lanes).bytes
+
     def seconds(self) -> float:
         """Predict the seconds of a factorization and two solves of one tile."""
         if self.fused:
@@ -89,7 +93,7 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
             linear: Prepared = PreparedBordered.of(_pattern(matrix, m), _values(matrix, program.constants), border)
         else:
             linear = solver.prepare(_pattern(matrix, m), None)
-    if products is None or not (program.diagonal or shared):
+    if products is None or not (program.diagonal or shared or m + v > _LARGE):
         whole, signs = _augmented(system), np.concatenate([np.ones(v, np.int64), -np.ones(m, np.int64)])
         if products is None or _cheaper(_pattern(whole, m + v), signs, linear, pattern.nnz + program.hessian.nnz):
             augmented, matrix = True, whole

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.sparse import csc_array
-from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.sparse.linalg import SuperLU, splu
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.kernels import batches
 from snapfm.kernels.layout import HOLDS
-from snapfm.kernels.lu import Elimination, eliminate
+from snapfm.kernels.lu import Elimination
 from snapfm.kernels.march import (
     FAILED,
     HALVINGS,
@@ -39,7 +38,7 @@ from snapfm.kernels.threads import Turn
 from snapfm.linear import Automatic
 from snapfm.project.budget import Stopping
 from snapfm.project.part import Batch, Part
-from snapfm.project.tiles import Ended
+from snapfm.project.tiles import Ended, tiles_for
 from snapfm.structure.march import March, MarchStage, Square, slopes_at
 from snapfm.structure.program import Program
 from snapfm.structure.reduce import System, lone_system
@@ -48,8 +47,6 @@ from snapfm.structure.reduce import System, lone_system
 # factor, so an old one has to gain as much in the time that a new one would take (see _keep).
 _KEEP, _LEAST_KEEP, _DIGITS = 0.2, 1e-3, 4.0
 _PIVOT = 0.1  # a diagonal pivot above this share of its column is taken: less fill than the largest pivot would cause
-# Multiply-adds of a factor beyond which SuperLU is used: on one sample it takes half the time of a tile, on eight samples twice.
-_LANE_FLOPS = 10_000_000
 _SHARE = 0.2  # of a sample's iterations that one attempt from one start may use; most stages take 3 to 15 of 500
 _RESCUED_ROWS = 4_000  # of a stage, beyond which the attempts for coupled systems would take minutes
 _KEPT = 4  # structures whose factors are kept from stage to stage; with more, as for coefficients that change, none are
@@ -62,8 +59,7 @@ class Marching:
 
     def __init__(self, march: March) -> None:
         self.march = march
-        plans: dict[bytes, Elimination] = {}  # structures that differ in coefficients alone have one pattern
-        self.solvers = [_Solver(square, plans) for square in march.squares]
+        self.solvers = [_Solver(square) for square in march.squares]
 
     def __len__(self) -> int:
         return len(self.march)
@@ -71,9 +67,14 @@ class Marching:
     @property
     def samples(self) -> int:
         """Number of samples whose factors fit into the memory of one piece."""
-        large = [one.square.fill for one in self.solvers if one.structure is None and not one.square.affine]
+        large = [one.square.plan.fill for one in self.solvers if one.structure is None and not one.square.affine]
         bytes_each = _ENTRY_BYTES * (sum(large) if len(self.solvers) <= _KEPT else max(large, default=0))
         return max(1, int(_FACTOR_MEMORY / max(bytes_each, 1.0)))
+
+    def bytes(self, samples: int) -> float:
+        """Predict the memory of the factors that a piece of so many samples keeps."""
+        each = [one.bytes(samples) for one in self.solvers]
+        return sum(each) if len(each) <= _KEPT else max(each)
 
     def walk(self, count: int) -> Walk:
         """Begin a call on so many samples."""
@@ -199,11 +200,10 @@ class _Tiles:
 class _Solver:
     """Prepared for one structure: how its entries become a matrix whose diagonal has no structural zero."""
 
-    def __init__(self, square: Square, plans: dict[bytes, Elimination]) -> None:
+    def __init__(self, square: Square) -> None:
         self.square = square
         pattern, size = square.program.pattern, square.size
-        # Row order[k] is put at place k, where the unknown is that it is matched with.
-        self.order: Index = maximum_bipartite_matching(pattern.csr(np.ones(pattern.nnz)), "row").astype(np.int64)
+        self.order = square.matched  # row order[k] is put at place k, where the unknown is that it is matched with
         place = np.empty(size, np.int64)
         place[self.order] = np.arange(size)
         numbered = csc_array(
@@ -213,26 +213,28 @@ class _Solver:
         self._indices, self._indptr = numbered.indices, numbered.indptr
         self.block = np.repeat(np.arange(len(square.starts) - 1), np.diff(square.starts))  # of every row and unknown
         self._places = np.arange(len(square.program.unknowns))[None], np.arange(len(square.program.externals))[None]
-        self.structure = self._small(pattern.row_of(), pattern.indices, plans)
+        self.structure = self._small(pattern.row_of(), pattern.indices)
         self._constant: SuperLU | None = None  # the factor of an affine structure, made at first use
         self._part: Part | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_constant": None}  # SuperLU cannot be pickled
 
-    def _small(self, row: Index, column: Index, plans: dict[bytes, Elimination]) -> Structure | None:
-        """Prepare the structure for the kernels; None if its factors are too large for them. Written: plans."""
-        square, program = self.square, self.square.program
-        pattern = row.tobytes() + column.tobytes()
-        if pattern not in plans:
-            plans[pattern] = eliminate(row, column, self.order)
-        plan = plans[pattern]
-        if plan.flops > _LANE_FLOPS:
+    def _small(self, row: Index, column: Index) -> Structure | None:
+        """Prepare the structure for the kernels; None if its factors are too large for them."""
+        square, program, plan = self.square, self.square.program, self.square.plan.elimination
+        if plan is None:
             return None
         return Structure(
             program.code, program.cells, program.slots, program.constants, square.affine, row, column, square.own,
             square.before, square.starts, _keep(program, plan), plan,
         )  # fmt: skip
+
+    def bytes(self, samples: int) -> float:
+        """Predict the memory of the factors of so many samples."""
+        if self.structure is not None:
+            return 8.0 * LANES * tiles_for(samples) * self.structure.plan.packs
+        return _ENTRY_BYTES * self.square.plan.fill * (1 if self.square.affine else samples)
 
     def evaluate(self, inputs: Values, outside: Values) -> Values:
         """Evaluate the rows (b, m)."""

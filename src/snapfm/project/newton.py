@@ -28,17 +28,20 @@ from snapfm.laws import Params
 from snapfm.linear import Automatic, Solver
 from snapfm.project.adjoint import Adjoint
 from snapfm.project.adjoint_on_kinks import AdjointOnKinks
-from snapfm.project.base import Limits, Solution, Warm
+from snapfm.project.attempts import LONGEST
+from snapfm.project.base import Adjoints, Limits, Solution, Warm
 from snapfm.project.budget import Budget, Stopping, certified, enough
 from snapfm.project.closed_form import AffinePart, Coordinates, Rows
 from snapfm.project.kinks import NO_WEIGHT
 from snapfm.project.march import Marching, Walk
+from snapfm.project.memory import allowed, fitted, state
 from snapfm.project.opaque import Evaluator, opaque_reduction
 from snapfm.project.part import Batch, Part
 from snapfm.project.tiles import Ended, gravest
 from snapfm.project.workspaces import Workspaces
 from snapfm.structure import CompiledLaws, RowKind
-from snapfm.structure.kinks import find_kinks, kinked_rows
+from snapfm.structure.kinked_system import kinked_rows
+from snapfm.structure.kinks import find_kinks
 from snapfm.structure.lowering import Unlowerable
 from snapfm.structure.reduce import Reduction, reduce
 from snapfm.structure.scalar import evaluate_externals
@@ -49,6 +52,7 @@ Field = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 _WORTH_SHARING = 8e-3
 # Seconds of one compiled call beyond which the clock and Control-C must be able to end it.
 _WATCHED = 0.25
+_EXPECTED = 4  # iterations of a sample that a first call counts on
 _BESIDE = 0.1  # start of iterations on a flat slice, relative to its size
 _CHUNK = 64  # samples of one piece: bounds memory
 _SMALL_CHUNK = 16  # samples of one piece without a certificate: little work, which has to stay in the caches
@@ -104,7 +108,9 @@ class Newton:
         self.longest_on_kinks = max((part.seconds_on_kinks for part in self.parts), default=0.0)
         self._memory: Workspaces[tuple[Values, Values, Values]] = Workspaces(self._batches)
         self._adjoint, self._on_kinks = Adjoint(laws, limits), AdjointOnKinks(laws, limits)
-        self._pace = 0.0  # processor seconds per sample of the last call, whatever else the machine does
+        # Processor seconds per sample of the last call, whatever else the machine does; before the first, of a few iterations.
+        self._pace = _EXPECTED * self.longest / LONGEST
+        self._bytes: dict[int, float] = {}  # by the number of samples
         self._compiled = False
         self._known: tuple[Params, _Known] | None = None  # params and what follows from them; replaced whole, read once
         # What params alone determine: unknowns of the first level, if its rows read nothing else, and constants of affine rows.
@@ -142,6 +148,15 @@ class Newton:
         out = self._outcome(np.empty_like(field))
         self._run(field, params, enough(tolerance), warm, out, budget, certify=False)
         return torch.from_numpy(out.u).reshape(given.shape), self._warm(out)
+
+    def bytes(self, samples: int) -> float:
+        """Predict the memory that a piece of so many samples takes while it is solved."""
+        known = self._bytes.get(samples)
+        if known is None:  # threads that meet here find the same
+            batches = 8.0 * samples * (3 * self.tape.unknowns + 2 * self.laws.rows)
+            known = batches + self.marching.bytes(samples) + sum(part.bytes(samples) for part in self.parts)
+            self._bytes[samples] = known
+        return known
 
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
         """Return the warm start at another projector's result: fields (b, *shape), multipliers (b, m)."""
@@ -188,6 +203,10 @@ class Newton:
         threads = workers() if self._pace * count > _WORTH_SHARING and self.laws.threads else 1
         if threads > 1:  # enough pieces that a core busy elsewhere can get fewer
             chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))
+        room, chunk = allowed(count, self.laws.unknowns), max(1, min(chunk, count))
+        chunk, threads = fitted(self.bytes, chunk, threads, room)
+        unit = min(unit, chunk)
+        state(threads * self.bytes(chunk), room, self.laws.unknowns)
         spent = run(work, cut(count, unit, -(-count // chunk)), budget.clock, threads, watched=long)
         if count:
             self._pace = spent / count
@@ -213,17 +232,19 @@ class Newton:
                 )
             self._compiled = True
 
-    def adjoint(self, solved: Solution, params: Params, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    def adjoint(self, solved: Solution, params: Params, gradient: Tensor, in_params: bool) -> Adjoints:
         """Solve the transposed KKT system at an answer; see project.adjoint."""
         field = solved.u.reshape(len(solved.u), *self.laws.shape)
         w, nu = self._adjoint.solve(field, params, solved.multipliers, gradient)
+        pulls: dict[int, Tensor] = {}
         if solved.generalized is not None and solved.away is not None:
             flat, lam = gradient.reshape(len(field), -1).numpy(), solved.multipliers.numpy()
             for i in torch.nonzero(solved.generalized).flatten().tolist():
                 own = {name: value[i : i + 1] for name, value in params.items()}
-                found = self._on_kinks.solve(field[i], own, lam[i], solved.away[i].numpy(), flat[i])
+                found = self._on_kinks.solve(field[i], own, lam[i], solved.away[i].numpy(), flat[i], in_params)
                 w[i], nu[i] = torch.from_numpy(found[0]), torch.from_numpy(found[1])
-        return w, nu
+                pulls[i] = torch.from_numpy(found[2])
+        return Adjoints(w, nu, pulls)
 
     def _from_params(self, params: Params, count: int) -> _Known:
         """Evaluate what depends on params only; kept while params stay the same, as they do in every flow step."""

@@ -22,15 +22,17 @@ from snapfm.kernels.runs import Runs, join, products_to_tiles, tiles_to_field
 from snapfm.kernels.sections import starts
 from snapfm.kernels.threads import Turn
 from snapfm.linear import Lanes, Solver, Workspace
+from snapfm.linear.bordered import PreparedBordered
 from snapfm.project.attempts import LONGEST, attempt, newton
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.closed_form import Rows
 from snapfm.project.infeasible import Proof
 from snapfm.project.kinks import NO_WEIGHT, Kinked, attempts_on
 from snapfm.project.kkt import KKT, prepare
+from snapfm.project.nullspace import NullSpace
 from snapfm.project.tiles import Ended, Tiles, tiles_for
 from snapfm.project.workspaces import Workspaces
-from snapfm.structure.kinks import KinkedRows, kinked_system
+from snapfm.structure.kinked_system import KinkedRows, kinked_system
 from snapfm.structure.reduce import System
 
 _PACKS_A_SECOND = 8e8  # least speed of one thread, from profiles of the six problems
@@ -74,6 +76,8 @@ class Part:
         bounded = np.isfinite(lower[system.unknowns]) | np.isfinite(upper[system.unknowns])
         self.kkt: KKT = prepare(system, bool(bounded.any()), solver)
         self.inequalities = bool(self.kkt.frame.mixed or self.kkt.frame.bounded)
+        bordered = self.kkt.linear if isinstance(self.kkt.linear, PreparedBordered) and system.quadratic else None
+        self.nullspace = None if bordered is None else NullSpace(system, bordered, self.rows.outside)
         self.at = self._sections()
         self._eliminated = _eliminated(system)
         self.spaces: Workspaces[Values] = Workspaces(self._space)
@@ -100,6 +104,12 @@ class Part:
         once = packs / _PACKS_A_SECOND + (_COUPLED if self.kkt.frame.coupled else 1) * self.kkt.seconds()
         return once * tiles_for(samples * self.system.parts) * LONGEST * limit
 
+    def bytes(self, samples: int) -> float:
+        """Predict the memory of a piece of so many samples: tiles, twice, as attempts copy lanes; scratch; factors."""
+        lanes = samples * self.system.parts
+        numbers = 2 * tiles_for(lanes) * int(self.at[core.KEPT]) + int(self.at[-1])
+        return 8.0 * numbers + self.kkt.bytes(min(lanes, LANES))
+
     @property
     def seconds_on_kinks(self) -> float:
         """Estimate the longest time of a compiled call in the search for answers on kinks, per sample and iteration."""
@@ -111,6 +121,11 @@ class Part:
 
         Written: u (this part's unknowns), multipliers (its rows).
         """
+        if self.nullspace is not None and len(u):
+            return self.nullspace.solve_batch(batch, u, multipliers, self._in_tiles)
+        return self._in_tiles(batch, u, multipliers)
+
+    def _in_tiles(self, batch: Batch, u: Values, multipliers: Values) -> Ended:
         tiles = tiles_for(len(u) * self.system.parts)
         with self.spaces.lend(tiles) as space:
             return self._solve(Tiles(space, self.at, len(u) * self.system.parts), batch, u, multipliers)
@@ -225,6 +240,11 @@ class Loops:
     def __init__(self, part: Part, code: Any, frame: Any, turn: Turn, work: Values) -> None:
         self.part, self._turn, self._work = part, turn, work
         self._read = (code, frame, part.kkt.schedule)
+
+    def scratch(self, number: int) -> Values:
+        """View a section of the scratch memory after the last tile: (lanes, packs)."""
+        at = self.part.at
+        return self._work[at[number] : at[number + 1]].reshape(-1, LANES).T
 
     def of(self, part: Part) -> Loops:
         """Return the loops of another part during the same call."""

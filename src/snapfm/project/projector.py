@@ -12,13 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Law, Params
 from snapfm.linear import Solver
 from snapfm.project import checks
 from snapfm.project.adjoint import attach_gradient
 from snapfm.project.base import Method, Moved, Projection, Warm, limits_of
 from snapfm.project.budget import LIMIT, SECONDS, Budget
+from snapfm.project.in_metric import SCALE, check_metric, project_in_metric, scaled_laws
 from snapfm.project.judge import Judgement, judge, verdict
+from snapfm.project.linearized import Linearized
+from snapfm.project.memory import described
+from snapfm.project.metric import Metric
 from snapfm.project.newton import Newton
 from snapfm.project.serial import one_thread
 from snapfm.structure import CompiledLaws, compile_laws
@@ -32,7 +37,8 @@ class Projector:
     violation, in the laws' own units, that counts as obeyed. A call ends: a sample that has used up `limit` iterations,
     over all attempts, or that has not converged when the batch has taken `seconds`, is returned as ITERATION_LIMIT. `linear`
     replaces the factorization of KKT matrices (snapfm.linear); the default is the fastest on batches. `progress=True` shows
-    what is being prepared, on stderr, if that takes longer than two seconds; the default does so on a terminal.
+    what is being prepared, on stderr, if that takes longer than two seconds; the default does so on a terminal. `metric`
+    replaces ‖u − û‖² by (u − û)ᵀΣ⁻¹(u − û): see snapfm.Metric.
 
     A projector may be called by several threads at once and after a fork.
     """
@@ -40,6 +46,7 @@ class Projector:
     def __init__(
         self, laws: Sequence[Law], shape: Sequence[int], params: Params | None = None, tolerance: float = 1e-8, *,
         limit: int = LIMIT, seconds: float = SECONDS, linear: Solver | None = None, progress: bool | None = None,
+        metric: Metric | None = None,
     ) -> None:  # fmt: skip
         self.laws = checks.check_laws(laws)
         self.shape = checks.check_shape(shape)
@@ -47,6 +54,8 @@ class Projector:
         self.tolerance = checks.check_tolerance(tolerance)
         self.limit, self.seconds = checks.check_limit(limit), checks.check_seconds(seconds)
         self.limits = limits_of(self.laws, self.shape)
+        check_metric(metric, self.shape)
+        self.metric = metric
         with preparing(checks.check_progress(progress)) as report:
             self.structure: CompiledLaws = compile_laws(self.laws, self.shape, self.example, report)
             report("comparing slopes with torch's")
@@ -54,33 +63,49 @@ class Projector:
             report("presolve")
             self.structure.presolve  # noqa: B018  found at first use: here
             report("reducing, ordering, symbolic factorization")
-            self.method: Method = Newton(self.structure, self.limits, linear)
+            newton = Newton(self.structure, self.limits, linear)
+            self.structure.remarks.append(described(newton.bytes))
+            self.method: Method = newton
         # Batch size, params as given, params converted: one tuple, replaced whole and read once, as threads share it.
         self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
+        self._linearized: Linearized | None = None
+        self._units: Projector | None = None
 
     def __call__(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
+        metric: Metric | None = None,
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape); results keep its dtype and device, the work is done in float64.
 
         `warm`, a projection of nearby fields of the same batch, is a warm start: fewer iterations if laws are nonlinear.
-        `tolerance`, `limit` and `seconds` replace the projector's own for this call.
+        `tolerance`, `limit`, `seconds` and `metric` replace the projector's own for this call. In a metric, `stationarity` and
+        `multipliers` are those of its distance, and there are no gradients.
         """
+        check_metric(metric, self.shape)
+        if (chosen := metric or self.metric) is not None:
+            return self._in_metric(u_hat, params, chosen, tolerance, limit, seconds)
+        return self.plain(u_hat, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds)
+
+    def plain(
+        self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
+        tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
+    ) -> Projection:  # fmt: skip
+        """Project in the plain metric, ‖u − û‖², whatever the projector's own."""
         given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            start, inside = _inside(u_hat), self._inside_params(given, len(u_hat))
+            start, inside = _inside(u_hat), self.inside_params(given, len(u_hat))
             solved = self.method.solve(start, inside, asked, known, budget)
             judged = judge(self.structure, solved.residual, self.limits, solved.u)
             status = verdict(self.structure, self.method.implied, solved, judged, asked, start, inside)
             answer = solved.u.reshape(start.shape).to(device=u_hat.device, dtype=u_hat.dtype)
             returned, rounding = judged, judged.violation.new_zeros(len(start))
-            if answer.dtype != torch.float64:
+            if answer.dtype != torch.float64 or self.structure.coarse:
                 returned, rounding = self.check(answer, given), self.changed(solved.u.view_as(start), answer, given)
         if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values())):
             answer = attach_gradient(
                 u_hat, answer, self.structure, inside, given, solved.u.reshape(start.shape), solved.multipliers,
-                partial(self.method.adjoint, solved, inside), solved.generalized,
+                partial(self.method.adjoint, solved, inside),
             )  # fmt: skip
         device = u_hat.device
         rows = self.structure.slices()
@@ -110,13 +135,13 @@ class Projector:
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Moved:  # fmt: skip
-        """Project without certificate and gradients, in a fraction of the time.
+        """Project without certificate and gradients, in a fraction of the time. Always in the plain metric.
 
         For all steps of a flow but the last. A sample that fails is returned as the iterations left it, unmarked.
         """
         given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            start, inside = u_hat.detach().cpu().contiguous(), self._inside_params(given, len(u_hat))
+            start, inside = u_hat.detach().cpu().contiguous(), self.inside_params(given, len(u_hat))
             u, ended = self.method.move(start, inside, asked, known, budget)
         return Moved(u.to(u_hat.device), ended)
 
@@ -148,20 +173,23 @@ class Projector:
         return self.method.recall(_inside(warm.u), whole, usable)
 
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:
-        """Judge fields in float64 without projecting them."""
+        """Judge fields in float64, by the laws as they are written, without projecting them."""
         checks.check_field(u, self.shape)
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             field = _inside(u)
-            residual = self.structure.residual(field, self._inside_params(given, len(u)))
+            residual = self.structure.written(field, self.inside_params(given, len(u)))
             return judge(self.structure, residual, self.limits, field.reshape(len(u), -1))
 
     def changed(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
-        """Return the largest difference (b,) of any row between two batches, in the law's own units."""
+        """Return the largest difference (b,) of any row, in the law's own units, between two batches.
+
+        The laws are evaluated in float64 on the first and as they are written on the second.
+        """
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            inside = self._inside_params(given, len(u))
-            one, two = (self.structure.residual(_inside(field), inside) for field in (u, other))
+            inside = self.inside_params(given, len(u))
+            one, two = self.structure.residual(_inside(u), inside), self.structure.written(_inside(other), inside)
             return torch.cat([one - two, one.new_zeros(len(one), 1)], dim=1).abs().amax(dim=1)
 
     def excess(self, u: Tensor, params: Params | None = None) -> Tensor:
@@ -172,7 +200,7 @@ class Projector:
         checks.check_field(u, self.shape)
         given = checks.check_params(params, self.example, len(u))
         field = u.to(device="cpu", dtype=torch.float64)
-        residual = self.structure.residual(field, self._inside_params(given, len(u)))
+        residual = self.structure.residual(field, self.inside_params(given, len(u)))
         parts = [torch.where(torch.from_numpy(self.structure.equality_rows), residual, residual.clamp(min=0.0))]
         if self.limits.names:
             lower, upper = torch.from_numpy(self.limits.lower), torch.from_numpy(self.limits.upper)
@@ -180,7 +208,44 @@ class Projector:
             parts.append((torch.maximum(flat - upper, lower - flat).clamp(min=0.0))[:, self.limits.bounded])
         return torch.cat(parts, dim=1).to(u.device)
 
-    def _inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
+    def _in_metric(
+        self, u_hat: Tensor, params: Params | None, metric: Metric, tolerance: float | None, limit: int | None,
+        seconds: float | None,
+    ) -> Projection:  # fmt: skip
+        """Project in a metric: see project.in_metric."""
+        given, _, _, budget = self._asked(u_hat, params, None, tolerance, limit, seconds)
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values())):
+            raise UnsupportedLaw(
+                "a projection in a metric expects inputs without gradients; got some that require them. Call it under "
+                "torch.no_grad(), or project without a metric."
+            )
+        plain, scale = self, torch.ones((), dtype=torch.float64)
+        if not metric.uniform:
+            scale = torch.from_numpy(metric.relative(self.structure.unknowns)).reshape(self.shape).sqrt()
+            plain, given = self._projector_in_units(given), {**given, SCALE: scale[None]}
+            metric = metric.in_units(scale)
+        return project_in_metric(plain, self, u_hat, given, metric, scale, tolerance, limit, budget)
+
+    def _projector_in_units(self, given: Params) -> Projector:
+        """Return the projector of x = u/√D, made at first use."""
+        made = self._units
+        if made is None:
+            example = {name: value[:1] for name, value in given.items()}
+            example[SCALE] = torch.ones(1, *self.shape, dtype=torch.float64)
+            self._units = made = Projector(
+                scaled_laws(self.laws), self.shape, example, self.tolerance, limit=self.limit, seconds=self.seconds
+            )
+        return made
+
+    @property
+    def linearized(self) -> Linearized:
+        """The laws ready to be linearized in a metric, made at first use. Threads that meet here each make one."""
+        made = self._linearized
+        if made is None:
+            self._linearized = made = Linearized(self.structure)
+        return made
+
+    def inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
         """Convert params to float64 on the CPU; equal params return the same object, so that methods recognize them."""
         last = self._last
         if last is not None and last[0] == batch and _equal(last[1], given):

@@ -15,6 +15,7 @@ from snapfm.laws import Params
 from snapfm.project import Projector
 from snapfm.project.base import OnFailure
 from snapfm.sampling import checks
+from snapfm.sampling.conditional import Conditional
 from snapfm.sampling.flow import EndProjection, Flow
 from snapfm.sampling.gradient import DFlow, Guidance
 from snapfm.sampling.path import Path
@@ -23,7 +24,16 @@ from snapfm.sampling.projected import ECI, Projected
 from snapfm.sampling.task import Progress, Sampler, Samples, Task, Velocity, home, noise_of, white_noise
 from snapfm.seeds import base_seed, stream
 
-_SAMPLERS = (PCFM, ECI, Projected, EndProjection, Guidance, DFlow, Flow)  # in the order that messages list them
+_SAMPLERS = (
+    PCFM,
+    Conditional,
+    ECI,
+    Projected,
+    EndProjection,
+    Guidance,
+    DFlow,
+    Flow,
+)  # in the order that messages list them
 
 
 def sample(
@@ -86,7 +96,7 @@ def sample(
         u, last = (sampler or (Flow() if project is None else PCFM())).run(task)
     if last is not None and on_failure == "raise":
         last.raise_for_status()
-    return Samples(u, last, task.seconds, task.calls)
+    return Samples(u, last, task.seconds, task.calls, task.weights)
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,6 +29,16 @@ class Samples:
     projection: Projection | None  # None if the sampler does not end with a projection: it certifies nothing
     seconds: dict[str, float]  # "velocity", "projection"
     calls: int = 0  # of the network, for the whole batch
+    weights: Tensor | None = (
+        None  # (count,) with mean one, from samplers whose samples do not count alike; None: all one
+    )
+
+    @property
+    def effective(self) -> float:
+        """How many samples of equal weight these are worth: (Σw)² / Σw²."""
+        if self.weights is None:
+            return float(len(self.u))
+        return float(self.weights.sum().square() / self.weights.square().sum())
 
 
 @dataclass
@@ -48,6 +59,14 @@ class Task:
     seconds: dict[str, float] = field(default_factory=lambda: {"velocity": 0.0, "projection": 0.0})
     calls: int = 0  # of the network, for the whole batch
     done: int = 0
+    weights: Tensor | None = None  # set by a sampler whose samples do not count alike
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the time of a block to a phase."""
+        began = time.perf_counter()
+        yield
+        self.seconds[phase] += time.perf_counter() - began
 
     def velocity(self, u: Tensor, tau: float | Tensor) -> Tensor:
         """Evaluate the network, in its own dtype; differentiable where gradients are enabled.

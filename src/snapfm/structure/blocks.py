@@ -55,13 +55,13 @@ def find_stages(reads: Sets, usable: Mask, free: Mask, limit: int) -> tuple[Stag
 
 def _determined(reads: Sets, usable: Mask, free: Mask) -> tuple[Index, Index, csr_array]:
     """Return the determined part: rows, the unknown matched with each, and the graph "must be known before" among them."""
-    row, column = reads.rows(), reads.indices
-    live = usable[row] & free[column]
+    live = free[reads.indices] & np.repeat(usable, reads.counts)
     nothing = np.zeros(0, np.int64)
     if not live.any():
         return nothing, nothing, csr_array((0, 0))
-    rows, row = np.unique(row[live], return_inverse=True)
-    columns, column = np.unique(column[live], return_inverse=True)
+    rows, row = _numbered(reads.rows()[live], reads.size)
+    columns, column = _numbered(reads.indices[live], reads.width)
+    del live
     shape = (len(rows), len(columns))
     matched = maximum_bipartite_matching(csr_array((np.ones(len(row), bool), (row, column)), shape=shape), "column")
     open_columns = np.ones(len(columns), bool)
@@ -78,6 +78,14 @@ def _determined(reads: Sets, usable: Mask, free: Mask) -> tuple[Index, Index, cs
         (np.ones(int(mine.sum()), bool), (place[column[mine]], rank[row[mine]])), shape=(len(chosen), len(chosen))
     )
     return rows[chosen], columns[matched[chosen]], graph
+
+
+def _numbered(found: Index, width: int) -> tuple[Index, Index]:
+    """Return the different numbers below `width` that occur, and the rank of each among them; SciPy's graphs need 32 bits."""
+    present = np.zeros(width, bool)
+    present[found] = True
+    rank: Index = np.cumsum(present, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(present), rank[found]
 
 
 def _reached(row: Index, column: Index, matched: Index, sources: Mask) -> Mask:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
 from snapfm.structure.describe import describe
 from snapfm.structure.fuse import fused
-from snapfm.structure.lowering import Block, Form, Tape, Unlowerable, Walk
+from snapfm.structure.lowering import Block, Form, Tape, Unlowerable, Walk, refuse_dense_maps
 from snapfm.structure.opaque import Opaque
 from snapfm.structure.oracle import OracleLaw
 from snapfm.structure.pattern import Pattern
@@ -52,6 +52,7 @@ class CompiledLaws:
     example: tuple[Tensor, dict[str, Tensor]]  # the float64 sample it was found at: one field, its params
     scalar: Scalar
     opaque: dict[int, Opaque | OracleLaw]
+    remarks: list[str] = field(default_factory=list, compare=False)  # of a projector, for the description; written once
 
     @property
     def unknowns(self) -> int:
@@ -95,13 +96,16 @@ class CompiledLaws:
             kinds[self.stack[i]] = law.kinds
         return kinds
 
-    @cached_property
+    @property
     def constants(self) -> Values:
         """Jacobian values of the rows whose slopes never change; zero for all others."""
-        direct = csr_array(self.scalar.rows[:, : self.unknowns])
-        row = self.pattern.row_of()
-        values = np.asarray(direct[row, self.pattern.indices]).ravel() if self.pattern.nnz else np.zeros(0)
-        return np.where(self.kinds[row] == RowKind.AFFINE, values, 0.0)
+        rows, values = self.scalar.rows, np.zeros(self.pattern.nnz)
+        # Such a row reads unknowns directly, or not at all: its entries are those of the pattern, in the same order.
+        affine = self.kinds == RowKind.AFFINE
+        affine[[row for i in self.opaque for row in range(self.stack[i].start, self.stack[i].stop)]] = False
+        mine = np.repeat(affine, np.diff(rows.indptr)) & (rows.indices < self.unknowns)
+        values[np.repeat(affine, self.pattern.counts)] = rows.data[mine]
+        return values
 
     @cached_property
     def equality_rows(self) -> Mask:
@@ -164,6 +168,19 @@ class CompiledLaws:
         """Evaluate all rows on a batch: (b, *shape) to (b, m)."""
         return torch.cat([u.new_zeros(len(u), 0), *(law.residual(u, params) for law in self.laws)], dim=1)
 
+    @cached_property
+    def coarse(self) -> list[str]:
+        """Names of the laws that compute in float32 as they are written; here they are evaluated in float64."""
+        return [law.name for law in self.laws if isinstance(law, TracedLaw) and law.written is not None]
+
+    def written(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate all rows with the laws as they are written, in the precision they have: (b, *shape) to (b, m)."""
+        parts = [u.new_zeros(len(u), 0)]
+        for law in self.laws:
+            own = law.written if isinstance(law, TracedLaw) else None
+            parts.append(law.residual(u, params) if own is None else own(u, params).to(u.dtype))
+        return torch.cat(parts, dim=1)
+
     def residual_alone(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate all rows sample by sample: slower, with bits that do not depend on the batch."""
         return torch.cat([u.new_zeros(len(u), 0), *(law.alone(u, params) for law in self.laws)], dim=1)
@@ -217,9 +234,7 @@ class CompiledLaws:
                 check_law(law, u, params, partial(self._pull, u, batch, rows))
 
     def _pull(self, u: Tensor, batch: Params, rows: slice, weight: Values) -> Values:
-        whole = np.zeros((1, self.rows))
-        whole[0, rows] = weight
-        pulled: Values = self.scalar.pull(u[None], batch, whole)[0]
+        pulled: Values = self.scalar.pull(u[None], batch, rows, weight[None])[0]
         return pulled
 
     def verify(self, u: Tensor, params: Params) -> None:
@@ -282,6 +297,7 @@ def compile_laws(
         report(f"lowering law '{law.name}'")
         before = tape.mark()
         try:
+            refuse_dense_maps(one.graph, u, sample)
             form = Walk(tape, one.graph, u, sample).run()
             _refuse_terms(slopes, tape.blocks[before[1] :], form)
             forms.append(form)

@@ -45,9 +45,14 @@ def describe(laws: CompiledLaws) -> str:
     lines += _march(laws)
     size = fill(laws)
     lines.append(f"factor of JJᵀ over the rows left: {'not looked at' if size is None else _count(size) + ' entries'}")
+    lines += laws.remarks
     lines += [_redundant(laws, one) for one in found.redundant[:_LISTED]]
     if len(found.redundant) > _LISTED:
         lines.append(f"  … and {_count(len(found.redundant) - _LISTED)} more")
+    lines += [
+        f"float32: law '{name}' computes in float32; evaluated in float64 here, and its own rounding is reported"
+        for name in laws.coarse
+    ]
     for i, law in laws.opaque.items():
         if isinstance(law, OracleLaw):
             lines.append(f"oracle: law '{law.name}' is evaluated by functions of its own, sample by sample")

@@ -83,7 +83,7 @@ class _Needs:
         width = int(local.max(initial=0)) + 1
         moved = csr_array((matrix.data, local, matrix.indptr), shape=(matrix.shape[0], width))
         moved.sort_indices()
-        return moved.indptr.astype(np.int64), moved.indices.astype(np.int64), moved.data
+        return moved.indptr.astype(np.int64, copy=False), moved.indices.astype(np.int64, copy=False), moved.data
 
     def _operand(self, name: str, computed: list[Index]) -> _Rows:
         """Write one operand of all operations over the cells of their own level, level by level."""

@@ -11,10 +11,12 @@ from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, diags_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.sparse.linalg import splu
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels.batches import derivatives
+from snapfm.kernels.lu import Planned, eliminate
 from snapfm.structure.blocks import Stage, find_stages
 from snapfm.structure.lowering.tape import Tape, Unlowerable
 from snapfm.structure.pattern import Sets
@@ -28,6 +30,12 @@ _STAGE_LIMIT = 4_096
 _FEWEST_ROWS, _FEWEST_EACH = 256, 16
 # A pivot below this share of the largest at a random point: the block is singular whatever its unknowns are.
 _SINGULAR = 1e-13
+# Multiply-adds up to which the matrix of a stage is factorized to find that out: about a second of SuperLU. Larger ones are
+# singular only if the constants, which differences do not see, are a null vector on either side.
+_TRIED = 1_000_000_000
+# Multiply-adds up to which the compiled elimination is written out: beyond, SuperLU takes half the time on one sample, and twice
+# the time on eight.
+_WRITTEN_OUT = 10_000_000
 _SEARCHES = 4  # each leaves out the blocks that were found to be singular
 
 
@@ -43,7 +51,9 @@ class Square:
     own: Index
     starts: Index
     before: Index
-    fill: int  # entries of the factors of its matrix
+    matched: Index  # the row that each unknown of its own is eliminated with
+    plan: Planned  # of its elimination
+    regular: bool  # False: the matrix is singular whatever its unknowns are
     curved: bool  # whether the program has second derivatives; they may be too many to list
 
     @property
@@ -95,9 +105,9 @@ def find_march(tape: Tape, rows: csr_array, reads: Sets, usable: Mask, free: Mas
         if sum(len(stage.rows) for stage in stages) < max(_FEWEST_ROWS, _FEWEST_EACH * len(stages)):
             break
         march = _prepared(tape, rows, stages)
-        if all(square.fill for square in march.squares):
+        if all(square.regular for square in march.squares):
             return march
-        spoilt = [np.zeros(0, np.int64) if square.fill else _singular_rows(square) for square in march.squares]
+        spoilt = [np.zeros(0, np.int64) if square.regular else _singular_rows(square) for square in march.squares]
         for stage in march.stages:
             usable[stage.rows[spoilt[stage.square]]] = False
     return March()
@@ -106,6 +116,7 @@ def find_march(tape: Tape, rows: csr_array, reads: Sets, usable: Mask, free: Mas
 def _prepared(tape: Tape, rows: csr_array, stages: tuple[Stage, ...]) -> March:
     """Build the program of every structure once."""
     cutter, numbers = Cutter(tape), dict[bytes, int]()
+    plans: dict[bytes, tuple[Index, Planned]] = {}  # structures that differ in coefficients alone have one pattern
     squares: list[Square] = []
     found = []
     for stage in stages:
@@ -114,18 +125,25 @@ def _prepared(tape: Tape, rows: csr_array, stages: tuple[Stage, ...]) -> March:
         key = part.fingerprint(own) + stage.starts.tobytes()
         number = numbers.setdefault(key, len(squares))
         if number == len(squares):
-            squares.append(_square(part, own, stage.starts))
+            squares.append(_square(part, own, stage.starts, plans))
         outside = part.externals - (tape.unknowns + 1)
         found.append(MarchStage(number, stage.rows, stage.unknowns, part.unknowns, outside))
     return March(tuple(_following(squares, found)), tuple(found))
 
 
-def _square(part: Subtape, own: Index, starts: Index) -> Square:
+def _square(part: Subtape, own: Index, starts: Index, plans: dict[bytes, tuple[Index, Planned]]) -> Square:
+    """Build the program of one structure and plan its elimination. Written: plans."""
     try:
         program, curved = build_program(part.tape, part.rows, own), True
     except Unlowerable:  # the Hessian is too dense to be listed
         program, curved = build_program(part.tape, part.rows, own, second=False), False
-    return Square(program, own, starts, np.zeros(0, np.int64), _fill(program), curved)
+    pattern = program.pattern
+    key = pattern.indptr.tobytes() + pattern.indices.tobytes()
+    if key not in plans:
+        matched = maximum_bipartite_matching(pattern.csr(np.ones(pattern.nnz)), "row").astype(np.int64)
+        plans[key] = matched, eliminate(pattern.row_of(), pattern.indices, matched, _WRITTEN_OUT)
+    matched, plan = plans[key]
+    return Square(program, own, starts, np.zeros(0, np.int64), matched, plan, _regular(program, plan), curved)
 
 
 def _following(squares: list[Square], stages: list[MarchStage]) -> list[Square]:
@@ -141,19 +159,21 @@ def _following(squares: list[Square], stages: list[MarchStage]) -> list[Square]:
     return found
 
 
-def _fill(program: Program) -> int:
-    """Count the entries of the factors at a random point; zero if the matrix is singular there, and so everywhere."""
+def _regular(program: Program, plan: Planned) -> bool:
+    """Whether the matrix is regular at a random point; if it is singular there, it is so everywhere."""
     matrix = _random_slopes(program)
     if not np.isfinite(matrix.data).all():
-        return max(1, int(matrix.nnz))  # nothing is known
-    return _factor_entries(matrix)
+        return True  # nothing is known
+    return _factorable(matrix) if plan.flops <= _TRIED else not _flat(matrix)
 
 
 def _singular_rows(square: Square) -> Index:
     """List the rows of the blocks that are singular; all rows if no single block is."""
     matrix = csr_array(_random_slopes(square.program))
     blocks = [np.arange(first, last) for first, last in pairwise(square.starts)]
-    singular = [mine for mine in blocks if not _factor_entries(csc_array(csr_array(matrix[mine])[:, mine]))]
+    if square.plan.flops > _TRIED:
+        return np.concatenate(blocks)
+    singular = [mine for mine in blocks if not _factorable(csc_array(csr_array(matrix[mine])[:, mine]))]
     return np.concatenate(singular or blocks)
 
 
@@ -164,15 +184,20 @@ def _random_slopes(program: Program) -> csc_array:
     return csc_array(program.pattern.csr(slopes_at(program, inputs, externals)[0]))
 
 
-def _factor_entries(matrix: csc_array) -> int:
-    """Count the entries of a matrix's factors; zero if it is singular, whatever units its rows have."""
+def _factorable(matrix: csc_array) -> bool:
+    """Whether a matrix is regular, whatever units its rows have."""
     size = np.maximum(abs(matrix).max(axis=1).toarray(), np.finfo(float).tiny)
     try:
         factor = splu(csc_array(diags_array(1.0 / size) @ matrix))
     except RuntimeError:  # SuperLU met a pivot that is exactly zero
-        return 0
+        return False
     pivots = np.abs(factor.U.diagonal())
-    return int(factor.nnz) if pivots.min(initial=np.inf) > _SINGULAR * pivots.max(initial=0.0) else 0
+    return bool(pivots.min(initial=np.inf) > _SINGULAR * pivots.max(initial=0.0))
+
+
+def _flat(matrix: csc_array) -> bool:
+    """Whether all rows, or all columns, of a matrix add up to zero."""
+    return any(bool((abs(matrix.sum(axis=axis)) <= _SINGULAR * abs(matrix).sum(axis=axis)).all()) for axis in (0, 1))
 
 
 def slopes_at(program: Program, inputs: Values, externals: Values) -> Values:

@@ -102,7 +102,7 @@ class Sets:
         if self.nnz == 0:
             return Sets.empty(size, self.width)
         order = np.arange(len(label)) if (np.diff(label) >= 0).all() else np.argsort(label, kind="stable")
-        pointers = np.concatenate([[0], np.cumsum(np.bincount(label, minlength=size))]).astype(np.int64)
+        pointers = np.concatenate([[0], np.cumsum(np.bincount(label, minlength=size))]).astype(np.int64, copy=False)
         indptr, indices = merged(pointers, source[order], self.indptr, self.indices, self.width)
         return Sets(indptr, indices, self.width)
 
@@ -110,7 +110,7 @@ class Sets:
         """Merge, for each row of a sparse matrix, the sets of the elements that it has entries for."""
         if self.nnz == 0:
             return Sets.empty(matrix.shape[0], self.width)
-        rows = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+        rows = matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int64, copy=False)
         indptr, indices = merged(*rows, self.indptr, self.indices, self.width)
         return Sets(indptr, indices, self.width)
 
@@ -221,7 +221,9 @@ def _numbers(sets: Sets) -> Index:
 
 def _from_csr(matrix: csr_array) -> Sets:
     matrix.sum_duplicates()  # sorts, and merges what a product may have left twice
-    return Sets(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.shape[1])
+    return Sets(
+        matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int64, copy=False), matrix.shape[1]
+    )
 
 
 class GrowingSets:
@@ -263,16 +265,6 @@ def _with_room(array: Index, used: int, wanted: int) -> Index:
     return larger
 
 
-def cross(left: Sets, right: Sets) -> tuple[Index, Index, Index]:
-    """List (element, i, j) for all i in left[e] and j in right[e]."""
-    repeats = np.repeat(right.counts, left.counts)  # each left index meets the whole right set of its element
-    element = np.repeat(left.rows(), repeats)
-    one = np.repeat(left.indices, repeats)
-    ends = np.cumsum(repeats)
-    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - repeats, repeats)
-    return element, one, right.indices[np.repeat(np.repeat(right.indptr[:-1], left.counts), repeats) + within]
-
-
 @dataclass(frozen=True)
 class Pattern:
     """Compressed rows with sorted columns; entry p of the values belongs to (row(p), indices[p])."""
@@ -300,7 +292,9 @@ class Pattern:
             )
         matrix = csr_array(coo_array((np.ones(len(row), bool), (row, column)), shape=shape))
         matrix.sum_duplicates()
-        return cls(shape[0], shape[1], matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
+        return cls(
+            shape[0], shape[1], matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int64, copy=False)
+        )
 
     @property
     def nnz(self) -> int:

@@ -13,13 +13,14 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from snapfm.arrays import Index, Values
+from snapfm.kernels.curvature import count_pairs, list_pairs, sort_terms
 from snapfm.kernels.merging import followed
 from snapfm.kernels.operations import SPILL
 from snapfm.kernels.operators import FLAT, STRAIGHT, Op
 from snapfm.kernels.program import Code
 from snapfm.kernels.sections import packed_index, packed_values
 from snapfm.structure.lowering.tape import Block, Tape, Unlowerable, moved_columns
-from snapfm.structure.pattern import GrowingSets, Pattern, Sets, cross, union
+from snapfm.structure.pattern import GrowingSets, Pattern, Sets, union
 
 # Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
 PAIR_LIMIT = 20_000_000
@@ -84,7 +85,7 @@ def build_program(tape: Tape, rows: csr_array, by: Index, second: bool = True) -
     externals = np.flatnonzero(needed & ~is_operation)
     externals = externals[externals > tape.unknowns]
 
-    order = np.concatenate([[tape.one], unknowns, externals, *computed]).astype(np.int64)
+    order = np.concatenate([[tape.one], unknowns, externals, *computed]).astype(np.int64, copy=False)
     place = np.full(tape.cells, -1, np.int64)
     place[order] = np.arange(len(order))
     first = 1 + len(unknowns) + len(externals)
@@ -108,7 +109,7 @@ def _planned(
     rank[by] = np.arange(width)
     column = rank[unknowns]
     # Sets over `by` of the inputs: the constant, the unknowns, the externals.
-    present = np.concatenate([[-1], column, np.full(len(externals), -1)]).astype(np.int64)
+    present = np.concatenate([[-1], column, np.full(len(externals), -1)]).astype(np.int64, copy=False)
     # Every input's only slot is the constant 1, slot 0; those of operations follow in the order of their sets.
     inputs = Sets(np.concatenate([[0], np.cumsum(present >= 0)]), present[present >= 0], width)
     growing = GrowingSets(width)
@@ -200,7 +201,7 @@ def _paths(operand: csr_array | None, pool: Sets, inputs: int, out: Sets, mine: 
 
 def _terms(matrix: csr_array, pool: Sets, inputs: int, out: Sets) -> _Paths:
     """For each entry of `out`, the slots of the cells of its row that have this unknown; the first `inputs` have slot 0."""
-    rows = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
+    rows = matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int64, copy=False), matrix.data
     counts, place, weight = followed(*rows, pool.indptr, pool.indices, out.indptr, out.indices, out.width)
     return counts, np.maximum(place - inputs + 1, 0), weight
 
@@ -215,8 +216,8 @@ def _chain(parts: list[_Paths]) -> tuple[Index, Index, Values]:
     """Join sums one after the other: pointers, sources, weights."""
     counts = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
     return (
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        np.concatenate([np.zeros(0, np.int64), *(part[1] for part in parts)]).astype(np.int64),
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64, copy=False),
+        np.concatenate([np.zeros(0, np.int64), *(part[1] for part in parts)]).astype(np.int64, copy=False),
         np.concatenate([np.zeros(0), *(part[2] for part in parts)]),
     )
 
@@ -232,38 +233,32 @@ def _entries(
     live = moves[target]
     constants = np.bincount(target[~live], weights=weight[~live], minlength=reach.nnz).astype(np.float64)
     varying = np.flatnonzero(moves)
-    entry = (np.concatenate([[0], np.cumsum(counts[varying])]).astype(np.int64), source[live], weight[live])
+    entry = (np.concatenate([[0], np.cumsum(counts[varying])]).astype(np.int64, copy=False), source[live], weight[live])
     return Pattern.from_sets(reach, width), constants, varying, entry
 
 
 def _hessian_terms(
     blocks: list[Block], operands: list[tuple[Sets, Sets, Sets]], width: int
-) -> tuple[Pattern, tuple[Index, Index, Index, Index, Index]]:
+) -> tuple[Pattern, tuple[Index, ...]]:
     """List, for each lower entry (i, j) of the Hessian, the operations whose curvature joins i and j."""
-    columns: list[list[Index]] = [[], [], [], [], [], []]  # row, column, operation, kind, left slot, right slot
+    found: list[tuple[int, Sets, Sets, Sets, int, int]] = []  # kind, both operands' sets, the results', operation, slot
     operation = slot = 0
     for block, (out, by_a, by_b) in zip(blocks, operands):
-        for kind, left, right in _pairs(block, by_a, by_b):
-            e, i, j = cross(left, right)
-            key = out.rows() * out.width + out.indices
-            x = np.searchsorted(key, e * out.width + i) + slot
-            y = np.searchsorted(key, e * out.width + j) + slot
-            # A mixed term adds f_ab (a_i b_j + b_i a_j) at (i, j): each ordered pair of a_i b_j serves the lower entry
-            # it falls on, and one on the diagonal counts twice.
-            keep = np.ones(len(e), bool) if kind == 1 else i >= j
-            found = [np.maximum(i, j), np.minimum(i, j), e + operation, np.full(len(e), kind), x, y]
-            for held, values in zip(columns, found):
-                held.append(values[keep])
-            if kind == 1:
-                twice = i == j
-                for held, values in zip(columns, found):
-                    held.append(values[twice])
+        found += [(kind, left, right, out, operation, slot) for kind, left, right in _pairs(block, by_a, by_b)]
         operation += block.size
         slot += out.nnz
-    row, column, *rest = (np.concatenate([np.zeros(0, np.int64), *part]) for part in columns)
-    pattern = Pattern.from_coordinates(row, column, (width, width))
-    target = np.searchsorted(pattern.row_of() * width + pattern.indices, row * width + column)
-    order = np.argsort(target, kind="stable")
-    counts = np.bincount(target, minlength=pattern.nnz)
-    ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return pattern, (ptr, *(part[order] for part in rest))  # type: ignore[return-value]
+    counts = np.zeros(width, np.int64)
+    for kind, left, right, _, _, _ in found:
+        count_pairs(left.indptr, left.indices, right.indptr, right.indices, kind, counts)
+    row_ptr = np.concatenate([[0], np.cumsum(counts)])
+    total = int(row_ptr[-1])
+    place, end = np.zeros(width, np.int64), row_ptr[:-1].copy()
+    columns, terms = np.empty(total, np.int64), np.empty((4, total), np.int32)
+    for kind, left, right, out, operation, slot in found:
+        sets = (left.indptr, left.indices, right.indptr, right.indices, kind, out.indptr, out.indices)
+        list_pairs(*sets, operation, slot, place, end, columns, terms)
+    indptr, several = np.zeros(width + 1, np.int64), np.empty(total, np.int32)
+    entries = sort_terms(row_ptr, columns, terms, indptr, several)
+    pattern = Pattern(width, width, indptr, columns[:entries].copy())
+    ptr = np.concatenate([[0], np.cumsum(several[:entries], dtype=np.int64)])
+    return pattern, (ptr, *terms)

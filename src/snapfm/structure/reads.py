@@ -36,12 +36,13 @@ class Reads:
 
 def reads(tape: Tape, rows: csr_array) -> Reads:
     """Follow the unknowns through all operations to the given rows (over the tape's cells)."""
-    n, pool = tape.unknowns, cell_reads(tape)
-    label, cell = _entries(rows)
-    through = cell >= n
-    nonlinear = pool.group(label[through], cell[through], rows.shape[0])
-    direct = pool.group(label[~through], cell[~through], rows.shape[0])
-    return Reads(union([nonlinear, direct]), nonlinear)
+    pool = cell_reads(tape)
+    is_made = rows.indices >= tape.unknowns
+    through = csr_array(
+        (is_made, rows.indices, rows.indptr), shape=rows.shape, copy=True
+    )  # not in place: rows are shared
+    through.eliminate_zeros()
+    return Reads(pool.over(rows), pool.over(through))
 
 
 class CellReads:
@@ -99,7 +100,7 @@ def _block_kinds(block: Block, kind: Index, pool: Sets) -> Index:
         found = np.maximum(inner if block.op in STRAIGHT else 0, RowKind.SEPARABLE)
     else:
         found = np.where(joint > 1, RowKind.GENERAL, RowKind.SEPARABLE)
-    return np.where(joint > 0, found, RowKind.AFFINE).astype(np.int64)
+    return np.where(joint > 0, found, RowKind.AFFINE).astype(np.int64, copy=False)
 
 
 def row_slopes(tape: Tape, rows: csr_array) -> Sets:
@@ -108,7 +109,7 @@ def row_slopes(tape: Tape, rows: csr_array) -> Sets:
 
 
 def _entries(matrix: csr_array) -> tuple[Index, Index]:
-    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices.astype(np.int64)
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices.astype(np.int64, copy=False)
 
 
 def _largest(matrix: csr_array, kind: Index) -> Index:

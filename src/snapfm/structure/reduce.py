@@ -25,10 +25,10 @@ from scipy.sparse.csgraph import connected_components
 from snapfm.arrays import Index, Mask
 from snapfm.structure.aggregate import Aggregates, aggregated, find_aggregates
 from snapfm.structure.cascade import Cascade, cascade
+from snapfm.structure.degree import quadratic_rows
 from snapfm.structure.levels import level_programs
 from snapfm.structure.lowering.tape import Tape
 from snapfm.structure.march import March, find_march
-from snapfm.structure.pattern import Sets
 from snapfm.structure.presolve import SEARCH_LIMIT, dependent_rows
 from snapfm.structure.program import Program, build_program
 from snapfm.structure.reads import Reads, reads
@@ -56,6 +56,8 @@ class System:
     gram: csr_array  # (m, m)
     equality: Mask  # (m,)
     opaque: bool = False  # rows are evaluated by callback: those of `program` only name the cells
+    quadratic: bool = False  # whether all rows are at most quadratic in the unknowns,
+    constant: bool = False  # and their Hessians do not depend on params
 
     @property
     def parts(self) -> int:
@@ -74,7 +76,6 @@ class Reduction:
     rotations: Rotations
     aggregates: Aggregates
     rows: csr_array  # (m, cells)
-    reads: Reads
     cascade: Cascade
     substitutions: tuple[Program, ...]  # one per level of the cascade: its rows, values only
     march: March  # after the cascade: what blocks of rows determine
@@ -128,7 +129,7 @@ def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded:
     curved[row_label[open_rows & ~equality]] = True
     affine = np.flatnonzero(open_rows & ~curved[np.maximum(row_label, 0)])
     systems = _systems(tape, rows, direct, row_label, unknown_label, curved, iterated & fixed.free, open_rows, equality)
-    return Reduction(tape, rotations, aggregates, rows, found, fixed, substitutions, march, dropped, affine, systems)
+    return Reduction(tape, rotations, aggregates, rows, fixed, substitutions, march, dropped, affine, systems)
 
 
 def _fixed(
@@ -218,11 +219,13 @@ def _systems(
         row_label = np.where(np.isin(row_label, chosen), chosen[0], row_label)
         unknown_label = np.where(np.isin(unknown_label, chosen), chosen[0], unknown_label)
         chosen = chosen[:1]
+    quadratic, constant = quadratic_rows(tape, rows, unknown_label >= 0)
     found: dict[bytes, list[System]] = {}
     for part in chosen:
         mine = np.flatnonzero((row_label == part) & open_rows)
         unknowns = np.flatnonzero(unknown_label == part)
         one = _part(tape, rows, direct, mine, unknowns[iterated[unknowns]], unknowns[~iterated[unknowns]], equality)
+        one = replace(one, quadratic=bool(quadratic[mine].all()), constant=bool(constant[mine].all()))
         found.setdefault(_fingerprint(one), []).append(one)
     return tuple(_joined(same) for same in found.values())
 
@@ -279,7 +282,6 @@ def whole_system(tape: Tape, program: Program, rows: Index, dropped: Index, equa
     """Leave everything to one system: for laws whose rows cannot be looked into."""
     n, m = tape.unknowns, len(rows)
     nothing = np.zeros(0, np.int64)
-    empty = Sets.empty(0, n)
     system = System(
         program, rows[None], np.arange(n)[None], program.unknowns[None], program.externals[None], nothing[None],
         csr_array((m, 0)), csr_array((m, m)), equality, opaque=True,
@@ -287,6 +289,4 @@ def whole_system(tape: Tape, program: Program, rows: Index, dropped: Index, equa
     rotations = Rotations(nothing, nothing, nothing, np.zeros(0), np.zeros(0))
     aggregates, fixed = Aggregates(np.zeros(1, np.int64), nothing, n), Cascade((), nothing, np.ones(n, bool))
     over = csr_array((0, tape.cells))
-    return Reduction(
-        tape, rotations, aggregates, over, Reads(empty, empty), fixed, (), March(), dropped, nothing, (system,)
-    )
+    return Reduction(tape, rotations, aggregates, over, fixed, (), March(), dropped, nothing, (system,))

@@ -6,6 +6,7 @@ recorded), and what functionalization leaves behind (`rewrite`, run on the recor
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -17,13 +18,37 @@ from torch.overrides import TorchFunctionMode
 aten = torch.ops.aten
 
 
+def _covariance(rows: Tensor, *, correction: int = 1) -> Tensor:
+    rows = torch.atleast_2d(rows)  # type: ignore[no-untyped-call]
+    off = rows - rows.mean(-1, keepdim=True)
+    return (off @ off.mT / max(rows.shape[-1] - correction, 0)).squeeze()
+
+
+def _correlation(rows: Tensor) -> Tensor:
+    found = torch.atleast_2d(_covariance(rows))  # type: ignore[no-untyped-call]
+    scale = found.diagonal().sqrt()
+    shares: Tensor = (found / scale[:, None] / scale[None, :]).squeeze()
+    return shares
+
+
+# Functions that read values out of tensors to check them, and the same without that check.
+_UNCHECKED = {
+    torch.cov: _covariance, Tensor.cov: _covariance, torch.corrcoef: _correlation, Tensor.corrcoef: _correlation,
+}  # fmt: skip
+
+
 class TensorIndices(TorchFunctionMode):
-    """Index by integer tensors without axes as by any other: torch reads their value out, which no recording can follow."""
+    """Call what torch would read values out of tensors for, which no recording can follow, in another way.
+
+    An integer tensor without axes is an index as any other. Covariances are not weighed by frequencies that vary.
+    """
 
     def __torch_function__(
         self, function: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Intercept u[i] and u[..., i, j] where i or j is such a tensor."""
+        """Intercept u[i] and u[..., i, j] where i or j is such a tensor, and covariances."""
+        if function in _UNCHECKED and set(kwargs or {}) <= {"correction"} and len(args) == 1:
+            return _UNCHECKED[function](*args, **(kwargs or {}))
         if function is not Tensor.__getitem__:
             return function(*args, **(kwargs or {}))
         source, index = args[0], args[1] if isinstance(args[1], tuple) else (args[1],)
@@ -81,6 +106,27 @@ def _distances(one: Tensor, other: Tensor, order: float, mode: int | None) -> Te
     return distances
 
 
+def _pair_distances(rows: Tensor, order: float = 2.0) -> Tensor:
+    one, other = torch.triu_indices(len(rows), len(rows), 1)
+    distances: Tensor = torch.linalg.vector_norm(rows[one] - rows[other], order, -1)
+    return distances
+
+
+def _trilinear(
+    one: Tensor, two: Tensor, three: Tensor, first: list[int], second: list[int], third: list[int], summed: list[int],
+    unroll_dim: int = 1,
+) -> Tensor:  # fmt: skip
+    for axes, place in ((first, 0), (second, 1), (third, 2)):
+        for axis in axes:
+            one, two, three = (t.unsqueeze(axis) if i == place else t for i, t in enumerate((one, two, three)))
+    return (one * two * three).sum(summed)
+
+
+def _multivariate_lgamma(x: Tensor, p: int) -> Tensor:
+    total = torch.lgamma(x.unsqueeze(-1) - 0.5 * torch.arange(p, dtype=x.dtype)).sum(-1)
+    return total + 0.25 * p * (p - 1) * math.log(math.pi)
+
+
 # Recorded as the operators they consist of, each for one of three reasons: torch 2.13 returns wrong derivatives under
 # nested vmap (_prelu_kernel, log_sigmoid), has none (heaviside, floor_divide) or no second one under vmap (complex,
 # polar), or the parts have a scalar form and the whole has none.
@@ -90,11 +136,17 @@ SIMPLER: dict[Any, Any] = {
     aten.log_sigmoid_forward.default: _log_sigmoid,
     aten.polar.default: _polar,
     aten.take.default: _take,
+    aten.unsafe_split.Tensor: torch.split,  # of gated recurrent cells
+    aten._pdist_forward.default: _pair_distances,
+    aten._trilinear.default: _trilinear,
+    aten.mvlgamma.default: _multivariate_lgamma,
     **get_decompositions(
         [
-            aten._prelu_kernel, aten._safe_softmax, aten.addcdiv, aten.addcmul, aten.addr, aten.aminmax, aten.embedding,
-            aten.fill, aten.floor_divide, aten.glu, aten.heaviside, aten.lerp, aten.linalg_cross, aten.native_group_norm,
-            aten.native_layer_norm, aten.norm, aten.special_xlog1py,
+            aten._prelu_kernel, aten._safe_softmax, aten._scaled_dot_product_flash_attention_for_cpu,
+            aten.addcdiv, aten.addcmul, aten.addr, aten.aminmax, aten.binary_cross_entropy, aten.embedding, aten.fill,
+            aten.floor_divide, aten.glu, aten.heaviside, aten.lerp, aten.linalg_cross, aten.native_batch_norm,
+            aten.native_group_norm, aten.native_layer_norm, aten.nll_loss2d_forward, aten.nll_loss_forward, aten.norm,
+            aten.special_xlog1py,
         ]
     ),
 }  # fmt: skip
@@ -142,6 +194,8 @@ def rewrite(graph: GraphModule) -> None:
             _cast_exponent(graph, node)
         elif name == "slice_scatter":
             _bound_slice(node)
+        elif name in ("as_strided", "as_strided_copy"):
+            _reshape_whole(node)
         elif node.target is aten.index_put.default:
             _replace_masked_write(graph, node)
         elif node.target in _COPIES:
@@ -204,6 +258,16 @@ def _replace(graph: GraphModule, node: Node, stand_in: Any) -> None:
     stand_in.meta["val"] = node.meta["val"]
     node.replace_all_uses_with(stand_in)
     graph.graph.erase_node(node)
+
+
+def _reshape_whole(node: Node) -> None:
+    """Reshape where strides say no more than that: torch writes views of whole tensors so below functionalization."""
+    source, shape, strides, *start = node.args
+    assert isinstance(source, Node)
+    held: Tensor = source.meta["val"]
+    whole: Tensor = torch.empty(tuple(shape), device="meta")  # type: ignore[arg-type]
+    if held.is_contiguous() and held.numel() == whole.numel() and tuple(strides) == whole.stride() and not any(start):  # type: ignore[arg-type]
+        node.target, node.args = aten.reshape.default, (source, list(shape))  # type: ignore[arg-type]
 
 
 def _bound_slice(node: Node) -> None:

@@ -39,12 +39,11 @@ def find_rotations(
 
     An unknown that no operation reads needs no rotation: it is eliminated through its multipliers.
     """
-    row, unknown = found.all.rows(), found.all.indices
-    live = free[unknown] & candidates[row]
-    row, unknown = row[live], unknown[live]
-    pairs = np.flatnonzero(np.bincount(row, minlength=found.all.size) == 2)
-    keep = np.isin(row, pairs)
-    both = unknown[keep].reshape(-1, 2)  # reads come row by row, in rising order
+    unknown = found.all.indices
+    live = free[unknown] & np.repeat(candidates, found.all.counts)
+    two = np.bincount(found.all.rows()[live], minlength=found.all.size) == 2
+    pairs = np.flatnonzero(two)
+    both = unknown[live & np.repeat(two, found.all.counts)].reshape(-1, 2)  # reads come row by row, in rising order
     straight = ~_met(found, pairs, both)
     wanted = straight & nonlinear[both].any(axis=1) & ~bounded[both].any(axis=1)
     pairs, both = pairs[wanted], both[wanted]
@@ -88,6 +87,8 @@ def rotated(tape: Tape, rows: csr_array, rotations: Rotations) -> tuple[Tape, cs
 def _met(found: Reads, pairs: Index, both: Index) -> Mask:
     """Whether a row reads either unknown of its pair through an operation."""
     width = found.all.width
+    if not len(pairs):
+        return np.zeros(0, bool)
     nonlinear = found.nonlinear.rows() * width + found.nonlinear.indices
     return np.asarray(np.isin(pairs[:, None] * width + both, nonlinear).any(axis=1), bool)
 

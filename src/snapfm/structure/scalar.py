@@ -5,6 +5,7 @@ For gradients through a projection, certificates of peers and checks. The projec
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -20,15 +21,23 @@ from snapfm.structure.lowering.tape import Tape, Unlowerable
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.program import Program, build_program
 
+_ENTRIES_A_PIECE = 2_000_000  # of the rows of one program that is not kept: some hundred megabytes while it is built
+
 
 def evaluate_externals(tape: Tape, example: Tensor, params: Params, count: int) -> Values:
     """Evaluate what depends on params only, with torch: (b, cells of params), numbered as in the tape."""
     first = tape.unknowns + 1
     out = np.zeros((count, tape.cells - first))
+    for cell, value in differentiable_externals(tape, example, params, count):
+        out[:, cell - first : cell - first + value.shape[1]] = value.numpy()
+    return out
+
+
+def differentiable_externals(tape: Tape, example: Tensor, params: Params, count: int) -> Iterator[tuple[int, Tensor]]:
+    """Yield what depends on params only, as torch computes it: the first cell, and values (b, cells from there on)."""
     for cell, graph, size in tape.externals:
         value = each(graph, example.expand(count, *example.shape), params)
-        out[:, cell - first : cell - first + size] = value.reshape(count, size).to(torch.float64).numpy()
-    return out
+        yield cell, value.reshape(count, size).to(torch.float64)
 
 
 class Scalar:
@@ -37,14 +46,20 @@ class Scalar:
     def __init__(self, tape: Tape, rows: csr_array, example: Tensor) -> None:
         self.tape, self.rows, self.example = tape, rows, example
 
-    def pull(self, u: Tensor, params: Params, multipliers: Values) -> Values:
-        """Evaluate Jᵀλ on a batch (b, *shape) with multipliers (b, m): (b, n)."""
-        program, (field, externals, outside) = self._values, self._inputs(self._values, u, params)
-        out = np.zeros_like(field)
-        if len(program.unknowns):
-            index = np.arange(self.rows.shape[0])[None]
-            read = (program.code, program.cells, program.unknowns[None], outside, externals, index)
-            pull(*read, multipliers, field, out)
+    def pull(self, u: Tensor, params: Params, rows: slice, multipliers: Values) -> Values:
+        """Evaluate Jᵀλ of some rows on a batch (b, *shape) with multipliers (b, m): (b, n).
+
+        With a program for a few rows at a time, which is not kept: for checks, not for iterations.
+        """
+        out = np.zeros((len(u), self.tape.unknowns))
+        ends = self.rows.indptr[rows.start : rows.stop + 1]
+        pieces = max(1, int(ends[-1] - ends[0]) // _ENTRIES_A_PIECE)
+        for index in np.array_split(np.arange(rows.start, rows.stop), pieces):
+            program = build_program(self.tape, csr_array(self.rows[index]), np.zeros(0, np.int64))
+            field, externals, outside = self._inputs(program, u, params)
+            if len(program.unknowns):
+                read = (program.code, program.cells, program.unknowns[None], outside, externals)
+                pull(*read, (index - rows.start)[None], multipliers, field, out)
         return out
 
     def jacobian(self, u: Tensor, params: Params) -> Values:
@@ -74,10 +89,6 @@ class Scalar:
             return build_program(self.tape, self.rows, by), True
         except Unlowerable:
             return build_program(self.tape, self.rows, by, second=False), False
-
-    @cached_property
-    def _values(self) -> Program:
-        return build_program(self.tape, self.rows, np.zeros(0, np.int64))
 
     @cached_property
     def _hessian(self) -> tuple[Pattern, Index]:

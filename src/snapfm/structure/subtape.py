@@ -52,12 +52,12 @@ class Cutter:
         self._operation[cell] = np.arange(len(cell))
         self._block = np.repeat(np.arange(len(sizes)), sizes)
         self._operands = [self._joined([getattr(block, name) for block in tape.blocks], sizes) for name in "abc"]
-        self._seen = np.zeros(tape.cells, bool)
+        self._seen, self._mention = np.zeros(tape.cells, bool), np.empty(tape.cells, np.int64)
 
     def cut(self, rows: csr_array) -> Subtape:
         """Cut out what rows over the tape's cells need."""
         needed = [np.array([self._tape.one])]
-        fresh = np.unique(rows.indices)
+        fresh = self._distinct(rows.indices)
         self._seen[self._tape.one] = True
         while len(fresh):
             fresh = fresh[~self._seen[fresh]]
@@ -65,10 +65,17 @@ class Cutter:
             needed.append(fresh)
             made = self._operation[fresh]
             made = made[made >= 0]
-            fresh = np.unique(np.concatenate([_taken(operand, made).indices for operand in self._operands]))
+            fresh = self._distinct(np.concatenate([_taken(operand, made).indices for operand in self._operands]))
         order = np.sort(np.concatenate(needed)).astype(np.int64)
         self._seen[order] = False
         return self._local(rows, order)
+
+    def _distinct(self, cells: Index) -> Index:
+        """Keep each cell once, without sorting: its last mention."""
+        mention = np.arange(len(cells))
+        self._mention[cells] = mention
+        found: Index = cells[self._mention[cells] == mention]
+        return found
 
     def _local(self, rows: csr_array, order: Index) -> Subtape:
         """Number the needed cells anew; `order` is ascending, so unknowns come first, then the constant."""
@@ -108,3 +115,20 @@ class Cutter:
 
 def _taken(matrix: csr_array, rows: Index) -> csr_array:
     return csr_array(matrix[rows])
+
+
+def with_externals(tape: Tape, cells: Index) -> tuple[Tape, Index]:
+    """Return a tape on which cells of params are unknowns too, after the field's, and where every cell of the old one is."""
+    given = np.zeros(tape.cells, bool)
+    given[cells] = True
+    rest = np.flatnonzero(~given)
+    order = np.concatenate([rest[: tape.unknowns], cells, rest[tape.unknowns :]])
+    place = np.empty(tape.cells, np.int64)
+    place[order] = np.arange(tape.cells)
+    moved = Tape(tape.unknowns + len(cells))
+    moved.cells = tape.cells
+    moved.blocks = [
+        block.mapped(lambda operand: moved_columns(operand, place, tape.cells), int(place[block.first]))
+        for block in tape.blocks
+    ]
+    return moved, place

@@ -20,6 +20,7 @@ from snapfm.errors import LawError
 from snapfm.laws import Equality, Inequality, Params
 from snapfm.structure.batched import Batched
 from snapfm.structure.exclusive import recorded
+from snapfm.structure.promote import promoted
 from snapfm.structure.propagate import dependents, reads_shape_only
 from snapfm.structure.rewrite import SIMPLER, TensorIndices, lift, rewrite
 
@@ -158,12 +159,13 @@ def agreement(graph: GraphModule) -> float:
 
 @dataclass(frozen=True)
 class TracedLaw:
-    """The graph of one law's rows, and how to evaluate it on a batch."""
+    """The graph of one law's rows in float64, and how to evaluate it on a batch."""
 
     name: str
     kind: Literal["equality", "inequality"]
     graph: GraphModule
     batched: Batched
+    written: Batched | None = None  # as it is written, in float32, where `graph` is its promotion to float64
 
     @property
     def rows(self) -> int:
@@ -192,7 +194,10 @@ def trace_law(law: Equality | Inequality, u: Tensor, params: Params) -> TracedLa
     if rows and u.numel() and not _slope_reaches(graph):
         raise LawError(unmoved(law.name))
     kind: Literal["equality", "inequality"] = "equality" if isinstance(law, Equality) else "inequality"
-    return TracedLaw(law.name, kind, graph, Batched(graph, rows))
+    finer = promoted(graph, u, params)
+    if finer is None:
+        return TracedLaw(law.name, kind, graph, Batched(graph, rows))
+    return TracedLaw(law.name, kind, finer, Batched(finer, rows), Batched(graph, rows))
 
 
 def unmoved(name: str) -> str:

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from snapfm.evidence.quality.cell import Truth, score
-from snapfm.metrics.moments import ROUNDS, moment_errors
+from snapfm.metrics.bootstrap import ROUNDS
+from snapfm.metrics.moments import moment_errors
 from snapfm.metrics.scores import constraint_errors
 from snapfm.problems import problem
 
@@ -42,3 +43,19 @@ def test_more_rounds_are_used_when_asked_for():
     few, many = (score(chosen.laws, truth[:5], asked, Truth.of(truth), rounds)["mmse"] for rounds in (2, 500))
     assert few.value == many.value
     assert few.high - few.low < many.high - many.low
+
+
+def test_weights_count_in_the_distribution_and_not_in_the_laws():
+    chosen = problem("heat-ic-mass", nx=12, nt=9)
+    truth, params = chosen.draw_truth(0, 0, 20)
+    u, asked = truth[:5].clone(), {name: value[:5] for name, value in params.items()}
+    u[4] += 3.0
+    plain, weighted = (
+        score(chosen.laws, u, asked, Truth.of(truth), 20, weights=weights)
+        for weights in (None, torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0]))
+    )
+    alone = score(chosen.laws, u[:4], {name: value[:4] for name, value in asked.items()}, Truth.of(truth), 20)
+    for name in ("mmse", "smse", "crps", "energy_distance", "spread_skill"):
+        assert weighted[name].value == pytest.approx(alone[name].value, abs=1e-7)
+        assert weighted[name].value != pytest.approx(plain[name].value, rel=1e-3)
+    assert weighted["laws"] == plain["laws"]

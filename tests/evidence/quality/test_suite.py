@@ -15,8 +15,8 @@ from snapfm.evidence.quality.suite import KINDS, Suite
 from snapfm.evidence.record import load, to_line
 
 
-def test_three_are_shipped_and_survive_their_record():
-    assert suite_names() == ["paper", "smoke", "steps"]
+def test_four_are_shipped_and_survive_their_record():
+    assert suite_names() == ["best", "paper", "smoke", "steps"]
     for name in suite_names():
         suite = load_suite(name)
         assert load(Suite, json.loads(to_line(suite))) == suite
@@ -40,6 +40,13 @@ def test_the_steps_suite_is_pcfm_on_the_same_tasks():
     ]
 
 
+def test_the_best_suite_gives_every_sampler_equal_samples_and_the_same_choice():
+    suite = load_suite("best")
+    assert suite.tasks == load_suite("paper").tasks
+    assert {(one.samples, one.steps, one.step_choices) for one in suite.samplers} == {(None, None, (10, 20, 50, 100))}
+    assert len({one.kind for one in suite.samplers}) == len(suite.samplers)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -54,12 +61,27 @@ def test_the_steps_suite_is_pcfm_on_the_same_tasks():
         ('kind = "PCFM"', 'kind = "Magic"', "sampler 'pcfm' expects kind to be one of .*; got 'Magic'. Choose one of these."),
         ('kind = "PCFM"', 'kind = "PCFM"\nsettings = { spin = 1 }', "sampler 'pcfm' expects settings among .*; got {'spin': 1}"),
         ('kind = "PCFM"', 'kind = "ECI"\nsettings = { mixing = 0 }', r"sampler 'pcfm': ECI\(mixing\) expects a whole number"),
+        ('kind = "PCFM"', 'kind = "PCFM"\nstep_choices = [2, 0]', "expects step_choices to be a whole number >= 1; got 0."),
+        ('kind = "PCFM"', 'kind = "PCFM"\nstep_choices = [2]', r"expects two or more different step_choices, .*; got \[2\]"),
+        ('kind = "PCFM"', 'kind = "PCFM"\nstep_choices = 2', r"expects step_choices to be a list; got 2."),
+        ('kind = "PCFM"', 'kind = "PCFM"\nsteps = 3\nstep_choices = [2, 3]', "and then no steps; .* and steps 3"),
+        ("[samplers.flow]", '[samplers."flow@2"]', "expects a name without '@', which marks trials of steps."),
         ("[samplers.flow]", "[samplers.true-mean]", "expects a name other than .*, which are reference rows."),
     ],
 )  # fmt: skip
 def test_wrong_suites_are_refused_in_three_parts(old: str, new: str, words: str, tmp_path: Path):
     with pytest.raises(SnapfmError, match=words):
         tiny(tmp_path, **{old: new})
+
+
+def test_steps_are_never_chosen_on_the_seed_they_are_scored_on(tmp_path: Path):
+    for seed in (0, 1):  # the suite's, and that of its truth
+        change = {
+            "steps = 2": f"steps = 2\nselection_seed = {seed}",
+            'kind = "PCFM"': 'kind = "PCFM"\nstep_choices = [2, 3]',
+        }
+        with pytest.raises(SnapfmError, match="expects a selection_seed at least 2 from seed 0; got"):
+            tiny(tmp_path, **change)
 
 
 def test_a_suite_without_samplers_or_of_no_name_is_refused(tmp_path: Path):
@@ -70,6 +92,7 @@ def test_a_suite_without_samplers_or_of_no_name_is_refused(tmp_path: Path):
     ):
         load_suite(str(file))
     with pytest.raises(
-        UnknownName, match=r"expects one of \['paper', 'smoke', 'steps'\] or the path of a TOML file; got 'moon'"
+        UnknownName,
+        match=r"expects one of \['best', 'paper', 'smoke', 'steps'\] or the path of a TOML file; got 'moon'",
     ):
         load_suite("moon")

@@ -15,18 +15,35 @@ import torch
 from torch import Tensor, nn
 
 from snapfm.evidence.machine import digest, machine_and_threads
-from snapfm.evidence.quality.suite import TRUE_FIELDS, Cell, Interval, LawScore, SamplerEntry, Suite, Task, TextureScore
+from snapfm.evidence.quality.suite import (
+    TRUE_FIELDS,
+    Cell,
+    Cells,
+    CoverageScore,
+    Interval,
+    LawScore,
+    SamplerEntry,
+    Suite,
+    Task,
+    TextureScore,
+)
 from snapfm.evidence.record import State, finite
 from snapfm.flow import VelocityNetwork, evaluator, shipped, shipped_names
 from snapfm.laws import Law, Params
-from snapfm.metrics.moments import Estimate, Moments, moment_errors, moments
+from snapfm.metrics.bootstrap import Estimate
+from snapfm.metrics.coverage import coverage
+from snapfm.metrics.crps import crps
+from snapfm.metrics.energy_distance import TrueFields, energy_distance
+from snapfm.metrics.moments import Moments, moment_errors, moments
 from snapfm.metrics.scores import constraint_errors
+from snapfm.metrics.spread_skill import spread_skill
 from snapfm.metrics.texture import texture
 from snapfm.problems import Problem
 from snapfm.project import Projector
 from snapfm.sampling import sample
 
 _TRUTH_SEED = 1  # added to the suite's: conditions and truth share no random number with the noise
+_COMPARED = 2048  # true fields that whole distributions are compared with: 160 MB of 100 × 100 points, twice
 _EXAMPLES = 64  # true fields kept for their texture, for which a dozen are enough
 
 
@@ -36,25 +53,52 @@ Outcome = tuple[Cell, Moments | None]  # the record and, if the cell has fields,
 
 @dataclass(frozen=True)
 class Truth:
-    """What samples are compared with: mean and spread of many true fields, and some of them."""
+    """What samples are compared with: mean and spread of all true fields, and some of them themselves."""
 
     moments: Moments
-    examples: Tensor
+    fields: Tensor
+    pairs: TrueFields
     count: int
+
+    @property
+    def examples(self) -> Tensor:
+        """The fields whose texture is compared."""
+        return self.fields[:_EXAMPLES]
 
     @classmethod
     def of(cls, fields: Tensor) -> Truth:
         """Compute what scores need from true fields (b, *shape)."""
-        return cls(moments(fields), fields[:_EXAMPLES].clone(), len(fields))
+        compared = fields[:_COMPARED].clone()
+        return cls(moments(fields), compared, TrueFields.of(compared), len(fields))
 
 
-def score(laws: Sequence[Law], u: Tensor, params: Params, truth: Truth, rounds: int, seed: int = 0) -> dict[str, Any]:
-    """Score fields (b, *shape) by their laws and against true fields; the keys are those of Cell."""
+def score(
+    laws: Sequence[Law],
+    u: Tensor,
+    params: Params,
+    truth: Truth,
+    rounds: int,
+    seed: int = 0,
+    weights: Tensor | None = None,
+) -> dict[str, Any]:
+    """Score fields (b, *shape) by their laws and against true fields; the keys are those of Cell.
+
+    `weights` (b,) count in the distribution; laws hold for every sample.
+    """
     whole = torch.isfinite(u.flatten(1)).all(1)
     found: dict[str, Any] = {}
     if bool(whole.all()):
-        errors = moment_errors(u, truth.moments, seed, rounds)
-        found = {"mmse": _interval(errors.mmse), "smse": _interval(errors.smse)}
+        errors = moment_errors(u, truth.moments, seed, rounds, weights)
+        ranks = coverage(u, truth.fields, weights, seed, rounds)
+        ratio = spread_skill(u, (truth.moments, truth.count), weights, seed, rounds)
+        found = {
+            "mmse": _interval(errors.mmse),
+            "smse": _interval(errors.smse),
+            "crps": _interval(crps(u, truth.fields, weights, seed, rounds)),
+            "energy_distance": _interval(energy_distance(u, truth.pairs, weights, seed, rounds)),
+            "spread_skill": _interval(ratio),
+            "coverage": tuple(CoverageScore(one.level, one.expected, _interval(one.found)) for one in ranks),
+        }
     laws_found = tuple(
         LawScore(one.law, one.rows, _interval(one.error), finite(one.largest), finite(one.worst_row))
         for one in constraint_errors(laws, u, params, seed, rounds)
@@ -154,6 +198,34 @@ def sampler_cell(suite: Suite, here: Prepared, entry: SamplerEntry, progress: Pr
         return done, moments(samples.u)
     spent = {"total": watched.seconds()}
     return replace(blank, status=state, error=error, steps_done=watched.done, seconds=spent, calls=watched.calls), None
+
+
+def chosen_steps(entry: SamplerEntry, task: str, cells: Cells) -> int | None:
+    """Return the number of steps whose trial has the lowest CRPS, the smaller of equal ones; None if no trial has one."""
+    scored = [
+        (cell.crps.value, trial.steps)
+        for trial in entry.trials
+        if (cell := cells.get((task, trial.name))) is not None and cell.crps is not None and cell.crps.value is not None
+    ]
+    return min(scored)[1] if scored else None
+
+
+def chosen_cell(
+    suite: Suite, here: Prepared, entry: SamplerEntry, cells: Cells, progress: Progress | None = None
+) -> Outcome:
+    """Run and score a sampler with the steps that its trials choose; one without a scored trial has failed."""
+    steps = chosen_steps(entry, here.task.name, cells)
+    if steps is not None or here.network is None:
+        return sampler_cell(suite, here, replace(entry, steps=steps, step_choices=()), progress)
+    states = {
+        str(cells[here.task.name, one.name].status) for one in entry.trials if (here.task.name, one.name) in cells
+    }
+    error = f"no number of steps could be scored: trials are {', '.join(sorted(states)) or 'missing'}"
+    count = entry.samples or suite.samples
+    return Cell(
+        here.task.name, entry.name, State.FAILED, count, error=error, model=model_digest(here.task.model),
+        machine=machine_and_threads(),
+    ), None  # fmt: skip
 
 
 class _Late(Exception):

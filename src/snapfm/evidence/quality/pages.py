@@ -13,6 +13,7 @@ from snapfm.evidence import published
 from snapfm.evidence.page import document as doc
 from snapfm.evidence.page import html
 from snapfm.evidence.page.document import NOT_YET, PUBLISHED, Entry, Table, Words, markdown, table
+from snapfm.evidence.quality.score_tables import SCORES, score_table, step_table
 from snapfm.evidence.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, Interval, Suite, Task
 from snapfm.evidence.record import State
 from snapfm.evidence.text import NOTHING, scientific, seconds, settings_text, size
@@ -195,10 +196,11 @@ def about(suite: Suite, cells: Cells) -> str:
 
 def sections(suite: Suite, cells: Cells) -> list[str]:
     """Write summary and one table per task as Markdown."""
-    parts = ["## Summary", ABOUT, markdown(summary(suite, cells)), *verdicts(suite, cells), "## Tasks", COLUMNS]
+    parts = ["## Summary", ABOUT, markdown(summary(suite, cells)), *verdicts(suite, cells), "## Tasks", COLUMNS, SCORES]
     for task in suite.tasks:
         what = f"{_problem(task)}; model {task.model}; {task.truth or suite.truth} true fields."
-        parts += [f"### {task.title}", what, markdown(task_table(suite, task, cells))]
+        tables = (task_table(suite, task, cells), score_table(suite, task, cells), step_table(suite, task, cells))
+        parts += [f"### {task.title}", what, *(markdown(one) for one in tables if one is not None)]
     return parts
 
 
@@ -210,7 +212,11 @@ def page(suite: Suite, cells: Cells, pictures: Mapping[str, bytes], curve: bytes
             _strip(curve, "Scores against flow steps", "", "bars: 95 % intervals; dashed: as many true fields")
         )
     tasks = [doc.Section(task.title, tuple(_task(suite, task, cells, pictures.get(task.name)))) for task in suite.tasks]
-    found = [doc.Section("Summary", tuple(first)), *tasks, doc.Section("What the columns say", (Words(COLUMNS),))]
+    found = [
+        doc.Section("Summary", tuple(first)),
+        *tasks,
+        doc.Section("What the columns say", (Words(COLUMNS), Words(SCORES))),
+    ]
     head = "\n".join(html.paragraph(Words(words, lead=True)) for words in verdicts(suite, cells))
     name, note = f"sample quality, {suite.title}", _NOTE.format(name=escape(suite.name))
     return html.page(name, "sample quality", suite.title, head, found, _made(suite, cells), note, ("figures.css",))
@@ -226,7 +232,9 @@ def _task(suite: Suite, task: Task, cells: Cells, picture: bytes | None) -> list
         when = " at the last time" if len(problem.grid.shape) > 2 else ""
         caption, aside = f"Mean and spread of the fields{when}", "each row on one color scale, set by the truth"
         blocks.append(_strip(picture, caption, f"{task.title}: mean and spread of truth and samplers", aside))
-    return [*blocks, task_table(suite, task, cells)]
+    chosen = step_table(suite, task, cells)
+    blocks += [task_table(suite, task, cells), score_table(suite, task, cells)]
+    return blocks if chosen is None else [*blocks, chosen]
 
 
 def _strip(png: bytes, caption: str, description: str, aside: str) -> doc.Picture:

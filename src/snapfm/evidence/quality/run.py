@@ -6,18 +6,17 @@ sample quality that writes, except for the records.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from snapfm.errors import DataError
-from snapfm.evidence import record
 from snapfm.evidence.page.document import NOT_YET
-from snapfm.evidence.quality.cell import Prepared, model_digest, prepare, reference_cell, sampler_cell
+from snapfm.evidence.quality.cell import Prepared, chosen_cell, model_digest, prepare, reference_cell, sampler_cell
 from snapfm.evidence.quality.pages import page, text
 from snapfm.evidence.quality.pictures import Images, curve, pictured_task
 from snapfm.evidence.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, Suite
-from snapfm.evidence.record import RECORDS, Follow, Records, Report, check_name, check_same, npz, run_cells
+from snapfm.evidence.record import Follow, Records, Report, check_name, npz, read_folder, run_cells
 from snapfm.flow.storage import write_file
 from snapfm.metrics.moments import Moments
 
@@ -34,25 +33,37 @@ def run(suite: Suite, out: Path, only: str | None = None, progress: Follow | Non
     with Records(out, suite, Cell) as records:
         tasks = {task.name: task for task in suite.tasks}
         samplers = {one.name: one for one in suite.samplers}
+        trials = {trial.name: trial for one in suite.samplers for trial in one.trials}
+        selection = replace(suite, seed=suite.selection_seed)
+        names = [name for one in suite.samplers for name in (*(trial.name for trial in one.trials), one.name)]
         todo = [
             (task, name)
-            for name in (*REFERENCES, *samplers)
+            for name in (*REFERENCES, *names)
             for task in tasks
             if only in (None, task) and not _finished(records.cells.get((task, name)), model_digest(tasks[task].model))
         ]
-        prepared: dict[str, Prepared] = {}
+        prepared: dict[tuple[str, bool], Prepared] = {}
 
         def make(key: tuple[str, str], report: Report) -> Cell:
             task, name = key
-            if task not in prepared:
-                prepared[task] = prepare(suite, tasks[task])
-                _keep(out, (task, TRUTH), prepared[task].truth.moments)
+            trial = name in trials
+            if (task, trial) not in prepared:
+                prepared[task, trial] = prepare(selection if trial else suite, tasks[task])
+                if not trial:
+                    _keep(out, (task, TRUTH), prepared[task, trial].truth.moments)
+            here = prepared[task, trial]
+
+            def tell(share: float) -> None:
+                report("sampling", share)
+
+            if trial:
+                return sampler_cell(selection, here, trials[name], tell)[0]
             if name in REFERENCES:
-                cell, found = reference_cell(suite, prepared[task], name)
+                cell, found = reference_cell(suite, here, name)
+            elif samplers[name].step_choices:
+                cell, found = chosen_cell(suite, here, samplers[name], records.cells, tell)
             else:
-                cell, found = sampler_cell(
-                    suite, prepared[task], samplers[name], lambda share: report("sampling", share)
-                )
+                cell, found = sampler_cell(suite, here, samplers[name], tell)
             # Mean and spread first: a record without them would be a cell without pictures.
             if found is not None:
                 _keep(out, key, found)
@@ -65,19 +76,9 @@ def run(suite: Suite, out: Path, only: str | None = None, progress: Follow | Non
     return records.cells
 
 
-def read_folder(folder: Path, suite: Suite) -> Cells:
-    """Read the cells of an existing run of this suite."""
-    file = folder / RECORDS
-    found, cells = record.read(file, Suite, Cell) if file.is_file() else (None, {})
-    if found is None:
-        raise DataError(f"--page-only expects {RECORDS} in --out {folder}; got none. Run the suite first.")
-    check_same(folder, found, suite)
-    return cells
-
-
 def write_pages(out: Path, suite: Suite) -> None:
     """Write quality.md and index.html from the records and moments of a folder."""
-    cells = read_folder(out, suite)
+    cells = read_folder(out, suite, Cell)
     shown = {TRUE_FIELDS: REFERENCES[TRUE_FIELDS]} | {one.name: one.title for one in suite.samplers}
     pictures = {}
     for task in suite.tasks:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from snapfm.errors import ParamsError, SettingError, SnapfmError
@@ -17,6 +17,7 @@ from snapfm.problems import Problem, problem
 from snapfm.sampling import ECI, PCFM, DFlow, EndProjection, Flow, Guidance, Projected, Sampler
 
 TRUE_FIELDS, TRUE_MEAN = "true-fields", "true-mean"  # reference rows: answers that need no model
+TRIAL = "@"  # between a sampler's name and the steps of a trial
 REFERENCES = {TRUE_FIELDS: "True fields", TRUE_MEAN: "True mean"}
 
 
@@ -52,8 +53,17 @@ class TextureScore:
 
 
 @dataclass(frozen=True)
+class CoverageScore:
+    """The share of true values inside a central interval of the samples, and what the right distribution would cover."""
+
+    level: float
+    expected: float
+    found: Interval
+
+
+@dataclass(frozen=True)
 class Cell:
-    """One sampler on one task."""
+    """One sampler on one task. Scores that older records lack are None or empty: not measured."""
 
     task: str
     sampler: str
@@ -64,6 +74,10 @@ class Cell:
     error: str | None = None  # of a FAILED cell, or why ABSENT
     mmse: Interval | None = None
     smse: Interval | None = None
+    crps: Interval | None = None
+    energy_distance: Interval | None = None
+    spread_skill: Interval | None = None
+    coverage: tuple[CoverageScore, ...] = ()
     laws: tuple[LawScore, ...] = ()
     finite: int | None = None  # samples without NaN and infinity
     converged: int | None = None  # samples with a certificate; None if the sampler has none
@@ -87,6 +101,8 @@ Cells = Mapping[tuple[str, str], Cell]
 _SAMPLERS: tuple[type[Sampler], ...] = (Flow, PCFM, EndProjection, Projected, ECI, Guidance, DFlow)
 KINDS: dict[str, type[Sampler]] = {kind.__name__: kind for kind in _SAMPLERS}
 DTYPES = ("float32", "float64")
+
+_SEEDS_APART = 2  # the truth is drawn with the seed after the suite's
 
 Several = Annotated[int, at_least(2)]
 Steps = Annotated[int, at_least(1)]
@@ -119,6 +135,13 @@ class SamplerEntry:
     samples: Several | None = None
     steps: Steps | None = None
     budget: Seconds | None = None
+    step_choices: tuple[int, ...] = ()  # the best of them by CRPS on the selection seed is scored
+
+    @property
+    def trials(self) -> tuple[SamplerEntry, ...]:
+        """The same sampler with each number of steps to choose from; their cells are those of the selection seed."""
+        named = ((steps, f"{self.name}{TRIAL}{steps}") for steps in self.step_choices)
+        return tuple(replace(self, name=name, title=name, steps=steps, step_choices=()) for steps, name in named)
 
     def build(self) -> Sampler:
         """Make the sampler."""
@@ -137,6 +160,7 @@ class Suite:
     truth: Several  # true fields that samples are compared with
     steps: Steps
     seed: Annotated[int, at_least(0)] = 0
+    selection_seed: Annotated[int, at_least(0)] = 1000  # of noise, conditions and truth by which steps are chosen
     bootstrap: Several = 1000  # resamplings behind every interval
     budget: Seconds = 600.0  # wall seconds of one cell
     tolerance: Annotated[float, positive] = 1e-10  # of the projector
@@ -148,6 +172,11 @@ def _check(what: str, suite: Suite) -> None:
         raise ParamsError(
             f"{what} expects dtype to be one of {list(DTYPES)}; got {suite.dtype!r}. float64 keeps every digit."
         )
+    if abs(suite.selection_seed - suite.seed) < _SEEDS_APART and any(one.step_choices for one in suite.samplers):
+        raise ParamsError(
+            f"{what} expects a selection_seed at least {_SEEDS_APART} from seed {suite.seed}; got {suite.selection_seed}. Steps "
+            "are chosen on other random numbers than those they are scored on."
+        )
     for task in suite.tasks:
         task.build()  # refuses problems and settings by name
     for sampler in suite.samplers:
@@ -158,6 +187,15 @@ def _check_sampler(what: str, sampler: SamplerEntry) -> None:
     if sampler.name in REFERENCES:
         raise ParamsError(
             f"{what} expects a name other than {list(REFERENCES)}, which are reference rows. Choose another."
+        )
+    if TRIAL in sampler.name:
+        raise ParamsError(f"{what} expects a name without '{TRIAL}', which marks trials of steps. Choose another.")
+    for steps in sampler.step_choices:
+        at_least(1)(what, "step_choices", steps)
+    if sampler.step_choices and (sampler.steps or len(set(sampler.step_choices)) < 2):
+        raise ParamsError(
+            f"{what} expects two or more different step_choices, and then no steps; got {list(sampler.step_choices)} and steps "
+            f"{sampler.steps}. Give one of the two."
         )
     check_one_of(what, "kind", list(KINDS), sampler.kind)
     try:

@@ -1,10 +1,8 @@
-"""Arithmetic, and every torch operator that the table of operators names: one operator for each element.
-
-Complex products, squares and magnitudes are written out in real and imaginary parts: a complex tensor is a form with a last axis
-of two. What is linear in complex numbers needs no entry here. It stays a map until it meets a real number again (see `regions`).
-"""
+"""Arithmetic, and every torch operator that the table of operators names: one operator for each element."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,10 +10,9 @@ from torch.fx import Node
 
 from snapfm.arrays import Values
 from snapfm.kernels.operators import Op
-from snapfm.structure.lowering.formulas import COMPLEX, Lowered, formula, lowers
-from snapfm.structure.lowering.tape import Form, Unlowerable, added, stacked
-from snapfm.structure.lowering.walk import Walk
-from snapfm.structure.rules.registry import flat, positions
+from snapfm.structure.lowering.formulas import Lowered, Term, formula, lowers
+from snapfm.structure.lowering.tape import Form, Unlowerable, stacked
+from snapfm.structure.lowering.walk import Walk, expanded
 
 formula("add", terms=2)(lambda one, other, alpha=1.0: one + other * alpha)
 formula("sub", terms=2)(lambda one, other, alpha=1.0: one - other * alpha)
@@ -37,7 +34,8 @@ def _mul(walk: Walk, node: Node) -> Form:
 
 @lowers("div")
 def _div(walk: Walk, node: Node) -> Form:
-    over, under = node.args[0], node.args[1]
+    over: Any = node.args[0]
+    under: Any = node.args[1]
     rounding = node.kwargs.get("rounding_mode")
     if rounding is not None:
         one, other = walk.term(over, node), walk.term(under, node)
@@ -45,6 +43,11 @@ def _div(walk: Walk, node: Node) -> Form:
     if walk.is_known(under):
         factor = 1.0 / walk.number(under).expand(walk.value[node].shape).reshape(-1).numpy()
         return walk.spread(over, node).scaled(factor)
+    shape = tuple(walk.value[node].shape)
+    if walk.reads(under) and not walk.is_known(over) and walk.value[under].numel() < walk.value[node].numel():
+        # A divisor of several elements, such as a norm, is inverted once: each quotient would couple all pairs it reads.
+        inverse = Term(walk.tape, walk.operand(under)).apply(Op.RECIPROCAL).form
+        return (walk.term(over, node) * Term(walk.tape, expanded(inverse, shape))).form
     return walk.tape.apply(Op.DIV, walk.spread(over, node), walk.spread(under, node))
 
 
@@ -115,44 +118,3 @@ def _cast(walk: Walk, node: Node) -> Form:
     if walk.value[node].dtype != torch.float64:
         raise Unlowerable(f"cast to {walk.value[node].dtype}")
     return walk.operand(node.args[0])
-
-
-@lowers("mul", table=COMPLEX)
-def _complex_mul(walk: Walk, node: Node) -> Form:
-    """(a + ib)(c + id) = (ac − bd) + i(ad + bc)."""
-    one, other = (walk.spread_pair(argument, node) for argument in node.args)
-    (a, b), (c, d) = _real_and_imaginary(one), _real_and_imaginary(other)
-    return _multiplied(walk, a, b, c, d)
-
-
-@lowers("pow", table=COMPLEX)
-def _complex_pow(walk: Walk, node: Node) -> Form:
-    exponent = node.args[1]
-    if isinstance(exponent, Node) or complex(exponent) != 2.0:  # type: ignore[arg-type]
-        raise Unlowerable(f"complex pow of {exponent}")
-    a, b = _real_and_imaginary(walk.spread_pair(node.args[0], node))
-    return _multiplied(walk, a, b, a, b)
-
-
-@lowers("abs", table=COMPLEX)
-def _complex_abs(walk: Walk, node: Node) -> Form:
-    """√(a² + b²); its square, which has no kink at zero, is remembered for whoever squares it again."""
-    a, b = _real_and_imaginary(walk.pair(node.args[0]))
-    one, other = (walk.tape.apply(Op.SQUARE, part) for part in (a, b))
-    walk.squares[node] = added(one, other, walk.tape.cells)
-    return walk.tape.apply(Op.SQRT, walk.squares[node])
-
-
-def _multiplied(walk: Walk, a: Form, b: Form, c: Form, d: Form) -> Form:
-    ac, bd, ad, bc = (walk.tape.apply(Op.MUL, *two) for two in ((a, c), (b, d), (a, d), (b, c)))
-    minus = bd.scaled(np.full(bd.size, -1.0))
-    cells = walk.tape.cells
-    real, imaginary = added(ac, minus, cells), added(ad, bc, cells)
-    shape = (*a.shape, 2)
-    order = flat(positions((2, *a.shape)).movedim(0, -1))
-    return stacked([real, imaginary], cells).gather(order, shape)
-
-
-def _real_and_imaginary(pair: Form) -> tuple[Form, Form]:
-    numbers, shape = positions(pair.shape), pair.shape[:-1]
-    return pair.gather(flat(numbers[..., 0]), shape), pair.gather(flat(numbers[..., 1]), shape)

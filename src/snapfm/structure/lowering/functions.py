@@ -101,7 +101,7 @@ def _hypot(one: Term, other: Term) -> Term:
 
 
 @formula("atan2", terms=2)
-def _atan2(y: Term, x: Term) -> Term:
+def angle_of(y: Term, x: Term) -> Term:
     """The arctangent of y/x or, where |y| is larger, of −x/y; the quarter turns between them have no slope."""
     flatter = x.apply(Op.ABS).apply(Op.GE, y.apply(Op.ABS))
     angle = flatter.select(y, -x).apply(Op.DIV, flatter.select(x, y)).apply(Op.ATAN)

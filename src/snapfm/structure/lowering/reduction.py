@@ -139,8 +139,9 @@ def _extreme(term: Term, op: Op, axes: list[int], shape: tuple[int, ...]) -> Ter
 def _softmax(walk: Walk, node: Node) -> Form:
     x, line, top = _exponents(walk, node)
     raised = x.apply(Op.EXP)
-    total = raised.sum(line, top.form.size, (top.form.size,)).gather(line, x.form.shape)
-    return (raised / total).form
+    total = raised.sum(line, top.form.size, (top.form.size,))
+    # One reciprocal a line: a quotient of each element would couple all pairs on the line once for every element.
+    return (raised * total.apply(Op.RECIPROCAL).gather(line, x.form.shape)).form
 
 
 @lowers("_log_softmax")

@@ -56,6 +56,10 @@ _FAMILIES = (move, move_by_index, accumulate, resample, transform)
 _PICKS = ("amax", "amin", "prod")  # reductions of scatter_reduce that are not linear
 
 
+class TooDenseMap(Unlowerable):
+    """The matrix of a map has too many entries."""
+
+
 class Regions:
     """The maps of one walk; `node in regions` means that a tensor is given by one."""
 
@@ -67,6 +71,10 @@ class Regions:
 
     def __contains__(self, node: Node) -> bool:
         return node in self._tracked
+
+    def uses(self, node: Node) -> bool:
+        """Whether a map is given by this node or begins at it."""
+        return node in self._tracked or node in self._begins
 
     def take(self, node: Node) -> bool:
         """Make a node part of the maps if it is linear in what it reads, with slopes that never change."""
@@ -104,9 +112,11 @@ class Regions:
         forms = [walk.pair(one) if walk.value[one].is_complex() else walk.operand(one) for one in begins]
         entries = self._tracked[node].reads.nnz * (2 if walk.value[node].is_complex() else 1)
         if entries > ENTRY_LIMIT:
-            raise Unlowerable(
+            raise TooDenseMap(
                 f"{_names(inside)}, whose matrix of {entries:,} entries is too dense to write out (limit {ENTRY_LIMIT:,})"
             )
+        if walk.dry:
+            return self._stand_in(node)
         pattern = self._pattern(node, begins, [form.size for form in forms])
         splits = [walk.value[one].is_complex() for one in begins]
 
@@ -134,6 +144,16 @@ class Regions:
         shape = (*shape, 2) if walk.value[node].is_complex() else shape
         linear = Form(csr_array(matrix @ whole.matrix), shape)
         return added(linear, walk.tape.constant(torch.from_numpy(offset).reshape(shape)), walk.tape.cells)
+
+    def _stand_in(self, node: Node) -> Form:
+        """Return a form of the right shape that reads the first cell alone: for a walk that looks at sizes."""
+        value = self.walk.value[node]
+        shape = (*value.shape, 2) if value.is_complex() else tuple(value.shape)
+        size = int(np.prod(shape))
+        matrix = csr_array(
+            (np.ones(size), np.zeros(size, np.int64), np.arange(size + 1)), shape=(size, self.walk.tape.cells)
+        )
+        return Form(matrix, shape)
 
     def _operand(self, node: Node) -> Any:
         """See a node as rules do; one that is written out begins maps, under numbers of its own."""

@@ -52,9 +52,8 @@ class Form:
         """See the form over a larger number of cells."""
         if self.matrix.shape[1] == cells:
             return self
-        matrix = self.matrix.copy()
-        matrix.resize((self.size, cells))
-        return Form(matrix, self.shape)
+        one = self.matrix
+        return Form(csr_array((one.data, one.indices, one.indptr), shape=(self.size, cells)), self.shape)
 
 
 def added(one: Form, other: Form, cells: int) -> Form:

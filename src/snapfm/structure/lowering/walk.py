@@ -20,9 +20,10 @@ from snapfm.kernels.operators import Op
 from snapfm.laws import Params
 from snapfm.structure.lowering.formulas import COMPLEX, REAL, Term, arguments
 from snapfm.structure.lowering.indexing import CHOOSES, chosen
-from snapfm.structure.lowering.regions import Regions
+from snapfm.structure.lowering.regions import Regions, TooDenseMap
 from snapfm.structure.lowering.tape import Form, Tape, Unlowerable, stacked
 from snapfm.structure.propagate import reads_shape_only
+from snapfm.structure.rules.mixing import transform
 from snapfm.structure.rules.movement import move, move_by_index
 from snapfm.structure.rules.registry import flat, positions, rule_for
 
@@ -30,10 +31,10 @@ _COARSE = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)  # rou
 
 
 class Walk:
-    """The walk over one law's graph; `tape` receives what it finds."""
+    """The walk over one law's graph; `tape` receives what it finds. A `dry` one looks at sizes: no map is probed."""
 
-    def __init__(self, tape: Tape, graph: GraphModule, u: Tensor, params: Params) -> None:
-        self.tape, self.graph, self.u = tape, graph, u
+    def __init__(self, tape: Tape, graph: GraphModule, u: Tensor, params: Params, dry: bool = False) -> None:
+        self.tape, self.graph, self.u, self.dry = tape, graph, u, dry
         self.inputs = [u, *torch.utils._pytree.tree_leaves(dict(params))]
         self.value: dict[Node, Any] = {}
         self.known: dict[Node, bool] = {}
@@ -46,6 +47,7 @@ class Walk:
     def run(self) -> Form:
         """Return the residual as a form."""
         inputs, needed = iter(self.inputs), _needed(self.graph)
+        last_use = {used: node for node in self.graph.graph.nodes if node in needed for used in node.all_input_nodes}
         for node in self.graph.graph.nodes:
             if node.op == "placeholder":
                 value = next(inputs)
@@ -59,7 +61,15 @@ class Walk:
                 return self.operand(last).widened(self.tape.cells)
             elif node in needed:
                 self._step(node)
+                self._release([used for used in node.all_input_nodes if last_use[used] is node])
         raise Unlowerable("no output")
+
+    def _release(self, nodes: list[Node]) -> None:
+        """Forget tensors of the field that nothing uses any more: forms of large fields take hundreds of megabytes."""
+        for node in nodes:
+            if self.reads(node) and not self.regions.uses(node):
+                for kept in (self.form, self.pairs, self.several, self.squares, self.value):
+                    kept.pop(node, None)
 
     def reads(self, node: Node) -> bool:
         """Whether a tensor depends on the field, or on params through cells."""
@@ -181,11 +191,11 @@ class Walk:
 
     def spread(self, argument: Any, node: Node) -> Form:
         """Broadcast an argument to the shape of the node's result."""
-        return _expanded(self.operand(argument), tuple(self.value[node].shape))
+        return expanded(self.operand(argument), tuple(self.value[node].shape))
 
     def spread_pair(self, argument: Any, node: Node) -> Form:
         """Broadcast a complex argument to the shape of the node's result, parts last."""
-        return _expanded(self.pair(argument), (*self.value[node].shape, 2))
+        return expanded(self.pair(argument), (*self.value[node].shape, 2))
 
     def term(self, argument: Any, node: Node) -> Term:
         """Broadcast an argument to the shape of the node's result, to write formulas with."""
@@ -193,7 +203,7 @@ class Walk:
 
     def term_as(self, argument: Any, shape: tuple[int, ...]) -> Term:
         """Broadcast an argument to a shape."""
-        return Term(self.tape, _expanded(self.operand(argument), shape))
+        return Term(self.tape, expanded(self.operand(argument), shape))
 
     def squared(self, argument: Any) -> Form:
         """Square an argument; for a magnitude, the sum it is the root of."""
@@ -243,7 +253,21 @@ class Walk:
         return [leaf for leaf in leaves if isinstance(leaf, Node)]
 
 
-def _expanded(form: Form, shape: tuple[int, ...]) -> Form:
+def refuse_dense_maps(graph: GraphModule, u: Tensor, params: Params) -> None:
+    """Raise Unlowerable if one map of a law with several transforms would be too dense, before any is probed."""
+    called = [node for node in graph.graph.nodes if node.op == "call_function"]
+    if sum(rule_for(node.target) is transform for node in called) < 2:
+        return
+    try:
+        Walk(Tape(u.numel()), graph, u, params, dry=True).run()
+    except TooDenseMap:
+        raise
+    except Unlowerable:
+        pass  # the walk itself will find out, or a stand-in led it elsewhere
+
+
+def expanded(form: Form, shape: tuple[int, ...]) -> Form:
+    """Broadcast a form to a shape."""
     return form if form.shape == shape else form.gather(flat(positions(form.shape).expand(shape)), shape)
 
 

@@ -1,0 +1,79 @@
+"""`snapfm quality exact`: every sampler on cases whose answer is known; records and a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from snapfm.cli.options import check_folder
+from snapfm.cli.progress import followed
+from snapfm.errors import SettingError
+
+if TYPE_CHECKING:
+    from snapfm.evidence.exact import Cell, Suite
+    from snapfm.evidence.exact.suite import Cells
+
+NAME = "exact"
+_LEAST = 2  # samples that have a spread
+
+
+def exact(out: Path, count: int | None, steps: str | None, only: str | None, page_only: bool, as_json: bool) -> None:
+    """Run the exact cases, or write their page again."""
+    from dataclasses import asdict
+
+    from snapfm.evidence.exact.run import PAGE, run, write_page
+    from snapfm.evidence.exact.suite import Cell
+    from snapfm.evidence.record import read_folder
+
+    suite = _suite(count, steps)
+    check_folder("quality", out)
+    if page_only:
+        cells = read_folder(out, suite, Cell)
+        write_page(out, suite)
+    else:
+        with followed(" × ".join, _ended) as tell:
+            cells = run(suite, out, only, tell)
+    if as_json:
+        typer.echo(json.dumps([asdict(cell) for cell in cells.values()], indent=2, ensure_ascii=False))
+    else:
+        _print(suite, cells)
+        typer.echo(f"The page: {out / PAGE}")
+    if any(cell.certified < cell.count for cell in cells.values()):
+        raise typer.Exit(code=1)
+
+
+def _suite(count: int | None, steps: str | None) -> Suite:
+    from snapfm.evidence.exact import Suite
+
+    default = Suite()
+    if count is not None and count < _LEAST:
+        raise SettingError(
+            f"snapfm quality --count expects at least {_LEAST} samples; got {count}. 512 is the default."
+        )
+    try:
+        visited = default.steps if steps is None else tuple(int(one) for one in steps.split(","))
+    except ValueError:
+        visited = ()
+    if not visited or min(visited) < 1 or len(set(visited)) < len(visited):
+        raise SettingError(
+            f"snapfm quality --steps expects different whole numbers >= 1; got {steps!r}. Write it as in --steps 20,100."
+        )
+    return Suite(count=default.count if count is None else count, steps=visited)
+
+
+def _ended(cell: Cell) -> str:
+    return f"{cell.excess:.1f}× chance, {cell.certified} of {cell.count} certified, {cell.seconds:.1f} s"
+
+
+def _print(suite: Suite, cells: Cells) -> None:
+    from snapfm.evidence.exact.pages import summary
+    from snapfm.evidence.page.document import terminal
+
+    for curved, laws in ((False, "affine laws"), (True, "nonlinear laws")):
+        found = summary(suite, cells, curved)
+        if len(found.heads) > 1:
+            Console().print(terminal(f"Largest error in units of chance, {laws}", found.heads, found.rows))

@@ -1,0 +1,83 @@
+"""Conditioning: draws of N(d, Σ) given the laws, for a batch. What samplers need of linearized laws, in the caller's tensors.
+
+Made per run: holds the params in float64 and the frames that slopes which never change allow to share.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from snapfm.arrays import Mask, Values
+from snapfm.laws import Params
+from snapfm.project.linearized import Nearest
+from snapfm.project.metric import Metric
+from snapfm.project.projector import Projector
+
+
+class Conditioning:
+    """Laws of a projector with the params of a run, in metrics that share the directions of `metric`.
+
+    `rounds` is how often nonlinear laws are linearized for one draw.
+    """
+
+    def __init__(self, laws: Projector, metric: Metric, params: Params | None, count: int, rounds: int) -> None:
+        self.laws, self.params, self.count = laws, params, count
+        self.near = Nearest(laws.linearized, metric)
+        self.inside = laws.inside_params(params or {}, count)
+        system = laws.linearized
+        self.rounds = 1 if system.constant else rounds
+        self.equality = system.equality
+        # Rows of inequalities take no part in a draw: whether they hold is asked afterwards.
+        self.active = None if bool(self.equality.all()) else np.tile(self.equality, (count, 1))
+        self.exact = system.constant and self.active is None and not laws.limits.names
+        self.restricted = self.active is not None or bool(laws.limits.names)
+
+    def draw(
+        self, center: Tensor, which: Tensor, metric: Metric, white: Tensor, along: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Draw around centers (k, *shape) of samples `which` (k,); return also which draws obey inequalities and bounds (k,).
+
+        Equalities hold as linearized: exactly if they are affine.
+        """
+        y = metric.perturb(center, white, along).flatten(1).numpy()
+        params = {name: value[which] for name, value in self.inside.items()}
+        active = None if self.active is None else self.active[which.numpy()]
+        at = y
+        for _ in range(self.rounds):
+            at, _, _ = self.near.step(y, at, params, metric, active)
+        found = torch.from_numpy(at).view_as(center)
+        return found, self._obeys(found, params) if self.restricted else torch.ones(len(found), dtype=torch.bool)
+
+    def settle(self, fields: Tensor) -> Tensor:
+        """Return the nearest fields that obey all laws, in the plain sense; `fields` themselves if they do exactly."""
+        return fields if self.exact else self.laws.move(fields, self.params).u
+
+    def log_volume(self, fields: Tensor) -> Tensor:
+        """Return log det(JJᵀ) (b,) over the equalities at fields (b, *shape)."""
+        flat = fields.detach().to("cpu", torch.float64).flatten(1).numpy()
+        frames = Nearest(self.laws.linearized, Metric(1.0)).frames(flat, self.inside, self.active)
+        return torch.tensor([frame.log_volume() for frame in frames], dtype=torch.float64)
+
+    def residuals(self, u: Values) -> Values:
+        """Evaluate the equalities (b, m) at fields (b, n); other rows are zero."""
+        found: Values = np.where(self.equality, self.laws.linearized.residuals(u, self.inside), 0.0)
+        return found
+
+    def obeys(self, u: Values) -> Mask:
+        """Mark the fields (b, n) that obey inequalities and bounds."""
+        if not self.restricted:
+            return np.ones(len(u), bool)
+        found: Mask = self._obeys(torch.from_numpy(u).view(len(u), *self.laws.shape), self.inside).numpy()
+        return found
+
+    def _obeys(self, fields: Tensor, params: Params) -> Tensor:
+        flat, limits = fields.flatten(1), self.laws.limits
+        held = torch.ones(len(fields), dtype=torch.bool)
+        if limits.names:
+            held &= ((flat >= torch.from_numpy(limits.lower)) & (flat <= torch.from_numpy(limits.upper))).all(dim=1)
+        if self.active is not None:
+            rows = self.laws.linearized.residuals(flat.numpy(), params)[:, ~self.equality]
+            held &= torch.from_numpy((rows <= self.laws.tolerance).all(axis=1))
+        return held

@@ -1,0 +1,99 @@
+"""The laws of one lane as dense arrays, evaluated at any point: for attempts that are written in numpy.
+
+Everything is in the lane's unit. Used by project.sequential; must not import it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from snapfm.arrays import Mask, Values
+from snapfm.kernels import layout as core
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.restoration import restore_tiles
+from snapfm.kernels.threads import Turn
+from snapfm.project.tiles import Tiles
+
+if TYPE_CHECKING:
+    from snapfm.project.part import Loops
+
+
+class Point(NamedTuple):
+    """The laws at one point: rows, their slopes, Σλ∇²h (None if it is zero), the ℓ1 violation and the objective."""
+
+    x: Values
+    rows: Values
+    slopes: Values
+    hessian: Values | None
+    theta: float
+    objective: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One lane: evaluates its laws. Everything is in the lane's unit."""
+
+    loops: Loops
+    tile: Tiles
+    target: Values
+    lower: Values
+    upper: Values
+    equality: Mask
+    weight: Values  # of the rows, in the ℓ1 violation
+    turn: Turn
+
+    @classmethod
+    def of(cls, loops: Loops, tile: Tiles, turn: Turn) -> Problem:
+        """Read the lane of a tile, at its current point."""
+        system, frame = loops.part.system, loops.part.kkt.frame
+        target = tile.by_lane(core.TARGET)[0].copy()
+        nothing = np.full(len(target), np.inf)
+        lower, upper = (
+            (tile.by_lane(core.LOWER)[0].copy(), tile.by_lane(core.UPPER)[0].copy())
+            if frame.bounded
+            else (-nothing, nothing)
+        )
+        ones = np.ones(len(system.equality))
+        own = cls(loops, tile, target, lower, upper, np.asarray(system.equality, bool), ones, turn)
+        start = own.at(np.clip(tile.by_lane(core.X)[0], lower, upper), np.zeros(len(ones)))
+        size = np.maximum(1.0, np.linalg.norm(start.slopes, axis=1))
+        weight = 1.0 / np.where(np.isfinite(size), size, 1.0)
+        return cls(loops, tile, target, lower, upper, own.equality, weight, turn)
+
+    def at(self, x: Values, multipliers: Values) -> Point:
+        """Evaluate rows and derivatives: restoration without an iteration does so, and no more."""
+        system = self.loops.part.system
+        for number, values in ((core.X, x), (core.MULTIPLIER, multipliers)):
+            self.tile.section(number).reshape(-1, LANES)[:] = values[:, None]
+        live, limits = np.zeros((1, LANES), bool), np.zeros((1, LANES), np.int64)
+        live[0, 0] = True
+        ended = np.empty((1, LANES), np.int64), np.empty((1, LANES), np.int64)
+        self.loops.run(restore_tiles, (0.0, limits, self.turn.stop, live), self.tile, ended)
+        rows = self.tile.by_lane(core.RESIDUAL)[0].copy()
+        pattern = system.program.pattern
+        slopes = pattern.csr(self.tile.by_lane(core.JACOBIAN)[0]).toarray()
+        hessian = None
+        if system.program.hessian.nnz:
+            lower = self.loops.scratch(core.HESSIAN)[0]
+            half = system.program.hessian.csr(lower).toarray()
+            hessian = half + half.T - np.diag(np.diag(half))
+        off = np.where(self.equality, np.abs(rows), np.maximum(rows, 0.0))
+        away = x - self.target
+        return Point(x, rows, slopes, hessian, float(self.weight @ off), 0.5 * float(away @ away))
+
+    def violation(self, point: Point) -> float:
+        """Return the largest violation of the rows; bounds hold at all points."""
+        off = np.where(self.equality, np.abs(point.rows), np.maximum(point.rows, 0.0))
+        return float(off.max(initial=0.0))
+
+    def stationarity(self, point: Point, multipliers: Values) -> float:
+        """Return how far a point is from a KKT point with these multipliers, as kernels.point measures it."""
+        left = point.x - self.target + point.slopes.T @ multipliers
+        left[(point.x <= self.lower) & (left > 0.0)] = 0.0
+        left[(point.x >= self.upper) & (left < 0.0)] = 0.0
+        held = ~self.equality & (multipliers > 0.0)
+        size = np.maximum(np.linalg.norm(point.slopes[held], axis=1), 1e-30)
+        return max(float(np.abs(left).max(initial=0.0)), float((np.abs(point.rows[held]) / size).max(initial=0.0)))

@@ -1,0 +1,207 @@
+"""Laws linearized at a field, and the nearest field in a metric that obeys them (math.md, eq. metric-step).
+
+With Σ = δD + VVᵀ, where V holds the directions times their standard deviations, let S = J D Jᵀ, B = J V, M = δI + BᵀS⁻¹B. The
+nearest field to y on h + J(u − p) = 0 is u = y − Vc − DJᵀ(q − S⁻¹Bc), with q = S⁻¹(h + J(y − p)) and c = M⁻¹Bᵀq. S is sparse;
+M has one row per direction. Nothing is divided by δ, which may be tiny.
+
+The symbolic work is done once per list of laws. Slopes that never change are factorized once per metric's directions. Samples
+are handled one by one, so that no bit depends on the batch. Must not import project.newton or project.projector.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+
+from snapfm.arrays import Index, Mask, Values
+from snapfm.laws import Params
+from snapfm.linear.fronts import Factor, Fronts
+from snapfm.project.metric import Metric
+from snapfm.structure import CompiledLaws, Pattern
+
+# Added to S relative to its diagonal: rows that repeat each other stay solvable.
+_SOFT = 1e-13
+
+
+class Linearized:
+    """The rows of compiled laws that are not redundant, and the symbolic factorization of J D Jᵀ. Never changes."""
+
+    def __init__(self, laws: CompiledLaws) -> None:
+        self.laws = laws
+        kept = np.ones(laws.rows, bool)
+        kept[laws.presolve.dropped] = False
+        self.rows: Index = np.flatnonzero(kept)
+        self.equality: Mask = laws.equality_rows[self.rows]
+        self.constant = laws.affine
+        self._entries = laws.pattern.entries(self.rows)
+        self._pattern = laws.pattern.take(self.rows)
+        count, each = len(self.rows), np.arange(len(self.rows))
+        self._first, self._second = _pairs(self._pattern)
+        row_of = self._pattern.row_of()
+        lower = Pattern.from_coordinates(
+            np.concatenate([row_of[self._first], each]), np.concatenate([row_of[self._second], each]), (count, count)
+        )
+        keys = lower.row_of() * count + lower.indices
+        self._slot = np.searchsorted(keys, row_of[self._first] * count + row_of[self._second])
+        self._diagonal = np.searchsorted(keys, each * (count + 1))
+        self._gram = lower
+        self._prepared = Fronts().prepare(lower) if count else None
+
+    def jacobians(self, u: Values, params: Params) -> list[csr_array]:
+        """Evaluate the Jacobian (m, n) at each field of u (b, n)."""
+        field = torch.from_numpy(u).reshape(len(u), *self.laws.shape)
+        values = self.laws.jacobian(field, params).numpy()
+        return [self._pattern.csr(one[self._entries]) for one in values]
+
+    def residuals(self, u: Values, params: Params) -> Values:
+        """Evaluate the rows (b, m) at fields u (b, n)."""
+        field = torch.from_numpy(u).reshape(len(u), *self.laws.shape)
+        found: Values = self.laws.residual(field, params).numpy()[:, self.rows]
+        return found
+
+    def factor(self, jacobian: csr_array, relative: Values, active: Mask) -> tuple[Factor, float]:
+        """Factorize J D Jᵀ with D = diag(relative); return its log-determinant too. Rows not active become those of I."""
+        assert self._prepared is not None
+        weight = jacobian.data[self._first] * jacobian.data[self._second] * relative[self._pattern.indices[self._first]]
+        values: Values = np.asarray(np.bincount(self._slot, weights=weight, minlength=self._gram.nnz), np.float64)
+        if not active.all():
+            values[~(active[self._gram.row_of()] & active[self._gram.indices])] = 0.0
+            values[self._diagonal[~active]] = 1.0
+        own = values[self._diagonal]
+        values[self._diagonal] = np.where(own > 0.0, own * (1.0 + _SOFT), 1.0)
+        factor = self._prepared.factor(values)
+        return factor, float(-np.log(np.abs(factor.inverse)).sum())
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows linearized at one field, with what the directions of a metric make of them."""
+
+    jacobian: csr_array
+    active: Mask  # (m,) rows that have to hold
+    relative: Values  # (n,) D
+    directions: Values  # (r, n)
+    factor: Factor | None  # of S; None without rows
+    log_gram: float  # log det S
+    along: Values  # (r, m) J times each direction
+    solved: Values  # (r, m) S⁻¹ times each of them
+    inner: Values  # (r, r) their inner products
+
+    @classmethod
+    def of(cls, system: Linearized, jacobian: csr_array, relative: Values, directions: Values, active: Mask) -> Frame:
+        """Factorize, and solve for every direction."""
+        along = np.ascontiguousarray((jacobian @ directions.T).T)
+        along[:, ~active] = 0.0
+        if not len(active):
+            inner = np.zeros((len(directions), len(directions)))
+            return cls(jacobian, active, relative, directions, None, 0.0, along, along, inner)
+        factor, log_gram = system.factor(jacobian, relative, active)
+        solved = factor.solve(along)
+        return cls(jacobian, active, relative, directions, factor, log_gram, along, solved, along @ solved.T)
+
+    def correction(self, rest: Values, metric: Metric) -> tuple[Values, Values, Values]:
+        """Return c·√variance (r,), the step (n,) to add, and δ times the multipliers (m,), for a linearized residual (m,)."""
+        roots = metric.roots
+        if self.factor is None:
+            return np.zeros(len(roots)), np.zeros(len(self.relative)), np.zeros(0)
+        q = self.factor.solve(np.where(self.active, rest, 0.0)[None])[0]
+        amounts = np.zeros(0)
+        if len(roots):
+            amounts = roots * np.linalg.solve(self.middle(metric), roots * (self.along @ q))
+        multipliers = q - amounts @ self.solved
+        # Jᵀ times the multipliers, entry by entry: for small systems, making a transposed matrix takes longer than the rest.
+        weight = self.jacobian.data * np.repeat(multipliers, np.diff(self.jacobian.indptr))
+        step = -(self.relative * np.bincount(self.jacobian.indices, weight, len(self.relative)))
+        return amounts, step, multipliers
+
+    def move(self, rest: Values, metric: Metric) -> Values:
+        """Return what to add to a field (n,) so that a linearized residual (m,) vanishes."""
+        amounts, step, _ = self.correction(rest, metric)
+        found: Values = step - amounts @ self.directions
+        return found
+
+    def middle(self, metric: Metric) -> Values:
+        """Return M (r, r)."""
+        roots = metric.roots
+        middle: Values = self.inner * np.outer(roots, roots)
+        middle[np.diag_indices(len(roots))] += metric.level
+        return middle
+
+    def log_volume(self, metric: Metric | None = None) -> float:
+        """Return log det(J Σ Jᵀ) over the active rows, from the pivots of S and of M; log det S without a metric."""
+        if metric is None:
+            return self.log_gram
+        level = math.log(metric.level)
+        found = self.log_gram + level * float(self.active.sum())
+        if len(self.directions):
+            found += float(np.linalg.slogdet(self.middle(metric))[1]) - level * len(self.directions)
+        return found
+
+
+class Nearest:
+    """Linearized laws in metrics that share their directions and the shape of their diagonal: one run of a sampler.
+
+    Holds the frame that all samples share where slopes never change. Not shared by threads.
+    """
+
+    def __init__(self, system: Linearized, metric: Metric) -> None:
+        self.system = system
+        self.directions = _flat(metric, system.laws.unknowns)
+        self.relative = metric.relative(system.laws.unknowns)
+        self._shared: dict[bytes, Frame] = {}
+
+    def frames(self, u: Values, params: Params, active: Mask | None = None) -> list[Frame]:
+        """Linearize at each field of u (b, n); `active` (b, m) marks the rows that have to hold, all if None."""
+        every = np.ones(len(self.system.rows), bool)
+        if self.system.constant and (active is None or bool((active == self.system.equality).all())):
+            mask = every if active is None else self.system.equality
+            if mask.tobytes() not in self._shared:
+                one = {name: value[:1] for name, value in params.items()}
+                (jacobian,) = self.system.jacobians(u[:1], one)
+                self._shared[mask.tobytes()] = Frame.of(self.system, jacobian, self.relative, self.directions, mask)
+            return [self._shared[mask.tobytes()]] * len(u)
+        return [
+            Frame.of(self.system, jacobian, self.relative, self.directions, every if active is None else active[i])
+            for i, jacobian in enumerate(self.system.jacobians(u, params))
+        ]
+
+    def step(
+        self, y: Values, at: Values, params: Params, metric: Metric, active: Mask | None = None
+    ) -> tuple[Values, Values, list[Frame]]:
+        """Return the nearest fields to y (b, n) that obey the rows linearized `at` (b, n), δ·multipliers, and the frames."""
+        frames = self.frames(at, params, active)
+        rest = self.system.residuals(at, params)
+        found, multipliers = y.copy(), np.zeros(rest.shape)
+        for i, frame in enumerate(frames):
+            if at is not y:
+                rest[i] += frame.jacobian @ (y[i] - at[i])
+            amounts, step, multipliers[i] = frame.correction(rest[i], metric)
+            found[i] += step - amounts @ self.directions
+        return found, multipliers, frames
+
+
+def products(amounts: Values, directions: Values) -> Values:
+    """Return amounts (b, r) times directions (r, n), sample by sample: a product of whole batches has bits of its own."""
+    return np.stack([one @ directions for one in amounts]) if len(amounts) else np.zeros((0, directions.shape[1]))
+
+
+def _flat(metric: Metric, size: int) -> Values:
+    if metric.directions is None:
+        return np.zeros((0, size))
+    return np.ascontiguousarray(metric.directions.detach().cpu().double().flatten(1).numpy())
+
+
+def _pairs(pattern: Pattern) -> tuple[Index, Index]:
+    """List the pairs of entries that share a column, the one of the greater row first."""
+    row, column = pattern.row_of(), pattern.indices
+    order = np.lexsort((row, column))
+    starts = np.searchsorted(column[order], column[order])
+    place = np.arange(len(order)) - starts
+    first = np.repeat(np.arange(len(order)), place + 1)
+    before = np.cumsum(place + 1) - (place + 1)
+    second = np.arange(len(first)) - np.repeat(before, place + 1) + np.repeat(starts, place + 1)
+    return order[first], order[second]

@@ -1,0 +1,66 @@
+"""The memory of a call: predicted before it is allocated, reduced by smaller pieces, and stated if it is still large.
+
+A prediction counts what grows with the laws: tiles, scratch memory and factors. Pieces and threads are reduced until it fits.
+What does not fit with one sample at a time is announced with a warning. Imports errors and kernels.operations only.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+
+from snapfm.errors import MemoryWarning
+from snapfm.kernels.operations import LANES
+
+# A call may take so many times its batch in float64, or so many bytes if that is more, without saying so.
+MULTIPLE, SMALL = 40, 2e9
+
+Predict = Callable[[int], float]  # bytes of a piece of so many samples, one thread
+
+
+def allowed(count: int, unknowns: int) -> float:
+    """Return the bytes that a call on so many samples may take without saying so."""
+    return max(SMALL, MULTIPLE * 8.0 * count * unknowns)
+
+
+def fitted(predict: Predict, chunk: int, threads: int, limit: float) -> tuple[int, int]:
+    """Reduce the samples of a piece and the threads until they fit: first to whole tiles, then threads, then to one sample."""
+
+    def large() -> bool:
+        return threads * predict(chunk) > limit
+
+    while large() and chunk > LANES:
+        chunk = max(LANES, chunk // (2 * LANES) * LANES)
+    while large() and threads > 1:
+        threads -= 1
+    while large() and chunk > 1:
+        chunk //= 2
+    return chunk, threads
+
+
+def state(predicted: float, limit: float, unknowns: int) -> None:
+    """Warn, on behalf of the caller of a projector, before more memory is allocated than the limit."""
+    if predicted > limit:
+        warnings.warn(
+            f"a projection expects to take at most {limit / 1e9:.1f} GB ({MULTIPLE} times the batch, or {SMALL / 1e9:.0f} GB); "
+            f"it is about to take {predicted / 1e9:.1f} GB, with one sample of {unknowns:,} unknowns at a time. Use a coarser "
+            "field, or rows that read fewer unknowns (a stencil instead of a transform, fewer modes); or ignore "
+            "snapfm.errors.MemoryWarning.",
+            MemoryWarning,
+            stacklevel=_levels_to_caller(),
+        )
+
+
+def _levels_to_caller() -> int:
+    """Return the stack level, for a warning in the function that asks, of the first caller outside of this package."""
+    frame, levels = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("snapfm."):
+        frame, levels = frame.f_back, levels + 1
+    return levels
+
+
+def described(predict: Predict) -> str:
+    """Write what one sample takes and what a full tile takes, for a description of the laws."""
+    one, tile = (predict(samples) / 1e6 for samples in (1, LANES))
+    return f"memory of a call beside the batch, predicted: {one:,.1f} MB for one sample, {tile:,.1f} MB for {LANES} at once"
