@@ -266,9 +266,10 @@ def test_samples_not_begun_when_time_is_over_come_back_as_they_were():
 
 def test_seconds_end_a_sample_that_goes_on_and_on():
     project = slow(Equality("least", lambda u, p: torch.sort(u, 0)[0][0] - 0.3))
-    began = time.monotonic()
+    project(randn(1, *SHAPE), limit=30)  # compiles
+    began = time.process_time()  # of this process alone: a machine that is busy elsewhere does not count
     result = project(randn(3, *SHAPE), seconds=0.3, limit=1_000_000)
-    assert time.monotonic() - began < 1.0
+    assert time.process_time() - began < 10.0  # a million iterations would take minutes
     assert result.status.tolist() == [Status.ITERATION_LIMIT] * 3
     assert (result.iterations > 0).all()
 
