@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from tests.kernels.test_supernodes import PATTERNS, lower
 
+from snapfm.kernels.front_solves import solve, solve_eight
 from snapfm.kernels.fronts import factorize as factorize_lane
-from snapfm.kernels.fronts import scratch, solve, solve_eight
+from snapfm.kernels.fronts import scratch
 from snapfm.kernels.ldl import FACTORED, NONFINITE, SINGULAR
 from snapfm.kernels.ordering import best
 from snapfm.kernels.packs import WIDTH

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from snapfm.errors import ShapeError
-from snapfm.kernels import fronts
+from snapfm.kernels import front_solves
 from snapfm.linear import Fronts, Outcome
 from snapfm.structure.pattern import Pattern
 
@@ -99,7 +99,7 @@ def test_right_hand_sides_of_zeros_are_not_solved(monkeypatch):
 
     def counted(plan, factor, inverse, right, lane, room, out):
         solved.append(lane)
-        return fronts.solve(plan, factor, inverse, right, lane, room, out)
+        return front_solves.solve(plan, factor, inverse, right, lane, room, out)
 
     monkeypatch.setattr("snapfm.linear.fronts.solve", counted)
     x = work.solve(np.where(zero, 0.0, rhs), np.full_like(rhs, np.nan))

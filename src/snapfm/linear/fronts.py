@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.kernels.fronts import Scratch, factorize, scratch, solve, solve_eight
+from snapfm.kernels.front_solves import solve, solve_eight
+from snapfm.kernels.fronts import Scratch, factorize, scratch
 from snapfm.kernels.ordering import Order, best
 from snapfm.kernels.packs import WIDTH
 from snapfm.kernels.supernodes import Supernodes, supernodes
