@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from snapfm import __version__
 from snapfm.cli.bench import bench, report
 from snapfm.cli.demo import demo
 from snapfm.cli.fields import data, sample
@@ -46,13 +47,26 @@ class Commands(TyperGroup):
 app = typer.Typer(
     name="snapfm",
     cls=Commands,
-    help="Flow models that obey physical laws: exact, certified, batched projection.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for command in (problems, inspect, data, audit, demo, train, sample, quality, bench, report):
     app.command()(command)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"snapfm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Flow models that obey physical laws: exact, certified, batched projection."""
 
 
 def main() -> None:

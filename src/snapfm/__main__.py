@@ -1,0 +1,5 @@
+"""`python -m snapfm`: the command line."""
+
+from snapfm.cli import main
+
+main()
