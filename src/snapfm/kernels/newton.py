@@ -29,6 +29,7 @@ from snapfm.kernels.point import (
     settle,
     size_rows,
 )  # fmt: skip
+from snapfm.kernels.sections import outlive, unowned
 
 CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration finds what is infeasible
 
@@ -53,14 +54,17 @@ def solve_tiles(code, frame, plan, settings, limits, stop, live, space, at, work
     Another thread may set stop[0]: lanes that are not done then end with LIMIT, at the last accepted point. `second` says what
     is known of the curvature along the laws. `work` is scratch. Written: space, status, iterations, second.
     """
-    lanes = new_lanes()
+    owned = new_lanes()
+    code, frame, plan, lanes = unowned(code), unowned(frame), unowned(plan), unowned(owned)
     for k in range(len(space)):
-        tile = entered(space[k], at, work)
+        tile = entered(code, frame, space[k], at, work)
         _solve(
-            code, frame, plan, settings, limits[k], stop, live[k], tile, lanes, status[k], iterations[k]
+            code, frame, plan, settings, unowned(limits[k]), unowned(stop), unowned(live[k]), tile, lanes,
+            unowned(status[k]), unowned(iterations[k]),
         )  # fmt: skip
         second[k, :] = lanes.second
-        left(tile, space[k])
+        left(code, frame, tile, space[k])
+    outlive(owned)
 
 
 @compiled(nogil=True)
