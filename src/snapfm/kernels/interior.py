@@ -35,13 +35,13 @@ def interior_tiles(code, frame, plan, ordinary, limits, stop, live, space, at, w
     """Follow the barrier in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
     lanes = new_lanes()
     for k in range(len(space)):
-        tile = entered(space[k], at, work)
+        tile = entered(code, frame, space[k], at, work)
         _follow_barrier(
             code, frame, plan, ordinary, limits[k], stop, live[k], tile, lanes, status[k], iterations[k]
         )  # fmt: skip
         section(tile, layout.BARRIER)[:] = 0.0
         section(tile, layout.BOUND_WEIGHT)[:] = 0.0
-        left(tile, space[k])
+        left(code, frame, tile, space[k])
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -64,7 +64,7 @@ def enter_units(space, at):
     """
     other = False
     for k in range(len(space)):
-        tile = Tile(space[k], at)
+        tile = Tile(space[k], space[k], at)
         unit = section(tile, UNIT)
         x, target = section(tile, X), section(tile, TARGET)
         for lane in range(LANES):
@@ -91,7 +91,7 @@ def enter_units(space, at):
 def leave_units(space, at):  # read: unit; written: x, multiplier
     """Convert x and multipliers back to the units of the laws."""
     for k in range(len(space)):
-        tile = Tile(space[k], at)
+        tile = Tile(space[k], space[k], at)
         unit = section(tile, UNIT)
         for number in (X, MULTIPLIER):
             part = section(tile, number)

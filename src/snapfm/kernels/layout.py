@@ -1,7 +1,7 @@
 """The memory of Newton's kernels: names of the sections of a system's structure and of a tile's workspace.
 
 Structure (Frame) is shared by all tiles and calls; the workspace of one tile is a flat array of packs. See kernels.sections.
-Between loops only the sections before KEPT hold anything: a tile is copied into `work`, worked on there, and copied back.
+Between loops only the sections before KEPT hold anything; the others are scratch that all tiles share.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import load, store
 from snapfm.kernels.sections import section as part
+from snapfm.kernels.sections import unowned
 
 # Sections of Frame.table: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the
 # Hessian; lower triangle of the matrix and, per entry, what it sums up; which rows are equalities.
@@ -78,29 +79,40 @@ class Frame(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """The memory of one tile, scratch included, and where its sections begin."""
+    """The memory of one tile: the sections before KEPT, then scratch; and where each section begins.
+
+    Scratch has room for all sections, so that `at` holds in both.
+    """
 
     memory: Values
+    scratch: Values
     at: Index
 
 
 @compiled(nogil=True)
 def section(tile, number):  # a view, not a copy
     """Return a section of a tile's memory."""
-    return part(tile.memory, tile.at, number)
+    return part(tile.memory if number < KEPT else tile.scratch, tile.at, number)
 
 
 @compiled(nogil=True)
-def entered(kept, at, work):  # written: work
-    """Copy what a tile keeps into the scratch memory, and return it as a Tile."""
+def entered(code, frame, kept, at, work):  # written: work
+    """Return what a tile keeps, with the scratch memory, as a Tile, which they have to outlive.
+
+    A callback gets one address: where there is one, the tile is copied into the scratch memory.
+    """
+    if code.callback == NO_CALLBACK and frame.callback == NO_CALLBACK:
+        return unowned(Tile(kept, work, at))
     for k in range(len(kept) // LANES):
         store(work, k, load(kept, k))
-    return Tile(work, at)
+    return unowned(Tile(work, work, at))
 
 
 @compiled(nogil=True)
-def left(tile, kept):  # written: kept
-    """Copy what a tile keeps back."""
+def left(code, frame, tile, kept):  # written: kept
+    """Copy what a tile keeps back, if it was copied."""
+    if code.callback == NO_CALLBACK and frame.callback == NO_CALLBACK:
+        return
     for k in range(len(kept) // LANES):
         store(kept, k, load(tile.memory, k))
 

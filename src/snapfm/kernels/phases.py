@@ -21,7 +21,7 @@ def repeat_steps(code, frame, plan, space, at, work, residual, derivatives, fact
     damping, convex, negative, stop = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES, np.int64), np.zeros(1, np.int64)
     status = np.full(LANES, RUNNING, np.int64)
     for k in range(len(space)):
-        tile = entered(space[k], at, work)
+        tile = entered(code, frame, space[k], at, work)
         for _ in range(1 + residual[k]):
             residual_at(code, frame, tile)
         for _ in range(1 + derivatives[k]):

@@ -30,12 +30,12 @@ _FAR = 1e-6  # or below this share of ‖h₊‖², where slopes vanish: no step
 def restore_tiles(code, frame, plan, tolerance, limits, stop, live, space, at, work, status, iterations):
     """Lower the violation in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
     for k in range(len(space)):
-        tile = entered(space[k], at, work)
+        tile = entered(code, frame, space[k], at, work)
         _restore(
             code, frame, plan, tolerance, limits[k], stop, live[k], tile, status[k], iterations[k]
         )  # fmt: skip
         section(tile, layout.BARRIER)[:] = 0.0
-        left(tile, space[k])
+        left(code, frame, tile, space[k])
 
 
 @compiled(nogil=True, error_model="numpy")

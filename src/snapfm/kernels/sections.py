@@ -69,6 +69,41 @@ def _borrowed(_: Any, whole: Any, first: Any, last: Any) -> tuple[Any, Any]:
     return whole(whole, types.intp, types.intp), emit
 
 
+@intrinsic
+def unowned(_: Any, group: Any) -> tuple[Any, Any]:
+    """Return an array, or a tuple of some, that does not own its memory: `group` has to outlive it.
+
+    Calls between kernels count the owners of every array they pass, by atomic instructions; what nobody owns is not counted.
+    """
+
+    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return _disowned(context, builder, signature.args[0], given[0])
+
+    return group(group), emit
+
+
+def _disowned(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder, value)
+        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+        return array._getvalue()
+    if isinstance(kind, types.BaseTuple):
+        for number, member in enumerate(kind.types):
+            inner = _disowned(context, builder, member, builder.extract_value(value, number))
+            value = builder.insert_value(value, inner, number)
+    return value
+
+
+@intrinsic
+def outlive(_: Any, group: Any) -> tuple[Any, Any]:
+    """Keep what `unowned` was made of until here: numba lets go of a variable after its last use."""
+
+    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return context.get_dummy_value()
+
+    return types.none(group), emit
+
+
 @compiled(nogil=True)
 def section(whole, at, number):  # read: all; a view, not a copy
     """Return section `number` of a whole, which must outlive it.

@@ -116,7 +116,7 @@ class _Turns:
         self.threads, self.cut = threads, list[slice]()
         self._pieces: Iterator[tuple[int, slice]] = iter(list(enumerate(pieces)))  # next() is atomic
         self._count, self._clock = len(pieces), clock
-        self._halted = threading.Event()
+        self._halted = False  # set once, by any thread
         self._live, self._spent, self._failures = list[Turn](), list[float](), list[BaseException]()
 
     def alone(self, work: Work) -> float:
@@ -135,7 +135,7 @@ class _Turns:
                     helper.join(_INTERVAL)
                     self._stop_late()
         finally:  # also when Control-C ends the waiting: no thread outlives the call
-            self._halted.set()
+            self._halted = True
             self._stop_all()
             for helper in helpers:
                 if helper.ident is not None:
@@ -149,18 +149,18 @@ class _Turns:
             self._take(work)
         except BaseException as failure:
             self._failures.append(failure)
-            self._halted.set()
+            self._halted = True
 
     def _take(self, work: Work) -> None:
         began = time.thread_time()
         with np.errstate(all="ignore"):  # the status reports what is not finite
             for number, piece in self._pieces:
-                if self._halted.is_set():
+                if self._halted:
                     break
                 share = min(1.0, self.threads / (self._count - number))
                 turn = Turn(self._clock, (1.0 - share) * self._clock.left if share < 1.0 else 0.0)
                 self._live.append(turn)
-                if self._halted.is_set():  # since the check above
+                if self._halted:  # since the check above
                     turn.stop[0] = 1
                 try:
                     if not work(piece, turn):

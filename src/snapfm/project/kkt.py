@@ -8,6 +8,7 @@ augmented matrix [[W, Jᵀ], [J, −G]]. Must not import project.part.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -50,12 +51,12 @@ class KKT:
     frame: Frame
     linear: Prepared
 
-    @property
+    @cached_property
     def fused(self) -> bool:
         """Whether the compiled loop factorizes itself, without a callback."""
         return isinstance(self.linear, PreparedLanes)
 
-    @property
+    @cached_property
     def schedule(self) -> Schedule:
         """What the compiled loop factorizes by."""
         return self.linear.plan if isinstance(self.linear, PreparedLanes) else _NOTHING

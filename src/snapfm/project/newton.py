@@ -8,8 +8,8 @@ project.projector or project.judge.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,7 @@ Field = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 _WORTH_SHARING = 8e-3
 # Seconds of one compiled call beyond which the clock and Control-C must be able to end it.
 _WATCHED = 0.25
+_CONVERGED = int(Status.CONVERGED)  # asking an enumeration takes longer than comparing a small array
 _EXPECTED = 4  # iterations of a sample that a first call counts on
 _BESIDE = 0.1  # start of iterations on a flat slice, relative to its size
 _CHUNK = 64  # samples of one piece: bounds memory
@@ -90,6 +91,8 @@ class Newton:
             for level, program in zip(self.reduction.cascade.levels, self.reduction.substitutions)
         ]
         self.marching = Marching(self.reduction.march)
+        self.marches = len(self.marching) > 0
+        self.kinked = any(part.kinks is not None for part in self.parts)
         touched = np.zeros(self.tape.unknowns, bool)
         for system in self.reduction.systems:
             touched[system.unknowns.ravel()] = True
@@ -103,6 +106,7 @@ class Newton:
         checked[self.reduction.aggregates.members] = False
         self.checked = np.flatnonzero(checked)
         self.inequality_rows = np.flatnonzero(~laws.equality_rows)
+        self.implied: Index = self.reduction.implied  # rows that hold if the others do
         # Longest time of one compiled call, in seconds per sample of a piece and iteration of its limit.
         self.longest = max((part.seconds(LANES, 1, self.opaque) for part in self.parts), default=0.0) / LANES
         self.longest_on_kinks = max((part.seconds_on_kinks for part in self.parts), default=0.0)
@@ -110,7 +114,7 @@ class Newton:
         self._adjoint, self._on_kinks = Adjoint(laws, limits), AdjointOnKinks(laws, limits)
         # Processor seconds per sample of the last call, whatever else the machine does; before the first, of a few iterations.
         self._pace = _EXPECTED * self.longest / LONGEST
-        self._bytes: dict[int, float] = {}  # by the number of samples
+        self._plan: tuple[tuple[int, bool, int, int, float], _Plan] | None = None  # replaced whole, read once
         self._compiled = False
         self._known: tuple[Params, _Known] | None = None  # params and what follows from them; replaced whole, read once
         # What params alone determine: unknowns of the first level, if its rows read nothing else, and constants of affine rows.
@@ -119,11 +123,6 @@ class Newton:
             pinned = self.substitutions[0][0].unknowns
         self.pinning = len(pinned) > 0
         self.steady = set(self.affine.known.inputs[0]) <= set(pinned)
-
-    @property
-    def implied(self) -> Index:
-        """Rows that hold if the others do."""
-        return self.reduction.implied
 
     def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
         """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
@@ -137,7 +136,7 @@ class Newton:
             u, torch.from_numpy(out.multipliers), torch.from_numpy(out.iterations), residual,
             torch.from_numpy(stationarity), torch.from_numpy(out.distance), torch.from_numpy(out.status), self._warm(out),
             torch.from_numpy(out.second), torch.from_numpy(out.generalized),
-            torch.from_numpy(out.u - field) if out.generalized.any() else None,
+            torch.from_numpy(out.u - field) if self.kinked and out.generalized.any() else None,
         )  # fmt: skip
 
     def move(
@@ -151,12 +150,8 @@ class Newton:
 
     def bytes(self, samples: int) -> float:
         """Predict the memory that a piece of so many samples takes while it is solved."""
-        known = self._bytes.get(samples)
-        if known is None:  # threads that meet here find the same
-            batches = 8.0 * samples * (3 * self.tape.unknowns + 2 * self.laws.rows)
-            known = batches + self.marching.bytes(samples) + sum(part.bytes(samples) for part in self.parts)
-            self._bytes[samples] = known
-        return known
+        batches = 8.0 * samples * (3 * self.tape.unknowns + 2 * self.laws.rows)
+        return batches + self.marching.bytes(samples) + sum(part.bytes(samples) for part in self.parts)
 
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
         """Return the warm start at another projector's result: fields (b, *shape), multipliers (b, m)."""
@@ -172,7 +167,7 @@ class Newton:
         )  # fmt: skip
 
     def _warm(self, out: _Outcome) -> Warm:
-        return Warm(out.place, out.multipliers, out.status == Status.CONVERGED, self)
+        return Warm(out.place, out.multipliers, out.status == _CONVERGED, self)
 
     def _run(
         self, field: Field, params: Params, stopping: Stopping, warm: Warm | None, out: _Outcome, budget: Budget, certify: bool
@@ -192,27 +187,38 @@ class Newton:
                 self._solve_piece(given, some, stopping, _of(warm, piece), mine, certify, budget.limit, turn, evaluator)
             return not late and not (turn.over and bool((mine.status == Status.ITERATION_LIMIT).any()))
 
-        once = budget.limit * self.longest
-        chunk = _CHUNK if certify else _SMALL_CHUNK
-        unit = LANES
-        if len(self.marching):  # large pieces share the time of Python's calls
-            chunk, unit = _CHUNK, min(LANES, self.marching.samples)
-        chunk = max(unit, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
-        chunk = min(chunk, self.marching.samples)
-        long = max(once, budget.limit * self.longest_on_kinks) * chunk > _WATCHED
-        threads = workers() if self._pace * count > _WORTH_SHARING and self.laws.threads else 1
-        if threads > 1:  # enough pieces that a core busy elsewhere can get fewer
-            chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))
-        room, chunk = allowed(count, self.laws.unknowns), max(1, min(chunk, count))
-        chunk, threads = fitted(self.bytes, chunk, threads, room)
-        unit = min(unit, chunk)
-        state(threads * self.bytes(chunk), room, self.laws.unknowns)
-        spent = run(work, cut(count, unit, -(-count // chunk)), budget.clock, threads, watched=long)
+        plan = self._planned(count, certify, budget.limit)
+        if plan.predicted > plan.room:
+            state(plan.predicted, plan.room, self.laws.unknowns)
+        spent = run(work, plan.pieces, budget.clock, plan.threads, plan.watched)
         if count:
             self._pace = spent / count
         if evaluator is not None:
             evaluator.callback.check()
             out.second[list(evaluator.uncurved)] = UNKNOWN
+
+    def _planned(self, count: int, certify: bool, limit: int) -> _Plan:
+        """Cut a batch into pieces; the last plan is kept, as every flow step asks for the same one."""
+        threads = workers() if self._pace * count > _WORTH_SHARING and self.laws.threads else 1
+        room = allowed(count, self.laws.unknowns)
+        asked, kept = (count, certify, limit, threads, room), self._plan
+        if kept is not None and kept[0] == asked:
+            return kept[1]
+        once = limit * self.longest
+        chunk = _CHUNK if certify else _SMALL_CHUNK
+        unit = LANES
+        if self.marches:  # large pieces share the time of Python's calls
+            chunk, unit = _CHUNK, min(LANES, self.marching.samples)
+        chunk = max(unit, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
+        chunk = min(chunk, self.marching.samples)
+        watched = max(once, limit * self.longest_on_kinks) * chunk > _WATCHED
+        if threads > 1:  # enough pieces that a core busy elsewhere can get fewer
+            chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))
+        chunk, threads = fitted(self.bytes, max(1, min(chunk, count)), threads, room)
+        pieces = cut(count, min(unit, chunk), -(-count // chunk))
+        plan = _Plan(pieces, threads, watched, threads * self.bytes(chunk), room)
+        self._plan = (asked, plan)
+        return plan
 
     def _evaluator(self, params: Params) -> Evaluator | None:
         """Make the callback of one call, if the laws need it."""
@@ -297,8 +303,8 @@ class Newton:
                     u[:, level.unknowns] = known.pinned
                 else:
                     rows.substitute(level, u, externals)
-            walk = self.marching.walk(len(given))
-            if len(self.marching):
+            walk = self.marching.walk(len(given)) if self.marches else None
+            if walk is not None:
                 ended = walk.solve(start, u, externals, stopping, limit, turn)
                 out.status[:], out.iterations[:] = ended.status, ended.iterations
             if len(self.clipped):
@@ -345,7 +351,7 @@ class Newton:
             u[:, lengths] = np.where(flat == 0.0, _BESIDE * np.where(size > 0.0, size, 1.0), flat)
         ended = part.solve(batch, u, multipliers)
         # An aggregate with y₂ < 0 obeys as well as its mirror image, which is nearer: go on from there.
-        again = np.flatnonzero((u[:, lengths] < 0.0).any(axis=1) & (ended.status == Status.CONVERGED))
+        again = np.flatnonzero((u[:, lengths] < 0.0).any(axis=1) & (ended.status == _CONVERGED))
         if len(again):
             mirrored, found, moved = u[again], multipliers[again], part.system.eliminated.ravel()
             mirrored[:, lengths] = np.abs(mirrored[:, lengths])
@@ -359,7 +365,7 @@ class Newton:
 
     def _certify(
         self, start: Values, u: Values, externals: Values, multipliers: Values, rest: Values, stationarity: Values,
-        walk: Walk, evaluator: Evaluator | None, weights: list[Values | None],
+        walk: Walk | None, evaluator: Evaluator | None, weights: list[Values | None],
     ) -> None:  # fmt: skip
         """Find the multipliers of marched and substituted rows, last first; the remainder of u − û + Jᵀλ is the stationarity.
 
@@ -372,7 +378,8 @@ class Newton:
             for part, weight in zip(self.parts, weights):
                 part.pull(u, externals, multipliers, rest, weight)
         self.affine.pull(u, externals, multipliers, rest)
-        walk.determine(u, externals, multipliers, rest)
+        if walk is not None:
+            walk.determine(u, externals, multipliers, rest)
         for level, rows in reversed(self.substitutions):
             determine(rest, level.unknowns, level.weights, level.rows, multipliers)
             rows.pull(level.rows[None], u, externals, multipliers, rest)
@@ -399,8 +406,17 @@ class Newton:
         return off
 
 
-@dataclass(frozen=True)
-class _Outcome:
+class _Plan(NamedTuple):
+    """How a call on so many samples works through them."""
+
+    pieces: list[slice]
+    threads: int
+    watched: bool
+    predicted: float  # bytes of all threads, and how many may be taken without saying so
+    room: float
+
+
+class _Outcome(NamedTuple):
     """The results of a call, filled in piece by piece."""
 
     u: Field  # float64, or without a certificate the dtype of the input
@@ -415,7 +431,7 @@ class _Outcome:
 
     def clear(self) -> None:
         self.multipliers[:], self.generalized[:] = 0.0, False
-        self.status[:], self.iterations[:], self.second[:] = Status.CONVERGED, 1, HOLDS
+        self.status[:], self.iterations[:], self.second[:] = _CONVERGED, 1, HOLDS
 
     def leave(self, given: Field) -> None:
         """Return samples unchanged: there was no time for them."""
@@ -424,7 +440,7 @@ class _Outcome:
         self.status[:], self.second[:] = Status.ITERATION_LIMIT, UNKNOWN
 
     def part(self, piece: slice) -> _Outcome:
-        return _Outcome(*(getattr(self, one.name)[piece] for one in fields(self)))
+        return _Outcome._make([one[piece] for one in self])
 
 
 @dataclass(frozen=True)

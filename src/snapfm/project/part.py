@@ -79,6 +79,7 @@ class Part:
         bordered = self.kkt.linear if isinstance(self.kkt.linear, PreparedBordered) and system.quadratic else None
         self.nullspace = None if bordered is None else NullSpace(system, bordered, self.rows.outside)
         self.at = self._sections()
+        self._packs = (self.at // LANES).tolist()
         self._eliminated = _eliminated(system)
         self.spaces: Workspaces[Values] = Workspaces(self._space)
         self.scratch: Workspaces[Values] = Workspaces(self.new_scratch)
@@ -132,7 +133,7 @@ class Part:
 
     def _solve(self, tiles: Tiles, batch: Batch, u: Values, multipliers: Values) -> Ended:
         system, parts, rows = self.system, self.system.parts, self.system.rows.shape[1]
-        space, at = tiles.space, self.at // LANES
+        space, at = tiles.space, self._packs
         fill(system.inputs, self.rows.outside, u, batch.externals, at[core.CELLS], space)
         gather(u, system.unknowns, at[core.X], space)
         gather(batch.start, system.unknowns, at[core.TARGET], space)
@@ -145,7 +146,8 @@ class Part:
             tiles.section(core.MULTIPLIER)[:] = 0.0
         else:
             gather(batch.warm, system.rows, at[core.MULTIPLIER], space)
-        tiles.section(core.WEIGHT)[:] = NO_WEIGHT
+        if self.kinks is not None:
+            tiles.section(core.WEIGHT)[:] = NO_WEIGHT
         scaled = enter_units(space, self.at)
         ended = self._iterate(tiles, batch)
         if scaled:
@@ -176,7 +178,9 @@ class Part:
         stopping = batch.stopping
         if self.inequalities:  # an unknown close to its bound has no certificate: iterate until it is at the bound
             stopping = certified(stopping.tolerance)
-        code, frame = self.system.program.code._replace(callback=batch.evaluate), self.kkt.frame
+        code, frame = self.system.program.code, self.kkt.frame
+        if batch.evaluate != NO_CALLBACK:
+            code = code._replace(callback=batch.evaluate)
         with self.scratch.lend() as work:
             if self.kkt.fused:
                 return _solved(Loops(self, code, frame, batch.turn, work), tiles, stopping, batch)

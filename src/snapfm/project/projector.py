@@ -6,6 +6,7 @@ Checks arguments, converts to float64 on the CPU, calls the method, asks the jud
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
@@ -82,7 +83,8 @@ class Projector:
         `tolerance`, `limit`, `seconds` and `metric` replace the projector's own for this call. In a metric, `stationarity` and
         `multipliers` are those of its distance, and there are no gradients.
         """
-        check_metric(metric, self.shape)
+        if metric is not None:
+            check_metric(metric, self.shape)
         if (chosen := metric or self.metric) is not None:
             return self._in_metric(u_hat, params, chosen, tolerance, limit, seconds)
         return self.plain(u_hat, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds)
@@ -107,7 +109,6 @@ class Projector:
                 u_hat, answer, self.structure, inside, given, solved.u.reshape(start.shape), solved.multipliers,
                 partial(self.method.adjoint, solved, inside),
             )  # fmt: skip
-        device = u_hat.device
         rows = self.structure.slices()
         second = solved.second_order
         if second is None:  # affine equalities: the Hessian is the identity
@@ -115,21 +116,22 @@ class Projector:
         generalized = solved.generalized
         if generalized is None:
             generalized = torch.zeros(len(start), dtype=torch.bool)
-        return Projection(
+        made = Projection(
             u=answer,
-            status=status.to(device),
-            violation=returned.violation.to(device),
-            stationarity=solved.stationarity.to(device),
-            iterations=solved.iterations.to(device),
-            distance=solved.distance.to(device),
-            multipliers={name: solved.multipliers[:, part].to(device) for name, part in rows.items()},
-            by_law={name: value.to(device) for name, value in returned.by_law.items()},
+            status=status,
+            violation=returned.violation,
+            stationarity=solved.stationarity,
+            iterations=solved.iterations,
+            distance=solved.distance,
+            multipliers={name: solved.multipliers[:, part] for name, part in rows.items()},
+            by_law=returned.by_law,
             tolerance=asked,
-            rounding=rounding.to(device),
-            second_order=second.to(device),
-            generalized=generalized.to(device),
+            rounding=rounding,
+            second_order=second,
+            generalized=generalized,
             warm=solved.warm,
         )
+        return made if u_hat.is_cpu else _on(u_hat.device, made)
 
     def move(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
@@ -265,6 +267,16 @@ def _equal(kept: Params, given: Params) -> bool:
         value.dtype == kept[name].dtype and value.device == kept[name].device and torch.equal(value, kept[name])
         for name, value in given.items()
     )
+
+
+def _on(device: torch.device, made: Projection) -> Projection:
+    """Move a projection to a device, but for its warm start."""
+    values = {one.name: getattr(made, one.name) for one in fields(made)}
+    moved = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
+    by_name = {
+        name: {law: value.to(device) for law, value in values[name].items()} for name in ("multipliers", "by_law")
+    }
+    return replace(made, **moved, **by_name)
 
 
 def _inside(u_hat: Tensor) -> Tensor:

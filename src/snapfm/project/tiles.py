@@ -103,7 +103,7 @@ class Ended:
     def joined(self, samples: int, parts: int, weights: Values | None) -> Ended:
         """Combine the parts of each sample."""
         if parts == 1:
-            return Ended(self.status, self.iterations, self.second, weights)
+            return self if weights is None else Ended(self.status, self.iterations, self.second, weights)
         status, iterations, second = (
             one.reshape(samples, parts) for one in (self.status, self.iterations, self.second)
         )

@@ -6,8 +6,7 @@ that the next call of the same size finds them warm: fresh memory would cost mor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 Work = TypeVar("Work")
@@ -22,18 +21,29 @@ class Workspaces(Generic[Work]):
     def __reduce__(self) -> tuple[type[Workspaces[Work]], tuple[Callable[..., Work]]]:
         return Workspaces, (self._make,)
 
-    @contextmanager
-    def lend(self, *size: int) -> Iterator[Work]:
+    def lend(self, *size: int) -> _Loan[Work]:
         """Lend a workspace of this size to a call. Free ones of other sizes are dropped; this one too if the call raises."""
-        work = self._take(size)
-        yield work
-        self._free.append((size, work))
-
-    def _take(self, size: tuple[int, ...]) -> Work:
-        while True:
+        while self._free:
             try:
                 found, work = self._free.pop()  # atomic, like append
-            except IndexError:
-                return self._make(*size)
+            except IndexError:  # another thread took the last one
+                break
             if found == size:
-                return work
+                return _Loan(self._free, size, work)
+        return _Loan(self._free, size, self._make(*size))
+
+
+class _Loan(Generic[Work]):
+    """A workspace that goes back when the call ends. A class: making a generator would cost more than the loan."""
+
+    __slots__ = ("_free", "_size", "_work")
+
+    def __init__(self, free: list[tuple[tuple[int, ...], Work]], size: tuple[int, ...], work: Work) -> None:
+        self._free, self._size, self._work = free, size, work
+
+    def __enter__(self) -> Work:
+        return self._work
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._free.append((self._size, self._work))
