@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from snapfm.arrays import Index, Mask, Values
+from snapfm.arrays import Index, Mask, Table, Values
 from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import LANES
@@ -66,7 +66,7 @@ class Frame(NamedTuple):
     With a `callback` (see kernels.callback) the caller factorizes and solves.
     """
 
-    table: Index
+    table: Table
     table_at: Index
     weight: Values
     weight_at: Index

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from snapfm.arrays import Index, Values
+from snapfm.arrays import Index, Table, Values
 from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import apply, bends, slopes
@@ -35,7 +35,7 @@ class Code(NamedTuple):
     """
 
     first: int
-    table: Index
+    table: Table
     table_at: Index
     weight: Values
     weight_at: Index

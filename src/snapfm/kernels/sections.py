@@ -17,14 +17,22 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-from snapfm.arrays import Index, Values
+from snapfm.arrays import Index, Table, Values
 from snapfm.kernels.compiling import compiled
 
 
-def packed_index(sections: Sequence[npt.ArrayLike]) -> tuple[Index, Index]:
-    """Join integer arrays; return the whole and where each begins, then where the last ends."""
+def packed_index(sections: Sequence[npt.ArrayLike]) -> tuple[Table, Index]:
+    """Join integer arrays; return the whole and where each begins, then where the last ends.
+
+    Places take 32 bits: each is below the number of all that is listed.
+    """
     at = starts([np.size(section) for section in sections])
-    whole = np.empty(at[-1], np.int64)
+    if at[-1] > np.iinfo(np.int32).max:
+        raise MemoryError(
+            f"a program expects fewer than {np.iinfo(np.int32).max:,} places; got {at[-1]:,}. Project smaller fields, or a part "
+            "of the laws at a time."
+        )
+    whole = np.empty(at[-1], np.int32)
     _fill(whole, at, sections)
     return whole, at
 

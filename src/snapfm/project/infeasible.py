@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, diags_array, eye_array, hstack
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
-from snapfm.arrays import Index, Mask, Values
+from snapfm.arrays import Index, Mask, Table, Values
 from snapfm.kernels.operators import Op
 from snapfm.kernels.program import A_CELL, A_PTR, B_CELL, B_PTR, C_CELL, C_PTR, OPS, ROW, ROW_CELL, ROW_PTR, A, B, Code
 from snapfm.laws import Params
@@ -186,9 +186,9 @@ class Proof:
             self._weight(A)[one], self._weight(B)[two]
         )
 
-    def _index(self, section: int) -> Index:
+    def _index(self, section: int) -> Table:
         at = self._code.table_at
-        part: Index = self._code.table[at[section] : at[section + 1]]
+        part: Table = self._code.table[at[section] : at[section + 1]]
         return part
 
     def _weight(self, section: int) -> Values:

@@ -96,8 +96,8 @@ def _unresolved(laws: CompiledLaws, solved: Solution, params: Params, u_hat: Ten
         return []
     hidden = []
     for i in np.flatnonzero(sizes.max(axis=1) > _STEEP).tolist():
-        slopes = laws.jacobian(solved.u[i : i + 1].reshape(1, *laws.shape), _one(params, i))[0].abs().numpy()
-        pulls = np.finfo(float).eps * (laws.pattern.csr(slopes).T @ sizes[i])
+        pulls = laws.pulled_sizes(solved.u[i : i + 1].reshape(1, *laws.shape), _one(params, i), sizes[i])
+        pulls = np.finfo(float).eps * pulls
         if not near(pulls.max(initial=0.0, keepdims=True), u_hat[i : i + 1])[0]:
             hidden.append(i)
     return hidden

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from snapfm.arrays import Index, Values
+from snapfm.arrays import Index, Table, Values
 from snapfm.kernels.layout import Frame
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.ordering import best
@@ -28,7 +28,7 @@ from snapfm.structure.pattern import Pattern
 from snapfm.structure.reduce import System
 
 # Row and column of each entry of the lower triangle, its constant part, and where its terms begin, left and right.
-Matrix: TypeAlias = tuple[Index, Index, Values, Index, Index, Index]
+Matrix: TypeAlias = tuple[Index, Index, Values, Index, Table, Table]
 
 # Products listed for the Schur matrix: beyond this the augmented matrix is the smaller one.
 _PRODUCTS = 30_000_000
@@ -87,7 +87,7 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
     products = _products(columns.indptr, columns.indices, column_entry)
     augmented, shared = products is None, False
     if products is not None:
-        matrix = _schur(gram, m, *products)
+        matrix = _schur(gram, m, products)
         border = _border(system) if isinstance(solver, Automatic) and not bounded else None
         shared = border is not None
         if border is not None:
@@ -150,33 +150,44 @@ def _cheaper(whole: Pattern, signs: Index, schur: Prepared, entries: int) -> boo
     return best(whole.indptr, whole.indices, signs).flops < iterations
 
 
-def _products(indptr: Index, rows: Index, entry: Index) -> tuple[Index, Index, Index, Index] | None:
-    """List (row, column, left entry, right entry) of all products in the lower triangle of JJᵀ; None if too many."""
+class _Products(NamedTuple):
+    """All products in the lower triangle of JJᵀ: row, column, left and right entry. Tens of millions, so in 32 bits."""
+
+    row: Table
+    column: Table
+    left: Table
+    right: Table
+
+
+def _products(indptr: Index, rows: Index, entry: Index) -> _Products | None:
+    """List the products of the columns of J; None if they are too many."""
     counts = np.diff(indptr)
     if int((counts.astype(np.int64) ** 2).sum()) > _PRODUCTS:
         return None
+    rows, counts, entry = (some.astype(np.int32) for some in (rows, counts, entry))
     repeats = np.repeat(counts, counts)
-    left = np.repeat(np.arange(len(rows)), repeats)
-    ends = np.cumsum(repeats)
-    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - repeats, repeats)
-    right = np.repeat(np.repeat(indptr[:-1], counts), repeats) + within
+    left = np.repeat(np.arange(len(rows), dtype=np.int32), repeats)
+    ends = np.cumsum(repeats, dtype=np.int32)
+    right = np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int32)
+    right += np.repeat(np.repeat(indptr[:-1].astype(np.int32), counts) - ends + repeats, repeats)
     lower = rows[left] >= rows[right]
     left, right = left[lower], right[lower]
-    return rows[left].astype(np.int64), rows[right].astype(np.int64), entry[left], entry[right]
+    return _Products(rows[left], rows[right], entry[left], entry[right])
 
 
-def _schur(gram: csr_array, m: int, row: Index, column: Index, left: Index, right: Index) -> Matrix:
+def _schur(gram: csr_array, m: int, products: _Products) -> Matrix:
     constant = coo_array(gram)
     keep = constant.coords[0] >= constant.coords[1]
     g_row, g_column, g_value = constant.coords[0][keep], constant.coords[1][keep], constant.data[keep]
-    diagonal = np.arange(m)
-    keys = np.unique(np.concatenate([row * m + column, g_row * m + g_column, diagonal * m + diagonal]).astype(np.int64))
+    listed = products.row * np.int64(m) + products.column
+    order = np.argsort(listed, kind="stable")
+    listed = listed[order]
+    given = g_row.astype(np.int64) * m + g_column
+    keys = np.unique(np.concatenate([listed[np.diff(listed, prepend=-1) > 0], given, np.arange(m) * (m + 1)]))
     values = np.zeros(len(keys))
-    values[np.searchsorted(keys, g_row.astype(np.int64) * m + g_column)] = g_value
-    target = np.searchsorted(keys, row * m + column)
-    order = np.argsort(target, kind="stable")
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=len(keys)))]).astype(np.int64)
-    return keys // m, keys % m, values, ptr, left[order], right[order]
+    values[np.searchsorted(keys, given)] = g_value
+    ptr = np.searchsorted(listed, np.append(keys, m * m))
+    return keys // m, keys % m, values, ptr, products.left[order], products.right[order]
 
 
 def _augmented(system: System) -> Matrix:
@@ -204,5 +215,5 @@ def _augmented(system: System) -> Matrix:
     listed = source >= 0
     order = np.argsort(target[listed], kind="stable")
     ptr = np.concatenate([[0], np.cumsum(np.bincount(target[listed], minlength=len(keys)))]).astype(np.int64)
-    left, right = place[listed][order].astype(np.int64), source[listed][order].astype(np.int64)
+    left, right = place[listed][order].astype(np.int32), source[listed][order].astype(np.int32)
     return keys // size, keys % size, values, ptr, left, right

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import UnsupportedLaw
-from snapfm.laws import Law, Params
+from snapfm.laws import Law, Oracle, Params
 from snapfm.linear import Solver
 from snapfm.project import checks
 from snapfm.project.adjoint import attach_gradient
@@ -23,12 +23,13 @@ from snapfm.project.budget import LIMIT, SECONDS, Budget
 from snapfm.project.in_metric import SCALE, check_metric, project_in_metric, scaled_laws
 from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.linearized import Linearized
+from snapfm.project.matrix_free import MatrixFree
 from snapfm.project.memory import described
 from snapfm.project.metric import Metric
 from snapfm.project.newton import Newton
 from snapfm.project.serial import one_thread
-from snapfm.structure import CompiledLaws, compile_laws
-from snapfm.structure.preparing import preparing
+from snapfm.structure import CompiledLaws, MatrixFreeLaws, TooDense, compile_laws, matrix_free
+from snapfm.structure.preparing import Report, preparing
 
 
 class Projector:
@@ -58,19 +59,29 @@ class Projector:
         check_metric(metric, self.shape)
         self.metric = metric
         with preparing(checks.check_progress(progress)) as report:
-            self.structure: CompiledLaws = compile_laws(self.laws, self.shape, self.example, report)
-            report("comparing slopes with torch's")
-            self.structure.check()
-            report("presolve")
-            self.structure.presolve  # noqa: B018  found at first use: here
-            report("reducing, ordering, symbolic factorization")
-            newton = Newton(self.structure, self.limits, linear)
-            self.structure.remarks.append(described(newton.bytes))
-            self.method: Method = newton
+            self.structure, self.method = self._prepared(linear, report)
         # Batch size, params as given, params converted: one tuple, replaced whole and read once, as threads share it.
         self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
         self._linearized: Linearized | None = None
         self._units: Projector | None = None
+
+    def _prepared(self, linear: Solver | None, report: Report) -> tuple[CompiledLaws | MatrixFreeLaws, Method]:
+        """Compile the laws, and prepare the method for them."""
+        try:
+            laws = compile_laws(self.laws, self.shape, self.example, report)
+        except TooDense as refusal:
+            if any(isinstance(law, Oracle) for law in self.laws):
+                raise
+            free = matrix_free(self.laws, self.shape, self.example, refusal.entries, report)
+            return free, MatrixFree(free, self.limits)
+        report("comparing slopes with torch's")
+        laws.check()
+        report("presolve")
+        laws.presolve  # noqa: B018  found at first use: here
+        report("reducing, ordering, symbolic factorization")
+        newton = Newton(laws, self.limits, linear)
+        laws.remarks.append(described(newton.bytes))
+        return laws, newton
 
     def __call__(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
@@ -244,8 +255,17 @@ class Projector:
         """The laws ready to be linearized in a metric, made at first use. Threads that meet here each make one."""
         made = self._linearized
         if made is None:
-            self._linearized = made = Linearized(self.structure)
+            self._linearized = made = Linearized(self.sparse("a metric"))
         return made
+
+    def sparse(self, purpose: str) -> CompiledLaws:
+        """Return the laws with sparse derivatives; raises UnsupportedLaw, with what they are for, where there are none."""
+        if isinstance(self.structure, CompiledLaws):
+            return self.structure
+        raise UnsupportedLaw(
+            f"{purpose} expects laws with a sparse Jacobian; got laws that are matrix-free, with {self.structure.nnz:,} "
+            "entries. Use a coarser field or fewer rows (the lowest modes), or project without it."
+        )
 
     def inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
         """Convert params to float64 on the CPU; equal params return the same object, so that methods recognize them."""

@@ -12,7 +12,6 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -23,24 +22,27 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
 from snapfm.structure.describe import describe
+from snapfm.structure.example import example_of
 from snapfm.structure.fuse import fused
 from snapfm.structure.lowering import Block, Form, Tape, Unlowerable, Walk, refuse_dense_maps
+from snapfm.structure.lowering.regions import ENTRY_LIMIT
 from snapfm.structure.opaque import Opaque
 from snapfm.structure.oracle import OracleLaw
-from snapfm.structure.pattern import Pattern
+from snapfm.structure.pattern import Pattern, TooDense
 from snapfm.structure.preparing import Report, silent
 from snapfm.structure.presolve import Presolve, presolve
 from snapfm.structure.program import count_terms, refuse_terms
 from snapfm.structure.propagate import propagate
 from snapfm.structure.reads import CellReads, RowKind, cell_reads, row_kinds, row_slopes
 from snapfm.structure.scalar import Scalar
+from snapfm.structure.stack import LawStack
 from snapfm.structure.together import Together, together
 from snapfm.structure.trace import TracedLaw, trace_law, unmoved
 from snapfm.structure.verify import check_law, verify_law
 
 
 @dataclass(frozen=True)
-class CompiledLaws:
+class CompiledLaws(LawStack):
     """All rows of a list of laws on fields of one shape, in the order the laws were given.
 
     `scalar` holds the rows of all laws; those of laws that could not be lowered are empty there. `opaque` holds
@@ -53,16 +55,6 @@ class CompiledLaws:
     scalar: Scalar
     opaque: dict[int, Opaque | OracleLaw]
     remarks: list[str] = field(default_factory=list, compare=False)  # of a projector, for the description; written once
-
-    @cached_property
-    def unknowns(self) -> int:
-        """Number of unknowns of one field."""
-        return int(np.prod(self.shape))
-
-    @cached_property
-    def rows(self) -> int:
-        """Number of rows of all laws."""
-        return sum(law.rows for law in self.laws)
 
     @property
     def nnz(self) -> int:
@@ -108,11 +100,6 @@ class CompiledLaws:
         return values
 
     @cached_property
-    def equality_rows(self) -> Mask:
-        """Which rows must vanish (the others must not be positive)."""
-        return np.concatenate([np.zeros(0, bool), *(law.equality for law in self.laws)])
-
-    @cached_property
     def presolve(self) -> Presolve:
         """Fixed unknowns and redundant rows, found at first use."""
         constant = (self.kinds == RowKind.AFFINE) & self.equality_rows
@@ -142,48 +129,6 @@ class CompiledLaws:
     def threads(self) -> bool:
         """Whether several threads may evaluate the laws at once: an Oracle has to allow it."""
         return all(law.oracle.threads for law in self.laws if isinstance(law, OracleLaw))
-
-    def where(self, row: int) -> tuple[TracedLaw | OracleLaw, int]:
-        """Return the law that a stacked row belongs to, and its number among the rows of that law."""
-        for law, rows in zip(self.laws, self.stack):
-            if row < rows.stop:
-                return law, row - rows.start
-        raise IndexError(row)
-
-    def slices(self) -> dict[str, slice]:
-        """Return the stacked rows of each law by its name."""
-        return self._slices
-
-    @cached_property
-    def _slices(self) -> dict[str, slice]:
-        return {law.name: rows for law, rows in zip(self.laws, self.stack)}
-
-    @cached_property
-    def stack(self) -> list[slice]:
-        """The stacked rows of each law in their order; names may come twice."""
-        starts = np.cumsum([0, *(law.rows for law in self.laws)])
-        return [slice(int(a), int(b)) for a, b in pairwise(starts)]
-
-    def residual(self, u: Tensor, params: Params) -> Tensor:
-        """Evaluate all rows on a batch: (b, *shape) to (b, m)."""
-        return torch.cat([u.new_zeros(len(u), 0), *(law.residual(u, params) for law in self.laws)], dim=1)
-
-    @cached_property
-    def coarse(self) -> list[str]:
-        """Names of the laws that compute in float32 as they are written; here they are evaluated in float64."""
-        return [law.name for law in self.laws if isinstance(law, TracedLaw) and law.written is not None]
-
-    def written(self, u: Tensor, params: Params) -> Tensor:
-        """Evaluate all rows with the laws as they are written, in the precision they have: (b, *shape) to (b, m)."""
-        parts = [u.new_zeros(len(u), 0)]
-        for law in self.laws:
-            own = law.written if isinstance(law, TracedLaw) else None
-            parts.append(law.residual(u, params) if own is None else own(u, params).to(u.dtype))
-        return torch.cat(parts, dim=1)
-
-    def residual_alone(self, u: Tensor, params: Params) -> Tensor:
-        """Evaluate all rows sample by sample: slower, with bits that do not depend on the batch."""
-        return torch.cat([u.new_zeros(len(u), 0), *(law.alone(u, params) for law in self.laws)], dim=1)
 
     def jacobian(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate the stacked Jacobian's values on a batch: (b, nnz), in the order of `pattern`."""
@@ -216,6 +161,12 @@ class CompiledLaws:
             if law.hessian_pattern is not None:
                 add(law.hessian_pattern, law.hessian(u, params, multipliers[:, self.stack[i]]).numpy())
         return out
+
+    def pulled_sizes(self, u: Tensor, params: Params, sizes: Values) -> Values:
+        """Return |J|ᵀ sizes (n,) at a batch of one, sizes (m,): rounding of Jᵀλ is at most an ε of that for |λ|."""
+        slopes = self.jacobian(u, params)[0].abs().numpy()
+        found: Values = self.pattern.csr(slopes).T @ sizes
+        return found
 
     def check(self) -> None:
         """Compare slopes with one random product of torch's per law, at the example: cheap enough for every first use.
@@ -267,13 +218,9 @@ def compile_laws(
     """Compile laws on fields of one shape; `params` are an example with a leading batch axis.
 
     `report` is called with what is being done. Bounds have no rows and are left out. Raises LawError for laws that cannot be
-    used as written.
+    used as written, and TooDense for one whose pattern is too much to write out (structure.matrix_free takes those).
     """
-    sample = {name: value[0].detach().cpu() for name, value in (params or {}).items()}
-    sample = {name: value.double() if value.is_floating_point() else value for name, value in sample.items()}
-    generator = torch.Generator().manual_seed(0)
-    # Uniform in (0.1, 0.9): inside the domain of roots and logarithms, away from the kinks at 0 and 1.
-    u = 0.1 + 0.8 * torch.rand(tuple(shape), generator=generator, dtype=torch.float64)
+    u, sample = example_of(tuple(shape), params)
     tape, forms, opaque = Tape(u.numel()), [], dict[int, Opaque | OracleLaw]()
     slopes = CellReads(tape, slopes=True)
     traced: list[TracedLaw | OracleLaw] = []
@@ -328,8 +275,14 @@ def _refuse_terms(slopes: CellReads, blocks: Sequence[Block], form: Form) -> Non
 
 
 def _opaque(law: Equality | Inequality, traced: TracedLaw, reason: str, u: Tensor, params: Params) -> Opaque:
-    """Find the pattern of a law that has no scalar form, by sparsity rules unless the caller states it."""
+    """Find the pattern of a law that has no scalar form, by sparsity rules unless the caller states it; raises TooDense."""
     reads = propagate(traced.graph, u, params, law.name, quiet=law.pattern is not None)
+    if law.pattern is None and reads.nnz > ENTRY_LIMIT:
+        raise TooDense(
+            f"law '{law.name}' uses {reason}, so that torch has to differentiate it; it expects rows with at most "
+            f"{ENTRY_LIMIT:,} entries in all then; got {reads.nnz:,}. Keep fewer rows, or give Equality(…, pattern=…).",
+            reads.nnz,
+        )
     pattern = Pattern.from_sets(reads, u.numel())
     if law.pattern is not None:
         pattern = Pattern.from_coordinates(*law.pattern, (traced.rows, u.numel()))

@@ -27,28 +27,28 @@ def describe(laws: CompiledLaws) -> str:
     found, cells = laws.presolve, laws.rows * laws.unknowns
     head = ("law", "kind", "rows", "non-zeros", "affine", "separable", "general", "curvature", "derivatives")
     body = [_line(laws, i) for i in range(len(laws.laws))]
-    shares = (f"{_counted(laws.kinds, kinds) / laws.rows:.0%}" if laws.rows else "–" for kinds in _KINDS)
-    body.append(("all", "", _count(laws.rows), _count(laws.nnz), *shares, "", ""))
+    shares = (f"{_of_kinds(laws.kinds, kinds) / laws.rows:.0%}" if laws.rows else "–" for kinds in _KINDS)
+    body.append(("all", "", counted(laws.rows), counted(laws.nnz), *shares, "", ""))
     widths = [max(len(line[i]) for line in (head, *body)) for i in range(len(head))]
     lines = [
-        f"{'×'.join(str(extent) for extent in laws.shape) or 'scalar'} field: {_count(laws.unknowns)} unknowns, "
-        f"{_count(laws.rows)} rows, {_count(laws.nnz)} non-zeros ({laws.nnz / cells if cells else 0.0:.2%} of the Jacobian)"
+        f"{'×'.join(str(extent) for extent in laws.shape) or 'scalar'} field: {counted(laws.unknowns)} unknowns, "
+        f"{counted(laws.rows)} rows, {counted(laws.nnz)} non-zeros ({laws.nnz / cells if cells else 0.0:.2%} of the Jacobian)"
     ]
     for line in (head, *body):
         padded = [cell.ljust(w) if i in _TEXT else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))]
         lines.append("  " + "  ".join(padded).rstrip())
     lines.append(
-        f"presolve: {_count(len(found.fixed))} unknowns fixed by single rows, {_count(len(found.redundant))} redundant rows, "
-        f"{_count(len(found.kept))} rows left"
+        f"presolve: {counted(len(found.fixed))} unknowns fixed by single rows, {counted(len(found.redundant))} redundant rows, "
+        f"{counted(len(found.kept))} rows left"
         + ("" if found.searched else " (too many rows to search for redundant ones)")
     )
     lines += _march(laws)
     size = fill(laws)
-    lines.append(f"factor of JJᵀ over the rows left: {'not looked at' if size is None else _count(size) + ' entries'}")
+    lines.append(f"factor of JJᵀ over the rows left: {'not looked at' if size is None else counted(size) + ' entries'}")
     lines += laws.remarks
     lines += [_redundant(laws, one) for one in found.redundant[:_LISTED]]
     if len(found.redundant) > _LISTED:
-        lines.append(f"  … and {_count(len(found.redundant) - _LISTED)} more")
+        lines.append(f"  … and {counted(len(found.redundant) - _LISTED)} more")
     lines += [
         f"float32: law '{name}' computes in float32; evaluated in float64 here, and its own rounding is reported"
         for name in laws.coarse
@@ -75,8 +75,8 @@ def _march(laws: CompiledLaws) -> list[str]:
         return []
     sizes = np.concatenate([np.diff(march.squares[stage.square].starts) for stage in march.stages])
     return [
-        f"march: {_count(len(march.unknowns()))} unknowns determined in {_count(len(march))} stages, one after the other: "
-        f"{_count(len(sizes))} blocks of at most {_count(int(sizes.max()))} rows"
+        f"march: {counted(len(march.unknowns()))} unknowns determined in {counted(len(march))} stages, one after the other: "
+        f"{counted(len(sizes))} blocks of at most {counted(int(sizes.max()))} rows"
     ]
 
 
@@ -107,11 +107,11 @@ def _line(laws: CompiledLaws, place: int) -> tuple[str, ...]:
         derivatives = ", ".join(f"torch, {passes.count} by {passes.side}" for passes in opaque.passes)
     else:
         derivatives = "constant" if curved == RowKind.AFFINE else "scalar program"
-    counts = (_count(_counted(kinds, some)) for some in _KINDS)
-    return (law.name, law.kind, _count(law.rows), _count(nnz), *counts, curvature, derivatives)
+    counts = (counted(_of_kinds(kinds, some)) for some in _KINDS)
+    return (law.name, law.kind, counted(law.rows), counted(nnz), *counts, curvature, derivatives)
 
 
-def _counted(kinds: Index, some: tuple[RowKind, ...]) -> int:
+def _of_kinds(kinds: Index, some: tuple[RowKind, ...]) -> int:
     return int(np.isin(kinds, some).sum())
 
 
@@ -134,5 +134,6 @@ def _range(rows: Index) -> str:
     return f"rows {rows.min()}..{rows.max()}" + ("" if contiguous else f" ({len(rows)} of them)")
 
 
-def _count(number: int) -> str:
+def counted(number: int) -> str:
+    """Write a number with spaces between groups of three digits."""
     return f"{number:,}".replace(",", " ")

@@ -26,7 +26,11 @@ ENTRY_LIMIT = 50_000_000
 
 
 class TooDense(LawError):
-    """A pattern has too many entries to be written out; only its number of entries was computed."""
+    """A pattern has too many entries to be written out; only its number of `entries` was computed."""
+
+    def __init__(self, message: str, entries: int) -> None:
+        super().__init__(message)
+        self.entries = entries
 
 
 def refuse_entries(count: int) -> None:
@@ -35,7 +39,8 @@ def refuse_entries(count: int) -> None:
         raise TooDense(
             f"expects rows with at most {ENTRY_LIMIT:,} entries in all; got {count:,}: each row reads a whole plane or more of "
             "the field (a transform, a long scan, a full product). Keep fewer rows (the lowest modes), transform along one axis, "
-            "or use a coarser field."
+            "or use a coarser field.",
+            count,
         )
 
 

@@ -19,7 +19,7 @@ from snapfm.kernels.operations import SPILL
 from snapfm.kernels.operators import FLAT, STRAIGHT, Op
 from snapfm.kernels.program import Code
 from snapfm.kernels.sections import packed_index, packed_values
-from snapfm.structure.lowering.tape import Block, Tape, Unlowerable, moved_columns
+from snapfm.structure.lowering.tape import Block, Tape, Unlowerable, chosen_rows, moved_columns
 from snapfm.structure.pattern import GrowingSets, Pattern, Sets, union
 
 # Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
@@ -75,7 +75,7 @@ def build_program(tape: Tape, rows: csr_array, by: Index, second: bool = True) -
         if len(element):
             kept.append((block, element))
             for operand in block.operands:
-                needed[csr_array(operand[element]).indices] = True
+                needed[chosen_rows(operand, element).indices] = True
     kept.reverse()
     unknowns = np.flatnonzero(needed[: tape.unknowns])
     computed = [block.first + element for block, element in kept]
@@ -91,7 +91,7 @@ def build_program(tape: Tape, rows: csr_array, by: Index, second: bool = True) -
     first = 1 + len(unknowns) + len(externals)
 
     def local(element: Index, operand: csr_array) -> csr_array:
-        moved = moved_columns(csr_array(operand[element]), place, len(order))
+        moved = moved_columns(chosen_rows(operand, element), place, len(order))
         moved.sort_indices()
         return moved
 

@@ -56,7 +56,7 @@ def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: b
             try:
                 env[node] = _step(node, env, width, unruled)
             except TooDense as refusal:
-                raise LawError(f"law '{name}' {refusal}") from refusal
+                raise TooDense(f"law '{name}' {refusal}", refusal.entries) from refusal
             except LawError as refusal:
                 raise LawError(f"law '{name}': {refusal}") from refusal
         for spent in last_use.get(node, ()):
@@ -72,7 +72,7 @@ def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: b
     try:
         return Sets(found.indptr, found.indices, found.width)
     except TooDense as refusal:
-        raise LawError(f"law '{name}' {refusal}") from refusal
+        raise TooDense(f"law '{name}' {refusal}", refusal.entries) from refusal
 
 
 def _step(node: Node, env: dict[Node, Any], width: int, unruled: list[str]) -> Any:

@@ -221,12 +221,13 @@ def _systems(
         chosen = chosen[:1]
     quadratic, constant = quadratic_rows(tape, rows, unknown_label >= 0)
     found: dict[bytes, list[System]] = {}
+    alone = len(chosen) == 1  # nothing to compare it with: a large one takes seconds to hash
     for part in chosen:
         mine = np.flatnonzero((row_label == part) & open_rows)
         unknowns = np.flatnonzero(unknown_label == part)
         one = _part(tape, rows, direct, mine, unknowns[iterated[unknowns]], unknowns[~iterated[unknowns]], equality)
         one = replace(one, quadratic=bool(quadratic[mine].all()), constant=bool(constant[mine].all()))
-        found.setdefault(_fingerprint(one), []).append(one)
+        found.setdefault(b"" if alone else _fingerprint(one), []).append(one)
     return tuple(_joined(same) for same in found.values())
 
 
@@ -256,7 +257,7 @@ def _fingerprint(system: System) -> bytes:
         arrays += [matrix.indptr, matrix.indices, matrix.data]
     for array in arrays:
         digest.update(str(np.shape(array)).encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
     return digest.digest()
 
 

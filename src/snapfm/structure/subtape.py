@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from snapfm.arrays import Index
-from snapfm.structure.lowering.tape import Block, Tape, moved_columns
+from snapfm.structure.lowering.tape import Block, Tape, chosen_rows, moved_columns
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Cutter:
             needed.append(fresh)
             made = self._operation[fresh]
             made = made[made >= 0]
-            fresh = self._distinct(np.concatenate([_taken(operand, made).indices for operand in self._operands]))
+            fresh = self._distinct(np.concatenate([chosen_rows(operand, made).indices for operand in self._operands]))
         order = np.sort(np.concatenate(needed)).astype(np.int64)
         self._seen[order] = False
         return self._local(rows, order)
@@ -84,7 +84,7 @@ class Cutter:
         own = Tape(int(np.searchsorted(order, n)))
         own.cells = len(order)
         made, first = made[is_made], np.flatnonzero(is_made)
-        a, b, c = (self._renumbered(_taken(operand, made), order) for operand in self._operands)
+        a, b, c = (self._renumbered(chosen_rows(operand, made), order) for operand in self._operands)
         edges = np.flatnonzero(np.diff(self._block[made])) + 1
         for start, stop in pairwise([0, *edges.tolist(), len(made)] if len(made) else []):
             source = self._tape.blocks[self._block[made[start]]]
@@ -111,10 +111,6 @@ class Cutter:
             for one, size in zip(operands, sizes)
         ]
         return csr_array(vstack([csr_array((0, width)), *parts], format="csr"))
-
-
-def _taken(matrix: csr_array, rows: Index) -> csr_array:
-    return csr_array(matrix[rows])
 
 
 def with_externals(tape: Tape, cells: Index) -> tuple[Tape, Index]:

@@ -61,6 +61,13 @@ def added(one: Form, other: Form, cells: int) -> Form:
     return Form(csr_array(one.widened(cells).matrix + other.widened(cells).matrix), one.shape)
 
 
+def chosen_rows(matrix: csr_array, rows: Index) -> csr_array:
+    """Take rows, which are distinct; the matrix itself if they are all of them in order, as large ones often are."""
+    if len(rows) == matrix.shape[0] and bool((np.diff(rows) == 1).all()):
+        return matrix
+    return csr_array(matrix[rows])
+
+
 def moved_columns(matrix: csr_array, place: Index, width: int) -> csr_array:
     """Put column k of a matrix at place[k], among `width` columns."""
     return csr_array((matrix.data, place[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))

@@ -1,0 +1,132 @@
+"""MatrixFreeLaws: laws whose Jacobian is too dense to write out, as products with it that torch evaluates.
+
+A law through a transform of a whole plane has as many entries as the plane has pairs of points, but costs one transform to
+evaluate, and a few to multiply by J, Jᵀ or a Hessian. Nothing is known of its rows but these products: no presolve, no
+substitutions, no proof that laws contradict each other. Consumes laws as they are written. Knows nothing of solvers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from snapfm.arrays import Values
+from snapfm.laws import Bounds, Equality, Inequality, Law, Params
+from snapfm.structure.describe import counted
+from snapfm.structure.example import example_of
+from snapfm.structure.preparing import Report, silent
+from snapfm.structure.stack import LawStack
+from snapfm.structure.trace import TracedLaw, trace_law
+
+Product = Callable[[Tensor], Tensor]  # of a matrix and a vector
+
+
+@dataclass(frozen=True)
+class MatrixFreeLaws(LawStack):
+    """All rows of some laws on fields of one shape, without a pattern. `layouts` are the shapes that the laws return."""
+
+    shape: tuple[int, ...]
+    laws: tuple[TracedLaw, ...]
+    example: tuple[Tensor, dict[str, Tensor]]  # one float64 sample: field, params
+    layouts: tuple[tuple[int, ...], ...]
+    entries: int  # of the law, or the plane of it, that was too dense to be written out
+    remarks: list[str] = field(default_factory=list, compare=False)  # of a projector, for the description; written once
+
+    @property
+    def nnz(self) -> int:
+        """Number of entries of the stacked Jacobian that may be non-zero: as far as is known all of them."""
+        return self.rows * self.unknowns
+
+    @cached_property
+    def affine(self) -> bool:
+        """Whether no slope changes with the field: the derivative of none reads it."""
+        found = self.linearize(*self.example)
+        return found.hessian(torch.ones_like(found.residual)) is None
+
+    def linearize(self, u: Tensor, params: Params) -> Linearization:
+        """Return residuals and products with their derivatives at one field and its params, float64."""
+        return Linearization(self.laws, u, params)
+
+    def pulled_sizes(self, u: Tensor, params: Params, sizes: Values) -> Values:
+        """Estimate √((J∘J)ᵀ sizes²) by one product with random signs: how far Jᵀλ is off by rounding, for a unit of it."""
+        generator = torch.Generator().manual_seed(0)
+        signs = 1.0 - 2.0 * torch.randint(2, (self.rows,), generator=generator, dtype=torch.float64)
+        own = {name: value[0] for name, value in params.items()}
+        found: Values = self.linearize(u[0], own).pull(signs * torch.from_numpy(sizes)).abs().numpy()
+        return found
+
+    def __str__(self) -> str:
+        extents, kind = "×".join(str(extent) for extent in self.shape), "affine" if self.affine else "nonlinear"
+        lines = [f"{extents} field: {counted(self.unknowns)} unknowns, {counted(self.rows)} rows, {kind}"]
+        lines += [f"  law {law.name}: {law.kind}, {counted(law.rows)} rows" for law in self.laws]
+        lines.append(
+            f"matrix-free: a Jacobian with {counted(self.entries)} entries or more is not written out; torch multiplies by it, "
+            "and Krylov iterations solve with it"
+        )
+        return "\n".join([*lines, *self.remarks])
+
+
+class Linearization:
+    """Laws at one field: residual (m,), and products with J, Jᵀ and Σλ∇²h. For one thread."""
+
+    def __init__(self, laws: Sequence[TracedLaw], u: Tensor, params: Params) -> None:
+        with torch.enable_grad():
+            self._at = u.detach().clone().requires_grad_()
+            self._rows = torch.cat([law.graph(self._at, dict(params)).reshape(-1) for law in laws])
+            # Jᵀy as a function of y, which is linear: its own derivative along d is Jd. No forward derivatives are needed.
+            self._weight = torch.zeros_like(self._rows, requires_grad=True)
+            (self._slope,) = torch.autograd.grad(self._rows, self._at, self._weight, create_graph=True)
+        self.residual = self._rows.detach()
+
+    def push(self, direction: Tensor) -> Tensor:
+        """Return Jd (m,) for d (n,)."""
+        return _product(self._slope, self._weight, direction)
+
+    def pull(self, multipliers: Tensor) -> Tensor:
+        """Return Jᵀλ (n,) for λ (m,)."""
+        return _product(self._rows, self._at, multipliers)
+
+    def hessian(self, multipliers: Tensor) -> Product | None:
+        """Return the product with Σλ∇²h; None if no slope depends on the field."""
+        with torch.enable_grad():
+            (slope,) = torch.autograd.grad(self._rows, self._at, multipliers, create_graph=True)
+        if not slope.requires_grad:
+            return None
+        (first,) = torch.autograd.grad(slope, self._at, torch.ones_like(slope), retain_graph=True, allow_unused=True)
+        if first is None:
+            return None
+
+        def product(direction: Tensor) -> Tensor:
+            return _product(slope, self._at, direction)
+
+        return product
+
+
+def _product(value: Tensor, by: Tensor, weight: Tensor) -> Tensor:
+    """Return the derivative of Σ weight·value, flat."""
+    (found,) = torch.autograd.grad(value, by, weight.reshape(value.shape), retain_graph=True)
+    return found.reshape(-1)
+
+
+def matrix_free(
+    laws: Sequence[Law], shape: tuple[int, ...], params: Params | None, entries: int, report: Report = silent
+) -> MatrixFreeLaws:
+    """Trace equalities and inequalities on fields of one shape; `params` are an example with a leading batch axis.
+
+    `entries` are those that were too many.
+    """
+    u, sample = example_of(shape, params)
+    traced, layouts = [], []
+    for law in laws:
+        if isinstance(law, Bounds):
+            continue
+        assert isinstance(law, (Equality, Inequality))
+        report(f"tracing law '{law.name}' without a matrix")
+        traced.append(trace_law(law, u, sample))
+        with torch.no_grad():
+            layouts.append(tuple(law.residual(u.clone(), {name: value.clone() for name, value in sample.items()}).shape))
+    return MatrixFreeLaws(tuple(shape), tuple(traced), (u, sample), tuple(layouts), entries)
