@@ -21,6 +21,7 @@ from snapfm.project.budget import STATIONARITY, Stopping
 from snapfm.project.lane_laws import Point, Problem
 from snapfm.project.least_distance import balance, least_distance
 from snapfm.project.tiles import Ended, Room, Tiles
+from snapfm.structure.reduce import System
 
 if TYPE_CHECKING:
     from snapfm.project.part import Loops
@@ -51,8 +52,7 @@ def sequential(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, ro
     """Solve quadratic programs from û on, lane by lane. Large parts, and those with eliminated unknowns, are left alone."""
     lanes, system = tiles.lanes, loops.part.system
     ended = Ended(np.full(lanes, int(Status.STALLED)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
-    rows, unknowns = system.program.pattern.rows, system.program.pattern.columns
-    if (2 * rows + 2 * unknowns) * unknowns > _ENTRIES or len(system.gram.data) or system.eliminated.shape[1]:
+    if not dense(system):
         return ended
     tiles.section(core.X)[:] = first
     limits = room.upto(_SHARE)
@@ -73,6 +73,13 @@ def sequential(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, ro
         if solved:
             ended.status[lane] = int(Status.CONVERGED)
     return ended
+
+
+def dense(system: System) -> bool:
+    """Whether a system is small enough for quadratic programs with dense matrices, and has no eliminated unknowns."""
+    rows, unknowns = system.program.pattern.rows, system.program.pattern.columns
+    small = (2 * rows + 2 * unknowns) * unknowns <= _ENTRIES
+    return bool(small and not len(system.gram.data) and not system.eliminated.shape[1])
 
 
 def violation(loops: Loops, tiles: Tiles) -> Values:

@@ -54,7 +54,7 @@ class CompiledLaws:
     opaque: dict[int, Opaque | OracleLaw]
     remarks: list[str] = field(default_factory=list, compare=False)  # of a projector, for the description; written once
 
-    @property
+    @cached_property
     def unknowns(self) -> int:
         """Number of unknowns of one field."""
         return int(np.prod(self.shape))
