@@ -323,9 +323,11 @@ def _order(loops: Loops) -> tuple[Attempt, ...]:
     """Return the attempts after Newton's. As many equations as unknowns: what obeys is a point, and the nearest one."""
     system = loops.part.system
     others = _WITH_INEQUALITIES if loops.part.inequalities else _EQUALITIES
+    # Evaluations of an opaque part cost more than linear algebra: exact programs take the fewest of them.
+    first: tuple[Attempt, ...] = (sequential,) if system.opaque and dense(system) else ()
     if int(system.equality.sum()) >= system.unknowns.shape[1] and not system.eliminated.shape[1]:
-        return (*dict.fromkeys((_restored, sequential, *others)),)
-    return others
+        first = (*first, _restored, sequential)
+    return (*dict.fromkeys((*first, *others)),)
 
 
 def _blank(tiles: Tiles, limit: Index) -> tuple[Mask, Index, Index, Index]:

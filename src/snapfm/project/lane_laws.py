@@ -20,9 +20,11 @@ from snapfm.project.tiles import Tiles
 if TYPE_CHECKING:
     from snapfm.project.part import Loops
 
+_LARGEST = 1e100  # slopes and unknowns beyond this overflow in products
+
 
 class Point(NamedTuple):
-    """The laws at one point: rows, their slopes, Σλ∇²h (None if it is zero), the ℓ1 violation and the objective."""
+    """The laws at one point: rows, their slopes, Σλ∇²h (None if it is zero), the weighted ℓ2 violation and the objective."""
 
     x: Values
     rows: Values
@@ -30,6 +32,15 @@ class Point(NamedTuple):
     hessian: Values | None
     theta: float
     objective: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether the laws and their slopes have values, none so large that products overflow."""
+        return bool(
+            np.isfinite(self.theta)
+            and (np.abs(self.slopes) < _LARGEST).all()
+            and np.abs(self.x).max(initial=0.0) < _LARGEST
+        )
 
 
 @dataclass(frozen=True)
@@ -42,7 +53,7 @@ class Problem:
     lower: Values
     upper: Values
     equality: Mask
-    weight: Values  # of the rows, in the ℓ1 violation
+    weight: Values  # of the rows, in the ℓ2 violation
     turn: Turn
 
     @classmethod
@@ -82,7 +93,7 @@ class Problem:
             hessian = half + half.T - np.diag(np.diag(half))
         off = np.where(self.equality, np.abs(rows), np.maximum(rows, 0.0))
         away = x - self.target
-        return Point(x, rows, slopes, hessian, float(self.weight @ off), 0.5 * float(away @ away))
+        return Point(x, rows, slopes, hessian, float(np.linalg.norm(self.weight * off)), 0.5 * float(away @ away))
 
     def violation(self, point: Point) -> float:
         """Return the largest violation of the rows; bounds hold at all points."""
