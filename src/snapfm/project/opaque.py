@@ -100,14 +100,24 @@ class Evaluator:
             slopes = self._values(own.jacobian, self._jacobian, keys, fields, samples, nothing)
             _fill(tile.jacobian, [values[self._entries] for values in slopes])
             if len(tile.hessian):
-                keys = [place + weights.tobytes() for place, weights in zip(keys, tile.multipliers)]
-                bends = self._values(own.hessian, self._hessian, keys, fields, samples, tile.multipliers)
-                _fill(tile.hessian, bends)
-            elif self._curveless:
+                self._bend_tile(tile, keys, samples)
+            if self._curveless:
                 self.uncurved.update(samples.tolist())
         except BaseException:  # kept by the callback; loops have nothing to go on with
             own.turn.stop[0] = 1
             raise
+
+    def _bend_tile(self, tile: _Tile, keys: list[bytes], samples: Index) -> None:
+        """Write Σλ∇²h of all lanes: zero where all multipliers are, which needs no evaluation. Written: tile's hessian."""
+        tile.hessian[:] = 0.0
+        lanes = np.flatnonzero(tile.multipliers.any(axis=1))
+        if not len(lanes):
+            return
+        lam = tile.multipliers[lanes]
+        keys = [keys[lane] + weights.tobytes() for lane, weights in zip(lanes.tolist(), lam)]
+        tile.hessian[:, lanes] = np.stack(
+            self._values(self._own.hessian, self._hessian, keys, tile.fields[lanes], samples[lanes], lam), axis=1
+        )
 
     def _values(
         self, known: _Known, function: _Function, keys: list[bytes], fields: Values, samples: Index, multipliers: Values
@@ -149,8 +159,6 @@ class Evaluator:
     def _hessian(self, fields: Values, samples: Index, multipliers: Values) -> Values:
         """Return the lower triangle of Σλ∇²h; zeros if torch has no second derivative."""
         assert self._below is not None
-        if self._curveless:
-            self.uncurved.update(samples.tolist())
         if self._oracle is not None:
             lam = np.zeros((len(fields), self._laws.rows))
             lam[:, self._rows] = multipliers

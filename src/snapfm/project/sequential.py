@@ -94,7 +94,7 @@ def violation(loops: Loops, tiles: Tiles) -> Values:
 def _iterate(problem: Problem, tolerance: float, stationarity: float, limit: int) -> tuple[bool, int, int]:
     """Iterate from the tile's point; return whether it ended at an answer, the iterations, and what its curvature is."""
     x = np.clip(problem.tile.by_lane(core.X)[0], problem.lower, problem.upper)
-    multipliers = np.zeros(len(problem.equality))
+    nothing = multipliers = np.zeros(len(problem.equality))
     point = problem.at(x, multipliers)
     size = max(1.0, float(np.abs(problem.target).max(initial=0.0)))
     box, passed = np.inf, [(np.inf if point.theta == 0.0 else 1e4 * max(1.0, point.theta), -np.inf)]
@@ -103,7 +103,7 @@ def _iterate(problem: Problem, tolerance: float, stationarity: float, limit: int
         iteration += 1
         if problem.turn.over or not point.finite:
             return False, iteration, core.UNKNOWN
-        program = _program(problem, point)
+        program = _program(problem, point, multipliers)
         tried = _step(program, point.rows, box)
         if tried is None:  # the box has no room for a step, or the rows contradict each other to first order
             known = [*passed, (point.theta, point.objective)]
@@ -112,15 +112,15 @@ def _iterate(problem: Problem, tolerance: float, stationarity: float, limit: int
             if not reached:
                 x = trial.x
                 break
-            tried, fall, accepted = _Step(trial.x, np.zeros_like(multipliers), 0.0), 0.0, True
+            tried, fall, accepted = _Step(trial.x, nothing, 0.0), 0.0, True
         else:
-            trial = problem.at(tried.to, tried.multipliers)
+            trial = problem.at(tried.to, tried.multipliers if program.exact else nothing)
             fall = point.objective - trial.objective
             accepted = _passes(trial, point, fall, passed)
             if not accepted and tried.share == 1.0:  # second-order correction: rows bend within the step
                 again = _step(program, trial.rows - point.slopes @ (tried.to - x), box) if trial.finite else None
                 if again is not None and again.share == 1.0:
-                    bent = problem.at(again.to, again.multipliers)
+                    bent = problem.at(again.to, again.multipliers if program.exact else nothing)
                     if _passes(bent, point, point.objective - bent.objective, passed):
                         tried, trial, accepted = again, bent, True
         found = _multipliers(problem, trial, tried.multipliers, tolerance, stationarity)
@@ -133,6 +133,9 @@ def _iterate(problem: Problem, tolerance: float, stationarity: float, limit: int
             if not (fall > 0.0 and point.theta <= tolerance):
                 passed.append((point.theta, point.objective))
             x, multipliers, point = trial.x, tried.multipliers, trial
+            if not program.exact:  # multipliers of a convexified program grow with the curvature that it adds
+                multipliers = _first_order(problem, point, multipliers)
+                point = problem.at(x, multipliers)
             box = max(box, 2.0 * moved) if tried.share == 1.0 else max(2.0 * box, 4.0 * moved)
         else:
             box = 0.25 * min(box, moved)
@@ -161,26 +164,46 @@ class _Program(NamedTuple):
     slopes: Values  # of the rows by z
     back: Values | None  # L⁻ᵀ, None for the identity
     origin: Values  # d at z = 0
+    exact: bool = True  # W is that of the laws, not one made positive
 
     def step(self, z: Values) -> Values:
         moved: Values = self.origin + (z if self.back is None else self.back @ z)
         return moved
 
 
-def _program(problem: Problem, point: Point) -> _Program:
+def _program(problem: Problem, point: Point, multipliers: Values) -> _Program:
     gradient = point.x - problem.target
     if point.hessian is None or not point.hessian.any() or not np.isfinite(point.hessian).all():
         return _Program(problem, point, point.slopes, None, -gradient)
     whole = np.eye(len(gradient)) + point.hessian
     values, vectors = np.linalg.eigh(whole)
-    if values[0] < _LEAST_CURVATURE:
-        # Curvature across the equalities changes no step that they determine, and leaves less to be made positive.
+    exact = bool(values[0] >= _LEAST_CURVATURE)
+    if not exact:
+        # Curvature across active rows and bounds changes no step that they determine, and leaves less to be made positive.
         norms = np.linalg.norm(point.slopes, axis=1)
-        across = point.slopes[problem.equality & (norms > 0.0)] / norms[problem.equality & (norms > 0.0), None]
-        values, vectors = np.linalg.eigh(whole + _ACROSS * np.abs(values).max() * across.T @ across)
+        held = (problem.equality | (multipliers > 0.0)) & (norms > 0.0)
+        across = point.slopes[held] / norms[held, None]
+        at_bound = (point.x <= problem.lower) | (point.x >= problem.upper)
+        most = _ACROSS * np.abs(values).max()
+        values, vectors = np.linalg.eigh(whole + most * (across.T @ across + np.diag(at_bound)))
     root = 1.0 / np.sqrt(np.maximum(np.abs(values), _LEAST_CURVATURE))
     back = vectors * root  # L⁻ᵀ up to a rotation of z
-    return _Program(problem, point, point.slopes @ back, back, -back @ (back.T @ gradient))
+    return _Program(problem, point, point.slopes @ back, back, -back @ (back.T @ gradient), exact)
+
+
+def _first_order(problem: Problem, point: Point, given: Values) -> Values:
+    """Return the multipliers of the rows that a step held which balance the distance best; those given if none are found."""
+    held = problem.equality | (given > 0.0)
+    free = (point.x > problem.lower) & (point.x < problem.upper)
+    slopes = point.slopes[held][:, free]
+    norms = np.linalg.norm(slopes, axis=1)
+    used = norms > 0.0
+    weights = balance(slopes[used] / norms[used, None], problem.equality[held][used], (problem.target - point.x)[free])
+    if weights is None:
+        return given
+    found = np.zeros_like(given)
+    found[np.flatnonzero(held)[used]] = weights / norms[used]
+    return found
 
 
 def _step(program: _Program, rows: Values, box: float) -> _Step | None:
