@@ -5,12 +5,12 @@ Everything is in the lane's unit. Used by project.sequential; must not import it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from snapfm.arrays import Mask, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
@@ -55,6 +55,8 @@ class Problem:
     equality: Mask
     weight: Values  # of the rows, in the ℓ2 violation
     turn: Turn
+    entries: tuple[Index, Index]  # of the Jacobian: rows and columns
+    pairs: tuple[Index, Index]  # of the Hessian's lower triangle
 
     @classmethod
     def of(cls, loops: Loops, tile: Tiles, turn: Turn) -> Problem:
@@ -68,15 +70,16 @@ class Problem:
             else (-nothing, nothing)
         )
         ones = np.ones(len(system.equality))
-        own = cls(loops, tile, target, lower, upper, np.asarray(system.equality, bool), ones, turn)
+        patterns = system.program.pattern, system.program.hessian
+        entries, pairs = ((one.row_of(), one.indices) for one in patterns)
+        own = cls(loops, tile, target, lower, upper, np.asarray(system.equality, bool), ones, turn, entries, pairs)
         start = own.at(np.clip(tile.by_lane(core.X)[0], lower, upper), np.zeros(len(ones)))
         size = np.maximum(1.0, np.linalg.norm(start.slopes, axis=1))
         weight = 1.0 / np.where(np.isfinite(size), size, 1.0)
-        return cls(loops, tile, target, lower, upper, own.equality, weight, turn)
+        return replace(own, weight=weight)
 
     def at(self, x: Values, multipliers: Values) -> Point:
         """Evaluate rows and derivatives: restoration without an iteration does so, and no more."""
-        system = self.loops.part.system
         for number, values in ((core.X, x), (core.MULTIPLIER, multipliers)):
             self.tile.section(number).reshape(-1, LANES)[:] = values[:, None]
         live, limits = np.zeros((1, LANES), bool), np.zeros((1, LANES), np.int64)
@@ -84,13 +87,12 @@ class Problem:
         ended = np.empty((1, LANES), np.int64), np.empty((1, LANES), np.int64)
         self.loops.run(restore_tiles, (0.0, limits, self.turn.stop, live), self.tile, ended)
         rows = self.tile.by_lane(core.RESIDUAL)[0].copy()
-        pattern = system.program.pattern
-        slopes = pattern.csr(self.tile.by_lane(core.JACOBIAN)[0]).toarray()
-        hessian = None
-        if system.program.hessian.nnz:
-            lower = self.loops.scratch(core.HESSIAN)[0]
-            half = system.program.hessian.csr(lower).toarray()
-            hessian = half + half.T - np.diag(np.diag(half))
+        slopes, hessian = np.zeros((len(rows), len(x))), None
+        slopes[self.entries] = self.tile.by_lane(core.JACOBIAN)[0]
+        if len(self.pairs[0]) and multipliers.any():
+            row, column = self.pairs
+            hessian = np.zeros((len(x), len(x)))
+            hessian[row, column] = hessian[column, row] = self.loops.scratch(core.HESSIAN)[0]
         off = np.where(self.equality, np.abs(rows), np.maximum(rows, 0.0))
         away = x - self.target
         return Point(x, rows, slopes, hessian, float(np.linalg.norm(self.weight * off)), 0.5 * float(away @ away))
