@@ -90,12 +90,15 @@ class Oracle:
         rows = self.split(value.shape)
         return torch.from_numpy(rows.of(value.ravel())).to(u)
 
-    def values(self, u: Tensor, params: Mapping[str, Tensor]) -> Values:
+    def values(self, u: Tensor | Values, params: Mapping[str, Tensor]) -> Values:
         """Evaluate `value` at one field, as a float64 array of any shape."""
         return as_array(self.value(self.given(u), self.given_params(params)))
 
-    def given(self, u: Tensor) -> Array:
-        """Return a float64 copy of a tensor, as the functions get it."""
+    def given(self, u: Tensor | Values) -> Array:
+        """Return a float64 copy of a field or a param, as the functions get it."""
+        if isinstance(u, np.ndarray):
+            copied = np.array(u)
+            return copied if self.arrays == "numpy" else torch.from_numpy(copied)
         own = u.detach().to("cpu", torch.float64 if u.is_floating_point() else u.dtype, copy=True)
         return own.numpy() if self.arrays == "numpy" else own
 

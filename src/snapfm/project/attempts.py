@@ -21,7 +21,7 @@ from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.threads import Turn
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.isolated import isolated
-from snapfm.project.sequential import sequential, violation
+from snapfm.project.sequential import dense, sequential, violation
 from snapfm.project.tiles import Ended, Room, Tiles, taken
 
 if TYPE_CHECKING:
@@ -72,7 +72,10 @@ def attempt(
         allowed, trials, patience = np.full(lanes, min(_SETS_CYCLE, limit)), _NONE if near else _FEW, _ENDLESS
     else:
         allowed, trials, patience = np.full(lanes, min(_FIRST, limit)), _SOME, _PATIENCE
-    ended = newton(loops, tiles, stopping, allowed, turn, trials, patience=patience)
+    if _quadratic(loops):
+        ended = sequential(loops, tiles, first, stopping, Room(np.full(lanes, limit), limit), turn)
+    else:
+        ended = newton(loops, tiles, stopping, allowed, turn, trials, patience=patience)
     status, iterations, second = ended.status, ended.iterations, ended.second
     if not status.any():  # all converged, as they mostly do
         return ended
@@ -307,12 +310,21 @@ _EQUALITIES: tuple[Attempt, ...] = (
 )  # fmt: skip
 
 
+def _quadratic(loops: Loops) -> bool:
+    """Whether a part is one small quadratic program: affine rows, which only a callback evaluates.
+
+    There is one answer, and the exact method finds it with two evaluations; active sets take some at every change.
+    """
+    system = loops.part.system
+    return bool(system.opaque and loops.part.inequalities and not system.program.hessian.nnz and dense(system))
+
+
 def _order(loops: Loops) -> tuple[Attempt, ...]:
     """Return the attempts after Newton's. As many equations as unknowns: what obeys is a point, and the nearest one."""
     system = loops.part.system
     others = _WITH_INEQUALITIES if loops.part.inequalities else _EQUALITIES
-    # Without curvature there is one answer, whatever leads to it; callbacks cost more than the linear algebra of a few programs.
-    first: tuple[Attempt, ...] = (sequential,) if system.opaque and not system.program.hessian.nnz else ()
+    # Evaluations of an opaque part cost more than linear algebra: exact programs take the fewest of them.
+    first: tuple[Attempt, ...] = (sequential,) if system.opaque and dense(system) else ()
     if int(system.equality.sum()) >= system.unknowns.shape[1] and not system.eliminated.shape[1]:
         first = (*first, _restored, sequential)
     return (*dict.fromkeys((*first, *others)),)

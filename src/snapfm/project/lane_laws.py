@@ -5,12 +5,12 @@ Everything is in the lane's unit. Used by project.sequential; must not import it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from snapfm.arrays import Mask, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
@@ -20,9 +20,11 @@ from snapfm.project.tiles import Tiles
 if TYPE_CHECKING:
     from snapfm.project.part import Loops
 
+_LARGEST = 1e100  # slopes and unknowns beyond this overflow in products
+
 
 class Point(NamedTuple):
-    """The laws at one point: rows, their slopes, Σλ∇²h (None if it is zero), the ℓ1 violation and the objective."""
+    """The laws at one point: rows, their slopes, Σλ∇²h (None if it is zero), the weighted ℓ2 violation and the objective."""
 
     x: Values
     rows: Values
@@ -30,6 +32,15 @@ class Point(NamedTuple):
     hessian: Values | None
     theta: float
     objective: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether the laws and their slopes have values, none so large that products overflow."""
+        return bool(
+            np.isfinite(self.theta)
+            and (np.abs(self.slopes) < _LARGEST).all()
+            and np.abs(self.x).max(initial=0.0) < _LARGEST
+        )
 
 
 @dataclass(frozen=True)
@@ -42,8 +53,10 @@ class Problem:
     lower: Values
     upper: Values
     equality: Mask
-    weight: Values  # of the rows, in the ℓ1 violation
+    weight: Values  # of the rows, in the ℓ2 violation
     turn: Turn
+    entries: tuple[Index, Index]  # of the Jacobian: rows and columns
+    pairs: tuple[Index, Index]  # of the Hessian's lower triangle
 
     @classmethod
     def of(cls, loops: Loops, tile: Tiles, turn: Turn) -> Problem:
@@ -57,15 +70,16 @@ class Problem:
             else (-nothing, nothing)
         )
         ones = np.ones(len(system.equality))
-        own = cls(loops, tile, target, lower, upper, np.asarray(system.equality, bool), ones, turn)
+        patterns = system.program.pattern, system.program.hessian
+        entries, pairs = ((one.row_of(), one.indices) for one in patterns)
+        own = cls(loops, tile, target, lower, upper, np.asarray(system.equality, bool), ones, turn, entries, pairs)
         start = own.at(np.clip(tile.by_lane(core.X)[0], lower, upper), np.zeros(len(ones)))
         size = np.maximum(1.0, np.linalg.norm(start.slopes, axis=1))
         weight = 1.0 / np.where(np.isfinite(size), size, 1.0)
-        return cls(loops, tile, target, lower, upper, own.equality, weight, turn)
+        return replace(own, weight=weight)
 
     def at(self, x: Values, multipliers: Values) -> Point:
         """Evaluate rows and derivatives: restoration without an iteration does so, and no more."""
-        system = self.loops.part.system
         for number, values in ((core.X, x), (core.MULTIPLIER, multipliers)):
             self.tile.section(number).reshape(-1, LANES)[:] = values[:, None]
         live, limits = np.zeros((1, LANES), bool), np.zeros((1, LANES), np.int64)
@@ -73,16 +87,15 @@ class Problem:
         ended = np.empty((1, LANES), np.int64), np.empty((1, LANES), np.int64)
         self.loops.run(restore_tiles, (0.0, limits, self.turn.stop, live), self.tile, ended)
         rows = self.tile.by_lane(core.RESIDUAL)[0].copy()
-        pattern = system.program.pattern
-        slopes = pattern.csr(self.tile.by_lane(core.JACOBIAN)[0]).toarray()
-        hessian = None
-        if system.program.hessian.nnz:
-            lower = self.loops.scratch(core.HESSIAN)[0]
-            half = system.program.hessian.csr(lower).toarray()
-            hessian = half + half.T - np.diag(np.diag(half))
+        slopes, hessian = np.zeros((len(rows), len(x))), None
+        slopes[self.entries] = self.tile.by_lane(core.JACOBIAN)[0]
+        if len(self.pairs[0]) and multipliers.any():
+            row, column = self.pairs
+            hessian = np.zeros((len(x), len(x)))
+            hessian[row, column] = hessian[column, row] = self.loops.scratch(core.HESSIAN)[0]
         off = np.where(self.equality, np.abs(rows), np.maximum(rows, 0.0))
         away = x - self.target
-        return Point(x, rows, slopes, hessian, float(self.weight @ off), 0.5 * float(away @ away))
+        return Point(x, rows, slopes, hessian, float(np.linalg.norm(self.weight * off)), 0.5 * float(away @ away))
 
     def violation(self, point: Point) -> float:
         """Return the largest violation of the rows; bounds hold at all points."""

@@ -109,6 +109,7 @@ class Newton:
         self.implied: Index = self.reduction.implied  # rows that hold if the others do
         # Longest time of one compiled call, in seconds per sample of a piece and iteration of its limit.
         self.longest = max((part.seconds(LANES, 1, self.opaque) for part in self.parts), default=0.0) / LANES
+        self.between = max((part.seconds(LANES, 1, False) for part in self.parts), default=0.0) / LONGEST
         self.longest_on_kinks = max((part.seconds_on_kinks for part in self.parts), default=0.0)
         self._memory: Workspaces[tuple[Values, Values, Values]] = Workspaces(self._batches)
         self._adjoint, self._on_kinks = Adjoint(laws, limits), AdjointOnKinks(laws, limits)
@@ -184,6 +185,8 @@ class Newton:
                 mine.leave(given)
             else:
                 some = known.part(piece)
+                if evaluator is not None:
+                    evaluator.begin(turn)
                 self._solve_piece(given, some, stopping, _of(warm, piece), mine, certify, budget.limit, turn, evaluator)
             return not late and not (turn.over and bool((mine.status == Status.ITERATION_LIMIT).any()))
 
@@ -211,7 +214,9 @@ class Newton:
             chunk, unit = _CHUNK, min(LANES, self.marching.samples)
         chunk = max(unit, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
         chunk = min(chunk, self.marching.samples)
-        watched = max(once, limit * self.longest_on_kinks) * chunk > _WATCHED
+        # Where the laws are called back, every callback looks at the clock: only what is between two of them has to be watched.
+        unseen = self.between if self.opaque else max(once, limit * self.longest_on_kinks) * chunk
+        watched = unseen > _WATCHED
         if threads > 1:  # enough pieces that a core busy elsewhere can get fewer
             chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))
         chunk, threads = fitted(self.bytes, max(1, min(chunk, count)), threads, room)

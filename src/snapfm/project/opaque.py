@@ -21,11 +21,13 @@ from snapfm.arrays import Index, Values
 from snapfm.kernels.callback import Callback
 from snapfm.kernels.layout import CELLS, HESSIAN, JACOBIAN, MULTIPLIER, ROWS, TO_EVALUATE
 from snapfm.kernels.operations import LANES
+from snapfm.kernels.threads import Turn
 from snapfm.laws import Params
 from snapfm.project.serial import one_thread
 from snapfm.structure import CompiledLaws, Pattern
 from snapfm.structure.batched import RAISED
 from snapfm.structure.lowering.tape import Tape
+from snapfm.structure.oracle import OracleLaw
 from snapfm.structure.program import build_program
 from snapfm.structure.reduce import Reduction, whole_system
 
@@ -50,7 +52,8 @@ def opaque_reduction(laws: CompiledLaws) -> Reduction:
 class Evaluator:
     """The laws of one call: `callback` fills tiles, `pull` adds Jᵀλ. For one call and its threads.
 
-    A lane that is where it was evaluated last, as those that have converged are, is not evaluated again.
+    What was evaluated at a field is remembered for a while: a lane that has not moved, as those that have converged, or one that
+    goes back from a rejected step, is not evaluated again. Every callback looks at the clock of its thread's turn.
     `uncurved` holds the samples with a law that has no second derivative: their curvature is unknown.
     """
 
@@ -59,64 +62,83 @@ class Evaluator:
         self._entries = laws.pattern.entries(rows)
         lower = laws.hessian_pattern
         self._below = None if lower is None else np.flatnonzero(lower.indices <= lower.row_of())
-        self._last = threading.local()  # what was evaluated last, by function, sample and lane
+        # All rows are those of one Oracle: it takes arrays as they are.
+        self._oracle = laws.laws[0] if len(laws.laws) == 1 and isinstance(laws.laws[0], OracleLaw) else None
+        self._curveless = lower is None or bool(laws.uncurved)
+        self._own = threading.local()  # a thread's turn, and what it evaluated
         self.uncurved: set[int] = set()
         self.callback = Callback(self._serve)
+
+    def begin(self, turn: Turn) -> None:
+        """Begin a turn of this thread: when it is over, the next callback stops the compiled loops."""
+        self._own.turn, self._own.tiles = turn, {}
+        self._own.rows, self._own.jacobian, self._own.hessian = _Known(), _Known(), _Known()
 
     def pull(self, u: Values, samples: Index, multipliers: Values, rest: Values) -> None:
         """Add Jᵀλ to `rest` (b, n), with all multipliers λ (b, m) of the given samples. Written: rest."""
         for first in range(0, len(samples), LANES):
             some = slice(first, first + LANES)
-            values = self._jacobian(u[some], samples[some], multipliers[some])
+            keys = [field.tobytes() for field in np.concatenate([u[some], samples[some, None]], axis=1)]
+            values = self._values(self._own.jacobian, self._jacobian, keys, u[some], samples[some], u[some, :0])
             for i, entries in enumerate(values, first):
                 rest[i] += self._laws.pattern.csr(entries).T @ multipliers[i]
 
     def _serve(self, task: int, memory: int) -> None:
-        tile = np.ctypeslib.as_array((ctypes.c_double * int(self._at[-1])).from_address(memory))
-        cells = self._section(tile, CELLS)
-        unknowns = self._laws.unknowns
-        fields, samples = cells[1 : 1 + unknowns].T, cells[1 + unknowns].astype(np.int64)
-        with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
+        own = self._own
+        try:
+            if own.turn.over:
+                own.turn.stop[0] = 1
+            tile = own.tiles.get(memory)
+            if tile is None:
+                tile = own.tiles[memory] = _Tile(memory, self._at, self._laws.unknowns)
+            fields, samples = tile.fields, tile.samples.astype(np.int64)
+            keys = [place.tobytes() for place in tile.places]
+            nothing = fields[:, :0]
             if task == TO_EVALUATE:
-                self._fill(self._residual, "rows", fields, samples, fields[:, :0], self._section(tile, ROWS))
+                _fill(tile.rows, self._values(own.rows, self._residual, keys, fields, samples, nothing))
                 return
-            multipliers = self._section(tile, MULTIPLIER).T
-            jacobian, hessian = self._section(tile, JACOBIAN), self._section(tile, HESSIAN)
-            self._fill(self._slopes, "jacobian", fields, samples, fields[:, :0], jacobian)
-            self._fill(self._hessian, "hessian", fields, samples, multipliers, hessian)
+            slopes = self._values(own.jacobian, self._jacobian, keys, fields, samples, nothing)
+            _fill(tile.jacobian, [values[self._entries] for values in slopes])
+            if len(tile.hessian):
+                self._bend_tile(tile, keys, samples)
+            if self._curveless:
+                self.uncurved.update(samples.tolist())
+        except BaseException:  # kept by the callback; loops have nothing to go on with
+            own.turn.stop[0] = 1
+            raise
 
-    def _section(self, tile: Values, number: int) -> Values:
-        return tile[self._at[number] : self._at[number + 1]].reshape(-1, LANES)
+    def _bend_tile(self, tile: _Tile, keys: list[bytes], samples: Index) -> None:
+        """Write Σλ∇²h of all lanes: zero where all multipliers are, which needs no evaluation. Written: tile's hessian."""
+        tile.hessian[:] = 0.0
+        lanes = np.flatnonzero(tile.multipliers.any(axis=1))
+        if not len(lanes):
+            return
+        lam = tile.multipliers[lanes]
+        keys = [keys[lane] + weights.tobytes() for lane, weights in zip(lanes.tolist(), lam)]
+        tile.hessian[:, lanes] = np.stack(
+            self._values(self._own.hessian, self._hessian, keys, tile.fields[lanes], samples[lanes], lam), axis=1
+        )
 
-    def _fill(
-        self, function: _Function, what: str, fields: Values, samples: Index, multipliers: Values, out: Values
-    ) -> None:
-        """Evaluate the lanes that are elsewhere than at their last evaluation. Written: out (…, lanes)."""
-        last: _Last = self._last.__dict__.setdefault(what, {})
-        places = [(int(sample), lane) for lane, sample in enumerate(samples)]
-        keys = [field.tobytes() + weights.tobytes() for field, weights in zip(fields, multipliers)]
-        found = [
-            known[1] if (known := last.get(place)) and known[0] == key else None for place, key in zip(places, keys)
-        ]
-        # Copies of a lane fill the last tile.
-        copies = [
-            lane > 0 and (samples[lane - 1], keys[lane - 1]) == (samples[lane], keys[lane]) for lane in range(LANES)
-        ]
-        moved = [lane for lane in range(LANES) if found[lane] is None and not copies[lane]]
-        if moved:
-            for lane, values in zip(moved, function(fields[moved], samples[moved], multipliers[moved])):
-                found[lane] = values
-        for lane, values in enumerate(found):
-            if values is None:  # copied
-                out[:, lane] = out[:, lane - 1]
-                continue
-            out[:, lane] = values
-            last.pop(places[lane], None)  # the newest come last
-            last[places[lane]] = keys[lane], values
-        while len(last) > max(LANES, _KEPT // max(1, len(out))):
-            del last[next(iter(last))]
+    def _values(
+        self, known: _Known, function: _Function, keys: list[bytes], fields: Values, samples: Index, multipliers: Values
+    ) -> list[Values]:
+        """Return a function's values by lane; evaluate it where they are not known, each field once. Written: known."""
+        missing = {key: lane for lane, key in enumerate(keys) if key not in known}
+        if missing:
+            lanes = list(missing.values())
+            with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
+                known.update(zip(missing, function(fields[lanes], samples[lanes], multipliers[lanes])))
+        values = [known[key] for key in keys]
+        for key in keys:  # the newest come last
+            known[key] = known.pop(key)
+        room = max(LANES, min(_FIELDS, _KEPT // max(1, len(values[0]))))
+        while len(known) > room:
+            del known[next(iter(known))]
+        return values
 
     def _residual(self, fields: Values, samples: Index, _: Values) -> Values:
+        if self._oracle is not None:
+            return self._oracle.rows_on(fields, self._params_of(samples))[:, self._rows]
         if self._laws.together.rows:
             # Batches of a few sizes only: what is recorded for a size is used again.
             full = _padded(len(fields))
@@ -126,10 +148,9 @@ class Evaluator:
         rows: Values = values.numpy()[:, self._rows]
         return rows
 
-    def _slopes(self, fields: Values, samples: Index, _: Values) -> Values:
-        return self._jacobian(fields, samples, _)[:, self._entries]
-
     def _jacobian(self, fields: Values, samples: Index, _: Values) -> Values:
+        if self._oracle is not None:
+            return self._oracle.slopes_on(fields, self._params_of(samples))
         together = self._laws.together.jacobian
         parts = [np.arange(len(fields))] if together else np.arange(len(fields))[:, None]
         values = [self._laws.jacobian(*self._of(fields[part], samples[part])).numpy() for part in parts]
@@ -137,11 +158,11 @@ class Evaluator:
 
     def _hessian(self, fields: Values, samples: Index, multipliers: Values) -> Values:
         """Return the lower triangle of Σλ∇²h; zeros if torch has no second derivative."""
-        if self._below is None:
-            self.uncurved.update(samples.tolist())
-            return np.zeros((len(fields), 0))
-        if self._laws.uncurved:
-            self.uncurved.update(samples.tolist())
+        assert self._below is not None
+        if self._oracle is not None:
+            lam = np.zeros((len(fields), self._laws.rows))
+            lam[:, self._rows] = multipliers
+            return self._oracle.curvature_on(fields, self._params_of(samples), lam)[:, self._below]
         out = np.zeros((len(fields), len(self._below)))
         weight = torch.zeros(len(fields), self._laws.rows, dtype=torch.float64)
         weight[:, self._rows] = torch.from_numpy(np.ascontiguousarray(multipliers))
@@ -163,14 +184,39 @@ class Evaluator:
                 self._bend(fields, samples, weight, one, out)
 
     def _of(self, fields: Values, samples: Index) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        return torch.from_numpy(np.array(fields)).reshape(-1, *self._laws.shape), self._params_of(samples)
+
+    def _params_of(self, samples: Index) -> dict[str, torch.Tensor]:
+        if not self._params:
+            return {}
         chosen = torch.from_numpy(samples)
-        params = {name: value[chosen] for name, value in self._params.items()}
-        return torch.from_numpy(np.array(fields)).reshape(-1, *self._laws.shape), params
+        return {name: value[chosen] for name, value in self._params.items()}
 
 
-_KEPT = 4_000_000  # numbers of each function that a thread remembers, and a tile's at least
-_Last: TypeAlias = dict[tuple[int, int], tuple[bytes, Values]]
+_KEPT = 4_000_000  # numbers of each function that a thread remembers, or those of eight fields
+_FIELDS = 64  # and fields at most: a line search goes back by one
+_Known: TypeAlias = dict[bytes, Values]  # by the bits of a field and its sample, and of multipliers
 _Function: TypeAlias = Callable[[Values, Index, Values], Values]
+
+
+class _Tile:
+    """Views of a tile's memory, a lane per row, and (…, lanes) what a callback writes."""
+
+    def __init__(self, memory: int, at: Index, unknowns: int) -> None:
+        tile = np.ctypeslib.as_array((ctypes.c_double * int(at[-1])).from_address(memory))
+
+        def section(number: int) -> Values:
+            return tile[at[number] : at[number + 1]].reshape(-1, LANES)
+
+        self.places = section(CELLS)[1 : unknowns + 2].T  # the field, then the number of the sample
+        self.fields, self.samples = self.places[:, :-1], self.places[:, -1]
+        self.rows, self.jacobian, self.hessian = section(ROWS), section(JACOBIAN), section(HESSIAN)
+        self.multipliers = section(MULTIPLIER).T
+
+
+def _fill(out: Values, values: list[Values]) -> None:  # written: out (…, lanes)
+    for lane, column in enumerate(values):
+        out[:, lane] = column
 
 
 def _padded(count: int) -> Index:

@@ -8,24 +8,26 @@ by project.attempts; must not import it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.optimize import lsq_linear
 
 from snapfm.arrays import Index, Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.threads import Turn
 from snapfm.project.budget import STATIONARITY, Stopping
+from snapfm.project.feasibility import restore
 from snapfm.project.lane_laws import Point, Problem
 from snapfm.project.least_distance import balance, least_distance
 from snapfm.project.tiles import Ended, Room, Tiles
+from snapfm.structure.reduce import System
 
 if TYPE_CHECKING:
     from snapfm.project.part import Loops
 
-_SHARE = 0.2  # of a sample's limit
+_SHARE, _OPAQUE_SHARE = 0.2, 0.4  # of a sample's limit; where evaluations cost the most this is the best use of them
 _ENTRIES = 400_000  # of the matrix of a quadratic program: its solution takes a second at most
 _RELAXED = (
     1.0,
@@ -38,11 +40,9 @@ _ARMIJO = 1e-4
 _LEAST_CURVATURE = 1e-3  # eigenvalues of W are replaced by their size, or by this
 _ACROSS = 10.0  # curvature added across the equalities, relative to the largest
 _SMALLEST = 1e-14  # a box of this size, relative to the field, has no room for a step
-_DAMPING = 1e-6  # of a step that lowers the violation alone, relative to ‖J‖²
 _FLAT = 1e-7  # curvature along the laws counts as not negative above minus this
 _TOUCHING = 1e-9  # distance at which an inequality without a multiplier counts as active
 _KNOWN = 0.1 * STATIONARITY  # an answer known this well is one for the judge too
-_LARGEST = 1e100  # slopes and unknowns beyond this overflow in products
 _ROUNDINGS = 8.0  # of the terms of a gradient that are all that is left of it
 _RANK = 1e-10  # singular values of active rows below this share of the largest count as zero
 
@@ -51,11 +51,10 @@ def sequential(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, ro
     """Solve quadratic programs from û on, lane by lane. Large parts, and those with eliminated unknowns, are left alone."""
     lanes, system = tiles.lanes, loops.part.system
     ended = Ended(np.full(lanes, int(Status.STALLED)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
-    rows, unknowns = system.program.pattern.rows, system.program.pattern.columns
-    if (2 * rows + 2 * unknowns) * unknowns > _ENTRIES or len(system.gram.data) or system.eliminated.shape[1]:
+    if not dense(system):
         return ended
     tiles.section(core.X)[:] = first
-    limits = room.upto(_SHARE)
+    limits = room.upto(_OPAQUE_SHARE if system.opaque else _SHARE)
     for lane in range(lanes):
         if turn.over:
             break
@@ -75,6 +74,13 @@ def sequential(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, ro
     return ended
 
 
+def dense(system: System) -> bool:
+    """Whether a system is small enough for quadratic programs with dense matrices, and has no eliminated unknowns."""
+    rows, unknowns = system.program.pattern.rows, system.program.pattern.columns
+    small = (2 * rows + 2 * unknowns) * unknowns <= _ENTRIES
+    return bool(small and not len(system.gram.data) and not system.eliminated.shape[1])
+
+
 def violation(loops: Loops, tiles: Tiles) -> Values:
     """Return the largest violation of rows and bounds of every lane, in its unit; infinite where it is not a number."""
     rows, x = tiles.by_lane(core.RESIDUAL), tiles.by_lane(core.X)
@@ -88,34 +94,48 @@ def violation(loops: Loops, tiles: Tiles) -> Values:
 def _iterate(problem: Problem, tolerance: float, stationarity: float, limit: int) -> tuple[bool, int, int]:
     """Iterate from the tile's point; return whether it ended at an answer, the iterations, and what its curvature is."""
     x = np.clip(problem.tile.by_lane(core.X)[0], problem.lower, problem.upper)
-    multipliers = np.zeros(len(problem.equality))
+    nothing = multipliers = np.zeros(len(problem.equality))
     point = problem.at(x, multipliers)
     size = max(1.0, float(np.abs(problem.target).max(initial=0.0)))
     box, passed = np.inf, [(np.inf if point.theta == 0.0 else 1e4 * max(1.0, point.theta), -np.inf)]
-    for iteration in range(1, limit + 1):
-        if problem.turn.over or not _finite(point):
+    iteration = 0
+    while iteration < limit:
+        iteration += 1
+        if problem.turn.over or not point.finite:
             return False, iteration, core.UNKNOWN
-        program = _program(problem, point)
-        tried = _step(program, point.rows, box) or _restoring(problem, point, box)
-        trial = problem.at(tried.to, tried.multipliers)
-        fall = point.objective - _objective(problem, tried.to)
-        accepted = _passes(trial, point, fall, passed)
-        if not accepted and tried.share == 1.0:  # second-order correction: rows bend within the step
-            again = _step(program, trial.rows - point.slopes @ (tried.to - x), box) if _finite(trial) else None
-            if again is not None and again.share == 1.0:
-                bent = problem.at(again.to, again.multipliers)
-                if _passes(bent, point, point.objective - _objective(problem, again.to), passed):
-                    tried, trial, accepted = again, bent, True
+        program = _program(problem, point, multipliers)
+        tried = _step(program, point.rows, box)
+        if tried is None:  # the box has no room for a step, or the rows contradict each other to first order
+            known = [*passed, (point.theta, point.objective)]
+            trial, used, reached = restore(problem, point, tolerance, limit - iteration, partial(_unlike, known))
+            iteration += used
+            if not reached:
+                x = trial.x
+                break
+            tried, fall, accepted = _Step(trial.x, nothing, 0.0), 0.0, True
+        else:
+            trial = problem.at(tried.to, tried.multipliers if program.exact else nothing)
+            fall = point.objective - trial.objective
+            accepted = _passes(trial, point, fall, passed)
+            if not accepted and tried.share == 1.0:  # second-order correction: rows bend within the step
+                again = _step(program, trial.rows - point.slopes @ (tried.to - x), box) if trial.finite else None
+                if again is not None and again.share == 1.0:
+                    bent = problem.at(again.to, again.multipliers if program.exact else nothing)
+                    if _passes(bent, point, point.objective - bent.objective, passed):
+                        tried, trial, accepted = again, bent, True
         found = _multipliers(problem, trial, tried.multipliers, tolerance, stationarity)
         if found is not None:
             # Where rounding hides the stationarity from the judge the other attempts go on.
-            known = max(problem.stationarity(trial, found), _rounding(trial, found)) <= _KNOWN
-            return known, iteration, _curvature(problem, problem.at(trial.x, found), found)
+            sure = max(problem.stationarity(trial, found), _rounding(trial, found)) <= _KNOWN
+            return sure, iteration, _curvature(problem, problem.at(trial.x, found), found)
         moved = float(np.abs(tried.to - x).max(initial=0.0))
         if accepted:
             if not (fall > 0.0 and point.theta <= tolerance):
                 passed.append((point.theta, point.objective))
             x, multipliers, point = trial.x, tried.multipliers, trial
+            if not program.exact:  # multipliers of a convexified program grow with the curvature that it adds
+                multipliers = _first_order(problem, point, multipliers)
+                point = problem.at(x, multipliers)
             box = max(box, 2.0 * moved) if tried.share == 1.0 else max(2.0 * box, 4.0 * moved)
         else:
             box = 0.25 * min(box, moved)
@@ -123,6 +143,9 @@ def _iterate(problem: Problem, tolerance: float, stationarity: float, limit: int
             break
     problem.at(x, multipliers)
     return False, iteration, core.UNKNOWN
+
+
+_Entry: TypeAlias = tuple[float, float]  # violation and objective of a point in the filter
 
 
 class _Step(NamedTuple):
@@ -141,26 +164,46 @@ class _Program(NamedTuple):
     slopes: Values  # of the rows by z
     back: Values | None  # L⁻ᵀ, None for the identity
     origin: Values  # d at z = 0
+    exact: bool = True  # W is that of the laws, not one made positive
 
     def step(self, z: Values) -> Values:
         moved: Values = self.origin + (z if self.back is None else self.back @ z)
         return moved
 
 
-def _program(problem: Problem, point: Point) -> _Program:
+def _program(problem: Problem, point: Point, multipliers: Values) -> _Program:
     gradient = point.x - problem.target
     if point.hessian is None or not point.hessian.any() or not np.isfinite(point.hessian).all():
         return _Program(problem, point, point.slopes, None, -gradient)
     whole = np.eye(len(gradient)) + point.hessian
     values, vectors = np.linalg.eigh(whole)
-    if values[0] < _LEAST_CURVATURE:
-        # Curvature across the equalities changes no step that they determine, and leaves less to be made positive.
+    exact = bool(values[0] >= _LEAST_CURVATURE)
+    if not exact:
+        # Curvature across active rows and bounds changes no step that they determine, and leaves less to be made positive.
         norms = np.linalg.norm(point.slopes, axis=1)
-        across = point.slopes[problem.equality & (norms > 0.0)] / norms[problem.equality & (norms > 0.0), None]
-        values, vectors = np.linalg.eigh(whole + _ACROSS * np.abs(values).max() * across.T @ across)
+        held = (problem.equality | (multipliers > 0.0)) & (norms > 0.0)
+        across = point.slopes[held] / norms[held, None]
+        at_bound = (point.x <= problem.lower) | (point.x >= problem.upper)
+        most = _ACROSS * np.abs(values).max()
+        values, vectors = np.linalg.eigh(whole + most * (across.T @ across + np.diag(at_bound)))
     root = 1.0 / np.sqrt(np.maximum(np.abs(values), _LEAST_CURVATURE))
     back = vectors * root  # L⁻ᵀ up to a rotation of z
-    return _Program(problem, point, point.slopes @ back, back, -back @ (back.T @ gradient))
+    return _Program(problem, point, point.slopes @ back, back, -back @ (back.T @ gradient), exact)
+
+
+def _first_order(problem: Problem, point: Point, given: Values) -> Values:
+    """Return the multipliers of the rows that a step held which balance the distance best; those given if none are found."""
+    held = problem.equality | (given > 0.0)
+    free = (point.x > problem.lower) & (point.x < problem.upper)
+    slopes = point.slopes[held][:, free]
+    norms = np.linalg.norm(slopes, axis=1)
+    used = norms > 0.0
+    weights = balance(slopes[used] / norms[used, None], problem.equality[held][used], (problem.target - point.x)[free])
+    if weights is None:
+        return given
+    found = np.zeros_like(given)
+    found[np.flatnonzero(held)[used]] = weights / norms[used]
+    return found
 
 
 def _step(program: _Program, rows: Values, box: float) -> _Step | None:
@@ -210,28 +253,12 @@ def _refined(program: _Program, rows: Values, multipliers: Values, step: Values,
     return better if np.abs(after).max(initial=0.0) <= np.abs(before).max(initial=0.0) else step
 
 
-def _restoring(problem: Problem, point: Point, box: float) -> _Step:
-    """Lower the violation alone, where the rows contradict each other in the box: bounded least squares, damped."""
-    broken = problem.equality | (point.rows > 0.0)
-    rows = problem.weight[broken] * point.rows[broken]
-    slopes = problem.weight[broken, None] * point.slopes[broken]
-    damping = np.sqrt(_DAMPING) * max(1e-30, float(np.linalg.norm(slopes, axis=1).max(initial=0.0)))
-    n = len(point.x)
-    low, high = np.maximum(problem.lower - point.x, -box), np.minimum(problem.upper - point.x, box)
-    step, free = np.zeros(n), high > low
-    if free.any():
-        matrix = np.concatenate([slopes, damping * np.eye(n)])[:, free]
-        goal = np.concatenate([-rows, np.zeros(n)])
-        step[free] = lsq_linear(matrix, goal, (low[free], high[free]), method="bvls", max_iter=10 * n).x
-    return _Step(np.clip(point.x + step, problem.lower, problem.upper), np.zeros(len(point.rows)), 0.0)
-
-
 def _multipliers(problem: Problem, point: Point, given: Values, tolerance: float, stationarity: float) -> Values | None:
     """Return multipliers that make a point an answer: those given, or by non-negative least squares. None if it is none.
 
     Where slopes become dependent as the violation falls, multipliers grow from step to step, and the last step's are behind.
     """
-    if not problem.violation(point) <= 0.1 * tolerance or not _finite(point):
+    if not problem.violation(point) <= 0.1 * tolerance or not point.finite:
         return None
     if problem.stationarity(point, given) <= max(stationarity, _rounding(point, given)):
         return given
@@ -256,31 +283,26 @@ def _rounding(point: Point, multipliers: Values) -> float:
     return float(_ROUNDINGS * np.finfo(float).eps * terms.max(initial=0.0))
 
 
-def _finite(point: Point) -> bool:
-    """Whether the laws and their slopes have values at a point, none so large that products overflow."""
-    return bool(
-        np.isfinite(point.theta)
-        and (np.abs(point.slopes) < _LARGEST).all()
-        and np.abs(point.x).max(initial=0.0) < _LARGEST
+def _passes(trial: Point, point: Point, fall: float, passed: list[_Entry]) -> bool:
+    """Whether a filter accepts a trial point: it lowers violation or objective, and is unlike all points in the filter."""
+    if not trial.finite or not _unlike([*passed, (point.theta, point.objective)], trial):
+        return False
+    if fall > 0.0 and fall > point.theta:  # a step for the objective's sake has to lower it
+        return trial.objective <= point.objective - _ARMIJO * fall + _noise(trial)
+    return True
+
+
+def _unlike(passed: list[_Entry], trial: Point) -> bool:
+    """Whether a point has less violation, or a lower objective, than each of some others."""
+    return not any(
+        trial.theta > (1.0 - _LESS) * theta and trial.objective > objective - _LESS * theta + _noise(trial)
+        for theta, objective in passed
     )
 
 
-def _objective(problem: Problem, x: Values) -> float:
-    away = x - problem.target
-    return 0.5 * float(away @ away)
-
-
-def _passes(trial: Point, point: Point, fall: float, passed: list[tuple[float, float]]) -> bool:
-    """Whether a filter accepts a trial point: it lowers violation or objective, and is unlike all points in the filter."""
-    if not _finite(trial):
-        return False
-    rounding = 1e-14 * (1.0 + abs(point.objective))
-    for theta, objective in [*passed, (point.theta, point.objective)]:
-        if trial.theta > (1.0 - _LESS) * theta and trial.objective > objective - _LESS * theta + rounding:
-            return False
-    if fall > 0.0 and fall > point.theta:  # a step for the objective's sake has to lower it
-        return trial.objective <= point.objective - _ARMIJO * fall + rounding
-    return True
+def _noise(point: Point) -> float:
+    """Return the rounding of an objective."""
+    return 1e-14 * (1.0 + abs(point.objective))
 
 
 def _curvature(problem: Problem, point: Point, multipliers: Values) -> int:

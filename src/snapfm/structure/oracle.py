@@ -87,21 +87,33 @@ class OracleLaw:
 
     def alone(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate without derivatives. An Oracle is evaluated sample by sample in any case."""
-        return self._each(self._rows, self.rows, u, params)
+        return torch.from_numpy(self.rows_on(_fields(u), params))
 
     def jacobian(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate the Jacobian's values on a batch: (b, nnz)."""
-        return self._each(self._slopes, self.pattern.nnz, u, params)
+        return torch.from_numpy(self.slopes_on(_fields(u), params))
 
     def hessian(self, u: Tensor, params: Params, multipliers: Tensor) -> Tensor:
         """Evaluate Σλ∇²h on a batch: (b, entries of hessian_pattern), with multipliers (b, m). Zero if it is not known."""
+        return torch.from_numpy(self.curvature_on(_fields(u), params, multipliers.detach().numpy()))
+
+    def rows_on(self, fields: Values, params: Params) -> Values:
+        """Evaluate the rows of fields (b, …): (b, m)."""
+        return self._each(self._rows, self.rows, fields, params)
+
+    def slopes_on(self, fields: Values, params: Params) -> Values:
+        """Evaluate the Jacobian's values of fields (b, …): (b, nnz)."""
+        return self._each(self._slopes, self.pattern.nnz, fields, params)
+
+    def curvature_on(self, fields: Values, params: Params, multipliers: Values) -> Values:
+        """Evaluate Σλ∇²h of fields (b, …), with multipliers (b, m): (b, entries of hessian_pattern)."""
         assert self.hessian_pattern is not None
-        return self._each(self._curvature, self.hessian_pattern.nnz, u, params, multipliers.detach().numpy())
+        return self._each(self._curvature, self.hessian_pattern.nnz, fields, params, multipliers)
 
     def check(self) -> None:
         """Compare the derivatives with differences along one random direction, at the example; raises LawError."""
         u, params = self._example
-        field, batch = u.numpy().ravel(), {name: value[None] for name, value in params.items()}
+        field, batch = u.ravel(), {name: value[None] for name, value in params.items()}
 
         def at(x: Values) -> Tensor:
             return torch.from_numpy(x).reshape(1, *self.shape)
@@ -123,7 +135,7 @@ class OracleLaw:
 
         check_slopes(self._call("hessian"), "hessian_pattern", pulled, curvature, field)
 
-    def _rows(self, u: Tensor, params: Params) -> Values:
+    def _rows(self, u: Values, params: Params) -> Values:
         value = self.oracle.values(u, params)
         if value.shape != self._value_shape:
             raise LawError(
@@ -132,32 +144,33 @@ class OracleLaw:
             )
         return self._split.of(value.ravel())
 
-    def _slopes(self, u: Tensor, params: Params) -> Values:
+    def _slopes(self, u: Values, params: Params) -> Values:
         given = self.oracle.jacobian(self.oracle.given(u), self.oracle.given_params(params))
         values: Values = self._sign * self._jacobian.values(given)[self._own]
         return values
 
-    def _curvature(self, u: Tensor, params: Params, multipliers: Values) -> Values:
+    def _curvature(self, u: Values, params: Params, multipliers: Values) -> Values:
         oracle, both = self.oracle, self.hessian_pattern
         assert both is not None
         if oracle.hessian is None or self._hessian is None:
             return np.zeros(both.nnz)
         weight = np.bincount(self._split.source, self._split.sign * multipliers, int(np.prod(self._value_shape)))
-        own = torch.from_numpy(weight.reshape(self._value_shape))
-        given = oracle.hessian(oracle.given(u), oracle.given_params(params), oracle.given(own))
+        own = oracle.given(weight.reshape(self._value_shape))
+        given = oracle.hessian(oracle.given(u), oracle.given_params(params), own)
         return self._hessian.values(given)[self._mirrored]
 
-    def _each(self, function: Callable[..., Values], size: int, u: Tensor, params: Params, *more: Values) -> Tensor:
-        """Evaluate a function of one sample on a batch: (b, size). NaN for a sample whose function raises."""
-        out = np.full((len(u), size), np.nan)
-        for i in range(len(u)):
+    def _each(self, function: Callable[..., Values], size: int, fields: Values, params: Params, *more: Values) -> Values:
+        """Evaluate a function of one sample on fields: (b, size). NaN for a sample whose function raises."""
+        out = np.full((len(fields), size), np.nan)
+        for i, u in enumerate(fields):
+            own = {name: value[i] for name, value in params.items()}
             try:
-                out[i] = function(u[i], {name: value[i] for name, value in params.items()}, *(one[i] for one in more))
+                out[i] = function(u.reshape(self.shape), own, *(one[i] for one in more))
             except SnapfmError:  # the law is wrong, not the sample
                 raise
             except Exception:  # whatever a simulator raises where it cannot go on
                 out[i] = np.nan
-        return torch.from_numpy(out)
+        return out
 
     def _triangle(self) -> _Entries | None:
         """Return where the Hessian is read: its lower triangle. None if it is too much to write out."""
@@ -291,11 +304,17 @@ class _Entries:
         return f"Return the values in the order of {self._argument}=…, or a dense or SciPy sparse matrix."
 
 
-def _example(oracle: Oracle, u: Tensor) -> Tensor:
+def _fields(u: Tensor) -> Values:
+    """Return a batch of fields as float64 arrays."""
+    found: Values = u.detach().to("cpu", torch.float64).numpy()
+    return found
+
+
+def _example(oracle: Oracle, u: Tensor) -> Values:
     if oracle.example is None:
-        return u
+        return _fields(u)
     try:
-        found = torch.from_numpy(as_array(oracle.example))
+        found = as_array(oracle.example)
     except (TypeError, ValueError) as cause:
         raise LawError(
             f"Oracle('{oracle.name}', …, example=…) expects a field of numbers; got {type(oracle.example).__name__}. Give an "
