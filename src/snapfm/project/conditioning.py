@@ -5,6 +5,8 @@ Made per run: holds the params in float64 and the frames that slopes which never
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -37,18 +39,18 @@ class Conditioning:
         self.restricted = self.active is not None or bool(laws.limits.names)
 
     def draw(
-        self, center: Tensor, which: Tensor, metric: Metric, white: Tensor, along: Tensor
+        self, center: Tensor, which: Tensor, metrics: Sequence[Metric], white: Tensor, along: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Draw around centers (k, *shape) of samples `which` (k,); return also which draws obey inequalities and bounds (k,).
 
         Equalities hold as linearized: exactly if they are affine.
         """
-        y = metric.perturb(center, white, along).flatten(1).numpy()
+        y = perturbed(center, metrics, white, along).flatten(1).numpy()
         params = {name: value[which] for name, value in self.inside.items()}
         active = None if self.active is None else self.active[which.numpy()]
         at = y
         for _ in range(self.rounds):
-            linear, _, _ = self.near.step(y, at, params, metric, active)
+            linear, _, _ = self.near.step(y, at, params, metrics, active)
             at = linear if self.near.system.constant else self._toward(at, linear, params)
         found = torch.from_numpy(at).view_as(center)
         return found, self._obeys(found, params) if self.restricted else torch.ones(len(found), dtype=torch.bool)
@@ -73,6 +75,14 @@ class Conditioning:
         rows = self.near.system.residuals(u, params)[:, self.equality]
         found: Values = np.square(rows).sum(axis=1)
         return found
+
+    def evidence(self, center: Tensor, metrics: Sequence[Metric]) -> tuple[Values, Values]:
+        """Return how far centers (b, *shape) are from the equalities, in squared standard deviations, and log det(JΣJᵀ), (b,)."""
+        flat = center.flatten(1).numpy()
+        frames, rest = self.near.frames(flat, self.inside, self.active), self.residuals(flat)
+        found = [frame.evidence(one, metric) for frame, one, metric in zip(frames, rest, metrics)]
+        away, volume = zip(*found)
+        return np.asarray(away), np.asarray(volume)
 
     def settle(self, fields: Tensor) -> Tensor:
         """Return the nearest fields that obey all laws, in the plain sense; `fields` themselves if they do exactly."""
@@ -105,3 +115,11 @@ class Conditioning:
             rows = self.laws.linearized.residuals(flat.numpy(), params)[:, ~self.equality]
             held &= torch.from_numpy((rows <= self.laws.tolerance).all(axis=1))
         return held
+
+
+def perturbed(fields: Tensor, metrics: Sequence[Metric], white: Tensor, along: Tensor) -> Tensor:
+    """Add a draw of N(0, Σ) to fields (b, *shape), each in its own metric."""
+    if all(metric is metrics[0] for metric in metrics):
+        return metrics[0].perturb(fields, white, along) if len(metrics) else fields
+    each = [metric.perturb(fields[i : i + 1], white[i : i + 1], along[i : i + 1]) for i, metric in enumerate(metrics)]
+    return torch.cat(each)

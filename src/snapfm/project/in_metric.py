@@ -139,7 +139,7 @@ class Problem:
 def solve(problem: Problem) -> tuple[Projection, Values, Index]:
     """Return the plain projection of û + Vc at the best c, the length (b,) of the step that remains, and the steps taken (b,)."""
     metric, start = problem.metric, problem.start
-    directions = problem.near.directions * metric.roots[:, None]  # Vᵀ (r, n)
+    directions = metric.scaled(problem.near.directions)  # Vᵀ (r, n)
     count, rank = len(start), len(directions)
     c, every = np.zeros((count, rank)), np.ones(count, bool)
     found = problem.plain(start, every)
@@ -294,7 +294,7 @@ def certified(found: Projection, left: Values, steps: Index, problem: Problem, a
     status = found.status.clone()
     unsettled = torch.from_numpy(~near(stationarity, torch.from_numpy(problem.start)))
     status[unsettled & found.converged] = int(Status.ITERATION_LIMIT if problem.late() else Status.STALLED)
-    scaled = problem.near.directions * metric.roots[:, None]
+    scaled = metric.scaled(problem.near.directions)
     middle = metric.level * np.eye(len(scaled)) + scaled @ scaled.T
     amounts = products(products(away, scaled.T), np.asarray(np.linalg.inv(middle), np.float64))
     rest = away - products(amounts, scaled)

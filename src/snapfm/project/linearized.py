@@ -11,10 +11,13 @@ are handled one by one, so that no bit depends on the batch. Must not import pro
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
+from scipy.linalg import lu_factor, lu_solve
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Index, Mask, Values
@@ -25,6 +28,7 @@ from snapfm.structure import CompiledLaws, Pattern
 
 # Added to S relative to its diagonal: rows that repeat each other stay solvable.
 _SOFT = 1e-13
+Pivots = tuple[Values, Index]  # of scipy.linalg.lu_factor
 
 
 class Linearized:
@@ -105,18 +109,30 @@ class Frame:
 
     def correction(self, rest: Values, metric: Metric) -> tuple[Values, Values, Values]:
         """Return c·√variance (r,), the step (n,) to add, and δ times the multipliers (m,), for a linearized residual (m,)."""
-        roots = metric.roots
         if self.factor is None:
-            return np.zeros(len(roots)), np.zeros(len(self.relative)), np.zeros(0)
+            return np.zeros(len(self.directions)), np.zeros(len(self.relative)), np.zeros(0)
         q = self.factor.solve(np.where(self.active, rest, 0.0)[None])[0]
+        return self.finish(q, metric, self.pivots(metric))
+
+    def finish(self, q: Values, metric: Metric, pivots: Pivots | None) -> tuple[Values, Values, Values]:
+        """Return what `correction` does, from q = S⁻¹ rest (m,) and the factor of M."""
         amounts = np.zeros(0)
-        if len(roots):
-            amounts = roots * np.linalg.solve(self.middle(metric), roots * (self.along @ q))
+        if pivots is not None:
+            amounts = metric.amounts(lu_solve(pivots, metric.scaled(self.along @ q), check_finite=False))
         multipliers = q - amounts @ self.solved
         # Jᵀ times the multipliers, entry by entry: for small systems, making a transposed matrix takes longer than the rest.
-        weight = self.jacobian.data * np.repeat(multipliers, np.diff(self.jacobian.indptr))
+        weight = self.jacobian.data * multipliers[self.row_of]
         step = -(self.relative * np.bincount(self.jacobian.indices, weight, len(self.relative)))
         return amounts, step, multipliers
+
+    def pivots(self, metric: Metric) -> Pivots | None:
+        """Factorize M; None without directions."""
+        return lu_factor(self.middle(metric), check_finite=False) if len(self.directions) else None
+
+    @cached_property
+    def row_of(self) -> Index:
+        """The row of each entry of the Jacobian."""
+        return np.repeat(np.arange(len(self.active)), np.diff(self.jacobian.indptr))
 
     def move(self, rest: Values, metric: Metric) -> Values:
         """Return what to add to a field (n,) so that a linearized residual (m,) vanishes."""
@@ -126,10 +142,14 @@ class Frame:
 
     def middle(self, metric: Metric) -> Values:
         """Return M (r, r)."""
-        roots = metric.roots
-        middle: Values = self.inner * np.outer(roots, roots)
-        middle[np.diag_indices(len(roots))] += metric.level
+        middle: Values = metric.scaled(metric.scaled(self.inner).T)
+        middle[np.diag_indices(len(middle))] += metric.level
         return middle
+
+    def evidence(self, rest: Values, metric: Metric) -> tuple[float, float]:
+        """Return the squared length restᵀ(JΣJᵀ)⁻¹rest of a linearized residual (m,), and log det(JΣJᵀ)."""
+        _, _, multipliers = self.correction(rest, metric)
+        return float(np.where(self.active, rest, 0.0) @ multipliers) / metric.level, self.log_volume(metric)
 
     def log_volume(self, metric: Metric | None = None) -> float:
         """Return log det(J Σ Jᵀ) over the active rows, from the pivots of S and of M; log det S without a metric."""
@@ -170,16 +190,31 @@ class Nearest:
         ]
 
     def step(
-        self, y: Values, at: Values, params: Params, metric: Metric, active: Mask | None = None
+        self, y: Values, at: Values, params: Params, metrics: Sequence[Metric], active: Mask | None = None
     ) -> tuple[Values, Values, list[Frame]]:
-        """Return the nearest fields to y (b, n) that obey the rows linearized `at` (b, n), δ·multipliers, and the frames."""
+        """Return the nearest fields to y (b, n) that obey the rows linearized `at` (b, n), δ·multipliers, and the frames.
+
+        `metrics` has one per sample; samples that share a frame and a metric share the factor of M.
+        """
         frames = self.frames(at, params, active)
         rest = self.system.residuals(at, params)
         found, multipliers = y.copy(), np.zeros(rest.shape)
-        for i, frame in enumerate(frames):
-            if at is not y:
+        if at is not y:
+            for i, frame in enumerate(frames):
                 rest[i] += frame.jacobian @ (y[i] - at[i])
-            amounts, step, multipliers[i] = frame.correction(rest[i], metric)
+        if not rest.shape[1]:
+            return found, multipliers, frames
+        shared = all(frame is frames[0] for frame in frames)
+        first = frames[0].factor if frames else None
+        solved = first.solve(np.where(frames[0].active, rest, 0.0)) if shared and first is not None else None
+        pivots: Pivots | None = None
+        for i, (frame, metric) in enumerate(zip(frames, metrics)):
+            if solved is None:
+                amounts, step, multipliers[i] = frame.correction(rest[i], metric)
+            else:
+                if not i or metric is not metrics[i - 1]:
+                    pivots = frame.pivots(metric)
+                amounts, step, multipliers[i] = frame.finish(solved[i], metric, pivots)
             found[i] += step - amounts @ self.directions
         return found, multipliers, frames
 

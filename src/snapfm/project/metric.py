@@ -23,7 +23,8 @@ class Metric:
 
     `diagonal` is a positive number, or a tensor of a field's shape. `directions` (r, *shape) need not be orthogonal;
     `variances` (r,) are at least zero. Without directions the metric is diagonal. A metric with the same `directions` object
-    as the one before it reuses what was computed from them.
+    as the one before it reuses what was computed from them. Directions that vary together have a matrix as `variances`: (r, r),
+    lower triangular, the Cholesky factor of the covariance of the amounts along them.
     """
 
     diagonal: float | Tensor
@@ -43,9 +44,10 @@ class Metric:
             )
         if self.directions is None or self.variances is None:
             return
-        if self.variances.shape != self.directions.shape[:1] or self.directions.ndim < 2:
+        rank = self.directions.shape[0]
+        if tuple(self.variances.shape) not in ((rank,), (rank, rank)) or self.directions.ndim < 2:
             raise ShapeError(
-                "Metric(directions, variances) expects (r, *shape) and (r,); got "
+                "Metric(directions, variances) expects (r, *shape) and (r,) or (r, r); got "
                 f"{tuple(self.directions.shape)} and {tuple(self.variances.shape)}. Stack the directions along a first axis."
             )
         if diagonal.ndim and diagonal.shape != self.directions.shape[1:]:
@@ -54,7 +56,8 @@ class Metric:
                 f"{tuple(diagonal.shape)}. Expand it to a field."
             )
         finite = torch.isfinite(self.directions).all() and torch.isfinite(self.variances).all()
-        if not bool(finite) or bool((self.variances < 0).any()):
+        least = self.variances if self.variances.ndim == 1 else self.variances.diagonal()
+        if not bool(finite) or bool((least < 0).any()):
             raise ParamsError(
                 "Metric(directions, variances) expects finite numbers and variances >= 0; got others. Drop those directions."
             )
@@ -96,10 +99,23 @@ class Metric:
 
     @cached_property
     def roots(self) -> Values:
-        """The standard deviations (r,) along the directions."""
+        """The root of the covariance along the directions: standard deviations (r,), or a lower triangle (r, r)."""
         if self.variances is None:
             return np.zeros(0)
-        found: Values = self.variances.detach().cpu().double().sqrt().numpy()
+        own = self.variances.detach().cpu().double()
+        found: Values = (own.sqrt() if own.ndim == 1 else own).numpy()
+        return found
+
+    def scaled(self, along: Values) -> Values:
+        """Return the transposed root times what belongs to each direction, (r,) or (r, k)."""
+        if self.roots.ndim == 2:
+            found: Values = self.roots.T @ along
+            return found
+        return self.roots * along if along.ndim == 1 else self.roots[:, None] * along
+
+    def amounts(self, white: Values) -> Values:
+        """Return the root times (r,): amounts along the directions."""
+        found: Values = self.roots @ white if self.roots.ndim == 2 else self.roots * white
         return found
 
     def perturb(self, fields: Tensor, white: Tensor, along: Tensor) -> Tensor:
@@ -108,6 +124,7 @@ class Metric:
         drawn = fields + root * white
         if self.directions is None or self.variances is None:
             return drawn
-        scaled, flat = along.to(fields) * self.variances.to(fields).sqrt(), self.directions.to(fields).flatten(1)
+        flat, own = self.directions.to(fields).flatten(1), torch.from_numpy(self.roots).to(fields)
         # Sample by sample: a product of the whole batch has bits of its own.
-        return drawn + torch.stack([one @ flat for one in scaled]).view_as(fields)
+        amounts = [own @ one if own.ndim == 2 else own * one for one in along.to(fields)]
+        return drawn + torch.stack([one @ flat for one in amounts]).view_as(fields)

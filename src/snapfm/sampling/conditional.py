@@ -3,7 +3,11 @@
 At flow time τ the model's data given the state u are, to second order, N(d, Σ_τ): d is where the model shoots, Σ_τ the spread
 given u. Each step draws y from it, takes the nearest field that obeys the laws in the metric Σ_τ⁻¹, and returns to the path with
 fresh noise. For Gaussian fields and linear laws each of these is exact: a draw of N(d, Σ_τ) projected in its own metric is a draw
-of it given the laws. The last projection is the exact Euclidean one, as for every sampler.
+of it given the laws. If fields are not Gaussian, Σ_τ depends on the state, and modes are chosen by their shares given the state and
+the laws. The last projection is the exact Euclidean one, as for every sampler.
+
+With fresh noise a step at one noise level σ/α is a Gibbs step: what matters is which levels are visited, not how far apart they
+are in τ. Unless the caller gives times, levels are spaced evenly in their logarithm, over the range in which the spread matters.
 
 Relatives: ΠGDM (Song et al. 2023), DAPS (Zhang et al. 2024), RePaint (Lugmayr et al. 2022), TDS (Wu et al. 2023), ECI (Cheng et
 al. 2024), PCFM (Utkarsh et al. 2025).
@@ -12,24 +16,33 @@ al. 2024), PCFM (Utkarsh et al. 2025).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from snapfm.arrays import Values
 from snapfm.errors import ParamsError
 from snapfm.project import Projection
 from snapfm.project.checks import is_real, is_whole
 from snapfm.project.conditioning import Conditioning
 from snapfm.project.metric import Metric
-from snapfm.sampling.checks import is_count
+from snapfm.sampling.checks import is_count, is_positive
 from snapfm.sampling.metropolis import Chain
+from snapfm.sampling.path import Path
+from snapfm.sampling.posterior import Mode, Posterior
 from snapfm.sampling.spread import Spread
-from snapfm.sampling.task import Task, noise_of
+from snapfm.sampling.task import Task, Velocity, noise_units
 
 Measure = Literal["surface", "residual"]
+# Standard errors of a sum of m squared normal numbers: what is further from the laws than this is not explained by the spread.
+_PLAUSIBLE = 4.0
+_LEAST_SIZE = 1e-12  # of a spread without any variance: its levels are near τ = 1
+_HALVINGS = 60  # of the interval of τ in which a noise level is sought: to rounding
 
 
 @dataclass(frozen=True)
@@ -40,7 +53,8 @@ class Conditional:
     Spread.of_model(velocity); None takes `velocity.spread`. `renewal` is the share of noise drawn afresh at every step: 1
     forgets the noise, which corrects early errors; 0 keeps the noise that the state implies. `rounds` is how often nonlinear
     laws are linearized again at each step. With inequalities, up to `tries` draws are made until they hold; then the last is
-    projected.
+    projected. `levels` are the largest and the least noise level σ/α, relative to the size of the spread, between which steps are
+    spaced evenly in the logarithm; None spaces them evenly in τ, and so do `times` given to `sample`.
 
     On nonlinear laws "given the laws" has two meanings. `measure="surface"` restricts the density to the surface of fields that
     obey; "residual" is the limit of small noise in the residuals, which favors places where residuals change slowly, by the
@@ -54,6 +68,7 @@ class Conditional:
     tries: int = 8
     measure: Measure = "surface"
     corrections: int = 0
+    levels: tuple[float, float] | None = (1.0, 0.01)
 
     def __post_init__(self) -> None:
         if self.spread is not None and not isinstance(self.spread, Spread):
@@ -78,16 +93,27 @@ class Conditional:
             raise ParamsError(
                 f"Conditional(corrections) expects a whole number >= 0; got {self.corrections!r}. 0 draws by projection alone."
             )
+        if self.levels is not None and not _falling(self.levels):
+            raise ParamsError(
+                f"Conditional(levels) expects the largest and the least noise level, positive and falling, or None; got "
+                f"{self.levels!r}. The default is (1.0, 0.01)."
+            )
+
+    def times(self, steps: int, path: Path, velocity: Velocity, shape: tuple[int, ...]) -> tuple[float, ...]:
+        """Return the flow times of a run for which the caller gave none: 0, those of the levels, and 1."""
+        if self.levels is None or steps < 2:
+            return tuple(step / steps for step in range(steps + 1))
+        size = self._spread(velocity, shape, noise_units(velocity, shape)[1]).size
+        high, low = (math.log(level * max(size, _LEAST_SIZE)) for level in self.levels)
+        each = [low] if steps == 2 else [high + (low - high) * step / (steps - 2) for step in range(steps - 1)]
+        inner = [_time_of(path, level) for level in each]
+        return (0.0, *(tau for tau in inner if 0.0 < tau < 1.0), 1.0)
 
     def run(self, task: Task) -> tuple[Tensor, Projection]:
         """Step through the task's times (math.md, eq. conditional)."""
-        laws, spread = task.laws(), self._spread(task)
-        white = torch.linspace(-1.0, 1.0, task.noise[:1].numel(), dtype=torch.float64).view_as(task.noise[:1])
-        if not torch.equal(noise_of(task.model, white), white):
-            raise ParamsError(
-                "Conditional expects a velocity that starts from white noise; got one with noise of its own. Sample in the units "
-                "in which its noise is white, or take PCFM()."
-            )
+        laws, shape = task.laws(), tuple(task.noise.shape[1:])
+        mean, scale = noise_units(task.model, shape)
+        spread = self._spread(task.model, shape, scale)
         if not hasattr(laws, "linearized"):
             raise ParamsError(
                 f"Conditional expects a snapfm.Projector, whose laws it linearizes; got {type(laws).__name__}. Build one: "
@@ -95,17 +121,20 @@ class Conditional:
             )
         u, drawn = task.noise, None
         chain: Chain | None = None
+        posterior = Posterior(spread, task.path, mean)
         with torch.no_grad():
             with task.timed("projection"):
                 near = Conditioning(laws, spread.at(task.path, 0.0), task.params, len(u), self.rounds)
             for tau, later in pairwise(task.times):
-                ahead, metric = task.shoot(u, tau), spread.at(task.path, tau)
+                ahead = task.shoot(u, tau).to("cpu", torch.float64)
+                with task.timed("projection"):
+                    center, metrics = self._chosen(task, near, ahead, posterior.at(u, tau))
                 if drawn is None or not self.corrections:
-                    drawn = self._draw(task, near, ahead, metric)
+                    drawn = self._draw(task, near, center, metrics)
                 if self.corrections:
                     with task.timed("projection"):
                         chain = chain or Chain(near, self.measure)
-                        drawn = chain.run(drawn, ahead.double(), metric, task.streams, self.corrections)
+                        drawn = chain.run(drawn, center, metrics, task.streams, self.corrections)
                 u = self._return(task, u, drawn.to(u.dtype), tau, later)
                 task.tick()
             found = task.project(u)
@@ -114,28 +143,44 @@ class Conditional:
                     task.weights = weights_of(-0.5 * near.log_volume(found.u))
         return found.u, found
 
-    def _spread(self, task: Task) -> Spread:
-        spread = self.spread if self.spread is not None else getattr(task.model, "spread", None)
+    def _spread(self, velocity: Velocity, shape: tuple[int, ...], scale: Tensor) -> Spread:
+        spread = self.spread if self.spread is not None else getattr(velocity, "spread", None)
         if not isinstance(spread, Spread):
             raise ParamsError(
                 "Conditional(spread) expects how the model's fields vary; got None, and the velocity has no `spread`. Write "
                 "Conditional(Spread.of_fields(training_fields)), or Spread.of_model(velocity, shape)."
             )
-        if tuple(spread.directions.shape[1:]) != tuple(task.noise.shape[1:]):
+        if tuple(spread.directions.shape[1:]) != shape:
             raise ParamsError(
-                f"Conditional(spread) expects directions of the fields' shape {tuple(task.noise.shape[1:])}; got "
+                f"Conditional(spread) expects directions of the fields' shape {shape}; got "
                 f"{tuple(spread.directions.shape[1:])}. Estimate it from fields of this shape."
             )
-        return spread
+        return spread.in_units(scale)
 
-    def _draw(self, task: Task, near: Conditioning, ahead: Tensor, metric: Metric) -> Tensor:
-        """Draw from N(ahead, Σ) given the laws: float64, on the CPU."""
-        center = ahead.to("cpu", torch.float64)
+    def _chosen(
+        self, task: Task, near: Conditioning, ahead: Tensor, modes: list[Mode]
+    ) -> tuple[Tensor, Sequence[Metric]]:
+        """Choose a mode for each sample, by its share given the state times how well it explains the laws."""
+        if len(modes) == 1:
+            return ahead, modes[0].metrics
+        centers = [ahead if mode.offsets is None else ahead + mode.offsets for mode in modes]
+        away, volume = zip(*(near.evidence(center, mode.metrics) for center, mode in zip(centers, modes)))
+        explained = _explained(np.stack(away, axis=1), np.stack(volume, axis=1), int(near.equality.sum()))
+        logs = np.stack([mode.shares for mode in modes], axis=1) + explained
+        total = np.exp(logs - logs.max(axis=1, keepdims=True)).cumsum(axis=1)
+        chance = [float(torch.rand((), generator=stream, dtype=torch.float64)) for stream in task.streams]
+        which = (np.asarray(chance)[:, None] * total[:, -1:] > total).sum(axis=1).clip(max=len(modes) - 1).tolist()
+        center = torch.stack([centers[mode][i] for i, mode in enumerate(which)])
+        return center, [modes[mode].metrics[i] for i, mode in enumerate(which)]
+
+    def _draw(self, task: Task, near: Conditioning, center: Tensor, metrics: Sequence[Metric]) -> Tensor:
+        """Draw from N(center, Σ) given the laws: float64, on the CPU."""
         found, waiting = center, torch.arange(len(center))
         for last in range(self.tries, 0, -1):
-            white, along = draws(task.streams, waiting, center.shape[1:], metric.rank)
+            white, along = draws(task.streams, waiting, center.shape[1:], metrics[0].rank)
             with task.timed("projection"):
-                drawn, obeys = near.draw(center[waiting], waiting, metric, white, along)
+                own = [metrics[i] for i in waiting.tolist()]
+                drawn, obeys = near.draw(center[waiting], waiting, own, white, along)
                 if last > 1:
                     found = found.index_copy(0, waiting[obeys], drawn[obeys])
                     waiting = waiting[~obeys]
@@ -170,3 +215,30 @@ def draws(streams: tuple[torch.Generator, ...], which: Tensor, shape: torch.Size
 def weights_of(logs: Tensor) -> Tensor:
     """Return weights (b,) with mean one from their logarithms."""
     return torch.softmax(logs, dim=0) * len(logs)
+
+
+def _explained(away: Values, volume: Values, rows: int) -> Values:
+    """Return the log density (b, k) of the laws in each mode, from squared distances and log-determinants.
+
+    Where even the best mode is further from the laws than chance allows, the spread is too small there, for all modes alike:
+    distances are divided by that excess, so that they do not decide by what they cannot know.
+    """
+    plausible = rows + _PLAUSIBLE * math.sqrt(2.0 * rows)
+    excess = np.maximum(away.min(axis=1, keepdims=True) / plausible, 1.0)
+    return -0.5 * (away / excess + volume)
+
+
+def _falling(levels: object) -> bool:
+    pair = isinstance(levels, tuple) and len(levels) == 2 and all(is_positive(level) for level in levels)
+    return pair and levels[0] > levels[1]
+
+
+def _time_of(path: Path, level: float) -> float:
+    """Return the τ at which σ/α has this logarithm; the ratio falls from τ = 0 to 1."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        data, noise = path.data(middle), path.noise(middle)
+        above = data <= 0.0 or (noise > 0.0 and math.log(noise / data) > level)
+        low, high = (middle, high) if above else (low, middle)
+    return 0.5 * (low + high)

@@ -8,14 +8,16 @@ metric Σ⁻¹, in which N(d, Σ) is round (math.md, eq. metropolis). Inequaliti
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.linalg import lu_factor, lu_solve
 from torch import Tensor
 
 from snapfm.arrays import Mask, Values
-from snapfm.project.conditioning import Conditioning
+from snapfm.project.conditioning import Conditioning, perturbed
 from snapfm.project.linearized import Frame
 from snapfm.project.metric import Metric
 
@@ -34,23 +36,23 @@ class Chain:
         self.near, self.measure = near, measure
 
     def run(
-        self, start: Tensor, center: Tensor, metric: Metric, streams: tuple[torch.Generator, ...], steps: int
+        self, start: Tensor, center: Tensor, metrics: Sequence[Metric], streams: tuple[torch.Generator, ...], steps: int
     ) -> Tensor:
-        """Take steps from fields (b, *shape) on the surface; a sample whose move is rejected stays."""
+        """Take steps from fields (b, *shape) on the surface, each in its metric; a sample whose move is rejected stays."""
         shape = start.shape
         x, middle = start.double().flatten(1).numpy(), center.double().cpu().flatten(1).numpy()
-        measured = _Norm(metric, x.shape[1])
-        normals = self._normals(x, metric)
+        measured = _Norms(metrics, x.shape[1])
+        normals = self._normals(x, metrics)
         free = max(1, x.shape[1] - int(self.near.equality.sum()))
         longest = min(1.0, _LENGTH / math.sqrt(free))
         for turn in range(steps):
             length = longest * _LENGTHS[turn % len(_LENGTHS)]
-            drawn, chance = _draws(streams, shape[1:], metric)
+            drawn, chance = _draws(streams, shape[1:], metrics)
             move = length * normals.tangent(drawn)
             there, found = self._land(normals, x + move)
             there[~found] = x[~found]  # where the density is known; rejected below
             found &= self.near.obeys(there)
-            ahead = self._normals(there, metric)
+            ahead = self._normals(there, metrics)
             back = ahead.tangent(x - there)
             again, returned = self._land(ahead, there + back)
             size = np.abs(x).max(axis=1, initial=0.0)
@@ -63,9 +65,9 @@ class Chain:
             normals = normals.replaced(ahead, taken)
         return torch.from_numpy(x).view(shape)
 
-    def _normals(self, x: Values, metric: Metric) -> _Normals:
+    def _normals(self, x: Values, metrics: Sequence[Metric]) -> _Normals:
         frames = self.near.near.frames(x, self.near.inside, self.near.active)
-        return _Normals.of(frames, metric, self.measure)
+        return _Normals.of(frames, metrics, self.measure)
 
     def _land(self, normals: _Normals, x: Values) -> tuple[Values, Mask]:
         """Return to the surface along the normals; mark the samples that arrive."""
@@ -91,21 +93,21 @@ class _Normals:
     """
 
     frames: list[Frame]
-    metric: Metric
+    metrics: Sequence[Metric]
     volume: Values  # (b,) logarithm of the density's factor relative to the surface measure of the metric
     normal: Values | None  # (b, n, m) what a unit of each residual adds to the field
     jacobian: Values | None  # (b, m, n)
 
     @classmethod
-    def of(cls, frames: list[Frame], metric: Metric, measure: str) -> _Normals:
-        factor = [-0.5 * frame.log_volume(metric) for frame in frames]
+    def of(cls, frames: list[Frame], metrics: Sequence[Metric], measure: str) -> _Normals:
+        factor = [-0.5 * frame.log_volume(metric) for frame, metric in zip(frames, metrics)]
         if measure == "surface":
             factor = [one + 0.5 * frame.log_volume() for one, frame in zip(factor, frames)]
         volume = np.asarray(factor)
         if not frames or not 0 < len(frames[0].active) <= _FEW:
-            return cls(frames, metric, volume, None, None)
-        normal = np.stack([_normal(frame, metric) for frame in frames])
-        return cls(frames, metric, volume, normal, np.stack([frame.jacobian.toarray() for frame in frames]))
+            return cls(frames, metrics, volume, None, None)
+        normal = np.stack([_normal(frame, metric) for frame, metric in zip(frames, metrics)])
+        return cls(frames, metrics, volume, normal, np.stack([frame.jacobian.toarray() for frame in frames]))
 
     def correction(self, rest: Values, which: Mask) -> Values:
         """Return what removes the linearized residuals (b, m) of some samples; zeros for the others."""
@@ -113,7 +115,7 @@ class _Normals:
             return np.where(which[:, None], (self.normal @ rest[:, :, None])[:, :, 0], 0.0)
         found = np.zeros((len(rest), len(self.frames[0].relative)))
         for i in np.flatnonzero(which).tolist():
-            found[i] = self.frames[i].move(rest[i], self.metric)
+            found[i] = self.frames[i].move(rest[i], self.metrics[i])
         return found
 
     def tangent(self, fields: Values) -> Values:
@@ -133,7 +135,7 @@ class _Normals:
         frames = [new if good else old for old, new, good in zip(self.frames, other.frames, which)]
         volume = np.where(which, other.volume, self.volume)
         normal, jacobian = pick(self.normal, other.normal), pick(self.jacobian, other.jacobian)
-        return _Normals(frames, self.metric, volume, normal, jacobian)
+        return _Normals(frames, self.metrics, volume, normal, jacobian)
 
 
 def _normal(frame: Frame, metric: Metric) -> Values:
@@ -141,31 +143,42 @@ def _normal(frame: Frame, metric: Metric) -> Values:
     return np.stack([frame.move(unit, metric) for unit in np.eye(len(frame.active))], axis=1)
 
 
-def _draws(streams: tuple[torch.Generator, ...], shape: torch.Size, metric: Metric) -> tuple[Values, Values]:
+def _draws(streams: tuple[torch.Generator, ...], shape: torch.Size, metrics: Sequence[Metric]) -> tuple[Values, Values]:
     """Draw N(0, Σ), (b, n), and numbers in [0, 1), (b,), each sample from its own stream."""
     white, along, chance = [], [], []
-    for stream in streams:
+    for stream, metric in zip(streams, metrics):
         white.append(torch.randn(shape, generator=stream, dtype=torch.float64))
         along.append(torch.randn(metric.rank, generator=stream, dtype=torch.float64))
         chance.append(torch.rand((), generator=stream, dtype=torch.float64))
     fields = torch.stack(white)
-    drawn = metric.perturb(torch.zeros_like(fields), fields, torch.stack(along))
+    drawn = perturbed(torch.zeros_like(fields), metrics, fields, torch.stack(along))
     return drawn.flatten(1).numpy(), torch.stack(chance).numpy()
 
 
+class _Norms:
+    """Squared lengths (b,), each in its metric Σ⁻¹ with Σ = δD + VVᵀ."""
+
+    def __init__(self, metrics: Sequence[Metric], size: int) -> None:
+        kinds = {id(metric): metric for metric in metrics}
+        made = {key: _Norm(metric, size) for key, metric in kinds.items()}
+        self.norms = [made[id(metric)] for metric in metrics]
+
+    def __call__(self, fields: Values) -> Values:
+        return np.asarray([norm(field) for norm, field in zip(self.norms, fields)])
+
+
 class _Norm:
-    """Squared lengths (b,) in the metric Σ⁻¹, with Σ = δD + VVᵀ."""
+    """Squared length in one metric."""
 
     def __init__(self, metric: Metric, size: int) -> None:
         self.inverse = 1.0 / (metric.level * metric.relative(size))
-        roots = metric.roots
         directions = np.zeros((0, size)) if metric.directions is None else metric.directions.double().flatten(1).numpy()
-        self.scaled = roots[:, None] * directions
-        self.middle = np.eye(len(roots)) + (self.scaled * self.inverse) @ self.scaled.T
+        self.scaled = metric.scaled(directions) if len(directions) else directions
+        self.weighted = self.scaled * self.inverse
+        self.middle = lu_factor(np.eye(len(self.scaled)) + self.weighted @ self.scaled.T) if len(self.scaled) else None
 
-    def __call__(self, fields: Values) -> Values:
-        # Split each field into a part along the directions and the rest: subtracting two large numbers would cost digits.
-        amounts = np.linalg.solve(self.middle, (self.scaled * self.inverse) @ fields.T).T
-        rest = fields - amounts @ self.scaled
-        found: Values = (rest * rest * self.inverse).sum(axis=1) + (amounts * amounts).sum(axis=1)
-        return found
+    def __call__(self, field: Values) -> float:
+        # Split the field into a part along the directions and the rest: subtracting two large numbers would cost digits.
+        amounts = np.zeros(0) if self.middle is None else lu_solve(self.middle, self.weighted @ field)
+        rest = field - amounts @ self.scaled
+        return float((rest * rest * self.inverse).sum() + (amounts * amounts).sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -185,3 +186,20 @@ def noise_of(velocity: Velocity, white: Tensor) -> Tensor:
     """Return the noise a flow starts from: white, unless the velocity transforms it."""
     own = getattr(velocity, "noise_from", None)
     return white if own is None else own(white)
+
+
+def noise_units(velocity: Velocity, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Return mean and size of the noise a flow starts from, each of a field's shape or a single number (), in float64."""
+    white = torch.linspace(-1.0, 1.0, math.prod(shape), dtype=torch.float64).view(1, *shape)
+    mean, unit = (noise_of(velocity, at).double().cpu() for at in (torch.zeros_like(white), torch.ones_like(white)))
+    size = unit - mean
+    if not torch.allclose(noise_of(velocity, white).double().cpu(), mean + size * white, rtol=1e-5) or bool((size <= 0).any()):
+        raise ParamsError(
+            "a sampler that draws around predictions expects noise that is independent at every point, mean + std·white; got a "
+            "velocity with other noise. Sample in the coordinates in which its noise is white, or take PCFM()."
+        )
+    return _one_if_alike(mean[0]), _one_if_alike(size[0])
+
+
+def _one_if_alike(values: Tensor) -> Tensor:
+    return values.flatten()[0] if bool((values == values.flatten()[0]).all()) else values

@@ -1,0 +1,76 @@
+"""Posterior: what a spread says about the data given the states of a batch, mode by mode (math.md, eq. spread and pieces).
+
+Made per run, from a spread and the model's noise. Gives means relative to what the model predicts, and metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from snapfm.arrays import Values
+from snapfm.project.metric import Metric
+from snapfm.sampling.path import Path
+from snapfm.sampling.pieces import Pieces
+from snapfm.sampling.spread import Spread
+
+# Added to covariances relative to their largest variance, so that rounding leaves them positive.
+_SOFT = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """One mode for a batch: the logarithms of its shares (b,), its means relative to the prediction, and a metric per sample."""
+
+    shares: Values
+    offsets: Tensor | None  # (b, *shape); None where they are zero
+    metrics: Sequence[Metric]
+
+
+class Posterior:
+    """The data given states, for the noise mean + spread.scale·white."""
+
+    def __init__(self, spread: Spread, path: Path, mean: Tensor) -> None:
+        self.spread, self.path, self.mean = spread, path, mean
+
+    def at(self, u: Tensor, tau: float) -> list[Mode]:
+        """Return the modes given states u (b, *shape) at τ; a single one if the spread has no pieces."""
+        pieces = self.spread.pieces
+        if pieces is None:
+            return [Mode(np.zeros(len(u)), None, [self.spread.at(self.path, tau)] * len(u))]
+        found = [self._of_state(pieces, state, tau) for state in self._coordinates(u, tau, pieces)]
+        return [self._mode([one[mode] for one in found], u) for mode in range(pieces.count)]
+
+    def _coordinates(self, u: Tensor, tau: float, pieces: Pieces) -> Values:
+        """Return states along the first directions (b, q), relative to the center."""
+        spread = self.spread
+        assert spread.center is not None
+        middle = self.path.data(tau) * spread.center + self.path.noise(tau) * self.mean
+        away = (u.detach().to("cpu", torch.float64) - middle) / torch.as_tensor(spread.scale, dtype=torch.float64)
+        rows = spread.directions[: pieces.means.shape[1]].flatten(1).numpy()
+        return np.stack([rows @ one for one in away.flatten(1).numpy()])  # sample by sample: bits
+
+    def _of_state(self, pieces: Pieces, state: Values, tau: float) -> list[tuple[float, Values, Metric]]:
+        """Return share, offset along the directions and metric of each mode."""
+        mean, modes = pieces.given(state, self.path.data(tau), self.path.noise(tau))
+        shrunk, left = self.spread.left(self.path, tau)
+        found = []
+        for mode in modes:
+            inner = mode.covariance
+            inner[np.diag_indices(len(inner))] += _SOFT * inner.diagonal().max()
+            least = min(left, 0.5 * float(np.linalg.eigvalsh(inner)[0]))
+            inner[np.diag_indices(len(inner))] -= least
+            roots = (shrunk - least).clamp(min=0.0).sqrt().diag()
+            roots[: len(inner), : len(inner)] = torch.from_numpy(np.linalg.cholesky(inner))
+            found.append((mode.share, mode.mean - mean, self.spread.metric(least, roots)))
+        return found
+
+    def _mode(self, found: list[tuple[float, Values, Metric]], u: Tensor) -> Mode:
+        shares, away, metrics = zip(*found)
+        axes = self.spread.axes[: len(away[0])].flatten(1).numpy()
+        offsets = torch.from_numpy(np.stack([one @ axes for one in away])).view(u.shape)
+        return Mode(np.asarray(shares), offsets, metrics)
