@@ -16,11 +16,13 @@ from snapfm.cli.options import ProblemName, check_folder
 from snapfm.errors import CheckpointError, SettingError, ShapeError, require
 from snapfm.flow.checkpoint import RECORD
 from snapfm.flow.presets import FRAME_TRAINING, PLAIN_TRAINING
-from snapfm.flow.quality import quality
+from snapfm.flow.quality import answer_error, quality
 from snapfm.flow.run import check_run, identify_run, saved_step
 from snapfm.flow.storage import read_json
 from snapfm.problems import problem as build
 from snapfm.problems.training import IMAGES, PLAIN_SETS, PLAIN_SETTINGS, TRAINING_SETS, TrainingSet, table, with_images
+
+_FIELDS = 256  # training fields, at least, by which a network's error is measured
 
 
 def train(
@@ -133,6 +135,8 @@ def train(
     record = dict(training.record)
     if half:
         flow.round_weights(network)
+    if isinstance(trained, flow.Latent):
+        network.error = answer_error(network, seen[:: max(1, len(seen) // _FIELDS)])
     if samples:
         console.print(f"Judging {samples} samples", highlight=False)
         truth = chosen.simulate(recipe.truth, generator).float()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from snapfm.errors import CheckpointError, SnapfmError, UnknownName
-from snapfm.flow.frame import FrameSettings
+from snapfm.flow.frame import FrameSettings, FrameVelocity
 from snapfm.flow.network import NetworkSettings
 from snapfm.flow.presets import Settings, VelocityNetwork, network_of
 from snapfm.flow.storage import pack_json, pack_tensors, read_bytes, read_json, restore, unpack_tensors, write_folder
@@ -72,6 +72,8 @@ def save_checkpoint(folder: str | Path, checkpoint: Checkpoint, half: bool = Fal
         "weights": {"file": WEIGHTS, "sha256": hashlib.sha256(weights).hexdigest()},
         "record": RECORD,
     }
+    if isinstance(checkpoint.network, FrameVelocity) and checkpoint.network.error is not None:
+        model["error"] = checkpoint.network.error
     contents = {WEIGHTS: weights, MODEL: pack_json(model), RECORD: pack_json(checkpoint.record)}
     write_folder(Path(folder), contents)
 
@@ -104,6 +106,8 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
             f"{folder / WEIGHTS} is expected to have the SHA-256 {wanted[:12]}… that {MODEL} names; got {found[:12]}…. "
             "The file changed after it was written: copy the whole folder again, or train again."
         )
+    if isinstance(network, FrameVelocity):
+        network.error = model.get("error")
     return Checkpoint(network.eval(), grid, model["equation"], model["preset"], read_json(folder / RECORD))
 
 

@@ -54,6 +54,15 @@ class FrameSettings:
             raise ShapeError(f"FrameSettings(embedding) expects a positive even number; got {self.embedding}. Try 32.")
 
 
+@dataclass(frozen=True, eq=False)
+class Principal:
+    """How a network's fields vary: orthonormal `directions` (size, *shape) with `variances` (size,), and `rest` in all others."""
+
+    directions: Tensor
+    variances: Tensor
+    rest: float
+
+
 class FrameVelocity(nn.Module):
     """The linear estimate of the coefficients, corrected by residual blocks; first weights depend on `seed` alone.
 
@@ -72,6 +81,7 @@ class FrameVelocity(nn.Module):
     def __init__(self, settings: FrameSettings, seed: int = 0) -> None:
         super().__init__()
         self.settings = settings
+        self.error: float | None = None  # mean square per point of its answer minus the field (quality.answer_error)
         points = math.prod(settings.shape)
         index = torch.arange(points).view(settings.shape)
         slices = [index.select(axis, 0).flatten() for axis in settings.anchors]
@@ -135,6 +145,19 @@ class FrameVelocity(nn.Module):
     def fields(self, coefficients: Tensor) -> Tensor:
         """Return the fields (b, *shape) of coefficients (b, size) about the mean."""
         return (self.mean + self._field(coefficients)).view(-1, *self.settings.shape)
+
+    @property
+    def spread(self) -> Principal | None:
+        """How its fields vary, for samplers that ask; None as long as nobody has measured the network's error.
+
+        Frame and scale are those of the training fields. The error belongs to it: the network's fields break what all true
+        fields obey by a little, and a sampler that takes them for exact corrects that by what else it may change.
+        """
+        if self.error is None:
+            return None
+        scale = self.scale.double()
+        directions = self._field(torch.eye(self.settings.size, dtype=self.mean.dtype, device=self.mean.device))
+        return Principal(directions.double().view(-1, *self.settings.shape), scale.square(), self.error)
 
     def _read(self, flat: Tensor) -> Tensor:
         """Return the coefficients (b, size) of flat fields (b, points)."""

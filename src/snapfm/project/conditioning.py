@@ -17,6 +17,8 @@ from snapfm.project.linearized import Nearest
 from snapfm.project.metric import Metric
 from snapfm.project.projector import Projector
 
+_HALVINGS = 5  # parts of the way to a linearized answer that are tried: 1, 1/2, 1/4, 1/8, 1/16; then none of it
+
 
 class Conditioning:
     """Laws of a projector with the params of a run, in metrics that share the directions of `metric`.
@@ -48,9 +50,31 @@ class Conditioning:
         active = None if self.active is None else self.active[which.numpy()]
         at = y
         for _ in range(self.rounds):
-            at, _, _ = self.near.step(y, at, params, metrics, active)
+            linear, _, _ = self.near.step(y, at, params, metrics, active)
+            at = linear if self.near.system.constant else self._toward(at, linear, params)
         found = torch.from_numpy(at).view_as(center)
         return found, self._obeys(found, params) if self.restricted else torch.ones(len(found), dtype=torch.bool)
+
+    def _toward(self, at: Values, linear: Values, params: Params) -> Values:
+        """Go from fields (k, n) to the answers of their linearized laws, or part of the way if laws are broken more there.
+
+        Slopes at a field far from the laws may say nothing about them: without this one draw in a few hundred of Burgers'
+        equation leaves for good. A field for which no part of the way helps stays, and `settle` takes it to the laws.
+        """
+        found, before = linear.copy(), self._broken(at, params)
+        for halving in range(1, _HALVINGS + 1):
+            worse = ~(self._broken(found, params) <= before)  # true for what is not finite, too
+            if not worse.any():
+                return found
+            share = 0.5**halving if halving < _HALVINGS else 0.0
+            found[worse] = at[worse] + share * (linear[worse] - at[worse]) if share else at[worse]
+        return found
+
+    def _broken(self, u: Values, params: Params) -> Values:
+        """Return the sum of squares (k,) of the equalities at fields (k, n)."""
+        rows = self.near.system.residuals(u, params)[:, self.equality]
+        found: Values = np.square(rows).sum(axis=1)
+        return found
 
     def evidence(self, center: Tensor, metrics: Sequence[Metric]) -> tuple[Values, Values]:
         """Return how far centers (b, *shape) are from the equalities, in squared standard deviations, and log det(JΣJᵀ), (b,)."""
