@@ -15,8 +15,9 @@ $(READY): pyproject.toml constraints.txt scripts/setup.sh
 demo: $(READY) ## sample heat fields without and with laws; writes build/demo/
 	@$(BIN)/snapfm demo --out build/demo
 
+# The checks run one after the other, beside the tests.
 test: $(READY) ## lint, types, import contract, tests
-	@$(MAKE) --no-print-directory lint types imports pytest
+	@$(MAKE) --no-print-directory --jobs=2 pytest lint types imports
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -30,7 +31,7 @@ imports: $(READY)
 	$(BIN)/lint-imports
 
 pytest: $(READY)
-	$(BIN)/pytest -q -n 2
+	$(BIN)/pytest -q -n 2 --dist worksteal
 
 bench: $(READY) ## run the micro benchmarks; appends to benchmarks/records/
 	$(BIN)/python -m benchmarks

@@ -97,7 +97,7 @@ def test_a_run_killed_by_sigkill_resumes_to_the_same_bits(
     network: FNOVelocity, fields: torch.Tensor, tmp_path: Path
 ) -> None:
     script = KILLED.format(network=repr(network.settings), training=repr(SETTINGS))
-    run = subprocess.run([sys.executable, "-c", script, str(tmp_path / "killed")], capture_output=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", script, str(tmp_path / "killed")], capture_output=True, timeout=600)
     assert run.returncode == -signal.SIGKILL, run.stderr
     assert saved_step(tmp_path / "killed") == 4
     assert not (tmp_path / "killed" / "record.json").exists()

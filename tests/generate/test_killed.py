@@ -25,7 +25,7 @@ def test_killed_at_random_moments_no_sample_is_lost_or_repeated(tmp_path: Path) 
     files = tmp_path / "files"
     files.mkdir()
     line = [sys.executable, str(KILLER), str(files), MODULES, "sample", "heat-ic-mass", *options]
-    run = subprocess.run(line, capture_output=True, text=True, timeout=300)
+    run = subprocess.run(line, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) >= 3  # kills; how many it takes to the end depends on the machine
     assert sorted(entry.name for entry in files.iterdir()) == [*(f"killed{i}.zarr" for i in range(3)), "whole.zarr"]

@@ -244,7 +244,7 @@ class Small:
     @property
     def tile(self) -> Tile:
         """The first tile, as kernels take it."""
-        return Tile(self.space[0], self.part.at)
+        return Tile(self.space[0], self.space[0], self.part.at)
 
     def section(self, number: int, tile: int = 0) -> Values:
         """See a section of a tile as (packs, LANES)."""
@@ -314,7 +314,7 @@ def _loop(
     alive = np.array(np.broadcast_to(np.asarray(live, bool), shape))
     ended = [np.full(shape, -9, np.int64) for _ in range(3)]
     kept = int(small.part.at[layout.KEPT])
-    space, work = np.ascontiguousarray(small.space[:, :kept]), np.full(small.space.shape[1], np.nan)
+    space, work = small.space[:, :kept].copy(), np.full(small.space.shape[1], np.nan)
     kernel(
         small.code, small.frame, small.plan, *given, most, np.array([stop]), alive, space, small.part.at, work,
         *(ended if second else ended[:2]),

@@ -49,7 +49,7 @@ def patterns(draw: st.DrawFn) -> npt.NDArray[np.bool_]:
     return rng.random((rows, columns)) < draw(st.sampled_from([0.0, 0.1, 0.3, 0.7, 1.0]))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(patterns())
 def test_random_patterns_get_valid_colorings(matrix: npt.NDArray[np.bool_]) -> None:
     colors, count, pattern = colored(matrix)

@@ -64,7 +64,7 @@ def test_snapfm_imports_where_no_cache_folder_can_be_written(tmp_path: Path):
         env={**kept, "HOME": str(blocked / "home")},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert ran.returncode == 0, ran.stderr
     assert abs(float(ran.stdout) - 1.0) < 1e-9

@@ -16,6 +16,8 @@ from torch import Tensor
 import snapfm
 from snapfm import Bounds, Equality, Inequality, Oracle, Projector, Status
 from snapfm.errors import LawError, ShapeError, UnsupportedLaw
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.threads import workers
 
 N = 6
 PARAMS = {"r": torch.ones(1, dtype=torch.float64)}
@@ -289,16 +291,20 @@ def test_functions_run_one_at_a_time_unless_threads_are_allowed(threads: bool, m
 def test_a_budget_ends_a_slow_simulator():
     import time
 
+    calls: list[None] = []
+
     def slow(u: Any, p: Any) -> Any:
+        calls.append(None)
         time.sleep(0.02)
         return value(u, p)
 
     law = Oracle("sim", slow, slopes, curvature, pattern=(ROWS, COLUMNS), hessian_pattern=PAIRS)
     project, (u_hat, params) = Projector([law, *OTHERS], (N,), PARAMS), inputs(60)
     project(u_hat[:1], {"r": params["r"][:1]})  # compiled before
-    start = time.perf_counter()
+    calls.clear()
     result = project(u_hat, params, seconds=0.5)
-    assert time.perf_counter() - start < 5.0
+    # Counted, as a busy machine makes all times longer: what fits into half a second, the tile it was at, and the judge's.
+    assert len(calls) <= workers() * (0.5 / 0.02 + LANES) + len(u_hat)
     assert (result.status == Status.ITERATION_LIMIT).any()
     assert (project(u_hat[:2], {"r": params["r"][:2]}, limit=1).status == Status.ITERATION_LIMIT).all()
 

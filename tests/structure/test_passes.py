@@ -50,7 +50,7 @@ def matrices(draw: st.DrawFn) -> npt.NDArray[np.float64]:
     return matrix.astype(float)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(matrices(), st.booleans())
 def test_every_entry_is_read_back(matrix: npt.NDArray[np.float64], forward: bool) -> None:
     groups = planned(matrix != 0, forward)

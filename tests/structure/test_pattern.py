@@ -86,7 +86,7 @@ def assert_sorted(sets: Sets) -> None:
 
 
 one_set = st.sets(st.integers(0, WIDTH - 1))
-many = settings(max_examples=200, deadline=None, derandomize=True, database=None)
+many = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 
 
 @many

@@ -107,7 +107,7 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
                 derivatives_at(code, frame, tile)
             size_rows(tile, settings.ordinary)
         _look(frame, tile, lanes)
-        if iteration == 0:
+        if iteration == 0 and settings.filtered == 1:
             clear_filter(lanes)
         if frame.bounded == 1 and settle(tile, converged):
             residual_at(code, frame, tile)
@@ -143,7 +143,12 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
         if stop[0] != 0:
             continue  # ends above
         newton_direction(frame, plan, tile, lanes.shift, status, lanes.convex, stop)
-        _judge_curvature(frame, plan, tile, status, lanes, stop)
+        for lane in range(LANES):
+            if status[lane] == RUNNING:
+                right = lanes.convex[lane] == 0.0
+                second[lane] = FAILS if not right else (HOLDS if lanes.shift[lane] <= _FLAT else UNKNOWN)
+        if frame.coupled == 1:
+            _search_curvature(frame, plan, tile, status, lanes, stop)
         for lane in range(LANES):
             if status[lane] == RUNNING:
                 saddle = converged[lane] and second[lane] == FAILS
@@ -195,19 +200,16 @@ def _know_curvature(frame, tile, second):  # written: second
 
 
 @compiled(nogil=True, error_model="numpy")
-def _judge_curvature(frame, plan, tile, status, lanes, stop):  # written: lanes' second
-    """Say what the factors, or at an answer a search for negative curvature, tell of the curvature along the laws."""
+def _search_curvature(frame, plan, tile, status, lanes, stop):  # written: lanes' second, searched, wanted
+    """Where factors belong to D alone, search at an answer for negative curvature along the laws."""
     second, wanted = lanes.second, lanes.wanted
     any_wanted = False
     for lane in range(LANES):
         wanted[lane] = False
-        if status[lane] == RUNNING:
-            right = lanes.convex[lane] == 0.0
-            second[lane] = FAILS if not right else (HOLDS if lanes.shift[lane] <= _FLAT else UNKNOWN)
-            if frame.coupled == 1 and second[lane] == HOLDS:
-                second[lane] = UNKNOWN  # a step's conjugate gradients see only a few directions
-                wanted[lane] = lanes.converged[lane]
-                any_wanted = any_wanted or wanted[lane]
+        if status[lane] == RUNNING and second[lane] == HOLDS:
+            second[lane] = UNKNOWN  # a step's conjugate gradients see only a few directions
+            wanted[lane] = lanes.converged[lane]
+            any_wanted = any_wanted or wanted[lane]
     if any_wanted:
         check_curvature(frame, plan, tile, lanes.shift, wanted, second, stop)
         for lane in range(LANES):

@@ -39,7 +39,7 @@ def alive(pid: int) -> bool:
     return words[0] != "Z"
 
 
-def gone(pid: int, within: float = 60.0) -> bool:
+def gone(pid: int, within: float = 600.0) -> bool:
     end = time.monotonic() + within
     while alive(pid) and time.monotonic() < end:
         time.sleep(0.1)
@@ -236,7 +236,7 @@ run(load_suite(sys.argv[1]), Path(sys.argv[2]))
 
 def test_a_run_killed_at_random_moments_loses_nothing_and_repeats_nothing(tmp_path: Path):
     more = '\n[cases.heat]\nproblem = "heat-ic-mass"\nsettings = { nx = 8, nt = 6 }\nsamples = 2\nnoisy = 0.1\n'
-    file, out = suite_file(tmp_path, ["ours", "good"], more=more), tmp_path / "out"
+    file, out = suite_file(tmp_path, ["ours"], more=more), tmp_path / "out"
     moments = random.Random(5)
     seen: list[str] = []
     for _ in range(2):
@@ -256,7 +256,7 @@ def test_a_run_killed_at_random_moments_loses_nothing_and_repeats_nothing(tmp_pa
     cells = run(load_suite(str(file)), out)
     assert {cell.state for cell in cells.values()} == {State.DONE}
     assert lines(out)[: len(seen)] == seen
-    assert len(lines(out)) == 1 + len(cells) == 1 + 4
+    assert len(lines(out)) == 1 + len(cells) == 1 + 2
     assert sorted(entry.name for entry in out.iterdir()) == ["fields", "inputs", RECORDS]
     assert sorted(entry.name for entry in (out / "inputs").iterdir()) == ["burgers.npz", "heat.npz"]
 
@@ -265,7 +265,7 @@ def test_a_cell_ends_with_its_runner(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv(NOTES, str(tmp_path / "notes.txt"))
     (tmp_path / "notes.armed").touch()
     file, out = suite_file(tmp_path, ["good", "killing"]), tmp_path / "out"
-    killed = subprocess.run([sys.executable, "-c", DRIVER, str(file), str(out)], timeout=300)
+    killed = subprocess.run([sys.executable, "-c", DRIVER, str(file), str(out)], timeout=600)
     assert killed.returncode == -signal.SIGKILL
     assert len(lines(out)) == 2  # the suite and the cell before it
     (pid,) = [int(line.split()[1]) for line in (tmp_path / "notes.txt").read_text().splitlines() if "killing" in line]

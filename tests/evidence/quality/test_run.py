@@ -109,7 +109,7 @@ run(load_suite(sys.argv[1]), Path(sys.argv[2]), progress=tell)
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path):
     suite, out = tiny(tmp_path), tmp_path / "out"
     argv = [sys.executable, "-c", DRIVER, str(tmp_path / "tiny.toml"), str(out), str(Path(__file__).parent)]
-    killed = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    killed = subprocess.run(argv, capture_output=True, text=True, timeout=600)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     before = lines(out)
     assert len(before) == 1 + 6  # the suite, four reference rows, the flow on both tasks

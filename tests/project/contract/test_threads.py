@@ -107,7 +107,7 @@ def test_the_first_and_the_second_call_of_a_process_have_the_same_bits_whatever_
     )
     seen = {
         threads: subprocess.run(
-            [sys.executable, "-c", script, threads], capture_output=True, text=True, check=True, timeout=300
+            [sys.executable, "-c", script, threads], capture_output=True, text=True, check=True, timeout=600
         ).stdout.split()
         for threads in ("1", "2")
     }
@@ -129,7 +129,7 @@ def test_a_child_after_fork_projects_to_the_same_bits():
         told = context.SimpleQueue()
         child = context.Process(target=lambda: told.put(project(u_hat).u.numpy().tobytes()))  # noqa: B023
         child.start()
-        child.join(60)
+        child.join(600)
         alive = child.is_alive()
         if alive:
             child.kill()

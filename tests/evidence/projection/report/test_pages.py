@@ -124,7 +124,7 @@ def test_the_page_never_scrolls_sideways_and_follows_the_color_scheme(
             "--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}", *scheme,
             "--window-size=1300,1000", "--dump-dom", probe.as_uri(),
         ],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     found = re.search(r'data-found="([^"]*)"', done.stdout)
     assert found is not None, done.stderr
