@@ -96,7 +96,8 @@ def _disowned(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
-        for number, member in enumerate(kind.types):
+        members: Any = kind
+        for number, member in enumerate(members.types):
             inner = _disowned(context, builder, member, builder.extract_value(value, number))
             value = builder.insert_value(value, inner, number)
     return value

@@ -155,14 +155,12 @@ class _Turns:
         began = time.thread_time()
         with np.errstate(all="ignore"):  # the status reports what is not finite
             for number, piece in self._pieces:
-                if self._halted:
-                    break
                 share = min(1.0, self.threads / (self._count - number))
                 turn = Turn(self._clock, (1.0 - share) * self._clock.left if share < 1.0 else 0.0)
                 self._live.append(turn)
-                if self._halted:  # since the check above
-                    turn.stop[0] = 1
                 try:
+                    if self._halted:  # later than this it is stopped through the list
+                        break
                     if not work(piece, turn):
                         self.cut.append(piece)
                 finally:

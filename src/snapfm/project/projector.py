@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -291,12 +292,14 @@ def _equal(kept: Params, given: Params) -> bool:
 
 def _on(device: torch.device, made: Projection) -> Projection:
     """Move a projection to a device, but for its warm start."""
-    values = {one.name: getattr(made, one.name) for one in fields(made)}
-    moved = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
-    by_name = {
-        name: {law: value.to(device) for law, value in values[name].items()} for name in ("multipliers", "by_law")
-    }
-    return replace(made, **moved, **by_name)
+    moved: dict[str, Any] = {}
+    for one in fields(made):
+        value = getattr(made, one.name)
+        if isinstance(value, Tensor):
+            moved[one.name] = value.to(device)
+        elif isinstance(value, dict):
+            moved[one.name] = {law: rows.to(device) for law, rows in value.items()}
+    return replace(made, **moved)
 
 
 def _inside(u_hat: Tensor) -> Tensor:
