@@ -53,6 +53,7 @@ def measure(name: str, size: int) -> dict[str, Any]:
 
     import snapfm
     from benchmarks.preparing_laws import CASES
+    from snapfm.structure import MatrixFreeLaws
 
     torch.set_num_threads(1)
     laws, shape, params = CASES[name](_SMALL)
@@ -65,12 +66,14 @@ def measure(name: str, size: int) -> dict[str, Any]:
     except snapfm.errors.LawError as refusal:
         return {"ended": "refused", "message": str(refusal), "refused_after_seconds": perf_counter() - began}
     took, processor = perf_counter() - began, process_time() - worked
+    free = isinstance(project.structure, MatrixFreeLaws)
     return {
         "ended": "prepared",
         "unknowns": project.structure.unknowns,
         "rows": project.structure.rows,
         "non_zeros": project.structure.nnz,
-        "by_torch": bool(project.structure.opaque),
+        "by_torch": free or bool(project.structure.opaque),
+        "matrix_free": free,
         "seconds": took,
         "processor_seconds": processor,
         "before_gb": before / 1e6,

@@ -374,6 +374,29 @@ def spectrum_band(n: int) -> Case:
 
 
 @case
+def spectral_divergence_and_energy(n: int) -> Case:
+    s = _side(n, 2, 2) // 2 * 2
+    k = 2 * math.pi * torch.fft.fftfreq(s, 1 / s, dtype=torch.float64)
+
+    def law(u: Tensor, p: Any) -> Tensor:
+        c = torch.fft.rfft2(u)
+        return torch.fft.irfft2(1j * (k[:, None] * c[0] + k[None, : s // 2 + 1] * c[1]), s=(s, s))
+
+    energy = Equality("energy", lambda u, p: (torch.fft.fft2(u, norm="ortho").abs() ** 2).mean() - p["energy"])
+    return [Equality("divergence", law), energy], (2, s, s), {"energy": torch.ones(1)}
+
+
+@case
+def band_limit_and_bounds(n: int) -> Case:
+    s = _side(n, 2) // 2 * 2
+
+    def law(u: Tensor, p: Any) -> Tensor:
+        return torch.view_as_real(torch.fft.rfft2(u, norm="ortho")[s // 4 : -s // 4, s // 4 :])
+
+    return [Equality("band", law), Bounds(lower=-1.0, upper=1.0)], (s, s), {}
+
+
+@case
 def nested_scalars(n: int) -> Case:
     """Many single operations, as optimization test sets have them; their number does not grow."""
     count = 300

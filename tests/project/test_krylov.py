@@ -1,5 +1,7 @@
 """MINRES and Lanczos against dense linear algebra."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -53,9 +55,8 @@ def test_minres_ends_when_time_is_over() -> None:
     assert left == 1.0
 
 
-def test_lanczos_finds_the_smallest_eigenvalue_and_its_vector() -> None:
+def test_lanczos_finds_the_smallest_eigenvalue() -> None:
     matrix = _symmetric([-1.5, 0.2, 1.0, 1.0, 2.0, 3.0])
     start = torch.ones(6, dtype=torch.float64)
-    value, vector = lowest(lambda x: matrix @ x, start, 20, _never)
-    assert value == pytest.approx(-1.5, abs=1e-10)
-    torch.testing.assert_close(matrix @ vector, value * vector, rtol=1e-8, atol=1e-8)
+    assert lowest(lambda x: matrix @ x, start, 20, _never) == pytest.approx(-1.5, abs=1e-10)
+    assert lowest(lambda x: matrix @ x, 0.0 * start, 20, _never) == math.inf

@@ -1,7 +1,6 @@
 """Laws whose Jacobian is too dense to write out: the same answers as with it, and the same contract."""
 
 import math
-import pickle
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +11,7 @@ import snapfm
 from snapfm import Bounds, Equality, Inequality
 from snapfm.errors import Status, UnsupportedLaw
 from snapfm.laws import Law, Params
-from snapfm.structure import MatrixFreeLaws, TooDense, compiled, compile_laws, pattern
+from snapfm.structure import MatrixFreeLaws, TooDense, compile_laws, compiled, pattern
 from snapfm.structure.lowering import regions
 
 SIDE = 8
@@ -138,12 +137,12 @@ def test_laws_that_contradict_each_other_do_not_converge(free: Callable[..., sna
     assert (found.violation > 0.5).all()
 
 
-def test_a_saddle_is_left(free: Callable[..., snapfm.Projector]) -> None:
+def test_a_saddle_has_not_converged(free: Callable[..., snapfm.Projector]) -> None:
     """Along its long axis the far end of an ellipse is stationary; the nearest points are beside it."""
     law = Equality("ellipse", lambda u, p: u[0] ** 2 / 4 + u[1] ** 2 - 1.0)
-    found = free([law], (2,))(torch.tensor([[0.1, 0.0]], dtype=torch.float64))
-    assert found.converged.all()
-    assert found.distance.item() < 1.1
+    found = free([law], (2,))(torch.tensor([[0.1, 0.0], [0.1, 0.5]], dtype=torch.float64))
+    assert found.second_order.tolist() == [0, 1]
+    assert found.status.tolist() == [Status.STALLED, Status.CONVERGED]
 
 
 @pytest.mark.parametrize("name", ["spectral poisson", "spectral advection", "weighted energy", "bounds"])
@@ -156,10 +155,12 @@ def test_gradients_are_those_of_the_written_out_jacobian(name: str, free: Callab
         weight = torch.linspace(-1, 1, u.numel(), dtype=torch.float64).reshape(u.shape)
         slopes.append(torch.autograd.grad((weight * project(u, params).u).sum(), [u, *params.values()]))
     for truth, found in zip(*slopes):
+        if name == "spectral poisson":  # dependent rows: a gradient in the mean of f has no meaning
+            truth, found = truth - truth.mean((-1, -2), keepdim=True), found - found.mean((-1, -2), keepdim=True)
         torch.testing.assert_close(found, truth, rtol=1e-6, atol=1e-6)
 
 
-def test_move_warm_start_float32_and_pickle(free: Callable[..., snapfm.Projector]) -> None:
+def test_move_warm_start_and_float32(free: Callable[..., snapfm.Projector]) -> None:
     laws, shape = CASES["spectral advection"]
     project, u = free(laws, shape), _noise(2, shape)
     found = project(u)
@@ -171,17 +172,7 @@ def test_move_warm_start_float32_and_pickle(free: Callable[..., snapfm.Projector
     assert single.u.dtype == torch.float32
 
 
-def test_a_prepared_projector_pickles() -> None:
-    project = snapfm.Projector([Equality("mean", _mean)], (SIDE,))
-    again = pickle.loads(pickle.dumps(project))
-    assert torch.equal(again(_noise(1, (SIDE,))).u, project(_noise(1, (SIDE,))).u)
-
-
-def _mean(u: Tensor, p: Params) -> Tensor:
-    return u.mean()
-
-
 def test_a_metric_expects_a_sparse_jacobian(free: Callable[..., snapfm.Projector]) -> None:
     laws, shape = CASES["spectral advection"]
     with pytest.raises(UnsupportedLaw, match="matrix-free"):
-        free(laws, shape)(_noise(1, shape), metric=snapfm.Metric(1.0, directions=_noise(1, shape)))
+        free(laws, shape)(_noise(1, shape), metric=snapfm.Metric(1.0, _noise(1, shape), torch.ones(1)))

@@ -27,7 +27,7 @@ from snapfm.linear import LANES_AT_ONCE, Automatic, Workspace
 from snapfm.project.base import Adjoints, Limits
 from snapfm.project.serial import one_thread
 from snapfm.project.workspaces import Workspaces
-from snapfm.structure import CompiledLaws, Pattern
+from snapfm.structure import CompiledLaws, LawStack, Pattern
 from snapfm.structure.oracle import OracleLaw, no_hessian
 from snapfm.structure.scalar import differentiable_externals
 
@@ -177,7 +177,7 @@ class _Implicit(torch.autograd.Function):
 
 
 def attach_gradient(
-    u_hat: Tensor, answer: Tensor, laws: CompiledLaws, params: Params, given: Params, u: Tensor, multipliers: Tensor,
+    u_hat: Tensor, answer: Tensor, laws: LawStack, params: Params, given: Params, u: Tensor, multipliers: Tensor,
     adjoint: Callable[[Tensor, bool], Adjoints],
 ) -> Tensor:  # fmt: skip
     """Make `answer` (dtype and device of u_hat) differentiable in u_hat and in the params as given by the caller."""
@@ -188,7 +188,7 @@ def attach_gradient(
 
 
 def _params_gradient(
-    laws: CompiledLaws, names: list[str], params: Params, u: Tensor, multipliers: Tensor, found: Adjoints, given: Params
+    laws: LawStack, names: list[str], params: Params, u: Tensor, multipliers: Tensor, found: Adjoints, given: Params
 ) -> list[Tensor | None]:  # fmt: skip
     w, nu, on_kinks = found.w.reshape(u.shape), found.nu, list(found.externals)
     wanted = [name for name in names if given[name].requires_grad]
@@ -219,7 +219,7 @@ def _params_gradient(
         elsewhere[on_kinks] = False
         pairs = (slope * w).flatten(1).sum(1) + (nu * residual).sum(1)
         total = -pairs[elsewhere].sum()
-        if on_kinks:  # torch takes the slope of one side there
+        if on_kinks and isinstance(laws, CompiledLaws):  # torch takes the slope of one side there
             own = {name: value[on_kinks] for name, value in full.items()}
             pull, first = torch.stack([found.externals[i] for i in on_kinks]), laws.unknowns + 1
             for cell, value in differentiable_externals(laws.scalar.tape, laws.example[0], own, len(on_kinks)):

@@ -27,7 +27,6 @@ from snapfm.project.budget import Budget
 from snapfm.project.judge import Judgement, near
 from snapfm.project.linearized import Linearized, Nearest, products
 from snapfm.project.metric import Metric
-from snapfm.structure import CompiledLaws
 
 SCALE = "√D of the metric"  # a parameter of the laws in changed units; no user's name has a space in it
 _LIMIT = 40  # steps of BFGS; a few suffice where laws bend little
@@ -52,7 +51,6 @@ class Plain(Protocol):
     """The projector in the plain metric."""
 
     shape: tuple[int, ...]
-    structure: CompiledLaws
 
     @property
     def linearized(self) -> Linearized:
@@ -271,7 +269,7 @@ def project_in_metric(
         nearest = Nearest(plain.linearized, metric)
         problem = Problem(start, metric, project, nearest, plain.inside_params(given, count), lambda: budget.over)
         found, left, steps = solve(problem)
-        found = certified(found, left, steps, problem, plain.structure.affine)
+        found = certified(found, left, steps, problem, plain.linearized.constant)
         answer = (found.u * scale).to(device=u_hat.device, dtype=u_hat.dtype)
         mine = {name: value for name, value in given.items() if name != SCALE}
         judged = own.check(answer, mine)

@@ -17,7 +17,7 @@ from snapfm.laws import Params
 from snapfm.project.base import Limits, Solution
 from snapfm.project.budget import STATIONARITY
 from snapfm.project.infeasible import contradicts
-from snapfm.structure import CompiledLaws
+from snapfm.structure import CompiledLaws, LawStack
 
 _LARGE = 1e-9  # stationarity relative to the size of a large field
 _STRIDE = 97  # of a first check: a pass over whole fields costs a tenth of a small call
@@ -32,7 +32,7 @@ class Judgement:
     by_law: dict[str, Tensor]  # (b,) each
 
 
-def judge(laws: CompiledLaws, residual: Tensor, limits: Limits, u: Tensor) -> Judgement:
+def judge(laws: LawStack, residual: Tensor, limits: Limits, u: Tensor) -> Judgement:
     """Measure the residual (b, m) of all rows and the excess of u (b, n) over its limits; NaN stays NaN."""
     by_law = _by_law(laws, residual)
     if limits.names:
@@ -58,7 +58,7 @@ def _allowed(flat: Values) -> Values:
 
 
 def verdict(
-    laws: CompiledLaws, implied: Index, solved: Solution, judged: Judgement, tolerance: float, u_hat: Tensor, params: Params
+    laws: LawStack, implied: Index, solved: Solution, judged: Judgement, tolerance: float, u_hat: Tensor, params: Params
 ) -> Tensor:  # fmt: skip
     """Return the status of each sample: (b,) int8. If only implied rows are broken, by more than rounding, the laws contradict.
 
@@ -76,7 +76,7 @@ def verdict(
     if solved.status is not None:  # the method knows why it stopped; whether it converged is decided here
         failed = solved.status != Status.CONVERGED
         status[failed] = solved.status[failed]
-    if len(implied) and bool((judged.violation > tolerance).any()):
+    if len(implied) and isinstance(laws, CompiledLaws) and bool((judged.violation > tolerance).any()):
         others = residual.clone()
         others[:, torch.from_numpy(implied)] = 0.0
         consistent = _largest(_by_law(laws, others), others) <= tolerance
@@ -89,7 +89,7 @@ def verdict(
     return status
 
 
-def _unresolved(laws: CompiledLaws, solved: Solution, params: Params, u_hat: Tensor) -> list[int]:
+def _unresolved(laws: LawStack, solved: Solution, params: Params, u_hat: Tensor) -> list[int]:
     """List the samples whose multipliers are so large that rounding of Jᵀλ hides their stationarity."""
     sizes = np.abs(solved.multipliers.numpy())
     if not sizes.max(initial=0.0) > _STEEP:
@@ -103,7 +103,7 @@ def _unresolved(laws: CompiledLaws, solved: Solution, params: Params, u_hat: Ten
     return hidden
 
 
-def _by_law(laws: CompiledLaws, residual: Tensor) -> dict[str, Tensor]:
+def _by_law(laws: LawStack, residual: Tensor) -> dict[str, Tensor]:
     """Return the largest |h| of each equality and max(g, 0) of each inequality."""
     by_law: dict[str, Tensor] = {}
     for law, rows in zip(laws.laws, laws.slices().values()):

@@ -164,15 +164,15 @@ def _products(indptr: Index, rows: Index, entry: Index) -> _Products | None:
     counts = np.diff(indptr)
     if int((counts.astype(np.int64) ** 2).sum()) > _PRODUCTS:
         return None
-    rows, counts, entry = (some.astype(np.int32) for some in (rows, counts, entry))
-    repeats = np.repeat(counts, counts)
-    left = np.repeat(np.arange(len(rows), dtype=np.int32), repeats)
+    row, source = rows.astype(np.int32), entry.astype(np.int32)
+    repeats = np.repeat(counts, counts).astype(np.int32)
+    left = np.repeat(np.arange(len(row), dtype=np.int32), repeats)
     ends = np.cumsum(repeats, dtype=np.int32)
     right = np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int32)
     right += np.repeat(np.repeat(indptr[:-1].astype(np.int32), counts) - ends + repeats, repeats)
-    lower = rows[left] >= rows[right]
+    lower = row[left] >= row[right]
     left, right = left[lower], right[lower]
-    return _Products(rows[left], rows[right], entry[left], entry[right])
+    return _Products(row[left], row[right], source[left], source[right])
 
 
 def _schur(gram: csr_array, m: int, products: _Products) -> Matrix:

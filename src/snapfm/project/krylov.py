@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 import torch
-from scipy.linalg import eigh_tridiagonal
+from scipy.linalg import eigvalsh_tridiagonal
 from torch import Tensor
 
 Product = Callable[[Tensor], Tensor]
@@ -55,9 +55,15 @@ def minres(
     return x, left / first
 
 
-def lowest(multiply: Product, start: Tensor, limit: int, over: Callable[[], bool]) -> tuple[float, Tensor]:
-    """Approximate the smallest eigenvalue from above, with its vector, in the Krylov space of a start. Orthogonalizes fully."""
-    basis = [start / start.norm()]
+def lowest(multiply: Product, start: Tensor, limit: int, over: Callable[[], bool]) -> float:
+    """Approximate the smallest eigenvalue from above, in the Krylov space of a start. Orthogonalizes fully.
+
+    A start that is zero, as where nothing can move, has no eigenvalue: infinity.
+    """
+    size = float(start.norm())
+    if size <= _EXHAUSTED:
+        return math.inf
+    basis = [start / size]
     diagonal, beside = list[float](), list[float]()
     for _ in range(limit):
         y = multiply(basis[-1])
@@ -71,9 +77,7 @@ def lowest(multiply: Product, start: Tensor, limit: int, over: Callable[[], bool
         if beside[-1] <= _EXHAUSTED * max(1.0, max(map(abs, diagonal))):
             break
         basis.append(y / beside[-1])
-    count = len(diagonal)
-    values, vectors = eigh_tridiagonal(diagonal, beside[: count - 1])
-    return float(values[0]), sum((float(w) * one for w, one in zip(vectors[:, 0], basis)), torch.zeros_like(start))
+    return float(eigvalsh_tridiagonal(diagonal, beside[: len(diagonal) - 1])[0])
 
 
 # The Krylov space is exhausted: what is left of the next vector is rounding.

@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.arrays import Index, Mask
+from snapfm.arrays import Index
 from snapfm.errors import Status
 from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN
 from snapfm.kernels.threads import Turn, cut, run, workers
 from snapfm.laws import Params
 from snapfm.project.base import Adjoints, Limits, Solution, Warm
-from snapfm.project.budget import STATIONARITY, Budget, Stopping, certified, enough
+from snapfm.project.budget import LEAST, STATIONARITY, Budget, Stopping, certified, enough
 from snapfm.project.krylov import lowest, minres
 from snapfm.project.serial import one_thread
 from snapfm.project.symbols import inverse_gram, row_sizes
@@ -40,7 +40,6 @@ _SOLVES, _ACCURATE = 4, 1e-8  # of a gradient: refinements, and the residual all
 _LANCZOS = 20  # products in which the smallest eigenvalue of W is looked for
 # Above the first it is positive, though Lanczos approximates it from above; below minus the second it is negative.
 _CLEAR, _FLAT = 0.1, 1e-6
-_PUSHES, _PUSH = 3, 0.1  # off saddles: how often, and how far relative to the field
 _SOFT = 1e-3  # of the size of a row, where violations are as large as at the start
 _ACTIVE = 1e-9  # a multiplier above this share of the largest one belongs to an active inequality
 
@@ -106,7 +105,10 @@ class MatrixFree:
             for _ in range(_SOLVES):
                 answer = answer + minres(system.multiply, system.precondition, left, _FORCING, _PRODUCTS, _never)[0]
                 left = whole - system.multiply(answer)
-            if not bool(left.abs().max() <= _ACCURATE * torch.maximum(whole.abs().max(), answer.abs().max())):
+                off = float(left.abs().max() / torch.maximum(whole.abs().max(), answer.abs().max()))
+                if off <= LEAST:  # what is left is rounding, which need not be in the range of a singular matrix
+                    break
+            if not off <= _ACCURATE:
                 answer = torch.full_like(answer, torch.nan)
             w[i], nu[i] = answer[: len(u)], answer[len(u) :]
         return Adjoints(w, nu, {})
@@ -114,7 +116,9 @@ class MatrixFree:
     def _warm(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
         return Warm(u.numpy(), multipliers.numpy(), usable.numpy(), self)
 
-    def _run(self, start: Tensor, params: Params, stopping: Stopping, warm: Warm | None, budget: Budget) -> list[_Ended]:
+    def _run(
+        self, start: Tensor, params: Params, stopping: Stopping, warm: Warm | None, budget: Budget
+    ) -> list[_Ended]:
         """Project sample by sample, on as many threads as may work at once."""
         target = start.reshape(len(start), self.laws.unknowns)
         found: list[_Ended] = [self._untouched(one) for one in target]
@@ -136,8 +140,8 @@ class MatrixFree:
         return found
 
     def _untouched(self, target: Tensor) -> _Ended:
-        """Return a sample for which there was no time."""
-        return _Ended(target, target.new_zeros(self.laws.rows), Status.ITERATION_LIMIT, 0, np.nan)
+        """Return a sample for which there was no time: u = û and λ = 0 are stationary."""
+        return _Ended(target, target.new_zeros(self.laws.rows), Status.ITERATION_LIMIT, 0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -177,7 +181,7 @@ class _Newton:
         self.bounded = bool(method.limits.bounded.any())
         # Affine laws with bounds or inequalities: the dual function is concave, and its maximum is searched for.
         self.dual = method.convex and (self.bounded or not bool(method.equality.all()))
-        self.penalty, self.downhill = 0.0, False
+        self.penalty = 0.0
 
     def run(self, start: Index | None, multipliers: Index | None, limit: int) -> _Ended:
         """Iterate from a start, or from û."""
@@ -190,16 +194,10 @@ class _Newton:
         self.inverse = inverse_gram(self.laws, self._field(now.u), self.params, self.sizes)
         if self.dual:
             now = self._answered(now.here, known)
-        best, waited, pushed, self.first = now, 0, 0, now.violation
+        best, waited, self.first = now, 0, now.violation
         for step in range(limit + 1):
             if now.error <= 1.0:
-                second, direction = self._curvature(now)
-                if second != FAILS or pushed == _PUSHES or self.turn.over:
-                    return _ended(now, Status.CONVERGED, step, second)
-                # A saddle: go on beside it, downhill only.
-                best = now = self._at(now.u + _PUSH * self.size * direction / direction.abs().max(), now.multipliers)
-                pushed, waited, self.downhill = pushed + 1, 0, True
-                continue
+                return _ended(now, Status.CONVERGED, step, self._curvature(now))
             if step == limit or self.turn.over:
                 return _ended(best, Status.ITERATION_LIMIT, step)
             following = self._dual_step(now) if self.dual else self._step(now)
@@ -208,38 +206,35 @@ class _Newton:
             # Rounding may keep the error above what is aimed at: where the judge accepts, a step that gains little is the last.
             if self._acceptable(now) and following.error > _HALVES * now.error:
                 least = now if now.error < following.error else following
-                return _ended(least, Status.CONVERGED, step + 1, self._curvature(least)[0])
-            waited = 0 if following.error < best.error else waited + 1
-            best, now = following if following.error < best.error else best, following
+                return _ended(least, Status.CONVERGED, step + 1, self._curvature(least))
+            better = following.error < best.error
+            best, now, waited = following if better else best, following, 0 if better else waited + 1
             if waited > _PATIENCE:
                 return _ended(best, Status.STALLED, step + 1)
         raise AssertionError  # the loop returns
 
-    def _curvature(self, at: _Point) -> tuple[int, Tensor]:
-        """Say what is known of the curvature along the laws, and the direction in which it is smallest.
+    def _curvature(self, at: _Point) -> int:
+        """Say what is known of the curvature along the laws: at a saddle it is negative somewhere.
 
         Lanczos approximates the smallest eigenvalue of W from above: first over all directions, then along the laws.
         """
         curvature = None if self.method.convex else at.here.hessian(at.multipliers)
-        nowhere = torch.zeros_like(at.u)
         if curvature is None or self.stopping.polish == 1.0:  # without a certificate nobody asks
-            return (HOLDS if curvature is None else UNKNOWN), nowhere
+            return HOLDS if curvature is None else UNKNOWN
         working = self.equality | (at.multipliers > 0.0)
         free = (at.u < self.upper) & (at.u > self.lower)
+        curved = _System(at.here, curvature, self.inverse, working, free).curved
         system = _System(at.here, None, self.inverse, working, free)
 
         def along(d: Tensor) -> Tensor:
             right = torch.cat([torch.where(free, d, 0.0), torch.zeros_like(at.multipliers)])
             return minres(system.multiply, system.precondition, right, _FORCING, _PRODUCTS, self._over)[0][: len(d)]
 
-        def curved(d: Tensor) -> Tensor:
-            return d + curvature(d)
-
         generic = torch.randn(len(at.u), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        value, direction = lowest(curved, generic, _LANCZOS, self._over)
+        value = lowest(curved, generic, _LANCZOS, self._over)
         if value < _CLEAR:
-            value, direction = lowest(lambda d: along(curved(d)), along(generic), _LANCZOS, self._over)
-        return FAILS if value < -_FLAT else HOLDS if value > _CLEAR else UNKNOWN, direction
+            value = lowest(lambda d: along(curved(d)), along(generic), _LANCZOS, self._over)
+        return FAILS if value < -_FLAT else HOLDS if value > _CLEAR else UNKNOWN
 
     def _over(self) -> bool:
         return self.turn.over
@@ -296,7 +291,7 @@ class _Newton:
             if not bool(torch.isfinite(d).all()):
                 continue
             full = self._at(now.u + d, now.multipliers + change)
-            if self.method.convex or (full.error <= _HALVES * now.error and not self.downhill):
+            if self.method.convex or full.error <= _HALVES * now.error:
                 return full
             length = self._length(now, d, now.multipliers + change)
             if length is not None:
@@ -352,7 +347,9 @@ class _Newton:
         away = now.u - self.target
         theta, objective = float(self._broken(now.u, now.here.residual).sum()), 0.5 * float(away.dot(away))
         rise = float(away.dot(d)) + 0.5 * float(d.dot(d))
-        self.penalty = max(self.penalty, _MARGIN * _largest(multipliers.abs()), 2.0 * rise / theta if theta > 0.0 else 0.0)
+        self.penalty = max(
+            self.penalty, _MARGIN * _largest(multipliers.abs()), 2.0 * rise / theta if theta > 0.0 else 0.0
+        )
         expected = float(away.dot(d)) - self.penalty * theta
         if not expected < 0.0:
             return None

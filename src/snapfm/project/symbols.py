@@ -46,7 +46,8 @@ def row_sizes(laws: MatrixFreeLaws, here: Linearization) -> Tensor:
     total = torch.zeros_like(here.residual)
     for _ in range(_PROBES):
         total += here.push(1.0 - 2.0 * torch.randint(2, (laws.unknowns,), generator=generator).double()) ** 2
-    return torch.where(total > 0.0, total / _PROBES, 1.0)
+    sizes: Tensor = torch.where(total > 0.0, total / _PROBES, 1.0)
+    return sizes
 
 
 def _symbol(laws: MatrixFreeLaws, u: Tensor, params: Params, axes: int) -> tuple[Tensor, Product] | None:
@@ -63,7 +64,8 @@ def _symbol(laws: MatrixFreeLaws, u: Tensor, params: Params, axes: int) -> tuple
     there = laws.linearize(mean, params)
 
     def transformed(y: Tensor, channels: int) -> Tensor:
-        return torch.fft.rfftn(y.reshape(channels, *grid), dim=over).reshape(channels, -1)
+        found: Tensor = torch.fft.rfftn(y.reshape(channels, *grid), dim=over).reshape(channels, -1)
+        return found
 
     columns = []
     for channel in range(inside):
@@ -84,6 +86,7 @@ def _symbol(laws: MatrixFreeLaws, u: Tensor, params: Params, axes: int) -> tuple
     def product(y: Tensor) -> Tensor:
         scaled = torch.einsum("krs,sk->rk", matrix, transformed(y, outside))
         half = (outside, *grid[:-1], grid[-1] // 2 + 1)
-        return torch.fft.irfftn(scaled.reshape(half), s=grid, dim=over).reshape(-1)
+        back: Tensor = torch.fft.irfftn(scaled.reshape(half), s=grid, dim=over).reshape(-1)
+        return back
 
     return rows, product

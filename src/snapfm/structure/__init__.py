@@ -7,5 +7,6 @@ from snapfm.structure.reads import RowKind
 from snapfm.structure.stack import LawStack
 
 __all__ = [
-    "CompiledLaws", "LawStack", "Linearization", "MatrixFreeLaws", "Pattern", "RowKind", "TooDense", "compile_laws", "matrix_free",
+    "CompiledLaws", "LawStack", "Linearization", "MatrixFreeLaws", "Pattern", "RowKind", "TooDense", "compile_laws",
+    "matrix_free",
 ]  # fmt: skip

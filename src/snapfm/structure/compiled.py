@@ -18,7 +18,7 @@ import torch
 from scipy.sparse import csr_array, vstack
 from torch import Tensor
 
-from snapfm.arrays import Index, Mask, Values
+from snapfm.arrays import Index, Values
 from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
 from snapfm.structure.describe import describe

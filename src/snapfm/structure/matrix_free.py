@@ -96,8 +96,10 @@ class Linearization:
             (slope,) = torch.autograd.grad(self._rows, self._at, multipliers, create_graph=True)
         if not slope.requires_grad:
             return None
-        (first,) = torch.autograd.grad(slope, self._at, torch.ones_like(slope), retain_graph=True, allow_unused=True)
-        if first is None:
+        read: tuple[Tensor | None, ...] = torch.autograd.grad(
+            slope, self._at, torch.ones_like(slope), retain_graph=True, allow_unused=True
+        )
+        if read[0] is None:
             return None
 
         def product(direction: Tensor) -> Tensor:
@@ -128,5 +130,7 @@ def matrix_free(
         report(f"tracing law '{law.name}' without a matrix")
         traced.append(trace_law(law, u, sample))
         with torch.no_grad():
-            layouts.append(tuple(law.residual(u.clone(), {name: value.clone() for name, value in sample.items()}).shape))
+            layouts.append(
+                tuple(law.residual(u.clone(), {name: value.clone() for name, value in sample.items()}).shape)
+            )
     return MatrixFreeLaws(tuple(shape), tuple(traced), (u, sample), tuple(layouts), entries)

@@ -92,7 +92,9 @@ def build_program(tape: Tape, rows: csr_array, by: Index, second: bool = True) -
 
     def local(element: Index, operand: csr_array) -> csr_array:
         moved = moved_columns(chosen_rows(operand, element), place, len(order))
-        moved.sort_indices()
+        if not moved.has_sorted_indices:
+            moved = moved.copy()  # its values are the tape's own
+            moved.sort_indices()
         return moved
 
     blocks = [block.mapped(partial(local, element), int(place[block.first + element[0]])) for block, element in kept]

@@ -257,7 +257,7 @@ def _fingerprint(system: System) -> bytes:
         arrays += [matrix.indptr, matrix.indices, matrix.data]
     for array in arrays:
         digest.update(str(np.shape(array)).encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.digest()
 
 

@@ -5,7 +5,7 @@ Residuals are torch's own, so that a judge never depends on how derivatives are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
 from functools import cached_property
 from itertools import pairwise
 
@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.arrays import Mask
+from snapfm.arrays import Mask, Values
 from snapfm.laws import Params
 from snapfm.structure.oracle import OracleLaw
 from snapfm.structure.trace import TracedLaw
 
 
-class LawStack:
+class LawStack(ABC):
     """All rows of some laws on fields of one shape, in the order the laws were given; a subclass holds the fields below."""
 
     shape: tuple[int, ...]
@@ -81,3 +81,7 @@ class LawStack:
     def residual_alone(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate all rows sample by sample: slower, with bits that do not depend on the batch."""
         return torch.cat([u.new_zeros(len(u), 0), *(law.alone(u, params) for law in self.laws)], dim=1)
+
+    @abstractmethod
+    def pulled_sizes(self, u: Tensor, params: Params, sizes: Values) -> Values:
+        """Return how large Jᵀλ (n,) may be at a batch of one, with |λ| = sizes (m,): an ε of that is its rounding."""

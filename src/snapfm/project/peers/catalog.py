@@ -64,7 +64,7 @@ Peer: TypeAlias = Callable[[CompiledLaws, Limits], Solver]
 
 
 def _peer(make: Peer) -> Callable[[Projector], Solver]:
-    return lambda project: make(project.structure, project.limits)
+    return lambda project: make(project.sparse("another method"), project.limits)
 
 
 _INTERIOR = "violation at the tolerance, stationarity and nearness to bounds at the judge's"

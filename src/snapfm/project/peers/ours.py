@@ -34,7 +34,9 @@ class Ours:
 
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
         """Project, and return a Solution."""
-        return solution(self.project.structure, self.run(start, params, tolerance), start, params)
+        return solution(
+            self.project.sparse("a comparison of methods"), self.run(start, params, tolerance), start, params
+        )
 
     def phases(self, start: Tensor, params: Params, tolerance: float) -> dict[str, float]:
         """Return the seconds of a call by phase; nothing if kernels do not iterate."""

@@ -43,7 +43,7 @@ class OursGpu(Ours):
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
         """Project, and return a Solution on the CPU, where the judge works."""
         made = self.run(start, params, tolerance)
-        return solution(self.project.structure, _fetched(made), start, params)
+        return solution(self.project.sparse("a comparison of methods"), _fetched(made), start, params)
 
     def _there(self, start: Tensor, params: Params) -> tuple[Tensor, Params]:
         """Copy a batch to the device, once: a model would have made it there."""

@@ -62,7 +62,7 @@ def added(one: Form, other: Form, cells: int) -> Form:
 
 
 def chosen_rows(matrix: csr_array, rows: Index) -> csr_array:
-    """Take rows, which are distinct; the matrix itself if they are all of them in order, as large ones often are."""
+    """Take rows, which are distinct; the matrix itself, not a copy, if they are all of them in order, as large ones often are."""
     if len(rows) == matrix.shape[0] and bool((np.diff(rows) == 1).all()):
         return matrix
     return csr_array(matrix[rows])
