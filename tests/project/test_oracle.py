@@ -75,6 +75,13 @@ def inputs(count: int, seed: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
     return u_hat, {"r": 1.5 + torch.rand(count, generator=generator, dtype=torch.float64)}
 
 
+def beside(project: Projector, count: int, params: dict[str, Tensor], seed: int = 0) -> Tensor:
+    """Return inputs beside fields that obey: there the nearest one is unique, whatever way leads to it."""
+    size = torch.tensor([0.3, 1.0, 3.0], dtype=torch.float64).repeat(count)[:count, None]
+    obeying = project(size * inputs(count, seed)[0], params).raise_for_status().u
+    return obeying + 0.05 * torch.randn(count, N, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
 WAYS: dict[str, Callable[[], Oracle]] = {
     "values on patterns": oracle,
     "dense": lambda: Oracle("sim", value, dense, dense_curvature),
@@ -95,7 +102,8 @@ WAYS: dict[str, Callable[[], Oracle]] = {
 def test_answers_and_certificates_are_those_of_the_law_in_torch(way: str):
     mine = Projector([WAYS[way](), *OTHERS], (N,), PARAMS)
     theirs = Projector([Equality("sim", in_torch), *OTHERS], (N,), PARAMS)
-    u_hat, params = inputs(9)
+    params = inputs(9)[1]
+    u_hat = beside(theirs, 9, params)
     one, other = mine(u_hat, params), theirs(u_hat, params)
     assert one.converged.all()
     assert torch.equal(one.second_order, other.second_order)
@@ -125,10 +133,11 @@ def test_limits_on_both_sides_are_inequalities():
         ],
         (N,),
     )
-    u_hat = inputs(1)[0] * torch.tensor([0.3, 1.0, 3.0], dtype=torch.float64)[:, None]
+    u_hat = beside(theirs, 9, {})
     one, other = mine(u_hat, radius), theirs(u_hat)
     assert one.converged.all()
     assert torch.allclose(one.u, other.u, rtol=0, atol=1e-8)
+    assert mine(inputs(1)[0] * torch.tensor([0.3, 1.0, 3.0], dtype=torch.float64)[:, None], radius).converged.all()
     names = ("upper", "product", "lower")  # the order of rows
     assert torch.allclose(
         one.multipliers["sim"], torch.cat([other.multipliers[name] for name in names], dim=1), atol=1e-6
@@ -175,7 +184,8 @@ def test_a_warm_start_at_the_answer_takes_one_iteration():
 
 
 def test_gradients_are_those_of_the_law_in_torch():
-    u_hat, params = inputs(5)
+    params = inputs(5)[1]
+    u_hat = beside(Projector([Equality("sim", in_torch), *OTHERS], (N,), PARAMS), 5, params)
     found = []
     for law in (oracle(), Equality("sim", in_torch)):
         field = u_hat.clone().requires_grad_()
