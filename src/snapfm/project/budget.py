@@ -1,4 +1,7 @@
-"""What one call may spend, and when a sample has converged: iterations, seconds, tolerances. Of snapfm it imports arrays and kernels.threads only."""
+"""What one call may spend, and when a sample has converged: iterations, seconds, tolerances.
+
+Of snapfm it imports arrays and kernels.threads only.
+"""
 
 from __future__ import annotations
 

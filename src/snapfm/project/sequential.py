@@ -17,7 +17,7 @@ from snapfm.arrays import Index, Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.threads import Turn
-from snapfm.project.budget import Stopping, stationary
+from snapfm.project.budget import Stopping
 from snapfm.project.feasibility import restore
 from snapfm.project.lane_laws import Point, Problem
 from snapfm.project.least_distance import balance, least_distance
