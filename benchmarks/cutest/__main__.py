@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.cutest import OUTCOMES, SECONDS, run
 from benchmarks.cutest.table import lines
+from benchmarks.record import append
 
 
 def main() -> None:
@@ -18,11 +19,17 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=SECONDS, help="budget of one call")
     parser.add_argument("--file", type=Path, default=OUTCOMES, help="outcomes, a line per problem")
+    parser.add_argument(
+        "--record", action="store_true", help="append the counts to benchmarks/records, with what was run"
+    )
     asked = parser.parse_args()
     share, _, shares = asked.share.partition("/")
     counts = run(asked.every, asked.seconds, asked.file, int(share) - 1, int(shares))
     print(json.dumps(counts, indent=2))
     print("\n".join(lines(counts)))
+    if asked.record:
+        ran = {"every": asked.every, "share": asked.share, "budget": asked.seconds}
+        print(f"recorded in {append('cutest', {'ran': ran, **counts})}")
 
 
 if __name__ == "__main__":

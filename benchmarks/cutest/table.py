@@ -13,6 +13,10 @@ SAME = 1e-6  # relative difference of distances that counts as none
 LATE = 1.0  # seconds past the budget that count as late: the clock is looked at between callbacks
 FALSE_STATIONARITY = 1e-3  # relative: ten times what the judge asks of a solved pair
 RIVALS = tuple(who for who in METHODS if who != "ours")
+_CLAIMS = {
+    "false_converged": "CONVERGED, and not true", "false_infeasible": "INFEASIBLE, and not true", "late": "past its budget",
+    "crash": "crashed", "refused": "problems refused",
+}  # fmt: skip
 
 Outcome = dict[str, Any]
 
@@ -46,15 +50,24 @@ def count(outcomes: Iterable[Outcome]) -> dict[str, Any]:
 
 
 def lines(counts: dict[str, Any]) -> list[str]:
-    """Lay the counts out as a table in Markdown: the share of each method, and its failures by cause."""
+    """Lay the counts out as a table in Markdown: shares, failures by cause, wrong claims of ours, processor time.
+
+    Claims are counted for ours alone. A ratio of time above one: ours is faster.
+    """
     causes = sorted({cause for own in counts["causes"].values() for cause in own})
     head = ["", *METHODS]
     rows = [
         ["solved, all pairs", *(f"{counts['share'][who]:.1%}" for who in METHODS)],
         ["solved, without what Ipopt refuses", *(f"{counts['share_of_the_others'][who]:.1%}" for who in METHODS)],
         *([cause, *(str(counts["causes"][who].get(cause, 0)) for who in METHODS)] for cause in causes),
+        *([name, str(len(counts["told"][key])), *("" for _ in RIVALS)] for key, name in _CLAIMS.items()),
+        ["processor time over ours, median of problems", "", *(_times(counts["time_ratio"][who]) for who in RIVALS)],
     ]  # fmt: skip
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def _times(ratio: dict[str, Any]) -> str:
+    return "none" if ratio["median"] is None else f"{ratio['median']:.2f} of {ratio['problems']}"
 
 
 def _pairs(outcome: Outcome) -> list[dict[str, Any]]:

@@ -201,3 +201,7 @@ def test_the_table_counts_shares_causes_and_claims_that_are_not_true() -> None:
     table = lines(found)
     assert all(line.count("|") == len(METHODS) + 2 for line in table)
     assert "25.0%" in table[2]
+    assert "| CONVERGED, and not true | 1 |  |  |" in table
+    assert "| past its budget | 1 |  |  |" in table
+    assert "| crashed | 0 |  |  |" in table
+    assert table[-1] == "| processor time over ours, median of problems |  | 1.00 of 1 | 1.00 of 1 |"

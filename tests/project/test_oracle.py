@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -77,6 +78,13 @@ def inputs(count: int, seed: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
     return u_hat, {"r": 1.5 + torch.rand(count, generator=generator, dtype=torch.float64)}
 
 
+def beside(project: Projector, count: int, params: dict[str, Tensor], seed: int = 0) -> Tensor:
+    """Return inputs beside fields that obey: there the nearest one is unique, whatever way leads to it."""
+    size = torch.tensor([0.3, 1.0, 3.0], dtype=torch.float64).repeat(count)[:count, None]
+    obeying = project(size * inputs(count, seed)[0], params).raise_for_status().u
+    return obeying + 0.05 * torch.randn(count, N, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
 WAYS: dict[str, Callable[[], Oracle]] = {
     "values on patterns": oracle,
     "dense": lambda: Oracle("sim", value, dense, dense_curvature),
@@ -97,7 +105,8 @@ WAYS: dict[str, Callable[[], Oracle]] = {
 def test_answers_and_certificates_are_those_of_the_law_in_torch(way: str):
     mine = Projector([WAYS[way](), *OTHERS], (N,), PARAMS)
     theirs = Projector([Equality("sim", in_torch), *OTHERS], (N,), PARAMS)
-    u_hat, params = inputs(9)
+    params = inputs(9)[1]
+    u_hat = beside(theirs, 9, params)
     one, other = mine(u_hat, params), theirs(u_hat, params)
     assert one.converged.all()
     assert torch.equal(one.second_order, other.second_order)
@@ -127,10 +136,11 @@ def test_limits_on_both_sides_are_inequalities():
         ],
         (N,),
     )
-    u_hat = inputs(1)[0] * torch.tensor([0.3, 1.0, 3.0], dtype=torch.float64)[:, None]
+    u_hat = torch.cat([0.95 * beside(theirs, 9, {}), 1.05 * beside(theirs, 9, {})])  # inside both limits, and outside
     one, other = mine(u_hat, radius), theirs(u_hat)
     assert one.converged.all()
     assert torch.allclose(one.u, other.u, rtol=0, atol=1e-8)
+    assert mine(inputs(1)[0] * torch.tensor([0.3, 1.0, 3.0], dtype=torch.float64)[:, None], radius).converged.all()
     names = ("upper", "product", "lower")  # the order of rows
     assert torch.allclose(
         one.multipliers["sim"], torch.cat([other.multipliers[name] for name in names], dim=1), atol=1e-6
@@ -177,7 +187,8 @@ def test_a_warm_start_at_the_answer_takes_one_iteration():
 
 
 def test_gradients_are_those_of_the_law_in_torch():
-    u_hat, params = inputs(5)
+    params = inputs(5)[1]
+    u_hat = beside(Projector([Equality("sim", in_torch), *OTHERS], (N,), PARAMS), 5, params)
     found = []
     for law in (oracle(), Equality("sim", in_torch)):
         field = u_hat.clone().requires_grad_()
@@ -439,3 +450,84 @@ def test_an_isolated_point_with_almost_dependent_rows_is_certified():
     assert result.converged[:2].all(), result.status
     for i in range(3):  # whatever becomes of the far one
         assert torch.equal(project(u_hat[i : i + 1]).u[0], result.u[i])
+
+
+def counted(*functions: Callable[..., Any]) -> tuple[list[Callable[..., Any]], list[int]]:
+    """Return functions that count their calls."""
+    calls = [0] * len(functions)
+
+    def counting(number: int) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            calls[number] += 1
+            return functions[number](*given)
+
+        return call
+
+    return [counting(number) for number in range(len(functions))], calls
+
+
+def test_an_affine_oracle_with_bounds_is_solved_with_two_evaluations():
+    """At the input and at the answer; the judge evaluates the answer once more."""
+    rows = np.array([[1.0, 2.0, -1.0, 0.5], [0.0, 1.0, 1.0, 1.0]])
+    (values, jacobian), calls = counted(lambda u, p: rows @ u - 1.0, lambda u, p: rows)
+    law = Oracle("affine", values, jacobian, hessian_pattern=([], []))
+    project = Projector([law, Bounds(0.0, 0.6)], (4,))
+    calls[:] = 0, 0
+    found = project(torch.tensor([[3.0, -2.0, 1.0, 4.0]], dtype=torch.float64)).raise_for_status()
+    assert int(found.iterations) == 1
+    assert calls[0] <= 3
+    assert calls[1] <= 2
+
+
+def test_a_field_is_evaluated_once_and_without_multipliers_no_hessian_is_asked_for():
+    seen: list[bytes] = []
+
+    def remembered(u: Any, p: Any) -> Any:
+        seen.append(u.tobytes())
+        return slopes(u, p)
+
+    (bends,), calls = counted(curvature)
+    law = Oracle("sim", value, remembered, bends, pattern=(ROWS, COLUMNS), hessian_pattern=PAIRS)
+    project = Projector([law], (N,), PARAMS)
+    u_hat, params = inputs(1)
+    seen.clear()
+    calls[0] = 0
+    found = project(u_hat, params).raise_for_status()
+    assert int(found.iterations) > 1
+    assert len(seen) == len(set(seen))
+    obeying = found.u
+    calls[0] = 0
+    project(obeying, params).raise_for_status()  # multipliers are zero at a field that obeys
+    assert calls[0] == 0
+
+
+def test_no_thread_is_started_and_the_budget_holds(monkeypatch: pytest.MonkeyPatch):
+    def slow(u: Any, p: Any) -> Any:
+        time.sleep(0.02)
+        return value(u, p) + 1e3  # cannot hold: |u|² = r − 1000
+
+    project = Projector([Oracle("sim", slow, dense, dense_curvature)], (N,), PARAMS)
+    u_hat, params = inputs(1)
+    monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread was started"))
+    project(u_hat, params, limit=1)  # compiles
+    began = time.monotonic()
+    assert int(project(u_hat, params, seconds=0.3).status) == Status.ITERATION_LIMIT
+    assert time.monotonic() - began < 3.0
+
+
+def test_control_c_inside_a_callback_ends_the_call_at_once():
+    calls = -1000  # while it is prepared
+
+    def interrupted(u: Any, p: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 6:  # of the call, not of preparing
+            raise KeyboardInterrupt
+        return value(u, p) + 1e3
+
+    project = Projector([Oracle("sim", interrupted, dense, dense_curvature)], (N,), PARAMS)
+    u_hat, params = inputs(1)
+    calls = 0
+    with pytest.raises(KeyboardInterrupt):
+        project(u_hat, params)
+    assert calls == 6

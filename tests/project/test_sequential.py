@@ -100,3 +100,37 @@ def test_a_contradiction_is_not_called_converged_and_keeps_a_point_of_small_viol
     found = project(torch.tensor([[5.0, 1.0]], dtype=torch.float64))
     assert not found.converged.any()
     assert float(found.violation) <= 1e-3
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e6])
+def test_more_rows_than_unknowns_of_very_different_sizes(scale: float) -> None:
+    """x = s, y = 2/s and xy = 2 (Brown): the linearized rows contradict each other everywhere but at the answer."""
+
+    def value(u: Any, p: Any) -> Any:
+        return np.array([u[0] - scale, u[1] - 2.0 / scale, u[0] * u[1] - 2.0])
+
+    def jacobian(u: Any, p: Any) -> Any:
+        return np.array([[1.0, 0.0], [0.0, 1.0], [u[1], u[0]]])
+
+    def hessian(u: Any, p: Any, y: Any) -> Any:
+        return y[2] * np.array([[0.0, 1.0], [1.0, 0.0]])
+
+    project = snapfm.Projector([snapfm.Oracle("brown", value, jacobian, hessian)], (2,))
+    found = project(torch.tensor([[1.0, 1.0], [3.0, -1.0]], dtype=torch.float64))
+    assert found.converged.all()
+    np.testing.assert_allclose(found.u.numpy(), [[scale, 2.0 / scale]] * 2, rtol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_feasibility_is_restored_where_no_step_obeys_the_linearized_rows(seed: int) -> None:
+    """Twice as many curved equations as unknowns, which hold at one point: |u − aᵢ|² = |c − aᵢ|², inside bounds."""
+    n, rng = 4, np.random.default_rng(seed)
+    centers, answer = rng.standard_normal((2 * n, n)), rng.uniform(-1.0, 1.0, n)
+    sizes = ((answer - centers) ** 2).sum(axis=1)
+    law = snapfm.Oracle(
+        "distances", lambda u, p: ((u - centers) ** 2).sum(axis=1) - sizes, lambda u, p: 2.0 * (u - centers),
+        lambda u, p, y: 2.0 * y.sum() * np.eye(n),
+    )  # fmt: skip
+    found = snapfm.Projector([law, snapfm.Bounds(-3.0, 3.0)], (n,))(torch.from_numpy(3.0 * rng.standard_normal((5, n))))
+    assert found.converged.all()
+    np.testing.assert_allclose(found.u.numpy(), np.tile(answer, (5, 1)), atol=1e-7)

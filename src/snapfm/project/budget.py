@@ -1,17 +1,30 @@
-"""What one call may spend, and when a sample has converged: iterations, seconds, tolerances. Imports kernels.threads only."""
+"""What one call may spend, and when a sample has converged: iterations, seconds, tolerances.
+
+Of snapfm it imports arrays and kernels.threads only.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from snapfm.arrays import Values
 from snapfm.kernels.threads import Clock
 
 # Stationarity of a converged sample whose field is of order one: white noise that happens to obey its laws misses it by orders
 # of magnitude. For a smaller field it is relative to the field's size, for one beyond a thousand it is 1e-9 of that size.
 STATIONARITY = 1e-6
+_LARGE = 1e-9  # stationarity relative to the size of a large field
 LIMIT = 500  # iterations of a sample over all attempts; most benchmark inputs need 2 to 12
 SECONDS = 120.0  # chosen, not measured: short enough to wait for
+
+
+def stationary(size: Values) -> Values:
+    """Return the largest stationarity of converged fields whose largest numbers are these."""
+    allowed: Values = np.maximum(STATIONARITY * np.where(size > 0.0, np.minimum(size, 1.0), 1.0), _LARGE * size)
+    return allowed
 
 
 @dataclass(frozen=True)

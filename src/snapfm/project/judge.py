@@ -15,11 +15,10 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.laws import Params
 from snapfm.project.base import Limits, Solution
-from snapfm.project.budget import STATIONARITY
+from snapfm.project.budget import stationary
 from snapfm.project.infeasible import contradicts
 from snapfm.structure import CompiledLaws, LawStack
 
-_LARGE = 1e-9  # stationarity relative to the size of a large field
 _STRIDE = 97  # of a first check: a pass over whole fields costs a tenth of a small call
 _STEEP = 1e6  # multipliers below this cannot spoil the stationarity by rounding
 
@@ -52,9 +51,7 @@ def near(stationarity: Values, u_hat: Tensor) -> Mask:
 
 def _allowed(flat: Values) -> Values:
     """Return the largest stationarity (b,) allowed for fields of the size of these (b, n)."""
-    size = np.abs(flat).max(axis=1, initial=0.0)
-    allowed: Values = np.maximum(STATIONARITY * np.where(size > 0.0, np.minimum(size, 1.0), 1.0), _LARGE * size)
-    return allowed
+    return stationary(np.abs(flat).max(axis=1, initial=0.0))
 
 
 def verdict(

@@ -15,6 +15,7 @@ from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.threads import Turn
+from snapfm.project.budget import stationary
 from snapfm.project.tiles import Tiles
 
 if TYPE_CHECKING:
@@ -96,6 +97,12 @@ class Problem:
         off = np.where(self.equality, np.abs(rows), np.maximum(rows, 0.0))
         away = x - self.target
         return Point(x, rows, slopes, hessian, float(np.linalg.norm(self.weight * off)), 0.5 * float(away @ away))
+
+    @property
+    def stationary(self) -> float:
+        """The stationarity that the judge allows, in the lane's unit."""
+        unit, inverse = self.tile.by_lane(core.UNIT)[0]
+        return float(inverse * stationary(unit * np.abs(self.target).max(initial=0.0)))
 
     def violation(self, point: Point) -> float:
         """Return the largest violation of the rows; bounds hold at all points."""

@@ -17,7 +17,7 @@ from snapfm.arrays import Index, Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.threads import Turn
-from snapfm.project.budget import STATIONARITY, Stopping
+from snapfm.project.budget import Stopping
 from snapfm.project.feasibility import restore
 from snapfm.project.lane_laws import Point, Problem
 from snapfm.project.least_distance import balance, least_distance
@@ -42,7 +42,7 @@ _ACROSS = 10.0  # curvature added across the equalities, relative to the largest
 _SMALLEST = 1e-14  # a box of this size, relative to the field, has no room for a step
 _FLAT = 1e-7  # curvature along the laws counts as not negative above minus this
 _TOUCHING = 1e-9  # distance at which an inequality without a multiplier counts as active
-_KNOWN = 0.1 * STATIONARITY  # an answer known this well is one for the judge too
+_KNOWN = 0.1  # share of the stationarity that the judge allows: an answer known this well is one for the judge too
 _ROUNDINGS = 8.0  # of the terms of a gradient that are all that is left of it
 _RANK = 1e-10  # singular values of active rows below this share of the largest count as zero
 
@@ -126,7 +126,7 @@ def _iterate(problem: Problem, tolerance: float, stationarity: float, limit: int
         found = _multipliers(problem, trial, tried.multipliers, tolerance, stationarity)
         if found is not None:
             # Where rounding hides the stationarity from the judge the other attempts go on.
-            sure = max(problem.stationarity(trial, found), _rounding(trial, found)) <= _KNOWN
+            sure = max(problem.stationarity(trial, found), _rounding(trial, found)) <= _KNOWN * problem.stationary
             return sure, iteration, _curvature(problem, problem.at(trial.x, found), found)
         moved = float(np.abs(tried.to - x).max(initial=0.0))
         if accepted:

@@ -154,12 +154,16 @@ class OracleLaw:
         assert both is not None
         if oracle.hessian is None or self._hessian is None:
             return np.zeros(both.nnz)
-        weight = np.bincount(self._split.source, self._split.sign * multipliers, int(np.prod(self._value_shape)))
+        weight: Values = np.bincount(
+            self._split.source, self._split.sign * multipliers, int(np.prod(self._value_shape))
+        )
         own = oracle.given(weight.reshape(self._value_shape))
         given = oracle.hessian(oracle.given(u), oracle.given_params(params), own)
         return self._hessian.values(given)[self._mirrored]
 
-    def _each(self, function: Callable[..., Values], size: int, fields: Values, params: Params, *more: Values) -> Values:
+    def _each(
+        self, function: Callable[..., Values], size: int, fields: Values, params: Params, *more: Values
+    ) -> Values:
         """Evaluate a function of one sample on fields: (b, size). NaN for a sample whose function raises."""
         out = np.full((len(fields), size), np.nan)
         for i, u in enumerate(fields):
