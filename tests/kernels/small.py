@@ -337,9 +337,9 @@ def newton(
     return _loop(small, solve_tiles, (settings,), limits, live, stop, True)
 
 
-def interior(small: Small, limits: Any = 100, live: Any = True, stop: int = 0) -> Finished:
-    """Follow the barrier in all tiles."""
-    return _loop(small, interior_tiles, (ORDINARY,), limits, live, stop, False)
+def interior(small: Small, limits: Any = 100, live: Any = True, stop: int = 0, soft: bool = False) -> Finished:
+    """Follow the barrier in all tiles, with soft equalities if asked."""
+    return _loop(small, interior_tiles, (ORDINARY, int(soft)), limits, live, stop, False)
 
 
 def restore(small: Small, limits: Any = 200, live: Any = True, stop: int = 0, tolerance: float = TOLERANCE) -> Finished:

@@ -199,3 +199,19 @@ def test_tiles_are_solved_as_if_alone():
     both = interior(small)
     for k in range(2):
         assert interior(lens(seed=k)).lanes(slice(None)) == both.lanes(slice(k * LANES, (k + 1) * LANES))
+
+
+@forms
+@pytest.mark.parametrize("example", [PLANE, CIRCLE, HYPERBOLA], ids=lambda one: one.name)
+def test_soft_equalities_have_hardened_at_the_end(example: Example, augmented: bool):
+    target = lanes_near([1.0] * example.n, 0.5)
+    small = Small(example, augmented).start(target, target)
+    done = interior(small, soft=True)
+    assert done.status.tolist() == [ARRIVED] * LANES
+    rows = np.array([example.rows(small.point(lane)) for lane in range(LANES)], float)
+    assert np.abs(rows).max() <= NEAR
+    assert newton(small).status.tolist() == [CONVERGED] * LANES
+
+
+def test_a_soft_barrier_ends_where_a_firm_one_does():
+    np.testing.assert_allclose(interior(lens(), soft=True).x, interior(lens()).x, rtol=0.0, atol=NEAR)

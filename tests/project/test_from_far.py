@@ -7,6 +7,7 @@ import torch
 
 import snapfm
 from snapfm.evidence.judge import measure
+from snapfm.kernels import layout
 from snapfm.project import attempts
 
 
@@ -116,6 +117,94 @@ def test_a_dam_breaks_over_shallow_water():
         6, 2, 24, 10, generator=generator, dtype=torch.float64
     )
     assert checked(laws, given, {}).all()
+
+
+GAMMA = 1.4
+
+
+def pressure(u):
+    density, momentum, energy = u
+    return (GAMMA - 1) * (energy - 0.5 * momentum.square() / density)
+
+
+def gas(u):
+    velocity, p = u[1] / u[0], pressure(u)
+    return torch.stack([u[1], u[1] * velocity + p, (u[2] + p) * velocity])
+
+
+def tube(count: int, cells: int = 16, steps: int = 6):
+    """Laws and true fields of a shock tube by Lax and Friedrichs: density and pressure stay positive."""
+
+    def new(u):
+        f = gas(u)
+        return 0.5 * (u[:, 2:] + u[:, :-2]) - 0.15 * (f[:, 2:] - f[:, :-2])
+
+    density = torch.where(torch.arange(cells) < cells // 2, 1.0, 0.25).double()
+    slices = [torch.stack([density, 0.1 * density, 2.0 * density])]
+    for _ in range(steps - 1):
+        inner = new(slices[-1])
+        slices.append(torch.cat([inner[:, :1], inner, inner[:, -1:]], dim=1))
+    laws = [
+        snapfm.Equality("gas", lambda u, p: u[:, 1:-1, 1:] - new(u[..., :-1])),
+        snapfm.Inequality("density", lambda u, p: 1e-3 - u[0]),
+        snapfm.Inequality("pressure", lambda u, p: 1e-3 - pressure(u)),
+    ]
+    return laws, torch.stack(slices, dim=-1).repeat(count, 1, 1, 1)
+
+
+def off(truth, share, seed=0):
+    """Add noise, relative to the size of each channel."""
+    size = truth.square().mean((2, 3), keepdim=True).sqrt()
+    generator = torch.Generator().manual_seed(seed)
+    return truth + share * size * torch.randn(truth.shape, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["all attempts", "soft barrier"])
+def test_a_gas_whose_density_and_pressure_are_negative_at_first(alone, monkeypatch):
+    if alone:
+        monkeypatch.setattr(attempts, "_WITH_INEQUALITIES", (attempts._soft_barrier,))
+    laws, truth = tube(6)
+    given = off(truth, 0.3)
+    assert (given[:, 0] < 0.0).any()
+    assert (pressure(given.transpose(0, 1)) < 0.0).any()
+    assert checked(laws, given, {}).all()
+
+
+def test_a_soft_barrier_begins_inside_the_inequalities(monkeypatch):
+    seen = []
+
+    def watched(system, tiles, evaluate):
+        inside = ~system.equality
+        evaluate()
+        before = tiles.by_lane(layout.RESIDUAL)[:, inside]
+        move_inside(system, tiles, evaluate)
+        evaluate()
+        seen.append((before, tiles.by_lane(layout.RESIDUAL)[:, inside]))
+
+    move_inside = attempts.move_inside
+    monkeypatch.setattr(attempts, "move_inside", watched)
+    monkeypatch.setattr(attempts, "_WITH_INEQUALITIES", (attempts._soft_barrier,))
+    laws, truth = tube(4)
+    checked(laws, off(truth, 0.3), {})
+    assert max(before.max(initial=-1.0) for before, _ in seen) > 0.0
+    assert max(after.max(initial=-1.0) for _, after in seen) < 0.0
+
+
+def test_an_eikonal_field_of_noise_by_a_soft_barrier_alone(monkeypatch):
+    """Slopes of length one in every cell: the linear model of noise asks for steps across many cells."""
+    monkeypatch.setattr(attempts, "_EQUALITIES", (attempts._soft_barrier,))
+    x = torch.linspace(0, 1, 12, dtype=torch.float64)
+    truth = (0.6 * x[:, None] + 0.8 * x).repeat(4, 1, 1, 1)
+
+    def rows(u, p):
+        u = 11.0 * u[0]
+        along, across = (
+            u[1:, 1:] - u[:-1, 1:] + u[1:, :-1] - u[:-1, :-1],
+            u[1:, 1:] - u[1:, :-1] + u[:-1, 1:] - u[:-1, :-1],
+        )
+        return 0.25 * (along.square() + across.square()) - 1.0
+
+    assert checked([snapfm.Equality("eikonal", rows)], off(truth, 0.3), {}).all()
 
 
 def test_a_first_attempt_that_crawls_is_left_early(monkeypatch):

@@ -3,7 +3,10 @@
 Slacks and multipliers of inequalities and bounds stay positive, their products follow a barrier parameter down
 (math.md, "Inequalities"). On the same pattern: a barrier adds a positive diagonal to the rows, or to W. The result is a
 start for kernels.newton, which then has the right active set and converges to rounding. Eight samples at once, each with
-its own barrier. Imports kernels only.
+its own barrier.
+
+Soft equalities are h − δλ = 0, with δ in step with the barrier parameter: a quadratic penalty that hardens as the barrier falls
+(math.md, "Soft barrier"). They need not hold to first order far from an answer. Imports kernels only.
 """
 
 from __future__ import annotations
@@ -27,17 +30,22 @@ _KEEP = 0.995  # share of the way to the boundary that a step may go
 _SOLVED = 10.0  # a barrier problem is solved well enough at this multiple of its parameter
 _ROOM = 1e-2  # slack and distance from bounds to begin with, relative to their size
 _HALVINGS = 25
+# Soft rows: a barrier parameter above the second number falls by the first, along a path that may bend.
+_SLOWLY, _LOOSE = 0.3, 1e-4
 _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8
 
 
 @compiled(nogil=True, error_model="numpy")
-def interior_tiles(code, frame, plan, ordinary, limits, stop, live, space, at, work, status, iterations):
-    """Follow the barrier in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
+def interior_tiles(code, frame, plan, ordinary, soft, limits, stop, live, space, at, work, status, iterations):
+    """Follow the barrier in all tiles, with soft equalities if `soft` is 1; see newton.solve_tiles.
+
+    Written: space, status, iterations (tiles, …).
+    """
     lanes = new_lanes()
     for k in range(len(space)):
         tile = entered(code, frame, space[k], at, work)
         _follow_barrier(
-            code, frame, plan, ordinary, limits[k], stop, live[k], tile, lanes, status[k], iterations[k]
+            code, frame, plan, ordinary, soft, limits[k], stop, live[k], tile, lanes, status[k], iterations[k]
         )  # fmt: skip
         section(tile, layout.BARRIER)[:] = 0.0
         section(tile, layout.BOUND_WEIGHT)[:] = 0.0
@@ -45,9 +53,10 @@ def interior_tiles(code, frame, plan, ordinary, limits, stop, live, space, at, w
 
 
 @compiled(nogil=True, error_model="numpy")
-def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, lanes, status, iterations):
+def _follow_barrier(code, frame, plan, ordinary, soft, limits, stop, live, tile, lanes, status, iterations):
     mu, damping, fresh = np.full(LANES, _FIRST), np.zeros(LANES), np.ones(LANES, np.bool_)
     convex, negative = np.empty(LANES), np.empty(LANES, np.int64)
+    delta, size = np.zeros(LANES), np.zeros(LANES)
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else ARRIVED
         iterations[lane] = 0
@@ -59,6 +68,10 @@ def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, lanes
     derivatives_at(code, frame, tile)
     size_rows(tile, ordinary)
     _slacken(frame, tile)
+    if soft == 1:
+        _mean_square(tile, size)
+        delta[:] = size
+        _rows_at(code, frame, tile, delta)
     for iteration in range(limits.max() + 1):
         derivatives_at(code, frame, tile)
         running = False
@@ -70,8 +83,11 @@ def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, lanes
                 status[lane] = BROKEN
                 continue
             while off <= _SOLVED * mu[lane] and mu[lane] > _LAST:
-                mu[lane] = max(_LAST, min(0.2 * mu[lane], mu[lane] ** 1.5))
+                fall = _SLOWLY * mu[lane] if soft == 1 and mu[lane] > _LOOSE else min(0.2 * mu[lane], mu[lane] ** 1.5)
+                mu[lane] = max(_LAST, fall)
                 fresh[lane] = True  # another barrier problem has another filter
+                if soft == 1:
+                    _harden(frame, tile, lane, delta, size[lane] * mu[lane] / _FIRST)
                 off = _off(frame, tile, lane, mu[lane])
             if off <= _SOLVED * _LAST and mu[lane] <= _LAST:
                 status[lane] = ARRIVED
@@ -82,13 +98,13 @@ def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, lanes
                 iterations[lane] += 1
         if not running:
             break
-        _press(frame, tile, mu)
+        _press(frame, tile, mu, delta)
         factorize(frame, plan, tile, damping, status, convex, negative, stop)
         if stop[0] != 0:
-            residual_at(code, frame, tile)  # _press changed it
+            _rows_at(code, frame, tile, delta)  # _press changed it
             continue
         newton_direction(frame, plan, tile, damping, status, convex, stop)
-        accepted = _advance(code, frame, stop, tile, mu, status, lanes, fresh)
+        accepted = _advance(code, frame, stop, tile, mu, delta, status, lanes, fresh)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
@@ -96,8 +112,60 @@ def _follow_barrier(code, frame, plan, ordinary, limits, stop, live, tile, lanes
                 damping[lane] = 0.0 if damping[lane] <= _FIRST_DAMPING else 0.1 * damping[lane]
             else:
                 damping[lane] = max(_FIRST_DAMPING, 10.0 * damping[lane])
+                if soft == 1:
+                    _balance(frame, tile, lane, delta[lane])
+                    fresh[lane] = True
                 if damping[lane] > _LAST_DAMPING:
                     status[lane] = LIMIT
+
+
+@compiled(nogil=True, error_model="numpy")
+def _rows_at(code, frame, tile, delta):  # written: cells, rows, residual
+    """Evaluate the rows; equalities are h − δλ, so that they need not hold before the barrier has fallen."""
+    residual_at(code, frame, tile)
+    residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
+    equality = table(frame, layout.EQUALITY)
+    for r in range(len(equality)):
+        if equality[r] == 1:
+            for lane in range(LANES):
+                i = r * LANES + lane
+                residual[i] -= delta[lane] * lam[i]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _mean_square(tile, size):  # written: size
+    """Compute per lane the mean square of the rows' sizes, the unit of δ."""
+    row_size = section(tile, layout.ROW_SIZE)
+    size[:] = 0.0
+    for i in range(len(row_size)):
+        size[i % LANES] += row_size[i] ** 2
+    size /= max(len(row_size) // LANES, 1)
+
+
+@compiled(nogil=True, error_model="numpy")
+def _harden(frame, tile, lane, delta, new):  # written: delta and residual of one lane
+    """Lower δ of a lane."""
+    residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
+    equality = table(frame, layout.EQUALITY)
+    for r in range(len(equality)):
+        if equality[r] == 1:
+            residual[r * LANES + lane] += (delta[lane] - new) * lam[r * LANES + lane]
+    delta[lane] = new
+
+
+@compiled(nogil=True, error_model="numpy")
+def _balance(frame, tile, lane, delta):  # written: multiplier and residual of one lane
+    """Set the multipliers of soft rows to h/δ, those of the penalty at this point: a step then lowers it or is too long.
+
+    Rows that share eliminated unknowns keep theirs: h depends on all of these multipliers together.
+    """
+    residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
+    equality, ptr = table(frame, layout.EQUALITY), table(frame, layout.GRAM_PTR)
+    for r in range(len(equality)):
+        i = r * LANES + lane
+        if equality[r] == 1 and ptr[r] == ptr[r + 1]:
+            lam[i] += residual[i] / delta
+            residual[i] = 0.0
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -169,12 +237,16 @@ def _off(frame, tile, lane, mu):
 
 
 @compiled(nogil=True, error_model="numpy")
-def _press(frame, tile, mu):
+def _press(frame, tile, mu, delta):
     """Add the barrier to the KKT system of the step. Written: barrier, bound_weight, weight, residual, slope."""
     residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
-    equality = table(frame, layout.EQUALITY)
+    equality, barrier = table(frame, layout.EQUALITY), section(tile, layout.BARRIER)
+    for r in range(len(equality)):
+        if equality[r] == 1:
+            for lane in range(LANES):
+                barrier[r * LANES + lane] = delta[lane]
     if frame.mixed == 1:
-        barrier, slack = section(tile, layout.BARRIER), section(tile, layout.SLACK)
+        slack = section(tile, layout.SLACK)
         for r in range(len(equality)):
             if equality[r] == 0:
                 for lane in range(LANES):
@@ -198,7 +270,7 @@ def _press(frame, tile, mu):
 
 
 @compiled(nogil=True, error_model="numpy")
-def _advance(code, frame, stop, tile, mu, status, lanes, fresh):
+def _advance(code, frame, stop, tile, mu, delta, status, lanes, fresh):
     """Line search along the step, inside the boundary, with a filter; that of `fresh` lanes is emptied first.
 
     A merit function takes short steps where multipliers are large (water that almost runs dry: 250 iterations, now 40).
@@ -215,7 +287,7 @@ def _advance(code, frame, stop, tile, mu, status, lanes, fresh):
     gram, alpha = weights(frame, layout.GRAM), lanes.alpha
     before[:], before_lam[:], before_slack[:] = x, lam, slack
     accepted = np.zeros(LANES, np.bool_)
-    residual_at(code, frame, tile)  # _press changed it
+    _rows_at(code, frame, tile, delta)  # _press changed it
     for lane in range(LANES):
         if status[lane] != RUNNING:
             accepted[lane] = True
@@ -228,7 +300,9 @@ def _advance(code, frame, stop, tile, mu, status, lanes, fresh):
             i = r * LANES + lane
             for p in range(ptr[r], ptr[r + 1]):
                 fall += lam[i] * gram[p] * direction[column[p] * LANES + lane]
-            if equality[r] == 0:
+            if equality[r] == 1:
+                fall += delta[lane] * lam[i] * direction[i]
+            else:
                 ds = mu[lane] / lam[i] - slack[i] - slack[i] / lam[i] * direction[i]
                 fall -= mu[lane] * ds / slack[i]
                 if ds < 0.0:
@@ -257,7 +331,7 @@ def _advance(code, frame, stop, tile, mu, status, lanes, fresh):
                         length = min(length, -_KEEP * high[i] / change)
         alpha[lane] = length
         lanes.slopes[lane] = fall
-        lanes.theta[lane], lanes.objective[lane] = _merit(frame, tile, lane, mu[lane])
+        lanes.theta[lane], lanes.objective[lane] = _merit(frame, tile, lane, mu[lane], delta[lane])
         if fresh[lane]:
             lanes.entries[lane], lanes.first_theta[lane], fresh[lane] = 0, max(lanes.theta[lane], 1.0), False
     for _ in range(_HALVINGS):
@@ -272,12 +346,12 @@ def _advance(code, frame, stop, tile, mu, status, lanes, fresh):
                         i = r * LANES + lane
                         ds = mu[lane] / before_lam[i] - before_slack[i] - before_slack[i] / before_lam[i] * direction[i]
                         slack[i] = before_slack[i] + alpha[lane] * ds
-        residual_at(code, frame, tile)
+        _rows_at(code, frame, tile, delta)
         waiting = False
         for lane in range(LANES):
             if accepted[lane]:
                 continue
-            lanes.new_theta[lane], lanes.new_objective[lane] = _merit(frame, tile, lane, mu[lane])
+            lanes.new_theta[lane], lanes.new_objective[lane] = _merit(frame, tile, lane, mu[lane], delta[lane])
             if passes_filter(lanes, lane):
                 accepted[lane] = True
             else:
@@ -298,12 +372,12 @@ def _advance(code, frame, stop, tile, mu, status, lanes, fresh):
             x[lane::LANES] = before[lane::LANES]
             lam[lane::LANES] = before_lam[lane::LANES]
             slack[lane::LANES] = before_slack[lane::LANES]
-    residual_at(code, frame, tile)
+    _rows_at(code, frame, tile, delta)
     return accepted
 
 
 @compiled(nogil=True, error_model="numpy")
-def _merit(frame, tile, lane, mu):
+def _merit(frame, tile, lane, mu, delta):
     """Return the ℓ1 violation with slacks and the objective with barrier, of one lane."""
     residual, lam, slack = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER), section(tile, layout.SLACK)
     x, target = section(tile, layout.X), section(tile, layout.TARGET)
@@ -315,6 +389,7 @@ def _merit(frame, tile, lane, mu):
         i = r * LANES + lane
         if equality[r] == 1:
             theta += row_weight[i] * abs(residual[i])
+            value += 0.5 * delta * lam[i] ** 2
         else:
             theta += row_weight[i] * abs(residual[i] + slack[i])
             value -= mu * np.log(slack[i])

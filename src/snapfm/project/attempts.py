@@ -20,6 +20,7 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.threads import Turn
 from snapfm.project.budget import Stopping, certified
+from snapfm.project.inside import move_inside
 from snapfm.project.isolated import isolated
 from snapfm.project.sequential import dense, sequential, violation
 from snapfm.project.tiles import Ended, Room, Tiles, taken
@@ -33,7 +34,10 @@ _NEWTON, _SCATTERED, _BARRIER, _REGULARIZED = 0.2, 0.1, 0.3, 0.4
 _FIRST = 30
 # Iterations of a barrier before a falling penalty is tried: one that converges takes 15 to 40.
 _BRIEF = 0.1
-LONGEST = max(_NEWTON, _BARRIER)  # of one call of a compiled loop
+# Of a barrier along which equalities harden: a gas from far takes 20 to 200 of the 500.
+_SOFTLY = 0.4
+_FIRM, _SOFT = 0, 1  # see kernels.interior
+LONGEST = max(_NEWTON, _BARRIER, _SOFTLY)  # of one call of a compiled loop
 _SETS_CYCLE = 8  # iterations with inequalities or bounds after which active sets count as cycling
 # Trials of a step. Towards a wrong active set no step length helps, and near an answer full steps find the active set in fewer
 # iterations than a line search.
@@ -139,7 +143,7 @@ def barrier(
     """Follow a barrier from `first` until the active set is clear, then run Newton's method from there."""
     tiles.section(core.X)[:] = first
     live, limits, status, iterations = _blank(tiles, room.upto(share))
-    loops.run(interior_tiles, (ordinary, limits, turn.stop, live), tiles, (status, iterations))
+    loops.run(interior_tiles, (ordinary, _FIRM, limits, turn.stop, live), tiles, (status, iterations))
     used = iterations.ravel()[: tiles.lanes]
     ended = newton(loops, tiles, stopping, room.less(used).upto(min(share, _NEWTON)), turn, ordinary=ordinary)
     return Ended(ended.status, ended.iterations + used, ended.second)
@@ -148,6 +152,22 @@ def barrier(
 def _brief_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
     """Follow a barrier for as long as most need; what takes longer may find its way by a falling penalty."""
     return barrier(loops, tiles, first, stopping, room, turn, share=_BRIEF)
+
+
+def _soft_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    """Follow a barrier along which the equalities harden, from inside the inequalities; then run Newton's method.
+
+    Far from an answer many laws cannot hold together to first order within the inequalities: a firm barrier gets stuck there.
+    """
+    tiles.section(core.X)[:] = first
+    none = np.zeros(tiles.lanes, np.int64)
+    # Newton's method without an iteration evaluates.
+    move_inside(loops.part.system, tiles, lambda: newton(loops, tiles, stopping, none, turn))
+    live, limits, status, iterations = _blank(tiles, room.upto(_SOFTLY))
+    loops.run(interior_tiles, (_ORDINARY, _SOFT, limits, turn.stop, live), tiles, (status, iterations))
+    used = iterations.ravel()[: tiles.lanes]
+    ended = newton(loops, tiles, stopping, room.less(used).upto(_SCATTERED), turn)
+    return Ended(ended.status, ended.iterations + used, ended.second)
 
 
 def _fine_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
@@ -163,7 +183,7 @@ def _fine_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping,
     for scale in (np.ones_like(factor), factor):
         live, limits, status, iterations = _blank(tiles, room.less(used).upto(_BARRIER))
         tiles.rescale(scale)
-        loops.run(interior_tiles, (_ALL, limits, turn.stop, live), tiles, (status, iterations))
+        loops.run(interior_tiles, (_ALL, _FIRM, limits, turn.stop, live), tiles, (status, iterations))
         tiles.rescale(1.0 / scale)
         used += iterations.ravel()[: tiles.lanes]
     ended = newton(loops, tiles, stopping, room.less(used).upto(_NEWTON), turn)
@@ -302,11 +322,11 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
 
 
 _WITH_INEQUALITIES: tuple[Attempt, ...] = (
-    _brief_barrier, _penalized, _restored, sequential, barrier, _mixed_barrier, _scattered, _from_zero, _regularized,
-    _fine_barrier,
+    _brief_barrier, _penalized, _soft_barrier, _restored, sequential, barrier, _mixed_barrier, _scattered, _from_zero,
+    _regularized, _fine_barrier,
 )  # fmt: skip
 _EQUALITIES: tuple[Attempt, ...] = (
-    _penalized, _slowly_penalized, _filtered, _scattered, _from_zero, _regularized, _restored, sequential,
+    _penalized, _soft_barrier, _slowly_penalized, _filtered, _scattered, _from_zero, _regularized, _restored, sequential,
 )  # fmt: skip
 
 
