@@ -192,7 +192,12 @@ class Nearest:
             return [self._shared[mask.tobytes()]] * len(u)
         return [
             Frame.of(
-                self.system, jacobian, self.relative, self.directions, self._columns, every if active is None else active[i]
+                self.system,
+                jacobian,
+                self.relative,
+                self.directions,
+                self._columns,
+                every if active is None else active[i],
             )  # fmt: skip
             for i, jacobian in enumerate(self.system.jacobians(u, params))
         ]

@@ -3,8 +3,8 @@
 At flow time τ the model's data given the state u are, to second order, N(d, Σ_τ): d is where the model shoots, Σ_τ the spread
 given u. Each step draws y from it, takes the nearest field that obeys the laws in the metric Σ_τ⁻¹, and returns to the path with
 fresh noise. For Gaussian fields and linear laws each of these is exact: a draw of N(d, Σ_τ) projected in its own metric is a draw
-of it given the laws. If fields are not Gaussian, Σ_τ depends on the state, and modes are chosen by their shares given the state and
-the laws. The last projection is the exact Euclidean one, as for every sampler.
+of it given the laws. If fields are not Gaussian, Σ_τ depends on the state, and modes are chosen by their shares given the state
+and the laws. The last projection is the exact Euclidean one, as for every sampler.
 
 With fresh noise a step at one noise level σ/α is a Gibbs step: what matters is which levels are visited, not how far apart they
 are in τ. Unless the caller gives times, levels are spaced evenly in their logarithm, over the range in which the spread matters.
