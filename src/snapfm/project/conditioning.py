@@ -13,7 +13,7 @@ from torch import Tensor
 
 from snapfm.arrays import Mask, Values
 from snapfm.laws import Params
-from snapfm.project.linearized import Nearest
+from snapfm.project.linearized import Nearest, products
 from snapfm.project.metric import Metric
 from snapfm.project.projector import Projector
 
@@ -118,8 +118,13 @@ class Conditioning:
 
 
 def perturbed(fields: Tensor, metrics: Sequence[Metric], white: Tensor, along: Tensor) -> Tensor:
-    """Add a draw of N(0, Σ) to fields (b, *shape), each in its own metric."""
-    if all(metric is metrics[0] for metric in metrics):
-        return metrics[0].perturb(fields, white, along) if len(metrics) else fields
-    each = [metric.perturb(fields[i : i + 1], white[i : i + 1], along[i : i + 1]) for i, metric in enumerate(metrics)]
-    return torch.cat(each)
+    """Add draws of N(0, Σ) to fields (b, *shape), each in its metric; the metrics share their directions.
+
+    `white` is noise of their shape, `along` (b, r) that along the directions; both and the fields are float64 on the CPU.
+    """
+    roots = [torch.as_tensor(metric.diagonal, dtype=torch.float64).sqrt() for metric in metrics]
+    drawn = fields + torch.stack([root * one for root, one in zip(roots, white)])
+    if not metrics[0].rank:
+        return drawn
+    amounts = np.stack([metric.amounts(one) for metric, one in zip(metrics, along.numpy())])
+    return drawn + torch.from_numpy(products(amounts, metrics[0].rows)).view_as(fields)

@@ -28,6 +28,7 @@ from snapfm.structure import CompiledLaws, Pattern
 
 # Added to S relative to its diagonal: rows that repeat each other stay solvable.
 _SOFT = 1e-13
+_TILE = 8  # samples that share a product of matrices
 Pivots = tuple[Values, Index]  # of scipy.linalg.lu_factor
 
 
@@ -96,9 +97,11 @@ class Frame:
     inner: Values  # (r, r) their inner products
 
     @classmethod
-    def of(cls, system: Linearized, jacobian: csr_array, relative: Values, directions: Values, active: Mask) -> Frame:
-        """Factorize, and solve for every direction."""
-        along = np.ascontiguousarray((jacobian @ directions.T).T)
+    def of(
+        cls, system: Linearized, jacobian: csr_array, relative: Values, directions: Values, columns: Values, active: Mask
+    ) -> Frame:  # fmt: skip
+        """Factorize, and solve for every direction; `columns` holds the directions (n, r) as the product reads them."""
+        along = np.ascontiguousarray((jacobian @ columns).T)
         along[:, ~active] = 0.0
         if not len(active):
             inner = np.zeros((len(directions), len(directions)))
@@ -171,6 +174,7 @@ class Nearest:
     def __init__(self, system: Linearized, metric: Metric) -> None:
         self.system = system
         self.directions = _flat(metric, system.laws.unknowns)
+        self._columns = np.ascontiguousarray(self.directions.T)
         self.relative = metric.relative(system.laws.unknowns)
         self._shared: dict[bytes, Frame] = {}
 
@@ -182,10 +186,14 @@ class Nearest:
             if mask.tobytes() not in self._shared:
                 one = {name: value[:1] for name, value in params.items()}
                 (jacobian,) = self.system.jacobians(u[:1], one)
-                self._shared[mask.tobytes()] = Frame.of(self.system, jacobian, self.relative, self.directions, mask)
+                self._shared[mask.tobytes()] = Frame.of(
+                    self.system, jacobian, self.relative, self.directions, self._columns, mask
+                )  # fmt: skip
             return [self._shared[mask.tobytes()]] * len(u)
         return [
-            Frame.of(self.system, jacobian, self.relative, self.directions, every if active is None else active[i])
+            Frame.of(
+                self.system, jacobian, self.relative, self.directions, self._columns, every if active is None else active[i]
+            )  # fmt: skip
             for i, jacobian in enumerate(self.system.jacobians(u, params))
         ]
 
@@ -208,26 +216,34 @@ class Nearest:
         first = frames[0].factor if frames else None
         solved = first.solve(np.where(frames[0].active, rest, 0.0)) if shared and first is not None else None
         pivots: Pivots | None = None
+        amounts = np.zeros((len(y), len(self.directions)))
         for i, (frame, metric) in enumerate(zip(frames, metrics)):
             if solved is None:
-                amounts, step, multipliers[i] = frame.correction(rest[i], metric)
+                amounts[i], step, multipliers[i] = frame.correction(rest[i], metric)
             else:
                 if not i or metric is not metrics[i - 1]:
                     pivots = frame.pivots(metric)
-                amounts, step, multipliers[i] = frame.finish(solved[i], metric, pivots)
-            found[i] += step - amounts @ self.directions
+                amounts[i], step, multipliers[i] = frame.finish(solved[i], metric, pivots)
+            found[i] += step
+        found -= products(amounts, self.directions)
         return found, multipliers, frames
 
 
 def products(amounts: Values, directions: Values) -> Values:
-    """Return amounts (b, r) times directions (r, n), sample by sample: a product of whole batches has bits of its own."""
-    return np.stack([one @ directions for one in amounts]) if len(amounts) else np.zeros((0, directions.shape[1]))
+    """Return amounts (b, r) times directions (r, n), in tiles of a fixed size: a product of the whole batch has bits of its own."""
+    found = np.empty((len(amounts), directions.shape[1]))
+    tile = np.zeros((_TILE, len(directions)))
+    for start in range(0, len(amounts), _TILE):
+        some = amounts[start : start + _TILE]
+        tile[: len(some)] = some
+        found[start : start + _TILE] = (tile @ directions)[: len(some)]
+    return found
 
 
 def _flat(metric: Metric, size: int) -> Values:
     if metric.directions is None:
         return np.zeros((0, size))
-    return np.ascontiguousarray(metric.directions.detach().cpu().double().flatten(1).numpy())
+    return metric.rows
 
 
 def _pairs(pattern: Pattern) -> tuple[Index, Index]:

@@ -118,13 +118,14 @@ class Metric:
         found: Values = self.roots @ white if self.roots.ndim == 2 else self.roots * white
         return found
 
-    def perturb(self, fields: Tensor, white: Tensor, along: Tensor) -> Tensor:
-        """Add a draw of N(0, Σ) to fields (b, *shape), from white noise of their shape and (b, r) along the directions."""
-        root = torch.as_tensor(self.diagonal, dtype=fields.dtype, device=fields.device).sqrt()
-        drawn = fields + root * white
-        if self.directions is None or self.variances is None:
-            return drawn
-        flat, own = self.directions.to(fields).flatten(1), torch.from_numpy(self.roots).to(fields)
-        # Sample by sample: a product of the whole batch has bits of its own.
-        amounts = [own @ one if own.ndim == 2 else own * one for one in along.to(fields)]
-        return drawn + torch.stack([one @ flat for one in amounts]).view_as(fields)
+    @property
+    def rows(self) -> Values:
+        """The directions as a matrix (r, n), by rows; a view where they are contiguous, float64 and on the CPU."""
+        assert self.directions is not None
+        return np.ascontiguousarray(self.directions.detach().cpu().double().flatten(1).numpy())
+
+    def changed(self, diagonal: float | Tensor, variances: Tensor) -> Metric:
+        """Return a metric with the same directions, which are not checked again: they may be large."""
+        found = object.__new__(Metric)
+        found.__dict__.update(diagonal=diagonal, directions=self.directions, variances=variances)
+        return found

@@ -36,7 +36,7 @@ from snapfm.sampling.metropolis import Chain
 from snapfm.sampling.path import Path
 from snapfm.sampling.posterior import Mode, Posterior
 from snapfm.sampling.spread import Spread
-from snapfm.sampling.task import Task, Velocity, noise_units
+from snapfm.sampling.task import Task, Velocity, noise_of, noise_units
 
 Measure = Literal["surface", "residual"]
 # Standard errors of a sum of m squared normal numbers: what is further from the laws than this is not explained by the spread.
@@ -177,10 +177,10 @@ class Conditional:
         """Draw from N(center, Σ) given the laws: float64, on the CPU."""
         found, waiting = center, torch.arange(len(center))
         for last in range(self.tries, 0, -1):
-            white, along = draws(task.streams, waiting, center.shape[1:], metrics[0].rank)
+            white, along = draws(task.streams, waiting, center[0].numel(), metrics[0].rank)
             with task.timed("projection"):
-                own = [metrics[i] for i in waiting.tolist()]
-                drawn, obeys = near.draw(center[waiting], waiting, own, white, along)
+                own, around = [metrics[i] for i in waiting.tolist()], center[waiting]
+                drawn, obeys = near.draw(around, waiting, own, white.view_as(around), along)
                 if last > 1:
                     found = found.index_copy(0, waiting[obeys], drawn[obeys])
                     waiting = waiting[~obeys]
@@ -196,20 +196,23 @@ class Conditional:
         data = data.to(u.device)
         if later == 1.0:
             return data
-        noise = task.renew() if self.renewal > 0.0 else torch.zeros_like(u)
+        noise = torch.zeros_like(u)
+        if self.renewal > 0.0:
+            (white,) = draws(task.streams, torch.arange(len(u)), u[0].numel())
+            noise = noise_of(task.model, white.view(u.shape)).to(u)
         if self.renewal < 1.0:
             own = (u - task.path.data(tau) * data) / task.path.noise(tau)
             noise = math.sqrt(1.0 - self.renewal**2) * own + self.renewal * noise
         return task.path.pull_back(noise, data, later)
 
 
-def draws(streams: tuple[torch.Generator, ...], which: Tensor, shape: torch.Size, rank: int) -> tuple[Tensor, Tensor]:
-    """Draw white noise (k, *shape) and (k, rank) for some samples, each from its own stream."""
-    fields, along = [], []
-    for i in which.tolist():
-        fields.append(torch.randn(shape, generator=streams[i], dtype=torch.float64))
-        along.append(torch.randn(rank, generator=streams[i], dtype=torch.float64))
-    return torch.stack(fields), torch.stack(along)
+def draws(streams: tuple[torch.Generator, ...], which: Tensor, *counts: int) -> list[Tensor]:
+    """Draw white numbers (k, count) for some samples, each from its own stream, for each of `counts`.
+
+    They are drawn in single precision, in a fifth of the time; where they come from N(0, 1) nothing is lost by it.
+    """
+    each = [torch.randn(sum(counts), generator=streams[i]) for i in which.tolist()]
+    return list(torch.stack(each).double().split(list(counts), dim=1))
 
 
 def weights_of(logs: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Values
+from snapfm.project.linearized import products
 from snapfm.project.metric import Metric
 from snapfm.sampling.path import Path
 from snapfm.sampling.pieces import Pieces
@@ -52,7 +53,7 @@ class Posterior:
         middle = self.path.data(tau) * spread.center + self.path.noise(tau) * self.mean
         away = (u.detach().to("cpu", torch.float64) - middle) / torch.as_tensor(spread.scale, dtype=torch.float64)
         rows = spread.directions[: pieces.means.shape[1]].flatten(1).numpy()
-        return np.stack([rows @ one for one in away.flatten(1).numpy()])  # sample by sample: bits
+        return np.stack([rows @ one for one in away.flatten(1).numpy()])  # one by one: bits do not depend on the batch
 
     def _of_state(self, pieces: Pieces, state: Values, tau: float) -> list[tuple[float, Values, Metric]]:
         """Return share, offset along the directions and metric of each mode."""
@@ -66,11 +67,13 @@ class Posterior:
             inner[np.diag_indices(len(inner))] -= least
             roots = (shrunk - least).clamp(min=0.0).sqrt().diag()
             roots[: len(inner), : len(inner)] = torch.from_numpy(np.linalg.cholesky(inner))
-            found.append((mode.share, mode.mean - mean, self.spread.metric(least, roots)))
+            away = mode.mean - mean if len(modes) > 1 else np.zeros_like(mean)
+            found.append((mode.share, away, self.spread.metric(least, roots)))
         return found
 
     def _mode(self, found: list[tuple[float, Values, Metric]], u: Tensor) -> Mode:
         shares, away, metrics = zip(*found)
+        if not np.any(away):
+            return Mode(np.asarray(shares), None, metrics)
         axes = self.spread.axes[: len(away[0])].flatten(1).numpy()
-        offsets = torch.from_numpy(np.stack([one @ axes for one in away])).view(u.shape)
-        return Mode(np.asarray(shares), offsets, metrics)
+        return Mode(np.asarray(shares), torch.from_numpy(products(np.stack(away), axes)).view(u.shape), metrics)

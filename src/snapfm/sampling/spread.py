@@ -69,6 +69,8 @@ class Spread:
         total = float(centered.square().sum()) / (count - 1)
         values, directions = _principal(centered, min(rank, count - 1, size))
         variances = values.square() / (count - 1)
+        kept = max(1, int((variances > _FLOOR * float(variances.max())).sum()))  # the others are as good as none
+        variances, directions = variances[:kept], directions[:kept].contiguous()
         left = max(0.0, total - float(variances.sum())) / max(1, size - len(variances))
         found = None
         if pieces:
@@ -103,7 +105,8 @@ class Spread:
     @cached_property
     def axes(self) -> Tensor:
         """The directions in the units of the fields (r, *shape)."""
-        return self.directions * torch.as_tensor(self.scale, dtype=self.directions.dtype)
+        own = torch.as_tensor(self.scale, dtype=self.directions.dtype)
+        return self.directions if bool((own == 1.0).all()) else self.directions * own
 
     def left(self, path: Path, tau: float) -> tuple[Tensor, float]:
         """Return the variances (r,) given a state at τ, and that of all other directions, in units of the noise."""
@@ -121,7 +124,11 @@ class Spread:
         """Return a metric in the units of the fields, with `along` its variances or Cholesky factor along the directions."""
         own = torch.as_tensor(self.scale, dtype=torch.float64)
         diagonal = left * float(own) ** 2 if own.ndim == 0 else (left * own.square()).expand(self.directions.shape[1:])
-        return Metric(diagonal, self.axes, along)
+        return self._whole.changed(diagonal, along)
+
+    @cached_property
+    def _whole(self) -> Metric:
+        return Metric(1.0, self.axes, self.variances)
 
     def in_units(self, scale: Tensor) -> Spread:
         """Return the spread for noise of another size: a number, or a tensor of a field's shape.
@@ -129,6 +136,8 @@ class Spread:
         If that changes directions, their covariance is turned, what is left is replaced by its mean, and pieces are lost.
         """
         change = torch.as_tensor(self.scale, dtype=torch.float64) / scale
+        if bool((change == 1.0).all()):
+            return self
         first = float(change.flatten()[0])
         rest = self.rest * float(change.square().mean())
         if bool((change == first).all()):
