@@ -154,10 +154,8 @@ class OracleLaw:
         assert both is not None
         if oracle.hessian is None or self._hessian is None:
             return np.zeros(both.nnz)
-        weight: Values = np.bincount(
-            self._split.source, self._split.sign * multipliers, int(np.prod(self._value_shape))
-        )
-        own = oracle.given(weight.reshape(self._value_shape))
+        weight = np.bincount(self._split.source, self._split.sign * multipliers, int(np.prod(self._value_shape)))
+        own = oracle.given(weight.astype(np.float64).reshape(self._value_shape))
         given = oracle.hessian(oracle.given(u), oracle.given_params(params), own)
         return self._hessian.values(given)[self._mirrored]
 
