@@ -340,3 +340,25 @@ def test_hard_steps_end_within_the_budget_whoever_shares_the_batch(engine):
         alone = project(u[i : i + 1], {"u0": params["u0"][i : i + 1]}, limit=60)
         assert alone.status[0] == ended.status[i]
         assert torch.equal(alone.u[0], ended.u[i])
+
+
+def test_where_a_stage_has_no_solution_all_stages_are_solved_together():
+    """x² = 4 has two roots, and y² = x goes on from one of them only."""
+
+    def first(u, p):
+        return u[:4] ** 2 - p["square"]
+
+    def second(u, p):
+        return u[4:] ** 2 - u[:4]
+
+    laws = [snapfm.Equality("first", first), snapfm.Equality("second", second)]
+    params = {"square": torch.full((2, 4), 4.0, dtype=torch.float64)}
+    u_hat = torch.tensor([[2.1] * 4 + [1.0] * 4, [-2.1] * 4 + [1.0] * 4], dtype=torch.float64)
+    project = _projector(laws, (8,), params)
+    assert len(project.method.reduction.march) == 2
+    found = project(u_hat, params)
+    assert found.converged.all()
+    torch.testing.assert_close(found.u[:, :4], torch.full((2, 4), 2.0, dtype=torch.float64))
+    assert _stationarity(laws, found.u, u_hat, params, found.multipliers) < 1e-6
+    alone = project(u_hat[:1], {"square": params["square"][:1]})
+    assert torch.equal(alone.u[0], found.u[0])

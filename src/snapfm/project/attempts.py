@@ -20,7 +20,7 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.threads import Turn
 from snapfm.project.budget import Stopping, certified
-from snapfm.project.inside import move_inside
+from snapfm.project.inside import guarded, move_inside
 from snapfm.project.isolated import isolated
 from snapfm.project.sequential import sequential, violation
 from snapfm.project.tiles import Ended, Room, Tiles, taken
@@ -34,8 +34,8 @@ _NEWTON, _SCATTERED, _BARRIER, _REGULARIZED = 0.2, 0.1, 0.3, 0.4
 _FIRST = 30
 # Iterations of a barrier before a falling penalty is tried: one that converges takes 15 to 40.
 _BRIEF = 0.1
-# Of a barrier along which equalities harden: a gas from far takes 20 to 200 of the 500.
-_SOFTLY = 0.4
+# Of a barrier along which equalities harden, which takes 20 to 120 of 500 or gets stuck; and from there, if it did.
+_SOFTLY, _BEYOND = 0.3, 0.02
 _FIRM, _SOFT = 0, 1  # see kernels.interior
 LONGEST = max(_NEWTON, _BARRIER, _SOFTLY)  # of one call of a compiled loop
 _SETS_CYCLE = 8  # iterations with inequalities or bounds after which active sets count as cycling
@@ -162,8 +162,9 @@ def _soft_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping,
     move_inside(loops.part.system, tiles, lambda: newton(loops, tiles, stopping, none, turn))
     live, limits, status, iterations = _blank(tiles, room.upto(_SOFTLY))
     loops.run(interior_tiles, (_ORDINARY, _SOFT, limits, turn.stop, live), tiles, (status, iterations))
-    used = iterations.ravel()[: tiles.lanes]
-    ended = newton(loops, tiles, stopping, room.less(used).upto(_SCATTERED), turn)
+    used, left = iterations.ravel()[: tiles.lanes], room.less(iterations.ravel()[: tiles.lanes])
+    lost = status.ravel()[: tiles.lanes] != Status.CONVERGED
+    ended = newton(loops, tiles, stopping, np.where(lost, left.upto(_BEYOND), left.upto(_SCATTERED)), turn)
     return Ended(ended.status, ended.iterations + used, ended.second)
 
 
@@ -335,6 +336,8 @@ def _order(loops: Loops) -> tuple[Attempt, ...]:
     first: tuple[Attempt, ...] = (sequential,) if system.opaque and not system.program.hessian.nnz else ()
     if int(system.equality.sum()) >= system.unknowns.shape[1] and not system.eliminated.shape[1]:
         first = (*first, _restored, sequential)
+    if guarded(system):  # other attempts begin at û, perhaps behind a pole
+        first = (*first, _soft_barrier)
     return (*dict.fromkeys((*first, *others)),)
 
 

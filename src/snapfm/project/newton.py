@@ -89,7 +89,7 @@ class Newton:
             (level, Rows(program, program.unknowns[None], program.externals[None] - outside))
             for level, program in zip(self.reduction.cascade.levels, self.reduction.substitutions)
         ]
-        self.marching = Marching(self.reduction.march)
+        self.marching = Marching(self.reduction.march, self.tape, self.reduction.rows, outside)
         touched = np.zeros(self.tape.unknowns, bool)
         for system in self.reduction.systems:
             touched[system.unknowns.ravel()] = True
