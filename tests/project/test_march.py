@@ -344,21 +344,19 @@ def test_hard_steps_end_within_the_budget_whoever_shares_the_batch(engine):
 
 def test_where_a_stage_has_no_solution_all_stages_are_solved_together():
     """x² = 4 has two roots, and y² = x goes on from one of them only."""
-
-    def first(u, p):
-        return u[:4] ** 2 - p["square"]
-
-    def second(u, p):
-        return u[4:] ** 2 - u[:4]
-
-    laws = [snapfm.Equality("first", first), snapfm.Equality("second", second)]
-    params = {"square": torch.full((2, 4), 4.0, dtype=torch.float64)}
-    u_hat = torch.tensor([[2.1] * 4 + [1.0] * 4, [-2.1] * 4 + [1.0] * 4], dtype=torch.float64)
-    project = _projector(laws, (8,), params)
+    laws = [
+        snapfm.Equality("first", lambda u, p: u[:1] ** 2 - p["square"]),
+        snapfm.Equality("second", lambda u, p: u[1:] ** 2 - u[:1]),
+    ]
+    params = {"square": torch.full((2, 1), 4.0, dtype=torch.float64)}
+    u_hat = torch.tensor([[2.1, 1.5], [-2.1, 1.5]], dtype=torch.float64)
+    project = _projector(laws, (2,), params)
     assert len(project.method.reduction.march) == 2
     found = project(u_hat, params)
     assert found.converged.all()
-    torch.testing.assert_close(found.u[:, :4], torch.full((2, 4), 2.0, dtype=torch.float64))
+    torch.testing.assert_close(found.u[:, 0], torch.full((2,), 2.0, dtype=torch.float64))
+    torch.testing.assert_close(found.u[:, 1] ** 2, found.u[:, 0])  # either root
     assert _stationarity(laws, found.u, u_hat, params, found.multipliers) < 1e-6
-    alone = project(u_hat[:1], {"square": params["square"][:1]})
-    assert torch.equal(alone.u[0], found.u[0])
+    for i in range(2):
+        alone = project(u_hat[i : i + 1], {"square": params["square"][:1]})
+        assert torch.equal(alone.u[0], found.u[i])

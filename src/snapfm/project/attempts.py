@@ -34,8 +34,8 @@ _NEWTON, _SCATTERED, _BARRIER, _REGULARIZED = 0.2, 0.1, 0.3, 0.4
 _FIRST = 30
 # Iterations of a barrier before a falling penalty is tried: one that converges takes 15 to 40.
 _BRIEF = 0.1
-# Of a barrier along which equalities harden, which takes 20 to 120 of 500 or gets stuck; and from there, if it did.
-_SOFTLY, _BEYOND = 0.3, 0.02
+# Of a barrier along which equalities harden: a gas from far takes 20 to 200 of the 500.
+_SOFTLY = 0.4
 _FIRM, _SOFT = 0, 1  # see kernels.interior
 LONGEST = max(_NEWTON, _BARRIER, _SOFTLY)  # of one call of a compiled loop
 _SETS_CYCLE = 8  # iterations with inequalities or bounds after which active sets count as cycling
@@ -162,9 +162,8 @@ def _soft_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping,
     move_inside(loops.part.system, tiles, lambda: newton(loops, tiles, stopping, none, turn))
     live, limits, status, iterations = _blank(tiles, room.upto(_SOFTLY))
     loops.run(interior_tiles, (_ORDINARY, _SOFT, limits, turn.stop, live), tiles, (status, iterations))
-    used, left = iterations.ravel()[: tiles.lanes], room.less(iterations.ravel()[: tiles.lanes])
-    lost = status.ravel()[: tiles.lanes] != Status.CONVERGED
-    ended = newton(loops, tiles, stopping, np.where(lost, left.upto(_BEYOND), left.upto(_SCATTERED)), turn)
+    used = iterations.ravel()[: tiles.lanes]
+    ended = newton(loops, tiles, stopping, room.less(used).upto(_SCATTERED), turn)
     return Ended(ended.status, ended.iterations + used, ended.second)
 
 

@@ -198,8 +198,8 @@ class Walk:
             batch = Batch(inputs.copy(), externals[[i]][:, coupled.externals], stopping, None, left, turn)
             ended = part.solve(batch, inputs, np.zeros((1, rows)))
             iterations[i] += ended.iterations[0]
-            if ended.status[0] == Status.CONVERGED:
-                status[i] = int(Status.CONVERGED)
+            status[i] = ended.status[0]
+            if status[i] == Status.CONVERGED:
                 u[i, coupled.inputs] = inputs[0]
         self.through = status == Status.CONVERGED
 
