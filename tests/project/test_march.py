@@ -340,3 +340,23 @@ def test_hard_steps_end_within_the_budget_whoever_shares_the_batch(engine):
         alone = project(u[i : i + 1], {"u0": params["u0"][i : i + 1]}, limit=60)
         assert alone.status[0] == ended.status[i]
         assert torch.equal(alone.u[0], ended.u[i])
+
+
+def test_where_a_stage_has_no_solution_all_stages_are_solved_together():
+    """x² = 4 has two roots, and y² = x goes on from one of them only."""
+    laws = [
+        snapfm.Equality("first", lambda u, p: u[:1] ** 2 - p["square"]),
+        snapfm.Equality("second", lambda u, p: u[1:] ** 2 - u[:1]),
+    ]
+    params = {"square": torch.full((2, 1), 4.0, dtype=torch.float64)}
+    u_hat = torch.tensor([[2.1, 1.5], [-2.1, 1.5]], dtype=torch.float64)
+    project = _projector(laws, (2,), params)
+    assert len(project.method.reduction.march) == 2
+    found = project(u_hat, params)
+    assert found.converged.all()
+    torch.testing.assert_close(found.u[:, 0], torch.full((2,), 2.0, dtype=torch.float64))
+    torch.testing.assert_close(found.u[:, 1] ** 2, found.u[:, 0])  # either root
+    assert _stationarity(laws, found.u, u_hat, params, found.multipliers) < 1e-6
+    for i in range(2):
+        alone = project(u_hat[i : i + 1], {"square": params["square"][:1]})
+        assert torch.equal(alone.u[0], found.u[i])

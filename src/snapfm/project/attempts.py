@@ -20,7 +20,7 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.threads import Turn
 from snapfm.project.budget import Stopping, certified
-from snapfm.project.inside import move_inside
+from snapfm.project.inside import guarded, move_inside
 from snapfm.project.isolated import isolated
 from snapfm.project.sequential import dense, sequential, violation
 from snapfm.project.tiles import Ended, Room, Tiles, taken
@@ -347,6 +347,8 @@ def _order(loops: Loops) -> tuple[Attempt, ...]:
     first: tuple[Attempt, ...] = (sequential,) if system.opaque and dense(system) else ()
     if int(system.equality.sum()) >= system.unknowns.shape[1] and not system.eliminated.shape[1]:
         first = (*first, _restored, sequential)
+    if guarded(system):  # other attempts begin at û, perhaps behind a pole
+        first = (*first, _soft_barrier)
     return (*dict.fromkeys((*first, *others)),)
 
 

@@ -25,6 +25,11 @@ _SWEEPS = 10  # of repairs; what is still broken then is left to the barrier
 _TINY = 1e-30  # stands in for a slope of zero in a quotient
 
 
+def guarded(system: System) -> bool:
+    """Whether some inequalities keep single unknowns where others have a value: a density below a momentum squared."""
+    return bool(single_rows(system).any() and curved_rows(system).any())
+
+
 def single_rows(system: System) -> Mask:
     """Mark the inequalities that one unknown decides, with a constant slope: bounds, written as a law."""
     program = system.program
@@ -32,8 +37,7 @@ def single_rows(system: System) -> Mask:
     varies[section(program.code.table, program.code.table_at, VARYING)] = True
     row = program.pattern.row_of()
     steady = np.bincount(row[varies], minlength=program.pattern.rows) == 0
-    alone = (np.diff(program.pattern.indptr) == 1) & (np.diff(system.gram.indptr) == 0)
-    found: Mask = ~system.equality & steady & alone
+    found: Mask = _decided(system) & steady & (np.diff(program.pattern.indptr) == 1)
     return found
 
 
@@ -41,7 +45,13 @@ def curved_rows(system: System) -> Mask:
     """Mark the inequalities whose slopes depend on the field."""
     program = system.program
     row = program.pattern.row_of()[section(program.code.table, program.code.table_at, VARYING)]
-    found: Mask = ~system.equality & (np.bincount(row, minlength=program.pattern.rows) > 0)
+    found: Mask = _decided(system) & (np.bincount(row, minlength=program.pattern.rows) > 0)
+    return found
+
+
+def _decided(system: System) -> Mask:
+    """Mark the inequalities without eliminated unknowns: with some, the first step moves these as far as it takes."""
+    found: Mask = ~system.equality & (np.diff(system.gram.indptr) == 0)
     return found
 
 

@@ -3,14 +3,17 @@
 Part of stop 4 of the walk, between substitutions and iterations (math.md, "Reduction"). Each stage is a square system: Newton's
 method with a line search per block, on a sparse LU that is kept from stage to stage while it contracts. Small blocks go through
 kernels.march, eight samples at once. Large ones, and what fails there, have the same method with the pivoting of SuperLU, from
-several starts, and then the attempts that serve coupled systems. Time is linear in the number of stages, and the factors of one
+several starts, and then the attempts that serve coupled systems. A sample that gets stuck at a stage is tried once more with all
+stages together. Time is linear in the number of stages, and the factors of one
 stage are in memory. Must not import project.newton.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import SuperLU, splu
 
 from snapfm.arrays import Index, Mask, Values
@@ -39,8 +42,9 @@ from snapfm.linear import Automatic
 from snapfm.project.budget import Stopping
 from snapfm.project.part import Batch, Part
 from snapfm.project.tiles import Ended, tiles_for
+from snapfm.structure.lowering.tape import Tape, Unlowerable
 from snapfm.structure.march import March, MarchStage, Square, slopes_at
-from snapfm.structure.program import Program
+from snapfm.structure.program import Program, build_program
 from snapfm.structure.reduce import System, lone_system
 
 # A factor that reduces the residual to less than this share is kept. Newton's method gains about four digits with each new
@@ -57,9 +61,10 @@ _ENTRY_BYTES = 16.0  # of a factor: value, index and what SuperLU allocates besi
 class Marching:
     """Prepared for the march of a reduction. It never changes; a call's state is a `Walk`."""
 
-    def __init__(self, march: March) -> None:
-        self.march = march
+    def __init__(self, march: March, tape: Tape, rows: csr_array, first_external: int) -> None:
+        self.march, self._tape, self._rows, self._first_external = march, tape, rows, first_external
         self.solvers = [_Solver(square) for square in march.squares]
+        self._coupled: Coupled | None = None
 
     def __len__(self) -> int:
         return len(self.march)
@@ -80,6 +85,22 @@ class Marching:
         """Begin a call on so many samples."""
         return Walk(self, count)
 
+    def coupled(self) -> Coupled | None:
+        """Prepare all stages together as one system, at first use; None where that would take too long, or is one stage."""
+        unknowns = self.march.unknowns()
+        if len(self.march) < 2 or len(unknowns) > _RESCUED_ROWS:
+            return None
+        if self._coupled is None:
+            try:
+                program = build_program(self._tape, csr_array(self._rows[self.march.rows()]), unknowns)
+            except Unlowerable:  # derivatives of all stages together are too much to write out
+                return None
+            own = np.searchsorted(program.unknowns, unknowns)
+            infinite = np.full(len(program.unknowns), np.inf)
+            part = Part(lone_system(program, own), -infinite, infinite, 0, np.zeros(0, np.int64), Automatic())
+            self._coupled = Coupled(part, program.unknowns, program.externals - self._first_external)
+        return self._coupled
+
     def stages(self, count: int) -> tuple[MarchStage, ...]:
         """Return the stages to solve; for no samples one of each structure, which compiles what the others need."""
         if count:
@@ -87,11 +108,20 @@ class Marching:
         return tuple({stage.square: stage for stage in self.march.stages}.values())
 
 
+@dataclass(frozen=True)
+class Coupled:
+    """All stages as one system, and the unknowns and params that it reads."""
+
+    part: Part
+    inputs: Index
+    externals: Index
+
+
 class Walk:
     """One call: the factors that its samples keep, and which samples got through."""
 
     def __init__(self, marching: Marching, count: int) -> None:
-        self._stages, self._solvers = marching.stages(count), marching.solvers
+        self._marching, self._stages, self._solvers = marching, marching.stages(count), marching.solvers
         self._count, self.through = count, np.ones(count, bool)
         self._kept: dict[int, tuple[list[SuperLU | None], _Tiles | None]] = {}
 
@@ -141,7 +171,37 @@ class Walk:
             self.through = status == Status.CONVERGED
             if tiles is None:
                 earlier[stage.square] = [*known[-1:], u[:, stage.unknowns]]
+        self._couple(
+            np.flatnonzero(status == Status.STALLED), start, u, externals, stopping, limit, turn, status, iterations
+        )
         return Ended(status, iterations, np.full(count, HOLDS))
+
+    def _couple(
+        self, failed: Index, start: Values, u: Values, externals: Values, stopping: Stopping, limit: int, turn: Turn,
+        status: Index, iterations: Index,
+    ) -> None:  # fmt: skip
+        """Solve all stages together for samples that got stuck: an earlier stage may have another solution, that goes on.
+
+        Written: their u, status, iterations.
+        """
+        coupled = self._marching.coupled() if len(failed) else None
+        if coupled is None:
+            return
+        part, rows = coupled.part, coupled.part.system.rows.shape[1]
+        for i in failed:  # one by one: each has iterations of its own left
+            left = limit - int(iterations[i])
+            if left < 1 or turn.over:
+                continue
+            inputs = np.where(np.isfinite(start[i]), start[i], 0.0)[None, coupled.inputs]
+            determined = np.setdiff1d(np.arange(inputs.shape[1]), part.system.unknowns[0])
+            inputs[:, determined] = u[i, coupled.inputs[determined]]  # by substitutions before the march
+            batch = Batch(inputs.copy(), externals[[i]][:, coupled.externals], stopping, None, left, turn)
+            ended = part.solve(batch, inputs, np.zeros((1, rows)))
+            iterations[i] += ended.iterations[0]
+            status[i] = ended.status[0]
+            if status[i] == Status.CONVERGED:
+                u[i, coupled.inputs] = inputs[0]
+        self.through = status == Status.CONVERGED
 
     def determine(self, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
         """Find the multipliers of all stages, last first, and add their Jᵀλ to `rest`. Written: multipliers, rest."""

@@ -90,7 +90,7 @@ class Newton:
             (level, Rows(program, program.unknowns[None], program.externals[None] - outside))
             for level, program in zip(self.reduction.cascade.levels, self.reduction.substitutions)
         ]
-        self.marching = Marching(self.reduction.march)
+        self.marching = Marching(self.reduction.march, self.tape, self.reduction.rows, outside)
         self.marches = len(self.marching) > 0
         self.kinked = any(part.kinks is not None for part in self.parts)
         touched = np.zeros(self.tape.unknowns, bool)
