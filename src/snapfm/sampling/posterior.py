@@ -55,9 +55,12 @@ class Posterior:
         spread = self.spread
         assert spread.center is not None
         middle = self.path.data(tau) * spread.center + self.path.noise(tau) * self.mean
+        # A state that is not finite gets some metric; its prediction is not finite either, and the projection says so.
         away = (u.detach().to("cpu", torch.float64) - middle) / torch.as_tensor(spread.scale, dtype=torch.float64)
         rows = spread.directions[: pieces.means.shape[1]].flatten(1).numpy()
-        return np.stack([rows @ one for one in away.flatten(1).numpy()])  # one by one: bits do not depend on the batch
+        return np.stack(
+            [rows @ one for one in away.nan_to_num(0.0, 0.0, 0.0).flatten(1).numpy()]
+        )  # one by one: bits do not depend on the batch
 
     def _of_state(
         self, level: PiecesAt, state: Values, least: float, others: Values
