@@ -152,3 +152,17 @@ def test_a_call_without_time_says_so_and_ends():
     assert bool(project(y, given, metric=own).converged.all())
     found = project(y, given, metric=own, seconds=1e-6)
     assert set(found.status.tolist()) == {int(snapfm.Status.ITERATION_LIMIT)}
+
+
+def test_directions_that_vary_together_are_those_of_the_dense_covariance():
+    """A Cholesky factor in place of variances: Σ = δI + VᵀLLᵀV."""
+    random = torch.Generator().manual_seed(11)
+    rows, directions = (torch.randn(k, 5, generator=random, dtype=torch.float64) for k in (2, 3))
+    factor = torch.randn(3, 3, generator=random, dtype=torch.float64).tril()
+    factor = factor - factor.diagonal().diag() + factor.diagonal().abs().diag()
+    covariance = 0.2 * torch.eye(5, dtype=torch.float64) + directions.T @ factor @ factor.T @ directions
+    u = torch.randn(3, 5, generator=random, dtype=torch.float64)
+    found = Projector([Equality("rows", lambda u, p: rows @ u - 1.0)], (5,))(u, metric=Metric(0.2, directions, factor))
+    gain = covariance @ rows.T @ torch.linalg.inv(rows @ covariance @ rows.T)
+    torch.testing.assert_close(found.u, u - (u @ rows.T - 1.0) @ gain.T)
+    assert found.converged.all()

@@ -146,6 +146,24 @@ def test_a_sample_alone_has_the_bits_it_has_in_a_batch(project: Projector, setti
     assert torch.equal(together, run(5, 0))
 
 
+@pytest.mark.parametrize("corrections", [0, 1])
+def test_a_network_that_blows_up_for_one_sample_spares_the_others_with_modes(corrections: int):
+    def run(wrong: float) -> Samples:
+        def velocity(u: Tensor, tau: Any) -> Tensor:
+            found = Gaussian(MEAN, 0.5)(u, tau)
+            return torch.cat([found[:1], wrong * found[1:2], found[2:]])
+
+        return sample(
+            velocity, MIXED, count=3, steps=3, generator=seeded(2), dtype=torch.float64, on_failure="keep",
+            sampler=Conditional(TWO, corrections=corrections),
+        )  # fmt: skip
+
+    good, bad = run(1.0), run(torch.nan)
+    assert bad.projection is not None
+    assert bad.projection.converged.tolist() == [True, False, True]
+    assert torch.equal(bad.u[[0, 2]], good.u[[0, 2]])
+
+
 @pytest.mark.parametrize("renewal", [0.0, 1.0])
 def test_params_and_other_paths(renewal: float):
     params = {"c": torch.tensor([1.0, 2.0, 30.0], dtype=torch.float64)}

@@ -27,7 +27,7 @@ def run(start: Tensor, measure: str, steps: int, laws: Sequence[Law] = (ELLIPSE,
     projector = Projector(list(laws), (2,))
     near = Conditioning(projector, METRIC, None, len(start), 1)
     streams = tuple(stream(7, first + i) for i in range(len(start)))
-    return Chain(near, measure).run(start, CENTER.expand_as(start), METRIC, streams, steps)
+    return Chain(near, measure).run(start, CENTER.expand_as(start), [METRIC] * len(start), streams, steps)
 
 
 def on_ellipse(angle: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ def test_the_factor_of_either_measure_is_that_of_the_dense_jacobian():
     )
     inside = -0.5 * torch.logdet(slopes @ covariance @ slopes.mT)
     plain = 0.5 * torch.logdet(slopes @ slopes.mT)
-    residual, surface = (metropolis._Normals.of(frames, metric, one).volume for one in ("residual", "surface"))
+    residual, surface = (metropolis._Normals.of(frames, [metric] * 4, one).volume for one in ("residual", "surface"))
     torch.testing.assert_close(torch.from_numpy(residual), inside)
     torch.testing.assert_close(torch.from_numpy(surface), inside + plain)
 

@@ -116,16 +116,18 @@ def fitted(coordinates: Values) -> Pieces | None:
     if not size > 0.0:
         return None
     noises = generator.standard_normal((_NOISES, *judged.shape))
-    best, found = np.full(len(judged), -np.inf), 1
+    best: Values = np.zeros(len(judged))
+    found = 1
     for pieces in _COUNTS:
         if len(seen) < _PER_AXIS * axes * pieces:
             break
         trial = _fit(seen, pieces, size, np.random.default_rng(0))
-        score = sum(
+        scores = [
             _log_sum(trial.densities(judged + level * size * noise, 1.0, level * size))
             for level in _LEVELS
             for noise in noises
-        )
+        ]
+        score = np.stack(scores).sum(axis=0)
         gain = score - best
         if pieces == 1 or gain.mean() > _SURE * gain.std() / np.sqrt(len(gain)):
             best, found = score, pieces

@@ -46,7 +46,7 @@ class Posterior:
         level = pieces.at(self.path.data(tau), self.path.noise(tau))
         shrunk, left = self.spread.left(self.path, tau)
         least = min(left, 0.5 * level.least)
-        others = (shrunk[pieces.means.shape[1] :] - least).clamp(min=0.0).sqrt()
+        others = (shrunk[pieces.means.shape[1] :] - least).clamp(min=0.0).sqrt().numpy()
         found = [self._of_state(level, state, least, others) for state in self._coordinates(u, tau, pieces)]
         return [self._mode([one[mode] for one in found], u) for mode in range(pieces.count)]
 
@@ -55,12 +55,15 @@ class Posterior:
         spread = self.spread
         assert spread.center is not None
         middle = self.path.data(tau) * spread.center + self.path.noise(tau) * self.mean
+        # A state that is not finite gets some metric; its prediction is not finite either, and the projection says so.
         away = (u.detach().to("cpu", torch.float64) - middle) / torch.as_tensor(spread.scale, dtype=torch.float64)
         rows = spread.directions[: pieces.means.shape[1]].flatten(1).numpy()
-        return np.stack([rows @ one for one in away.flatten(1).numpy()])  # one by one: bits do not depend on the batch
+        return np.stack(
+            [rows @ one for one in away.nan_to_num(0.0, 0.0, 0.0).flatten(1).numpy()]
+        )  # one by one: bits do not depend on the batch
 
     def _of_state(
-        self, level: PiecesAt, state: Values, least: float, others: Tensor
+        self, level: PiecesAt, state: Values, least: float, others: Values
     ) -> list[tuple[float, Values, Metric]]:
         """Return share, offset along the directions and metric of each mode; `others` are the roots of the other directions."""
         mean, modes = level.given(state)
@@ -68,9 +71,11 @@ class Posterior:
         for mode in modes:
             inner = mode.covariance
             inner[np.diag_indices(len(inner))] += _SOFT * inner.diagonal().max() - least
-            roots = torch.block_diag(torch.from_numpy(np.linalg.cholesky(inner)), others.diag())
+            roots = np.zeros((len(inner) + len(others),) * 2)
+            roots[: len(inner), : len(inner)] = np.linalg.cholesky(inner)
+            roots[len(inner) :, len(inner) :] = np.diag(others)
             away = mode.mean - mean if len(modes) > 1 else np.zeros_like(mean)
-            found.append((mode.share, away, self.spread.metric(least, roots)))
+            found.append((mode.share, away, self.spread.metric(least, torch.from_numpy(roots))))
         return found
 
     def _mode(self, found: list[tuple[float, Values, Metric]], u: Tensor) -> Mode:
