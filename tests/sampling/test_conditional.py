@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
+import math
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.sampling.toys import MEAN, SHAPE, Gaussian, pinned, seeded, summed
 from torch import Tensor
 
 from snapfm import Bounds, Equality, Inequality, Projector
+from snapfm.adapters import Normalized
 from snapfm.errors import ParamsError, ProjectionFailed, SnapfmError
 from snapfm.evidence.exact.curves import ellipse, saddle
 from snapfm.evidence.exact.gaussian import gaussian_field
+from snapfm.evidence.exact.heat import heat
+from snapfm.evidence.exact.mixture import mixture
 from snapfm.evidence.exact.run import Prepared
 from snapfm.evidence.exact.suite import Suite
 from snapfm.evidence.exact.truncated import truncated
-from snapfm.sampling import COSINE, PCFM, Conditional, Samples, Spread, sample
-from snapfm.sampling.conditional import Measure
+from snapfm.sampling import COSINE, PCFM, STRAIGHT, Conditional, Flow, Path, Samples, Spread, sample
+from snapfm.sampling.conditional import Measure, _explained
 
 COUNT = 256
 FAIR = 2.0  # times chance: what the mean over seeds of as many exact draws scores
@@ -26,7 +32,10 @@ FAIR = 2.0  # times chance: what the mean over seeds of as many exact draws scor
 
 @cache
 def prepared(name: str, measure: Measure = "surface") -> Prepared:
-    cases = {"gaussian": gaussian_field, "truncated": truncated}
+    cases = {
+        "gaussian": gaussian_field, "truncated": truncated, "heat": heat, "mixture": lambda: mixture(changed=False),
+        "mixture-changed": lambda: mixture(changed=True),
+    }  # fmt: skip
     curves = {"ellipse": ellipse, "saddle": saddle}
     case = cases[name]() if name in cases else curves[name](measure)
     return Prepared(case, Suite(count=COUNT, fields=8192))
@@ -61,6 +70,13 @@ def test_a_gaussian_field_with_linear_laws_is_right_within_chance(steps: int):
 def test_projection_alone_is_far_off_on_the_same_case():
     shared = prepared("gaussian")
     assert excess(shared, drawn(shared, PCFM())) > 10 * FAIR
+
+
+@pytest.mark.parametrize("name", ["heat", "mixture", "mixture-changed"])
+def test_fields_that_are_not_gaussian_are_right_within_chance(name: str):
+    shared = prepared(name)
+    assert shared.spread.pieces is not None
+    assert excess(shared, drawn(shared, Conditional(shared.spread))) <= FAIR
 
 
 def test_inequalities_and_bounds_truncate():
@@ -104,18 +120,48 @@ MIXED = Projector(
 )  # fmt: skip
 
 
+MODES = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(200).view(-1, 1, 1)
+TWO = Spread.of_fields(
+    MEAN + 2.0 * MODES + 0.2 * torch.randn(400, *SHAPE, generator=seeded(9), dtype=torch.float64), rank=4
+)
+
+
 @pytest.mark.parametrize("project", [CURVED, MIXED], ids=["curved", "inequalities"])
-@pytest.mark.parametrize("settings", [{}, {"renewal": 0.5}, {"corrections": 2}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"renewal": 0.5}, {"corrections": 2}, {"spread": TWO}, {"spread": TWO, "corrections": 1}],
+    ids=["plain", "renewal", "corrections", "modes", "modes-corrections"],
+)  # fmt: skip
 def test_a_sample_alone_has_the_bits_it_has_in_a_batch(project: Projector, settings: dict[str, Any]):
+    assert TWO.pieces is not None
+    assert TWO.pieces.count == 2
+
     def run(count: int, first: int) -> Tensor:
         return sample(
             Gaussian(MEAN, 0.5), project, count=count, steps=3, generator=seeded(2), dtype=torch.float64, first=first,
-            sampler=Conditional(SPREAD, **settings),
+            sampler=Conditional(**{"spread": SPREAD} | settings),
         ).u  # fmt: skip
 
     together = run(5, 0)
     assert torch.equal(together[3:4], run(1, 3))
     assert torch.equal(together, run(5, 0))
+
+
+@pytest.mark.parametrize("corrections", [0, 1])
+def test_a_network_that_blows_up_for_one_sample_spares_the_others_with_modes(corrections: int):
+    def run(wrong: float) -> Samples:
+        def velocity(u: Tensor, tau: Any) -> Tensor:
+            found = Gaussian(MEAN, 0.5)(u, tau)
+            return torch.cat([found[:1], wrong * found[1:2], found[2:]])
+
+        return sample(
+            velocity, MIXED, count=3, steps=3, generator=seeded(2), dtype=torch.float64, on_failure="keep",
+            sampler=Conditional(TWO, corrections=corrections),
+        )  # fmt: skip
+
+    good, bad = run(1.0), run(torch.nan)
+    assert bad.projection is not None
+    assert bad.projection.converged.tolist() == [True, False, True]
+    assert torch.equal(bad.u[[0, 2]], good.u[[0, 2]])
 
 
 @pytest.mark.parametrize("renewal", [0.0, 1.0])
@@ -126,6 +172,80 @@ def test_params_and_other_paths(renewal: float):
         sampler=Conditional(SPREAD, renewal=renewal), path=COSINE,
     )  # fmt: skip
     torch.testing.assert_close(found.u.flatten(1).sum(1), params["c"])
+
+
+@pytest.mark.parametrize("path", [STRAIGHT, COSINE], ids=["straight", "cosine"])
+def test_noise_levels_are_spaced_evenly_over_the_spread(path: Path):
+    times = Conditional(SPREAD, levels=(2.0, 0.02)).times(6, path, Gaussian(MEAN, 0.5), SHAPE)
+    assert (times[0], times[-1], len(times)) == (0.0, 1.0, 7)
+    levels = torch.tensor([path.noise(tau) / path.data(tau) for tau in times[1:-1]], dtype=torch.float64) / SPREAD.size
+    torch.testing.assert_close(levels, torch.logspace(math.log10(2.0), math.log10(0.02), 5, dtype=torch.float64))
+    assert Conditional(SPREAD, levels=None).times(2, path, Gaussian(MEAN, 0.5), SHAPE) == (0.0, 0.5, 1.0)
+    assert len(Conditional(SPREAD).times(1, path, Gaussian(MEAN, 0.5), SHAPE)) == 2
+
+
+FIELDS = MEAN + 0.5 * torch.randn(200, *SHAPE, generator=seeded(8), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("std", [2.0, torch.linspace(0.5, 4.0, 5, dtype=torch.float64)[None]], ids=["one", "each"])
+@pytest.mark.parametrize("given", [True, False], ids=["scale-given", "scale-found"])
+def test_a_model_of_normalized_fields_draws_what_it_draws_in_its_own_units(std: float | Tensor, given: bool):
+    mean = 3.0
+    project = Projector([Equality("sum", lambda u, p: u.sum() - 50.0)], SHAPE)
+    inside = Projector([Equality("sum", lambda z, p: (mean + std * z).sum() - 50.0)], SHAPE)
+    rank = 8
+    spread = Spread.of_fields(mean + std * FIELDS, rank, scale=std if given else 1.0)
+
+    def run(velocity: Any, laws: Projector, spread: Spread) -> Tensor:
+        sampler = Conditional(spread, levels=None)
+        return sample(
+            velocity, laws, count=3, steps=4, generator=seeded(4), dtype=torch.float64, sampler=sampler, shape=SHAPE
+        ).u  # fmt: skip
+
+    own = run(Gaussian(MEAN, 0.5), inside, Spread.of_fields(FIELDS, rank))
+    found = run(Normalized(Gaussian(MEAN, 0.5), mean, std), project, spread)
+    if given:  # the same directions, so the same draws
+        torch.testing.assert_close(found, mean + std * own)
+    torch.testing.assert_close(found.flatten(1).sum(1), torch.full((3,), 50.0, dtype=torch.float64))
+    again = Spread.of_model(Normalized(Gaussian(MEAN, 0.5), mean, std), SHAPE, count=64)
+    assert torch.equal(
+        torch.as_tensor(again.scale).expand(SHAPE), torch.as_tensor(std, dtype=torch.float64).expand(SHAPE)
+    )
+
+
+def test_noise_that_is_not_independent_at_every_point_is_refused():
+    class Smooth:
+        def noise_from(self, white: Tensor) -> Tensor:
+            return white + white.roll(1, dims=-1)
+
+        def __call__(self, u: Tensor, tau: Any) -> Tensor:
+            return Gaussian(MEAN, 0.5)(u, tau)
+
+    with pytest.raises(ParamsError, match="expects noise that is independent at every point, mean \\+ std·white"):
+        sample(Smooth(), summed(), {"c": torch.ones(1, dtype=torch.float64)}, count=2, sampler=Conditional(SPREAD))
+
+
+def test_modes_are_not_chosen_by_what_the_spread_cannot_explain():
+    """Both modes are hundreds of standard deviations off: that one is a little further says little."""
+    far = _explained(np.array([[1e5, 1.1e5]]), np.zeros((1, 2)), rows=10)
+    near = _explained(np.array([[9.0, 15.0]]), np.zeros((1, 2)), rows=10)
+    assert 0.0 < far[0, 0] - far[0, 1] < 2.0
+    assert near[0, 0] - near[0, 1] == 3.0
+
+
+def test_pcfm_is_the_default_until_models_with_a_spread_are_sampled_by_it(monkeypatch: pytest.MonkeyPatch):
+    class Model:
+        spread = SPREAD
+
+        def __call__(self, u: Tensor, tau: Any) -> Tensor:
+            return Gaussian(MEAN, 0.5)(u, tau)
+
+    module = importlib.import_module("snapfm.sampling.sample")
+    assert isinstance(module.default_sampler(Model(), MIXED), PCFM)
+    monkeypatch.setattr(module, "CONDITIONAL_IF_SPREAD", True)
+    assert isinstance(module.default_sampler(Model(), MIXED), Conditional)
+    assert isinstance(module.default_sampler(Gaussian(MEAN, 0.5), MIXED), PCFM)
+    assert isinstance(module.default_sampler(Model(), None), Flow)
 
 
 def test_a_law_without_solution_is_reported_and_leaves_the_others():
@@ -173,6 +293,7 @@ def test_the_spread_of_the_velocity_is_taken_if_none_is_given():
         ({"tries": 1.5}, "Conditional(rounds, tries) expects whole numbers >= 1; got 2 and 1.5."),
         ({"measure": "volume"}, "Conditional(measure) expects 'surface' or 'residual'; got 'volume'."),
         ({"corrections": -1}, "Conditional(corrections) expects a whole number >= 0; got -1."),
+        ({"levels": (0.1, 1.0)}, "Conditional(levels) expects the largest and the least noise level"),
     ],
 )
 def test_bad_settings_are_refused_by_name(settings: dict[str, Any], words: str):

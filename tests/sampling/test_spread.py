@@ -9,7 +9,7 @@ import torch
 from tests.sampling.toys import EPS, MEAN, SHAPE, Gaussian, seeded
 from torch import Tensor
 
-from snapfm.errors import ShapeError
+from snapfm.errors import ParamsError, ShapeError
 from snapfm.sampling import COSINE, STRAIGHT, Flow, Path, Spread, sample
 
 FIELDS = torch.randn(40, *SHAPE, generator=seeded(0), dtype=torch.float64) * torch.linspace(0.2, 3.0, 5)
@@ -60,6 +60,28 @@ def test_the_covariance_given_a_state_is_that_of_gaussian_fields(path: Path, tau
     assert metric.variances is not None
     torch.testing.assert_close(dense(metric.level, metric.directions, metric.variances), torch.linalg.inv(precise))
     assert metric.directions is spread.directions  # so that what is computed from them is kept
+
+
+@pytest.mark.parametrize("scale", [torch.tensor(3.0), torch.linspace(0.5, 2.0, 5)[None]], ids=["one", "each"])
+def test_in_units_of_other_noise_the_covariance_is_that_of_fields_in_these_units(scale: Tensor):
+    moved, again = Spread.of_fields(FIELDS).in_units(scale.double()), Spread.of_fields(FIELDS, scale=scale)
+    for one, two in ((moved, again), (moved.at(STRAIGHT, 0.4), again.at(STRAIGHT, 0.4))):
+        assert one.directions is not None
+        assert two.directions is not None
+        torch.testing.assert_close(
+            dense(0.0, one.directions, one.variances), dense(0.0, two.directions, two.variances), rtol=1e-6, atol=1e-8
+        )
+    again = Spread.of_fields(FIELDS)
+    assert again.in_units(torch.tensor(1.0)) is again
+
+
+def test_a_scale_that_is_none_is_refused():
+    with pytest.raises(
+        ShapeError, match=r"Spread.of_fields\(scale\) expects a number, or the axes of a field \(3, 5\)"
+    ):
+        Spread.of_fields(FIELDS, scale=torch.ones(4))
+    with pytest.raises(ParamsError, match="expects positive, finite numbers"):
+        Spread.of_fields(FIELDS, scale=0.0)
 
 
 def test_fields_without_any_variance_have_a_metric():

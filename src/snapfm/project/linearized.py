@@ -192,8 +192,13 @@ class Nearest:
             return [self._shared[mask.tobytes()]] * len(u)
         return [
             Frame.of(
-                self.system, jacobian, self.relative, self.directions, self._columns, every if active is None else active[i]
-            )  # fmt: skip
+                self.system,
+                jacobian,
+                self.relative,
+                self.directions,
+                self._columns,
+                every if active is None else active[i],
+            )
             for i, jacobian in enumerate(self.system.jacobians(u, params))
         ]
 
@@ -230,7 +235,7 @@ class Nearest:
 
 
 def products(amounts: Values, directions: Values) -> Values:
-    """Return amounts (b, r) times directions (r, n), in tiles of a fixed size: a product of the whole batch has bits of its own."""
+    """Return amounts (b, r) times directions (r, n), in tiles of one size: a product of the whole batch has bits of its own."""
     found = np.empty((len(amounts), directions.shape[1]))
     tile = np.zeros((_TILE, len(directions)))
     for start in range(0, len(amounts), _TILE):

@@ -3,8 +3,8 @@
 At flow time τ the model's data given the state u are, to second order, N(d, Σ_τ): d is where the model shoots, Σ_τ the spread
 given u. Each step draws y from it, takes the nearest field that obeys the laws in the metric Σ_τ⁻¹, and returns to the path with
 fresh noise. For Gaussian fields and linear laws each of these is exact: a draw of N(d, Σ_τ) projected in its own metric is a draw
-of it given the laws. If fields are not Gaussian, Σ_τ depends on the state, and modes are chosen by their shares given the state and
-the laws. The last projection is the exact Euclidean one, as for every sampler.
+of it given the laws. If fields are not Gaussian, Σ_τ depends on the state, and modes are chosen by their shares given the state
+and the laws. The last projection is the exact Euclidean one, as for every sampler.
 
 With fresh noise a step at one noise level σ/α is a Gibbs step: what matters is which levels are visited, not how far apart they
 are in τ. Unless the caller gives times, levels are spaced evenly in their logarithm, over the range in which the spread matters.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal, get_args
 
 import numpy as np
@@ -180,7 +180,7 @@ class Conditional:
             white, along = draws(task.streams, waiting, center[0].numel(), metrics[0].rank)
             with task.timed("projection"):
                 own, around = [metrics[i] for i in waiting.tolist()], center[waiting]
-                drawn, obeys = near.draw(around, waiting, own, white.view_as(around), along)
+                drawn, obeys = near.draw(around, waiting, own, white.reshape(around.shape), along)
                 if last > 1:
                     found = found.index_copy(0, waiting[obeys], drawn[obeys])
                     waiting = waiting[~obeys]
@@ -199,7 +199,7 @@ class Conditional:
         noise = torch.zeros_like(u)
         if self.renewal > 0.0:
             (white,) = draws(task.streams, torch.arange(len(u)), u[0].numel())
-            noise = noise_of(task.model, white.view(u.shape)).to(u)
+            noise = noise_of(task.model, white.reshape(u.shape)).to(u)
         if self.renewal < 1.0:
             own = (u - task.path.data(tau) * data) / task.path.noise(tau)
             noise = math.sqrt(1.0 - self.renewal**2) * own + self.renewal * noise
@@ -212,7 +212,9 @@ def draws(streams: tuple[torch.Generator, ...], which: Tensor, *counts: int) -> 
     They are drawn in single precision, in a fifth of the time; where they come from N(0, 1) nothing is lost by it.
     """
     each = [torch.randn(sum(counts), generator=streams[i]) for i in which.tolist()]
-    return list(torch.stack(each).double().split(list(counts), dim=1))
+    ends = list(accumulate(counts))
+    whole = torch.stack(each).double()
+    return [whole[:, end - count : end] for end, count in zip(ends, counts)]
 
 
 def weights_of(logs: Tensor) -> Tensor:
@@ -228,12 +230,15 @@ def _explained(away: Values, volume: Values, rows: int) -> Values:
     """
     plausible = rows + _PLAUSIBLE * math.sqrt(2.0 * rows)
     excess = np.maximum(away.min(axis=1, keepdims=True) / plausible, 1.0)
-    return -0.5 * (away / excess + volume)
+    found: Values = -0.5 * (away / excess + volume)
+    return found
 
 
 def _falling(levels: object) -> bool:
-    pair = isinstance(levels, tuple) and len(levels) == 2 and all(is_positive(level) for level in levels)
-    return pair and levels[0] > levels[1]
+    """Tell whether levels are two positive numbers, the larger one first."""
+    if not isinstance(levels, tuple) or len(levels) != 2 or not all(is_positive(level) for level in levels):
+        return False
+    return bool(levels[0] > levels[1])
 
 
 def _time_of(path: Path, level: float) -> float:

@@ -175,10 +175,16 @@ class _Norm:
         directions = np.zeros((0, size)) if metric.directions is None else metric.directions.double().flatten(1).numpy()
         self.scaled = metric.scaled(directions) if len(directions) else directions
         self.weighted = self.scaled * self.inverse
-        self.middle = lu_factor(np.eye(len(self.scaled)) + self.weighted @ self.scaled.T) if len(self.scaled) else None
+        self.middle = (
+            lu_factor(np.eye(len(self.scaled)) + self.weighted @ self.scaled.T, check_finite=False)
+            if len(self.scaled)
+            else None
+        )
 
     def __call__(self, field: Values) -> float:
         # Split the field into a part along the directions and the rest: subtracting two large numbers would cost digits.
-        amounts = np.zeros(0) if self.middle is None else lu_solve(self.middle, self.weighted @ field)
+        amounts = (
+            np.zeros(0) if self.middle is None else lu_solve(self.middle, self.weighted @ field, check_finite=False)
+        )
         rest = field - amounts @ self.scaled
         return float((rest * rest * self.inverse).sum() + (amounts * amounts).sum())

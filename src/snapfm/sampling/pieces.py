@@ -31,7 +31,7 @@ _NEGLIGIBLE = 1e-9  # share of a Gaussian that does not matter
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class Given:
     """One mode given a state: the logarithm of its share, its mean (q,) and covariance (q, q)."""
 
     share: float
@@ -67,28 +67,43 @@ class Pieces:
             found[:, k] = -0.5 * ((away * away / total[k]).sum(axis=1) + np.log(2.0 * np.pi * total[k]).sum())
         return found + np.log(self.weights)
 
-    def given(self, state: Values, data: float, noise: float) -> tuple[Values, list[Posterior]]:
-        """Return the mean (q,) of the coordinates given one state (q,), and each mode."""
-        total = data**2 * self.variances + noise**2
-        away = np.einsum("kij,ki->kj", self.axes, state - data * self.means)
-        logs = -0.5 * ((away * away / total).sum(axis=1) + np.log(total).sum(axis=1)) + np.log(self.weights)
-        means = self.means + np.einsum("kij,kj->ki", self.axes, away * (data * self.variances / total))
-        shares = _normalized(logs)
-        left = self.variances * noise**2 / total
-        modes = [self._mode(np.flatnonzero(self.modes == mode), logs, means, left) for mode in range(self.count)]
-        return shares @ means, modes
+    def at(self, data: float, noise: float) -> PiecesAt:
+        """Prepare for states data·x + noise·white of one noise level."""
+        return PiecesAt(self, data, noise)
 
-    def _mode(self, members: Index, logs: Values, means: Values, left: Values) -> Posterior:
+
+class PiecesAt:
+    """A mixture at one noise level: what all states share."""
+
+    def __init__(self, pieces: Pieces, data: float, noise: float) -> None:
+        self.pieces, self.data = pieces, data
+        total = data**2 * pieces.variances + noise**2
+        self._precision, self._logs = 1.0 / total, np.log(pieces.weights) - 0.5 * np.log(total).sum(axis=1)
+        self._gain = data * pieces.variances / total
+        left = pieces.variances * noise**2 / total
+        self.least = float(left.min())  # no direction has a smaller variance given any state
+        self._left = np.stack([(axes * one) @ axes.T for axes, one in zip(pieces.axes, left)])
+        self._turned = np.ascontiguousarray(np.swapaxes(pieces.axes, 1, 2))
+        self._members = [np.flatnonzero(pieces.modes == mode) for mode in range(pieces.count)]
+
+    def given(self, state: Values) -> tuple[Values, list[Given]]:
+        """Return the mean (q,) of the coordinates given one state (q,), and each mode."""
+        away = (self._turned @ (state - self.data * self.pieces.means)[:, :, None])[:, :, 0]
+        logs = self._logs - 0.5 * (away * away * self._precision).sum(axis=1)
+        means = self.pieces.means + (self.pieces.axes @ (away * self._gain)[:, :, None])[:, :, 0]
+        return _normalized(logs) @ means, [self._mode(members, logs, means) for members in self._members]
+
+    def _mode(self, members: Index, logs: Values, means: Values) -> Given:
         """Merge the Gaussians of a mode."""
         own = _normalized(logs[members])
+        members, own = members[own > _NEGLIGIBLE], own[own > _NEGLIGIBLE]
         mean = own @ means[members]
-        covariance = np.zeros((len(mean), len(mean)))
+        off = means[members] - mean
+        covariance = (own[:, None] * off).T @ off
         for share, k in zip(own, members):
-            if share > _NEGLIGIBLE:
-                off = means[k] - mean
-                covariance += share * ((self.axes[k] * left[k]) @ self.axes[k].T + np.outer(off, off))
+            covariance += share * self._left[k]
         highest = logs[members].max()
-        return Posterior(float(highest + np.log(np.exp(logs[members] - highest).sum())), mean, covariance)
+        return Given(float(highest + np.log(np.exp(logs[members] - highest).sum())), mean, covariance)
 
 
 def fitted(coordinates: Values) -> Pieces | None:
@@ -101,16 +116,18 @@ def fitted(coordinates: Values) -> Pieces | None:
     if not size > 0.0:
         return None
     noises = generator.standard_normal((_NOISES, *judged.shape))
-    best, found = np.full(len(judged), -np.inf), 1
+    best: Values = np.zeros(len(judged))
+    found = 1
     for pieces in _COUNTS:
         if len(seen) < _PER_AXIS * axes * pieces:
             break
         trial = _fit(seen, pieces, size, np.random.default_rng(0))
-        score = sum(
+        scores = [
             _log_sum(trial.densities(judged + level * size * noise, 1.0, level * size))
             for level in _LEVELS
             for noise in noises
-        )
+        ]
+        score = np.stack(scores).sum(axis=0)
         gain = score - best
         if pieces == 1 or gain.mean() > _SURE * gain.std() / np.sqrt(len(gain)):
             best, found = score, pieces
@@ -150,7 +167,9 @@ def _sorted(coordinates: Values, pieces: int, generator: np.random.Generator) ->
 
 def _distances(coordinates: Values, centers: Values) -> Values:
     found: Values = (
-        (coordinates * coordinates).sum(axis=1)[:, None] - 2.0 * coordinates @ centers.T + (centers * centers).sum(axis=1)
+        (coordinates * coordinates).sum(axis=1)[:, None]
+        - 2.0 * coordinates @ centers.T
+        + (centers * centers).sum(axis=1)
     )
     return np.maximum(found, 0.0)
 
@@ -167,9 +186,7 @@ def _mixture(coordinates: Values, shares: Values, size: float) -> Pieces:
         own, turned = np.linalg.eigh((shares[:, k, None] * away).T @ away / weights[k])
         axes.append(turned)
         variances.append(own.clip(min=0.0) + _FLOOR * size**2)
-    return Pieces(
-        weights / weights.sum(), means, np.stack(axes), np.stack(variances), np.zeros(len(weights), np.int64)
-    )
+    return Pieces(weights / weights.sum(), means, np.stack(axes), np.stack(variances), np.zeros(len(weights), np.int64))
 
 
 def _modes(shares: Values) -> Index:

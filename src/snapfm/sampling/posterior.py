@@ -16,7 +16,7 @@ from snapfm.arrays import Values
 from snapfm.project.linearized import products
 from snapfm.project.metric import Metric
 from snapfm.sampling.path import Path
-from snapfm.sampling.pieces import Pieces
+from snapfm.sampling.pieces import Pieces, PiecesAt
 from snapfm.sampling.spread import Spread
 
 # Added to covariances relative to their largest variance, so that rounding leaves them positive.
@@ -43,7 +43,11 @@ class Posterior:
         pieces = self.spread.pieces
         if pieces is None:
             return [Mode(np.zeros(len(u)), None, [self.spread.at(self.path, tau)] * len(u))]
-        found = [self._of_state(pieces, state, tau) for state in self._coordinates(u, tau, pieces)]
+        level = pieces.at(self.path.data(tau), self.path.noise(tau))
+        shrunk, left = self.spread.left(self.path, tau)
+        least = min(left, 0.5 * level.least)
+        others = (shrunk[pieces.means.shape[1] :] - least).clamp(min=0.0).sqrt().numpy()
+        found = [self._of_state(level, state, least, others) for state in self._coordinates(u, tau, pieces)]
         return [self._mode([one[mode] for one in found], u) for mode in range(pieces.count)]
 
     def _coordinates(self, u: Tensor, tau: float, pieces: Pieces) -> Values:
@@ -51,24 +55,27 @@ class Posterior:
         spread = self.spread
         assert spread.center is not None
         middle = self.path.data(tau) * spread.center + self.path.noise(tau) * self.mean
+        # A state that is not finite gets some metric; its prediction is not finite either, and the projection says so.
         away = (u.detach().to("cpu", torch.float64) - middle) / torch.as_tensor(spread.scale, dtype=torch.float64)
         rows = spread.directions[: pieces.means.shape[1]].flatten(1).numpy()
-        return np.stack([rows @ one for one in away.flatten(1).numpy()])  # one by one: bits do not depend on the batch
+        return np.stack(
+            [rows @ one for one in away.nan_to_num(0.0, 0.0, 0.0).flatten(1).numpy()]
+        )  # one by one: bits do not depend on the batch
 
-    def _of_state(self, pieces: Pieces, state: Values, tau: float) -> list[tuple[float, Values, Metric]]:
-        """Return share, offset along the directions and metric of each mode."""
-        mean, modes = pieces.given(state, self.path.data(tau), self.path.noise(tau))
-        shrunk, left = self.spread.left(self.path, tau)
+    def _of_state(
+        self, level: PiecesAt, state: Values, least: float, others: Values
+    ) -> list[tuple[float, Values, Metric]]:
+        """Return share, offset along the directions and metric of each mode; `others` are the roots of the other directions."""
+        mean, modes = level.given(state)
         found = []
         for mode in modes:
             inner = mode.covariance
-            inner[np.diag_indices(len(inner))] += _SOFT * inner.diagonal().max()
-            least = min(left, 0.5 * float(np.linalg.eigvalsh(inner)[0]))
-            inner[np.diag_indices(len(inner))] -= least
-            roots = (shrunk - least).clamp(min=0.0).sqrt().diag()
-            roots[: len(inner), : len(inner)] = torch.from_numpy(np.linalg.cholesky(inner))
+            inner[np.diag_indices(len(inner))] += _SOFT * inner.diagonal().max() - least
+            roots = np.zeros((len(inner) + len(others),) * 2)
+            roots[: len(inner), : len(inner)] = np.linalg.cholesky(inner)
+            roots[len(inner) :, len(inner) :] = np.diag(others)
             away = mode.mean - mean if len(modes) > 1 else np.zeros_like(mean)
-            found.append((mode.share, away, self.spread.metric(least, roots)))
+            found.append((mode.share, away, self.spread.metric(least, torch.from_numpy(roots))))
         return found
 
     def _mode(self, found: list[tuple[float, Values, Metric]], u: Tensor) -> Mode:

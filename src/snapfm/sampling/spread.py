@@ -2,7 +2,7 @@
 
 A field x and the state u = αx + σ·noise are jointly Gaussian to second order; given u, the variance w of a principal direction
 shrinks to wσ²/(α²w + σ²) (math.md, eq. spread). Where fields are far from Gaussian, `pieces` describe them along the first
-directions (eq. pieces). Directions are orthonormal in units in which the model's noise is white. Knows fields and paths, not laws.
+directions (eq. pieces). Directions are orthonormal in units in which the model's noise is white. Knows fields and paths, no laws.
 """
 
 from __future__ import annotations

@@ -193,7 +193,9 @@ def noise_units(velocity: Velocity, shape: tuple[int, ...]) -> tuple[Tensor, Ten
     white = torch.linspace(-1.0, 1.0, math.prod(shape), dtype=torch.float64).view(1, *shape)
     mean, unit = (noise_of(velocity, at).double().cpu() for at in (torch.zeros_like(white), torch.ones_like(white)))
     size = unit - mean
-    if not torch.allclose(noise_of(velocity, white).double().cpu(), mean + size * white, rtol=1e-5) or bool((size <= 0).any()):
+    if not torch.allclose(noise_of(velocity, white).double().cpu(), mean + size * white, rtol=1e-5) or bool(
+        (size <= 0).any()
+    ):
         raise ParamsError(
             "a sampler that draws around predictions expects noise that is independent at every point, mean + std·white; got a "
             "velocity with other noise. Sample in the coordinates in which its noise is white, or take PCFM()."
