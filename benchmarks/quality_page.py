@@ -1,6 +1,7 @@
-"""`python -m benchmarks.quality_page`: write docs/quality.md from the records of the suites `paper` and `steps`.
+"""`python -m benchmarks.quality_page`: write docs/quality.md from the records of the suites, ordinary models first.
 
-The records are the records.jsonl of `snapfm quality paper` and `snapfm quality steps`, copied to benchmarks/records/.
+The records are the records.jsonl of `snapfm quality` with `plain`, `plain-steps`, `paper` and `steps`, copied to
+benchmarks/records/ under the names below. A suite without a record is left out.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from benchmarks.page import DOCS, main
 from benchmarks.record import RECORDS
 from snapfm.evidence.page.document import Table, markdown, table
 from snapfm.evidence.quality.pages import about, sections, summary
-from snapfm.evidence.quality.suite import Cell, Suite
+from snapfm.evidence.quality.suite import Cell, Interval, Suite
 from snapfm.evidence.record import read
 from snapfm.problems import navier_stokes, problem
 from snapfm.seeds import stream
 
-PAPER, STEPS = "quality", "quality_steps"
+PLAIN, PLAIN_STEPS, PAPER, STEPS = "quality_plain", "quality_plain_steps", "quality", "quality_steps"
+SCORES = {"mmse": "MMSE", "smse": "SMSE", "crps": "CRPS"}
 _STATES = 64  # training states behind their typical size
 
 Cells = dict[tuple[str, str], Cell]
@@ -33,8 +35,12 @@ def page() -> str:
     return "\n\n".join(
         [
             "# How good samples are",
-            "Written by `python -m benchmarks.quality_page` from `benchmarks/records/quality.jsonl` and "
-            "`quality_steps.jsonl`; not edited by hand.",
+            f"Written by `python -m benchmarks.quality_page` from the records {_names()} in `benchmarks/records/`; not edited by "
+            "hand.",
+            *_ordinary(),
+            "# Models trained for laws",
+            "These models were trained for constrained sampling: noise paired with fields, slices imposed, their own answers shown. "
+            "That is not zero-shot, and Conditional does not apply: given a state, their fields do not vary as it assumes.",
             about(suite, cells),
             *sections(suite, cells),
             "## Who comes first, and why",
@@ -48,6 +54,51 @@ def page() -> str:
             _chosen(few, by_steps),
         ]
     ) + "\n"  # fmt: skip
+
+
+def _names() -> str:
+    cases = (case for case in (PLAIN, PLAIN_STEPS, PAPER, STEPS) if (RECORDS / f"{case}.jsonl").is_file())
+    return ", ".join(f"`{case}.jsonl`" for case in cases)
+
+
+def _ordinary() -> list[str]:
+    """Write what ordinary models give under every sampler; nothing without a record."""
+    if not (RECORDS / f"{PLAIN}.jsonl").is_file():
+        return []
+    suite, cells = _records(PLAIN)
+    told = [
+        "# Ordinary models",
+        "Trained on fields and independent noise, nothing else: no law was known in training.",
+        about(suite, cells),
+        "## First in which score",
+        "The lowest score of each task, and the lowest of the others, with 95 % intervals; *apart* if the intervals are.",
+        markdown(firsts(suite, cells)),
+        *sections(suite, cells),
+    ]
+    if (RECORDS / f"{PLAIN_STEPS}.jsonl").is_file():
+        few, by_steps = _records(PLAIN_STEPS)
+        words = "MMSE / SMSE of Conditional, in units of 1e-2; the lowest MMSE of a task is bold."
+        told += ["## Conditional against steps", about(few, by_steps), words, markdown(summary(few, by_steps))]
+    return told
+
+
+def firsts(suite: Suite, cells: Cells) -> Table:
+    """Tabulate for every task and score who is first and who second, and whether chance could have done it."""
+    rows = []
+    for task in suite.tasks:
+        for name, title in SCORES.items():
+            found = [(one.title, getattr(cells.get((task.name, one.name)), name, None)) for one in suite.samplers]
+            scored = [(title, score) for title, score in found if score is not None and score.value is not None]
+            order = sorted(scored, key=lambda one: one[1].value)[:2]
+            if len(order) == 2:
+                (_, first), (_, second) = order
+                apart = None not in (first.high, second.low) and first.high < second.low
+                rows.append((task.title, title, *(_named(*one) for one in order), "apart" if apart else "they overlap"))
+    return table(("task", "score", "first", "second", "intervals"), rows)
+
+
+def _named(title: str, score: Interval) -> str:
+    return f"{title} {score.value:.3g} ({score.low:.3g} to {score.high:.3g})"
 
 
 def _records(case: str) -> tuple[Suite, Cells]:

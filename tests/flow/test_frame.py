@@ -246,3 +246,22 @@ def test_checkpoints_come_back_to_the_bit(network: FrameVelocity, tmp_path) -> N
     assert found.network.settings == SETTINGS
     u = torch.randn(3, 5, 7, generator=torch.Generator().manual_seed(6))
     assert torch.equal(found.network(u, 0.3), network(u, 0.3))
+
+
+def test_a_network_tells_how_its_fields_vary_once_its_error_is_known(network: FrameVelocity, data: torch.Tensor) -> None:
+    assert network.spread is None
+    network.error = 1e-3
+    found = network.spread
+    assert found is not None
+    assert (found.directions.shape, found.rest) == ((3, 5, 7), 1e-3)
+    flat = data.flatten(1).double()
+    along = (flat - flat.mean(0)) @ found.directions.flatten(1).T
+    torch.testing.assert_close(found.variances, along.var(0), rtol=1e-4, atol=0.0)
+
+
+def test_the_error_is_saved_with_the_network(network: FrameVelocity, tmp_path) -> None:
+    grid = Grid((Axis("x", 0.0, 1.0, 5), Axis("t", 0.0, 1.0, 7)))
+    for error in (None, 0.25):
+        network.error = error
+        save_checkpoint(tmp_path / "model", Checkpoint(network, grid, "heat", "frame", {}))
+        assert load_checkpoint(tmp_path / "model").network.error == error

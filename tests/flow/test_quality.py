@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from snapfm.errors import ShapeError
-from snapfm.flow.quality import integrate, quality, roughness
+from snapfm.flow.quality import answer_error, integrate, quality, roughness
 
 
 def test_euler_steps_follow_the_velocity() -> None:
@@ -50,3 +50,13 @@ def test_quality_is_the_same_on_every_call() -> None:
     truth = torch.randn(5, 3, 4, generator=torch.Generator().manual_seed(0))
     first, second = (quality(lambda u, tau: -u, truth, truth.mean(0), count=3, steps=2) for _ in range(2))
     assert first == second
+
+
+def test_the_error_of_an_answer_is_its_mean_square_distance_from_the_field() -> None:
+    fields = torch.randn(20, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def off_by_a_half(u: torch.Tensor, tau: float) -> torch.Tensor:
+        start = next(start for start in (0, 16) if len(u) == len(fields[start : start + 16]))
+        return (fields[start : start + 16] + 0.5 - u) / (1.0 - tau)
+
+    assert answer_error(off_by_a_half, fields) == pytest.approx(0.25)

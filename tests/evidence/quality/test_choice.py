@@ -93,7 +93,7 @@ def test_the_smaller_of_equal_trials_is_chosen_and_unscored_ones_are_left_out(tm
 
 
 @pytest.mark.usefixtures("toy_model")
-def test_scores_of_distributions_are_shown_and_older_records_say_not_measured(tmp_path: Path):
+def test_scores_of_distributions_are_shown_and_records_without_them_show_no_table(tmp_path: Path):
     suite = tiny(tmp_path)
     found = run(suite, tmp_path / "out", "heat")
     task = suite.tasks[0]
@@ -109,6 +109,17 @@ def test_scores_of_distributions_are_shown_and_older_records_say_not_measured(tm
         key: replace(cell, crps=None, energy_distance=None, spread_skill=None, coverage=())
         for key, cell in found.items()
     }
-    (words,) = {tuple(one.words for one in row[3:]) for row in score_table(suite, task, old).rows}
-    assert words == (NOT_MEASURED,) * 5
-    assert NOT_MEASURED in text(suite, old)
+    assert score_table(suite, task, old) is None
+    assert NOT_MEASURED not in text(suite, old)
+    some = old | {("heat", "flow"): flow}
+    rows = {row[0].words: [one.words for one in row[3:]] for row in score_table(suite, task, some).rows}
+    assert rows["True fields"] == [NOT_MEASURED] * 5
+    assert NOT_MEASURED not in rows["Flow"]
+
+
+@pytest.mark.usefixtures("toy_model")
+def test_trials_may_have_fewer_samples_than_are_scored(tmp_path: Path):
+    suite = tiny(tmp_path, **CHOICE, **{"samples = 3": "samples = 3\ntrial_samples = 2"})
+    found = run(suite, tmp_path / "out", "heat")
+    assert {found["heat", f"pcfm@{steps}"].samples for steps in (4, 1, 3)} == {2}
+    assert (found["heat", "pcfm"].samples, found["heat", "true-fields"].samples) == (3, 3)

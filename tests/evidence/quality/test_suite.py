@@ -15,8 +15,8 @@ from snapfm.evidence.quality.suite import KINDS, Suite
 from snapfm.evidence.record import load, to_line
 
 
-def test_four_are_shipped_and_survive_their_record():
-    assert suite_names() == ["best", "paper", "smoke", "steps"]
+def test_six_are_shipped_and_survive_their_record():
+    assert suite_names() == ["best", "paper", "plain", "plain-steps", "smoke", "steps"]
     for name in suite_names():
         suite = load_suite(name)
         assert load(Suite, json.loads(to_line(suite))) == suite
@@ -25,7 +25,7 @@ def test_four_are_shipped_and_survive_their_record():
 def test_the_paper_suite_has_the_published_tasks_and_every_sampler():
     suite = load_suite("paper")
     assert {task.name for task in suite.tasks} == set(QUALITY)
-    assert {sampler.kind for sampler in suite.samplers} == set(KINDS)
+    assert {sampler.kind for sampler in suite.samplers} == set(KINDS) - {"Conditional"}  # is for ordinary models
     assert set(SAMPLERS.values()) <= {sampler.name for sampler in suite.samplers}
     assert all(set(row) == set(SAMPLERS.values()) for row in QUALITY.values())
     assert suite.samples >= 32
@@ -45,6 +45,21 @@ def test_the_best_suite_gives_every_sampler_equal_samples_and_the_same_choice():
     assert suite.tasks == load_suite("paper").tasks
     assert {(one.samples, one.steps, one.step_choices) for one in suite.samplers} == {(None, None, (10, 20, 50, 100))}
     assert len({one.kind for one in suite.samplers}) == len(suite.samplers)
+
+
+def test_the_plain_suite_has_ordinary_models_and_every_sampler_but_descents():
+    suite, paper = load_suite("plain"), load_suite("paper")
+    assert {task.model.rpartition("-")[2] for task in suite.tasks} == {"plain"}
+    assert [(task.name, task.problem, task.settings) for task in suite.tasks] == [
+        (task.name, task.problem, task.settings) for task in paper.tasks
+    ]
+    assert {one.kind for one in suite.samplers} == set(KINDS) - {"DFlow"}
+    assert {(one.samples, one.steps) for one in suite.samplers} == {(None, None)}
+    assert all(len(one.step_choices) == 3 for one in suite.samplers)
+    steps = load_suite("plain-steps")
+    assert (steps.tasks, steps.seed) == (suite.tasks, suite.seed)
+    assert {one.kind for one in steps.samplers} == {"Conditional"}
+    assert [one.steps for one in steps.samplers] == [5, 10, 20, 50, 100]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +108,6 @@ def test_a_suite_without_samplers_or_of_no_name_is_refused(tmp_path: Path):
         load_suite(str(file))
     with pytest.raises(
         UnknownName,
-        match=r"expects one of \['best', 'paper', 'smoke', 'steps'\] or the path of a TOML file; got 'moon'",
+        match=r"expects one of \['best', 'paper', 'plain', 'plain-steps', 'smoke', 'steps'\] or the path of a TOML file; got 'moon'",
     ):
         load_suite("moon")

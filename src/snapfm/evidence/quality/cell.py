@@ -41,6 +41,7 @@ from snapfm.metrics.texture import texture
 from snapfm.problems import Problem
 from snapfm.project import Projector
 from snapfm.sampling import sample
+from snapfm.sampling.own_spread import own_spread
 
 _TRUTH_SEED = 1  # added to the suite's: conditions and truth share no random number with the noise
 _COMPARED = 2048  # true fields that whole distributions are compared with: 160 MB of 100 × 100 points, twice
@@ -185,7 +186,7 @@ def sampler_cell(suite: Suite, here: Prepared, entry: SamplerEntry, progress: Pr
             on_failure="keep", progress=watched.step,
         )  # fmt: skip
         seconds = {**samples.seconds, "total": watched.seconds()}
-        scores = score(here.problem.laws, samples.u, params, here.truth, suite.bootstrap, suite.seed)
+        scores = score(here.problem.laws, samples.u, params, here.truth, suite.bootstrap, suite.seed, samples.weights)
     except _Late:
         state = State.DNF
     except Exception as cause:  # a sampler that fails is a result of the table, not its end
@@ -242,6 +243,7 @@ class _Watched(nn.Module):
         super().__init__()
         self._budget, self._progress, self._began = budget, progress, time.perf_counter()
         self.network, self._quick = network, evaluator(network)
+        self.spread = own_spread(network)  # for samplers that ask for it
         self.done = self.calls = 0
 
     def seconds(self) -> float:

@@ -233,8 +233,8 @@ def _task(suite: Suite, task: Task, cells: Cells, picture: bytes | None) -> list
         caption, aside = f"Mean and spread of the fields{when}", "each row on one color scale, set by the truth"
         blocks.append(_strip(picture, caption, f"{task.title}: mean and spread of truth and samplers", aside))
     chosen = step_table(suite, task, cells)
-    blocks += [task_table(suite, task, cells), score_table(suite, task, cells)]
-    return blocks if chosen is None else [*blocks, chosen]
+    tables = (task_table(suite, task, cells), score_table(suite, task, cells), chosen)
+    return [*blocks, *(one for one in tables if one is not None)]
 
 
 def _strip(png: bytes, caption: str, description: str, aside: str) -> doc.Picture:

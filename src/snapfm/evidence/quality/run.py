@@ -34,7 +34,7 @@ def run(suite: Suite, out: Path, only: str | None = None, progress: Follow | Non
         tasks = {task.name: task for task in suite.tasks}
         samplers = {one.name: one for one in suite.samplers}
         trials = {trial.name: trial for one in suite.samplers for trial in one.trials}
-        selection = replace(suite, seed=suite.selection_seed)
+        selection = replace(suite, seed=suite.selection_seed, samples=suite.trial_samples or suite.samples)
         names = [name for one in suite.samplers for name in (*(trial.name for trial in one.trials), one.name)]
         todo = [
             (task, name)

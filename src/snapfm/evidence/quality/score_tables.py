@@ -22,8 +22,11 @@ NOT_MEASURED = "not measured"
 _LEVELS = (0.5, 0.9)
 
 
-def score_table(suite: Suite, task: Task, cells: Cells) -> Table:
-    """Tabulate how well the samples of one task are distributed."""
+def score_table(suite: Suite, task: Task, cells: Cells) -> Table | None:
+    """Tabulate how well the samples of one task are distributed; None if its cells are from before that was measured."""
+    done = [cell for (name, _), cell in cells.items() if name == task.name and cell.status is State.DONE]
+    if done and all(cell.crps is None and not cell.coverage for cell in done):
+        return None
     heads = (
         "sampler",
         "samples",

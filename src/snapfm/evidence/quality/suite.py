@@ -14,7 +14,7 @@ from snapfm.errors import ParamsError, SettingError, SnapfmError
 from snapfm.evidence.record import State
 from snapfm.evidence.suite import Seconds, Shelf, at_least, check_one_of, positive
 from snapfm.problems import Problem, problem
-from snapfm.sampling import ECI, PCFM, DFlow, EndProjection, Flow, Guidance, Projected, Sampler
+from snapfm.sampling import ECI, PCFM, Conditional, DFlow, EndProjection, Flow, Guidance, Projected, Sampler
 
 TRUE_FIELDS, TRUE_MEAN = "true-fields", "true-mean"  # reference rows: answers that need no model
 TRIAL = "@"  # between a sampler's name and the steps of a trial
@@ -98,7 +98,7 @@ class Cell:
 Cells = Mapping[tuple[str, str], Cell]
 
 
-_SAMPLERS: tuple[type[Sampler], ...] = (Flow, PCFM, EndProjection, Projected, ECI, Guidance, DFlow)
+_SAMPLERS: tuple[type[Sampler], ...] = (Flow, PCFM, EndProjection, Projected, ECI, Guidance, DFlow, Conditional)
 KINDS: dict[str, type[Sampler]] = {kind.__name__: kind for kind in _SAMPLERS}
 DTYPES = ("float32", "float64")
 
@@ -160,6 +160,7 @@ class Suite:
     truth: Several  # true fields that samples are compared with
     steps: Steps
     seed: Annotated[int, at_least(0)] = 0
+    trial_samples: Several | None = None  # of the trials that choose steps; as many as are scored if None
     selection_seed: Annotated[int, at_least(0)] = 1000  # of noise, conditions and truth by which steps are chosen
     bootstrap: Several = 1000  # resamplings behind every interval
     budget: Seconds = 600.0  # wall seconds of one cell
