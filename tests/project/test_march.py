@@ -11,6 +11,7 @@ import snapfm
 from snapfm.errors import Status
 from snapfm.kernels.threads import Clock, Turn
 from snapfm.project import march as project_march
+from snapfm.project import stage_solver
 from snapfm.project.budget import certified
 from snapfm.structure import march, reduce
 
@@ -294,8 +295,8 @@ def test_affine_steps_take_one_factor_for_all_samples(monkeypatch):
     _, shape, params, u = example("Crank–Nicolson", 4)
     project = _projector(crank_nicolson(), shape, params)
     made = []
-    original = project_march.splu
-    monkeypatch.setattr(project_march, "splu", lambda *a, **k: made.append(1) or original(*a, **k))
+    original = stage_solver.splu
+    monkeypatch.setattr(stage_solver, "splu", lambda *a, **k: made.append(1) or original(*a, **k))
     assert project(u, params).converged.all()
     assert len(made) == 1
 

@@ -5,8 +5,7 @@ Slacks and multipliers of inequalities and bounds stay positive, their products 
 start for kernels.newton, which then has the right active set and converges to rounding. Eight samples at once, each with
 its own barrier.
 
-Soft equalities are h − δλ = 0, with δ in step with the barrier parameter: a quadratic penalty that hardens as the barrier falls
-(math.md, "Soft barrier"). They need not hold to first order far from an answer. Imports kernels only.
+Soft equalities (kernels.soft_rows) harden as the barrier falls. Imports kernels only.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from snapfm.kernels.layout import entered, left, section, table, weights
 from snapfm.kernels.newton import new_lanes
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
+from snapfm.kernels.soft_rows import balance, harden, mean_square, rows_at
 
 ARRIVED, LIMIT, BROKEN = 0, 3, 4  # errors.Status
 
@@ -69,9 +69,9 @@ def _follow_barrier(code, frame, plan, ordinary, soft, limits, stop, live, tile,
     size_rows(tile, ordinary)
     _slacken(frame, tile)
     if soft == 1:
-        _mean_square(tile, size)
+        mean_square(tile, size)
         delta[:] = size
-        _rows_at(code, frame, tile, delta)
+        rows_at(code, frame, tile, delta)
     for iteration in range(limits.max() + 1):
         derivatives_at(code, frame, tile)
         running = False
@@ -87,7 +87,7 @@ def _follow_barrier(code, frame, plan, ordinary, soft, limits, stop, live, tile,
                 mu[lane] = max(_LAST, fall)
                 fresh[lane] = True  # another barrier problem has another filter
                 if soft == 1:
-                    _harden(frame, tile, lane, delta, size[lane] * mu[lane] / _FIRST)
+                    harden(frame, tile, lane, delta, size[lane] * mu[lane] / _FIRST)
                 off = _off(frame, tile, lane, mu[lane])
             if off <= _SOLVED * _LAST and mu[lane] <= _LAST:
                 status[lane] = ARRIVED
@@ -101,7 +101,7 @@ def _follow_barrier(code, frame, plan, ordinary, soft, limits, stop, live, tile,
         _press(frame, tile, mu, delta)
         factorize(frame, plan, tile, damping, status, convex, negative, stop)
         if stop[0] != 0:
-            _rows_at(code, frame, tile, delta)  # _press changed it
+            rows_at(code, frame, tile, delta)  # _press changed it
             continue
         newton_direction(frame, plan, tile, damping, status, convex, stop)
         accepted = _advance(code, frame, stop, tile, mu, delta, status, lanes, fresh)
@@ -113,59 +113,10 @@ def _follow_barrier(code, frame, plan, ordinary, soft, limits, stop, live, tile,
             else:
                 damping[lane] = max(_FIRST_DAMPING, 10.0 * damping[lane])
                 if soft == 1:
-                    _balance(frame, tile, lane, delta[lane])
+                    balance(frame, tile, lane, delta[lane])
                     fresh[lane] = True
                 if damping[lane] > _LAST_DAMPING:
                     status[lane] = LIMIT
-
-
-@compiled(nogil=True, error_model="numpy")
-def _rows_at(code, frame, tile, delta):  # written: cells, rows, residual
-    """Evaluate the rows; equalities are h − δλ, so that they need not hold before the barrier has fallen."""
-    residual_at(code, frame, tile)
-    residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
-    equality = table(frame, layout.EQUALITY)
-    for r in range(len(equality)):
-        if equality[r] == 1:
-            for lane in range(LANES):
-                i = r * LANES + lane
-                residual[i] -= delta[lane] * lam[i]
-
-
-@compiled(nogil=True, error_model="numpy")
-def _mean_square(tile, size):  # written: size
-    """Compute per lane the mean square of the rows' sizes, the unit of δ."""
-    row_size = section(tile, layout.ROW_SIZE)
-    size[:] = 0.0
-    for i in range(len(row_size)):
-        size[i % LANES] += row_size[i] ** 2
-    size /= max(len(row_size) // LANES, 1)
-
-
-@compiled(nogil=True, error_model="numpy")
-def _harden(frame, tile, lane, delta, new):  # written: delta and residual of one lane
-    """Lower δ of a lane."""
-    residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
-    equality = table(frame, layout.EQUALITY)
-    for r in range(len(equality)):
-        if equality[r] == 1:
-            residual[r * LANES + lane] += (delta[lane] - new) * lam[r * LANES + lane]
-    delta[lane] = new
-
-
-@compiled(nogil=True, error_model="numpy")
-def _balance(frame, tile, lane, delta):  # written: multiplier and residual of one lane
-    """Set the multipliers of soft rows to h/δ, those of the penalty at this point: a step then lowers it or is too long.
-
-    Rows that share eliminated unknowns keep theirs: h depends on all of these multipliers together.
-    """
-    residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
-    equality, ptr = table(frame, layout.EQUALITY), table(frame, layout.GRAM_PTR)
-    for r in range(len(equality)):
-        i = r * LANES + lane
-        if equality[r] == 1 and ptr[r] == ptr[r + 1]:
-            lam[i] += residual[i] / delta
-            residual[i] = 0.0
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -287,7 +238,7 @@ def _advance(code, frame, stop, tile, mu, delta, status, lanes, fresh):
     gram, alpha = weights(frame, layout.GRAM), lanes.alpha
     before[:], before_lam[:], before_slack[:] = x, lam, slack
     accepted = np.zeros(LANES, np.bool_)
-    _rows_at(code, frame, tile, delta)  # _press changed it
+    rows_at(code, frame, tile, delta)  # _press changed it
     for lane in range(LANES):
         if status[lane] != RUNNING:
             accepted[lane] = True
@@ -346,7 +297,7 @@ def _advance(code, frame, stop, tile, mu, delta, status, lanes, fresh):
                         i = r * LANES + lane
                         ds = mu[lane] / before_lam[i] - before_slack[i] - before_slack[i] / before_lam[i] * direction[i]
                         slack[i] = before_slack[i] + alpha[lane] * ds
-        _rows_at(code, frame, tile, delta)
+        rows_at(code, frame, tile, delta)
         waiting = False
         for lane in range(LANES):
             if accepted[lane]:
@@ -372,7 +323,7 @@ def _advance(code, frame, stop, tile, mu, delta, status, lanes, fresh):
             x[lane::LANES] = before[lane::LANES]
             lam[lane::LANES] = before_lam[lane::LANES]
             slack[lane::LANES] = before_slack[lane::LANES]
-    _rows_at(code, frame, tile, delta)
+    rows_at(code, frame, tile, delta)
     return accepted
 
 
