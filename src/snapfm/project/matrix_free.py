@@ -30,6 +30,7 @@ from snapfm.structure import Linearization, MatrixFreeLaws
 from snapfm.structure.batched import RAISED
 
 _FORCING = 1e-6  # residual of MINRES, relative: what it leaves is removed by the next step
+_ROUGH = 1e-2  # the same while it is not yet known which bounds are active
 _PRODUCTS = 2_000  # of one step; laws with symbols take 3 to 100
 _HALVES = 0.5  # an error this much smaller needs no merit function
 _ARMIJO, _SHORTEST = 1e-4, 2.0**-12
@@ -307,15 +308,18 @@ class _Newton:
         soft = _SOFT * min(1.0, now.violation / self.first) * self.sizes
         system = _System(now.here, None, self.inverse, working, free, soft)
         right = -torch.cat([torch.zeros_like(now.u), torch.where(working, now.here.residual, now.multipliers)])
-        found, _ = minres(system.multiply, system.precondition, right, _FORCING, _PRODUCTS, self._over)
-        change, value, length = found[len(now.u) :], self._dual(now), 1.0
-        while length >= _SHORTEST and not self.turn.over:
-            trial = self._answered(now.here, now.multipliers + length * change)
-            rise = float(now.here.residual.dot(trial.multipliers - now.multipliers))
-            enough = self._dual(trial) >= value + _ARMIJO * rise - _ROUNDING * abs(value)
-            if trial.error <= _HALVES * now.error or (enough and rise > 0.0):
-                return trial
-            length *= 0.5
+        value = self._dual(now)
+        rough = now.violation > _ROUGH * self.first
+        for forcing in (_ROUGH, _FORCING) if rough else (_FORCING,):  # a rough direction need not rise
+            found, _ = minres(system.multiply, system.precondition, right, forcing, _PRODUCTS, self._over)
+            change, length = found[len(now.u) :], 1.0
+            while length >= _SHORTEST and not self.turn.over:
+                trial = self._answered(now.here, now.multipliers + length * change)
+                rise = float(now.here.residual.dot(trial.multipliers - now.multipliers))
+                enough = self._dual(trial) >= value + _ARMIJO * rise - _ROUNDING * abs(value)
+                if trial.error <= _HALVES * now.error or (enough and rise > 0.0):
+                    return trial
+                length *= 0.5
         return None
 
     def _answered(self, here: Linearization, multipliers: Tensor) -> _Point:
