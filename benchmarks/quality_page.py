@@ -39,8 +39,8 @@ def page() -> str:
             "hand.",
             *_ordinary(),
             "# Models trained for laws",
-            "These models were trained for constrained sampling: noise paired with fields, slices imposed, their own answers shown. "
-            "That is not zero-shot, and Conditional does not apply: given a state, their fields do not vary as it assumes.",
+            "These models were trained for constrained sampling: noise paired with fields, slices imposed, their own answers "
+            "shown. That is not zero-shot, and Conditional does not apply: given a state, their fields vary otherwise.",
             about(suite, cells),
             *sections(suite, cells),
             "## Who comes first, and why",

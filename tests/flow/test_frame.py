@@ -248,7 +248,9 @@ def test_checkpoints_come_back_to_the_bit(network: FrameVelocity, tmp_path) -> N
     assert torch.equal(found.network(u, 0.3), network(u, 0.3))
 
 
-def test_a_network_tells_how_its_fields_vary_once_its_error_is_known(network: FrameVelocity, data: torch.Tensor) -> None:
+def test_a_network_tells_how_its_fields_vary_once_its_error_is_known(
+    network: FrameVelocity, data: torch.Tensor
+) -> None:
     assert network.spread is None
     network.error = 1e-3
     found = network.spread

@@ -14,7 +14,8 @@ from snapfm.metrics.moments import mmse, moments, roughness, smse
 from snapfm.seeds import draw
 
 _CHUNK = 16  # fields per network call: more would not fit the cache
-_NEARLY = 0.8  # flow time at which a network is asked for a field: noise is a quarter of it, near the least that Conditional visits
+# Flow time at which a network is asked for a field: its noise is a quarter of it, near the least that Conditional visits.
+_NEARLY = 0.8
 
 QUALITY_SEED = 2**32  # keeps the noise of quality samples apart from that of training with small seeds
 
@@ -48,7 +49,7 @@ def answer_error(velocity: Callable[[Tensor, float], Tensor], fields: Tensor) ->
     noise = draw(QUALITY_SEED, 0, len(fields), lambda random: torch.randn(fields.shape[1:], generator=random))
     total = 0.0
     with torch.inference_mode():
-        for some, white in zip(fields.split(_CHUNK), noise.to(fields.dtype).split(_CHUNK)):
+        for some, white in zip(torch.split(fields, _CHUNK), torch.split(noise.to(fields.dtype), _CHUNK)):
             u = _NEARLY * some + (1.0 - _NEARLY) * white
             answer = u + (1.0 - _NEARLY) * velocity(u, _NEARLY)
             total += float((answer - some).double().square().sum())

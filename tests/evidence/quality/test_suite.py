@@ -108,6 +108,6 @@ def test_a_suite_without_samplers_or_of_no_name_is_refused(tmp_path: Path):
         load_suite(str(file))
     with pytest.raises(
         UnknownName,
-        match=r"expects one of \['best', 'paper', 'plain', 'plain-steps', 'smoke', 'steps'\] or the path of a TOML file; got 'moon'",
+        match=r"expects one of \['best', 'paper', 'plain', .*\] or the path of a TOML file; got 'moon'",
     ):
         load_suite("moon")
