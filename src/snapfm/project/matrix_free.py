@@ -36,7 +36,7 @@ _HALVES = 0.5  # an error this much smaller needs no merit function
 _ARMIJO, _SHORTEST = 1e-4, 2.0**-12
 _ROUNDING = 1e-14  # of a sum over all unknowns, relative
 _MARGIN = 1.5  # of the penalty above the largest multiplier
-_PATIENCE = 8  # steps without a smaller error
+_PATIENCE = 20  # steps without a smaller error
 _SOLVES, _ACCURATE = 4, 1e-8  # of a gradient: refinements, and the residual allowed before it is NaN
 _LANCZOS = 20  # products in which the smallest eigenvalue of W is looked for
 # Above the first it is positive, though Lanczos approximates it from above; below minus the second it is negative.
@@ -310,7 +310,7 @@ class _Newton:
         right = -torch.cat([torch.zeros_like(now.u), torch.where(working, now.here.residual, now.multipliers)])
         value = self._dual(now)
         rough = now.violation > _ROUGH * self.first
-        for forcing in (_ROUGH, _FORCING) if rough else (_FORCING,):  # a rough direction need not rise
+        for forcing in (_ROUGH, _FORCING) if rough else (_FORCING, _ROUGH):  # either direction may fail to rise
             found, _ = minres(system.multiply, system.precondition, right, forcing, _PRODUCTS, self._over)
             change, length = found[len(now.u) :], 1.0
             while length >= _SHORTEST and not self.turn.over:
