@@ -33,6 +33,7 @@ from snapfm.project.conditioning import Conditioning
 from snapfm.project.metric import Metric
 from snapfm.sampling.checks import is_count, is_positive
 from snapfm.sampling.metropolis import Chain
+from snapfm.sampling.own_spread import own_spread
 from snapfm.sampling.path import Path
 from snapfm.sampling.posterior import Mode, Posterior
 from snapfm.sampling.spread import Spread
@@ -42,7 +43,6 @@ Measure = Literal["surface", "residual"]
 # Standard errors of a sum of m squared normal numbers: what is further from the laws than this is not explained by the spread.
 _PLAUSIBLE = 4.0
 _LEAST_SIZE = 1e-12  # of a spread without any variance: its levels are near τ = 1
-_HALVINGS = 60  # of the interval of τ in which a noise level is sought: to rounding
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Conditional:
         size = self._spread(velocity, shape, noise_units(velocity, shape)[1]).size
         high, low = (math.log(level * max(size, _LEAST_SIZE)) for level in self.levels)
         each = [low] if steps == 2 else [high + (low - high) * step / (steps - 2) for step in range(steps - 1)]
-        inner = [_time_of(path, level) for level in each]
+        inner = [path.time_of(math.exp(level)) for level in each]
         return (0.0, *(tau for tau in inner if 0.0 < tau < 1.0), 1.0)
 
     def run(self, task: Task) -> tuple[Tensor, Projection]:
@@ -144,11 +144,11 @@ class Conditional:
         return found.u, found
 
     def _spread(self, velocity: Velocity, shape: tuple[int, ...], scale: Tensor) -> Spread:
-        spread = self.spread if self.spread is not None else getattr(velocity, "spread", None)
-        if not isinstance(spread, Spread):
+        spread = self.spread if self.spread is not None else own_spread(velocity)
+        if spread is None:
             raise ParamsError(
                 "Conditional(spread) expects how the model's fields vary; got None, and the velocity has no `spread`. Write "
-                "Conditional(Spread.of_fields(training_fields)), or Spread.of_model(velocity, shape)."
+                "Conditional(Spread.of_fields(training_fields, velocity=velocity)), or Spread.of_model(velocity, shape)."
             )
         if tuple(spread.directions.shape[1:]) != shape:
             raise ParamsError(
@@ -239,14 +239,3 @@ def _falling(levels: object) -> bool:
     if not isinstance(levels, tuple) or len(levels) != 2 or not all(is_positive(level) for level in levels):
         return False
     return bool(levels[0] > levels[1])
-
-
-def _time_of(path: Path, level: float) -> float:
-    """Return the τ at which σ/α has this logarithm; the ratio falls from τ = 0 to 1."""
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        data, noise = path.data(middle), path.noise(middle)
-        above = data <= 0.0 or (noise > 0.0 and math.log(noise / data) > level)
-        low, high = (middle, high) if above else (low, middle)
-    return 0.5 * (low + high)

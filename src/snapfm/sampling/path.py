@@ -14,6 +14,7 @@ from torch import Tensor
 from snapfm.errors import SettingError
 
 Schedule = Callable[[float], float]
+_HALVINGS = 60  # of the interval in which a noise level is sought: to rounding
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,14 @@ class Path:
     def velocity(self, noise: Tensor, data: Tensor, tau: float) -> Tensor:
         """Return the velocity at τ of the path that joins noise and data."""
         return self.data_slope(tau) * data + self.noise_slope(tau) * noise
+
+    def time_of(self, level: float) -> float:
+        """Return the τ at which the noise level σ/α is this one; levels fall from τ = 0 to 1."""
+        low, high = 0.0, 1.0
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self.noise(middle) > level * self.data(middle) else (low, middle)
+        return 0.5 * (low + high)
 
     def determinant(self, tau: float) -> float:
         """Return α'σ − ασ', which is zero where state and velocity do not determine data and noise."""

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from snapfm.errors import ParamsError, ShapeError
 from snapfm.project.metric import Metric
-from snapfm.sampling.checks import is_count
+from snapfm.sampling.checks import is_count, path_of
+from snapfm.sampling.model_error import predicted_error
 from snapfm.sampling.path import Path
 from snapfm.sampling.pieces import Pieces, fitted
 from snapfm.sampling.task import noise_units
@@ -47,12 +48,16 @@ class Spread:
     pieces: Pieces | None = None
 
     @classmethod
-    def of_fields(cls, fields: Tensor, rank: int = 64, scale: float | Tensor = 1.0, pieces: bool = True) -> Spread:
+    def of_fields(
+        cls, fields: Tensor, rank: int = 64, scale: float | Tensor = 1.0, pieces: bool = True,
+        velocity: Callable[[Tensor, Any], Tensor] | None = None,
+    ) -> Spread:  # fmt: skip
         """Estimate from fields (count, *shape): training data, or any that vary as the model's do.
 
-        More fields are better: with fewer than a few times `rank`, the smaller variances are noise. `scale` is the size of
-        the model's noise if that is not one: the std of adapters.Normalized. `pieces=False` describes fields as Gaussian even
-        if a mixture describes fields that were left out better.
+        Give the `velocity` too if it was learned: its error then becomes the least variance of any direction (math.md, eq.
+        error). More fields are better: with fewer than a few times `rank`, the smaller variances are noise. `scale` is the size
+        of the model's noise if that is not one: the std of adapters.Normalized; a velocity that is given tells it. `pieces=False`
+        describes fields as Gaussian even if a mixture describes fields that were left out better.
         """
         if not isinstance(fields, Tensor) or fields.ndim < 2 or len(fields) < 2 or not fields[0].numel():
             came = tuple(fields.shape) if isinstance(fields, Tensor) else type(fields).__name__
@@ -61,6 +66,8 @@ class Spread:
             )
         if not is_count(rank):
             raise ShapeError(f"Spread.of_fields(rank) expects a whole number >= 1; got {rank!r}. The default is 64.")
+        if velocity is not None:
+            scale = noise_units(velocity, tuple(fields.shape[1:]))[1]
         units = _units(scale, fields.shape[1:])
         flat = (fields.detach().to("cpu", torch.float64) / units).flatten(1)
         center = flat.mean(dim=0)
@@ -77,7 +84,10 @@ class Spread:
             visible = int((variances > max(_VISIBLE * float(variances.max()), left)).sum())
             found = fitted((centered @ directions[:visible].T).numpy())
         middle = center.view(fields.shape[1:]) * units
-        return cls(directions.reshape(-1, *fields.shape[1:]), variances, left, scale, middle, found)
+        made = cls(directions.reshape(-1, *fields.shape[1:]), variances, left, scale, middle, found)
+        return (
+            made if velocity is None else made._with_error(*predicted_error(velocity, fields), path_of(None, velocity))
+        )
 
     @classmethod
     def of_samples(cls, samples: Any, rank: int = 64) -> Spread:
@@ -89,12 +99,12 @@ class Spread:
         cls, velocity: Callable[[Tensor, Any], Tensor], shape: tuple[int, ...] | None = None, count: int = 256, steps: int = 20,
         generator: torch.Generator | None = None, rank: int = 64,
     ) -> Spread:  # fmt: skip
-        """Estimate from the model's own unconstrained samples."""
+        """Estimate from the model's own unconstrained samples, and from how well it predicts them."""
         from snapfm.sampling.sample import sample  # it names Conditional, which names this class
 
         seeded = generator or torch.Generator().manual_seed(0)
         drawn = sample(velocity, None, None, count, steps, seeded, shape=shape)
-        return cls.of_fields(drawn.u, rank, noise_units(velocity, tuple(drawn.u.shape[1:]))[1])
+        return cls.of_fields(drawn.u, rank, velocity=velocity)
 
     @property
     def size(self) -> float:
@@ -114,6 +124,13 @@ class Spread:
         shrunk = self.variances * noise / (data * self.variances + noise)
         floor = _FLOOR * float(shrunk.max()) if len(shrunk) else 0.0
         return shrunk, max(self.rest * noise / (data * self.rest + noise), floor, torch.finfo(torch.float64).tiny)
+
+    def _with_error(self, error: float, tau: float, path: Path) -> Spread:
+        """Return the spread with the part of a mean squared error at τ that it does not explain as its least variance."""
+        shrunk, left = self.left(path, tau)
+        points = self.directions[0].numel()
+        explained = (float(shrunk.sum()) + (points - len(shrunk)) * left) / points
+        return replace(self, rest=max(self.rest, error - explained))
 
     def at(self, path: Path, tau: float) -> Metric:
         """Return the covariance of the data given a state at τ, the same for all states: `pieces` are left aside."""
