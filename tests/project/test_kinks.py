@@ -16,6 +16,7 @@ from snapfm.arrays import Values
 from snapfm.evidence.judge import measure
 from snapfm.laws import Law
 from snapfm.laws.pde import godunov
+from snapfm.project.newton import Newton
 
 
 def noise(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
@@ -332,3 +333,36 @@ def test_a_sum_of_sizes_of_many_unknowns_is_that_of_a_sort():
     cut = (ordered.cumsum(1) - 300.0) / torch.arange(1, 3001)
     shrink = cut.gather(1, (ordered > cut).sum(1, keepdim=True) - 1)
     torch.testing.assert_close(result.u, given.sign() * (given.abs() - shrink).clamp(min=0.0), rtol=0.0, atol=1e-8)
+
+
+# Kinks that bounds settle.
+
+
+@pytest.mark.parametrize(
+    ("law", "bounds", "kinked"),
+    [
+        (lambda u, p: (u.clamp(min=0.01).log() * u).sum() + 1.0, Bounds(lower=0.01), False),
+        (lambda u, p: (u.clamp(min=0.02).log() * u).sum() + 1.0, Bounds(lower=0.01), True),
+        (lambda u, p: (u.abs() * u).sum() - 1.0, Bounds(lower=0.0), False),
+        (lambda u, p: (u.abs() * u).sum() - 1.0, Bounds(upper=0.0), False),
+        (lambda u, p: torch.relu(u[0] + u[1] - 0.5).square() - u[2:].sum() + 0.3, Bounds(lower=0.25), False),
+        (lambda u, p: torch.relu(u[0] - u[1]).square() - u[2:].sum() + 0.3, Bounds(lower=0.25), True),
+        (lambda u, p: (u.abs() * u).sum() - 1.0, None, True),
+    ],
+)  # fmt: skip
+def test_a_kink_that_no_field_within_the_bounds_crosses_is_none(law, bounds, kinked: bool):
+    laws = [Equality("law", law), *([] if bounds is None else [bounds])]
+    method = Projector(laws, (6,)).method
+    assert isinstance(method, Newton)
+    assert method.kinked == kinked
+
+
+def test_a_clamp_at_the_bound_does_not_change_the_answer():
+    generator = torch.Generator().manual_seed(3)
+    u_hat = 0.4 * torch.randn(12, 8, generator=generator, dtype=torch.float64)
+    mass = Equality("mass", lambda u, p: u.sum() - 1.0)
+    clamped = [mass, Equality("entropy", lambda u, p: -(u * u.clamp(min=1e-3).log()).sum() - 1.5), Bounds(lower=1e-3)]
+    plain = [mass, Equality("entropy", lambda u, p: -(u * u.log()).sum() - 1.5), Bounds(lower=1e-3)]
+    one, other = (Projector(laws, (8,))(u_hat).raise_for_status() for laws in (clamped, plain))
+    assert torch.allclose(one.distance, other.distance, rtol=1e-7)
+    assert not one.generalized.any()

@@ -80,7 +80,7 @@ class Newton:
         self.parts = [
             Part(
                 system, self.lower, self.upper, outside, lengths, solver,
-                None if kinks is None else kinked_rows(kinks, self.reduction.rows, system),
+                None if kinks is None else kinked_rows(kinks, self.reduction.rows, system, self.lower, self.upper),
             )
             for system in self.reduction.systems
         ]  # fmt: skip

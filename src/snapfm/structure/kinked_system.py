@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array, csr_array, diags_array, vstack
 
-from snapfm.arrays import Index, Mask
+from snapfm.arrays import Index, Mask, Values
 from snapfm.structure.forms import units
 from snapfm.structure.kinks import Kinks
 from snapfm.structure.lowering.tape import Tape
@@ -51,15 +51,35 @@ class KinkedRows:
         return len(self.mine)
 
 
-def kinked_rows(kinks: Kinks, rows: csr_array, system: System) -> KinkedRows | None:
-    """Write the rows of a System (over all laws' `rows`) with its kinks as smooth pieces; None if it has none."""
+def kinked_rows(kinks: Kinks, rows: csr_array, system: System, lower: Values, upper: Values) -> KinkedRows | None:
+    """Write the rows of a System (over all laws' `rows`) with its kinks as smooth pieces; None if it has none.
+
+    Kinks that no field within the bounds crosses are none: a logarithm of u.clamp(min=ε) beside u ≥ ε, a relu beside u ≥ 0.
+    """
     own = csr_array(rows[system.rows[0]])
     keep = np.ones(own.shape[1])
     keep[system.eliminated[0]] = 0.0
     own = csr_array(csr_array(own @ diags_array(keep)) @ kinks.forms)
     own.eliminate_zeros()
     mine = np.flatnonzero(_needed(kinks.tape, own)[kinks.result])
-    return KinkedRows(kinks, system, own, mine) if len(mine) else None
+    alike = all((limits[system.unknowns] == limits[system.unknowns[:1]]).all() for limits in (lower, upper))
+    if not len(mine) or (alike and _one_sided(kinks, mine, lower, upper).all()):
+        return None
+    return KinkedRows(kinks, system, own, mine)
+
+
+def _one_sided(kinks: Kinks, mine: Index, lower: Values, upper: Values) -> Mask:
+    """Mark the kinks whose switch is an affine form of unknowns that keeps its sign within their bounds."""
+    switch, unknowns = csr_array(kinks.switch[mine]), kinks.tape.unknowns
+    # The cell behind the unknowns is the constant 1; what other cells may be is not known here.
+    least = np.concatenate([lower, [1.0], np.full(kinks.tape.cells - unknowns - 1, -np.inf)])
+    most = np.concatenate([upper, [1.0], np.full(kinks.tape.cells - unknowns - 1, np.inf)])
+    value, column = switch.data, switch.indices
+    ends = np.sort(np.stack([value * least[column], value * most[column]]), axis=0)
+    row = np.repeat(np.arange(len(mine)), np.diff(switch.indptr))
+    low, high = (np.bincount(row, end, minlength=len(mine)) for end in ends)
+    settled: Mask = (low >= 0.0) | (high <= 0.0)
+    return settled
 
 
 def kinked_system(found: KinkedRows) -> KinkedSystem:
