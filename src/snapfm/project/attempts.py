@@ -326,7 +326,7 @@ _WITH_INEQUALITIES: tuple[Attempt, ...] = (
     _regularized, _fine_barrier,
 )  # fmt: skip
 _EQUALITIES: tuple[Attempt, ...] = (
-    _penalized, _soft_barrier, _slowly_penalized, _filtered, _scattered, _from_zero, _regularized, _restored, sequential,
+    _penalized, _soft_barrier, _slowly_penalized, _filtered, _scattered, _regularized, _from_zero, _restored, sequential,
 )  # fmt: skip
 
 
