@@ -50,7 +50,10 @@ def test_json_and_pages_come_from_records_without_running(smoke: tuple[Path, str
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["moon"], "UnknownName: snapfm quality SUITE expects one of ['best', 'paper', 'plain', 'plain-steps', 'smoke', 'steps'] or the path"),
+        (
+            ["moon"],
+            "UnknownName: snapfm quality SUITE expects one of ['best', 'paper', 'plain', 'plain-steps', 'smoke', 'steps'] or the path",
+        ),
         (
             ["smoke", "--only", "moon"],
             "UnknownName: --only expects a task of suite 'smoke', one of ['heat', 'burgers-bc']",
