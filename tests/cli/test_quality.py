@@ -52,7 +52,7 @@ def test_json_and_pages_come_from_records_without_running(smoke: tuple[Path, str
     [
         (
             ["moon"],
-            "UnknownName: snapfm quality SUITE expects one of ['best', 'paper', 'plain', 'plain-steps', 'smoke', 'steps'] or the path",
+            "UnknownName: snapfm quality SUITE expects one of ['best', 'paper', 'plain', 'plain-steps', 'smoke', 'steps'] or",
         ),
         (
             ["smoke", "--only", "moon"],
