@@ -182,7 +182,7 @@ def _sample(
     if torch_alone and _largest(rest.abs()) > NEAREST and bool(torch.isfinite(u).all()):
         weighted = smallest_rest(
             [partial(_rows, law, params) for law in rows], [multipliers[law.name] for law in rows], u - u_hat, u,
-            _walls(u, lower, upper),
+            partial(_walls, u, lower, upper),
             partial(_clipped_at, u, lower, upper),
         )  # fmt: skip
         rest = rest if weighted is None else weighted

@@ -29,11 +29,17 @@ Function = Callable[[Tensor], Tensor]  # a field to rows
 
 
 def smallest_rest(
-    functions: Sequence[Function], multipliers: Sequence[Tensor], away: Tensor, u: Tensor, walls: Tensor, clip: Function
+    functions: Sequence[Function],
+    multipliers: Sequence[Tensor],
+    away: Tensor,
+    u: Tensor,
+    walls: Callable[[], Tensor],
+    clip: Function,
 ) -> Tensor | None:
     """Return `clip` of away + Jᵀλ for the generalized Jacobian at u that makes it smallest; None on no kink, or on a jump.
 
-    `away` is u − û; the columns of `walls` (n, k) point into the bounds that u is at, which may push out of them.
+    `away` is u − û; the columns of `walls()` (n, k) point into the bounds that u is at, which may push out of them. They are
+    asked for on kinks alone: for large fields they are too many.
     """
     pieces = [_Pieces(make_fx(function)(u), WIDTH * (1.0 + float(u.abs().max()))) for function in functions]
     counts = [piece.count(u) for piece in pieces]
@@ -59,10 +65,10 @@ def smallest_rest(
         matrix = torch.stack([one.flatten() for one in cross], 1) if cross else u.new_zeros(u.numel(), len(theta))
         return away + slope.detach(), matrix
 
-    best = clip(rest_at(theta)[0])
+    best, pushes = clip(rest_at(theta)[0]), -walls().numpy()
     for _ in range(_ROUNDS):
         rest, matrix = rest_at(theta)
-        slopes, pushes = matrix.numpy(), -walls.numpy()
+        slopes = matrix.numpy()
         right = slopes @ theta.numpy() - rest.flatten().numpy()
         most = np.concatenate([np.ones(len(theta)), np.full(pushes.shape[1], np.inf)])
         found = lsq_linear(
