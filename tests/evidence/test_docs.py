@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("page", ["audit_page", "exact_page", "projection_page", "quality_page", "tables_page"])
+@pytest.mark.parametrize(
+    "page", ["audit_page", "exact_page", "inequalities_page", "projection_page", "quality_page", "tables_page"]
+)
 def test_a_page_is_that_of_the_records(page: str):
     found = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{page}", "--check"], cwd=ROOT, capture_output=True, text=True
