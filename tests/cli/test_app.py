@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 import signal
@@ -237,6 +238,7 @@ def test_a_closed_pipe_is_no_trouble(
 def test_a_stopped_command_says_how_to_go_on(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
+    monkeypatch.setattr(logging.getLogger("asyncio"), "disabled", False)  # stopping disables it
     monkeypatch.setattr(COMMANDS[command][1], fail(KeyboardInterrupt()))
     code, told = run(command, tmp_path / "out", monkeypatch, capsys)
     assert code == 130
@@ -255,6 +257,33 @@ def test_the_commands_that_resume_are_those_that_say_so():
 
 def _words(function: Any) -> str:
     return " ".join(function.__doc__.split())
+
+
+STOPPED_WHILE_WRITING = """
+import asyncio, os, signal
+from zarr.storage import LocalStore
+from snapfm.cli import main
+
+async def stopped(*_, **__):
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(60)
+
+LocalStore.set = stopped
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+
+
+def test_ctrl_c_in_the_middle_of_a_write_is_told_in_one_line(tmp_path: Path):
+    pytest.importorskip("zarr")
+    command = [sys.executable, "-c", STOPPED_WHILE_WRITING, "data", "heat-ic-mass", "--count", "4"]
+    stopped = subprocess.run(
+        [*command, "--out", str(tmp_path / "a.zarr")], capture_output=True, text=True, timeout=HANGS
+    )
+    assert stopped.returncode == 130, stopped.stderr
+    assert " ".join(stopped.stderr.split()) == (
+        "snapfm data was stopped by Ctrl-C before it was done. The same command goes on from what was finished."
+    )
 
 
 @pytest.mark.slow

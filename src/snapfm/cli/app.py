@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import sys
 from typing import Annotated, Any
 
@@ -34,6 +35,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
+            # Zarr writes in tasks of its own; those cut off here would complain while the process ends.
+            logging.getLogger("asyncio").disabled = True
             name = ctx.invoked_subcommand
             then = "goes on from what was finished" if name in _RESUMES else "starts anew"
             _print(f"snapfm {name} was stopped by Ctrl-C before it was done. The same command {then}.")
