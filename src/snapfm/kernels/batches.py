@@ -14,6 +14,7 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import full, store
 from snapfm.kernels.program import ROW_PTR, VARYING, tile_bends, tile_gradient, tile_partials, tile_slopes, tile_values
 from snapfm.kernels.sections import section
+from snapfm.kernels.teams import join, leads, team
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -21,11 +22,18 @@ def substitute(code, size, inputs, outside, externals, unknowns, weights, field)
     """field[:, unknowns] −= row / weight. Read: inputs, outside (1, …), externals (b, …), weights; written: field (b, n)."""
     cells, rows = np.empty(size * LANES), np.empty(len(unknowns) * LANES)
     for first in range(0, len(field), LANES):
-        fill_cells(inputs, outside, field, externals, first, cells)
-        tile_values(code, cells, rows)
-        for lane in range(min(LANES, len(field) - first)):
-            for k in range(len(unknowns)):
-                field[first + lane, unknowns[k]] -= rows[k * LANES + lane] / weights[k]
+        substitute_tile(code, inputs, outside, externals, unknowns, weights, field, first, cells, rows)
+
+
+@compiled(nogil=True, error_model="numpy")
+def substitute_tile(code, inputs, outside, externals, unknowns, weights, field, first, cells, rows):
+    """Substitute in samples first .. first + LANES − 1; see substitute. Written: field; cells and rows are memory."""
+    fill_cells(inputs, outside, field, externals, first, cells)
+    tile_values(code, cells, rows)
+    for lane in range(min(LANES, len(field) - first)):
+        for k in team(len(unknowns)):
+            field[first + lane, unknowns[k]] -= rows[k * LANES + lane] / weights[k]
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -33,11 +41,17 @@ def evaluate(code, size, inputs, outside, externals, field, out):
     """out (b, rows) = the rows of a program of one part. Read: the rest; written: out."""
     cells, rows = np.empty(size * LANES), np.empty(out.shape[1] * LANES)
     for first in range(0, len(field), LANES):
-        fill_cells(inputs, outside, field, externals, first, cells)
-        tile_values(code, cells, rows)
-        for lane in range(min(LANES, len(field) - first)):
-            for k in range(out.shape[1]):
-                out[first + lane, k] = rows[k * LANES + lane]
+        evaluate_tile(code, inputs, outside, externals, field, first, cells, rows, out)
+
+
+@compiled(nogil=True, error_model="numpy")
+def evaluate_tile(code, inputs, outside, externals, field, first, cells, rows, out):
+    """Evaluate samples first .. first + LANES − 1; see evaluate. Written: out; cells and rows are memory."""
+    fill_cells(inputs, outside, field, externals, first, cells)
+    tile_values(code, cells, rows)
+    for lane in range(min(LANES, len(field) - first)):
+        for k in team(out.shape[1]):
+            out[first + lane, k] = rows[k * LANES + lane]
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -48,17 +62,30 @@ def pull(code, size, inputs, outside, externals, index, multipliers, field, rest
     adjoint, partial = np.empty(size * LANES), np.empty(5 * LANES * max(size - code.first, 0))
     lanes = len(field) * parts
     for first in range(0, lanes, LANES):
-        fill_cells(inputs, outside, field, externals, first, cells)
-        tile_values(code, cells, rows)
-        for lane in range(LANES):
-            which = min(first + lane, lanes - 1)
-            for k in range(width):
-                weight[k * LANES + lane] = multipliers[which // parts, index[which % parts, k]]
-        tile_gradient(code, cells, weight, partial, adjoint)
-        for lane in range(min(LANES, lanes - first)):
-            sample, part = (first + lane) // parts, (first + lane) % parts
-            for k in range(inputs.shape[1]):
-                rest[sample, inputs[part, k]] += adjoint[(1 + k) * LANES + lane]
+        pull_tile(
+            code, inputs, outside, externals, index, multipliers, field, first, cells, rows, weight, partial, adjoint, rest
+        )  # fmt: skip
+
+
+@compiled(nogil=True, error_model="numpy")
+def pull_tile(
+    code, inputs, outside, externals, index, multipliers, field, first, cells, rows, weight, partial, adjoint, rest
+):
+    """Pull lanes first .. first + LANES − 1; see pull. Written: rest; cells, rows, weight, partial, adjoint are memory."""
+    parts, width = index.shape
+    lanes = len(field) * parts
+    fill_cells(inputs, outside, field, externals, first, cells)
+    tile_values(code, cells, rows)
+    for lane in range(LANES):
+        which = min(first + lane, lanes - 1)
+        for k in team(width):
+            weight[k * LANES + lane] = multipliers[which // parts, index[which % parts, k]]
+    join()
+    tile_gradient(code, cells, weight, partial, adjoint)
+    for lane in range(min(LANES, lanes - first)):
+        sample, part = (first + lane) // parts, (first + lane) % parts
+        for k in team(inputs.shape[1]):
+            rest[sample, inputs[part, k]] += adjoint[(1 + k) * LANES + lane]
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -74,15 +101,17 @@ def fill_cells(inputs, outside, field, externals, first, cells):
     """Write the constant, the unknowns and the params of lanes first .. first + LANES − 1. Written: cells."""
     parts, own = inputs.shape
     lanes = len(field) * parts
-    store(cells, 0, full(1.0))
+    if leads():
+        store(cells, 0, full(1.0))
     for lane in range(LANES):
         which = min(first + lane, lanes - 1)
         line, known = field[which // parts], externals[which // parts]
         part = which % parts
-        for k in range(own):
+        for k in team(own):
             cells[(1 + k) * LANES + lane] = line[inputs[part, k]]
-        for k in range(outside.shape[1]):
+        for k in team(outside.shape[1]):
             cells[(1 + own + k) * LANES + lane] = known[outside[part, k]]
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")

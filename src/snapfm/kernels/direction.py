@@ -13,6 +13,7 @@ from snapfm.kernels.layout import section, table, weights
 from snapfm.kernels.ldl import factorize_tile, solve_tile
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
+from snapfm.kernels.teams import added, join, leads, team
 
 RUNNING = -1  # status of a lane that is not done
 
@@ -74,11 +75,13 @@ def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negativ
     to_bound = section(tile, layout.TO_BOUND)
     negative[:] = 0
     if frame.shared == 1:
-        inverse[:] = 1.0
+        for j in team(len(weight) // LANES):
+            store(inverse, j, full(1.0))
+        join()
         return
     if frame.coupled == 1:
         spread_of(frame, tile, inverse)
-    for j in range(len(weight) // LANES):
+    for j in team(len(weight) // LANES):
         for lane in range(LANES):
             i = j * LANES + lane
             w = weight[i] + damping[lane]
@@ -89,6 +92,8 @@ def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negativ
             held = frame.bounded == 1 and to_bound[i] == to_bound[i]
             inverse[i] = 0.0 if held else 1.0 / w
             negative[lane] += 1 if inverse[i] < 0.0 else 0
+    for lane in range(LANES):
+        negative[lane] = added(negative[lane])
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -96,14 +101,16 @@ def spread_of(frame, tile, spread):  # written: spread
     """Sum up per unknown the sizes of the Hessian's entries off the diagonal."""
     hessian = section(tile, layout.HESSIAN)
     row, column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
-    for j in range(len(spread) // LANES):
-        store(spread, j, full(0.0))
-    for h in range(len(row)):
-        i, j = row[h], column[h]
-        if i != j:
-            size = absolute(load(hessian, h))
-            store(spread, i, add(load(spread, i), size))
-            store(spread, j, add(load(spread, j), size))
+    if leads():
+        for j in range(len(spread) // LANES):
+            store(spread, j, full(0.0))
+        for h in range(len(row)):
+            i, j = row[h], column[h]
+            if i != j:
+                size = absolute(load(hessian, h))
+                store(spread, i, add(load(spread, i), size))
+                store(spread, j, add(load(spread, j), size))
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -114,12 +121,13 @@ def _assemble_schur(frame, tile):  # written: scaled, matrix
     inverse, active = section(tile, layout.INVERSE), section(tile, layout.ACTIVE)
     barrier = section(tile, layout.BARRIER)
     column = table(frame, layout.COLUMN)
-    for p in range(len(column)):
+    for p in team(len(column)):
         store(scaled, p, mul(load(jacobian, p), load(inverse, column[p])))
+    join()
     rows, columns = table(frame, layout.ENTRY_ROW), table(frame, layout.ENTRY_COLUMN)
     ptr, constant = table(frame, layout.TERM_PTR), weights(frame, layout.ENTRY_CONSTANT)
     left, right = table(frame, layout.TERM_LEFT), table(frame, layout.TERM_RIGHT)
-    for s in range(len(rows)):
+    for s in team(len(rows)):
         total = full(constant[s])
         for t in range(ptr[s], ptr[s + 1]):
             total = fma(load(scaled, left[t]), load(jacobian, right[t]), total)
@@ -132,6 +140,7 @@ def _assemble_schur(frame, tile):  # written: scaled, matrix
             else:
                 total = mul(total, mul(here, load(active, columns[s])))
         store(matrix, s, total)
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -145,7 +154,7 @@ def _assemble_augmented(frame, tile, damping, convex):  # written: matrix
     ptr, constant = table(frame, layout.TERM_PTR), weights(frame, layout.ENTRY_CONSTANT)
     left, right = table(frame, layout.TERM_LEFT), table(frame, layout.TERM_RIGHT)
     v = len(table(frame, layout.PLACE))
-    for s in range(len(rows)):
+    for s in team(len(rows)):
         i, j = rows[s], columns[s]
         total = full(constant[s])
         for t in range(ptr[s], ptr[s + 1]):
@@ -168,6 +177,7 @@ def _assemble_augmented(frame, tile, damping, convex):  # written: matrix
                 idle = active[(i - v) * LANES + lane] == 0.0
                 if idle or (j >= v and active[(j - v) * LANES + lane] == 0.0):
                     matrix[here] = -1.0 if i == j else 0.0
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -180,17 +190,18 @@ def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_
     without = section(tile, layout.PLAIN_STEP)  # free until the search
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
-    for j in range(len(ptr) - 1):
+    for j in team(len(ptr) - 1):
         total = load(slope, j)
         if frame.mixed == 1:
             for p in range(ptr[j], ptr[j + 1]):
                 total = fnma(load(jacobian, entry[p]), load(idle, row[p]), total)
         store(without, j, total)
+    join()
     row_ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
     gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
     x, target, shift = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.SHIFT)
-    for r in range(len(row_ptr) - 1):
+    for r in team(len(row_ptr) - 1):
         total = load(residual, r)
         for p in range(row_ptr[r], row_ptr[r + 1]):
             total = fnma(load(scaled, p), load(without, column[p]), total)
@@ -212,6 +223,7 @@ def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_
                     move = to_bound[column[p] * LANES + lane]
                     if move == move:
                         rhs[r * LANES + lane] += active[r * LANES + lane] * jacobian[p * LANES + lane] * move
+    join()
     solved(frame, plan, tile, rhs, direction)
     _follow(frame, tile, direction, section(tile, layout.STEP))
 
@@ -227,7 +239,8 @@ def solved(frame, plan, tile, rhs, out):  # read: rhs, which is the section RHS;
     """Solve with the current factors."""
     if frame.callback != NO_CALLBACK:
         call_back(frame.callback, layout.TO_SOLVE, tile.memory)
-        out[:] = rhs
+        for k in range(len(rhs) // LANES):
+            store(out, k, load(rhs, k))
         return
     factor, pivots, work = section(tile, layout.FACTOR), section(tile, layout.PIVOTS), section(tile, layout.WORK)
     solve_tile(plan, factor, pivots, rhs, LANES, 0, work, out)
@@ -240,16 +253,17 @@ def _follow(frame, tile, direction, step):  # written: step
     inverse = section(tile, layout.INVERSE)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
-    for j in range(len(ptr) - 1):
+    for j in team(len(ptr) - 1):
         total = load(slope, j)
         for p in range(ptr[j], ptr[j + 1]):
             total = fma(load(jacobian, entry[p]), load(direction, row[p]), total)
         store(step, j, fnma(total, load(inverse, j), full(0.0)))
     if frame.bounded == 1:
         to_bound = section(tile, layout.TO_BOUND)
-        for i in range(len(step)):
+        for i in team(len(step)):
             if to_bound[i] == to_bound[i]:
                 step[i] = to_bound[i]
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -263,30 +277,37 @@ def augmented_direction(frame, plan, tile):  # written: direction, step, rhs
     gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
     v, m, zero = len(ptr) - 1, len(gram_ptr) - 1, full(0.0)
-    for j in range(v):
+    for j in team(v):
         total = fnma(full(1.0), load(slope, j), zero)
         for p in range(ptr[j], ptr[j + 1]):
             total = fma(load(jacobian, entry[p]), load(idle, row[p]), total)
         store(rhs, j, total)
-    for r in range(m):
+    for r in team(m):
         total = fnma(full(1.0), load(residual, r), zero)
         for p in range(gram_ptr[r], gram_ptr[r + 1]):
             total = fnma(full(gram[p]), load(idle, gram_column[p]), total)
         store(rhs, v + r, fma(load(active, r), total, load(idle, r)))
     if frame.bounded == 1:
-        for j in range(v):
-            for lane in range(LANES):
-                move = to_bound[j * LANES + lane]
-                if move == move:
-                    rhs[j * LANES + lane] = move
-                    for p in range(ptr[j], ptr[j + 1]):
-                        if active[row[p] * LANES + lane] > 0.0:
-                            rhs[(v + row[p]) * LANES + lane] -= jacobian[entry[p] * LANES + lane] * move
+        for i in team(v * LANES):
+            if to_bound[i] == to_bound[i]:
+                rhs[i] = to_bound[i]
+        row_ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
+        for r in team(m):
+            for p in range(row_ptr[r], row_ptr[r + 1]):
+                for lane in range(LANES):
+                    move = to_bound[column[p] * LANES + lane]
+                    if move == move and active[r * LANES + lane] > 0.0:
+                        rhs[(v + r) * LANES + lane] -= jacobian[p * LANES + lane] * move
+    join()
+    if frame.bounded == 1:
         _move_curvature(frame, tile, rhs)
     solved(frame, plan, tile, rhs, rhs)
     step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
-    step[:] = rhs[: v * LANES]
-    direction[:] = rhs[v * LANES :]
+    for j in team(v):
+        store(step, j, load(rhs, j))
+    for r in team(m):
+        store(direction, r, load(rhs, v + r))
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -294,7 +315,7 @@ def _move_curvature(frame, tile, rhs):  # read: hessian, to_bound; written: rhs 
     """Move the effect of held unknowns on the gradient of the others, through the Hessian, to the right-hand side."""
     hessian, to_bound = section(tile, layout.HESSIAN), section(tile, layout.TO_BOUND)
     row, column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
-    for h in range(len(row)):
+    for h in range(len(row) if leads() else 0):  # entries of one row follow each other anywhere
         for lane in range(LANES):
             i, j, entry = row[h] * LANES + lane, column[h] * LANES + lane, hessian[h * LANES + lane]
             held_row, held_column = to_bound[i] == to_bound[i], to_bound[j] == to_bound[j]
@@ -302,6 +323,7 @@ def _move_curvature(frame, tile, rhs):  # read: hessian, to_bound; written: rhs 
                 rhs[j] -= entry * to_bound[i]
             elif held_column and not held_row:
                 rhs[i] -= entry * to_bound[j]
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -316,23 +338,26 @@ def correct(frame, plan, tile, alpha, wanted):  # written: rhs; step, direction 
     before = section(tile, layout.PREVIOUS_RESIDUAL)
     first = 0 if frame.augmented == 0 else len(step)
     sign = 1.0 if frame.augmented == 0 else -1.0
-    rhs[:first] = 0.0
-    for i in range(len(residual)):
+    for i in team(first):
+        rhs[i] = 0.0
+    for i in team(len(residual)):
         missed = residual[i] - max(1.0 - alpha[i % LANES], 0.0) * before[i]
         rhs[first + i] = sign * active[i] * missed if wanted[i % LANES] else 0.0  # zeros need no solve
+    join()
     solved(frame, plan, tile, rhs, rhs)
-    for i in range(len(direction)):
+    for i in team(len(direction)):
         if wanted[i % LANES]:
             direction[i] = alpha[i % LANES] * plain_direction[i] + rhs[first + i]
     if frame.augmented == 1:
-        for i in range(len(step)):
+        for i in team(len(step)):
             if wanted[i % LANES]:
                 step[i] = alpha[i % LANES] * plain[i] + rhs[i]
+        join()
         return
     jacobian, inverse = section(tile, layout.JACOBIAN), section(tile, layout.INVERSE)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
-    for j in range(len(ptr) - 1):
+    for j in team(len(ptr) - 1):
         for lane in range(LANES):
             if wanted[lane]:
                 total = 0.0
@@ -340,3 +365,4 @@ def correct(frame, plan, tile, alpha, wanted):  # written: rhs; step, direction 
                     total += jacobian[entry[p] * LANES + lane] * rhs[row[p] * LANES + lane]
                 i = j * LANES + lane
                 step[i] = alpha[lane] * plain[i] - inverse[i] * total
+    join()

@@ -7,16 +7,19 @@ with pivoting what fails here. Imports kernels only.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from snapfm.arrays import Index, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels.batches import fill_cells
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.lu import Elimination, blend, factorize, solve, solve_transposed
 from snapfm.kernels.operations import LANES
+from snapfm.kernels.packs import load, store
 from snapfm.kernels.program import Code, tile_partials, tile_slopes, tile_values
+from snapfm.kernels.teams import greatest, join, leads, team, team_between
 
 SOLVED, OUT_OF_ITERATIONS, FAILED, NOT_BEGUN = range(4)  # how a sample ends a stage
 
@@ -54,6 +57,63 @@ class Rule(NamedTuple):
     limit: int
 
 
+class StageMemory(NamedTuple):
+    """Memory of one tile: of the program, its entries and factor, and vectors over rows (m) and blocks."""
+
+    cells: Values
+    rows: Values
+    partial: Values
+    slope: Values
+    left: Values
+    right: Values
+    entries: Values
+    scratch: Values  # a factor
+    work: Values  # two vectors
+    step: Values
+    x: Values
+    found: Values
+    merit: Values  # of blocks
+    base: Values
+    length: Values
+
+
+class StageLanes(NamedTuple):
+    """Working numbers of one tile, one per lane and name."""
+
+    going: Mask
+    wanting: Mask
+    fresh: Mask  # the factor is that of the present point
+    final: Mask
+    searching: Mask
+    have: Mask  # a factor, from this stage or an earlier one
+    ended: Index
+    used: Index
+    size: Values
+    scale: Values
+
+
+@compiled(nogil=True)
+def stage_memory(one, packs):
+    """Allocate the memory of a tile; a factor takes `packs` numbers."""
+    m, blocks = len(one.own), len(one.starts) - 1
+    return StageMemory(
+        np.empty(one.cells * LANES), np.empty(m * LANES), np.empty(5 * LANES * max(one.cells - one.code.first, 0)),
+        np.empty((one.slots + 1) * LANES), np.empty(one.slots * LANES), np.empty(one.slots * LANES),
+        np.empty(len(one.row) * LANES), np.empty(packs), np.empty(2 * m * LANES), np.empty(m * LANES), np.empty(m * LANES),
+        np.empty(m * LANES), np.empty(blocks * LANES), np.empty(blocks * LANES), np.empty(blocks * LANES),
+    )  # fmt: skip
+
+
+@compiled(nogil=True)
+def stage_lanes():
+    """Allocate the working numbers of a tile."""
+    return StageLanes(
+        np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
+        np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.int64), np.empty(LANES, np.int64),
+        np.empty(LANES), np.empty(LANES),
+    )  # fmt: skip
+
+
 @compiled(nogil=True, error_model="numpy")
 def solve_stage(
     one, rule, inputs, outside, externals, unknowns, start, field, past, known, have, factors, stop, ended, used
@@ -63,121 +123,139 @@ def solve_stage(
     Read: inputs (1, …), outside (1, …), externals (b, …), unknowns, start û (b, n), past (b, m) solutions two stages before, if
     known, stop. Written: field (b, n), past, have (b,) and factors (tiles, …) for the next stage, ended and used (b,).
     """
-    m, blocks = len(one.own), len(one.starts) - 1
-    cells, rows = np.empty(one.cells * LANES), np.empty(m * LANES)
-    partial = np.empty(5 * LANES * max(one.cells - one.code.first, 0))
-    slope, left, right = np.empty((one.slots + 1) * LANES), np.empty(one.slots * LANES), np.empty(one.slots * LANES)
-    entries, scratch = np.empty(len(one.row) * LANES), np.empty(factors.shape[1])
-    work, step = np.empty(2 * m * LANES), np.empty(m * LANES)
-    x, found, merit = np.empty(m * LANES), np.empty(m * LANES), np.empty(blocks * LANES)
-    base, length = np.empty(blocks * LANES), np.empty(blocks * LANES)
-    going, wanting, fresh = np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_)
-    final, searching = np.zeros(LANES, np.bool_), np.zeros(LANES, np.bool_)
+    memory, lanes = stage_memory(one, factors.shape[1]), stage_lanes()
     for tile in range(len(factors)):
-        first, factor = tile * LANES, factors[tile]
-        count, live = min(LANES, len(field) - first), False
-        for lane in range(LANES):
-            going[lane] = lane < count and ended[first + lane] == NOT_BEGUN
-            live |= going[lane]
-            final[lane], fresh[lane] = False, one.constant
-        if not live:
-            continue
-        fill_cells(inputs, outside, field, externals, first, cells)
-        _begin(one, start, unknowns, first, count, past, known, cells, rows, x, merit, base)
-        _place(one, x, cells)
-        tile_values(one.code, cells, rows)
-        for k in range(len(one.constants)):
-            for lane in range(LANES):
-                entries[k * LANES + lane] = one.constants[k]
-        while True:
-            live, new = False, False
-            for lane in range(LANES):
-                wanting[lane] = False
-                if not going[lane]:
-                    continue
-                sample = first + lane
-                size = _largest(rows, m, lane)
-                met = size <= rule.goal
-                if met:
-                    ended[sample] = SOLVED
-                if not np.isfinite(size):
-                    going[lane], ended[sample] = False, FAILED
-                elif met and (final[lane] or not rule.polish or size == 0.0 or not have[sample]):
-                    going[lane] = False
-                elif used[sample] >= rule.limit or stop[0] != 0:
-                    going[lane] = False
-                    if not met:
-                        ended[sample] = OUT_OF_ITERATIONS
-                else:
-                    final[lane] |= met
-                    wanting[lane] = not have[sample]
-                    new |= wanting[lane]
-                    live = True
-            if not live:
-                break
-            if new:
-                if not one.constant:
-                    tile_partials(one.code, cells, False, partial)
-                    tile_slopes(one.code, partial, slope, left, right, entries)
-                factorize(one.plan, entries, scratch, work)
-                blend(wanting, scratch, factor)
-                for lane in range(LANES):
-                    if wanting[lane]:
-                        have[first + lane], fresh[lane] = True, True
-            for k in range(m):
-                for lane in range(LANES):
-                    work[k * LANES + lane] = -rows[one.plan.row[k] * LANES + lane]
-            solve(one.plan, factor, work)
-            for k in range(m):
-                for lane in range(LANES):
-                    step[one.plan.column[k] * LANES + lane] = work[k * LANES + lane]
-            _merits(one.starts, rows, base)
-            _search(one, rule, going, fresh, step, base, x, cells, rows, found, merit, length, searching)
-            for lane in range(LANES):
-                if not going[lane]:
-                    continue
-                sample = first + lane
-                used[sample] += 1
-                was, now = 0.0, 0.0
-                for b in range(blocks):
-                    was += base[b * LANES + lane]
-                    now += merit[b * LANES + lane]
-                reduced = np.sqrt(now / was)
-                if fresh[lane] and not reduced <= USEFUL:  # of this very point: no other factor does better
-                    small = _largest(rows, m, lane) <= rule.tolerance
-                    if small or not reduced < 1.0:
-                        going[lane] = False
-                        ended[sample] = SOLVED if small else FAILED
-                if not one.constant:
-                    fresh[lane] = False
-                    if not reduced <= one.keep and not final[lane]:
-                        have[sample] = False
-        for lane in range(count):
-            sample = first + lane
-            if ended[sample] == SOLVED:
-                for k in range(len(one.before)):
-                    past[sample, k] = cells[(1 + one.before[k]) * LANES + lane]
-                for k in range(m):
-                    field[sample, unknowns[k]] = x[k * LANES + lane]
+        solve_stage_tile(
+            one, rule, inputs, outside, externals, unknowns, start, field, past, known, have, factors[tile], stop, ended, used,
+            tile * LANES, memory, lanes,
+        )  # fmt: skip
 
 
 @compiled(nogil=True, error_model="numpy")
-def _begin(one, start, unknowns, first, count, past, known, cells, rows, x, merit, least):
+def solve_stage_tile(
+    one, rule, inputs, outside, externals, unknowns, start, field, past, known, have, factor, stop, ended, used, first,
+    memory, lanes,
+):  # fmt: skip
+    """Solve one stage for samples first .. first + LANES − 1; see solve_stage. `memory` and `lanes` are used as memory."""
+    m, blocks = len(one.own), len(one.starts) - 1
+    cells, rows, entries, x, work = memory.cells, memory.rows, memory.entries, memory.x, memory.work
+    going, wanting, fresh, final = lanes.going, lanes.wanting, lanes.fresh, lanes.final
+    count, live = min(LANES, len(field) - first), False
+    for lane in range(LANES):
+        sample = first + min(lane, count - 1)
+        lanes.have[lane], lanes.ended[lane], lanes.used[lane] = have[sample], ended[sample], used[sample]
+        going[lane] = lane < count and ended[sample] == NOT_BEGUN
+        live |= going[lane]
+        final[lane], fresh[lane] = False, one.constant
+    if not live:
+        return
+    fill_cells(inputs, outside, field, externals, first, cells)
+    _begin(one, start, unknowns, first, count, past, known, memory)
+    _place(one, x, cells)
+    tile_values(one.code, cells, rows)
+    _fill_constants(one, entries)
+    while True:
+        live, new = False, False
+        for lane in range(LANES):
+            wanting[lane] = False
+            if not going[lane]:
+                continue
+            size = _largest(rows, m, lane)
+            met = size <= rule.goal
+            if met:
+                lanes.ended[lane] = SOLVED
+            if not math.isfinite(size):
+                going[lane], lanes.ended[lane] = False, FAILED
+            elif met and (final[lane] or not rule.polish or size == 0.0 or not lanes.have[lane]):
+                going[lane] = False
+            elif lanes.used[lane] >= rule.limit or stop[0] != 0:
+                going[lane] = False
+                if not met:
+                    lanes.ended[lane] = OUT_OF_ITERATIONS
+            else:
+                final[lane] |= met
+                wanting[lane] = not lanes.have[lane]
+                new |= wanting[lane]
+                live = True
+        if not live:
+            break
+        if new:
+            if not one.constant:
+                tile_partials(one.code, cells, False, memory.partial)
+                tile_slopes(one.code, memory.partial, memory.slope, memory.left, memory.right, entries)
+            factorize(one.plan, entries, memory.scratch, work)
+            blend(wanting, memory.scratch, factor)
+            for lane in range(LANES):
+                if wanting[lane]:
+                    lanes.have[lane], fresh[lane] = True, True
+        for k in team(m):
+            for lane in range(LANES):
+                work[k * LANES + lane] = -rows[one.plan.row[k] * LANES + lane]
+        join()
+        solve(one.plan, factor, work)
+        for k in team(m):
+            for lane in range(LANES):
+                memory.step[one.plan.column[k] * LANES + lane] = work[k * LANES + lane]
+        _merits(one.starts, rows, memory.base)
+        join()
+        _search(one, rule, memory, lanes)
+        for lane in range(LANES):
+            if not going[lane]:
+                continue
+            lanes.used[lane] += 1
+            was, now = 0.0, 0.0
+            for b in range(blocks):
+                was += memory.base[b * LANES + lane]
+                now += memory.merit[b * LANES + lane]
+            reduced = math.sqrt(now / was)
+            if fresh[lane] and not reduced <= USEFUL:  # of this very point: no other factor does better
+                small = _largest(rows, m, lane) <= rule.tolerance
+                if small or not reduced < 1.0:
+                    going[lane] = False
+                    lanes.ended[lane] = SOLVED if small else FAILED
+            if not one.constant:
+                fresh[lane] = False
+                if not reduced <= one.keep and not final[lane]:
+                    lanes.have[lane] = False
+    for lane in range(count):
+        sample = first + lane
+        if leads():
+            have[sample], ended[sample], used[sample] = lanes.have[lane], lanes.ended[lane], lanes.used[lane]
+        if lanes.ended[lane] == SOLVED:
+            for k in team(len(one.before)):
+                past[sample, k] = cells[(1 + one.before[k]) * LANES + lane]
+            for k in team(m):
+                field[sample, unknowns[k]] = x[k * LANES + lane]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _fill_constants(one, entries):  # written: entries
+    for k in team(len(one.constants)):
+        for lane in range(LANES):
+            entries[k * LANES + lane] = one.constants[k]
+    join()
+
+
+@compiled(nogil=True, error_model="numpy")
+def _begin(one, start, unknowns, first, count, past, known, memory):
     """Choose for each block the start with the least residual: û, the stage before, or what continues the two before.
 
-    Written: x; cells, rows, merit and least are used as memory.
+    Written: x; cells, rows, merit and base are used as memory.
     """
+    cells, rows, x, merit, least = memory.cells, memory.rows, memory.x, memory.merit, memory.base
     m, blocks = len(one.own), len(one.starts) - 1
     starts = 1 if len(one.before) == 0 or one.constant else 3 if known else 2
-    least[:] = np.inf
-    for k in range(m):
+    for b in team(blocks * LANES):
+        least[b] = np.inf
+    for k in team(m):
         for lane in range(LANES):
             value = start[first + min(lane, count - 1), unknowns[k]]
-            x[k * LANES + lane] = value if np.isfinite(value) else 0.0
+            x[k * LANES + lane] = value if math.isfinite(value) else 0.0
+    join()
     if starts == 1:
         return
     for number in range(starts):
-        for k in range(m):
+        for k in team(m):
             for lane in range(LANES):
                 sample = first + min(lane, count - 1)
                 value = start[sample, unknowns[k]]
@@ -186,25 +264,33 @@ def _begin(one, start, unknowns, first, count, past, known, cells, rows, x, meri
                 if number > 1:
                     value = 2.0 * value - past[sample, k]
                 cells[(1 + one.own[k]) * LANES + lane] = value
+        join()
         tile_values(one.code, cells, rows)
         _merits(one.starts, rows, merit)
-        for b in range(blocks):
+        for b in team(blocks):
             for lane in range(LANES):
                 if merit[b * LANES + lane] < least[b * LANES + lane]:  # not where it is NaN
                     least[b * LANES + lane] = merit[b * LANES + lane]
                     for k in range(one.starts[b], one.starts[b + 1]):
                         x[k * LANES + lane] = cells[(1 + one.own[k]) * LANES + lane]
+        join()
 
 
 @compiled(nogil=True, error_model="numpy")
-def _search(one, rule, going, fresh, step, base, x, cells, rows, found, merit, length, searching):
+def _search(one, rule, memory, lanes):
     """Go along steps as far as each block's residual shrinks; along old factors all the way or not at all.
 
-    Read: going, fresh, step, base (merits before). Written: x, cells and rows at the new point, merit; the rest is memory.
+    Read: going, fresh, step, base (merits before). Written: x, cells and rows at the new point, merit; found, length, searching.
     """
+    cells, rows, x, found, step = memory.cells, memory.rows, memory.x, memory.found, memory.step
+    merit, base, length = memory.merit, memory.base, memory.length
+    going, fresh, searching = lanes.going, lanes.fresh, lanes.searching
     m, blocks = len(one.own), len(one.starts) - 1
-    length[:] = 1.0
-    found[:] = rows
+    for b in team(blocks * LANES):
+        length[b] = 1.0
+    for k in team(m):
+        store(found, k, load(rows, k))
+    join()
     left = 0
     for lane in range(LANES):
         searching[lane] = going[lane]
@@ -213,35 +299,39 @@ def _search(one, rule, going, fresh, step, base, x, cells, rows, found, merit, l
         if left == 0:
             break
         for b in range(blocks):
-            for k in range(one.starts[b], one.starts[b + 1]):
+            for k in team_between(one.starts[b], one.starts[b + 1]):
                 for lane in range(LANES):
                     far = length[b * LANES + lane] if searching[lane] else 0.0
                     moved = x[k * LANES + lane] + far * step[k * LANES + lane] if far != 0.0 else x[k * LANES + lane]
                     cells[(1 + one.own[k]) * LANES + lane] = moved
+        join()
         tile_values(one.code, cells, rows)
         _merits(one.starts, rows, merit)
         shorter = 0.5 if halving + 1 < HALVINGS else 0.0  # at last blocks that no step helps stay where they are
         for lane in range(LANES):
             if not searching[lane]:
                 continue
-            whole = True
-            for b in range(blocks):
+            short = 0
+            for b in team(blocks):
                 at = b * LANES + lane
                 enough = (1.0 - 2.0 * SUFFICIENT * length[at]) * base[at]
                 rounding = (one.starts[b + 1] - one.starts[b]) * rule.goal**2
                 if not (merit[at] <= enough or merit[at] <= rounding or length[at] == 0.0):
-                    whole = False
+                    short = 1
                     length[at] *= shorter
+            whole = greatest(short) == 0
             if whole:
-                for k in range(m):
+                for k in team(m):
                     x[k * LANES + lane] = cells[(1 + one.own[k]) * LANES + lane]
                     found[k * LANES + lane] = rows[k * LANES + lane]
             if whole or not fresh[lane]:
                 searching[lane] = False
                 left -= 1
-    rows[:] = found
+    for k in team(m):
+        store(rows, k, load(found, k))
     _place(one, x, cells)
     _merits(one.starts, rows, merit)
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -253,72 +343,96 @@ def determine_stage(
     Read: field (b, n), rest (b, n), live (b,), index: the stage's rows. Written: multipliers (b, m), have, factors, and ended
     (b,): SOLVED, or FAILED where a factorization with pivoting is needed.
     """
-    m = len(one.own)
-    cells, rows = np.empty(one.cells * LANES), np.empty(m * LANES)
-    partial = np.empty(5 * LANES * max(one.cells - one.code.first, 0))
-    slope, left, right = np.empty((one.slots + 1) * LANES), np.empty(one.slots * LANES), np.empty(one.slots * LANES)
-    entries, scratch = np.empty(len(one.row) * LANES), np.empty(factors.shape[1])
-    work, wanted = np.empty(2 * m * LANES), np.empty(m * LANES)
-    found, remainder = np.empty(m * LANES), np.empty(m * LANES)
-    size, scale, wanting = np.empty(LANES), np.empty(LANES), np.zeros(LANES, np.bool_)
+    memory, lanes = stage_memory(one, factors.shape[1]), stage_lanes()
     for tile in range(len(factors)):
-        first, factor = tile * LANES, factors[tile]
-        count, busy = min(LANES, len(field) - first), False
-        for lane in range(count):
-            busy |= live[first + lane]
-        if not busy:
-            continue
-        for k in range(len(one.constants)):
-            for lane in range(LANES):
-                entries[k * LANES + lane] = one.constants[k]
-        if not one.constant:
-            fill_cells(inputs, outside, field, externals, first, cells)
-            tile_values(one.code, cells, rows)
-            tile_partials(one.code, cells, False, partial)
-            tile_slopes(one.code, partial, slope, left, right, entries)
-        for k in range(m):
-            for lane in range(LANES):
-                wanted[k * LANES + lane] = -rest[first + min(lane, count - 1), unknowns[k]]
-        for lane in range(LANES):
-            scale[lane] = _largest(wanted, m, lane)
-            wanting[lane] = lane < count and live[first + lane] and not have[first + lane]
-        for attempt in range(2):  # with the factors there are, then with those of these very matrices
-            new = False
-            for lane in range(LANES):
-                new |= wanting[lane]
-            if new:
-                factorize(one.plan, entries, scratch, work)
-                blend(wanting, scratch, factor)
-                for lane in range(LANES):
-                    if wanting[lane]:
-                        have[first + lane] = True
-            if new or attempt == 0:
-                _corrected(one, factor, entries, wanted, scale, attempt == 1, wanting, found, remainder, work, size)
-            for lane in range(count):
-                if live[first + lane]:
-                    wanting[lane] = not size[lane] <= REFINED * scale[lane]
-        for lane in range(count):
-            sample = first + lane
-            if live[sample]:
-                ended[sample] = SOLVED if size[lane] <= _ACCURATE * scale[lane] else FAILED
-                for k in range(m):
-                    multipliers[sample, index[k]] = found[k * LANES + lane]
+        determine_stage_tile(
+            one, inputs, outside, externals, unknowns, index, field, rest, live, have, factors[tile], multipliers, ended,
+            tile * LANES, memory, lanes,
+        )  # fmt: skip
 
 
 @compiled(nogil=True, error_model="numpy")
-def _corrected(one, factor, entries, wanted, scale, some, which, found, remainder, work, size):
-    """Solve Aᵀ found = wanted, correcting while that helps; with `some` only the lanes that `which` marks.
-
-    Read: factor, entries, wanted, scale; written: found, size (LANES,) of the remainder; remainder and work are memory.
-    """
+def determine_stage_tile(
+    one,
+    inputs,
+    outside,
+    externals,
+    unknowns,
+    index,
+    field,
+    rest,
+    live,
+    have,
+    factor,
+    multipliers,
+    ended,
+    first,
+    memory,
+    lanes,
+):
+    """Find the multipliers of samples first .. first + LANES − 1; see determine_stage."""
     m = len(one.own)
-    going = np.ones(LANES, np.bool_)
+    cells, rows, entries, wanted, found = memory.cells, memory.rows, memory.entries, memory.x, memory.found
+    size, scale, wanting = lanes.size, lanes.scale, lanes.wanting
+    count, busy = min(LANES, len(field) - first), False
+    for lane in range(count):
+        busy |= live[first + lane]
+        lanes.have[lane] = have[first + lane]
+    if not busy:
+        return
+    _fill_constants(one, entries)
+    if not one.constant:
+        fill_cells(inputs, outside, field, externals, first, cells)
+        tile_values(one.code, cells, rows)
+        tile_partials(one.code, cells, False, memory.partial)
+        tile_slopes(one.code, memory.partial, memory.slope, memory.left, memory.right, entries)
+    for k in team(m):
+        for lane in range(LANES):
+            wanted[k * LANES + lane] = -rest[first + min(lane, count - 1), unknowns[k]]
     for lane in range(LANES):
-        if some and not which[lane]:
-            going[lane] = False
+        scale[lane] = _largest(wanted, m, lane)
+        wanting[lane] = lane < count and live[first + lane] and not lanes.have[lane]
+    for attempt in range(2):  # with the factors there are, then with those of these very matrices
+        new = False
+        for lane in range(LANES):
+            new |= wanting[lane]
+        if new:
+            factorize(one.plan, entries, memory.scratch, memory.work)
+            blend(wanting, memory.scratch, factor)
+            for lane in range(LANES):
+                if wanting[lane]:
+                    lanes.have[lane] = True
+        if new or attempt == 0:
+            _correct(one, factor, attempt == 1, memory, lanes)
+        for lane in range(count):
+            if live[first + lane]:
+                wanting[lane] = not size[lane] <= REFINED * scale[lane]
+    for lane in range(count):
+        sample = first + lane
+        if leads():
+            have[sample] = lanes.have[lane]
+        if live[sample]:
+            if leads():
+                ended[sample] = SOLVED if size[lane] <= _ACCURATE * scale[lane] else FAILED
+            for k in team(m):
+                multipliers[sample, index[k]] = found[k * LANES + lane]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _correct(one, factor, some, memory, lanes):
+    """Solve Aᵀ found = x, correcting while that helps; with `some` only the lanes that `wanting` marks.
+
+    Read: factor, entries, x, scale; written: found, size of the remainder; step (the remainder) and work are memory.
+    """
+    entries, wanted, found, remainder, work = memory.entries, memory.x, memory.found, memory.step, memory.work
+    going, size, scale = lanes.going, lanes.size, lanes.scale
+    m = len(one.own)
+    for lane in range(LANES):
+        going[lane] = lanes.wanting[lane] or not some
+        if not going[lane]:
             continue
         size[lane] = scale[lane]
-        for k in range(m):
+        for k in team(m):
             found[k * LANES + lane], remainder[k * LANES + lane] = 0.0, wanted[k * LANES + lane]
     for _ in range(SOLVES):
         left = 0
@@ -327,18 +441,22 @@ def _corrected(one, factor, entries, wanted, scale, some, which, found, remainde
             left += going[lane]
         if left == 0:
             break
-        for k in range(m):
+        join()
+        for k in team(m):
             for lane in range(LANES):
                 work[k * LANES + lane] = remainder[one.plan.column[k] * LANES + lane]
+        join()
         solve_transposed(one.plan, factor, work)
-        for k in range(m):
+        for k in team(m):
             for lane in range(LANES):
                 if going[lane]:
                     found[one.plan.row[k] * LANES + lane] += work[k * LANES + lane]
-        remainder[:] = wanted
-        for e in range(len(one.row)):
+            store(remainder, k, load(wanted, k))
+        join()
+        for e in range(len(one.row) if leads() else 0):  # entries of one column may be anywhere
             for lane in range(LANES):
                 remainder[one.column[e] * LANES + lane] -= entries[e * LANES + lane] * found[one.row[e] * LANES + lane]
+        join()
         for lane in range(LANES):
             if going[lane]:
                 now = _largest(remainder, m, lane)
@@ -349,7 +467,7 @@ def _corrected(one, factor, entries, wanted, scale, some, which, found, remainde
 @compiled(nogil=True, error_model="numpy")
 def _merits(starts, rows, merit):
     """Sum the squares of each block's rows. Written: merit."""
-    for b in range(len(starts) - 1):
+    for b in team(len(starts) - 1):
         for lane in range(LANES):
             merit[b * LANES + lane] = 0.0
         for k in range(starts[b], starts[b + 1]):
@@ -360,19 +478,20 @@ def _merits(starts, rows, merit):
 @compiled(nogil=True, error_model="numpy")
 def _place(one, x, cells):
     """Write a stage's own unknowns into the cells. Written: cells."""
-    for k in range(len(one.own)):
+    for k in team(len(one.own)):
         for lane in range(LANES):
             cells[(1 + one.own[k]) * LANES + lane] = x[k * LANES + lane]
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
 def _largest(packs, count, lane):
     """Return the largest size in one lane; NaN if one is NaN."""
     largest = 0.0
-    for k in range(count):
+    for k in team(count):
         size = abs(packs[k * LANES + lane])
         if not size <= largest:
             largest = size
-            if np.isnan(size):
+            if math.isnan(size):
                 break
-    return largest
+    return greatest(largest)

@@ -9,6 +9,8 @@ memory. A lane that is done keeps its numbers, whatever its neighbors do. Import
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from snapfm.kernels import layout
@@ -30,6 +32,7 @@ from snapfm.kernels.point import (
     size_rows,
 )  # fmt: skip
 from snapfm.kernels.sections import outlive, unowned
+from snapfm.kernels.teams import added, greatest, team
 
 CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration finds what is infeasible
 
@@ -58,7 +61,7 @@ def solve_tiles(code, frame, plan, settings, limits, stop, live, space, at, work
     code, frame, plan, lanes = unowned(code), unowned(frame), unowned(plan), unowned(owned)
     for k in range(len(space)):
         tile = entered(code, frame, space[k], at, work)
-        _solve(
+        solve_tile(
             code, frame, plan, settings, unowned(limits[k]), unowned(stop), unowned(live[k]), tile, lanes,
             unowned(status[k]), unowned(iterations[k]),
         )  # fmt: skip
@@ -83,7 +86,8 @@ def new_lanes():
 
 
 @compiled(nogil=True, error_model="numpy")
-def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status, iterations):
+def solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, status, iterations):
+    """Solve one tile; see solve_tiles. Written: tile, lanes (`second` is part of the outcome), status, iterations."""
     damping, penalty, polished, second = lanes.damping, lanes.penalty, lanes.polished, lanes.second
     violation, stationarity, accepted, converged = lanes.violation, lanes.stationarity, lanes.accepted, lanes.converged
     damping[:], penalty[:], polished[:], lanes.pushes[:] = 0.0, 1.0, False, 0
@@ -97,7 +101,9 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
             settings.stationarity * min(inverse[LANES + lane], 1.0), min(_LEAST_STATIONARITY, settings.stationarity)
         )
     residual_at(code, frame, tile)
-    most = limits.max()
+    most = 0
+    for lane in range(LANES):
+        most = max(most, limits[lane])
     _know_curvature(frame, tile, second)
     for iteration in range(most + 1):
         derivatives_at(code, frame, tile)
@@ -121,7 +127,7 @@ def _solve(code, frame, plan, settings, limits, stop, live, tile, lanes, status,
             if known == HOLDS and converged[lane] and iteration > 0 and not _short(frame, tile, lane):
                 known = UNKNOWN  # the factors that showed it belong to a point too far away
             second[lane] = known
-            if not (np.isfinite(violation[lane]) and np.isfinite(stationarity[lane])):
+            if not (math.isfinite(violation[lane]) and math.isfinite(stationarity[lane])):
                 status[lane] = BROKEN
             elif (
                 converged[lane]
@@ -194,9 +200,11 @@ def _know_curvature(frame, tile, second):  # written: second
     hessian_row, lam = table(frame, layout.HESSIAN_ROW), section(tile, layout.MULTIPLIER)
     second[:] = HOLDS
     if len(hessian_row) > 0:
-        for i in range(len(lam)):
+        for i in team(len(lam)):
             if lam[i] != 0.0:
                 second[i % LANES] = UNKNOWN
+        for lane in range(LANES):
+            second[lane] = -greatest(-second[lane])
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -224,14 +232,15 @@ def _short(frame, tile, lane):
     """
     x, before = section(tile, layout.X), section(tile, layout.PREVIOUS)
     weight, inverse = section(tile, layout.DIAGONAL), section(tile, layout.INVERSE)
-    moved, far = 0.0, 1.0
-    for i in range(lane, len(x), LANES):
+    moved, far, turned = 0.0, 1.0, 0
+    for j in team(len(x) // LANES):
+        i = j * LANES + lane
         moved, far = max(moved, abs(x[i] - before[i])), max(far, abs(x[i]))
         if inverse[i] != 0.0 and frame.coupled == 0:  # otherwise held at a bound, or not that of the Hessian
             was = 1.0 / inverse[i]
             if abs(weight[i] - was) > _TURNED * abs(was) + 2.0 * _FLAT:
-                return False
-    return moved <= _NEAR * far
+                turned = 1
+    return greatest(turned) == 0 and greatest(moved) <= _NEAR * greatest(far)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -239,21 +248,22 @@ def _push_off(frame, tile, lane, times):  # written: step, direction (one lane)
     """Push a lane off a saddle by a hundredth of its size, along negative curvature if it is known, else without symmetry."""
     x, target, step = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.STEP)
     size = 0.0
-    for i in range(lane, len(x), LANES):
-        size = max(size, abs(x[i]), abs(target[i]))
+    for j in team(len(x) // LANES):
+        size = max(size, abs(x[j * LANES + lane]), abs(target[j * LANES + lane]))
+    size = greatest(size)
     size = size if size > 0.0 else 1.0
+    _fill_lane(section(tile, layout.DIRECTION), lane, 0.0)
     if frame.coupled == 1:
         along, largest = section(tile, layout.CONJUGATE), 1e-300
-        for i in range(lane, len(x), LANES):
-            largest = max(largest, abs(along[i]))
-        for i in range(lane, len(x), LANES):
-            step[i] = _PUSH * size * along[i] / largest
-        section(tile, layout.DIRECTION)[lane::LANES] = 0.0
+        for j in team(len(x) // LANES):
+            largest = max(largest, abs(along[j * LANES + lane]))
+        largest = greatest(largest)
+        for j in team(len(x) // LANES):
+            step[j * LANES + lane] = _PUSH * size * along[j * LANES + lane] / largest
         return
-    for j in range(len(x) // LANES):
+    for j in team(len(x) // LANES):
         # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
         step[j * LANES + lane] = _PUSH * size * (2.0 * ((_GOLDEN * (j + 1) * times) % 1.0) - 1.0)
-    section(tile, layout.DIRECTION)[lane::LANES] = 0.0
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -266,17 +276,17 @@ def _predict(frame, tile, lanes):  # written: lanes' penalty and decrease
     gram = weights(frame, layout.GRAM)
     slope, largest, delta = full(0.0), full(0.0), load(section(tile, layout.REGULARIZATION), 0)
     row_size = section(tile, layout.ROW_SIZE)
-    for j in range(len(x) // LANES):
+    for j in team(len(x) // LANES):
         slope = fma(fnma(full(1.0), load(target, j), load(x, j)), load(step, j), slope)
-    for r in range(len(ptr) - 1):
+    for r in team(len(ptr) - 1):
         moved = mul(delta, load(direction, r))
         for p in range(ptr[r], ptr[r + 1]):
             moved = fma(full(gram[p]), load(direction, column[p]), moved)
         slope = fma(load(lam, r), moved, slope)
         size = mul(load(row_size, r), absolute(add(load(lam, r), load(direction, r))))
         largest = pick(size, largest, largest, size)
-    store(slopes, 0, slope)
-    store(sizes, 0, largest)
+    store(slopes, 0, added(slope))
+    store(sizes, 0, greatest(largest))
     for lane in range(LANES):
         penalty[lane] = max(penalty[lane], 1.1 * sizes[lane])
         if theta[lane] > 0.0 and slopes[lane] > 0.5 * penalty[lane] * theta[lane]:
@@ -296,8 +306,9 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
     step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
     plain, plain_direction = section(tile, layout.PLAIN_STEP), section(tile, layout.PLAIN_DIRECTION)
     before, before_lam = section(tile, layout.PREVIOUS), section(tile, layout.PREVIOUS_MULTIPLIER)
-    before[:], before_lam[:] = x, lam
-    section(tile, layout.PREVIOUS_RESIDUAL)[:] = section(tile, layout.RESIDUAL)
+    _copy(x, before)
+    _copy(lam, before_lam)
+    _copy(section(tile, layout.RESIDUAL), section(tile, layout.PREVIOUS_RESIDUAL))
     theta, objective, penalty, alpha = lanes.theta, lanes.objective, lanes.penalty, lanes.alpha
     trials = settings.trials
     new_theta, new_objective, accepted = lanes.new_theta, lanes.new_objective, lanes.accepted
@@ -306,13 +317,14 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
     for lane in range(LANES):
         accepted[lane] = status[lane] != RUNNING
         if accepted[lane]:  # done: a zero step, so that not even infinity times zero can change its numbers
-            step[lane::LANES] = 0.0
-            direction[lane::LANES] = 0.0
-    plain[:], plain_direction[:] = step, direction
+            _fill_lane(step, lane, 0.0)
+            _fill_lane(direction, lane, 0.0)
+    _copy(step, plain)
+    _copy(direction, plain_direction)
     for _ in range(max(trials, 1)):
-        for j in range(len(x) // LANES):
+        for j in team(len(x) // LANES):
             store(x, j, add(load(before, j), load(step, j)))
-        for r in range(len(lam) // LANES):
+        for r in team(len(lam) // LANES):
             store(lam, r, add(load(before_lam, r), load(direction, r)))
         residual_at(code, frame, tile)
         merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
@@ -324,7 +336,7 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
             merit = objective[lane] + penalty[lane] * theta[lane]
             new_merit = new_objective[lane] + penalty[lane] * new_theta[lane]
             slack = _NOISE * (abs(merit) + abs(objective[lane]))
-            if (trials == 0 or lanes.pushed[lane]) and np.isfinite(new_merit):
+            if (trials == 0 or lanes.pushed[lane]) and math.isfinite(new_merit):
                 accepted[lane] = True
                 continue
             if settings.filtered == 1:
@@ -334,22 +346,23 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
             if accepted[lane]:
                 continue
             open_lanes = True
-            if not corrected[lane] and new_theta[lane] >= theta[lane] and np.isfinite(new_theta[lane]):
+            if not corrected[lane] and new_theta[lane] >= theta[lane] and math.isfinite(new_theta[lane]):
                 corrected[lane] = wanted[lane] = any_wanted = True
                 continue
             corrected[lane] = False
             alpha[lane] *= 0.5
-            for i in range(lane, len(step), LANES):
-                step[i] = alpha[lane] * plain[i]
-            for i in range(lane, len(direction), LANES):
-                direction[i] = alpha[lane] * plain_direction[i]
+            for j in team(len(step) // LANES):
+                step[j * LANES + lane] = alpha[lane] * plain[j * LANES + lane]
+            for r in team(len(direction) // LANES):
+                direction[r * LANES + lane] = alpha[lane] * plain_direction[r * LANES + lane]
         if not open_lanes or stop[0] != 0:
             break
         if any_wanted:
             correct(frame, plan, tile, alpha, wanted)
-    stretched = False
+    stretched, restored = False, False
     for lane in range(LANES):
         if not accepted[lane]:
+            restored = True
             _copy_lane(before, x, lane)
             _copy_lane(before_lam, lam, lane)
         full_step = accepted[lane] and status[lane] == RUNNING and alpha[lane] == 1.0
@@ -358,7 +371,7 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
         stretched = stretched or wanted[lane]
     if stretched:
         _stretch(code, frame, plan, tile, lanes)
-    elif not accepted.all():
+    elif restored:
         residual_at(code, frame, tile)
 
 
@@ -385,9 +398,11 @@ def _stretch(code, frame, plan, tile, lanes):
                 alpha[lane] *= 2.0
                 _copy_lane(step, best, lane)
                 _copy_lane(direction, best_direction, lane)
-                for i in range(lane, len(x), LANES):
+                for j in team(len(x) // LANES):
+                    i = j * LANES + lane
                     x[i] = before[i] + alpha[lane] * plain[i]
-                for i in range(lane, len(lam), LANES):
+                for r in team(len(lam) // LANES):
+                    i = r * LANES + lane
                     lam[i] = before_lam[i] + alpha[lane] * plain_direction[i]
         if not any_going:
             break
@@ -395,10 +410,8 @@ def _stretch(code, frame, plan, tile, lanes):
         correct(frame, plan, tile, alpha, going)
         for lane in range(LANES):
             if going[lane]:
-                for i in range(lane, len(x), LANES):
-                    x[i] = before[i] + step[i]
-                for i in range(lane, len(lam), LANES):
-                    lam[i] = before_lam[i] + direction[i]
+                _add_lane(before, step, x, lane)
+                _add_lane(before_lam, direction, lam, lane)
         residual_at(code, frame, tile)
         merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
         for lane in range(LANES):
@@ -410,14 +423,32 @@ def _stretch(code, frame, plan, tile, lanes):
                 going[lane] = False
                 _copy_lane(best, step, lane)
                 _copy_lane(best_direction, direction, lane)
-                for i in range(lane, len(x), LANES):
-                    x[i] = before[i] + step[i]
-                for i in range(lane, len(lam), LANES):
-                    lam[i] = before_lam[i] + direction[i]
+                _add_lane(before, step, x, lane)
+                _add_lane(before_lam, direction, lam, lane)
     residual_at(code, frame, tile)
 
 
-@compiled(nogil=True, error_model="numpy")
-def _copy_lane(source, target, lane):  # written: target, one lane
-    for i in range(lane, len(source), LANES):
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def _copy(source, target):  # written: target
+    for i in team(
+        len(source)
+    ):  # not pack by pack: one lane may just have been written alone, and a pack waits for that
         target[i] = source[i]
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def _copy_lane(source, target, lane):  # written: target, one lane
+    for k in team(len(source) // LANES):
+        target[k * LANES + lane] = source[k * LANES + lane]
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def _fill_lane(target, lane, value):  # written: target, one lane
+    for k in team(len(target) // LANES):
+        target[k * LANES + lane] = value
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def _add_lane(one, other, target, lane):  # written: target, one lane
+    for k in team(len(target) // LANES):
+        target[k * LANES + lane] = one[k * LANES + lane] + other[k * LANES + lane]

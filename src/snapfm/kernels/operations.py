@@ -1,29 +1,21 @@
 """The compiled code of the table of operators: values and derivatives of eight lanes at once.
 
-`apply`, `slopes` and `bends` branch once per pack. Operators without an instruction are evaluated lane by lane: their operands
-go through memory (SPILL) to a function behind a C symbol, which is compiled once. Numba would inline a function that it knows
-into every kernel that calls it, so that each row of the table would slow down their compilation. Imports kernels only.
+`apply`, `slopes` and `bends` branch once per pack. Operators without an instruction are evaluated lane by lane (kernels.by_lane).
+Imports kernels only.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from llvmlite import binding, ir  # type: ignore[import-untyped]
-from numba import cfunc, njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
-from numba.np.numpy_support import carray
+from snapfm.kernels.by_lane import SPILL, called
+from snapfm.kernels.compiling import compiled
+from snapfm.kernels.operators import BENDS, NO_BENDS, NO_SLOPES, SLOPES, VALUES, Op
+from snapfm.kernels.packs import WIDTH, absolute, add, div, fnma, full, mul, pick, root
 
-from snapfm.kernels.compiling import SOURCES, compiled
-from snapfm.kernels.operators import BENDS, BY_LANE, FUNCTIONS, NO_BENDS, NO_SLOPES, SLOPES, VALUES, Op
-from snapfm.kernels.packs import WIDTH, absolute, add, div, fnma, full, load, mul, pick, root, store
+__all__ = ["LANES", "SPILL", "apply", "bends", "slopes"]
 
 LANES = WIDTH  # samples of a tile, as in the linear solver
-SPILL = 2  # packs behind a program's own cells, through which operands go to what is evaluated lane by lane
-
-_SYMBOL = "snapfm_lane_by_lane"
 
 
 def _generated(name: str, lines: list[str], **names: Any) -> Any:
@@ -31,58 +23,6 @@ def _generated(name: str, lines: list[str], **names: Any) -> Any:
     scope = {"__name__": __name__, **{op.name: int(op) for op in Op}, **names}
     exec(compile("\n".join(lines), __file__, "exec"), scope)
     return scope[name]
-
-
-def _lane_by_lane() -> Any:
-    """Compile the operators that are evaluated lane by lane; the value or a derivative overwrites pack a in memory."""
-    name = f"lane_by_lane_{SOURCES[:16]}"  # numba's cache is keyed by name and by this file, not by the table
-    lines = [
-        f"def {name}(op, order, at):",
-        "    packs = carray(at, 2 * LANES)",
-        "    for lane in range(LANES):",
-        "        a, b = packs[lane], packs[LANES + lane]",
-        "        f = g = h = 0.0",
-    ]
-    for op, statement in BY_LANE.items():
-        lines += [f"        {'elif' if len(lines) > 5 else 'if'} op == {int(op)}:", f"            {statement}"]
-    lines.append("        packs[lane] = f if order == 0 else g if order == 1 else h")
-    kind = types.void(types.int64, types.int64, types.CPointer(types.float64))
-    functions = {name: njit(error_model="numpy")(function) for name, function in FUNCTIONS.items()}
-    function = _generated(name, lines, carray=carray, np=np, LANES=LANES, **functions)
-    try:
-        return cfunc(kind, cache=True, error_model="numpy")(function)
-    except RuntimeError as cause:
-        if "no locator available" not in str(cause):
-            raise
-        return cfunc(kind, error_model="numpy")(function)
-
-
-_compiled = _lane_by_lane()  # held: the symbol below is its address
-binding.add_symbol(_SYMBOL, _compiled.address)
-
-
-@intrinsic
-def _call(_: Any, op: Any, order: Any, cells: Any, offset: Any) -> tuple[Any, Any]:
-    """Call the symbol on cells from `offset` on."""
-
-    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        number, pointer = ir.IntType(64), ir.DoubleType().as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [number, number, pointer])
-        function = cgutils.get_or_insert_function(builder.module, kind, _SYMBOL)
-        data = context.make_array(signature.args[2])(context, builder, given[2]).data
-        builder.call(function, [given[0], given[1], builder.gep(data, [given[3]])])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, cells, types.intp), emit
-
-
-@compiled(nogil=True, error_model="numpy")
-def called(op, order, a, b, cells, spill):  # written: two packs of cells
-    """Evaluate lane by lane: the value (order 0), or the first or second derivative by a, a pack."""
-    store(cells, spill, a)
-    store(cells, spill + 1, b)
-    _call(op, order, cells, spill * LANES)
-    return load(cells, spill)
 
 
 def _branches(rows: dict[Op, str]) -> list[str]:

@@ -431,5 +431,13 @@ def _step(a, b):  # 1 where a > 0, else 0: the slope of the ramp
     return f, 2.0 * share / root, -6.0 * share * (a / root) / root / root
 
 
+def by_lane() -> list[str]:
+    """Write the statements that assign f, or f, g and h, from one lane's a and b: a branch for each operator that has one."""
+    lines: list[str] = []
+    for op, statement in BY_LANE.items():
+        lines += [f"{'elif' if lines else 'if'} op == {int(op)}:", f"    {statement}"]
+    return lines
+
+
 FLAT = tuple(op for op in Op if op.flat)  # no slope
 STRAIGHT = tuple(op for op in Op if op.straight)  # no curvature

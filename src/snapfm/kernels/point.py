@@ -5,6 +5,8 @@ May import the program and the layout of memory; must not import linear algebra.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from snapfm.kernels import layout
@@ -14,6 +16,7 @@ from snapfm.kernels.layout import section, table, weights
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.program import tile_bends, tile_partials, tile_slopes, tile_values
+from snapfm.kernels.teams import added, greatest, join, team
 
 _NUDGE = 1e-2  # size of the push away from a point where a broken row has no slope
 _TINY = 1e-30  # stands in for a slope of zero in a quotient
@@ -24,8 +27,9 @@ def residual_at(code, frame, tile):  # read: x, λ, shift; written: cells, rows,
     """residual = h(x) + shift − Gλ − δλ, with h of x in its own unit and the rest in the lane's (layout.UNIT)."""
     place, x, cells = table(frame, layout.PLACE), section(tile, layout.X), section(tile, layout.CELLS)
     unit, inverse = load(section(tile, layout.UNIT), 0), load(section(tile, layout.UNIT), 1)
-    for j in range(len(place)):
+    for j in team(len(place)):
         store(cells, place[j], mul(unit, load(x, j)))
+    join()
     rows = section(tile, layout.ROWS)
     if code.callback == NO_CALLBACK:
         tile_values(code, cells, rows)
@@ -35,12 +39,13 @@ def residual_at(code, frame, tile):  # read: x, λ, shift; written: cells, rows,
     ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
     delta = load(section(tile, layout.REGULARIZATION), 0)
-    for r in range(len(ptr) - 1):
+    for r in team(len(ptr) - 1):
         total = fma(inverse, load(rows, r), load(shift, r))
         for p in range(ptr[r], ptr[r + 1]):
             total = fnma(full(gram[p]), load(lam, column[p]), total)
         total = fnma(delta, load(lam, r), total)
         store(residual, r, total)
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -59,15 +64,16 @@ def derivatives_at(code, frame, tile):
     slope, weight = section(tile, layout.GRADIENT), section(tile, layout.DIAGONAL)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
-    for j in range(len(ptr) - 1):
+    for j in team(len(ptr) - 1):
         total = fnma(full(1.0), load(target, j), load(x, j))
         for p in range(ptr[j], ptr[j + 1]):
             total = fma(load(jacobian, entry[p]), load(lam, row[p]), total)
         store(slope, j, total)
         store(weight, j, full(1.0))
+    join()
     hessian_row, hessian_column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
     unit = load(section(tile, layout.UNIT), 0)
-    for h in range(len(hessian_row)):
+    for h in team(len(hessian_row)):
         scaled = mul(unit, load(hessian, h))  # multipliers are in the lane's unit
         store(hessian, h, scaled)
         if hessian_row[h] == hessian_column[h]:
@@ -76,7 +82,7 @@ def derivatives_at(code, frame, tile):
     row_ptr = table(frame, layout.ROW_PTR)
     gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
-    for r in range(len(row_ptr) - 1):
+    for r in team(len(row_ptr) - 1):
         total = full(0.0)
         for p in range(row_ptr[r], row_ptr[r + 1]):
             total = fma(load(jacobian, p), load(jacobian, p), total)
@@ -84,6 +90,7 @@ def derivatives_at(code, frame, tile):
             if gram_column[p] == r:
                 total = add(total, full(gram[p]))
         store(norm, r, total)
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -94,35 +101,41 @@ def size_rows(tile, ordinary):  # read: residual, norm; written: row_size, row_w
     """
     residual, norm = section(tile, layout.RESIDUAL), section(tile, layout.ROW_NORM)
     size, weight = section(tile, layout.ROW_SIZE), section(tile, layout.ROW_WEIGHT)
-    for i in range(len(residual)):
-        found = max(np.sqrt(norm[i]), abs(residual[i]))
+    for i in team(len(residual)):
+        found = max(math.sqrt(norm[i]), abs(residual[i]))
         if ordinary < found < 1.0 / ordinary or not _TINY < found < 1.0 / _TINY:  # or without slope, or not a number
             found = 1.0
         size[i], weight[i] = found, 1.0 / found
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
-def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, where a broken row has no slope
+def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, where a broken row has no slope; active
     """Push x off points where a broken row's slope vanishes (a quadratic at its center): no step could start there."""
     residual, x, norm = section(tile, layout.RESIDUAL), section(tile, layout.X), section(tile, layout.ROW_NORM)
     equality = table(frame, layout.EQUALITY)
-    ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
-    pushed = np.zeros(len(x), np.bool_)
-    any_pushed = False
-    for r in range(len(equality)):
+    flat, found = section(tile, layout.ACTIVE), 0  # not chosen yet: its memory is free
+    for r in team(len(equality)):
         for lane in range(LANES):
             h = residual[r * LANES + lane]
             broken = abs(h) > tolerance[lane] if equality[r] == 1 else h > tolerance[lane]
             # the slope that a push of this size would create: a row with less is flat
-            if broken and norm[r * LANES + lane] < (1e-3 * _NUDGE) ** 2:
-                for p in range(ptr[r], ptr[r + 1]):
-                    i = column[p] * LANES + lane
-                    if not pushed[i]:
-                        # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
-                        x[i] += _NUDGE * (2.0 * ((0.6180339887498949 * (column[p] + 1)) % 1.0) - 1.0)
-                        pushed[i] = True
-                        any_pushed = True
-    return any_pushed
+            pushes = broken and norm[r * LANES + lane] < (1e-3 * _NUDGE) ** 2
+            flat[r * LANES + lane] = 1.0 if pushes else 0.0
+            found |= pushes
+    if greatest(found) == 0:
+        return False
+    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
+    pushed = 0
+    for j in team(len(ptr) - 1):
+        for lane in range(LANES):
+            for p in range(ptr[j], ptr[j + 1]):
+                if flat[row[p] * LANES + lane] == 1.0:
+                    # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
+                    x[j * LANES + lane] += _NUDGE * (2.0 * ((0.6180339887498949 * (j + 1)) % 1.0) - 1.0)
+                    pushed = 1
+                    break
+    return greatest(pushed) == 1
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -131,7 +144,7 @@ def choose_sets(frame, tile):  # written: active, idle (λ of idle rows), to_bou
     active, idle, lam = section(tile, layout.ACTIVE), section(tile, layout.IDLE), section(tile, layout.MULTIPLIER)
     residual, norm = section(tile, layout.RESIDUAL), section(tile, layout.ROW_NORM)
     equality = table(frame, layout.EQUALITY)
-    for r in range(len(equality)):
+    for r in team(len(equality)):
         for lane in range(LANES):
             i = r * LANES + lane
             # h/‖J‖² is what the row's own step would add to its multiplier
@@ -142,9 +155,10 @@ def choose_sets(frame, tile):  # written: active, idle (λ of idle rows), to_bou
     if frame.bounded == 1:
         x, slope = section(tile, layout.X), section(tile, layout.GRADIENT)
         lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
-        for i in range(len(x)):
+        for i in team(len(x)):
             wish = x[i] - slope[i]
             to_bound[i] = upper[i] - x[i] if wish > upper[i] else (lower[i] - x[i] if wish < lower[i] else np.nan)
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -156,13 +170,13 @@ def settle(tile, arrived):  # read: arrived; written: x
     """
     x, slope, to_bound = section(tile, layout.X), section(tile, layout.GRADIENT), section(tile, layout.TO_BOUND)
     lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
-    moved = False
-    for i in range(len(x)):
+    moved = 0
+    for i in team(len(x)):
         if arrived[i % LANES] and to_bound[i] == to_bound[i]:
             bound = upper[i] if x[i] - slope[i] > upper[i] else lower[i]
-            moved = moved or x[i] != bound
+            moved |= x[i] != bound
             x[i] = bound
-    return moved
+    return greatest(moved) == 1
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -174,7 +188,7 @@ def merit_parts(frame, tile, theta, objective, violation):  # written: the last 
     gram = weights(frame, layout.GRAM)
     total, worst, value, zero = full(0.0), full(0.0), full(0.0), full(0.0)
     delta, row_weight = load(section(tile, layout.REGULARIZATION), 0), section(tile, layout.ROW_WEIGHT)
-    for r in range(len(equality)):
+    for r in team(len(equality)):
         h = load(residual, r)
         size = absolute(h) if equality[r] == 1 else pick(h, zero, zero, h)
         total = fma(load(row_weight, r), size, total)
@@ -184,17 +198,18 @@ def merit_parts(frame, tile, theta, objective, violation):  # written: the last 
             moved = fma(full(gram[p]), load(lam, column[p]), moved)
         value = fma(load(lam, r), moved, value)
     x, target = section(tile, layout.X), section(tile, layout.TARGET)
-    for j in range(len(x) // LANES):
+    for j in team(len(x) // LANES):
         away = fnma(full(1.0), load(target, j), load(x, j))
         value = fma(away, away, value)
     if frame.bounded == 1:
         lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
-        for j in range(len(x) // LANES):
+        for j in team(len(x) // LANES):
             above, below = fnma(full(1.0), load(upper, j), load(x, j)), fnma(full(1.0), load(x, j), load(lower, j))
             excess = pick(above, below, below, above)
             excess = pick(excess, zero, zero, excess)
             total = add(total, excess)
             worst = pick(excess, worst, worst, excess)
+    total, worst, value = added(total), greatest(worst), added(value)
     store(theta, 0, total)
     store(objective, 0, mul(full(0.5), value))
     store(violation, 0, pick(total, total, worst, total))  # a maximum forgets NaN, a sum does not
@@ -206,29 +221,30 @@ def gap_of(frame, tile, gap):  # written: gap
     slope, to_bound = section(tile, layout.GRADIENT), section(tile, layout.TO_BOUND)
     worst, total = full(0.0), full(0.0)
     if frame.bounded == 0:
-        for j in range(len(slope) // LANES):
+        for j in team(len(slope) // LANES):
             size = absolute(load(slope, j))
             worst = pick(size, worst, worst, size)
             total = add(total, size)
     store(gap, 0, pick(total, total, worst, total))  # a maximum forgets NaN, a sum does not
     if frame.bounded == 1:
-        for i in range(len(slope)):
+        for i in team(len(slope)):
             size = abs(to_bound[i]) if to_bound[i] == to_bound[i] else abs(slope[i])
-            if not (size <= gap[i % LANES] or np.isnan(gap[i % LANES])):
+            if not (size <= gap[i % LANES] or math.isnan(gap[i % LANES])):
                 gap[i % LANES] = size
     if frame.mixed == 1:
         active, idle = section(tile, layout.ACTIVE), section(tile, layout.IDLE)
         residual, norm = section(tile, layout.RESIDUAL), section(tile, layout.ROW_NORM)
         equality = table(frame, layout.EQUALITY)
-        for r in range(len(equality)):
+        for r in team(len(equality)):
             if equality[r] == 0:
                 for lane in range(LANES):
                     i = r * LANES + lane
                     # an idle row's multiplier has to vanish, an active one's residual too
-                    size = np.sqrt(max(norm[i], _TINY))
+                    size = math.sqrt(max(norm[i], _TINY))
                     off = abs(idle[i]) * size if active[i] == 0.0 else abs(residual[i]) / size
-                    if not (off <= gap[lane] or np.isnan(gap[lane])):
+                    if not (off <= gap[lane] or math.isnan(gap[lane])):
                         gap[lane] = off
+    store(gap, 0, greatest(load(gap, 0)))
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -15,6 +15,8 @@ from snapfm.arrays import Index, Values
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.packs import WIDTH, fma, full, load_at, store_at
+from snapfm.kernels.teams import added, leads, team, team_between
+from snapfm.kernels.teams import join as meet
 
 
 class Runs(NamedTuple):
@@ -64,10 +66,13 @@ def add_products(runs, line, totals):  # read: line (one sample); written: total
         if step == 1:
             _add_scaled(value, line, place, length, totals, row)
         elif step == 0:
-            totals[row] += value * _sum(line, place, length)
+            total = value * _sum(line, place, length)
+            if leads():
+                totals[row] += total
         else:
-            for i in range(length):
+            for i in team(length):
                 totals[row + step * i] += value * line[place + i]
+        meet()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -79,17 +84,19 @@ def add_transposed(runs, totals, line):  # read: totals; written: line (one samp
         if step == 1:
             _add_scaled(value, totals, row, length, line, place)
         else:
-            for i in range(length):
+            for i in team(length):
                 line[place + i] += value * totals[row + step * i]
+        meet()
 
 
 @compiled(nogil=True, error_model="numpy")
 def _add_scaled(value, source, begin, length, out, first):  # written: out
     """out[first + i] += value · source[begin + i]."""
     scale, whole = full(value), length - length % WIDTH
-    for i in range(0, whole, WIDTH):
+    for k in team(whole // WIDTH):
+        i = k * WIDTH
         store_at(out, first + i, fma(scale, load_at(source, begin + i), load_at(out, first + i)))
-    for i in range(whole, length):
+    for i in team_between(whole, length):
         out[first + i] += value * source[begin + i]
 
 
@@ -98,14 +105,15 @@ def _sum(line, place, length):
     """Sum neighbors in four streams: one would wait for every addition."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = length - length % 4
-    for i in range(place, place + whole, 4):
+    for k in team(length // 4):
+        i = place + 4 * k
         a += line[i]
         b += line[i + 1]
         c += line[i + 2]
         d += line[i + 3]
-    for i in range(place + whole, place + length):
+    for i in team_between(place + whole, place + length):
         a += line[i]
-    return (a + b) + (c + d)
+    return added((a + b) + (c + d))
 
 
 @compiled(nogil=True, error_model="numpy")

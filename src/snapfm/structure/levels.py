@@ -17,6 +17,7 @@ from snapfm.kernels.sections import packed_index, packed_values
 from snapfm.structure.lowering.tape import Block, Tape
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.program import Program
+from snapfm.structure.readers import find_readers
 
 _Rows = tuple[Index, Index, Values]  # compressed rows: pointers, cells, weights
 
@@ -105,21 +106,21 @@ class _Needs:
         a, b, c = (_lines(part, self.operation_at, number) for part in self.operands)
         rows = _lines(self.rows, self.row_at, number)
         height = len(rows[0]) - 1
-        read = rows[1] >= first
-        row = np.repeat(np.arange(height), np.diff(rows[0]))[read]
-        column = rows[1][read] - first
-        by_column = np.argsort(column, kind="stable")
-        back = np.concatenate([[0], np.cumsum(np.bincount(column, minlength=count))])
+        row = np.repeat(np.arange(height), np.diff(rows[0]))
+        by_cell = np.argsort(rows[1], kind="stable")
+        back = np.concatenate([[0], np.cumsum(np.bincount(rows[1], minlength=first + count))])
+        readers = find_readers(first, a, b, c)
         nothing, start = np.zeros(0, np.int64), np.zeros(1, np.int64)
         index = packed_index(
             [
                 ops, a[0], a[1], b[0], b[1], c[0], c[1], rows[0], rows[1], np.zeros(count + 1, np.int64),
-                start, nothing, start, nothing, start, nothing, nothing, back, row[by_column],
-                start, nothing, nothing, nothing, nothing,
+                start, nothing, start, nothing, start, nothing, nothing, back, row[by_cell],
+                start, nothing, nothing, nothing, nothing, readers.segments, readers.pointers, readers.operation,
+                readers.slope,
             ]
         )  # fmt: skip
         none = np.zeros(0)
-        weight = packed_values([a[2], b[2], c[2], rows[2], none, none, none, rows[2][read][by_column]])
+        weight = packed_values([a[2], b[2], c[2], rows[2], none, none, none, rows[2][by_cell], readers.weight])
         empty = Pattern(height, 0, np.zeros(height + 1, np.int64), nothing)
         hessian = Pattern(0, 0, start, nothing)
         return Program(

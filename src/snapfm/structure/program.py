@@ -21,6 +21,7 @@ from snapfm.kernels.program import Code
 from snapfm.kernels.sections import packed_index, packed_values
 from snapfm.structure.lowering.tape import Block, Tape, Unlowerable, chosen_rows, moved_columns
 from snapfm.structure.pattern import GrowingSets, Pattern, Sets, union
+from snapfm.structure.readers import Chain, find_readers
 
 # Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
 PAIR_LIMIT = 20_000_000
@@ -130,20 +131,24 @@ def _planned(
     ]
     pattern, constants, varying, entry = _entries(rows, pool, inputs.nnz, width)
     hessian, curvature = _hessian_terms(blocks if second else [], operands, width)
-    back = csc_array(rows)[:, first:]
+    back = csc_array(rows)
     ops = np.concatenate([np.zeros(0, np.int64), *(np.full(block.size, int(block.op)) for block in blocks)])
     a, b, c = (_chain([_terms_of(getattr(block, name), block.size) for block in blocks]) for name in "abc")
     slot_counts = np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in operands)])
     through_a, through_b = _chain([path for path, _ in paths]), _chain([path for _, path in paths])
+    readers = find_readers(first, a, b, c)
     index = packed_index(
         [
             ops, a[0], a[1], b[0], b[1], c[0], c[1], rows.indptr, rows.indices,
             np.concatenate([[0], np.cumsum(slot_counts)]),
             through_a[0], through_a[1], through_b[0], through_b[1], entry[0], entry[1], varying,
             back.indptr, back.indices, *curvature,
+            readers.segments, readers.pointers, readers.operation, readers.slope,
         ]
     )  # fmt: skip
-    weight = packed_values([a[2], b[2], c[2], rows.data, through_a[2], through_b[2], entry[2], back.data])
+    weight = packed_values(
+        [a[2], b[2], c[2], rows.data, through_a[2], through_b[2], entry[2], back.data, readers.weight]
+    )
     code = Code(first, *index, *weight)
     return Program(code, len(ops), pool.nnz - inputs.nnz, unknowns, externals, by, pattern, constants, varying, hessian)
 
@@ -214,7 +219,7 @@ def _terms_of(operand: csr_array | None, size: int) -> _Paths:
     return np.diff(operand.indptr), operand.indices, operand.data
 
 
-def _chain(parts: list[_Paths]) -> tuple[Index, Index, Values]:
+def _chain(parts: list[_Paths]) -> Chain:
     """Join sums one after the other: pointers, sources, weights."""
     counts = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
     return (
