@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "quality": (["smoke", "--out", "OUT"], "snapfm.evidence.quality.run"),
     "bench": (["smoke", "--out", "OUT"], "snapfm.evidence.projection.run"),
     "report": (["RUN", "--out", "OUT"], "snapfm.evidence.projection.report.pages.write"),
+    "doctor": ([], "snapfm.device.artifact.shipped"),
 }
 FOLDERS = ("demo", "train", "quality", "bench", "report")  # these write a folder
 FILES = ("data", "sample")  # these a file

@@ -1,0 +1,96 @@
+"""`snapfm doctor`: what this installation can do, and a self-test of ten projections on each device."""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import torch
+
+_SAMPLES = 10
+_AGREE = 1e-10  # of fields projected on a device and on the CPU
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Say what this installation can do, and test it. Exits with 1 if a projection of the test is wrong."""
+    found = _examined()
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        for name, value in found.items():
+            for line in value if isinstance(value, list) else [value]:
+                typer.echo(f"{name:10} {line if isinstance(line, str) else _sentence(line)}")
+    if not all(test["passed"] for test in found["self-test"]):
+        raise typer.Exit(code=1)
+
+
+def _examined() -> dict[str, Any]:
+    import numba
+    import torch
+
+    from snapfm import __version__
+    from snapfm.device.artifact import shipped, sources
+    from snapfm.kernels.newton import solve_tiles
+    from snapfm.kernels.threads import workers
+
+    devices = [torch.device("cpu"), *(torch.device("cuda", k) for k in range(torch.cuda.device_count()))]
+    ptx = shipped()
+    ours = "from the kernels of this installation" if ptx.sources == sources() else "from other kernels than these"
+    return {
+        "snapfm": f"{__version__}, Python {platform.python_version()}, torch {torch.__version__}, numba {numba.__version__}",
+        "threads": f"{workers()} at once",
+        "cache": solve_tiles.stats.cache_path or "none: kernels are compiled anew in every process",
+        "devices": [_described(one) for one in devices],
+        "PTX": f"{len(ptx.ptx)} entries for compute capability 8.0 and newer, {ptx.compiler}, made {ours}; not launched yet",
+        "self-test": [_tested(one) for one in devices],
+    }
+
+
+def _described(device: torch.device) -> str:
+    import torch
+
+    if device.type == "cpu":
+        return "cpu: projections run here"
+    return f"{device}: {torch.cuda.get_device_name(device)}; fields are moved to the CPU and back"
+
+
+def _tested(device: torch.device) -> dict[str, Any]:
+    """Project ten fields onto energies, an inequality and bounds; compare with the CPU."""
+    import torch
+
+    from snapfm import Bounds, Equality, Inequality, Projector
+
+    laws = [
+        Equality("energy", lambda u, p: (u**2).sum(0) - p["energy"]),
+        Inequality("decay", lambda u, p: (u[:, 1:] ** 2).sum(0) - (u[:, :-1] ** 2).sum(0)),
+        Bounds(lower=-2.0, upper=2.0),
+    ]
+    generator = torch.Generator().manual_seed(0)
+    fields = torch.randn(_SAMPLES, 6, 4, generator=generator, dtype=torch.float64)
+    energy = torch.linspace(4.0, 2.0, 4, dtype=torch.float64).expand(_SAMPLES, 4).contiguous()
+    project = Projector(laws, (6, 4), {"energy": energy[:1]})
+    here = project(fields, {"energy": energy})
+    there = project(fields.to(device), {"energy": energy.to(device)})
+    apart = float((there.u.cpu() - here.u).abs().max())
+    converged = int(there.converged.sum())
+    return {
+        "device": str(device),
+        "converged": converged,
+        "of": _SAMPLES,
+        "violation": float(there.violation.max()),
+        "stationarity": float(there.stationarity.max()),
+        "from_cpu": apart,
+        "passed": converged == _SAMPLES and apart <= _AGREE,
+    }
+
+
+def _sentence(test: dict[str, Any]) -> str:
+    verdict = "passed" if test["passed"] else "FAILED"
+    return (
+        f"{test['device']}: {test['converged']} of {test['of']} converged, violation at most {test['violation']:.1e}, "
+        f"stationarity {test['stationarity']:.1e}, {test['from_cpu']:.1e} from the CPU: {verdict}"
+    )

@@ -1,0 +1,1 @@
+"""The kernels of snapfm.kernels compiled for CUDA: what compiles them, and the PTX."""

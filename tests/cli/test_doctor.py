@@ -1,0 +1,47 @@
+"""`snapfm doctor`: what it says, and that it notices."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from snapfm.cli import doctor as module
+from snapfm.cli.app import app
+
+
+def test_it_tests_every_device_and_names_the_ptx():
+    answer = CliRunner().invoke(app, ["doctor", "--json"], catch_exceptions=False)
+    assert answer.exit_code == 0
+    found = json.loads(answer.stdout)
+    assert [test["device"] for test in found["self-test"]] == ["cpu"] + [
+        f"cuda:{k}" for k in range(torch.cuda.device_count())
+    ]
+    test = found["self-test"][0]
+    assert test["converged"] == test["of"] == 10
+    assert test["violation"] < 1e-8
+    assert test["from_cpu"] == 0.0
+    assert "from the kernels of this installation" in found["PTX"]
+
+
+def test_it_prints_a_line_for_each_thing():
+    answer = CliRunner().invoke(app, ["doctor"], catch_exceptions=False)
+    assert answer.exit_code == 0
+    assert [line.split()[0] for line in answer.stdout.splitlines()][:5] == [
+        "snapfm",
+        "threads",
+        "cache",
+        "devices",
+        "PTX",
+    ][:5]
+    assert "cpu: 10 of 10 converged" in answer.stdout
+    assert "passed" in answer.stdout
+
+
+def test_a_projection_that_is_wrong_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "_AGREE", -1.0)
+    answer = CliRunner().invoke(app, ["doctor"])
+    assert answer.exit_code == 1
+    assert "FAILED" in answer.stdout

@@ -1,0 +1,77 @@
+"""What Newton's kernel is given by real projections, and what the CPU's kernel makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import snapfm
+from snapfm.kernels import layout
+from snapfm.kernels.newton import solve_tiles
+from snapfm.kernels.operations import LANES
+from snapfm.project.part import Loops
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of solve_tiles: structure, settings, memory before and after (lane by lane), and how lanes ended."""
+
+    read: tuple[Any, ...]  # Code, Frame, Schedule
+    at: np.ndarray  # where sections begin, of one lane
+    settings: layout.Settings
+    limits: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+    status: np.ndarray
+    iterations: np.ndarray
+    second: np.ndarray
+
+    def given(self, before: np.ndarray) -> Call:
+        """The same call with other memory."""
+        return replace(self, before=before)
+
+    def only(self, i: int) -> Call:
+        """The call with one lane alone."""
+        one = slice(i, i + 1)
+        names = ("limits", "before", "after", "status", "iterations", "second")
+        return replace(self, **{name: getattr(self, name)[one] for name in names})
+
+    def section(self, memory: np.ndarray, number: int) -> np.ndarray:
+        return memory[:, self.at[number] : self.at[number + 1]]
+
+
+def newton_calls(project: snapfm.Projector, u_hat: Tensor, params: dict[str, Tensor]) -> list[Call]:
+    """Project, and keep every call of Newton's kernel."""
+    kept: list[Call] = []
+    real = Loops.run
+
+    def run(self, kernel, given, tiles, written):
+        before = tiles.space.copy()
+        real(self, kernel, given, tiles, written)
+        if kernel is solve_tiles and len(before):  # the first call, on no tiles, compiles
+            settings, limits, _, live = given
+            lanes = int(live.sum())
+            kept.append(
+                Call(
+                    self._read, tiles.at // LANES, settings, limits.ravel()[:lanes].copy(), by_lane(before)[:lanes],
+                    by_lane(tiles.space)[:lanes], *(one.ravel()[:lanes].copy() for one in written),
+                )
+            )  # fmt: skip
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Loops, "run", run)
+        with torch.no_grad():
+            project(u_hat, params)
+    return kept
+
+
+def by_lane(space: np.ndarray) -> np.ndarray:
+    """Rearrange tiles (tiles, packs · LANES) to one line a lane."""
+    tiles, width = space.shape
+    packs = space.reshape(tiles, width // LANES, LANES).transpose(0, 2, 1)
+    return np.ascontiguousarray(packs.reshape(tiles * LANES, width // LANES))

@@ -1,0 +1,49 @@
+"""The PTX in the package: made from the sources that are here, and the same when it is made again."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+
+import pytest
+
+from snapfm.device.artifact import Artifact, shipped, sources
+from snapfm.device.build import build
+
+
+def test_the_ptx_was_made_from_these_sources():
+    assert shipped().sources == sources(), (
+        "kernels changed: run `python -m snapfm.device.build`, with the extra cuda-build"
+    )
+
+
+def test_every_entry_is_for_any_device_since_compute_80():
+    for name, ptx in shipped().ptx.items():
+        assert re.search(r"^\.target sm_80$", ptx, re.M), name
+        assert len(re.findall(r"^\.visible \.entry", ptx, re.M)) == 1, name
+
+
+def test_the_ptx_holds_no_path_and_reads_back():
+    artifact = shipped()
+    assert not any(re.search(r"^\s*\.(file|loc)\b", ptx, re.M) for ptx in artifact.ptx.values())
+    assert Artifact.unpacked(artifact.packed()) == artifact
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is not installed (extra cuda-build)"
+)
+def test_the_ptx_is_the_same_when_it_is_built_again():
+    assert build() == shipped().packed()
+
+
+def test_nothing_of_cuda_is_imported_with_the_package():
+    code = (
+        "import sys, snapfm, snapfm.device.artifact, snapfm.device.build\n"
+        "print([m for m in sys.modules if m.split('.')[0] in ('numba_cuda', 'cuda', 'nvmath', 'cupy') "
+        "or m.startswith(('numba.cuda', 'snapfm.device.target', 'snapfm.device.entries'))])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
