@@ -114,7 +114,6 @@ def newton(
         solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, n[5:6], n[6:7])
         if leads():
             status[sample], iterations[sample], second[sample] = n[5], n[6], lanes.second[0]
-        join()
 
 
 def rotate(spec_at, count, width, field, back):

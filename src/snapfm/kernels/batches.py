@@ -80,7 +80,6 @@ def pull_tile(
         which = min(first + lane, lanes - 1)
         for k in team(width):
             weight[k * LANES + lane] = multipliers[which // parts, index[which % parts, k]]
-    join()
     tile_gradient(code, cells, weight, partial, adjoint)
     for lane in range(min(LANES, lanes - first)):
         sample, part = (first + lane) // parts, (first + lane) % parts

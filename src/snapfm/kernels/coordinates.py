@@ -63,7 +63,6 @@ def condense_line(
         left = rest[g] / count  # rounding error of the mean
         line[first + 2 * g] = (mean[g] + left) * math.sqrt(count)
         line[first + 2 * g + 1] = math.sqrt(max(square[g] - rest[g] * left, 0.0))
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -124,7 +123,6 @@ def expand_line(runs, ptr, members, first, begin, line, middle, mean, stretch):
     for g in team(groups):
         if not begin[first + 2 * g + 1] > 0.0:
             _scatter(members, ptr[g], ptr[g + 1] - ptr[g], middle[g], line[first + 2 * g + 1], line)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")

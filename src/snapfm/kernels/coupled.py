@@ -122,7 +122,6 @@ def _conjugate(frame, plan, tile, damping, stop, take, error, most):
     for i in team(len(along)):
         if wanted[i % LANES] == 1.0:
             along[i] = pulled[i]
-    join()
     for _ in range(most):
         waiting = False
         for lane in range(LANES if leads() else 0):
@@ -168,7 +167,6 @@ def _conjugate(frame, plan, tile, damping, stop, take, error, most):
             store(conjugate, j, fma(beta, load(conjugate, j), mul(alpha, load(gradient, j))))
         for r in team(rows):
             store(along, r, fma(beta, load(along, r), mul(alpha, load(pulled, r))))
-        join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -180,7 +178,6 @@ def _remainder(frame, tile, damping):  # written: remainder, image
     for j in team(len(slope) // LANES):
         total = fnma(full(-1.0), load(slope, j), load(image, j))
         store(remainder, j, _free(fnma(full(1.0), total, full(0.0)), load(inverse, j)))
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -216,7 +213,6 @@ def _apply(frame, tile, damping, x, y, image):  # written: image; packs CURVED (
     if leads():
         store(scalars, _CURVED, curvature)
         store(scalars, _BETA, size)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -238,7 +234,6 @@ def _precondition(
                 size = fma(absolute(load(scaled, p)), absolute(load(remainder, column[p])), size)
             total = without_rounding(total, size)
         store(rhs, r, mul(load(active, r), total))
-    join()
     solved(frame, plan, tile, rhs, pulled)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
@@ -253,7 +248,6 @@ def _precondition(
     product = added(product)
     if leads():
         store(section(tile, layout.GRADIENTS), _RZ, product)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")

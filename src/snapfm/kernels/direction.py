@@ -94,6 +94,7 @@ def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negativ
             negative[lane] += 1 if inverse[i] < 0.0 else 0
     for lane in range(LANES):
         negative[lane] = added(negative[lane])
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -140,7 +141,6 @@ def _assemble_schur(frame, tile):  # written: scaled, matrix
             else:
                 total = mul(total, mul(here, load(active, columns[s])))
         store(matrix, s, total)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -177,7 +177,6 @@ def _assemble_augmented(frame, tile, damping, convex):  # written: matrix
                 idle = active[(i - v) * LANES + lane] == 0.0
                 if idle or (j >= v and active[(j - v) * LANES + lane] == 0.0):
                     matrix[here] = -1.0 if i == j else 0.0
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -223,7 +222,6 @@ def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_
                     move = to_bound[column[p] * LANES + lane]
                     if move == move:
                         rhs[r * LANES + lane] += active[r * LANES + lane] * jacobian[p * LANES + lane] * move
-    join()
     solved(frame, plan, tile, rhs, direction)
     _follow(frame, tile, direction, section(tile, layout.STEP))
 
@@ -263,7 +261,6 @@ def _follow(frame, tile, direction, step):  # written: step
         for i in team(len(step)):
             if to_bound[i] == to_bound[i]:
                 step[i] = to_bound[i]
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -298,8 +295,7 @@ def augmented_direction(frame, plan, tile):  # written: direction, step, rhs
                     move = to_bound[column[p] * LANES + lane]
                     if move == move and active[r * LANES + lane] > 0.0:
                         rhs[(v + r) * LANES + lane] -= jacobian[p * LANES + lane] * move
-    join()
-    if frame.bounded == 1:
+        join()
         _move_curvature(frame, tile, rhs)
     solved(frame, plan, tile, rhs, rhs)
     step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
@@ -323,7 +319,6 @@ def _move_curvature(frame, tile, rhs):  # read: hessian, to_bound; written: rhs 
                 rhs[j] -= entry * to_bound[i]
             elif held_column and not held_row:
                 rhs[i] -= entry * to_bound[j]
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -343,7 +338,6 @@ def correct(frame, plan, tile, alpha, wanted):  # written: rhs; step, direction 
     for i in team(len(residual)):
         missed = residual[i] - max(1.0 - alpha[i % LANES], 0.0) * before[i]
         rhs[first + i] = sign * active[i] * missed if wanted[i % LANES] else 0.0  # zeros need no solve
-    join()
     solved(frame, plan, tile, rhs, rhs)
     for i in team(len(direction)):
         if wanted[i % LANES]:
@@ -352,7 +346,6 @@ def correct(frame, plan, tile, alpha, wanted):  # written: rhs; step, direction 
         for i in team(len(step)):
             if wanted[i % LANES]:
                 step[i] = alpha[i % LANES] * plain[i] + rhs[i]
-        join()
         return
     jacobian, inverse = section(tile, layout.JACOBIAN), section(tile, layout.INVERSE)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
@@ -365,4 +358,3 @@ def correct(frame, plan, tile, alpha, wanted):  # written: rhs; step, direction 
                     total += jacobian[entry[p] * LANES + lane] * rhs[row[p] * LANES + lane]
                 i = j * LANES + lane
                 step[i] = alpha[lane] * plain[i] - inverse[i] * total
-    join()

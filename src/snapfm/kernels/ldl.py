@@ -77,7 +77,7 @@ def factorize_tile(
                 slot = PANEL * panel + k
                 pivot = load(factor, plan.base[panel] + k)
                 store(inverse, slot, _invert(pivot, slot, tiny, scale, tally))
-            join()
+    join()  # a panel is read by others after they have joined for the next one; the last one, here
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
@@ -200,7 +200,6 @@ def _eliminate(plan, panel, tiny, factor, inverse, scale, tally):
         store(factor, x + 1, x1)
         store(factor, x + 2, x2)
         store(factor, x + 3, x3)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -153,6 +153,7 @@ def solve_stage_tile(
     _begin(one, start, unknowns, first, count, past, known, memory)
     _place(one, x, cells)
     tile_values(one.code, cells, rows)
+    join()
     _fill_constants(one, entries)
     while True:
         live, new = False, False
@@ -233,7 +234,6 @@ def _fill_constants(one, entries):  # written: entries
     for k in team(len(one.constants)):
         for lane in range(LANES):
             entries[k * LANES + lane] = one.constants[k]
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -266,6 +266,7 @@ def _begin(one, start, unknowns, first, count, past, known, memory):
                 cells[(1 + one.own[k]) * LANES + lane] = value
         join()
         tile_values(one.code, cells, rows)
+        join()
         _merits(one.starts, rows, merit)
         for b in team(blocks):
             for lane in range(LANES):
@@ -306,6 +307,7 @@ def _search(one, rule, memory, lanes):
                     cells[(1 + one.own[k]) * LANES + lane] = moved
         join()
         tile_values(one.code, cells, rows)
+        join()
         _merits(one.starts, rows, merit)
         shorter = 0.5 if halving + 1 < HALVINGS else 0.0  # at last blocks that no step helps stay where they are
         for lane in range(LANES):
@@ -327,6 +329,7 @@ def _search(one, rule, memory, lanes):
             if whole or not fresh[lane]:
                 searching[lane] = False
                 left -= 1
+        join()
     for k in team(m):
         store(rows, k, load(found, k))
     _place(one, x, cells)
@@ -384,6 +387,7 @@ def determine_stage_tile(
     if not one.constant:
         fill_cells(inputs, outside, field, externals, first, cells)
         tile_values(one.code, cells, rows)
+        join()
         tile_partials(one.code, cells, False, memory.partial)
         tile_slopes(one.code, memory.partial, memory.slope, memory.left, memory.right, entries)
     for k in team(m):

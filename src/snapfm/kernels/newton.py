@@ -32,7 +32,7 @@ from snapfm.kernels.point import (
     size_rows,
 )  # fmt: skip
 from snapfm.kernels.sections import outlive, unowned
-from snapfm.kernels.teams import added, greatest, team
+from snapfm.kernels.teams import added, greatest, join, team
 
 CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration finds what is infeasible
 
@@ -260,10 +260,12 @@ def _push_off(frame, tile, lane, times):  # written: step, direction (one lane)
         largest = greatest(largest)
         for j in team(len(x) // LANES):
             step[j * LANES + lane] = _PUSH * size * along[j * LANES + lane] / largest
+        join()
         return
     for j in team(len(x) // LANES):
         # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
         step[j * LANES + lane] = _PUSH * size * (2.0 * ((_GOLDEN * (j + 1) * times) % 1.0) - 1.0)
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -106,7 +106,6 @@ def size_rows(tile, ordinary):  # read: residual, norm; written: row_size, row_w
         if ordinary < found < 1.0 / ordinary or not _TINY < found < 1.0 / _TINY:  # or without slope, or not a number
             found = 1.0
         size[i], weight[i] = found, 1.0 / found
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -125,6 +124,7 @@ def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, wher
             found |= pushes
     if greatest(found) == 0:
         return False
+    join()
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     pushed = 0
     for j in team(len(ptr) - 1):
@@ -135,6 +135,7 @@ def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, wher
                     x[j * LANES + lane] += _NUDGE * (2.0 * ((0.6180339887498949 * (j + 1)) % 1.0) - 1.0)
                     pushed = 1
                     break
+    join()
     return greatest(pushed) == 1
 
 
@@ -158,7 +159,6 @@ def choose_sets(frame, tile):  # written: active, idle (λ of idle rows), to_bou
         for i in team(len(x)):
             wish = x[i] - slope[i]
             to_bound[i] = upper[i] - x[i] if wish > upper[i] else (lower[i] - x[i] if wish < lower[i] else np.nan)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")

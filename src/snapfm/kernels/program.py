@@ -78,7 +78,6 @@ def tile_values(code, cells, rows):  # written: cells (operations), rows
     weight = section(code.weight, code.weight_at, ROW)
     for r in team(len(ptr) - 1):
         store(rows, r, _combine(ptr, cell, weight, r, cells))
-    join()
 
 
 @compiled(nogil=True)
@@ -107,7 +106,6 @@ def tile_partials(code, cells, curved, partial):
             store(partial, 5 * e + 2, by_aa)
             store(partial, 5 * e + 3, by_ab)
             store(partial, 5 * e + 4, by_bb)
-    join()
 
 
 @compiled(nogil=True)
@@ -144,7 +142,6 @@ def tile_slopes(code, partial, slots, left, right, entries):
         for p in range(ptr[r], ptr[r + 1]):
             total = fma(full(weight[p]), load(slots, slot[p]), total)
         store(entries, varying[r], total)
-    join()
 
 
 @compiled(nogil=True)
@@ -166,7 +163,6 @@ def tile_bends(code, weight, left, right, partial, adjoint, curvature):
                 term = mul(term, mul(load(right, one[p]), load(right, other[p])))
             total = add(total, term)
         store(curvature, h, total)
-    join()
 
 
 @compiled(nogil=True)
@@ -203,4 +199,5 @@ def _adjoints(code, weight, partial, inputs, adjoint):  # written: adjoint
 def tile_gradient(code, cells, weight, partial, adjoint):
     """adjoint = gradient of Σ weight·row in every cell. Read: cells, weight (rows); written: partial, adjoint (cells)."""
     tile_partials(code, cells, False, partial)
+    join()
     _adjoints(code, weight, partial, True, adjoint)

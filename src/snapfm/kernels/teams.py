@@ -4,8 +4,8 @@ Kernels are compiled twice from the same files: for the CPU, where a tile is eig
 is one sample and a team of threads works on it. There `team` deals the passes of a loop out to the threads. Three rules keep
 the threads from disturbing each other:
 
-- Memory of a tile is shared. What one thread writes there is read by others after `join`, or after a sum or a maximum of the
-  whole team, which joins it too.
+- Memory of a tile is shared. What one thread writes there is read or overwritten by others after `join` only. `team(n)` deals out
+  passes by their number: what is written and read in the pass of one number stays with one thread.
 - Numbers per lane (layout.Lanes, arguments, local variables) are each thread's own, and equal in all of them: what differs
   goes through `added` or `greatest` first. So all threads take the same branches, and meet at the same joins.
 - What cannot be dealt out is done by the thread that `leads`.
@@ -41,11 +41,11 @@ def leads(_: Any) -> tuple[Any, Any]:
 
 @_shared
 def added(_: Any, value: Any) -> tuple[Any, Any]:
-    """Return the sum of all threads' values, a number or a pack, the same in all of them. Joins the team."""
+    """Return the sum of all threads' values, a number or a pack, the same in all of them."""
     return value(value), lambda context, builder, signature, given: given[0]
 
 
 @_shared
 def greatest(_: Any, value: Any) -> tuple[Any, Any]:
-    """Return the largest of all threads' values, NaN if one is; see added. Joins the team."""
+    """Return the largest of all threads' values, NaN if one is; see added."""
     return value(value), lambda context, builder, signature, given: given[0]

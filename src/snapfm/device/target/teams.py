@@ -43,7 +43,6 @@ def leads():
 def added(value):
     """Sum up, by pairs, fours, eights …: the same order, and so the same bits, in all threads."""
     if cuda.blockDim.x > 1:
-        cuda.syncthreads()
         for far in (1, 2, 4, 8, 16):
             value = value + cuda.shfl_xor_sync(_ALL, value, far)
     return value
@@ -53,7 +52,6 @@ def added(value):
 def greatest(value):
     """Return the largest; NaN if one is."""
     if cuda.blockDim.x > 1:
-        cuda.syncthreads()
         for far in (1, 2, 4, 8, 16):
             other = cuda.shfl_xor_sync(_ALL, value, far)
             value = other if not (other <= value or value != value) else value
