@@ -25,11 +25,12 @@ from snapfm.project.in_metric import SCALE, check_metric, project_in_metric, sca
 from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.linearized import Linearized
 from snapfm.project.matrix_free import MatrixFree
-from snapfm.project.memory import described
+from snapfm.project.memory import LARGEST, described
 from snapfm.project.metric import Metric
 from snapfm.project.newton import Newton
 from snapfm.project.serial import one_thread
 from snapfm.structure import CompiledLaws, MatrixFreeLaws, TooDense, compile_laws, matrix_free
+from snapfm.structure.describe import counted
 from snapfm.structure.preparing import Report, preparing
 
 
@@ -71,18 +72,30 @@ class Projector:
         try:
             laws = compile_laws(self.laws, self.shape, self.example, report)
         except TooDense as refusal:
-            if any(isinstance(law, Oracle) for law in self.laws):
+            if not self._traced:
                 raise
-            free = matrix_free(self.laws, self.shape, self.example, refusal.entries, report)
-            return free, MatrixFree(free, self.limits)
+            entries = counted(refusal.entries)
+            return self._matrix_free(f"a Jacobian with {entries} entries or more is not written out", report)
         report("comparing slopes with torch's")
         laws.check()
         report("presolve")
         laws.presolve  # noqa: B018  found at first use: here
         report("reducing, ordering, symbolic factorization")
         newton = Newton(laws, self.limits, linear)
+        if linear is None and newton.bytes(1) > LARGEST and self._traced and not newton.kinked:
+            return self._matrix_free(f"factors of {newton.bytes(1) / 1e9:.0f} GB are not computed", report)
         laws.remarks.append(described(newton.bytes))
         return laws, newton
+
+    @property
+    def _traced(self) -> bool:
+        """Whether torch can multiply by the derivatives of all laws."""
+        return not any(isinstance(law, Oracle) for law in self.laws)
+
+    def _matrix_free(self, reason: str, report: Report) -> tuple[MatrixFreeLaws, MatrixFree]:
+        """Take the laws as products with their Jacobian."""
+        free = matrix_free(self.laws, self.shape, self.example, reason, report)
+        return free, MatrixFree(free, self.limits)
 
     def __call__(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
