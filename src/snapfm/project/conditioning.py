@@ -1,6 +1,7 @@
 """Conditioning: draws of N(d, Σ) given the laws, for a batch. What samplers need of linearized laws, in the caller's tensors.
 
-Made per run: holds the params in float64 and the frames that slopes which never change allow to share.
+Made per run: holds the params in float64, the frame that slopes which never change allow to share, and each sample's last one
+where they do. Sample i of a run has its own memory, so a run begins with a new one.
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.arrays import Mask, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.laws import Params
-from snapfm.project.linearized import Nearest, products
+from snapfm.project.linearized import Frame, Nearest, products
 from snapfm.project.metric import Metric
 from snapfm.project.projector import Projector
 
+_CHORDS = 2  # steps with the slopes of an earlier draw
+_CONTRACTS = 0.03  # share of the violation that they may leave
+_FEW = 8  # share of a batch up to which laws are evaluated on that share alone
 _HALVINGS = 5  # parts of the way to a linearized answer that are tried: 1, 1/2, 1/4, 1/8, 1/16; then none of it
 
 
 class Conditioning:
     """Laws of a projector with the params of a run, in metrics that share the directions of `metric`.
 
-    `rounds` is how often nonlinear laws are linearized for one draw.
+    `rounds` is how often nonlinear laws are linearized for a draw for which the slopes of the sample's last draw do not serve.
     """
 
     def __init__(self, laws: Projector, metric: Metric, params: Params | None, count: int, rounds: int) -> None:
@@ -36,6 +40,7 @@ class Conditioning:
         # Rows of inequalities take no part in a draw: whether they hold is asked afterwards.
         self.active = None if bool(self.equality.all()) else np.tile(self.equality, (count, 1))
         self.exact = system.constant and self.active is None and not laws.limits.names
+        self._kept: list[Frame | None] = [None] * count  # slopes of nonlinear laws at the last draw of each sample
         self.restricted = self.active is not None or bool(laws.limits.names)
 
     def draw(
@@ -48,12 +53,48 @@ class Conditioning:
         y = perturbed(center, metrics, white, along).flatten(1).numpy()
         params = {name: value[which] for name, value in self.inside.items()}
         active = None if self.active is None else self.active[which.numpy()]
-        at = y
-        for _ in range(self.rounds):
-            linear, _, _ = self.near.step(y, at, params, metrics, active)
-            at = linear if self.near.system.constant else self._toward(at, linear, params)
+        if self.near.system.constant:
+            at, _, _ = self.near.step(y, y, params, metrics, active)
+        else:
+            at = self._curved(y, which.numpy(), params, metrics, active)
         found = torch.from_numpy(at).view_as(center)
         return found, self._obeys(found, params) if self.restricted else torch.ones(len(found), dtype=torch.bool)
+
+    def _curved(
+        self, y: Values, which: Index, params: Params, metrics: Sequence[Metric], active: Mask | None
+    ) -> Values:  # fmt: skip
+        """Return fields near y (k, n), in the metrics, at which nonlinear laws about hold.
+
+        Linearizing laws takes longest, so slopes are kept: a sample first takes chord steps with those of its last draw. Where
+        these do not remove nearly all of the violation, the laws are linearized anew.
+        """
+        found, rest = y.copy(), self._rows(y, params)
+        goal = _CONTRACTS**2 * self._squares(rest)
+        left = np.asarray([self._kept[i] is not None for i in which.tolist()], bool)
+        anew = ~left
+        for _ in range(_CHORDS):
+            some = np.flatnonzero(left)
+            if not len(some):
+                break
+            own, mine = {name: value[some] for name, value in params.items()}, [metrics[i] for i in some.tolist()]
+            slopes = [frame for i in which[some].tolist() if (frame := self._kept[i]) is not None]
+            found[some], _ = self.near.chord(y[some], found[some], rest[some], mine, slopes)
+            rest[some] = self._rows(found[some], own)
+            left[some] = ~(self._squares(rest[some]) <= goal[some])  # stays true for what is not finite
+        some = np.flatnonzero(left | anew)
+        if not len(some):
+            return found
+        own, mine = {name: value[some] for name, value in params.items()}, [metrics[i] for i in some.tolist()]
+        start = at = y[some]
+        rows = None if active is None else active[some]
+        for _ in range(self.rounds):
+            frames = self.near.frames(at, own, rows)
+            linear, _ = self.near.chord(start, at, self._rows(at, own), mine, frames)
+            at = self._toward(at, linear, own)
+            for i, frame in zip(which[some].tolist(), frames):
+                self._kept[i] = frame
+        found[some] = at
+        return found
 
     def _toward(self, at: Values, linear: Values, params: Params) -> Values:
         """Go from fields (k, n) to the answers of their linearized laws, or part of the way if laws are broken more there.
@@ -72,8 +113,23 @@ class Conditioning:
 
     def _broken(self, u: Values, params: Params) -> Values:
         """Return the sum of squares (k,) of the equalities at fields (k, n)."""
-        rows = self.near.system.residuals(u, params)[:, self.equality]
-        found: Values = np.square(rows).sum(axis=1)
+        return self._squares(self._rows(u, params))
+
+    def _rows(self, u: Values, params: Params) -> Values:
+        """Evaluate all rows (k, m) at fields (k, n) of some samples.
+
+        Fields are repeated up to one of two sizes: laws are recorded anew for every size of a batch, which takes longer.
+        """
+        count, few = len(u), max(1, self.count // _FEW)
+        size = few if count <= few else max(count, self.count)
+        if 0 < count < size:
+            index = torch.arange(size) % count
+            u, params = u[index.numpy()], {name: value[index] for name, value in params.items()}
+        return self.near.system.residuals(u, params)[:count]
+
+    def _squares(self, rows: Values) -> Values:
+        """Return the sum of squares (k,) of the equalities among rows (k, m)."""
+        found: Values = np.square(rows[:, self.equality]).sum(axis=1)
         return found
 
     def evidence(self, center: Tensor, metrics: Sequence[Metric]) -> tuple[Values, Values]:
@@ -112,7 +168,7 @@ class Conditioning:
         if limits.names:
             held &= ((flat >= torch.from_numpy(limits.lower)) & (flat <= torch.from_numpy(limits.upper))).all(dim=1)
         if self.active is not None:
-            rows = self.laws.linearized.residuals(flat.numpy(), params)[:, ~self.equality]
+            rows = self._rows(flat.numpy(), params)[:, ~self.equality]
             held &= torch.from_numpy((rows <= self.laws.tolerance).all(axis=1))
         return held
 

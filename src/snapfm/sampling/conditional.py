@@ -52,7 +52,7 @@ class Conditional:
     `spread` says how the model's fields vary: Spread.of_fields(training data) where there are some, else
     Spread.of_model(velocity); None takes `velocity.spread`. `renewal` is the share of noise drawn afresh at every step: 1
     forgets the noise, which corrects early errors; 0 keeps the noise that the state implies. `rounds` is how often nonlinear
-    laws are linearized again at each step. With inequalities, up to `tries` draws are made until they hold; then the last is
+    laws are linearized at a step for which the slopes of an earlier one no longer serve. With inequalities, up to `tries` draws are made until they hold; then the last is
     projected. `levels` are the largest and the least noise level σ/α, relative to the size of the spread, between which steps are
     spaced evenly in the logarithm; None spaces them evenly in τ, and so do `times` given to `sample`.
 
