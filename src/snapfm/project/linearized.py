@@ -34,16 +34,19 @@ Pivots = tuple[Values, Index]
 
 
 class Linearized:
-    """The rows of compiled laws that are not redundant, and the symbolic factorization of J D Jᵀ. Never changes."""
+    """The rows of compiled laws that are not redundant, and the symbolic factorization of J D Jᵀ. Never changes.
 
-    def __init__(self, laws: CompiledLaws) -> None:
+    `among` marks the rows that are meant, if not all.
+    """
+
+    def __init__(self, laws: CompiledLaws, among: Mask | None = None) -> None:
         self.laws = laws
-        kept = np.ones(laws.rows, bool)
+        kept = np.ones(laws.rows, bool) if among is None else among.copy()
         kept[laws.presolve.dropped] = False
         self.rows: Index = np.flatnonzero(kept)
         self.equality: Mask = laws.equality_rows[self.rows]
-        self.constant = laws.affine
         self.changing: Mask = (laws.kinds != RowKind.AFFINE)[self.rows]  # whose slopes depend on the field
+        self.constant = not bool(self.changing.any())
         self._entries = laws.pattern.entries(self.rows)
         self._pattern = laws.pattern.take(self.rows)
         count, each = len(self.rows), np.arange(len(self.rows))
@@ -57,6 +60,11 @@ class Linearized:
         self._diagonal = np.searchsorted(keys, each * (count + 1))
         self._gram = lower
         self._prepared = Fronts().prepare(lower) if count else None
+
+    @cached_property
+    def equalities(self) -> Linearized:
+        """The equalities alone, with a factorization of their own; inequalities may be many times as many."""
+        return self if bool(self.equality.all()) else Linearized(self.laws, self.laws.equality_rows)
 
     def jacobians(self, u: Values, params: Params) -> list[csr_array]:
         """Evaluate the Jacobian (m, n) at each field of u (b, n)."""
