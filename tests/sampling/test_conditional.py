@@ -23,7 +23,6 @@ from snapfm.evidence.exact.mixture import mixture
 from snapfm.evidence.exact.run import Prepared
 from snapfm.evidence.exact.suite import Suite
 from snapfm.evidence.exact.truncated import truncated
-from snapfm.project.conditioning import Conditioning
 from snapfm.sampling import COSINE, PCFM, STRAIGHT, Conditional, Flow, Path, Samples, Spread, sample
 from snapfm.sampling.conditional import Measure, _explained
 
@@ -324,22 +323,3 @@ def test_a_spread_that_is_missing_or_of_other_fields_is_refused(sampler: Conditi
             sampler=sampler,
         )
     assert words in str(refused.value)
-
-
-def test_a_sample_whose_draws_never_obey_is_drawn_once_a_step(monkeypatch: pytest.MonkeyPatch):
-    far = Projector([Inequality("far", lambda u, p: 50.0 - u[0])], SHAPE)
-    drawings, whole = [], Conditioning.draw
-
-    def counted(near: Conditioning, center: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
-        drawings.append(len(center))
-        return whole(near, center, *given)
-
-    monkeypatch.setattr(Conditioning, "draw", counted)
-    spread = Spread(torch.eye(15, dtype=torch.float64).view(15, *SHAPE), torch.full((15,), 0.25).double(), 0.25)
-    found = sample(
-        Gaussian(MEAN, 0.5), far, count=3, steps=6, dtype=torch.float64, generator=seeded(0),
-        sampler=Conditional(spread, tries=4),
-    )  # fmt: skip
-    assert drawings == [3] * (4 + 4 + 1 + 1 + 1 + 1)
-    assert found.projection is not None
-    assert bool(found.projection.converged.all())

@@ -42,9 +42,6 @@ from snapfm.sampling.task import Task, Velocity, noise_of, noise_units
 Measure = Literal["surface", "residual"]
 # Standard errors of a sum of m squared normal numbers: what is further from the laws than this is not explained by the spread.
 _PLAUSIBLE = 4.0
-# Steps in a row without a draw that obeys all inequalities, after which a sample is drawn once a step: of ten thousand rows
-# one is nearly always broken, and more tries are in vain.
-_HOPELESS = 2
 _LEAST_SIZE = 1e-12  # of a spread without any variance: its levels are near τ = 1
 
 
@@ -56,9 +53,9 @@ class Conditional:
     Spread.of_model(velocity); None takes `velocity.spread`. `renewal` is the share of noise drawn afresh at every step: 1
     forgets the noise, which corrects early errors; 0 keeps the noise that the state implies. `rounds` is how often nonlinear
     laws are linearized at a step for which the slopes of an earlier one no longer serve. With inequalities, up to `tries`
-    draws are made until they hold; then the last is projected. A sample for which none held at two steps in a row is drawn once
-    a step until one does. `levels` are the largest and the least noise level σ/α, relative to the size of the spread, between
-    which steps are spaced evenly in the logarithm; None spaces them evenly in τ, and so do `times` given to `sample`.
+    draws are made until they hold; then the last is projected. `levels` are the largest and the least noise level σ/α, relative
+    to the size of the spread, between which steps are spaced evenly in the logarithm; None spaces them evenly in τ, and so do
+    `times` given to `sample`.
 
     On nonlinear laws "given the laws" has two meanings. `measure="surface"` restricts the density to the surface of fields that
     obey; "residual" is the limit of small noise in the residuals, which favors places where residuals change slowly, by the
@@ -123,7 +120,7 @@ class Conditional:
                 f"Conditional expects a snapfm.Projector, whose laws it linearizes; got {type(laws).__name__}. Build one: "
                 "snapfm.Projector(laws, shape, params), or take PCFM()."
             )
-        u, drawn, missed = task.noise, None, torch.zeros(len(task.noise), dtype=torch.int64)
+        u, drawn = task.noise, None
         chain: Chain | None = None
         posterior = Posterior(spread, task.path, mean)
         with torch.no_grad():
@@ -134,7 +131,7 @@ class Conditional:
                 with task.timed("projection"):
                     center, metrics = self._chosen(task, near, ahead, posterior.at(u, tau))
                 if drawn is None or not self.corrections:
-                    drawn = self._draw(task, near, center, metrics, missed)
+                    drawn = self._draw(task, near, center, metrics)
                 if self.corrections:
                     with task.timed("projection"):
                         chain = chain or Chain(near, self.measure)
@@ -177,26 +174,21 @@ class Conditional:
         center = torch.stack([centers[mode][i] for i, mode in enumerate(which)])
         return center, [modes[mode].metrics[i] for i, mode in enumerate(which)]
 
-    def _draw(
-        self, task: Task, near: Conditioning, center: Tensor, metrics: Sequence[Metric], missed: Tensor
-    ) -> Tensor:
-        """Draw from N(center, Σ) given the laws: float64, on the CPU.
-
-        `missed` (b,) counts the steps in a row at which no draw of a sample obeyed inequalities and bounds. Written: missed.
-        """
+    def _draw(self, task: Task, near: Conditioning, center: Tensor, metrics: Sequence[Metric]) -> Tensor:
+        """Draw from N(center, Σ) given the laws: float64, on the CPU."""
         found, waiting = center, torch.arange(len(center))
         for last in range(self.tries, 0, -1):
             white, along = draws(task.streams, waiting, center[0].numel(), metrics[0].rank)
             with task.timed("projection"):
                 own, around = [metrics[i] for i in waiting.tolist()], center[waiting]
                 drawn, obeys = near.draw(around, waiting, own, white.reshape(around.shape), along)
-                done = (obeys | (missed[waiting] >= _HOPELESS)) if last > 1 else torch.ones_like(obeys)
-                settled = waiting[done]
-                found = found.index_copy(0, settled, drawn[done])
-                missed[settled] = torch.where(obeys[done], 0, missed[settled] + 1)
-                waiting = waiting[~done]
-            if not len(waiting):
-                break
+                if last > 1:
+                    found = found.index_copy(0, waiting[obeys], drawn[obeys])
+                    waiting = waiting[~obeys]
+                    if not len(waiting):
+                        break
+                    continue
+                found = found.index_copy(0, waiting, drawn)
         with task.timed("projection"):
             return near.settle(found)
 
