@@ -30,7 +30,7 @@ def quality(
     only: Annotated[str | None, typer.Option(metavar="TASK", help="Run this task, or this exact case, alone.")] = None,
     count: Annotated[int | None, typer.Option(metavar="N", help="Samples of an exact case; 512 by default.")] = None,
     steps: Annotated[
-        str | None, typer.Option(metavar="N,N", help="Flow steps of exact cases; 20,100 by default.")
+        str | None, typer.Option(metavar="N,N", help="Flow steps of exact cases; 20,100,200 by default.")
     ] = None,
     page_only: Annotated[
         bool, typer.Option("--page-only", help="Write the pages again from the records; run nothing.")
