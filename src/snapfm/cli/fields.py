@@ -72,7 +72,7 @@ def sample(
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|FOLDER", help="A shipped model, or the folder of a checkpoint.", show_default="EQUATION-small"
+            metavar="NAME|FOLDER", help="A shipped model, or the folder of a checkpoint.", show_default="EQUATION-plain"
         ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Flow steps from noise to field, each with a projection.")] = 20,

@@ -23,7 +23,8 @@ from snapfm.generate.recipe import Recipe, find_model
 from snapfm.problems import defaults
 from snapfm.project import Projection, Projector
 from snapfm.project.base import OnFailure
-from snapfm.sampling import PCFM, sample
+from snapfm.sampling import Sampler, sample
+from snapfm.sampling.sample import default_sampler
 from snapfm.seeds import base_seed
 
 Progress = Callable[[float], None]
@@ -61,7 +62,6 @@ class Sampled:
         self.recipe, self.on_failure, self.progress = recipe, on_failure, progress
         self.problem = recipe.build()
         self.model = find_model(recipe.model, self.problem)
-        self.sampler = PCFM()
         self.count, self.seed, self.dtype = recipe.count, recipe.seed, str(recipe.dtype)
         self.block = min(recipe.batch, recipe.count)
         self.grid = self.problem.grid
@@ -122,11 +122,16 @@ class Sampled:
         for name, seconds in found.seconds.items():
             self.seconds[name] += seconds
         certificate = found.projection
-        assert certificate is not None  # PCFM always ends with a projection
+        assert certificate is not None  # every sampler with a projector ends with a projection
         if self.on_failure == "raise":
             _refuse_failed(certificate, start, stop)
         values = {"u": found.u, **params, **{name: getattr(certificate, name) for name in CERTIFICATE}}
         return {name: value[: stop - start].numpy() for name, value in values.items()}
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The one that `sample` takes by default for this model."""
+        return default_sampler(self.model.network, self.projector)
 
     @cached_property
     def projector(self) -> Projector:
