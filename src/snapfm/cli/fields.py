@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 from rich.console import Console
 
-from snapfm.cli.options import ProblemName, Settings, read_settings
+from snapfm.cli.options import Part, ProblemName, Settings, read_settings
 from snapfm.cli.progress import counted
 from snapfm.errors import DataError, ProjectionFailed
 
 if TYPE_CHECKING:
     from snapfm.data import Written
     from snapfm.generate import Generated
+    from snapfm.runs import Share
 
+Out: TypeAlias = Annotated[
+    str, typer.Option(metavar="FILE.zarr|URL", help="File to write; it appears when it is whole. Or an address: s3://…")
+]
 _FAILED = 1  # exit code of work that was done and failed
 
 
 def data(
     problem: ProblemName,
     count: Annotated[str, typer.Option(metavar="N", help="Number of fields, or `paper` for as many as the paper has.")],
-    out: Annotated[Path, typer.Option(metavar="FILE.zarr", help="File to write; it appears when it is whole.")],
+    out: Out,
     seed: Annotated[int, typer.Option(help="Seed; field i depends on it and on i alone.")] = 0,
     dtype: Annotated[str, typer.Option(help="float64 keeps every bit, float32 halves the file.")] = "float64",
     settings: Settings = None,
+    part: Part = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
     """Simulate fields of a problem into a Zarr file; resumes a run that was stopped.
@@ -35,21 +39,22 @@ def data(
     The file holds the fields and all that was drawn for them, the same bits
     however often the run was stopped. Read it with xarray.open_zarr.
     """
-    import torch
-
     from snapfm.data import Recipe, paper_count, write
-    from snapfm.data.recipe import DtypeName
+    from snapfm.data.recipe import DtypeName, Simulated
+    from snapfm.runs import Here, share_of
 
     number = paper_count(problem) if count == "paper" else _whole(count)
     recipe = Recipe(problem, number, seed, cast(DtypeName, dtype), read_settings("data", settings))
-    torch.set_num_threads(1)  # the simulators' tiles fit the cache: threads would only wait for each other
+    engine = Here(share_of(part))
     began = perf_counter()
-    with counted(number, "fields") as show:
-        written = write(recipe, out, show)
+    with counted(engine.share.units(number, Simulated.block), "fields") as show:
+        written = write(recipe, out, show, engine=engine)
     seconds = perf_counter() - began
     shape, resumed, size = _describe(written)
     if as_json:
         typer.echo(json.dumps({**recipe.asked(), **_file(written), "seconds": round(seconds, 3)}, indent=2))
+    elif written.missing:
+        typer.echo(_unfinished(written, engine.share, seconds))
     elif written.found == number:
         typer.echo(f"{out} holds these {number} fields already ({size}).")
     else:
@@ -68,7 +73,7 @@ def _whole(text: str) -> int:
 def sample(
     problem: ProblemName,
     count: Annotated[int, typer.Option(metavar="N", help="Number of samples.")],
-    out: Annotated[Path, typer.Option(metavar="FILE.zarr", help="File to write; it appears when it is whole.")],
+    out: Out,
     model: Annotated[
         str | None,
         typer.Option(
@@ -94,6 +99,7 @@ def sample(
         int | None,
         typer.Option(help="Threads of the network; another number may change last bits.", show_default="all cores"),
     ] = None,
+    part: Part = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
     """Draw fields that obey a problem's laws into a Zarr file; resumes a run that was stopped.
@@ -109,18 +115,25 @@ def sample(
     """
     from snapfm.data.recipe import DtypeName
     from snapfm.generate import Recipe, generate
+    from snapfm.runs import Here, share_of
 
     chosen, kind = read_settings("sample", settings), cast(DtypeName, dtype)
     recipe = Recipe(problem, count, model, steps, seed, batch, tolerance, kind, chosen, threads)
+    engine = Here(share_of(part))
     began = perf_counter()
     try:
-        with counted(count, "samples") as show:
-            found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise")
+        with counted(engine.share.units(count, min(batch, count)), "samples") as show:
+            found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=engine)
     except ProjectionFailed as failure:
         Console(stderr=True).print(f"ProjectionFailed: {failure}", style="red", markup=False, highlight=False)
         raise typer.Exit(_FAILED) from failure
     seconds = perf_counter() - began
-    typer.echo(json.dumps(_summary(found, seconds), indent=2) if as_json else _sentence(found, seconds))
+    if as_json:
+        typer.echo(json.dumps(_summary(found, seconds), indent=2))
+    elif found.written.missing:
+        typer.echo(_unfinished(found.written, engine.share, seconds))
+    else:
+        typer.echo(_sentence(found, seconds))
     if found.failed:
         raise typer.Exit(_FAILED)
 
@@ -150,8 +163,20 @@ def _sentence(found: Generated, seconds: float) -> str:
     return f"{path}: {count} samples of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s: {shares})."
 
 
+def _unfinished(written: Written, share: Share, seconds: float) -> str:
+    """Describe a run of which other processes owe a part."""
+    there = written.count - written.missing
+    return (
+        f"{written.path}: part {share} is done ({seconds:.1f} s); {there} of {written.count} are there. The process that ends "
+        "last completes the file."
+    )
+
+
 def _file(written: Written) -> dict[str, Any]:
-    return {"path": str(written.path), "shape": list(written.shape), "found": written.found, "bytes": written.bytes}
+    return {
+        "path": str(written.path), "shape": list(written.shape), "found": written.found, "missing": written.missing,
+        "bytes": written.bytes,
+    }  # fmt: skip
 
 
 def _describe(written: Written) -> tuple[str, str, str]:

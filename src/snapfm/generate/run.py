@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from snapfm.data import Written, archive, stream
-from snapfm.data.layout import Arrays, Layout, Variable, about, drawn, field_variable
+from snapfm.data.layout import Drawn, Layout, Variable, about, drawn, field_variable
 from snapfm.data.recipe import versions
-from snapfm.data.stream import KIND
+from snapfm.data.stream import HERE, KIND
 from snapfm.errors import ProjectionFailed, Status
 from snapfm.generate.recipe import Recipe, find_model
 from snapfm.problems import defaults
 from snapfm.project import Projection, Projector
 from snapfm.project.base import OnFailure
+from snapfm.runs import Engine, Progress, Report
 from snapfm.sampling import PCFM, sample
 from snapfm.seeds import base_seed
 
-Progress = Callable[[float], None]
-
+NEVER, NEVER_COMPUTED = -1, "NEVER_COMPUTED"  # status of samples whose block was given up: the fill value of a file
 _LISTED = 8  # failed samples named in a message; the rest are counted
 _DESCRIBED = ("sampler", "steps", "tolerance", "batch", "seed", "count", "versions")  # also attributes of the file
 
@@ -37,8 +35,8 @@ CERTIFICATE = {
         "int8",
         {
             "long_name": "what became of the sample",
-            "flag_values": [int(status) for status in Status],
-            "flag_meanings": " ".join(status.name.lower() for status in Status),
+            "flag_values": [*(int(status) for status in Status), NEVER],
+            "flag_meanings": " ".join([*(status.name.lower() for status in Status), NEVER_COMPUTED.lower()]),
         },
     ),
     "violation": Variable("float64", {"long_name": "largest violation of a law, in its own units, in float64"}),
@@ -57,15 +55,17 @@ class Sampled:
 
     command = "sample"
 
-    def __init__(self, recipe: Recipe, on_failure: OnFailure = "raise", progress: Progress | None = None) -> None:
-        self.recipe, self.on_failure, self.progress = recipe, on_failure, progress
+    def __init__(self, recipe: Recipe, on_failure: OnFailure = "raise") -> None:
+        self.recipe, self.on_failure = recipe, on_failure
         self.problem = recipe.build()
         self.model = find_model(recipe.model, self.problem)
         self.sampler = PCFM()
         self.count, self.seed, self.dtype = recipe.count, recipe.seed, str(recipe.dtype)
         self.block = min(recipe.batch, recipe.count)
-        self.grid = self.problem.grid
-        self.seconds = {"velocity": 0.0, "projection": 0.0}
+        self.grid, self.threads = self.problem.grid, recipe.threads
+
+    def __reduce__(self) -> tuple[type[Sampled], tuple[Recipe, OnFailure]]:
+        return Sampled, (self.recipe, self.on_failure)  # model and projector are prepared where they are used
 
     def asked(self) -> dict[str, Any]:
         """Return what decides the samples, in plain values; a model is identified by its weights, not by its path."""
@@ -83,7 +83,7 @@ class Sampled:
             "network": dict(self.model.settings),
             "sampler": {"name": type(self.sampler).__name__, **asdict(self.sampler)},
             "versions": versions("numba", "neuraloperator"),
-            "threads": torch.get_num_threads(),
+            "threads": self.threads or torch.get_num_threads(),
             "processor": torch.backends.cpu.get_cpu_capability(),
         }
 
@@ -102,7 +102,7 @@ class Sampled:
         params = drawn(self.grid, self._params(0, 1, self._generator()), "float64")
         return Layout(attributes, {"u": field_variable(self.problem, self.dtype), **params, **CERTIFICATE})
 
-    def draw(self, start: int, stop: int) -> Arrays:
+    def draw(self, start: int, stop: int, report: Report) -> Drawn:
         """Draw a full block of samples and keep those from start to stop − 1."""
         generator = self._generator()
         params = self._params(start, self.block, generator)
@@ -117,16 +117,14 @@ class Sampled:
             dtype=getattr(torch, self.dtype),
             first=start,
             on_failure="keep",
-            progress=lambda step, steps: self._report(start + (stop - start) * step / steps),
+            progress=lambda step, steps: report(step / steps),
         )
-        for name, seconds in found.seconds.items():
-            self.seconds[name] += seconds
         certificate = found.projection
         assert certificate is not None  # PCFM always ends with a projection
         if self.on_failure == "raise":
             _refuse_failed(certificate, start, stop)
         values = {"u": found.u, **params, **{name: getattr(certificate, name) for name in CERTIFICATE}}
-        return {name: value[: stop - start].numpy() for name, value in values.items()}
+        return Drawn({name: value[: stop - start].numpy() for name, value in values.items()}, found.seconds)
 
     @cached_property
     def projector(self) -> Projector:
@@ -141,10 +139,6 @@ class Sampled:
     def _params(self, start: int, count: int, generator: torch.Generator) -> dict[str, Tensor]:
         """Draw params as problem.params(…, generator) would; the noise follows from the same generator."""
         return self.problem.draw_params(base_seed(generator), start, count)
-
-    def _report(self, done: float) -> None:
-        if self.progress is not None:
-            self.progress(done)
 
 
 def _refuse_failed(certificate: Projection, start: int, stop: int) -> None:
@@ -182,7 +176,11 @@ class Generated:
     written: Written
     statuses: dict[str, int]  # from the name of a status to its number of samples, if any
     violation: float | None  # largest of all samples; None if one of them is not a number
-    seconds: dict[str, float]  # "velocity", "projection"
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of network and projection in this call, added up over all processes."""
+        return {name: self.written.figures.get(name, 0.0) for name in ("velocity", "projection")}
 
     @property
     def converged(self) -> int:
@@ -192,20 +190,23 @@ class Generated:
     @property
     def failed(self) -> int:
         """How many samples do not; the file marks them by their status."""
-        return self.written.count - self.converged
+        return sum(self.statuses.values()) - self.converged
 
 
 def generate(
-    recipe: Recipe, out: str | Path, progress: Progress | None = None, *, on_failure: OnFailure = "raise"
-) -> Generated:
+    recipe: Recipe, out: str | Path, progress: Progress | None = None, *, on_failure: OnFailure = "raise",
+    engine: Engine = HERE,
+) -> Generated:  # fmt: skip
     """Draw the samples of a recipe into `out`, resuming a stopped run; `progress` is called with the number drawn so far.
 
     Samples that do not converge raise ProjectionFailed before their block is written; with on_failure="keep" they are
-    written, marked by their status. A run stopped by them can be continued with "keep".
+    written, marked by their status. A run stopped by them can be continued with "keep". `engine` computes the blocks: see
+    snapfm.runs. With a share of the run, what is returned speaks of the samples that are there.
     """
-    with _threads(recipe.threads):
-        source = Sampled(recipe, on_failure, progress)
-        written = stream(source, out, progress)
+    if recipe.threads is None:
+        recipe = replace(recipe, threads=engine.threads or torch.get_num_threads())
+    source = Sampled(recipe, on_failure)
+    written = stream(source, out, progress, engine=engine, keep_failed=on_failure == "keep")
     found = _sum_up(source, written)
     if found.failed and on_failure == "raise":
         raise ProjectionFailed(
@@ -216,22 +217,14 @@ def generate(
 
 
 def _sum_up(source: Sampled, written: Written) -> Generated:
-    status, violation = (archive.read_variable(written.path, name) for name in ("status", "violation"))
-    assert status is not None  # every file of samples has both
+    there = archive.read_variable(written.store, archive.MARK)
+    status, violation = (archive.read_variable(written.store, name) for name in ("status", "violation"))
+    assert there is not None  # every file of samples has all three
+    assert status is not None
     assert violation is not None
-    counts = np.bincount(status, minlength=len(Status))
-    statuses = {kind.name: int(counts[kind]) for kind in Status if counts[kind]}
-    worst = float(violation.max())
-    return Generated(source.asked(), written, statuses, worst if math.isfinite(worst) else None, source.seconds)
-
-
-@contextmanager
-def _threads(number: int | None) -> Iterator[None]:
-    """Compute with a fixed number of torch threads: another number may round differently."""
-    before = torch.get_num_threads()
-    if number is not None:
-        torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    counts = Counter(status[there >= 0].tolist())
+    statuses = {kind.name: counts[int(kind)] for kind in Status if counts[int(kind)]}
+    if counts[NEVER]:
+        statuses[NEVER_COMPUTED] = counts[NEVER]
+    worst = float(violation[there >= 0].max(initial=0.0))
+    return Generated(source.asked(), written, statuses, worst if math.isfinite(worst) else None)

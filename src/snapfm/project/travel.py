@@ -76,7 +76,7 @@ def _packs(law: Law) -> bool:
 def _by_value() -> Any:
     """Return cloudpickle, which writes functions of scripts and lambdas by value; None where it is not installed."""
     try:
-        import cloudpickle  # type: ignore[import-not-found, unused-ignore]
+        import cloudpickle
     except ImportError:
         return None
     return cloudpickle
