@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from snapfm.cli.options import Part, check_folder
+from snapfm.cli.engines import Part
+from snapfm.cli.options import check_folder
 from snapfm.cli.progress import followed
 from snapfm.errors import require
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 import typer
 from rich.console import Console
 
-from snapfm.cli.options import Part, ProblemName, Settings, read_settings
+from snapfm.cli.engines import Cpus, EngineName, Gpus, Part, Resources, Workers, engine_of
+from snapfm.cli.options import ProblemName, Settings, read_settings
 from snapfm.cli.progress import counted
 from snapfm.errors import DataError, ProjectionFailed
 
@@ -32,6 +33,11 @@ def data(
     dtype: Annotated[str, typer.Option(help="float64 keeps every bit, float32 halves the file.")] = "float64",
     settings: Settings = None,
     part: Part = None,
+    engine: EngineName = "here",
+    workers: Workers = None,
+    cpus: Cpus = 1.0,
+    gpus: Gpus = 0.0,
+    resource: Resources = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
     """Simulate fields of a problem into a Zarr file; resumes a run that was stopped.
@@ -41,20 +47,19 @@ def data(
     """
     from snapfm.data import Recipe, paper_count, write
     from snapfm.data.recipe import DtypeName, Simulated
-    from snapfm.runs import Here, share_of
 
     number = paper_count(problem) if count == "paper" else _whole(count)
     recipe = Recipe(problem, number, seed, cast(DtypeName, dtype), read_settings("data", settings))
-    engine = Here(share_of(part))
+    chosen_engine = engine_of(engine, part, workers, cpus, gpus, resource)
     began = perf_counter()
-    with counted(engine.share.units(number, Simulated.block), "fields") as show:
-        written = write(recipe, out, show, engine=engine)
+    with counted(chosen_engine.share.units(number, Simulated.block), "fields") as show:
+        written = write(recipe, out, show, engine=chosen_engine)
     seconds = perf_counter() - began
     shape, resumed, size = _describe(written)
     if as_json:
         typer.echo(json.dumps({**recipe.asked(), **_file(written), "seconds": round(seconds, 3)}, indent=2))
     elif written.missing:
-        typer.echo(_unfinished(written, engine.share, seconds))
+        typer.echo(_unfinished(written, chosen_engine.share, seconds))
     elif written.found == number:
         typer.echo(f"{out} holds these {number} fields already ({size}).")
     else:
@@ -100,6 +105,11 @@ def sample(
         typer.Option(help="Threads of the network; another number may change last bits.", show_default="all cores"),
     ] = None,
     part: Part = None,
+    engine: EngineName = "here",
+    workers: Workers = None,
+    cpus: Cpus = 1.0,
+    gpus: Gpus = 0.0,
+    resource: Resources = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
     """Draw fields that obey a problem's laws into a Zarr file; resumes a run that was stopped.
@@ -115,23 +125,23 @@ def sample(
     """
     from snapfm.data.recipe import DtypeName
     from snapfm.generate import Recipe, generate
-    from snapfm.runs import Here, share_of
+    from snapfm.runs import BlockFailed
 
     chosen, kind = read_settings("sample", settings), cast(DtypeName, dtype)
     recipe = Recipe(problem, count, model, steps, seed, batch, tolerance, kind, chosen, threads)
-    engine = Here(share_of(part))
+    chosen_engine = engine_of(engine, part, workers, cpus, gpus, resource)
     began = perf_counter()
     try:
-        with counted(engine.share.units(count, min(batch, count)), "samples") as show:
-            found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=engine)
-    except ProjectionFailed as failure:
-        Console(stderr=True).print(f"ProjectionFailed: {failure}", style="red", markup=False, highlight=False)
+        with counted(chosen_engine.share.units(count, min(batch, count)), "samples") as show:
+            found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen_engine)
+    except (ProjectionFailed, BlockFailed) as failure:
+        Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)
         raise typer.Exit(_FAILED) from failure
     seconds = perf_counter() - began
     if as_json:
         typer.echo(json.dumps(_summary(found, seconds), indent=2))
     elif found.written.missing:
-        typer.echo(_unfinished(found.written, engine.share, seconds))
+        typer.echo(_unfinished(found.written, chosen_engine.share, seconds))
     else:
         typer.echo(_sentence(found, seconds))
     if found.failed:

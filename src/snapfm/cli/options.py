@@ -22,14 +22,6 @@ Settings: TypeAlias = Annotated[
     ),
 ]
 
-Part: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="K/N",
-        help="Compute the K-th of N parts, beside the processes of the others; `auto` reads K and N from Slurm or torchrun.",
-    ),
-]
-
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _IN_THE_WAY = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)

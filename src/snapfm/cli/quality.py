@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from snapfm.cli.engines import Part
 from snapfm.cli.exact import NAME, exact
-from snapfm.cli.options import Part, check_folder
+from snapfm.cli.options import check_folder
 from snapfm.cli.progress import followed
 from snapfm.errors import SettingError, require
 

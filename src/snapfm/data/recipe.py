@@ -77,7 +77,7 @@ class Simulated:
 
     command = "data"
     block = 32  # samples per shard: a few MB, and at most half a minute of simulation lost by a stop
-    threads = 1  # the simulators' tiles fit the cache: threads would only wait for each other
+    threads: int | None = 1  # the simulators' tiles fit the cache: threads would only wait for each other
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
