@@ -29,13 +29,15 @@ CASES = (
     "godunov",
     "inequalities",
 )
-HOURS = ("any_law", "cutest", "cluster")  # run only where they are named
+HOURS = ("any_law", "cutest", "cluster", "projecting")  # run only where they are named
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run micro benchmarks and append records to benchmarks/records/.")
     parser.add_argument(
-        "case", nargs="*", help=f"which: {', '.join(CASES)} (default: all), cutest, cluster, any_law [LAW …]"
+        "case",
+        nargs="*",
+        help=f"which: {', '.join(CASES)} (default: all), cutest, cluster, projecting, any_law [LAW …]",
     )
     parser.add_argument("--count", type=int, help="of certificates: how many projections")
     parser.add_argument("--only", metavar="KIND:NUMBER", help="of certificates: show one case, record nothing")

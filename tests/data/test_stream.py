@@ -14,7 +14,6 @@ import snapfm
 from snapfm.data import Recipe, stream, write
 from snapfm.data.layout import Drawn, Layout, Variable, drawn
 from snapfm.errors import DataError
-from snapfm.grid import Axis, Grid
 from snapfm.runs import Report
 
 xarray = pytest.importorskip("xarray")
@@ -24,7 +23,7 @@ class Numbers:
     """Fields that hold the number of their sample, and its square beside them."""
 
     command = "numbers"
-    grid = Grid((Axis("x", 0.0, 1.0, 3), Axis("t", 0.0, 1.0, 2)))
+    shape = (3, 2)
     dtype = "float32"
     seed = 7
     threads = None

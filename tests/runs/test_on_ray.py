@@ -15,7 +15,6 @@ from snapfm import errors
 from snapfm.data import Recipe, stream, write
 from snapfm.data.layout import Drawn, Layout, Variable
 from snapfm.errors import DataError, MissingDependency, ProjectionFailed, SettingError
-from snapfm.grid import Axis, Grid
 from snapfm.runs import BlockFailed, OnRay, Report
 
 pytest.importorskip("zarr")
@@ -66,7 +65,7 @@ def numbers(folder: Path, bad: int | None = None, how: str = "") -> Any:
 
     class Numbers:
         command, dtype, seed, threads = "numbers", "float32", 7, 1
-        grid = Grid((Axis("x", 0.0, 1.0, 3),))
+        shape = (3,)
         count, block = 10, 2
 
         def asked(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from snapfm.data.layout import AXES, PARAMS, UNITS, Arrays, Source, Variable
+from snapfm.data.layout import PARAMS, UNITS, Arrays, Source, Variable
 from snapfm.data.place import place_of
 from snapfm.errors import DataError, require
 
@@ -51,10 +51,10 @@ def create(store: Any, source: Source) -> None:
     }
     for name, words in numbers.items():
         _array(root, name, Variable("int64", words), ("sample", count), (single,))
-    for axis in source.grid.axes:
-        about = {"long_name": AXES[axis.name], "units": UNITS, "spacing": axis.spacing, "periodic": axis.periodic}
-        made = _array(root, axis.name, Variable("float64", about), (axis.name, axis.size), (axis.size,))
-        made[:] = axis.points().numpy()
+    for axis in layout.coordinates:
+        size = len(axis.values)
+        made = _array(root, axis.name, Variable("float64", axis.attributes), (axis.name, size), (size,))
+        made[:] = axis.values
 
 
 def write_block(store: Any, source: Source, block: int, values: Arrays) -> list[str]:
@@ -111,10 +111,10 @@ def read_attributes(store: Any) -> dict[str, Any] | None:
     return attributes if KEY in attributes else None
 
 
-def read_variable(store: Any, name: str) -> npt.NDArray[Any] | None:
-    """Read one variable of all samples; None if the store has none of that name."""
+def read_variable(store: Any, name: str, some: slice = slice(None)) -> npt.NDArray[Any] | None:
+    """Read one variable of some samples; None if the store has none of that name."""
     root = _zarr().open_group(store, mode="r", use_consolidated=False)
-    values: npt.NDArray[Any] | None = root[name][:] if name in root else None
+    values: npt.NDArray[Any] | None = root[name][some] if name in root else None
     return values
 
 

@@ -53,11 +53,21 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Coordinate:
+    """The points of one axis of a field."""
+
+    name: str
+    values: npt.NDArray[Any]
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Layout:
-    """The contents of a file besides its grid axes and sample numbers: `u`, and what belongs to each field."""
+    """The contents of a file besides its sample numbers: `u`, what belongs to each field, and the axes that have coordinates."""
 
     attributes: Mapping[str, Any]
     variables: Mapping[str, Variable]
+    coordinates: tuple[Coordinate, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ class Source(Protocol):
     count: int  # samples of the whole file
     seed: int  # of the run, stored with each sample
     block: int  # samples made, written and recorded at a time: the unit of work, of files and of memory
-    grid: Grid  # of a field
+    shape: tuple[int, ...]  # of a field
     dtype: str  # of a field
     threads: int | None  # of torch, while samples are made; None for as many as the process has
 
@@ -107,6 +117,18 @@ def about(problem: Problem) -> dict[str, Any]:
         "summary": problem.summary,
         "laws": [law.name for law in problem.laws],
     }
+
+
+def coordinates(grid: Grid) -> tuple[Coordinate, ...]:
+    """Describe the axes of a grid."""
+    return tuple(
+        Coordinate(
+            axis.name,
+            axis.points().numpy(),
+            {"long_name": AXES[axis.name], "units": UNITS, "spacing": axis.spacing, "periodic": axis.periodic},
+        )
+        for axis in grid.axes
+    )
 
 
 def field_variable(problem: Problem, dtype: str) -> Variable:

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from snapfm.data.layout import Drawn, Layout, about, drawn, field_variable
+from snapfm.data.layout import Drawn, Layout, about, coordinates, drawn, field_variable
 from snapfm.data.stream import HERE, Written, stream
 from snapfm.errors import DataError, UnknownName
 from snapfm.problems import Problem, problem
@@ -83,7 +83,7 @@ class Simulated:
         self.recipe = recipe
         self.problem = recipe.build()
         self.count, self.seed, self.dtype = recipe.count, recipe.seed, str(recipe.dtype)
-        self.grid = self.problem.grid
+        self.grid, self.shape = self.problem.grid, self.problem.grid.shape
 
     def __reduce__(self) -> tuple[type[Simulated], tuple[Recipe]]:
         return Simulated, (self.recipe,)
@@ -108,7 +108,7 @@ class Simulated:
             "snapfm": self.identity()["versions"]["snapfm"],
         }
         variables = {"u": field_variable(problem, self.dtype), **drawn(self.grid, example, self.dtype)}
-        return Layout(attributes, variables)
+        return Layout(attributes, variables, coordinates(self.grid))
 
     def draw(self, start: int, stop: int, report: Report) -> Drawn:
         """Simulate the samples start .. stop − 1."""

@@ -130,12 +130,12 @@ def stream(
     with _write_errors(place, source):
         if _finished(place, source):
             place.forget()
-            return Written(shown, source.count, source.count, place.bytes(), source.grid.shape)
+            return Written(shown, source.count, source.count, place.bytes(), source.shape)
         _check_room(place, source)
         with place.taken(engine.share):
             if _finished(place, source):  # another process may have finished it meanwhile
                 place.forget()
-                return Written(shown, source.count, source.count, place.bytes(), source.grid.shape)
+                return Written(shown, source.count, source.count, place.bytes(), source.shape)
             plan.begin()
             found = sum(plan.units(block) for block in plan.finished())
             figures = engine.run(plan, progress)
@@ -143,7 +143,7 @@ def stream(
             if not missing:
                 _publish(place)
                 place.forget()
-        return Written(shown, source.count, found, place.bytes(), source.grid.shape, missing, figures)
+        return Written(shown, source.count, found, place.bytes(), source.shape, missing, figures)
 
 
 def _publish(place: Place) -> None:
@@ -184,7 +184,7 @@ def refuse_other(source: Source, place: Any, there: Mapping[str, Any], here: Map
 
 def _check_room(place: Place, source: Source) -> None:
     """Refuse a file that cannot fit before hours of work; compression is not counted on."""
-    needed, room = source.count * int(np.prod(source.grid.shape)) * np.dtype(source.dtype).itemsize, place.room()
+    needed, room = source.count * int(np.prod(source.shape)) * np.dtype(source.dtype).itemsize, place.room()
     if room is not None and needed > room:
         raise DataError(
             f"{source.command}(out) expects {needed / 1e6:,.1f} MB of free space for {place}; got {room / 1e6:,.1f} MB. "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,38 +10,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from snapfm.data import Written, archive, stream
-from snapfm.data.layout import Drawn, Layout, Variable, about, drawn, field_variable
+from snapfm.data import Written, stream
+from snapfm.data.layout import Drawn, Layout, about, coordinates, drawn, field_variable
 from snapfm.data.recipe import versions
 from snapfm.data.stream import HERE, KIND
-from snapfm.errors import ProjectionFailed, Status
+from snapfm.generate.block import drawn_block
+from snapfm.generate.certificate import CERTIFICATE
+from snapfm.generate.own import OwnRecipe, OwnSampled
 from snapfm.generate.recipe import Recipe, find_model
+from snapfm.generate.summary import Totals, totals
 from snapfm.problems import defaults
-from snapfm.project import Projection, Projector
+from snapfm.project import Projector
 from snapfm.project.base import OnFailure
 from snapfm.runs import Engine, Progress, Report
-from snapfm.sampling import PCFM, sample
+from snapfm.sampling import PCFM
 from snapfm.seeds import base_seed
 
-NEVER, NEVER_COMPUTED = -1, "NEVER_COMPUTED"  # status of samples whose block was given up: the fill value of a file
-_LISTED = 8  # failed samples named in a message; the rest are counted
 _DESCRIBED = ("sampler", "steps", "tolerance", "batch", "seed", "count", "versions")  # also attributes of the file
-
-# Variables of the last projection of each sample, stored with the laws' params.
-CERTIFICATE = {
-    "status": Variable(
-        "int8",
-        {
-            "long_name": "what became of the sample",
-            "flag_values": [*(int(status) for status in Status), NEVER],
-            "flag_meanings": " ".join([*(status.name.lower() for status in Status), NEVER_COMPUTED.lower()]),
-        },
-    ),
-    "violation": Variable("float64", {"long_name": "largest violation of a law, in its own units, in float64"}),
-    "stationarity": Variable("float64", {"long_name": "what is left of u - û + Jᵀλ in the last projection"}),
-    "iterations": Variable("int64", {"long_name": "iterations of the last projection"}),
-    "distance": Variable("float64", {"long_name": "length of the last projection, ‖u - û‖₂"}),
-}
 
 
 class Sampled:
@@ -62,7 +45,7 @@ class Sampled:
         self.sampler = PCFM()
         self.count, self.seed, self.dtype = recipe.count, recipe.seed, str(recipe.dtype)
         self.block = min(recipe.batch, recipe.count)
-        self.grid, self.threads = self.problem.grid, recipe.threads
+        self.grid, self.shape, self.threads = self.problem.grid, self.problem.grid.shape, recipe.threads
 
     def __reduce__(self) -> tuple[type[Sampled], tuple[Recipe, OnFailure]]:
         return Sampled, (self.recipe, self.on_failure)  # model and projector are prepared where they are used
@@ -100,31 +83,17 @@ class Sampled:
         }
         # Params are stored in float64 even if fields are not: the certificates refer to them.
         params = drawn(self.grid, self._params(0, 1, self._generator()), "float64")
-        return Layout(attributes, {"u": field_variable(self.problem, self.dtype), **params, **CERTIFICATE})
+        variables = {"u": field_variable(self.problem, self.dtype), **params, **CERTIFICATE}
+        return Layout(attributes, variables, coordinates(self.grid))
 
     def draw(self, start: int, stop: int, report: Report) -> Drawn:
         """Draw a full block of samples and keep those from start to stop − 1."""
         generator = self._generator()
         params = self._params(start, self.block, generator)
-        found = sample(
-            self.model.network,
-            self.projector,
-            params,
-            self.block,
-            self.recipe.steps,
-            generator,
-            sampler=self.sampler,
-            dtype=getattr(torch, self.dtype),
-            first=start,
-            on_failure="keep",
-            progress=lambda step, steps: report(step / steps),
-        )
-        certificate = found.projection
-        assert certificate is not None  # PCFM always ends with a projection
-        if self.on_failure == "raise":
-            _refuse_failed(certificate, start, stop)
-        values = {"u": found.u, **params, **{name: getattr(certificate, name) for name in CERTIFICATE}}
-        return Drawn({name: value[: stop - start].numpy() for name, value in values.items()}, found.seconds)
+        return drawn_block(
+            self.model.network, self.projector, params, generator, start=start, stop=stop, block=self.block,
+            steps=self.recipe.steps, dtype=self.dtype, sampler=self.sampler, on_failure=self.on_failure, report=report,
+        )  # fmt: skip
 
     @cached_property
     def projector(self) -> Projector:
@@ -141,60 +110,42 @@ class Sampled:
         return self.problem.draw_params(base_seed(generator), start, count)
 
 
-def _refuse_failed(certificate: Projection, start: int, stop: int) -> None:
-    """Raise ProjectionFailed if any of the samples start .. stop − 1, the first of a block, did not converge.
-
-    The message names samples by their numbers in the whole run, not in the block.
-    """
-    failed = [place for place, ok in enumerate(certificate.converged[: stop - start].tolist()) if not ok]
-    if not failed:
-        return
-    lines = [f"samples {start} to {stop - 1} are expected to converge; {len(failed)} of them failed:"]
-    for place in failed[:_LISTED]:
-        status = Status(int(certificate.status[place]))
-        lines.append(f"  sample {start + place}: {status.name}, {_worst(certificate, place)}; {status.advice}.")
-    if len(failed) > _LISTED:
-        lines.append(f"  … and {len(failed) - _LISTED} more")
-    lines.append(
-        "Samples before these are kept. Go on with --keep-failed (on_failure='keep'), which writes failed samples too, marked."
-    )
-    raise ProjectionFailed("\n".join(lines))
-
-
-def _worst(certificate: Projection, place: int) -> str:
-    """Name the law with the largest violation; NaN counts as the largest."""
-    sizes = {name: float(value[place]) for name, value in certificate.by_law.items()}
-    law, size = max(sizes.items(), key=lambda item: math.inf if math.isnan(item[1]) else item[1])
-    return f"law '{law}' is off by {size:.1e} (tolerance {certificate.tolerance:.0e})"
-
-
 @dataclass(frozen=True)
 class Generated:
-    """A finished file of samples: what became of them all, and where the time of this call went."""
+    """A file of samples: what became of them all, and where the time of this call went."""
 
     asked: dict[str, Any]  # as in the file's attribute `recipe`
     written: Written
-    statuses: dict[str, int]  # from the name of a status to its number of samples, if any
-    violation: float | None  # largest of all samples; None if one of them is not a number
+    totals: Totals
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        """From the name of a status to its number of samples, if any."""
+        return self.totals.statuses
+
+    @property
+    def violation(self) -> float | None:
+        """Largest violation of all samples; None if one of them is not a number."""
+        return self.totals.violation
+
+    @property
+    def converged(self) -> int:
+        """How many samples obey their laws."""
+        return self.totals.converged
+
+    @property
+    def failed(self) -> int:
+        """How many samples do not; the file marks them by their status."""
+        return self.totals.failed
 
     @property
     def seconds(self) -> dict[str, float]:
         """Seconds of network and projection in this call, added up over all processes."""
         return {name: self.written.figures.get(name, 0.0) for name in ("velocity", "projection")}
 
-    @property
-    def converged(self) -> int:
-        """How many samples obey their laws."""
-        return self.statuses.get(Status.CONVERGED.name, 0)
-
-    @property
-    def failed(self) -> int:
-        """How many samples do not; the file marks them by their status."""
-        return sum(self.statuses.values()) - self.converged
-
 
 def generate(
-    recipe: Recipe, out: str | Path, progress: Progress | None = None, *, on_failure: OnFailure = "raise",
+    recipe: Recipe | OwnRecipe, out: str | Path, progress: Progress | None = None, *, on_failure: OnFailure = "raise",
     engine: Engine = HERE,
 ) -> Generated:  # fmt: skip
     """Draw the samples of a recipe into `out`, resuming a stopped run; `progress` is called with the number drawn so far.
@@ -205,26 +156,6 @@ def generate(
     """
     if recipe.threads is None:
         recipe = replace(recipe, threads=engine.threads or torch.get_num_threads())
-    source = Sampled(recipe, on_failure)
+    source = Sampled(recipe, on_failure) if isinstance(recipe, Recipe) else OwnSampled(recipe, on_failure)
     written = stream(source, out, progress, engine=engine, keep_failed=on_failure == "keep")
-    found = _sum_up(source, written)
-    if found.failed and on_failure == "raise":
-        raise ProjectionFailed(
-            f"{out} is expected to hold converged samples; {found.failed} of {written.count} did not converge, which it was "
-            "allowed to keep. Accept them with --keep-failed (on_failure='keep'), or draw into another file."
-        )
-    return found
-
-
-def _sum_up(source: Sampled, written: Written) -> Generated:
-    there = archive.read_variable(written.store, archive.MARK)
-    status, violation = (archive.read_variable(written.store, name) for name in ("status", "violation"))
-    assert there is not None  # every file of samples has all three
-    assert status is not None
-    assert violation is not None
-    counts = Counter(status[there >= 0].tolist())
-    statuses = {kind.name: counts[int(kind)] for kind in Status if counts[int(kind)]}
-    if counts[NEVER]:
-        statuses[NEVER_COMPUTED] = counts[NEVER]
-    worst = float(violation[there >= 0].max(initial=0.0))
-    return Generated(source.asked(), written, statuses, worst if math.isfinite(worst) else None)
+    return Generated(source.asked(), written, totals(written, on_failure))
