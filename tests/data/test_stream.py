@@ -101,7 +101,8 @@ def test_simulated_files_are_known_by_the_words_they_always_had(tmp_path: Path) 
     attributes = json.loads((out / "zarr.json").read_text())["attributes"]
     assert attributes["recipe"] == recipe.identity()
     assert list(attributes) == [
-        "title", "problem", "equation", "summary", "laws", "seed", "count", "snapfm", "format", "recipe", "complete",
+        "title", "problem", "equation", "summary", "laws", "seed", "count", "snapfm", "Conventions", "commit", "format",
+        "recipe", "complete",
     ]  # fmt: skip
     assert json.loads((out / "u" / "zarr.json").read_text())["chunk_grid"]["configuration"]["chunk_shape"] == [32, 7, 6]
 

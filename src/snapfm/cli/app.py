@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from snapfm import __version__
 from snapfm.cli.bench import bench, report
 from snapfm.cli.demo import demo
+from snapfm.cli.export import export
 from snapfm.cli.fields import data, sample
 from snapfm.cli.options import file_error
 from snapfm.cli.problems import audit, inspect, problems
@@ -54,7 +55,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (problems, inspect, data, audit, demo, train, sample, project, quality, bench, report):
+for command in (problems, inspect, data, audit, demo, train, sample, project, export, quality, bench, report):
     app.command()(command)
 
 

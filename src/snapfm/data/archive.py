@@ -17,10 +17,12 @@ from torch import Tensor
 
 from snapfm.data.layout import PARAMS, UNITS, Arrays, Source, Variable
 from snapfm.data.place import place_of
+from snapfm.data.provenance import commit
 from snapfm.errors import DataError, require
 
 CHUNK = 4  # samples read at a time: some 300 kB of the benchmark's fields
 FORMAT = 1  # version of this layout
+CONVENTIONS = "CF-1.11"  # names, units, flags and the dimension of realizations
 KEY = "recipe"  # attribute that identifies the run a store belongs to
 MARK = "sample"  # the variable that is written last of each block: a block is finished if its chunk of this exists
 MARKS = f"{MARK}/c"  # the folder of its chunks
@@ -29,7 +31,10 @@ MARKS = f"{MARK}/c"  # the folder of its chunks
 def create(store: Any, source: Source) -> None:
     """Create the variables of a store, all empty, and mark it as not complete; those that exist are left as they are."""
     layout, count = source.layout(), source.count
-    attributes = {**layout.attributes, "format": FORMAT, KEY: source.identity(), "complete": False}
+    attributes = {
+        **layout.attributes, "Conventions": CONVENTIONS, "commit": commit(), "format": FORMAT, KEY: source.identity(),
+        "complete": False,
+    }  # fmt: skip
     zarr = _zarr()
     if read_attributes(store) is None:
         zarr.create_group(store, zarr_format=3, attributes=attributes)
