@@ -29,7 +29,7 @@ CASES = (
     "godunov",
     "inequalities",
 )
-HOURS = ("any_law", "cutest", "cluster", "projecting")  # run only where they are named
+HOURS = ("any_law", "cutest", "cluster", "projecting", "coordinator", "ray_overhead")  # run only where they are named
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument(
         "case",
         nargs="*",
-        help=f"which: {', '.join(CASES)} (default: all), cutest, cluster, projecting, any_law [LAW …]",
+        help=f"which: {', '.join(CASES)} (default: all), cutest, cluster, projecting, coordinator, ray_overhead, any_law [LAW …]",
     )
     parser.add_argument("--count", type=int, help="of certificates: how many projections")
     parser.add_argument("--only", metavar="KIND:NUMBER", help="of certificates: show one case, record nothing")

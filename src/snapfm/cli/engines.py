@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
-from rich.console import Console
 
 from snapfm.errors import SettingError, UnknownName
 
@@ -36,9 +36,10 @@ _NAMES = ("here", "ray")
 
 
 def engine_of(
-    name: str, part: str | None, workers: int | None, cpus: float, gpus: float, resources: list[str] | None
-) -> Engine:
-    """Build the engine that the options name; refuse options of another one."""
+    name: str, part: str | None, workers: int | None, cpus: float, gpus: float, resources: list[str] | None,
+    told: Callable[[str], None] | None = None,
+) -> Engine:  # fmt: skip
+    """Build the engine that the options name; refuse options of another one. `told` hears of blocks that are given up."""
     from snapfm.runs import Here, OnRay, share_of
 
     if name not in _NAMES:
@@ -53,11 +54,6 @@ def engine_of(
         raise SettingError(
             "--part expects --engine here; got --engine ray, which computes all parts. Leave one of them out."
         )
-    screen = Console(stderr=True)
-
-    def told(words: str) -> None:
-        screen.print(words, highlight=False, markup=False, soft_wrap=True)
-
     return OnRay(workers, cpus, gpus, _amounts(resources), told)
 
 

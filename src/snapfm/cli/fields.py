@@ -11,7 +11,7 @@ from rich.console import Console
 
 from snapfm.cli.engines import Cpus, EngineName, Gpus, Part, Resources, Workers, engine_of
 from snapfm.cli.options import ProblemName, Settings, read_names, read_settings, read_shape
-from snapfm.cli.progress import counted
+from snapfm.cli.watch import Log, Watch
 from snapfm.errors import DataError, ProjectionFailed, SettingError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def data(
     cpus: Cpus = 1.0,
     gpus: Gpus = 0.0,
     resource: Resources = None,
+    log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
     """Simulate fields of a problem into a Zarr file; resumes a run that was stopped.
@@ -50,9 +51,10 @@ def data(
 
     number = paper_count(problem) if count == "paper" else _whole(count)
     recipe = Recipe(problem, number, seed, cast(DtypeName, dtype), read_settings("data", settings))
-    chosen_engine = engine_of(engine, part, workers, cpus, gpus, resource)
+    watch = Watch(log)
+    chosen_engine = engine_of(engine, part, workers, cpus, gpus, resource, watch.failed)
     began = perf_counter()
-    with counted(chosen_engine.share.units(number, Simulated.block), "fields") as show:
+    with watch.shown(chosen_engine.share.units(number, Simulated.block), Simulated.block, "fields") as show:
         written = write(recipe, out, show, engine=chosen_engine)
     seconds = perf_counter() - began
     shape, resumed, size = described(written)
@@ -126,6 +128,7 @@ def sample(
     cpus: Cpus = 1.0,
     gpus: Gpus = 0.0,
     resource: Resources = None,
+    log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
     """Draw fields that obey laws into a Zarr file; resumes a run that was stopped.
@@ -167,10 +170,11 @@ def sample(
             None if params is None else named("--params", params), read_names(dims), steps, seed, batch, tolerance, kind,
             threads,
         )  # fmt: skip
-    chosen_engine = engine_of(engine, part, workers, cpus, gpus, resource)
+    watch = Watch(log)
+    chosen_engine = engine_of(engine, part, workers, cpus, gpus, resource, watch.failed)
     began = perf_counter()
     try:
-        with counted(chosen_engine.share.units(count, min(batch, count)), "samples") as show:
+        with watch.shown(chosen_engine.share.units(count, min(batch, count)), min(batch, count), "samples") as show:
             found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen_engine)
     except (ProjectionFailed, BlockFailed) as failure:
         Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)

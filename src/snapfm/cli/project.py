@@ -13,7 +13,7 @@ from rich.table import Table
 from snapfm.cli.engines import Cpus, EngineName, Gpus, Part, Resources, Workers, engine_of
 from snapfm.cli.fields import FAILED, Out, described, described_file, unfinished
 from snapfm.cli.options import read_names
-from snapfm.cli.progress import counted
+from snapfm.cli.watch import Log, Watch
 from snapfm.errors import ProjectionFailed
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def project(
     cpus: Cpus = 1.0,
     gpus: Gpus = 0.0,
     resource: Resources = None,
+    log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
     """Project fields that exist already onto laws, into a Zarr file; resumes a run that was stopped.
@@ -74,11 +75,12 @@ def project(
 
     kind = cast(DtypeName | None, dtype)
     recipe = Projecting(file, named("--laws", laws), var, read_names(params), read_names(dims), tolerance, batch, kind)
-    chosen = engine_of(engine, part, workers, cpus, gpus, resource)
+    watch = Watch(log)
+    chosen = engine_of(engine, part, workers, cpus, gpus, resource, watch.failed)
     source = Projected(recipe)
     began = perf_counter()
     try:
-        with counted(chosen.share.units(source.count, source.block), "fields") as show:
+        with watch.shown(chosen.share.units(source.count, source.block), source.block, "fields") as show:
             found = project_file(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen)
     except (ProjectionFailed, BlockFailed) as failure:
         Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)
