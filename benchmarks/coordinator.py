@@ -1,7 +1,6 @@
-"""What a run costs besides its samples: the driver of a Ray cluster for each block, and looking for the blocks that are finished.
+"""What large runs ask for: of a worker for a sample, of the driver of a Ray cluster for a block, of the disk for both.
 
-Processor time of the driver, its memory, and the size of a sample on disk: from these docs/many-machines.md reckons what runs of
-10⁷ samples on 1 000 workers ask of the one process that coordinates them. Needs snapfm[ray].
+Processor times and sizes, from which docs/many-machines.md reckons runs of 10⁷ samples on 1 000 workers. Needs snapfm[ray].
 """
 
 from __future__ import annotations
@@ -11,27 +10,31 @@ import time
 from pathlib import Path
 from typing import Any
 
-from snapfm.data import Recipe, write
-from snapfm.data.place import Folder
+from snapfm.data.place import Folder, folder_bytes
 from snapfm.evidence.machine import resident_bytes
+from snapfm.generate import Recipe, generate
+from snapfm.generate.run import Sampled
 from snapfm.runs import OnRay, Report
 
-FEW, MANY = 500, 5000  # blocks that do nothing
+FEW, MANY = 5000, 20_000  # blocks that do nothing
 MARKS = 31_250  # blocks of 32 of a million samples
-SAMPLED = Recipe("burgers-ic", count=320)
+SAMPLES = Recipe("burgers-ic-mass-flux", count=64, threads=1)  # two blocks
 
 
 def run() -> dict[str, Any]:
     import ray
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
     try:
         _seconds(10)  # the actors' first start
         few, many = _seconds(FEW), _seconds(MANY)
     finally:
         ray.shutdown()
     with tempfile.TemporaryDirectory() as folder:
-        file = write(SAMPLED, Path(folder, "fields.zarr"))
+        out = Path(folder, "samples.zarr")
+        generate(SAMPLES, out)
+        chunks = [file for file in out.rglob("*") if file.is_file() and "c" in file.relative_to(out).parts[1:]]
+        stored = folder_bytes(out)
         marks = Folder(Path(folder, "a.zarr")).growing / "sample" / "c"
         marks.mkdir(parents=True)
         for block in range(MARKS):
@@ -44,8 +47,19 @@ def run() -> dict[str, Any]:
         "driver_processor_seconds_a_block": (many[0] - few[0]) / (MANY - FEW),
         "driver_more_bytes": many[1] - few[1],
         "listing_processor_seconds_a_block": listing / MARKS,
-        "stored_bytes_a_sample": file.bytes / file.count, "field_shape": list(file.shape),
+        "command": f"sample {SAMPLES.problem} --steps {SAMPLES.steps}", "batch": SAMPLES.batch,
+        "worker_processor_seconds_a_sample": _drawing(), "stored_bytes_a_sample": stored / SAMPLES.count,
+        "files_a_block": len(chunks) * SAMPLES.batch / SAMPLES.count,
     }  # fmt: skip
+
+
+def _drawing() -> float:
+    """Draw the second block of samples, with everything prepared by the first; return the processor time for one."""
+    source = Sampled(SAMPLES)
+    source.draw(0, SAMPLES.batch, lambda share: None)
+    began = time.process_time()
+    source.draw(SAMPLES.batch, 2 * SAMPLES.batch, lambda share: None)
+    return (time.process_time() - began) / SAMPLES.batch
 
 
 def _seconds(blocks: int) -> tuple[float, int]:

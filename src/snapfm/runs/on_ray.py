@@ -7,6 +7,7 @@ block is tried again there. A driver that dies takes its actors along; the same 
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -62,8 +63,9 @@ class OnRay:
         ray = require("ray", "--engine ray", "ray")
         own = not ray.is_initialized()
         if own:
-            # RAY_ADDRESS, if it is set, is where ray connects to by itself.
-            ray.init(log_to_driver=False, configure_logging=False)
+            # Named, or started: not one that happens to run on this machine, which ray would look for by itself.
+            address = os.environ.get("RAY_ADDRESS", "local")
+            ray.init(address=address, log_to_driver=False, configure_logging=False)
         try:
             return self._dealt(ray, plan, left, done, progress)
         finally:
