@@ -53,7 +53,8 @@ def _limits(found: dict[str, Any]) -> str:
     driver, (few, many) = found["driver_processor_seconds_a_block"], found["blocks"]
     return (
         f"With blocks that take a second, a driver that feeds 1 000 workers is busy for {1e3 * driver:.0%} of a core; with "
-        "shorter ones, choose a larger `--batch`, which makes fewer files too. The driver holds one number for every block that is left: "
+        "shorter ones, choose a larger `--batch`, which makes fewer files too. The driver holds one number for every block "
+        "that is left: "
         f"from {_whole(few)} to {_whole(many)} blocks its memory grew by {found['driver_more_bytes'] / 1e6:.1f} MB. Object "
         "stores are asked once per start for the list of finished blocks."
     )
@@ -64,7 +65,8 @@ def _memory(found: dict[str, Any]) -> str:
     growth = found["peak_bytes"][many] - found["peak_bytes"][few]
     return (
         f"Measured (`projecting.jsonl`): `snapfm project` of {many} fields took {growth / 1e6:.1f} MB more memory than of {few}; "
-        f"the additional fields are {found['more_bytes_of_fields'] / 1e6:.0f} MB. Killed after {found['blocks_kept_by_the_kill']} of "
+        f"the additional fields are {found['more_bytes_of_fields'] / 1e6:.0f} MB. Killed after "
+        f"{found['blocks_kept_by_the_kill']} of "
         f"{found['blocks']} blocks and started again, its file was that of a run left alone: "
         f"{_yes(found['equal_after_the_kill'])}."
     )

@@ -10,7 +10,7 @@ import pytest
 
 from snapfm.data import Recipe, write
 from snapfm.errors import DataError
-from snapfm.runs import Here, Share
+from snapfm.runs import Here, Plan, Progress, Share
 
 pytest.importorskip("zarr")
 
@@ -83,6 +83,21 @@ def test_the_same_part_twice_and_a_whole_run_beside_parts_are_refused(tmp_path: 
             assert write(RECIPE, out, engine=Here(Share(2, 2))).missing  # the other one may
 
     assert write(RECIPE, out, others, engine=Here(Share(1, 2))).missing == 0
+
+
+def test_a_part_that_another_one_overtakes_sees_the_finished_file(tmp_path: Path) -> None:
+    out = tmp_path / "a.zarr"
+
+    class Overtaken:
+        share, threads = Share(2, 2), None
+
+        def run(self, plan: Plan, progress: Progress | None = None) -> dict[str, float]:
+            Here(self.share).run(plan, progress)
+            assert write(RECIPE, out, engine=Here(Share(1, 2))).missing == 0  # which completes the file
+            return {}
+
+    assert write(RECIPE, out, engine=Overtaken()).missing == 0
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
 
 
 def test_a_part_of_another_run_is_refused(tmp_path: Path) -> None:

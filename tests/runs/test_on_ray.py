@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,8 @@ def numbers(folder: Path, bad: int | None = None, how: str = "") -> Any:
                 (folder / f"try{tries}").touch()
                 if how == "killed" or (how == "killed once" and not tries):
                     os.kill(os.getpid(), SIGKILL)
+                if how == "hangs once" and not tries:
+                    time.sleep(600.0)
                 if how == "refused":
                     raise ProjectionFailed(f"sample {bad}: law 'mass' is off")
                 if how == "raises" or (how == "raises once" and not tries):
@@ -141,13 +144,29 @@ def test_a_block_that_fails_three_times_is_named_or_kept(how: str, why: str, clu
     assert not out.exists()
     kept = stream(source, out, engine=engine, keep_failed=True)
     assert kept.missing == 0
-    assert len(words) == 2
+    (told,) = words
+    assert told.startswith("block 2 (samples 4 to 5)")
+    assert told.endswith("Its samples are marked as never computed.")
     xarray = pytest.importorskip("xarray")
     with xarray.open_zarr(out, mask_and_scale=False) as data:
         assert data.status.values.tolist() == [0, 0, 0, 0, -1, -1, 0, 0, 0, 0]
         assert np.isnan(data.u.values[4:6]).all()
         assert data.u.values[6:, 0].tolist() == [6, 7, 8, 9]
         assert data.sample.values.tolist() == list(range(10))
+
+
+def test_workers_that_find_no_room_hold_nobody_up(cluster: Any, tmp_path: Path) -> None:
+    stream(numbers(tmp_path), tmp_path / "a.zarr", engine=OnRay(workers=4))  # on two processors
+    assert tree(tmp_path / "a.zarr") == tree(stream(numbers(tmp_path), tmp_path / "whole.zarr").path)
+
+
+def test_a_block_that_hangs_is_given_to_an_idle_worker_too(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snapfm.runs.on_ray._PATIENCE", 0.5)
+    source = numbers(tmp_path, bad=5, how="hangs once")
+    assert stream(source, tmp_path / "a.zarr", engine=OnRay(workers=2)).missing == 0
+    assert len(list(tmp_path.glob("try*"))) == 2
 
 
 def test_what_would_fail_again_is_not_tried_again(cluster: Any, tmp_path: Path) -> None:

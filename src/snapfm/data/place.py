@@ -73,10 +73,11 @@ class Folder:
 
     def listed(self, folder: str) -> list[str]:
         """Return the names of the files in a folder of the unfinished store; empty ones, left by a power cut, do not count."""
-        where = self.growing / folder
-        if not where.is_dir():
+        try:
+            entries = list(os.scandir(self.growing / folder))
+            return [entry.name for entry in entries if entry.is_file() and entry.stat().st_size]
+        except FileNotFoundError:  # nothing yet, or another process has just given the store its name
             return []
-        return [entry.name for entry in os.scandir(where) if entry.is_file() and entry.stat().st_size]
 
     def settle(self, files: Sequence[str]) -> None:
         """Push files of the unfinished store to disk."""
@@ -92,9 +93,8 @@ class Folder:
         with locked(self.part / _PUBLISHING):
             left = self.growing.is_dir() and not self.path.exists()
             if left:
-                for leftover in self.growing.rglob(
-                    "*.partial"
-                ):  # zarr's temporary files, of processes that were killed
+                # zarr's temporary files, of processes that were killed
+                for leftover in self.growing.rglob("*.partial"):
                     leftover.unlink(missing_ok=True)
             yield left
             if left:

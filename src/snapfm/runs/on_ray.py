@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 from snapfm.errors import SettingError, SnapfmError, require
@@ -18,6 +20,9 @@ from snapfm.runs.plan import BlockFailed, Figures, Plan, Progress, add
 from snapfm.runs.share import WHOLE, Share
 
 TRIES = 3  # of a block whose worker dies or raises
+# Where some actors are idle, a block is also given to one of them after this many seconds without news, or, if that is more,
+# this many times as long as the longest block has taken.
+_PATIENCE, _LATE = 10.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -73,51 +78,77 @@ class OnRay:
                 ray.shutdown()
 
     def _dealt(self, ray: Any, plan: Plan, left: list[int], done: int, progress: Progress | None) -> Figures:
-        """Keep every actor busy until no block is left."""
-        actors = self._actors(ray, plan, len(left))
-        total, todo = dict[str, float](), iter(left)
-        running: dict[Any, tuple[Any, int]] = {}
+        """Keep every actor busy until no block is left.
 
-        def deal(actor: Any) -> None:
-            block = next(todo, None)
-            if block is not None:
-                running[actor.compute.remote(block)] = actor, block
+        Only actors that Ray has placed get blocks, and one at a time: a block that waited behind another would be blamed for
+        the death of their actor too.
+        """
+        actors = self._actors(ray, plan, len(left))
+        starting = {actor.ready.remote(): actor for actor in actors}
+        running: dict[Any, _Dealt] = {}
+        todo, missing, idle = deque(left), set(left), list[Any]()
+        total, longest = dict[str, float](), 0.0
+
+        def deal(actor: Any, block: int) -> None:
+            running[actor.compute.remote(block)] = _Dealt(actor, block, monotonic())
 
         try:
-            # One block at a time: one that waited behind another would be blamed for the death of the actor too.
-            for actor in actors:
-                deal(actor)
-            while running:
-                (ready,), _ = ray.wait(list(running), num_returns=1)
-                actor, block = running.pop(ready)
-                self._take(ray, plan, block, ready, total)
-                done += plan.units(block)
-                if progress is not None:
-                    progress(done)
-                deal(actor)
+            while missing:
+                patience = max(_PATIENCE, _LATE * longest) if idle else None
+                found, _ = ray.wait([*starting, *running], num_returns=1, timeout=patience)
+                if not found:
+                    # Its actor may wait for a node that never comes back. Computed twice, a block has the same bits.
+                    for late in _stuck(running)[: len(idle)]:
+                        deal(idle.pop(), late)
+                    continue
+                (ready,) = found
+                if ready in starting:
+                    actor = starting.pop(ready)
+                    _check_started(ray, ready)
+                else:
+                    one = running.pop(ready)
+                    actor, again = one.actor, any(other.block == one.block for other in running.values())
+                    if one.block in missing and self._take(ray, plan, one.block, ready, total, again):
+                        missing.remove(one.block)
+                        longest = max(longest, monotonic() - one.since)
+                        done += plan.units(one.block)
+                        if progress is not None:
+                            progress(done)
+                if todo:
+                    deal(actor, todo.popleft())
+                else:
+                    idle.append(actor)
         finally:
             for actor in actors:
                 ray.kill(actor)
         return total
 
-    def _take(self, ray: Any, plan: Plan, block: int, ready: Any, total: dict[str, float]) -> None:
-        """Take what an actor says of a block: figures, a failure that would come again, or the end of all tries."""
+    def _take(
+        self, ray: Any, plan: Plan, block: int, ready: Any, total: dict[str, float], again: bool
+    ) -> bool:  # fmt: skip
+        """Take what an actor says of a block: figures, a failure that would come again, or the end of all tries.
+
+        Returns whether the block is settled; not if it failed here and another actor is at it again.
+        """
         try:
             answer = ray.get(ready)
         except ray.exceptions.RayError as failure:
+            if again:
+                return False
             words = f"{plan.named(block)} is expected to be computed; it failed {TRIES} times: {_reason(ray, failure)}"
-            if self.told is not None:
-                self.told(words)
             try:
                 plan.give_up(block)
             except BlockFailed:
                 raise BlockFailed(
                     f"{words}. Finished blocks are kept: look for the cause, such as memory, and start the same command again."
                 ) from failure
-            return
+            if self.told is not None:
+                self.told(f"{words}. Its samples are marked as never computed.")
+            return True
         if isinstance(answer, SnapfmError):
             raise answer
         add(total, answer)
+        return True
 
     def _actors(self, ray: Any, plan: Plan, blocks: int) -> list[Any]:
         """Start the actors, no more than there are blocks; Ray places them as resources allow."""
@@ -139,6 +170,9 @@ def _worker(ray: Any) -> type[Any]:
             self.plan: Plan = pickle.loads(sent)
             self.joined = False
 
+        def ready(self) -> None:
+            """Answer as soon as Ray has placed this actor."""
+
         @ray.method(retry_exceptions=True)  # type: ignore[untyped-decorator, unused-ignore]
         def compute(self, block: int) -> Figures | SnapfmError:
             """Compute a block. What would happen again is returned, so that only the rest is tried again."""
@@ -151,6 +185,31 @@ def _worker(ray: Any) -> type[Any]:
                 return _travelling(failure)
 
     return Worker
+
+
+@dataclass(frozen=True)
+class _Dealt:
+    """A block in the hands of an actor."""
+
+    actor: Any
+    block: int
+    since: float
+
+
+def _stuck(running: Mapping[Any, _Dealt]) -> list[int]:
+    """Return the blocks that one actor has, those first that it has had longest."""
+    held = Counter(one.block for one in running.values())
+    return [one.block for one in sorted(running.values(), key=lambda one: one.since) if held[one.block] == 1]
+
+
+def _check_started(ray: Any, ready: Any) -> None:
+    try:
+        ray.get(ready)
+    except ray.exceptions.RayError as failure:
+        raise BlockFailed(
+            f"workers are expected to start; one did not: {_reason(ray, failure)}. Look for packages or files that its machine "
+            "lacks, then start the same command again: finished blocks are kept."
+        ) from failure
 
 
 def _reason(ray: Any, failure: Any) -> str:
