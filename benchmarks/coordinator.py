@@ -1,6 +1,6 @@
 """What large runs ask for: of a worker for a sample, of the driver of a Ray cluster for a block, of the disk for both.
 
-Processor times and sizes, from which docs/many-machines.md reckons runs of 10⁷ samples on 1 000 workers. Needs snapfm[ray].
+Processor times and sizes, from which runs of 10⁷ samples on 1 000 workers can be reckoned. Needs snapfm[ray].
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "demo": (["--out", "OUT"], "snapfm.evidence.demo.run.run"),
     "train": (["heat-ic-mass", "--out", "OUT"], "snapfm.cli.train.table"),
     "sample": (["heat-ic-mass", "--count", "2", "--out", "OUT"], "snapfm.generate.generate"),
+    "project": (["in.npy", "--laws", "mine:laws", "--out", "OUT"], "snapfm.generate.projected.Projected"),
+    "export": (["in.zarr", "--out", "OUT"], "snapfm.data.well.export_well"),
     "quality": (["smoke", "--out", "OUT"], "snapfm.evidence.quality.run"),
     "bench": (["smoke", "--out", "OUT"], "snapfm.evidence.projection.run"),
     "report": (["RUN", "--out", "OUT"], "snapfm.evidence.projection.report.pages.write"),
