@@ -39,7 +39,7 @@ def test_a_case_from_end_to_end(finished: tuple[Path, str]):
         assert record["calls"] == record["steps"] * (5 if record["sampler"] == "ECI" else 1)
     page = (out / "exact.md").read_text(encoding="utf-8")
     assert "### Mixture, weights stay" in page
-    assert page.count("\n| Conditional") == 2 * (2 + 2)  # in the summary and in the case's table
+    assert page.count("\n| Conditional") == 2 * (2 + 2 + 2)  # in the summary and in the case's table
 
 
 def test_a_second_run_samples_nothing_and_writes_the_same_page(finished: tuple[Path, str]):
