@@ -31,6 +31,10 @@ def jagged(u: Tensor, p: Params) -> Tensor:
     return u * (1.0 + torch.arange(u.numel(), dtype=u.dtype) * 7 % 30).reshape(u.shape)
 
 
+def never() -> bool:
+    return False
+
+
 def laws(rows: object) -> MatrixFreeLaws:
     return matrix_free([Equality("rows", rows)], (16, 12), None, "so")  # type: ignore[arg-type]
 
@@ -41,8 +45,8 @@ def test_symbols_leave_less_after_a_few_iterations_than_sizes_of_rows(rows: obje
     u = torch.randn(16, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     here = given.linearize(u, {})
     sizes = row_sizes(given, here)
-    with_symbols = _left(here, inverse_gram(given, here, u, {}, sizes), sizes)
-    assert better * with_symbols < _left(here, lambda y: y / sizes, sizes)
+    with_symbols = _left(here, inverse_gram(given, here, u, {}, sizes, never), sizes, never)
+    assert better * with_symbols < _left(here, lambda y: y / sizes, sizes, never)
 
 
 def test_symbols_that_do_not_help_are_not_used():
@@ -50,4 +54,4 @@ def test_symbols_that_do_not_help_are_not_used():
     u, y = torch.randn(2, 16, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     here = given.linearize(u, {})
     sizes = row_sizes(given, here)
-    torch.testing.assert_close(inverse_gram(given, here, u, {}, sizes)(y.reshape(-1)), y.reshape(-1) / sizes)
+    torch.testing.assert_close(inverse_gram(given, here, u, {}, sizes, never)(y.reshape(-1)), y.reshape(-1) / sizes)

@@ -38,14 +38,24 @@ class _Symbol(NamedTuple):
     exact: bool
 
 
-def inverse_gram(laws: MatrixFreeLaws, here: Linearization, u: Tensor, params: Params, sizes: Tensor) -> Product:
-    """Return the approximate inverse of JJᵀ at a field as a product with vectors (m,); `sizes` are those of its rows."""
+def inverse_gram(
+    laws: MatrixFreeLaws, here: Linearization, u: Tensor, params: Params, sizes: Tensor, over: Callable[[], bool]
+) -> Product:
+    """Return the approximate inverse of JJᵀ at a field as a product with vectors (m,); `sizes` are those of its rows.
+
+    When the time is `over`, approximations are no longer compared.
+    """
     found = [one for axes in range(len(laws.shape), 0, -1) if (one := _symbol(laws, u, params, axes))]
     for symbol in found:
         if symbol.exact:
             return _combined(symbol, sizes)
-    plain: Product = lambda y: y / sizes  # noqa: E731
-    return min([plain, *(_combined(symbol, sizes) for symbol in found[:1])], key=lambda one: _left(here, one, sizes))
+
+    def plain(y: Tensor) -> Tensor:
+        return y / sizes
+
+    if not found:
+        return plain
+    return min([plain, _combined(found[0], sizes)], key=lambda one: _left(here, one, sizes, over))
 
 
 def _combined(symbol: _Symbol, sizes: Tensor) -> Product:
@@ -59,7 +69,7 @@ def _combined(symbol: _Symbol, sizes: Tensor) -> Product:
     return product
 
 
-def _left(here: Linearization, inverse: Product, sizes: Tensor) -> float:
+def _left(here: Linearization, inverse: Product, sizes: Tensor, over: Callable[[], bool]) -> float:
     """Return what a few iterations leave of a random right-hand side, rows divided by their sizes."""
     generator = torch.Generator().manual_seed(2)
     right = torch.randn(len(sizes), generator=generator, dtype=torch.float64) * sizes.sqrt()
@@ -67,7 +77,7 @@ def _left(here: Linearization, inverse: Product, sizes: Tensor) -> float:
     def gram(y: Tensor) -> Tensor:
         return here.push(here.pull(y))
 
-    found, _ = minres(gram, inverse, right, 0.0, _TRIAL, lambda: False)
+    found, _ = minres(gram, inverse, right, 0.0, _TRIAL, over)
     left = float(((right - gram(found)) / sizes.sqrt()).norm())
     return left if math.isfinite(left) else math.inf
 
