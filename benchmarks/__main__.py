@@ -29,12 +29,16 @@ CASES = (
     "godunov",
     "inequalities",
 )
-HOURS = ("any_law", "cutest")  # run only where they are named
+HOURS = ("any_law", "cutest", "cluster", "projecting", "coordinator", "ray_overhead")  # run only where they are named
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run micro benchmarks and append records to benchmarks/records/.")
-    parser.add_argument("case", nargs="*", help=f"which: {', '.join(CASES)} (default: all), cutest, any_law [LAW …]")
+    parser.add_argument(
+        "case",
+        nargs="*",
+        help=f"which: {', '.join(CASES)} (default: all), cutest, cluster, projecting, coordinator, ray_overhead, any_law [LAW …]",
+    )
     parser.add_argument("--count", type=int, help="of certificates: how many projections")
     parser.add_argument("--only", metavar="KIND:NUMBER", help="of certificates: show one case, record nothing")
     parser.add_argument("--timeout", type=float, help="of any_law: seconds of a method on one level of a case")

@@ -92,7 +92,7 @@ def test_data_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_models_are_found_by_name():
     names = run({}, "Choose a model, or train one")
-    assert names["default_model"]("heat") == "heat-small"
+    assert names["default_model"]("heat") == "heat-plain"
     assert names["velocity"].settings.shape == (100, 100)
 
 

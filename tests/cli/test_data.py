@@ -39,7 +39,7 @@ def test_a_summary_for_scripts(tmp_path: Path):
     assert told.pop("bytes") > 0
     assert told == {
         "problem": "burgers-ic", "count": 3, "seed": 4, "dtype": "float32", "settings": {"nx": 7, "nt": 6},
-        "path": str(out), "shape": [7, 6], "found": 0,
+        "path": str(out), "shape": [7, 6], "found": 0, "missing": 0,
     }  # fmt: skip
 
 

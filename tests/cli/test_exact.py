@@ -32,14 +32,14 @@ def test_a_case_from_end_to_end(finished: tuple[Path, str]):
     assert "Conditional, kept noise, 3" in told
     records = [json.loads(line) for line in (out / "records.jsonl").read_text(encoding="utf-8").splitlines()]
     assert records[0]["suite"]["steps"] == [2, 3]
-    assert len(records) == 1 + 2 * 6  # six samplers where the laws are affine
+    assert len(records) == 1 + 2 * 7  # seven samplers where the laws are affine
     for record in records[1:]:
         assert record["certified"] == record["count"] == 16
         assert set(record["scores"]) == set(record["chance"]) == {"mean", "spread", "ratio", "modes"}
         assert record["calls"] == record["steps"] * (5 if record["sampler"] == "ECI" else 1)
     page = (out / "exact.md").read_text(encoding="utf-8")
     assert "### Mixture, weights stay" in page
-    assert page.count("\n| Conditional") == 2 * (2 + 2)  # in the summary and in the case's table
+    assert page.count("\n| Conditional") == 2 * (2 + 2 + 2)  # in the summary and in the case's table
 
 
 def test_a_second_run_samples_nothing_and_writes_the_same_page(finished: tuple[Path, str]):
@@ -51,7 +51,7 @@ def test_a_second_run_samples_nothing_and_writes_the_same_page(finished: tuple[P
         assert answer.exit_code == 0
         assert (out / "records.jsonl").read_bytes() == before
         assert (out / "exact.md").read_bytes() == page
-    assert len(json.loads(answer.stdout)) == 12
+    assert len(json.loads(answer.stdout)) == 14
 
 
 def test_a_stopped_run_goes_on_after_its_last_cell(finished: tuple[Path, str], tmp_path: Path):

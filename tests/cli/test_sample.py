@@ -60,7 +60,7 @@ def test_a_summary_for_scripts(model: Path, tmp_path: Path):
     weights = json.loads((model / "model.json").read_text())["weights"]["sha256"]
     assert told == {
         "fields": "sampled", "problem": PROBLEM, "count": 7, "seed": 5, "dtype": "float32", "settings": GRID,
-        "model": weights, "steps": 2, "batch": 3, "tolerance": 1e-7, "path": str(out), "shape": [9, 7], "found": 0,
+        "model": weights, "steps": 2, "batch": 3, "tolerance": 1e-7, "path": str(out), "shape": [9, 7], "found": 0, "missing": 0,
         "converged": 7, "statuses": {"CONVERGED": 7},
     }  # fmt: skip
 

@@ -12,9 +12,9 @@ import torch
 
 import snapfm
 from snapfm.data import Recipe, stream, write
-from snapfm.data.layout import Arrays, Layout, Variable, drawn
+from snapfm.data.layout import Drawn, Layout, Variable, drawn
 from snapfm.errors import DataError
-from snapfm.grid import Axis, Grid
+from snapfm.runs import Report
 
 xarray = pytest.importorskip("xarray")
 
@@ -23,9 +23,10 @@ class Numbers:
     """Fields that hold the number of their sample, and its square beside them."""
 
     command = "numbers"
-    grid = Grid((Axis("x", 0.0, 1.0, 3), Axis("t", 0.0, 1.0, 2)))
+    shape = (3, 2)
     dtype = "float32"
     seed = 7
+    threads = None
 
     def __init__(self, count: int, block: int) -> None:
         self.count, self.block = count, block
@@ -41,10 +42,11 @@ class Numbers:
         square = Variable("int8", {"long_name": "square"})
         return Layout({"title": "numbers"}, {"u": Variable("float32", {}, (3, 2), ("x", "t")), "square": square})
 
-    def draw(self, start: int, stop: int) -> Arrays:
+    def draw(self, start: int, stop: int, report: Report) -> Drawn:
         self.calls.append((start, stop))
         numbers = np.arange(start, stop)
-        return {"u": np.broadcast_to(numbers[:, None, None], (len(numbers), 3, 2)), "square": numbers**2 % 100}
+        u = np.broadcast_to(numbers[:, None, None], (len(numbers), 3, 2))
+        return Drawn({"u": u, "square": numbers**2 % 100}, {"calls": 1.0})
 
 
 @pytest.mark.parametrize("block", [1, 3, 4, 5, 6, 7, 11, 32])
@@ -64,10 +66,10 @@ def test_blocks_of_any_size_hold_every_sample_once(count: int, block: int, tmp_p
 
 def test_a_run_that_fails_in_a_block_goes_on_with_that_block(tmp_path: Path) -> None:
     class Failing(Numbers):
-        def draw(self, start: int, stop: int) -> Arrays:
+        def draw(self, start: int, stop: int, report: Report) -> Drawn:
             if start == 6:
                 raise ArithmeticError
-            return super().draw(start, stop)
+            return super().draw(start, stop, report)
 
     with pytest.raises(ArithmeticError):
         stream(Failing(10, 3), tmp_path / "a.zarr")
@@ -91,14 +93,16 @@ def test_simulated_files_are_known_by_the_words_they_always_had(tmp_path: Path) 
     out, reported = tmp_path / "a.zarr", []
 
     def look(done: int) -> None:
-        reported.append((tmp_path / "a.zarr.part" / "journal.jsonl").read_text().splitlines())
+        marks = tmp_path / "a.zarr.part" / "store" / "sample" / "c"
+        reported.append(sorted(file.name for file in marks.glob("*")))
 
     write(recipe, out, look)
-    assert [json.loads(line) for line in reported[-1]] == [{"identity": recipe.identity()}, {"block": 0}, {"block": 1}]
+    assert reported == [[], ["0"], ["0", "1"]]
     attributes = json.loads((out / "zarr.json").read_text())["attributes"]
     assert attributes["recipe"] == recipe.identity()
     assert list(attributes) == [
-        "title", "problem", "equation", "summary", "laws", "seed", "count", "snapfm", "format", "recipe", "complete",
+        "title", "problem", "equation", "summary", "laws", "seed", "count", "snapfm", "Conventions", "commit", "format",
+        "recipe", "complete",
     ]  # fmt: skip
     assert json.loads((out / "u" / "zarr.json").read_text())["chunk_grid"]["configuration"]["chunk_shape"] == [32, 7, 6]
 

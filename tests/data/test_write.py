@@ -118,7 +118,7 @@ def test_a_finished_file_is_left_as_it_is(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
 
 
-def test_a_journal_without_its_store_starts_afresh(tmp_path: Path) -> None:
+def test_a_part_without_its_store_starts_afresh(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         write(RECIPE, tmp_path / "a.zarr", lambda done: (_ for _ in ()).throw(Stopped))
     shutil.rmtree(tmp_path / "a.zarr.part" / "store")
@@ -183,7 +183,9 @@ def test_an_unfinished_store_does_not_pass_for_a_file(tmp_path: Path) -> None:
 
 def test_two_writers_do_not_meet(tmp_path: Path) -> None:
     def second(done: int) -> None:
-        with pytest.raises(DataError, match=r"one process at a time; another one is at it\. Wait for it"):
+        with pytest.raises(
+            DataError, match=r"one process at a time, or by one for each --part K/N; another one is at it\. Wait"
+        ):
             write(RECIPE, tmp_path / "a.zarr")
 
     write(RECIPE, tmp_path / "a.zarr", second)

@@ -38,7 +38,7 @@ def test_names_say_how_models_were_trained(name: str) -> None:
     equation, _, end = name.rpartition("-")
     assert (checkpoint.equation, checkpoint.training) == (equation, KINDS[end])
     assert (" --plain " in checkpoint.record["command"]) == (end == "plain")
-    assert (name == default_model(equation)) == (end == "small")
+    assert (name == default_model(equation)) == (end == "plain")
 
 
 @pytest.mark.parametrize("name", PLAIN)

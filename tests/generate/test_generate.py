@@ -132,7 +132,7 @@ def test_shipped_models_draw_for_their_equation(name: str, tmp_path: Path) -> No
     equation, _, kind = name.rpartition("-")
     if equation not in problems:
         pytest.skip("a model beside the ones each equation has")
-    model = None if kind == "small" else name  # the law-aware one is the default
+    model = None if kind == "plain" else name  # the plain one is the default
     found = generate(Recipe(problems[equation], 2, model, steps=1), tmp_path / "a.zarr")
     assert found.statuses == {"CONVERGED": 2}
     with xarray.open_zarr(found.written.path) as data:

@@ -13,9 +13,12 @@ import torch
 
 import snapfm
 from snapfm import Equality, Inequality, Projector, Status
+from snapfm.arrays import Values
 from snapfm.errors import SettingError
 from snapfm.kernels.threads import Clock, Turn, cut, run, workers
 from snapfm.project.newton import Newton
+from snapfm.project.part import Batch
+from snapfm.project.tiles import Ended
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -47,6 +50,30 @@ def test_no_sample_iterates_beyond_the_limit(limit: int):
     assert set(result.status.tolist()) <= {int(Status.CONVERGED), int(Status.ITERATION_LIMIT), int(Status.STALLED)}
     assert not result.converged.all()
     assert (Projector(variation(), (64,), limit=limit)(3.0 * randn(5, 64)).iterations <= limit).all()
+
+
+def test_a_part_that_takes_all_its_time_leaves_some_for_those_after_it(monkeypatch: pytest.MonkeyPatch):
+    laws = [
+        Equality("pair", lambda u, p: u[0] * u[1] - 1.0),
+        Equality("three", lambda u, p: u[2] * u[3] * u[4] - 1.0),
+    ]
+    project = Projector(laws, (5,))
+    u_hat = 1.0 + 0.1 * randn(2, 5)
+    project(u_hat)  # compiles
+    assert isinstance(project.method, Newton)
+    first, _ = project.method.parts
+
+    def endless(batch: Batch, u: Values, multipliers: Values) -> Ended:
+        while not batch.turn.over:
+            time.sleep(0.01)
+        return Ended.unfinished(len(u))
+
+    monkeypatch.setattr(first, "solve", endless)
+    found = project(u_hat, seconds=0.5)
+    assert (found.status == Status.ITERATION_LIMIT).all()
+    slow, quick = ("pair", "three") if first.system.unknowns.shape[1] == 2 else ("three", "pair")
+    assert (found.by_law[slow] > 1e-3).all()
+    assert (found.by_law[quick] <= 1e-8).all()
 
 
 def test_a_sample_cut_by_its_limit_leaves_the_bits_of_the_others():

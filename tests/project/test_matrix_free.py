@@ -11,6 +11,7 @@ import snapfm
 from snapfm import Bounds, Equality, Inequality
 from snapfm.errors import Status, UnsupportedLaw
 from snapfm.laws import Law, Params
+from snapfm.linear import Lanes
 from snapfm.structure import MatrixFreeLaws, TooDense, compile_laws, compiled, pattern
 from snapfm.structure.lowering import regions
 
@@ -104,6 +105,17 @@ def test_a_law_too_dense_to_write_out_is_matrix_free_and_says_so(monkeypatch: py
     assert "matrix-free" in text
     assert "4×8×8 field: 256 unknowns, 192 rows, nonlinear" in text
     assert project(_noise(2, shape)).converged.all()
+
+
+def test_laws_whose_factors_would_fill_the_memory_are_matrix_free_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    laws, shape = CASES["spectral advection"]
+    written, u = snapfm.Projector(laws, shape), _noise(2, shape)
+    monkeypatch.setattr("snapfm.project.projector.LARGEST", 1e3)
+    project = snapfm.Projector(laws, shape)
+    assert isinstance(project.structure, MatrixFreeLaws)
+    assert "GB are not computed" in str(project.structure)
+    torch.testing.assert_close(project(u).u, written(u).u, rtol=0.0, atol=1e-7)
+    assert not isinstance(snapfm.Projector(laws, shape, linear=Lanes()).structure, MatrixFreeLaws)  # as asked for
 
 
 def test_affine_is_read_off_the_derivative(free: Callable[..., snapfm.Projector]) -> None:

@@ -233,7 +233,7 @@ def test_modes_are_not_chosen_by_what_the_spread_cannot_explain():
     assert near[0, 0] - near[0, 1] == 3.0
 
 
-def test_pcfm_is_the_default_until_models_with_a_spread_are_sampled_by_it(monkeypatch: pytest.MonkeyPatch):
+def test_models_with_a_spread_are_sampled_by_it_by_default():
     class Model:
         spread = SPREAD
 
@@ -241,8 +241,6 @@ def test_pcfm_is_the_default_until_models_with_a_spread_are_sampled_by_it(monkey
             return Gaussian(MEAN, 0.5)(u, tau)
 
     module = importlib.import_module("snapfm.sampling.sample")
-    assert isinstance(module.default_sampler(Model(), MIXED), PCFM)
-    monkeypatch.setattr(module, "CONDITIONAL_IF_SPREAD", True)
     assert isinstance(module.default_sampler(Model(), MIXED), Conditional)
     assert isinstance(module.default_sampler(Gaussian(MEAN, 0.5), MIXED), PCFM)
     assert isinstance(module.default_sampler(Model(), None), Flow)

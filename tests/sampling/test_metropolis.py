@@ -71,7 +71,7 @@ def test_the_factor_of_either_measure_is_that_of_the_dense_jacobian():
     metric = Metric(0.3, torch.tensor([[0.6, 0.0, 0.8]], dtype=torch.float64), torch.tensor([2.0], dtype=torch.float64))
     x = torch.randn(4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     near = Conditioning(projector, metric, None, 4, 1)
-    frames = near.near.frames(x.numpy(), near.inside, near.active)
+    frames = near.near.frames(x.numpy(), near.inside)
     slopes = torch.func.vmap(
         torch.func.jacrev(lambda u: torch.stack([law.residual(u, {}).reshape(()) for law in laws]))
     )(x)

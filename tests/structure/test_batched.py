@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -41,17 +40,6 @@ def test_many_batch_sizes_in_any_order_are_as_good_as_one():
     with torch.no_grad():
         for count in [*range(1, 10), *range(9, 0, -1), 3, 3, 7, 3]:
             assert torch.allclose(structure.residual(u[:count], {}), expected[:count], rtol=0, atol=1e-15)
-
-
-@pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")  # torch's own, when it pickles a graph
-def test_what_a_batch_has_learnt_is_not_pickled():
-    batched = compile_laws([snapfm.Equality("law", lambda u, p: (u**2).cumsum(0))], (4,)).laws[0].batched
-    u = fields(3, 4)
-    with torch.no_grad():
-        for _ in range(3):
-            value = batched(u, {})
-        again = pickle.loads(pickle.dumps(batched))
-        assert torch.equal(again(u, {}), value)
 
 
 # Records.

@@ -121,6 +121,13 @@ class UnitsProjector(Projector):
         inside = [self._of_normalized(law) for law in self.physical]
         super().__init__(inside, shape, params, tolerance, limit=limit, seconds=seconds)
 
+    def _recipe(self) -> tuple[Sequence[Law], dict[str, Any]]:
+        """Return the laws in physical units, with mean and std beside the other arguments."""
+        return self.physical, {
+            "shape": self.shape, "params": self._first(), "tolerance": self.tolerance, "mean": self.mean, "std": self.std,
+            "limit": self.limit, "seconds": self.seconds,
+        }  # fmt: skip
+
     def __call__(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,

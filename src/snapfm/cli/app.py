@@ -16,16 +16,18 @@ from snapfm import __version__
 from snapfm.cli.bench import bench, report
 from snapfm.cli.demo import demo
 from snapfm.cli.doctor import doctor
+from snapfm.cli.export import export
 from snapfm.cli.fields import data, sample
 from snapfm.cli.options import file_error
 from snapfm.cli.problems import audit, inspect, problems
+from snapfm.cli.project import project
 from snapfm.cli.quality import quality
 from snapfm.cli.train import train
 from snapfm.errors import SnapfmError
 
 _USER_ERROR = 2  # the exit code of a wrong call, as in click; 1 is left for work that was done and failed
 _STOPPED = 130  # the exit code of Ctrl-C, as in shells: 128 and the number of the signal
-_RESUMES = ("bench", "data", "quality", "sample", "train")  # these continue where they were stopped
+_RESUMES = ("bench", "data", "project", "quality", "sample", "train")  # these continue where they were stopped
 
 
 class Commands(TyperGroup):
@@ -54,7 +56,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (problems, inspect, data, audit, demo, train, sample, quality, bench, report, doctor):
+for command in (problems, inspect, data, audit, demo, train, sample, project, export, quality, bench, report, doctor):
     app.command()(command)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from snapfm.cli.engines import Part
 from snapfm.cli.options import check_folder
 from snapfm.cli.progress import followed
 from snapfm.errors import require
@@ -34,6 +35,7 @@ def bench(
     method: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Run this method alone; repeat it for several.")
     ] = None,
+    part: Part = None,
     again: Annotated[bool, typer.Option("--again", help="Repeat cells that are FAILED or ABSENT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON for scripts.")] = False,
 ) -> None:
@@ -50,11 +52,12 @@ def bench(
 
     from snapfm.evidence.projection import load_suite, run
     from snapfm.evidence.projection.run import ours_failed
+    from snapfm.runs import share_of
 
-    chosen = load_suite(suite)
+    chosen, share = load_suite(suite), share_of(part)
     check_folder("bench", out)
     with followed(lambda key: f"{key[0]} × {key[1]}, {key[2]}", _ended) as tell:
-        cells = run(chosen, out, only, method or (), again, tell)
+        cells = run(chosen, out, only, method or (), again, tell, share)
     if as_json:
         typer.echo(json.dumps([asdict(cell) for cell in cells.values()], indent=2, ensure_ascii=False))
     else:

@@ -16,12 +16,15 @@ from snapfm.errors import SettingError
 if TYPE_CHECKING:
     from snapfm.evidence.exact import Cell, Suite
     from snapfm.evidence.exact.suite import Cells
+    from snapfm.runs import Share
 
 NAME = "exact"
 _LEAST = 2  # samples that have a spread
 
 
-def exact(out: Path, count: int | None, steps: str | None, only: str | None, page_only: bool, as_json: bool) -> None:
+def exact(
+    out: Path, count: int | None, steps: str | None, only: str | None, share: Share, page_only: bool, as_json: bool
+) -> None:  # fmt: skip
     """Run the exact cases, or write their page again."""
     from dataclasses import asdict
 
@@ -36,7 +39,7 @@ def exact(out: Path, count: int | None, steps: str | None, only: str | None, pag
         write_page(out, suite)
     else:
         with followed(" × ".join, _ended) as tell:
-            cells = run(suite, out, only, tell)
+            cells = run(suite, out, only, tell, share)
     if as_json:
         typer.echo(json.dumps([asdict(cell) for cell in cells.values()], indent=2, ensure_ascii=False))
     else:

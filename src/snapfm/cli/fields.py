@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 from rich.console import Console
 
-from snapfm.cli.options import ProblemName, Settings, read_settings
-from snapfm.cli.progress import counted
-from snapfm.errors import DataError, ProjectionFailed
+from snapfm.cli.engines import Cpus, EngineName, Gpus, Part, Resources, Workers, engine_of
+from snapfm.cli.options import ProblemName, Settings, read_names, read_settings, read_shape
+from snapfm.cli.watch import Log, Watch
+from snapfm.errors import DataError, ProjectionFailed, SettingError
 
 if TYPE_CHECKING:
     from snapfm.data import Written
     from snapfm.generate import Generated
+    from snapfm.runs import Share
 
-_FAILED = 1  # exit code of work that was done and failed
+Out: TypeAlias = Annotated[
+    str, typer.Option(metavar="FILE.zarr|URL", help="File to write; it appears when it is whole. Or an address: s3://…")
+]
+FAILED = 1  # exit code of work that was done and failed
 
 
 def data(
     problem: ProblemName,
     count: Annotated[str, typer.Option(metavar="N", help="Number of fields, or `paper` for as many as the paper has.")],
-    out: Annotated[Path, typer.Option(metavar="FILE.zarr", help="File to write; it appears when it is whole.")],
+    out: Out,
     seed: Annotated[int, typer.Option(help="Seed; field i depends on it and on i alone.")] = 0,
     dtype: Annotated[str, typer.Option(help="float64 keeps every bit, float32 halves the file.")] = "float64",
     settings: Settings = None,
+    part: Part = None,
+    engine: EngineName = "here",
+    workers: Workers = None,
+    cpus: Cpus = 1.0,
+    gpus: Gpus = 0.0,
+    resource: Resources = None,
+    log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
     """Simulate fields of a problem into a Zarr file; resumes a run that was stopped.
@@ -35,21 +46,22 @@ def data(
     The file holds the fields and all that was drawn for them, the same bits
     however often the run was stopped. Read it with xarray.open_zarr.
     """
-    import torch
-
     from snapfm.data import Recipe, paper_count, write
-    from snapfm.data.recipe import DtypeName
+    from snapfm.data.recipe import DtypeName, Simulated
 
     number = paper_count(problem) if count == "paper" else _whole(count)
     recipe = Recipe(problem, number, seed, cast(DtypeName, dtype), read_settings("data", settings))
-    torch.set_num_threads(1)  # the simulators' tiles fit the cache: threads would only wait for each other
+    watch = Watch(log)
+    chosen_engine = engine_of(engine, part, workers, cpus, gpus, resource, watch.failed)
     began = perf_counter()
-    with counted(number, "fields") as show:
-        written = write(recipe, out, show)
+    with watch.shown(chosen_engine.share.units(number, Simulated.block), Simulated.block, "fields") as show:
+        written = write(recipe, out, show, engine=chosen_engine)
     seconds = perf_counter() - began
-    shape, resumed, size = _describe(written)
+    shape, resumed, size = described(written)
     if as_json:
-        typer.echo(json.dumps({**recipe.asked(), **_file(written), "seconds": round(seconds, 3)}, indent=2))
+        typer.echo(json.dumps({**recipe.asked(), **described_file(written), "seconds": round(seconds, 3)}, indent=2))
+    elif written.missing:
+        typer.echo(unfinished(written, chosen_engine.share, seconds))
     elif written.found == number:
         typer.echo(f"{out} holds these {number} fields already ({size}).")
     else:
@@ -66,13 +78,29 @@ def _whole(text: str) -> int:
 
 
 def sample(
-    problem: ProblemName,
     count: Annotated[int, typer.Option(metavar="N", help="Number of samples.")],
-    out: Annotated[Path, typer.Option(metavar="FILE.zarr", help="File to write; it appears when it is whole.")],
+    out: Out,
+    problem: Annotated[
+        str | None,
+        typer.Argument(metavar="[PROBLEM]", help="A problem's name; none with --velocity.", show_default=False),
+    ] = None,
+    velocity: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:NAME", help="Your own model, velocity(u, tau), instead of a problem's."),
+    ] = None,
+    laws: Annotated[
+        str | None, typer.Option(metavar="MODULE:NAME", help="Its laws: a list, or a function that returns one.")
+    ] = None,
+    shape: Annotated[str | None, typer.Option(metavar="N,N", help="The shape of one of its fields.")] = None,
+    params: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:NAME", help="Params of its laws: a dict, or a function (seed, start, count)."),
+    ] = None,
+    dims: Annotated[str | None, typer.Option(metavar="X,T", help="Names of the axes of its fields.")] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|FOLDER", help="A shipped model, or the folder of a checkpoint.", show_default="EQUATION-small"
+            metavar="NAME|FOLDER", help="A shipped model, or the folder of a checkpoint.", show_default="EQUATION-plain"
         ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Flow steps from noise to field, each with a projection.")] = 20,
@@ -94,9 +122,16 @@ def sample(
         int | None,
         typer.Option(help="Threads of the network; another number may change last bits.", show_default="all cores"),
     ] = None,
+    part: Part = None,
+    engine: EngineName = "here",
+    workers: Workers = None,
+    cpus: Cpus = 1.0,
+    gpus: Gpus = 0.0,
+    resource: Resources = None,
+    log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
-    """Draw fields that obey a problem's laws into a Zarr file; resumes a run that was stopped.
+    """Draw fields that obey laws into a Zarr file; resumes a run that was stopped.
 
     Physics-constrained flow matching, block by block in bounded memory. The
     file holds the fields, the params of their laws, and the certificate of
@@ -104,31 +139,61 @@ def sample(
     same command resumes after a stop, to the same bits. Read it with
     xarray.open_zarr.
 
+    A model and laws of your own are named as module:name, found from the
+    current folder: --velocity mine:velocity --laws mine:laws --shape 64,64.
+
     Samples that do not converge stop the run; what was written before is
     kept. With --keep-failed it continues. Either way the exit code is 1.
     """
     from snapfm.data.recipe import DtypeName
-    from snapfm.generate import Recipe, generate
+    from snapfm.generate import OwnRecipe, Recipe, generate, named
+    from snapfm.runs import BlockFailed
 
-    chosen, kind = read_settings("sample", settings), cast(DtypeName, dtype)
-    recipe = Recipe(problem, count, model, steps, seed, batch, tolerance, kind, chosen, threads)
+    kind = cast(DtypeName, dtype)
+    recipe: Recipe | OwnRecipe
+    if velocity is None:
+        if problem is None or laws or shape or params or dims:
+            raise SettingError(
+                "snapfm sample expects a PROBLEM, or --velocity, --laws and --shape of your own model; got neither, or both. "
+                "`snapfm problems` lists the problems."
+            )
+        chosen = read_settings("sample", settings)
+        recipe = Recipe(problem, count, model, steps, seed, batch, tolerance, kind, chosen, threads)
+    else:
+        if problem is not None or model is not None or settings or laws is None or shape is None:
+            raise SettingError(
+                "snapfm sample --velocity expects --laws and --shape, and no PROBLEM, --model or --set; got something else. "
+                "Write it as in --velocity mine:velocity --laws mine:laws --shape 64,64."
+            )
+        recipe = OwnRecipe(
+            named("--velocity", velocity), named("--laws", laws), read_shape(shape), count,
+            None if params is None else named("--params", params), read_names(dims), steps, seed, batch, tolerance, kind,
+            threads,
+        )  # fmt: skip
+    watch = Watch(log)
+    chosen_engine = engine_of(engine, part, workers, cpus, gpus, resource, watch.failed)
     began = perf_counter()
     try:
-        with counted(count, "samples") as show:
-            found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise")
-    except ProjectionFailed as failure:
-        Console(stderr=True).print(f"ProjectionFailed: {failure}", style="red", markup=False, highlight=False)
-        raise typer.Exit(_FAILED) from failure
+        with watch.shown(chosen_engine.share.units(count, min(batch, count)), min(batch, count), "samples") as show:
+            found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen_engine)
+    except (ProjectionFailed, BlockFailed) as failure:
+        Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)
+        raise typer.Exit(FAILED) from failure
     seconds = perf_counter() - began
-    typer.echo(json.dumps(_summary(found, seconds), indent=2) if as_json else _sentence(found, seconds))
+    if as_json:
+        typer.echo(json.dumps(_summary(found, seconds), indent=2))
+    elif found.written.missing:
+        typer.echo(unfinished(found.written, chosen_engine.share, seconds))
+    else:
+        typer.echo(_sentence(found, seconds))
     if found.failed:
-        raise typer.Exit(_FAILED)
+        raise typer.Exit(FAILED)
 
 
 def _summary(found: Generated, seconds: float) -> dict[str, Any]:
     return {
         **found.asked,
-        **_file(found.written),
+        **described_file(found.written),
         "converged": found.converged,
         "statuses": found.statuses,
         "worst_violation": found.violation,
@@ -139,7 +204,7 @@ def _summary(found: Generated, seconds: float) -> dict[str, Any]:
 def _sentence(found: Generated, seconds: float) -> str:
     """Describe what the file holds, how the samples ended, and where the time went."""
     path, count = found.written.path, found.written.count
-    shape, resumed, size = _describe(found.written)
+    shape, resumed, size = described(found.written)
     worst = "not a number" if found.violation is None else f"{found.violation:.1e}"
     others = ", ".join(f"{number} {name}" for name, number in found.statuses.items() if name != "CONVERGED")
     verdict = f"{found.converged} of {count} converged{f' ({others})' * bool(others)}, worst violation {worst}"
@@ -150,11 +215,24 @@ def _sentence(found: Generated, seconds: float) -> str:
     return f"{path}: {count} samples of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s: {shares})."
 
 
-def _file(written: Written) -> dict[str, Any]:
-    return {"path": str(written.path), "shape": list(written.shape), "found": written.found, "bytes": written.bytes}
+def unfinished(written: Written, share: Share, seconds: float) -> str:
+    """Describe a run of which other processes owe a part."""
+    there = written.count - written.missing
+    return (
+        f"{written.path}: part {share} is done ({seconds:.1f} s); {there} of {written.count} are there. The process that ends "
+        "last completes the file."
+    )
 
 
-def _describe(written: Written) -> tuple[str, str, str]:
+def described_file(written: Written) -> dict[str, Any]:
+    """Return what scripts want to know of a file."""
+    return {
+        "path": str(written.path), "shape": list(written.shape), "found": written.found, "missing": written.missing,
+        "bytes": written.bytes,
+    }  # fmt: skip
+
+
+def described(written: Written) -> tuple[str, str, str]:
     """Return the shape, how much was there before, and the size, in words."""
     resumed = f", of which {written.found} were there from before" if written.found else ""
     return "×".join(map(str, written.shape)), resumed, f"{written.bytes / 1e6:.1f} MB"

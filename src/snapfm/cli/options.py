@@ -69,6 +69,19 @@ def read_settings(command: str, texts: list[str] | None) -> dict[str, Any]:
     return found
 
 
+def read_names(text: str | None) -> tuple[str, ...] | None:
+    """Read names that commas separate."""
+    return None if text is None else tuple(one.strip() for one in text.split(","))
+
+
+def read_shape(text: str) -> tuple[int, ...]:
+    """Read extents that commas separate."""
+    try:
+        return tuple(int(one) for one in text.split(","))
+    except ValueError as cause:
+        raise SettingError(f"--shape expects whole numbers, as in 64,64; got {text!r}. Give one per axis.") from cause
+
+
 def _reason(trouble: OSError) -> str:
     return trouble.strerror or str(trouble) or type(trouble).__name__
 

@@ -1,4 +1,4 @@
-"""What commands show while they work: a bar on terminals, and a line for each finished cell of a suite."""
+"""What runs of cells show while they work: a bar on terminals, and a line for each finished cell of a suite."""
 
 from __future__ import annotations
 
@@ -7,20 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
     from snapfm.evidence.record import Follow, Now
-
-
-@contextmanager
-def counted(total: int, unit: str) -> Iterator[Callable[[float], None]]:
-    """Show a bar of `total` units; yield the function to call with the number done."""
-    screen = Console(stderr=True)
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
-        bar = bars.add_task(unit, total=total)
-        yield lambda done: bars.update(bar, completed=int(done))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from snapfm.cli.engines import Part
 from snapfm.cli.exact import NAME, exact
 from snapfm.cli.options import check_folder
 from snapfm.cli.progress import followed
@@ -30,8 +31,9 @@ def quality(
     only: Annotated[str | None, typer.Option(metavar="TASK", help="Run this task, or this exact case, alone.")] = None,
     count: Annotated[int | None, typer.Option(metavar="N", help="Samples of an exact case; 512 by default.")] = None,
     steps: Annotated[
-        str | None, typer.Option(metavar="N,N", help="Flow steps of exact cases; 20,100 by default.")
+        str | None, typer.Option(metavar="N,N", help="Flow steps of exact cases; 20,100,200 by default.")
     ] = None,
+    part: Part = None,
     page_only: Annotated[
         bool, typer.Option("--page-only", help="Write the pages again from the records; run nothing.")
     ] = False,
@@ -47,8 +49,10 @@ def quality(
     laws is known, and the scores of as many exact draws stand beside those
     of every sampler.
     """
+    from snapfm.runs import share_of
+
     if suite == NAME:
-        exact(out, count, steps, only, page_only, as_json)
+        exact(out, count, steps, only, share_of(part), page_only, as_json)
         return
     if count is not None or steps is not None:
         raise SettingError(
@@ -61,14 +65,14 @@ def quality(
     from snapfm.evidence.record import read_folder
 
     require("matplotlib", "the pages of snapfm quality", "report")  # checked now rather than after an hour of sampling
-    chosen = load_suite(suite)
+    chosen, share = load_suite(suite), share_of(part)
     check_folder("quality", out)
     if page_only:
         cells: Cells = read_folder(out, chosen, Cell)
         write_pages(out, chosen)
     else:
         with followed(" × ".join, _ended) as tell:
-            cells = run(chosen, out, only, tell)
+            cells = run(chosen, out, only, tell, share)
     if as_json:
         typer.echo(json.dumps([asdict(cell) for cell in cells.values()], indent=2, ensure_ascii=False))
     else:

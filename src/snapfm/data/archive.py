@@ -1,4 +1,4 @@
-"""The Zarr store of a data file: created empty, filled block by block, marked complete, read back. The only user of zarr.
+"""The Zarr store of a data file: created empty, filled block by block, marked complete, read back.
 
 A block of samples is one shard of `u` and one chunk of every other variable. The store is written without xarray, with the
 names, dimensions and attributes that xarray.open_zarr reads.
@@ -15,19 +15,30 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from snapfm.data.layout import AXES, PARAMS, UNITS, Source, Variable
+from snapfm.data.layout import PARAMS, UNITS, Arrays, Source, Variable
+from snapfm.data.place import place_of
+from snapfm.data.provenance import commit
 from snapfm.errors import DataError, require
 
 CHUNK = 4  # samples read at a time: some 300 kB of the benchmark's fields
 FORMAT = 1  # version of this layout
+CONVENTIONS = "CF-1.11"  # names, units, flags and the dimension of realizations
 KEY = "recipe"  # attribute that identifies the run a store belongs to
+MARK = "sample"  # the variable that is written last of each block: a block is finished if its chunk of this exists
+MARKS = f"{MARK}/c"  # the folder of its chunks
 
 
-def create(folder: Path, source: Source) -> None:
-    """Create a store whose variables are empty, marked as not complete."""
+def create(store: Any, source: Source) -> None:
+    """Create the variables of a store, all empty, and mark it as not complete; those that exist are left as they are."""
     layout, count = source.layout(), source.count
-    attributes = {**layout.attributes, "format": FORMAT, KEY: source.identity(), "complete": False}
-    root = _zarr().create_group(folder, zarr_format=3, attributes=attributes)
+    attributes = {
+        **layout.attributes, "Conventions": CONVENTIONS, "commit": commit(), "format": FORMAT, KEY: source.identity(),
+        "complete": False,
+    }  # fmt: skip
+    zarr = _zarr()
+    if read_attributes(store) is None:
+        zarr.create_group(store, zarr_format=3, attributes=attributes)
+    root = zarr.open_group(store, mode="r+", use_consolidated=False)
     chunk, shard = _pieces(count, source.block)
     single = min(source.block, count)
     for name, variable in layout.variables.items():
@@ -36,57 +47,79 @@ def create(folder: Path, source: Source) -> None:
         shards = (shard, *variable.shape) if sharded else None
         _array(root, name, variable, ("sample", count), chunks, shards)
     numbers = {
-        "sample": "index of the sample; with its seed it decides all that was drawn",
-        "seed": "seed of the run the sample belongs to",
+        "seed": {"long_name": "seed of the run the sample belongs to"},
+        MARK: {
+            "long_name": "index of the sample; with its seed it decides all that was drawn",
+            "standard_name": "realization",
+            "units": UNITS,
+        },
     }
-    for name, long_name in numbers.items():
-        _array(root, name, Variable("int64", {"long_name": long_name}), ("sample", count), (single,))
-    for axis in source.grid.axes:
-        about = {"long_name": AXES[axis.name], "units": UNITS, "spacing": axis.spacing, "periodic": axis.periodic}
-        made = _array(root, axis.name, Variable("float64", about), (axis.name, axis.size), (axis.size,))
-        made[:] = axis.points().numpy()
+    for name, words in numbers.items():
+        _array(root, name, Variable("int64", words), ("sample", count), (single,))
+    for axis in layout.coordinates:
+        size = len(axis.values)
+        made = _array(root, axis.name, Variable("float64", axis.attributes), (axis.name, size), (size,))
+        made[:] = axis.values
 
 
-def write_block(folder: Path, source: Source, block: int) -> list[Path]:
-    """Make one block of samples and write it; return the files written."""
-    root = _zarr().open_group(folder, mode="r+")
-    start = block * source.block
-    stop = min(start + source.block, source.count)
-    values = source.draw(start, stop)
-    values["sample"] = np.arange(start, stop)
-    values["seed"] = np.full(stop - start, source.seed)
+def write_block(store: Any, source: Source, block: int, values: Arrays) -> list[str]:
+    """Write one block of samples, but for the mark that it is there; return the names of the files written."""
+    root = _zarr().open_group(store, mode="r+", use_consolidated=False)
+    start, stop = bounds(source, block)
     files = []
-    for name, value in values.items():
+    for name, value in {**values, "seed": np.full(stop - start, source.seed)}.items():
         array = root[name]
         array[start:stop] = value.astype(array.dtype)
-        files.append(folder.joinpath(name, "c", str(block), *["0"] * (array.ndim - 1)))
+        files.append("/".join([name, "c", str(block), *["0"] * (array.ndim - 1)]))
     return files
 
 
-def mark_complete(folder: Path) -> None:
+def mark_block(store: Any, source: Source, block: int) -> list[str]:
+    """Write the numbers of a block's samples, by which it counts as finished; return the names of the files written."""
+    start, stop = bounds(source, block)
+    _zarr().open_group(store, mode="r+", use_consolidated=False)[MARK][start:stop] = np.arange(start, stop)
+    return [f"{MARKS}/{block}"]
+
+
+def fill_block(store: Any, source: Source, block: int) -> None:
+    """Write what stands for values that were never computed."""
+    root = _zarr().open_group(store, mode="r+", use_consolidated=False)
+    start, stop = bounds(source, block)
+    for name in source.layout().variables:
+        root[name][start:stop] = root[name].fill_value
+    root["seed"][start:stop] = source.seed
+
+
+def bounds(source: Source, block: int) -> tuple[int, int]:
+    """Return the first sample of a block and the one after its last."""
+    start = block * source.block
+    return start, min(start + source.block, source.count)
+
+
+def mark_complete(store: Any) -> None:
     """Mark in the store that every block is there, and consolidate its metadata for xarray."""
     zarr = _zarr()
-    zarr.open_group(folder, mode="r+", use_consolidated=False).attrs["complete"] = True
+    zarr.open_group(store, mode="r+", use_consolidated=False).attrs["complete"] = True
     with warnings.catch_warnings():
         # Consolidated metadata is not part of Zarr 3 yet; readers that do not know it skip it.
         warnings.filterwarnings("ignore", message="Consolidated metadata")
-        zarr.consolidate_metadata(folder)
+        zarr.consolidate_metadata(store)
 
 
-def read_attributes(folder: Path) -> dict[str, Any] | None:
+def read_attributes(store: Any) -> dict[str, Any] | None:
     """Read the attributes of a store written by snapfm; None for anything else."""
     zarr = _zarr()
     try:
-        attributes: dict[str, Any] = zarr.open_group(folder, mode="r").attrs.asdict()
+        attributes: dict[str, Any] = zarr.open_group(store, mode="r", use_consolidated=False).attrs.asdict()
     except (OSError, ValueError, KeyError, zarr.errors.BaseZarrError):  # not a folder, no store, or a damaged one
         return None
     return attributes if KEY in attributes else None
 
 
-def read_variable(folder: Path, name: str) -> npt.NDArray[Any] | None:
-    """Read one variable of all samples; None if the store has none of that name."""
-    root = _zarr().open_group(folder, mode="r")
-    values: npt.NDArray[Any] | None = root[name][:] if name in root else None
+def read_variable(store: Any, name: str, some: slice = slice(None)) -> npt.NDArray[Any] | None:
+    """Read one variable of some samples; None if the store has none of that name."""
+    root = _zarr().open_group(store, mode="r", use_consolidated=False)
+    values: npt.NDArray[Any] | None = root[name][some] if name in root else None
     return values
 
 
@@ -95,20 +128,20 @@ def load(file: str | Path) -> tuple[Tensor, dict[str, Tensor]]:
 
     Files that hold unconverged samples are refused: the fields alone would not show which these are.
     """
-    folder = Path(file)
-    attributes = read_attributes(folder)
+    store = place_of(file).whole
+    attributes = read_attributes(store)
     if attributes is None or not attributes["complete"]:
         raise DataError(
             f"load(file) expects a finished data file; {file} {'is none' if attributes is None else 'is not whole'}. "
             "Write one with `snapfm data PROBLEM --count N --out FILE.zarr`."
         )
-    status = read_variable(folder, "status")
+    status = read_variable(store, "status")
     if status is not None and status.any():
         raise DataError(
             f"load(file) expects fields that obey their laws; {np.count_nonzero(status)} of the {len(status)} samples of "
             f"{file} did not converge. Read them with their status: xarray.open_zarr(file)."
         )
-    root = _zarr().open_group(folder, mode="r")
+    root = _zarr().open_group(store, mode="r")
     names = [name for name in root.array_keys() if name in PARAMS]
     return torch.from_numpy(root["u"][:]), {name: torch.from_numpy(root[name][:]) for name in names}
 
@@ -129,8 +162,10 @@ def _array(
     root: Any, name: str, variable: Variable, leading: tuple[str, int], chunks: tuple[int, ...],
     shards: tuple[int, ...] | None = None,
 ) -> Any:  # fmt: skip
-    """Create the array of a variable, with a leading axis of this name and size."""
+    """Create the array of a variable, with a leading axis of this name and size; return it, new or old."""
     dimension, size = leading
+    if name in root:
+        return root[name]
     return root.create_array(
         name,
         shape=(size, *variable.shape),

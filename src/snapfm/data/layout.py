@@ -7,7 +7,7 @@ simulated fields and those drawn by a model. All quantities are dimensionless, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from torch import Tensor
 from snapfm.errors import DataError
 from snapfm.grid import Grid
 from snapfm.problems import Problem
+from snapfm.runs import Report
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -52,22 +53,44 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Coordinate:
+    """The points of one axis of a field."""
+
+    name: str
+    values: npt.NDArray[Any]
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Layout:
-    """The contents of a file besides its grid axes and sample numbers: `u`, and what belongs to each field."""
+    """The contents of a file besides its sample numbers: `u`, what belongs to each field, and the axes that have coordinates."""
 
     attributes: Mapping[str, Any]
     variables: Mapping[str, Variable]
+    coordinates: tuple[Coordinate, ...] = ()
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The samples of a block, and figures that are added up over blocks, such as seconds."""
+
+    values: Arrays
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 class Source(Protocol):
-    """Samples 0 .. count − 1, made in blocks. The bits of a block depend only on the identity and on its position."""
+    """Samples 0 .. count − 1, made in blocks. The bits of a block depend only on the identity and on its position.
+
+    It pickles, so that other processes can make some of them.
+    """
 
     command: str  # the command that a caller knows this source by, for messages
     count: int  # samples of the whole file
     seed: int  # of the run, stored with each sample
     block: int  # samples made, written and recorded at a time: the unit of work, of files and of memory
-    grid: Grid  # of a field
+    shape: tuple[int, ...]  # of a field
     dtype: str  # of a field
+    threads: int | None  # of torch, while samples are made; None for as many as the process has
 
     def asked(self) -> dict[str, Any]:
         """Return what a caller asks for, in plain values: a finished file with the same is left as it is."""
@@ -81,7 +104,7 @@ class Source(Protocol):
         """Describe the contents of the file; called once, when it is created."""
         ...
 
-    def draw(self, start: int, stop: int) -> Arrays:
+    def draw(self, start: int, stop: int, report: Report) -> Drawn:
         """Make the samples start .. stop − 1: a value for every variable of the layout, leading axis stop − start."""
         ...
 
@@ -94,6 +117,18 @@ def about(problem: Problem) -> dict[str, Any]:
         "summary": problem.summary,
         "laws": [law.name for law in problem.laws],
     }
+
+
+def coordinates(grid: Grid) -> tuple[Coordinate, ...]:
+    """Describe the axes of a grid."""
+    return tuple(
+        Coordinate(
+            axis.name,
+            axis.points().numpy(),
+            {"long_name": AXES[axis.name], "units": UNITS, "spacing": axis.spacing, "periodic": axis.periodic},
+        )
+        for axis in grid.axes
+    )
 
 
 def field_variable(problem: Problem, dtype: str) -> Variable:

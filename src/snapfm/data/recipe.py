@@ -11,10 +11,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from snapfm.data.layout import Arrays, Layout, about, drawn, field_variable
-from snapfm.data.stream import Progress, Written, stream
+from snapfm.data.layout import Drawn, Layout, about, coordinates, drawn, field_variable
+from snapfm.data.stream import HERE, Written, stream
 from snapfm.errors import DataError, UnknownName
 from snapfm.problems import Problem, problem
+from snapfm.runs import Engine, Progress, Report
 
 DtypeName: TypeAlias = Literal["float64", "float32"]
 
@@ -76,12 +77,16 @@ class Simulated:
 
     command = "data"
     block = 32  # samples per shard: a few MB, and at most half a minute of simulation lost by a stop
+    threads: int | None = 1  # the simulators' tiles fit the cache: threads would only wait for each other
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.problem = recipe.build()
         self.count, self.seed, self.dtype = recipe.count, recipe.seed, str(recipe.dtype)
-        self.grid = self.problem.grid
+        self.grid, self.shape = self.problem.grid, self.problem.grid.shape
+
+    def __reduce__(self) -> tuple[type[Simulated], tuple[Recipe]]:
+        return Simulated, (self.recipe,)
 
     def asked(self) -> dict[str, Any]:
         """Return the recipe."""
@@ -103,18 +108,20 @@ class Simulated:
             "snapfm": self.identity()["versions"]["snapfm"],
         }
         variables = {"u": field_variable(problem, self.dtype), **drawn(self.grid, example, self.dtype)}
-        return Layout(attributes, variables)
+        return Layout(attributes, variables, coordinates(self.grid))
 
-    def draw(self, start: int, stop: int) -> Arrays:
+    def draw(self, start: int, stop: int, report: Report) -> Drawn:
         """Simulate the samples start .. stop − 1."""
         fields, values = self.problem.draw_training(self.seed, start, stop - start)
-        return {name: value.numpy() for name, value in {"u": fields, **values}.items()}
+        return Drawn({name: value.numpy() for name, value in {"u": fields, **values}.items()})
 
 
-def write(recipe: Recipe, out: str | Path, progress: Progress | None = None) -> Written:
+def write(
+    recipe: Recipe, out: str | Path, progress: Progress | None = None, *, engine: Engine = HERE
+) -> Written:  # fmt: skip
     """Write the fields of a recipe to `out`, resuming a stopped run; unknown problems and settings are refused.
 
     `progress` is called with the number of samples on disk after every block. A finished file of the same recipe is left as
-    it is. One of another recipe is refused, finished or not.
+    it is. One of another recipe is refused, finished or not. `engine` computes the blocks: see snapfm.runs.
     """
-    return stream(Simulated(recipe), out, progress)
+    return stream(Simulated(recipe), out, progress, engine=engine)

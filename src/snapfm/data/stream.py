@@ -1,21 +1,18 @@
-"""Write a source into FILE.zarr, block by block, resuming a stopped run.
+"""Write a source into FILE.zarr, block by block, resuming a stopped run: the plan of all files of fields.
 
-The store grows in FILE.zarr.part, with a journal of its finished blocks, and is renamed to FILE.zarr when it is complete
-and on disk. A process killed at any moment leaves either no FILE.zarr or the complete one, and the next run continues after
-the last finished block. The bits of a block depend on its position alone, so those of the file do not depend on where runs
-stopped. One block is in memory at a time. Knows no problem and no model; those are up to the source.
+A block counts as finished when its chunk of the variable `sample` is there, which is written after all others are safely
+stored. So any number of processes may write into one store, be killed at any moment, and none has to know of another; the
+next run continues with the blocks that are missing. The bits of a block depend on its position alone, so those of the file
+do not depend on who wrote it or where runs stopped. One block is in memory at a time. Knows no problem and no model; those are
+up to the source.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
-import json
-import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,103 +20,158 @@ import numpy as np
 
 from snapfm.data import archive
 from snapfm.data.layout import Source
+from snapfm.data.place import Address, Place, place_of
 from snapfm.errors import DataError
+from snapfm.runs import BlockFailed, Engine, Here, Progress, Report
+from snapfm.runs.plan import Figures, torch_threads
 
-_STORE, _JOURNAL = "store", "journal.jsonl"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 KIND = "fields"  # entry of an identity that distinguishes kinds of sources
 _OLDEST = {KIND: "simulated"}  # meaning of an identity without such an entry
-
-Progress = Callable[[int], None]
+HERE = Here()
 
 
 @dataclass(frozen=True)
 class Written:
-    """A finished file: its samples, how many of them an earlier run had written, and its size on disk."""
+    """A file of samples: how many of them an earlier run had written, how many other processes still owe, its size."""
 
-    path: Path
+    path: str | Path
     count: int
     found: int
     bytes: int
     shape: tuple[int, ...]
+    missing: int = 0  # 0: the file is finished
+    figures: Figures = field(default_factory=dict)  # of the blocks that this call computed
+
+    @property
+    def store(self) -> Any:
+        """What zarr opens: the file, or what there is of it."""
+        place = place_of(self.path)
+        return place.growing if self.missing else place.whole
 
 
-def stream(source: Source, out: str | Path, progress: Progress | None = None) -> Written:
-    """Write the samples of a source to `out`; `progress` is called with the number on disk after every block.
+class Fields:
+    """The plan of a file: each block makes some samples and writes its own shards."""
 
-    A finished file of the same request is left as it is. One of another is refused, finished or not.
+    def __init__(self, source: Source, place: Place, keep_failed: bool = False) -> None:
+        self.source, self.place, self.keep_failed = source, place, keep_failed
+        self.blocks = -(-source.count // source.block)
+
+    def units(self, block: int) -> int:
+        """Return the samples of a block."""
+        start, stop = archive.bounds(self.source, block)
+        return stop - start
+
+    def named(self, block: int) -> str:
+        """Name a block by its samples."""
+        start, stop = archive.bounds(self.source, block)
+        return f"block {block} (samples {start} to {stop - 1})"
+
+    def finished(self) -> set[int]:
+        """Return the blocks whose mark is there."""
+        return {int(name) for name in self.place.listed(archive.MARKS) if name.isdecimal()}
+
+    def begin(self) -> None:
+        """Create the store if it is not there; refuse one of another run."""
+        with torch_threads(self.source.threads):
+            there = archive.read_attributes(self.place.growing) is not None
+            if there:
+                self.join()
+            if not there or self.place.in_place:  # where nothing can be renamed, creation may have been stopped halfway
+                self.place.create(lambda where: archive.create(where, self.source))
+            if not there:
+                self.join()
+
+    def join(self) -> None:
+        """Check that the store is here, and that this process computes the same bits as the one that began it."""
+        with torch_threads(self.source.threads):
+            attributes = archive.read_attributes(self.place.growing)
+            if attributes is None:
+                raise DataError(
+                    f"{self.source.command}(out) expects {self.place.part} to be seen by every process of the run; got nothing "
+                    "there. Write to a folder that all machines share, or to an address such as s3://."
+                )
+            refuse_other(
+                self.source, self.place.part, attributes[archive.KEY], self.source.identity(), "an unfinished run"
+            )
+
+    def compute(self, block: int, report: Report) -> Figures:
+        """Make the samples of a block and write them, then its mark."""
+        with torch_threads(self.source.threads):
+            drawn = self.source.draw(*archive.bounds(self.source, block), report)
+            store = self.place.growing
+            self.place.settle(archive.write_block(store, self.source, block, drawn.values))
+            self.place.settle(archive.mark_block(store, self.source, block))
+        return drawn.figures
+
+    def give_up(self, block: int) -> None:
+        """Mark the samples of a block as never computed, if the caller wants to keep such."""
+        if not self.keep_failed or "status" not in self.source.layout().variables:
+            raise BlockFailed(f"{self.named(block)} is missing")
+        archive.fill_block(self.place.growing, self.source, block)
+        self.place.settle(archive.mark_block(self.place.growing, self.source, block))
+
+
+def stream(
+    source: Source, out: str | Path, progress: Progress | None = None, *, engine: Engine = HERE,
+    keep_failed: bool = False,
+) -> Written:  # fmt: skip
+    """Write the samples of a source to `out`, a path or an address; `progress` is called with the number on disk.
+
+    A finished file of the same request is left as it is. One of another is refused, finished or not. An engine with a share
+    leaves the other blocks to other processes: the one that ends last completes the file. With `keep_failed`, samples of blocks
+    that an engine gave up are written as values that were never computed.
     """
-    target = Path(out)
-    with _disk_errors(target, source):
-        part = target.with_name(f"{target.name}.part")
-        found = source.count
-        if not _finished(target, source):
-            _check_room(target, part, source)
-            part.mkdir(parents=True, exist_ok=True)
-            with closing(Journal(part / _JOURNAL)) as journal:
-                if not _finished(target, source):  # another process may have finished it meanwhile
-                    found = _fill(target, part, journal, source, progress)
-                shutil.rmtree(part)
-        else:
-            shutil.rmtree(part, ignore_errors=True)  # left by a process killed right after the rename
-        return Written(target, source.count, found, _size(target), source.grid.shape)
+    place = place_of(out)
+    shown = place.url if isinstance(place, Address) else Path(out) if place.path == Path(out).absolute() else place.path
+    plan = Fields(source, place, keep_failed)
+    with _write_errors(place, source):
+        if _finished(place, source):
+            place.forget()
+            return Written(shown, source.count, source.count, place.bytes(), source.shape)
+        _check_room(place, source)
+        with place.taken(engine.share):
+            if _finished(place, source):  # another process may have finished it meanwhile
+                place.forget()
+                return Written(shown, source.count, source.count, place.bytes(), source.shape)
+            plan.begin()
+            found = sum(plan.units(block) for block in plan.finished())
+            figures = engine.run(plan, progress)
+            missing = source.count - sum(plan.units(block) for block in plan.finished())
+            if missing and _finished(place, source):  # a process that ended later was faster to complete it
+                missing = 0
+            elif not missing:
+                _publish(place)
+            if not missing:
+                place.forget()
+        return Written(shown, source.count, found, place.bytes(), source.shape, missing, figures)
 
 
-def _fill(target: Path, part: Path, journal: Journal, source: Source, progress: Progress | None) -> int:
-    """Write the missing blocks and rename the store; return how many samples were there before."""
-    store, identity = part / _STORE, source.identity()
-    if not store.is_dir():
-        journal.clear()  # killed right after the rename, and the file was removed since
-    if journal.identity is None:
-        shutil.rmtree(store, ignore_errors=True)  # its creation was stopped: nothing in it is known to be complete
-        archive.create(store, source)
-        _sync_tree(store)
-        journal.begin(identity)
-    else:
-        _refuse_other(source, part, journal.identity, identity, "an unfinished run")
-    for leftover in store.rglob("*.partial"):  # zarr's own temporary files, of a process that was killed
-        leftover.unlink()
-    done = found = sum(_samples(block, source) for block in journal.blocks)
-    if progress:
-        progress(done)
-    for block in range(-(-source.count // source.block)):
-        if block in journal.blocks:
-            continue
-        for file in archive.write_block(store, source, block):
-            _sync(file)
-            _sync(file.parent)
-        journal.finish(block)
-        done += _samples(block, source)
-        if progress:
-            progress(done)
-    archive.mark_complete(store)
-    _sync_tree(store)
-    os.rename(store, target)
-    _sync(target.parent)
-    return found
+def _publish(place: Place) -> None:
+    with place.publishing() as left:
+        if left:
+            archive.mark_complete(place.growing)
 
 
-def _samples(block: int, source: Source) -> int:
-    return min(source.block, source.count - block * source.block)
-
-
-def _finished(target: Path, source: Source) -> bool:
+def _finished(place: Place, source: Source) -> bool:
     """Check whether the finished file exists; refuse anything else in its place."""
-    if not target.exists():
+    if not place.exists():
         return False
-    attributes = archive.read_attributes(target)
+    attributes = archive.read_attributes(place.whole)
+    if attributes is not None and not attributes["complete"] and place.in_place:
+        return False  # at an address, unfinished stores have the name of finished ones
     if attributes is None or not attributes["complete"]:
         raise DataError(
-            f"{source.command}(out) expects {target} to be absent or a data file of snapfm; got something else. "
+            f"{source.command}(out) expects {place} to be absent or a data file of snapfm; got something else. "
             "Remove it, or write to another file."
         )
-    _refuse_other(source, target, attributes[archive.KEY], source.asked(), "a run")
+    refuse_other(source, place, attributes[archive.KEY], source.asked(), "a run")
     return True
 
 
-def _refuse_other(source: Source, place: Path, there: Mapping[str, Any], here: Mapping[str, Any], what: str) -> None:
+def refuse_other(source: Source, place: Any, there: Mapping[str, Any], here: Mapping[str, Any], what: str) -> None:
     """Refuse a run that differs, naming the differences; finished files may come from other versions."""
     here, there = (_OLDEST | dict(side) for side in (here, there))
     keys = [key for key in here if here[key] != there.get(key)]
@@ -133,22 +185,18 @@ def _refuse_other(source: Source, place: Path, there: Mapping[str, Any], here: M
         )
 
 
-def _check_room(target: Path, part: Path, source: Source) -> None:
+def _check_room(place: Place, source: Source) -> None:
     """Refuse a file that cannot fit before hours of work; compression is not counted on."""
-    whole = source.count * int(np.prod(source.grid.shape)) * np.dtype(source.dtype).itemsize
-    there = target.absolute()
-    while not there.exists():
-        there = there.parent
-    needed, free = whole - _size(part), shutil.disk_usage(there).free
-    if needed > free:
+    needed, room = source.count * int(np.prod(source.shape)) * np.dtype(source.dtype).itemsize, place.room()
+    if room is not None and needed > room:
         raise DataError(
-            f"{source.command}(out) expects {needed / 1e6:,.1f} MB of free space for {target}; got {free / 1e6:,.1f} MB. "
+            f"{source.command}(out) expects {needed / 1e6:,.1f} MB of free space for {place}; got {room / 1e6:,.1f} MB. "
             "Free some, write to another disk, or ask for float32 or fewer fields."
         )
 
 
 @contextmanager
-def _disk_errors(target: Path, source: Source) -> Iterator[None]:
+def _write_errors(place: Place, source: Source) -> Iterator[None]:
     """Turn errors of the disk into a DataError; finished blocks stay, and the same call continues from there."""
     try:
         yield
@@ -160,77 +208,4 @@ def _disk_errors(target: Path, source: Source) -> Iterator[None]:
             advice = "Choose a folder you may write to."
         else:
             advice = "Choose another place, or call again: finished blocks are kept."
-        raise DataError(f"{source.command}(out) expects to write {target}; got '{reason}'. {advice}") from trouble
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def _sync_tree(folder: Path) -> None:
-    """Sync a folder and its contents to disk, so that no rename is ahead of them."""
-    for entry in (folder, *folder.rglob("*")):
-        _sync(entry)
-
-
-def _sync(entry: Path) -> None:
-    handle = os.open(entry, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-class Journal:
-    """The open journal of an unfinished file: the run it belongs to, and the blocks that are safely on disk.
-
-    It has one JSON line for the identity, then one per finished block, each synced to disk before the next block starts. A
-    half-written line of a killed process is dropped. The open journal is also the lock: one process per file. `identity` is
-    None while it is empty; `blocks` are the finished ones.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as busy:
-            os.close(self._handle)
-            raise DataError(
-                f"{file.parent} is expected to be written by one process at a time; another one is at it. Wait for it, "
-                "or write to another file."
-            ) from busy
-        self.identity, self.blocks = self._read()
-
-    def close(self) -> None:
-        """Close the journal, which releases the lock."""
-        os.close(self._handle)
-
-    def clear(self) -> None:
-        """Drop all entries: the store they describe is gone."""
-        os.ftruncate(self._handle, 0)
-        self.identity, self.blocks = None, set()
-
-    def begin(self, identity: Mapping[str, Any]) -> None:
-        """Write the identity of the run; its store must exist by now."""
-        self._append({"identity": dict(identity)})
-        self.identity = dict(identity)
-
-    def finish(self, block: int) -> None:
-        """Record that a block is on disk."""
-        self._append({"block": block})
-        self.blocks.add(block)
-
-    def _append(self, entry: Mapping[str, Any]) -> None:
-        os.write(self._handle, (json.dumps(entry) + "\n").encode())
-        os.fsync(self._handle)
-
-    def _read(self) -> tuple[dict[str, Any] | None, set[int]]:
-        content = self._file.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if whole != content:
-            os.ftruncate(self._handle, len(whole))
-        entries = [json.loads(line) for line in whole.splitlines()]
-        if not entries:
-            return None, set()
-        return entries[0]["identity"], {entry["block"] for entry in entries[1:]}
+        raise DataError(f"{source.command}(out) expects to write {place}; got '{reason}'. {advice}") from trouble

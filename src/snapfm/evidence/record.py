@@ -1,19 +1,19 @@
 """Records on disk and the runner that fills them: JSON Lines, one record per line, synced before the work goes on.
 
 The records of a run (records.jsonl) begin with a header line that holds the suite. Every other line is one finished cell; if a
-cell has several lines, the newest counts. An incomplete line, left by a killed process, is dropped. The open file is also the
-lock of its folder. A stopped run continues after its last finished cell. Knows no suites and no cells: both are dataclasses
-that `load` rebuilds from their type hints.
+cell has several lines, the newest counts. An incomplete line, left by a killed process, is dropped. Shares of a run, some cases
+each, may append to one file at the same time. A stopped run continues after its last finished cell. Knows no suites and no cells:
+both are dataclasses that `load` rebuilds from their type hints.
 """
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from functools import cache, partial
@@ -22,6 +22,8 @@ from types import UnionType
 from typing import Any, Generic, Protocol, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from snapfm.errors import DataError, UnknownName
+from snapfm.runs import WHOLE, Share
+from snapfm.runs.locks import locked, taken
 
 RECORDS = "records.jsonl"
 
@@ -117,60 +119,59 @@ def read_folder(folder: Path, suite: T, cell: type[C]) -> dict[Any, C]:
 
 def append(file: Path, record: dict[str, Any]) -> None:
     """Add one record to a file without a header."""
-    with _Appending(file) as opened:
-        opened.write(to_line(record))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with locked(file):
+        _write(file, to_line(record))
 
 
-class _Appending:
-    """A file opened for whole lines, locked, without the incomplete line of a killed writer."""
-
-    def __init__(self, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as busy:
-            os.close(self._handle)
-            raise DataError(
-                f"--out {file.parent} is expected to be written by one process at a time; another one is at it. Wait for it, "
-                "or choose another folder."
-            ) from busy
-        content = file.read_bytes()
-        os.ftruncate(self._handle, content.rfind(b"\n") + 1)
-
-    def write(self, line: str) -> None:
-        """Append a line and push it to disk."""
+def _write(file: Path, line: str) -> None:
+    """Append a line and push it to disk; the incomplete line of a killed writer is dropped. The caller holds the lock."""
+    handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.ftruncate(handle, file.read_bytes().rfind(b"\n") + 1)
         left = (line + "\n").encode()
         while left:  # a signal may end a long write early
-            left = left[os.write(self._handle, left) :]
-        os.fsync(self._handle)
+            left = left[os.write(handle, left) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Records(Generic[C]):
+    """The open records of one run of a suite, or of a share of it: others may append to the same file meanwhile."""
+
+    def __init__(self, folder: Path, suite: Any, cell: type[C], share: Share = WHOLE) -> None:
+        self.share, self._file = share, folder / RECORDS
+        self._held = ExitStack()
+        try:
+            self._held.enter_context(taken(folder, share, f"--out {folder}"))
+            with self.alone():
+                found, self.cells = read(self._file, type(suite), cell)
+                if found is None:
+                    _write(self._file, to_line({"suite": asdict(suite)}))
+                else:
+                    check_same(folder, found, suite)
+        except BaseException:
+            self._held.close()
+            raise
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other shares from writing into the folder, for as long as the block runs."""
+        with locked(self._file):
+            yield
+
+    def append(self, cell: C) -> None:
+        """Append a finished cell."""
+        with self.alone():
+            _write(self._file, to_line(cell))
+        self.cells[cell.key] = cell
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        os.close(self._handle)
-
-
-class Records(_Appending, Generic[C]):
-    """The open, locked records of one run of a suite."""
-
-    def __init__(self, folder: Path, suite: Any, cell: type[C]) -> None:
-        super().__init__(folder / RECORDS)
-        try:
-            found, self.cells = read(folder / RECORDS, type(suite), cell)
-            if found is None:
-                self.write(to_line({"suite": asdict(suite)}))
-            else:
-                check_same(folder, found, suite)
-        except BaseException:
-            os.close(self._handle)
-            raise
-
-    def append(self, cell: C) -> None:
-        """Append a finished cell."""
-        self.write(to_line(cell))
-        self.cells[cell.key] = cell
+        self._held.close()
 
 
 @dataclass(frozen=True)

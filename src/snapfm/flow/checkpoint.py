@@ -117,8 +117,8 @@ def shipped_names() -> list[str]:
 
 
 def default_model(equation: str) -> str:
-    """Return the name of the shipped model that is used where none is named: the one that suits PCFM, the default sampler."""
-    return f"{equation}-small"
+    """Return the name of the shipped model that is used where none is named: trained by plain flow matching."""
+    return f"{equation}-plain"
 
 
 def shipped(name: str) -> VelocityNetwork:

@@ -21,6 +21,20 @@ from snapfm.grid import Grid
 from snapfm.problems import Problem, problem
 
 
+def check_drawing(recipe: Any) -> None:
+    """Refuse numbers that no samples can be drawn with."""
+    check_request("sample", recipe.count, recipe.seed, recipe.dtype)
+    for name, default in (("steps", 20), ("batch", 32), ("threads", None)):
+        value = getattr(recipe, name)
+        if value != default and (not isinstance(value, int) or value < 1):
+            raise DataError(f"sample({name}) expects a whole number >= 1; got {value!r}. The default is {default}.")
+    if not isinstance(recipe.tolerance, int | float) or not 0 < recipe.tolerance < math.inf:
+        raise DataError(
+            f"sample(tolerance) expects a positive number; got {recipe.tolerance!r}. The default is 1e-8, in the laws' own "
+            "units."
+        )
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Which samples a file holds: sample i is drawn from (seed, i), its params and its noise.
@@ -43,16 +57,7 @@ class Recipe:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        check_request("sample", self.count, self.seed, self.dtype)
-        for name, default in (("steps", 20), ("batch", 32), ("threads", None)):
-            value = getattr(self, name)
-            if value != default and (not isinstance(value, int) or value < 1):
-                raise DataError(f"sample({name}) expects a whole number >= 1; got {value!r}. The default is {default}.")
-        if not isinstance(self.tolerance, int | float) or not 0 < self.tolerance < math.inf:
-            raise DataError(
-                f"sample(tolerance) expects a positive number; got {self.tolerance!r}. The default is 1e-8, in the laws' "
-                "own units."
-            )
+        check_drawing(self)
 
     def build(self) -> Problem:
         """Build the problem, refusing unknown names and settings."""

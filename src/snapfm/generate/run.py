@@ -2,50 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.data import Written, archive, stream
-from snapfm.data.layout import Arrays, Layout, Variable, about, drawn, field_variable
+from snapfm.data import Written, stream
+from snapfm.data.layout import Drawn, Layout, about, coordinates, drawn, field_variable
 from snapfm.data.recipe import versions
-from snapfm.data.stream import KIND
-from snapfm.errors import ProjectionFailed, Status
+from snapfm.data.stream import HERE, KIND
+from snapfm.generate.block import described, drawn_block
+from snapfm.generate.certificate import CERTIFICATE
+from snapfm.generate.own import OwnRecipe, OwnSampled
 from snapfm.generate.recipe import Recipe, find_model
+from snapfm.generate.summary import Totals, totals
 from snapfm.problems import defaults
-from snapfm.project import Projection, Projector
+from snapfm.project import Projector
 from snapfm.project.base import OnFailure
-from snapfm.sampling import PCFM, sample
+from snapfm.runs import Engine, Progress, Report
+from snapfm.sampling import Sampler
+from snapfm.sampling.sample import default_sampler
 from snapfm.seeds import base_seed
 
-Progress = Callable[[float], None]
-
-_LISTED = 8  # failed samples named in a message; the rest are counted
 _DESCRIBED = ("sampler", "steps", "tolerance", "batch", "seed", "count", "versions")  # also attributes of the file
-
-# Variables of the last projection of each sample, stored with the laws' params.
-CERTIFICATE = {
-    "status": Variable(
-        "int8",
-        {
-            "long_name": "what became of the sample",
-            "flag_values": [int(status) for status in Status],
-            "flag_meanings": " ".join(status.name.lower() for status in Status),
-        },
-    ),
-    "violation": Variable("float64", {"long_name": "largest violation of a law, in its own units, in float64"}),
-    "stationarity": Variable("float64", {"long_name": "what is left of u - û + Jᵀλ in the last projection"}),
-    "iterations": Variable("int64", {"long_name": "iterations of the last projection"}),
-    "distance": Variable("float64", {"long_name": "length of the last projection, ‖u - û‖₂"}),
-}
 
 
 class Sampled:
@@ -57,15 +39,16 @@ class Sampled:
 
     command = "sample"
 
-    def __init__(self, recipe: Recipe, on_failure: OnFailure = "raise", progress: Progress | None = None) -> None:
-        self.recipe, self.on_failure, self.progress = recipe, on_failure, progress
+    def __init__(self, recipe: Recipe, on_failure: OnFailure = "raise") -> None:
+        self.recipe, self.on_failure = recipe, on_failure
         self.problem = recipe.build()
         self.model = find_model(recipe.model, self.problem)
-        self.sampler = PCFM()
         self.count, self.seed, self.dtype = recipe.count, recipe.seed, str(recipe.dtype)
         self.block = min(recipe.batch, recipe.count)
-        self.grid = self.problem.grid
-        self.seconds = {"velocity": 0.0, "projection": 0.0}
+        self.grid, self.shape, self.threads = self.problem.grid, self.problem.grid.shape, recipe.threads
+
+    def __reduce__(self) -> tuple[type[Sampled], tuple[Recipe, OnFailure]]:
+        return Sampled, (self.recipe, self.on_failure)  # model and projector are prepared where they are used
 
     def asked(self) -> dict[str, Any]:
         """Return what decides the samples, in plain values; a model is identified by its weights, not by its path."""
@@ -81,9 +64,9 @@ class Sampled:
         return {
             **self.asked(),
             "network": dict(self.model.settings),
-            "sampler": {"name": type(self.sampler).__name__, **asdict(self.sampler)},
+            "sampler": described(self.sampler),
             "versions": versions("numba", "neuraloperator"),
-            "threads": torch.get_num_threads(),
+            "threads": self.threads or torch.get_num_threads(),
             "processor": torch.backends.cpu.get_cpu_capability(),
         }
 
@@ -100,33 +83,22 @@ class Sampled:
         }
         # Params are stored in float64 even if fields are not: the certificates refer to them.
         params = drawn(self.grid, self._params(0, 1, self._generator()), "float64")
-        return Layout(attributes, {"u": field_variable(self.problem, self.dtype), **params, **CERTIFICATE})
+        variables = {"u": field_variable(self.problem, self.dtype), **params, **CERTIFICATE}
+        return Layout(attributes, variables, coordinates(self.grid))
 
-    def draw(self, start: int, stop: int) -> Arrays:
+    def draw(self, start: int, stop: int, report: Report) -> Drawn:
         """Draw a full block of samples and keep those from start to stop − 1."""
         generator = self._generator()
         params = self._params(start, self.block, generator)
-        found = sample(
-            self.model.network,
-            self.projector,
-            params,
-            self.block,
-            self.recipe.steps,
-            generator,
-            sampler=self.sampler,
-            dtype=getattr(torch, self.dtype),
-            first=start,
-            on_failure="keep",
-            progress=lambda step, steps: self._report(start + (stop - start) * step / steps),
-        )
-        for name, seconds in found.seconds.items():
-            self.seconds[name] += seconds
-        certificate = found.projection
-        assert certificate is not None  # PCFM always ends with a projection
-        if self.on_failure == "raise":
-            _refuse_failed(certificate, start, stop)
-        values = {"u": found.u, **params, **{name: getattr(certificate, name) for name in CERTIFICATE}}
-        return {name: value[: stop - start].numpy() for name, value in values.items()}
+        return drawn_block(
+            self.model.network, self.projector, params, generator, start=start, stop=stop, block=self.block,
+            steps=self.recipe.steps, dtype=self.dtype, sampler=self.sampler, on_failure=self.on_failure, report=report,
+        )  # fmt: skip
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The one that `sample` takes by default for this model."""
+        return default_sampler(self.model.network, self.projector)
 
     @cached_property
     def projector(self) -> Projector:
@@ -142,96 +114,53 @@ class Sampled:
         """Draw params as problem.params(…, generator) would; the noise follows from the same generator."""
         return self.problem.draw_params(base_seed(generator), start, count)
 
-    def _report(self, done: float) -> None:
-        if self.progress is not None:
-            self.progress(done)
-
-
-def _refuse_failed(certificate: Projection, start: int, stop: int) -> None:
-    """Raise ProjectionFailed if any of the samples start .. stop − 1, the first of a block, did not converge.
-
-    The message names samples by their numbers in the whole run, not in the block.
-    """
-    failed = [place for place, ok in enumerate(certificate.converged[: stop - start].tolist()) if not ok]
-    if not failed:
-        return
-    lines = [f"samples {start} to {stop - 1} are expected to converge; {len(failed)} of them failed:"]
-    for place in failed[:_LISTED]:
-        status = Status(int(certificate.status[place]))
-        lines.append(f"  sample {start + place}: {status.name}, {_worst(certificate, place)}; {status.advice}.")
-    if len(failed) > _LISTED:
-        lines.append(f"  … and {len(failed) - _LISTED} more")
-    lines.append(
-        "Samples before these are kept. Go on with --keep-failed (on_failure='keep'), which writes failed samples too, marked."
-    )
-    raise ProjectionFailed("\n".join(lines))
-
-
-def _worst(certificate: Projection, place: int) -> str:
-    """Name the law with the largest violation; NaN counts as the largest."""
-    sizes = {name: float(value[place]) for name, value in certificate.by_law.items()}
-    law, size = max(sizes.items(), key=lambda item: math.inf if math.isnan(item[1]) else item[1])
-    return f"law '{law}' is off by {size:.1e} (tolerance {certificate.tolerance:.0e})"
-
 
 @dataclass(frozen=True)
 class Generated:
-    """A finished file of samples: what became of them all, and where the time of this call went."""
+    """A file of samples: what became of them all, and where the time of this call went."""
 
     asked: dict[str, Any]  # as in the file's attribute `recipe`
     written: Written
-    statuses: dict[str, int]  # from the name of a status to its number of samples, if any
-    violation: float | None  # largest of all samples; None if one of them is not a number
-    seconds: dict[str, float]  # "velocity", "projection"
+    totals: Totals
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        """From the name of a status to its number of samples, if any."""
+        return self.totals.statuses
+
+    @property
+    def violation(self) -> float | None:
+        """Largest violation of all samples; None if one of them is not a number."""
+        return self.totals.violation
 
     @property
     def converged(self) -> int:
         """How many samples obey their laws."""
-        return self.statuses.get(Status.CONVERGED.name, 0)
+        return self.totals.converged
 
     @property
     def failed(self) -> int:
         """How many samples do not; the file marks them by their status."""
-        return self.written.count - self.converged
+        return self.totals.failed
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of network and projection in this call, added up over all processes."""
+        return {name: self.written.figures.get(name, 0.0) for name in ("velocity", "projection")}
 
 
 def generate(
-    recipe: Recipe, out: str | Path, progress: Progress | None = None, *, on_failure: OnFailure = "raise"
-) -> Generated:
+    recipe: Recipe | OwnRecipe, out: str | Path, progress: Progress | None = None, *, on_failure: OnFailure = "raise",
+    engine: Engine = HERE,
+) -> Generated:  # fmt: skip
     """Draw the samples of a recipe into `out`, resuming a stopped run; `progress` is called with the number drawn so far.
 
     Samples that do not converge raise ProjectionFailed before their block is written; with on_failure="keep" they are
-    written, marked by their status. A run stopped by them can be continued with "keep".
+    written, marked by their status. A run stopped by them can be continued with "keep". `engine` computes the blocks: see
+    snapfm.runs. With a share of the run, what is returned speaks of the samples that are there.
     """
-    with _threads(recipe.threads):
-        source = Sampled(recipe, on_failure, progress)
-        written = stream(source, out, progress)
-    found = _sum_up(source, written)
-    if found.failed and on_failure == "raise":
-        raise ProjectionFailed(
-            f"{out} is expected to hold converged samples; {found.failed} of {written.count} did not converge, which it was "
-            "allowed to keep. Accept them with --keep-failed (on_failure='keep'), or draw into another file."
-        )
-    return found
-
-
-def _sum_up(source: Sampled, written: Written) -> Generated:
-    status, violation = (archive.read_variable(written.path, name) for name in ("status", "violation"))
-    assert status is not None  # every file of samples has both
-    assert violation is not None
-    counts = np.bincount(status, minlength=len(Status))
-    statuses = {kind.name: int(counts[kind]) for kind in Status if counts[kind]}
-    worst = float(violation.max())
-    return Generated(source.asked(), written, statuses, worst if math.isfinite(worst) else None, source.seconds)
-
-
-@contextmanager
-def _threads(number: int | None) -> Iterator[None]:
-    """Compute with a fixed number of torch threads: another number may round differently."""
-    before = torch.get_num_threads()
-    if number is not None:
-        torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    if recipe.threads is None:
+        recipe = replace(recipe, threads=engine.threads or torch.get_num_threads())
+    source = Sampled(recipe, on_failure) if isinstance(recipe, Recipe) else OwnSampled(recipe, on_failure)
+    written = stream(source, out, progress, engine=engine, keep_failed=on_failure == "keep")
+    return Generated(source.asked(), written, totals(written, on_failure))

@@ -64,6 +64,11 @@ class Turn:
         """Whether the piece has to end."""
         return bool(self.stop[0]) or self.clock.left <= self.until
 
+    def before(self, others: int) -> Turn:
+        """Return the turn of one piece of work that `others` follow: it leaves each of them half of an equal share."""
+        left = max(0.0, self.clock.left - self.until)
+        return Turn(self.clock, self.until + 0.5 * left * others / (others + 1), self.stop) if others else self
+
 
 Work = Callable[[slice, Turn], bool]  # returns whether the piece ended by itself
 

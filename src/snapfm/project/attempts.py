@@ -34,6 +34,8 @@ _NEWTON, _SCATTERED, _BARRIER, _REGULARIZED = 0.2, 0.1, 0.3, 0.4
 _FIRST = 30
 # Iterations of a barrier before a falling penalty is tried: one that converges takes 15 to 40.
 _BRIEF = 0.1
+# Of Newton's method after it: 3 to 6 where the barrier has found the active set, and none are enough where it has not.
+_SETTLED = 0.04
 # Of a barrier along which equalities harden: a gas from far takes 20 to 200 of the 500.
 _SOFTLY = 0.4
 _FIRM, _SOFT = 0, 1  # see kernels.interior
@@ -138,20 +140,22 @@ def newton(
 
 def barrier(
     loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn, ordinary: float = _ORDINARY,
-    share: float = _BARRIER,
+    share: float = _BARRIER, settled: float = _NEWTON,
 ) -> Ended:  # fmt: skip
     """Follow a barrier from `first` until the active set is clear, then run Newton's method from there."""
     tiles.section(core.X)[:] = first
     live, limits, status, iterations = _blank(tiles, room.upto(share))
     loops.run(interior_tiles, (ordinary, _FIRM, limits, turn.stop, live), tiles, (status, iterations))
     used = iterations.ravel()[: tiles.lanes]
-    ended = newton(loops, tiles, stopping, room.less(used).upto(min(share, _NEWTON)), turn, ordinary=ordinary)
+    patience = _PATIENCE if settled < _NEWTON else _ENDLESS
+    left = room.less(used).upto(settled)
+    ended = newton(loops, tiles, stopping, left, turn, _FEW if patience else _MANY, ordinary, patience=patience)
     return Ended(ended.status, ended.iterations + used, ended.second)
 
 
 def _brief_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
     """Follow a barrier for as long as most need; what takes longer may find its way by a falling penalty."""
-    return barrier(loops, tiles, first, stopping, room, turn, share=_BRIEF)
+    return barrier(loops, tiles, first, stopping, room, turn, share=_BRIEF, settled=_SETTLED)
 
 
 def _soft_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:

@@ -90,6 +90,9 @@ class Warm:
     usable: Mask  # samples that converged; the others start from their input
     owner: object  # the method, which alone can read it
 
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()  # a result travels without its warm start: its owner stays behind
+
 
 @dataclass(frozen=True)
 class Moved:

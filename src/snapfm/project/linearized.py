@@ -12,36 +12,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import torch
-from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg.lapack import dgetrf, dgetrs
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.laws import Params
 from snapfm.linear.fronts import Factor, Fronts
 from snapfm.project.metric import Metric
-from snapfm.structure import CompiledLaws, Pattern
+from snapfm.structure import CompiledLaws, Pattern, RowKind
 
 # Added to S relative to its diagonal: rows that repeat each other stay solvable.
 _SOFT = 1e-13
 _TILE = 8  # samples that share a product of matrices
-Pivots = tuple[Values, Index]  # of scipy.linalg.lu_factor
+# Of LAPACK itself: for matrices this small, the checks of scipy.linalg take longer than the work.
+Pivots = tuple[Values, Index]
 
 
 class Linearized:
-    """The rows of compiled laws that are not redundant, and the symbolic factorization of J D Jᵀ. Never changes."""
+    """The rows of compiled laws that are not redundant, and the symbolic factorization of J D Jᵀ. Never changes.
 
-    def __init__(self, laws: CompiledLaws) -> None:
+    `among` marks the rows that are meant, if not all.
+    """
+
+    def __init__(self, laws: CompiledLaws, among: Mask | None = None) -> None:
         self.laws = laws
-        kept = np.ones(laws.rows, bool)
+        kept = np.ones(laws.rows, bool) if among is None else among.copy()
         kept[laws.presolve.dropped] = False
         self.rows: Index = np.flatnonzero(kept)
         self.equality: Mask = laws.equality_rows[self.rows]
-        self.constant = laws.affine
+        self.changing: Mask = (laws.kinds != RowKind.AFFINE)[self.rows]  # whose slopes depend on the field
+        self.constant = not bool(self.changing.any())
         self._entries = laws.pattern.entries(self.rows)
         self._pattern = laws.pattern.take(self.rows)
         count, each = len(self.rows), np.arange(len(self.rows))
@@ -55,6 +60,11 @@ class Linearized:
         self._diagonal = np.searchsorted(keys, each * (count + 1))
         self._gram = lower
         self._prepared = Fronts().prepare(lower) if count else None
+
+    @cached_property
+    def equalities(self) -> Linearized:
+        """The equalities alone, with a factorization of their own; inequalities may be many times as many."""
+        return self if bool(self.equality.all()) else Linearized(self.laws, self.laws.equality_rows)
 
     def jacobians(self, u: Values, params: Params) -> list[csr_array]:
         """Evaluate the Jacobian (m, n) at each field of u (b, n)."""
@@ -92,36 +102,35 @@ class Frame:
     directions: Values  # (r, n)
     factor: Factor | None  # of S; None without rows
     log_gram: float  # log det S
-    along: Values  # (r, m) J times each direction
-    solved: Values  # (r, m) S⁻¹ times each of them
-    inner: Values  # (r, r) their inner products
+    solved: Values  # (r, m) S⁻¹J times each direction
+    inner: Values  # (r, r) the inner products of these and J times each direction
+    _last: list[tuple[Metric, Pivots]] = field(default_factory=list)  # the last factor of M, and its metric
 
     @classmethod
     def of(
-        cls, system: Linearized, jacobian: csr_array, relative: Values, directions: Values, columns: Values, active: Mask
+        cls, system: Linearized, jacobian: csr_array, relative: Values, directions: Values, along: Values, active: Mask
     ) -> Frame:  # fmt: skip
-        """Factorize, and solve for every direction; `columns` holds the directions (n, r) as the product reads them."""
-        along = np.ascontiguousarray((jacobian @ columns).T)
+        """Factorize, and solve for every direction; `along` (r, m) is J times each of them."""
         along[:, ~active] = 0.0
         if not len(active):
             inner = np.zeros((len(directions), len(directions)))
-            return cls(jacobian, active, relative, directions, None, 0.0, along, along, inner)
+            return cls(jacobian, active, relative, directions, None, 0.0, along, inner)
         factor, log_gram = system.factor(jacobian, relative, active)
         solved = factor.solve(along)
-        return cls(jacobian, active, relative, directions, factor, log_gram, along, solved, along @ solved.T)
+        return cls(jacobian, active, relative, directions, factor, log_gram, solved, along @ solved.T)
 
     def correction(self, rest: Values, metric: Metric) -> tuple[Values, Values, Values]:
         """Return c·√variance (r,), the step (n,) to add, and δ times the multipliers (m,), for a linearized residual (m,)."""
         if self.factor is None:
             return np.zeros(len(self.directions)), np.zeros(len(self.relative)), np.zeros(0)
-        q = self.factor.solve(np.where(self.active, rest, 0.0)[None])[0]
-        return self.finish(q, metric, self.pivots(metric))
+        own = np.where(self.active, rest, 0.0)
+        return self.finish(own, self.factor.solve(own[None])[0], metric)
 
-    def finish(self, q: Values, metric: Metric, pivots: Pivots | None) -> tuple[Values, Values, Values]:
-        """Return what `correction` does, from q = S⁻¹ rest (m,) and the factor of M."""
+    def finish(self, rest: Values, q: Values, metric: Metric) -> tuple[Values, Values, Values]:
+        """Return what `correction` does, from the rest (m,) of the active rows and q = S⁻¹ rest."""
         amounts = np.zeros(0)
-        if pivots is not None:
-            amounts = metric.amounts(lu_solve(pivots, metric.scaled(self.along @ q), check_finite=False))
+        if (pivots := self.pivots(metric)) is not None:
+            amounts = metric.amounts(dgetrs(*pivots, metric.scaled(self.solved @ rest))[0])
         multipliers = q - amounts @ self.solved
         # Jᵀ times the multipliers, entry by entry: for small systems, making a transposed matrix takes longer than the rest.
         weight = self.jacobian.data * multipliers[self.row_of]
@@ -129,8 +138,13 @@ class Frame:
         return amounts, step, multipliers
 
     def pivots(self, metric: Metric) -> Pivots | None:
-        """Factorize M; None without directions."""
-        return lu_factor(self.middle(metric), check_finite=False) if len(self.directions) else None
+        """Factorize M, once for calls in a row with the same metric; None without directions."""
+        if not len(self.directions):
+            return None
+        if not self._last or self._last[0][0] is not metric:
+            factor, order, _ = dgetrf(self.middle(metric))
+            self._last[:] = [(metric, (factor, order))]
+        return self._last[0][1]
 
     @cached_property
     def row_of(self) -> Index:
@@ -177,6 +191,7 @@ class Nearest:
         self._columns = np.ascontiguousarray(self.directions.T)
         self.relative = metric.relative(system.laws.unknowns)
         self._shared: dict[bytes, Frame] = {}
+        self._steady: Values | None = None  # J times the directions in rows whose slopes never change: the same for all
 
     def frames(self, u: Values, params: Params, active: Mask | None = None) -> list[Frame]:
         """Linearize at each field of u (b, n); `active` (b, m) marks the rows that have to hold, all if None."""
@@ -186,52 +201,63 @@ class Nearest:
             if mask.tobytes() not in self._shared:
                 one = {name: value[:1] for name, value in params.items()}
                 (jacobian,) = self.system.jacobians(u[:1], one)
-                self._shared[mask.tobytes()] = Frame.of(
-                    self.system, jacobian, self.relative, self.directions, self._columns, mask
-                )  # fmt: skip
+                self._shared[mask.tobytes()] = self._frame(jacobian, mask)
             return [self._shared[mask.tobytes()]] * len(u)
         return [
-            Frame.of(
-                self.system,
-                jacobian,
-                self.relative,
-                self.directions,
-                self._columns,
-                every if active is None else active[i],
-            )
+            self._frame(jacobian, every if active is None else active[i])
             for i, jacobian in enumerate(self.system.jacobians(u, params))
         ]
+
+    def _frame(self, jacobian: csr_array, active: Mask) -> Frame:
+        return Frame.of(self.system, jacobian, self.relative, self.directions, self._along(jacobian), active)
+
+    def _along(self, jacobian: csr_array) -> Values:
+        """Return J times each direction (r, m)."""
+        changing = self.system.changing
+        if self._steady is None or changing.all():
+            self._steady = np.ascontiguousarray((jacobian @ self._columns).T)
+            return self._steady.copy()
+        found = self._steady.copy()
+        found[:, changing] = (jacobian[changing] @ self._columns).T
+        return found
 
     def step(
         self, y: Values, at: Values, params: Params, metrics: Sequence[Metric], active: Mask | None = None
     ) -> tuple[Values, Values, list[Frame]]:
-        """Return the nearest fields to y (b, n) that obey the rows linearized `at` (b, n), δ·multipliers, and the frames.
-
-        `metrics` has one per sample; samples that share a frame and a metric share the factor of M.
-        """
+        """Return the nearest fields to y (b, n) that obey the rows linearized `at` (b, n), δ·multipliers, and the frames."""
         frames = self.frames(at, params, active)
-        rest = self.system.residuals(at, params)
+        return *self.chord(y, at, self.system.residuals(at, params), metrics, frames), frames
+
+    def chord(
+        self, y: Values, at: Values, residuals: Values, metrics: Sequence[Metric], frames: Sequence[Frame]
+    ) -> tuple[Values, Values]:
+        """Return the nearest fields to y (b, n) that obey rows with residuals (b, m) `at` (b, n), and δ·multipliers.
+
+        Slopes are those of `frames`, which may belong to other fields, as in a chord step of Newton's method. `metrics` has one
+        per sample; samples that share a frame and a metric share the factor of M.
+        """
+        rest = residuals.copy()
         found, multipliers = y.copy(), np.zeros(rest.shape)
         if at is not y:
             for i, frame in enumerate(frames):
                 rest[i] += frame.jacobian @ (y[i] - at[i])
         if not rest.shape[1]:
-            return found, multipliers, frames
+            return found, multipliers
         shared = all(frame is frames[0] for frame in frames)
         first = frames[0].factor if frames else None
-        solved = first.solve(np.where(frames[0].active, rest, 0.0)) if shared and first is not None else None
-        pivots: Pivots | None = None
+        solved = None
+        if shared and first is not None:
+            rest = np.where(frames[0].active, rest, 0.0)
+            solved = first.solve(rest)
         amounts = np.zeros((len(y), len(self.directions)))
         for i, (frame, metric) in enumerate(zip(frames, metrics)):
             if solved is None:
                 amounts[i], step, multipliers[i] = frame.correction(rest[i], metric)
             else:
-                if not i or metric is not metrics[i - 1]:
-                    pivots = frame.pivots(metric)
-                amounts[i], step, multipliers[i] = frame.finish(solved[i], metric, pivots)
+                amounts[i], step, multipliers[i] = frame.finish(rest[i], solved[i], metric)
             found[i] += step
         found -= products(amounts, self.directions)
-        return found, multipliers, frames
+        return found, multipliers
 
 
 def products(amounts: Values, directions: Values) -> Values:

@@ -99,7 +99,7 @@ class MatrixFree:
             here = self.laws.linearize(u.reshape(self.laws.shape), own)
             working = self.equality | (lam > _ACTIVE * max(1.0, float(lam.abs().max())))
             free = (u < self.upper) & (u > self.lower)
-            inverse = inverse_gram(self.laws, u.reshape(self.laws.shape), own, row_sizes(self.laws, here))
+            inverse = inverse_gram(self.laws, here, u.reshape(self.laws.shape), own, row_sizes(self.laws, here), _never)
             system = _System(here, here.hessian(lam), inverse, working, free)
             whole = torch.cat([torch.where(free, right, 0.0), torch.zeros_like(lam)])
             answer, left = torch.zeros_like(whole), whole
@@ -192,7 +192,7 @@ class _Newton:
         if not np.isfinite(now.error):
             return _Ended(self.target, known, Status.NONFINITE, 0, np.nan)
         self.sizes = row_sizes(self.laws, now.here)
-        self.inverse = inverse_gram(self.laws, self._field(now.u), self.params, self.sizes)
+        self.inverse = inverse_gram(self.laws, now.here, self._field(now.u), self.params, self.sizes, self._over)
         if self.dual:
             now = self._answered(now.here, known)
         best, waited, self.first = now, 0, now.violation

@@ -15,6 +15,7 @@ from snapfm.kernels.operations import LANES
 
 # A call may take so many times its batch in float64, or so many bytes if that is more, without saying so.
 MULTIPLE, SMALL = 40, 2e9
+LARGEST = 8e9  # bytes for one sample above which no factors are computed: half the memory of a common machine
 
 Predict = Callable[[int], float]  # bytes of a piece of so many samples, one thread
 

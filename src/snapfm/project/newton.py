@@ -318,8 +318,10 @@ class Newton:
             address = NO_CALLBACK if evaluator is None else evaluator.callback.address
             batch = Batch(start, externals, stopping, multiplier, limit, turn, address, self.retry)
             weights: list[Values | None] = []
-            for part in self.parts:
-                ended = self._iterate(part, batch, u, out.multipliers)
+            for number, part in enumerate(self.parts, 1):
+                # A part that does not converge leaves time for those after it.
+                mine = replace(batch, turn=turn.before(len(self.parts) - number))
+                ended = self._iterate(part, mine, u, out.multipliers)
                 weights.append(ended.weights)
                 if ended.weights is not None:
                     out.generalized[:] |= (ended.weights != NO_WEIGHT).any(axis=(1, 2))

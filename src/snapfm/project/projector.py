@@ -5,10 +5,10 @@ Checks arguments, converts to float64 on the CPU, calls the method, asks the jud
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -25,11 +25,13 @@ from snapfm.project.in_metric import SCALE, check_metric, project_in_metric, sca
 from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.linearized import Linearized
 from snapfm.project.matrix_free import MatrixFree
-from snapfm.project.memory import described
+from snapfm.project.memory import LARGEST, described
 from snapfm.project.metric import Metric
 from snapfm.project.newton import Newton
 from snapfm.project.serial import one_thread
+from snapfm.project.travel import packed, sharing, unpacked
 from snapfm.structure import CompiledLaws, MatrixFreeLaws, TooDense, compile_laws, matrix_free
+from snapfm.structure.describe import counted
 from snapfm.structure.preparing import Report, preparing
 
 
@@ -43,7 +45,8 @@ class Projector:
     what is being prepared, on stderr, if that takes longer than two seconds; the default does so on a terminal. `metric`
     replaces ‖u − û‖² by (u − û)ᵀΣ⁻¹(u − û): see snapfm.Metric.
 
-    A projector may be called by several threads at once and after a fork.
+    A projector may be called by several threads at once and after a fork. It pickles as its arguments, and is prepared again on
+    the other side, once per process; copies in this process share what is prepared.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Projector:
         self.limit, self.seconds = checks.check_limit(limit), checks.check_seconds(seconds)
         self.limits = limits_of(self.laws, self.shape)
         check_metric(metric, self.shape)
-        self.metric = metric
+        self.metric, self.linear = metric, linear
         with preparing(checks.check_progress(progress)) as report:
             self.structure, self.method = self._prepared(linear, report)
         # Batch size, params as given, params converted: one tuple, replaced whole and read once, as threads share it.
@@ -66,23 +69,55 @@ class Projector:
         self._linearized: Linearized | None = None
         self._units: Projector | None = None
 
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        return unpacked, (packed(type(self), *self._recipe()),)
+
+    def __copy__(self) -> Self:
+        return sharing(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return sharing(self)
+
+    def _recipe(self) -> tuple[Sequence[Law], dict[str, Any]]:
+        """Return the laws and the other arguments that build this projector."""
+        return self.laws, {
+            "shape": self.shape, "params": self._first(), "tolerance": self.tolerance, "limit": self.limit,
+            "seconds": self.seconds, "linear": self.linear, "progress": False, "metric": self.metric,
+        }  # fmt: skip
+
+    def _first(self) -> dict[str, Tensor]:
+        """Return the example's first sample, which is all that laws are compiled from."""
+        return {name: value[:1].detach().cpu().clone() for name, value in self.example.items()}
+
     def _prepared(self, linear: Solver | None, report: Report) -> tuple[CompiledLaws | MatrixFreeLaws, Method]:
         """Compile the laws, and prepare the method for them."""
         try:
             laws = compile_laws(self.laws, self.shape, self.example, report)
         except TooDense as refusal:
-            if any(isinstance(law, Oracle) for law in self.laws):
+            if not self._traced:
                 raise
-            free = matrix_free(self.laws, self.shape, self.example, refusal.entries, report)
-            return free, MatrixFree(free, self.limits)
+            entries = counted(refusal.entries)
+            return self._matrix_free(f"a Jacobian with {entries} entries or more is not written out", report)
         report("comparing slopes with torch's")
         laws.check()
         report("presolve")
         laws.presolve  # noqa: B018  found at first use: here
         report("reducing, ordering, symbolic factorization")
         newton = Newton(laws, self.limits, linear)
+        if linear is None and newton.bytes(1) > LARGEST and self._traced and not newton.kinked:
+            return self._matrix_free(f"factors of {newton.bytes(1) / 1e9:.0f} GB are not computed", report)
         laws.remarks.append(described(newton.bytes))
         return laws, newton
+
+    @property
+    def _traced(self) -> bool:
+        """Whether torch can multiply by the derivatives of all laws."""
+        return not any(isinstance(law, Oracle) for law in self.laws)
+
+    def _matrix_free(self, reason: str, report: Report) -> tuple[MatrixFreeLaws, MatrixFree]:
+        """Take the laws as products with their Jacobian."""
+        free = matrix_free(self.laws, self.shape, self.example, reason, report)
+        return free, MatrixFree(free, self.limits)
 
     def __call__(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,

@@ -50,9 +50,6 @@ class StageSolver:
         self._constant: SuperLU | None = None  # the factor of an affine structure, made at first use
         self._part: Part | None = None
 
-    def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_constant": None}  # SuperLU cannot be pickled
-
     def _small(self, row: Index, column: Index) -> Structure | None:
         """Prepare the structure for the kernels; None if its factors are too large for them."""
         square, program, plan = self.square, self.square.program, self.square.plan.elimination

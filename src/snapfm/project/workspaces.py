@@ -18,9 +18,6 @@ class Workspaces(Generic[Work]):
     def __init__(self, make: Callable[..., Work]) -> None:
         self._make, self._free = make, list[tuple[tuple[int, ...], Work]]()
 
-    def __reduce__(self) -> tuple[type[Workspaces[Work]], tuple[Callable[..., Work]]]:
-        return Workspaces, (self._make,)
-
     def lend(self, *size: int) -> _Loan[Work]:
         """Lend a workspace of this size to a call. Free ones of other sizes are dropped; this one too if the call raises."""
         while self._free:

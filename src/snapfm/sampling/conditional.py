@@ -52,9 +52,10 @@ class Conditional:
     `spread` says how the model's fields vary: Spread.of_fields(training data) where there are some, else
     Spread.of_model(velocity); None takes `velocity.spread`. `renewal` is the share of noise drawn afresh at every step: 1
     forgets the noise, which corrects early errors; 0 keeps the noise that the state implies. `rounds` is how often nonlinear
-    laws are linearized again at each step. With inequalities, up to `tries` draws are made until they hold; then the last is
-    projected. `levels` are the largest and the least noise level σ/α, relative to the size of the spread, between which steps are
-    spaced evenly in the logarithm; None spaces them evenly in τ, and so do `times` given to `sample`.
+    laws are linearized at a step for which the slopes of an earlier one no longer serve. With inequalities, up to `tries`
+    draws are made until they hold; then the last is projected. `levels` are the largest and the least noise level σ/α, relative
+    to the size of the spread, between which steps are spaced evenly in the logarithm; None spaces them evenly in τ, and so do
+    `times` given to `sample`.
 
     On nonlinear laws "given the laws" has two meanings. `measure="surface"` restricts the density to the surface of fields that
     obey; "residual" is the limit of small noise in the residuals, which favors places where residuals change slowly, by the
@@ -165,7 +166,7 @@ class Conditional:
             return ahead, modes[0].metrics
         centers = [ahead if mode.offsets is None else ahead + mode.offsets for mode in modes]
         away, volume = zip(*(near.evidence(center, mode.metrics) for center, mode in zip(centers, modes)))
-        explained = _explained(np.stack(away, axis=1), np.stack(volume, axis=1), int(near.equality.sum()))
+        explained = _explained(np.stack(away, axis=1), np.stack(volume, axis=1), len(near.near.system.rows))
         logs = np.stack([mode.shares for mode in modes], axis=1) + explained
         total = np.exp(logs - logs.max(axis=1, keepdims=True)).cumsum(axis=1)
         chance = [float(torch.rand((), generator=stream, dtype=torch.float64)) for stream in task.streams]

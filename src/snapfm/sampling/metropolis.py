@@ -43,7 +43,7 @@ class Chain:
         x, middle = start.double().flatten(1).numpy(), center.double().cpu().flatten(1).numpy()
         measured = _Norms(metrics, x.shape[1])
         normals = self._normals(x, metrics)
-        free = max(1, x.shape[1] - int(self.near.equality.sum()))
+        free = max(1, x.shape[1] - len(self.near.near.system.rows))
         longest = min(1.0, _LENGTH / math.sqrt(free))
         for turn in range(steps):
             length = longest * _LENGTHS[turn % len(_LENGTHS)]
@@ -66,7 +66,7 @@ class Chain:
         return torch.from_numpy(x).view(shape)
 
     def _normals(self, x: Values, metrics: Sequence[Metric]) -> _Normals:
-        frames = self.near.near.frames(x, self.near.inside, self.near.active)
+        frames = self.near.near.frames(x, self.near.inside)
         return _Normals.of(frames, metrics, self.measure)
 
     def _land(self, normals: _Normals, x: Values) -> tuple[Values, Mask]:

@@ -18,12 +18,13 @@ from snapfm.sampling import checks
 from snapfm.sampling.conditional import Conditional
 from snapfm.sampling.flow import EndProjection, Flow
 from snapfm.sampling.gradient import DFlow, Guidance
+from snapfm.sampling.own_spread import own_spread
 from snapfm.sampling.path import Path
 from snapfm.sampling.pcfm import PCFM
 from snapfm.sampling.projected import ECI, Projected
-from snapfm.sampling.spread import Spread
 from snapfm.sampling.task import Progress, Sampler, Samples, Task, Velocity, home, noise_of, white_noise
 from snapfm.seeds import base_seed, stream
+from snapfm.structure import CompiledLaws
 
 _SAMPLERS = (
     PCFM,
@@ -35,10 +36,6 @@ _SAMPLERS = (
     DFlow,
     Flow,
 )  # in the order that messages list them
-
-
-# Whether a model that knows its spread is sampled by Conditional unless the caller names a sampler.
-CONDITIONAL_IF_SPREAD = False
 
 
 def sample(
@@ -60,10 +57,11 @@ def sample(
 ) -> Samples:
     """Draw `count` fields that obey the projector's laws, over `steps` flow steps: uniform ones unless the sampler has its own.
 
-    Twenty steps gave PCFM its best scores over all tasks with the shipped models (docs/quality.md). Fewer leave paths
+    Twenty steps gave PCFM its best scores over all tasks with the law-aware models (docs/quality.md). Fewer leave paths
     curved; with more, the noise of every step is treated as evidence too often.
 
-    `sampler` defaults to PCFM; without a projector (None) it is the plain flow, from the same noise for the
+    `sampler` defaults to Conditional for a velocity that has a `spread`, as the shipped plain models do, and to PCFM
+    for others; without a projector (None) it is the plain flow, from the same noise for the
     same generator, and `shape` is needed unless the velocity has one. `times` replaces the steps by your own flow times, from 0
     to 1. `path` says how noise and data are mixed: that of the velocity if it has one, else the straight path.
     The noise of sample i depends on the generator's seed and i alone; `first` is the number of the first sample drawn.
@@ -108,11 +106,14 @@ def sample(
 
 
 def default_sampler(velocity: Velocity, project: Projector | None) -> Sampler:
-    """Return the sampler of a run that names none."""
+    """Return the sampler of a run that names none: Conditional for a model that knows how its fields vary, else PCFM.
+
+    Conditional linearizes laws, which matrix-free ones and a user's own projector do not allow.
+    """
     if project is None:
         return Flow()
-    known = CONDITIONAL_IF_SPREAD and isinstance(getattr(velocity, "spread", None), Spread)
-    return Conditional() if known else PCFM()
+    linear = isinstance(project, Projector) and isinstance(project.structure, CompiledLaws)
+    return Conditional() if linear and own_spread(velocity) is not None else PCFM()
 
 
 @contextmanager

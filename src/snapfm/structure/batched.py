@@ -130,9 +130,6 @@ class Batched:
         # while another adds a size see the mapping as it was, or the new one.
         self._known: Mapping[int, Whole | None] = {}
 
-    def __reduce__(self) -> tuple[type[Batched], tuple[GraphModule, int]]:
-        return Batched, (self.graph, self.rows)  # what was recorded is recorded again
-
     def __call__(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate all at once; with gradients wanted the graph runs under `vmap`, which knows how to differentiate it."""
         if len(u) == 0:

@@ -1,4 +1,4 @@
-"""MatrixFreeLaws: laws whose Jacobian is too dense to write out, as products with it that torch evaluates.
+"""MatrixFreeLaws: laws whose matrices are too large to write out, as products with the Jacobian that torch evaluates.
 
 A law through a transform of a whole plane has as many entries as the plane has pairs of points, but costs one transform to
 evaluate, and a few to multiply by J, Jᵀ or a Hessian. Nothing is known of its rows but these products: no presolve, no
@@ -33,7 +33,7 @@ class MatrixFreeLaws(LawStack):
     laws: tuple[TracedLaw, ...]
     example: tuple[Tensor, dict[str, Tensor]]  # one float64 sample: field, params
     layouts: tuple[tuple[int, ...], ...]
-    entries: int  # of the law, or the plane of it, that was too dense to be written out
+    reason: str  # why no matrix is written out: a clause of the description
     remarks: list[str] = field(default_factory=list, compare=False)  # of a projector, for the description; written once
 
     @property
@@ -64,8 +64,7 @@ class MatrixFreeLaws(LawStack):
         lines = [f"{extents} field: {counted(self.unknowns)} unknowns, {counted(self.rows)} rows, {kind}"]
         lines += [f"  law {law.name}: {law.kind}, {counted(law.rows)} rows" for law in self.laws]
         lines.append(
-            f"matrix-free: a Jacobian with {counted(self.entries)} entries or more is not written out; torch multiplies by it, "
-            "and Krylov iterations solve with it"
+            f"matrix-free: {self.reason}; torch multiplies by the Jacobian, and Krylov iterations solve with it"
         )
         return "\n".join([*lines, *self.remarks])
 
@@ -115,11 +114,11 @@ def _product(value: Tensor, by: Tensor, weight: Tensor) -> Tensor:
 
 
 def matrix_free(
-    laws: Sequence[Law], shape: tuple[int, ...], params: Params | None, entries: int, report: Report = silent
+    laws: Sequence[Law], shape: tuple[int, ...], params: Params | None, reason: str, report: Report = silent
 ) -> MatrixFreeLaws:
     """Trace equalities and inequalities on fields of one shape; `params` are an example with a leading batch axis.
 
-    `entries` are those that were too many.
+    `reason` says why no matrix is written out.
     """
     u, sample = example_of(shape, params)
     traced, layouts = [], []
@@ -133,4 +132,4 @@ def matrix_free(
             layouts.append(
                 tuple(law.residual(u.clone(), {name: value.clone() for name, value in sample.items()}).shape)
             )
-    return MatrixFreeLaws(tuple(shape), tuple(traced), (u, sample), tuple(layouts), entries)
+    return MatrixFreeLaws(tuple(shape), tuple(traced), (u, sample), tuple(layouts), reason)

@@ -20,6 +20,7 @@ from snapfm.evidence.quality import cell as cells
 from snapfm.evidence.quality import suite as suites
 from snapfm.evidence.quality.run import write_pages
 from snapfm.evidence.record import RECORDS, Now, Records, load
+from snapfm.runs import Share
 
 CELLS = 8  # two reference rows and two samplers on two tasks
 EPS = torch.finfo(torch.float64).eps
@@ -213,9 +214,29 @@ def test_another_suite_in_the_folder_is_refused(tmp_path: Path):
 def test_one_process_at_a_time(tmp_path: Path):
     with (
         Records(tmp_path / "out", tiny(tmp_path), Cell),
-        pytest.raises(DataError, match=r"one process at a time; another one is at"),
+        pytest.raises(DataError, match=r"one process at a time, .*; another one is at"),
     ):
         run(tiny(tmp_path), tmp_path / "out")
+
+
+@pytest.mark.usefixtures("toy_model")
+def test_shares_of_a_run_fill_one_folder(tmp_path: Path):
+    suite, out = tiny(tmp_path), tmp_path / "out"
+    whole = run(suite, tmp_path / "whole")
+    with Records(out, suite, Cell, Share(3, 3)):  # another one is at it
+        first = run(suite, out, share=Share(1, 2))
+        assert {key[0] for key in first} == {"heat"}
+        second = run(suite, out, share=Share(2, 2))
+        with pytest.raises(DataError, match=r"by one for each --part K/N; another one"):
+            run(suite, out)
+    assert second.keys() == whole.keys()
+    assert len(lines(out)) == 1 + len(whole)  # one header, no cell twice
+    assert {key: (cell.status, cell.mmse, cell.smse) for key, cell in second.items()} == {
+        key: (cell.status, cell.mmse, cell.smse) for key, cell in whole.items()
+    }  # fmt: skip
+    assert sorted(entry.name for entry in out.iterdir()) == sorted(
+        entry.name for entry in (tmp_path / "whole").iterdir()
+    )
 
 
 def test_pages_of_nothing_and_tasks_without_a_name_are_refused(tmp_path: Path):

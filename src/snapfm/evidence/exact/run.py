@@ -14,6 +14,7 @@ from snapfm.evidence.machine import machine_and_threads
 from snapfm.evidence.record import Follow, Records, Report, check_name, read_folder, run_cells
 from snapfm.flow.storage import write_file
 from snapfm.project import Projector
+from snapfm.runs import WHOLE, Share
 from snapfm.sampling import Spread, sample
 
 PAGE = "exact.md"
@@ -49,11 +50,17 @@ def cell_of(prepared: Prepared, sampler: str, steps: int, suite: Suite, report: 
     )  # fmt: skip
 
 
-def run(suite: Suite, out: Path, only: str | None = None, progress: Follow | None = None) -> Cells:
-    """Run the cells that a folder lacks, then write its page; return all cells it holds. `only` names one case."""
+def run(
+    suite: Suite, out: Path, only: str | None = None, progress: Follow | None = None, share: Share = WHOLE
+) -> Cells:
+    """Run the cells that a folder lacks, then write its page; return all cells it holds. `only` names one case.
+
+    A share of the run computes every N-th case.
+    """
     check_name("--only", "case of suite 'exact'", list(cases()), only)
-    with Records(out, suite, Cell) as records:
-        todo = [key for key in keys(suite) if only in (None, key[0]) and key not in records.cells]
+    mine = share.of(list(cases()))
+    with Records(out, suite, Cell, share) as records:
+        todo = [key for key in keys(suite) if only in (None, key[0]) and key[0] in mine and key not in records.cells]
         prepared: dict[str, Prepared] = {}
 
         def make(key: tuple[str, str, str], report: Report) -> Cell:
@@ -63,7 +70,8 @@ def run(suite: Suite, out: Path, only: str | None = None, progress: Follow | Non
             return cell_of(prepared[case], sampler, int(steps), suite, report)
 
         run_cells(records, todo, make, progress)
-    write_page(out, suite)
+        with records.alone():
+            write_page(out, suite)
     return records.cells
 
 

@@ -25,7 +25,7 @@ class Suite:
     """Settings of a run; records of other settings do not mix with it."""
 
     count: int = 512
-    steps: tuple[int, ...] = (20, 100)
+    steps: tuple[int, ...] = (20, 100, 200)
     seed: int = 0
     fields: int = 4096  # from which Conditional estimates how fields vary
     rounds: int = 8  # sets of exact draws of which chance is the mean
@@ -69,6 +69,9 @@ SAMPLERS: dict[str, Make] = {
     "ECI": lambda case, spread: ECI(),
     "End projection": lambda case, spread: EndProjection(),
     "Conditional": lambda case, spread: Conditional(spread, measure=case.measure),
+    "Conditional, refined spread": lambda case, spread: Conditional(
+        spread.refined(case.velocity), measure=case.measure
+    ),
     "Conditional, kept noise": lambda case, spread: Conditional(spread, renewal=0.0, measure=case.measure),
     "Conditional, Metropolis": lambda case, spread: Conditional(spread, measure=case.measure, corrections=_CORRECTIONS),
 }

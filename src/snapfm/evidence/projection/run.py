@@ -23,6 +23,7 @@ from snapfm.evidence.projection.stand import FIELDS, FIRST_CALL, INPUTS, RECORD,
 from snapfm.evidence.projection.suite import OURS, Case, Cell, Kind, Suite, methods
 from snapfm.evidence.record import Follow, Records, Report, State, check_name, load, run_cells, to_line
 from snapfm.evidence.supervise import End, supervised
+from snapfm.runs import WHOLE, Share
 
 FIELDS_FOLDER = "fields"
 
@@ -51,22 +52,26 @@ def run(
     chosen: Sequence[str] = (),
     again: bool = False,
     progress: Follow | None = None,
+    share: Share = WHOLE,
 ) -> Cells:
     """Run the cells that a folder lacks; return all cells it holds.
 
     `only` names one case, `chosen` some methods. `again` repeats cells that failed or whose package was missing. A cell whose
-    inputs have changed since, because its network has, is run again.
+    inputs have changed since, because its network has, is run again. A share of the run computes every N-th case.
     """
     check_name("--only", f"case of suite '{suite.name}'", [case.name for case in suite.cases], only)
     known = list(dict.fromkeys(name for case in suite.cases for name in suite.methods_of(case)))
     for name in chosen:
         check_name("--method", f"method of suite '{suite.name}'", known, name)
-    with Records(out, suite, Cell) as records:
-        shutil.rmtree(out / _RUNNING, ignore_errors=True)
+    mine = share.of([case.name for case in suite.cases])
+    running = out / (_RUNNING if share.whole else f"{_RUNNING}.{share.part}-of-{share.parts}")
+    with Records(out, suite, Cell, share) as records:
+        shutil.rmtree(running, ignore_errors=True)
         todo = [
             key
             for key in _keys(suite)
             if only in (None, key[0])
+            and key[0] in mine
             and (not chosen or key[1] in chosen)
             and not _finished(suite, out, records.cells.get(key), again)
         ]
@@ -75,11 +80,11 @@ def run(
 
         def make(key: Key, report: Report) -> Cell:
             if key[0] not in given:
-                given[key[0]] = _inputs(suite, out, suite.case(key[0]), report)
-            return replace(_cell(suite, out, key, given[key[0]], records.cells, report), machine=about)
+                given[key[0]] = _inputs(suite, out, running, suite.case(key[0]), report)
+            return replace(_cell(suite, out, running, key, given[key[0]], records.cells, report), machine=about)
 
         run_cells(records, todo, make, progress)
-        shutil.rmtree(out / _RUNNING, ignore_errors=True)
+        shutil.rmtree(running, ignore_errors=True)
         return records.cells
 
 
@@ -114,7 +119,7 @@ def _finished(suite: Suite, out: Path, cell: Cell | None, again: bool) -> bool:
     return (expected in (None, known.fingerprint)) and cell.inputs in (None, known.digest)
 
 
-def _inputs(suite: Suite, out: Path, case: Case, report: Report) -> _Given:
+def _inputs(suite: Suite, out: Path, running: Path, case: Case, report: Report) -> _Given:
     """Find the inputs of a case, or make them in a process of their own."""
     file = _inputs_file(out, case)
     expected = inputs.fingerprint(suite, case)
@@ -123,7 +128,7 @@ def _inputs(suite: Suite, out: Path, case: Case, report: Report) -> _Given:
     known = inputs.kept(file)
     if known is not None and known.fingerprint == expected:
         return _Given(file, known)
-    job = Job(suite, case.name, None, None, out / _RUNNING / f"{case.name}.inputs")
+    job = Job(suite, case.name, None, None, running / f"{case.name}.inputs")
     report("inputs", 0.0)
     end = supervised(_CHILD, to_line(job), job.folder, suite.threads, _INPUTS_BUDGET)
     if end.late or end.why is not None:
@@ -133,7 +138,7 @@ def _inputs(suite: Suite, out: Path, case: Case, report: Report) -> _Given:
     return _Given(file, inputs.kept(file))
 
 
-def _cell(suite: Suite, out: Path, key: Key, given: _Given, cells: Cells, report: Report) -> Cell:
+def _cell(suite: Suite, out: Path, running: Path, key: Key, given: _Given, cells: Cells, report: Report) -> Cell:
     """Make the record of one cell."""
     case, method, kind = suite.case(key[0]), key[1], Kind(key[2])
     budget = suite.budget_of(case, kind)
@@ -148,7 +153,7 @@ def _cell(suite: Suite, out: Path, key: Key, given: _Given, cells: Cells, report
     hopeless = _hopeless(case, method, kind, budget, cells)
     if hopeless is not None:
         return replace(blank, state=State.DNF, why=hopeless, steps_done=0)
-    folder = out / _RUNNING / ".".join(key)
+    folder = running / ".".join(key)
     job = Job(suite, case.name, method, kind, folder, given.file, given.kept.digest)
     end = supervised(_CHILD, to_line(job), folder, suite.threads, budget, lambda far: report(far.doing, far.share))
     cell = _read(folder / RECORD, replace(blank, seconds=end.seconds, steps_done=end.progress.steps_done), end, budget)

@@ -19,18 +19,23 @@ from snapfm.evidence.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, 
 from snapfm.evidence.record import Follow, Records, Report, check_name, npz, read_folder, run_cells
 from snapfm.flow.storage import write_file
 from snapfm.metrics.moments import Moments
+from snapfm.runs import WHOLE, Share
 
 MOMENTS = "moments"  # folder of mean and spread of every cell, float32
 TRUTH = "truth"
 
 
-def run(suite: Suite, out: Path, only: str | None = None, progress: Follow | None = None) -> Cells:
+def run(
+    suite: Suite, out: Path, only: str | None = None, progress: Follow | None = None, share: Share = WHOLE
+) -> Cells:
     """Run the cells that a folder lacks, then write its pages; return all cells it holds.
 
-    A cell whose model has changed since, or was missing, is run again. `only` names one task.
+    A cell whose model has changed since, or was missing, is run again. `only` names one task. A share of the run computes every
+    N-th task.
     """
     check_name("--only", f"task of suite '{suite.name}'", [task.name for task in suite.tasks], only)
-    with Records(out, suite, Cell) as records:
+    mine = share.of([task.name for task in suite.tasks])
+    with Records(out, suite, Cell, share) as records:
         tasks = {task.name: task for task in suite.tasks}
         samplers = {one.name: one for one in suite.samplers}
         trials = {trial.name: trial for one in suite.samplers for trial in one.trials}
@@ -40,7 +45,9 @@ def run(suite: Suite, out: Path, only: str | None = None, progress: Follow | Non
             (task, name)
             for name in (*REFERENCES, *names)
             for task in tasks
-            if only in (None, task) and not _finished(records.cells.get((task, name)), model_digest(tasks[task].model))
+            if only in (None, task)
+            and task in mine
+            and not _finished(records.cells.get((task, name)), model_digest(tasks[task].model))
         ]
         prepared: dict[tuple[str, bool], Prepared] = {}
 
@@ -72,7 +79,8 @@ def run(suite: Suite, out: Path, only: str | None = None, progress: Follow | Non
             return cell
 
         run_cells(records, todo, make, progress)
-    write_pages(out, suite)
+        with records.alone():
+            write_pages(out, suite)
     return records.cells
 
 

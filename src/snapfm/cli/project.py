@@ -1,0 +1,126 @@
+"""`snapfm project FILE --laws module:laws`: fields that exist already, projected onto laws; streamed, resumable, certified."""
+
+from __future__ import annotations
+
+import json
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from snapfm.cli.engines import Cpus, EngineName, Gpus, Part, Resources, Workers, engine_of
+from snapfm.cli.fields import FAILED, Out, described, described_file, unfinished
+from snapfm.cli.options import read_names
+from snapfm.cli.watch import Log, Watch
+from snapfm.errors import ProjectionFailed
+
+if TYPE_CHECKING:
+    from snapfm.generate import ProjectedFile
+
+
+def project(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="Fields: NPY, NPZ, Zarr (or a URL), HDF5 or safetensors; samples first."),
+    ],
+    laws: Annotated[
+        str,
+        typer.Option(metavar="MODULE:NAME", help="A list of laws, or a function that returns one, from your module."),
+    ],
+    out: Out,
+    var: Annotated[str | None, typer.Option(help="The array of fields.", show_default="u, or the only one")] = None,
+    params: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="Arrays of the file that laws read.",
+            show_default="all with a value for each field",
+        ),
+    ] = None,
+    dims: Annotated[
+        str | None, typer.Option(metavar="X,T", help="Names of the axes of a field.", show_default="those of the file")
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="Largest violation of a law, in its own units, that counts as obeyed.")
+    ] = 1e-8,
+    batch: Annotated[int, typer.Option(help="Fields read, projected and written at a time.")] = 32,
+    dtype: Annotated[str | None, typer.Option(help="float64 or float32.", show_default="that of the fields")] = None,
+    keep_failed: Annotated[
+        bool, typer.Option("--keep-failed", help="Write fields that do not converge too, marked by their status.")
+    ] = False,
+    part: Part = None,
+    engine: EngineName = "here",
+    workers: Workers = None,
+    cpus: Cpus = 1.0,
+    gpus: Gpus = 0.0,
+    resource: Resources = None,
+    log: Log = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
+) -> None:
+    """Project fields that exist already onto laws, into a Zarr file; resumes a run that was stopped.
+
+    Fields are read and written block by block in bounded memory. The file
+    holds the projected fields, their params, the certificate of each, and
+    the violation of every law before and after.
+
+    Fields that do not converge stop the run; what was written before is
+    kept. With --keep-failed it continues. Either way the exit code is 1.
+    """
+    from snapfm.data.recipe import DtypeName
+    from snapfm.generate import Projecting, named, project_file
+    from snapfm.generate.projected import Projected
+    from snapfm.runs import BlockFailed
+
+    kind = cast(DtypeName | None, dtype)
+    recipe = Projecting(file, named("--laws", laws), var, read_names(params), read_names(dims), tolerance, batch, kind)
+    watch = Watch(log)
+    chosen = engine_of(engine, part, workers, cpus, gpus, resource, watch.failed)
+    source = Projected(recipe)
+    began = perf_counter()
+    try:
+        with watch.shown(chosen.share.units(source.count, source.block), source.block, "fields") as show:
+            found = project_file(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen)
+    except (ProjectionFailed, BlockFailed) as failure:
+        Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)
+        raise typer.Exit(FAILED) from failure
+    seconds = perf_counter() - began
+    if as_json:
+        typer.echo(json.dumps(_summary(found, seconds), indent=2))
+    elif found.written.missing:
+        typer.echo(unfinished(found.written, chosen.share, seconds))
+    else:
+        _print(found, seconds)
+    if found.totals.failed:
+        raise typer.Exit(FAILED)
+
+
+def _summary(found: ProjectedFile, seconds: float) -> dict[str, Any]:
+    return {
+        **found.asked,
+        **described_file(found.written),
+        "converged": found.totals.converged,
+        "statuses": found.totals.statuses,
+        "worst_violation": found.totals.violation,
+        "violations": {
+            law: {"before": before, "after": after}
+            for law, before, after in zip(found.laws, found.totals.before, found.totals.after)
+        },
+        "seconds": {name: round(value, 3) for name, value in {**found.written.figures, "total": seconds}.items()},
+    }
+
+
+def _print(found: ProjectedFile, seconds: float) -> None:
+    """Print what the file holds, and the largest violation of each law before and after."""
+    shape, resumed, size = described(found.written)
+    count, totals = found.written.count, found.totals
+    others = ", ".join(f"{number} {name}" for name, number in totals.statuses.items() if name != "CONVERGED")
+    verdict = f"{totals.converged} of {count} converged{f' ({others})' * bool(others)}"
+    typer.echo(f"{found.written.path}: {count} fields of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s).")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for head in ("largest violation of", "before", "after"):
+        table.add_column(head, justify="left" if head.startswith("largest") else "right", no_wrap=True)
+    for law, before, after in zip(found.laws, totals.before, totals.after):
+        table.add_row(law, f"{before:.1e}", f"{after:.1e}")
+    Console().print(table)

@@ -1,0 +1,62 @@
+"""What a file holds of each sample's last projection, and what becomes of samples that do not converge."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from snapfm.data.layout import Variable
+from snapfm.errors import ProjectionFailed, Status
+from snapfm.project import Projection
+
+NEVER, NEVER_COMPUTED = -1, "NEVER_COMPUTED"  # status of samples whose block was given up: the fill value of a file
+_LISTED = 8  # failed samples named in a message; the rest are counted
+
+# Variables of the last projection of each sample, stored with the laws' params.
+CERTIFICATE = {
+    "status": Variable(
+        "int8",
+        {
+            "long_name": "what became of the sample",
+            "flag_values": [*(int(status) for status in Status), NEVER],
+            "flag_meanings": " ".join([*(status.name.lower() for status in Status), NEVER_COMPUTED.lower()]),
+        },
+    ),
+    "violation": Variable("float64", {"long_name": "largest violation of a law, in its own units, in float64"}),
+    "stationarity": Variable("float64", {"long_name": "what is left of u - û + Jᵀλ in the last projection"}),
+    "iterations": Variable("int64", {"long_name": "iterations of the last projection"}),
+    "distance": Variable("float64", {"long_name": "length of the last projection, ‖u - û‖₂"}),
+}
+
+
+def certificate_of(projection: Projection) -> dict[str, Tensor]:
+    """Return the variables of a certificate, by name."""
+    return {name: getattr(projection, name) for name in CERTIFICATE}
+
+
+def refuse_failed(certificate: Projection, start: int, stop: int) -> None:
+    """Raise ProjectionFailed if any of the samples start .. stop − 1, the first of a block, did not converge.
+
+    The message names samples by their numbers in the whole run, not in the block.
+    """
+    failed = [place for place, ok in enumerate(certificate.converged[: stop - start].tolist()) if not ok]
+    if not failed:
+        return
+    lines = [f"samples {start} to {stop - 1} are expected to converge; {len(failed)} of them failed:"]
+    for place in failed[:_LISTED]:
+        status = Status(int(certificate.status[place]))
+        lines.append(f"  sample {start + place}: {status.name}, {_worst(certificate, place)}; {status.advice}.")
+    if len(failed) > _LISTED:
+        lines.append(f"  … and {len(failed) - _LISTED} more")
+    lines.append(
+        "Samples before these are kept. Go on with --keep-failed (on_failure='keep'), which writes failed samples too, marked."
+    )
+    raise ProjectionFailed("\n".join(lines))
+
+
+def _worst(certificate: Projection, place: int) -> str:
+    """Name the law with the largest violation; NaN counts as the largest."""
+    sizes = {name: float(value[place]) for name, value in certificate.by_law.items()}
+    law, size = max(sizes.items(), key=lambda item: math.inf if math.isnan(item[1]) else item[1])
+    return f"law '{law}' is off by {size:.1e} (tolerance {certificate.tolerance:.0e})"

@@ -1,0 +1,227 @@
+"""Project fields that exist already: stream them through a projector into a file with their certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from snapfm.data import Written, stream
+from snapfm.data.layout import Coordinate, Drawn, Layout, Variable
+from snapfm.data.opened import Opened, opened
+from snapfm.data.recipe import DtypeName, check_request, versions
+from snapfm.data.stream import HERE, KIND
+from snapfm.errors import DataError, ShapeError
+from snapfm.generate.certificate import CERTIFICATE, certificate_of, refuse_failed
+from snapfm.generate.named import Named
+from snapfm.generate.summary import Totals, totals
+from snapfm.project import Projector
+from snapfm.project.base import OnFailure
+from snapfm.runs import Engine, Progress, Report
+
+_OWN = ("sample", "seed", "before", "after", *CERTIFICATE)  # variables of a file that are no params of its laws
+
+
+@dataclass(frozen=True)
+class Projecting:
+    """Which fields are projected onto which laws.
+
+    `var` is the array of fields, `params` the arrays beside it that laws read: by default all with one value for every field,
+    or one for all. `dims` names the axes of a field.
+    """
+
+    file: str | Path
+    laws: Named
+    var: str | None = None
+    params: tuple[str, ...] | None = None
+    dims: tuple[str, ...] | None = None
+    tolerance: float = 1e-8
+    batch: int = 32
+    dtype: DtypeName | None = None  # None: that of the fields, float64 unless they are float32
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.batch, int) or self.batch < 1:
+            raise DataError(f"project(batch) expects a whole number >= 1; got {self.batch!r}. The default is 32.")
+
+
+class Projected:
+    """The source of a file of projected fields: the input is read block by block."""
+
+    command, seed = "project", 0
+    threads: int | None = None  # bits of a projection do not depend on them
+
+    def __init__(self, recipe: Projecting, on_failure: OnFailure = "raise") -> None:
+        self.recipe, self.on_failure = recipe, on_failure
+        self.input: Opened = opened(recipe.file)
+        self.var = self.input.field(recipe.var)
+        self.count, *shape = (int(extent) for extent in self.input.arrays[self.var].shape)
+        self.shape = tuple(shape)
+        if not self.shape or not self.count:
+            raise ShapeError(
+                f"project expects an array (samples, …) of fields; '{self.var}' of {self.input.name} has shape "
+                f"{(self.count, *self.shape)}. Choose another with --var."
+            )
+        self.dims = self._dims()
+        self.names = self._params()
+        self.block = min(recipe.batch, self.count)
+        single = (
+            "float32" in str(self.input.arrays[self.var].dtype).lower()
+            or str(self.input.arrays[self.var].dtype) == "F32"
+        )
+        self.dtype = str(recipe.dtype or ("float32" if single else "float64"))
+        check_request("project", self.count, self.seed, self.dtype)
+
+    def __reduce__(self) -> tuple[type[Projected], tuple[Projecting, OnFailure]]:
+        return Projected, (self.recipe, self.on_failure)
+
+    def asked(self) -> dict[str, Any]:
+        """Return what decides the fields, in plain values."""
+        return {
+            KIND: "projected", "input": self.input.name, "var": self.var, "count": self.count, "dtype": self.dtype,
+            "batch": self.block, "laws": self.recipe.laws.identity(), "params": list(self.names),
+            "tolerance": self.recipe.tolerance,
+            "bits": {name: self.input.fingerprint(name) for name in (self.var, *self.names)},
+        }  # fmt: skip
+
+    def identity(self) -> dict[str, Any]:
+        """Add what may change the last bits."""
+        return {
+            **self.asked(),
+            "versions": versions("numba"),
+            "processor": torch.backends.cpu.get_cpu_capability(),
+        }
+
+    def layout(self) -> Layout:
+        """Describe fields, params, violations before and after, and certificates."""
+        identity = self.identity()
+        laws = list(self.projector.check(*self._read(0, 1)).by_law)
+        attributes = {
+            "title": f"{self.count} projected fields of {self.input.name}",
+            "laws": laws,
+            **{name: identity[name] for name in ("input", "var", "tolerance", "batch", "count", "versions")},
+            "snapfm": identity["versions"]["snapfm"],
+        }
+        by_law = {
+            when: Variable("float64", {"long_name": f"violation of each law {when} projection"}, (len(laws),), ("law",))
+            for when in ("before", "after")
+        }
+        field = Variable(self.dtype, {"long_name": "projected field"}, self.shape, self.dims)
+        variables = {"u": field, **self._param_variables(), **by_law, **CERTIFICATE}
+        return Layout(attributes, variables, self._coordinates())
+
+    def draw(self, start: int, stop: int, report: Report) -> Drawn:
+        """Read, judge, project and judge again the fields start .. stop − 1."""
+        began = perf_counter()
+        u_hat, params = self._read(start, stop)
+        read = perf_counter()
+        before = self.projector.check(u_hat, params).by_law
+        found = self.projector(u_hat, params)
+        if self.on_failure == "raise":
+            refuse_failed(found, start, stop)
+        values: dict[str, Any] = {
+            "u": found.u,
+            **{name: params[name].expand(stop - start, *params[name].shape[1:]) for name in self.names},
+            "before": torch.stack(list(before.values()), dim=1),
+            "after": torch.stack(list(found.by_law.values()), dim=1),
+            **certificate_of(found),
+        }
+        ended = perf_counter()
+        return Drawn(
+            {name: value.numpy() for name, value in values.items()},
+            {"reading": read - began, "projection": ended - read},
+        )
+
+    @cached_property
+    def projector(self) -> Projector:
+        """The projector of the laws, built from the first sample's params."""
+        return Projector(
+            self.recipe.laws.laws(), self.shape, self._read(0, 1)[1], self.recipe.tolerance, progress=False
+        )
+
+    def _read(self, start: int, stop: int) -> tuple[Tensor, dict[str, Tensor]]:
+        kind = getattr(torch, self.dtype)
+        u_hat = torch.from_numpy(np.array(self.input.read(self.var, start, stop))).to(kind)
+        params = {}
+        for name in self.names:
+            one = self.input.arrays[name].shape[0] == 1 and self.count > 1
+            read = torch.from_numpy(
+                np.array(self.input.read(name, 0, 1) if one else self.input.read(name, start, stop))
+            )
+            params[name] = read.double() if read.is_floating_point() else read
+        return u_hat, params
+
+    def _dims(self) -> tuple[str, ...]:
+        """Return the names of a field's axes: those asked for, those of the file, or made-up ones."""
+        asked = self.recipe.dims
+        if asked is not None and len(asked) != len(self.shape):
+            raise ShapeError(
+                f"--dims expects {len(self.shape)} names for fields of shape {self.shape}; got {list(asked)}. Name every "
+                "axis but that of the samples."
+            )
+        there = self.input.dimensions.get(self.var, ())[1:]
+        made_up = tuple(f"axis{place}" for place in range(len(self.shape)))
+        return asked or (there if len(there) == len(self.shape) else made_up)
+
+    def _params(self) -> tuple[str, ...]:
+        beside = [name for name in self.input.beside(self.var, self.count) if name not in _OWN]
+        if self.recipe.params is None:
+            return tuple(beside)
+        for name in self.recipe.params:
+            if name not in beside:
+                raise DataError(
+                    f"--params expects arrays of {self.input.name} with {self.count} values, or one for all fields: {beside}; "
+                    f"got {name!r}. Use some of these."
+                )
+        return self.recipe.params
+
+    def _param_variables(self) -> dict[str, Variable]:
+        found = {}
+        for name in self.names:
+            shape = tuple(int(extent) for extent in self.input.arrays[name].shape[1:])
+            read = self._read(0, 1)[1][name]
+            there = self.input.dimensions.get(name, ())[1:]
+            dims = there if len(there) == len(shape) else tuple(f"{name}_axis{place}" for place in range(len(shape)))
+            found[name] = Variable(
+                str(read.dtype).removeprefix("torch."), {"long_name": f"{name} of the input"}, shape, dims
+            )
+        return found
+
+    def _coordinates(self) -> tuple[Coordinate, ...]:
+        """Copy the coordinates that the input has of its axes, with what it says of them."""
+        found = []
+        for name, size in zip(self.dims, self.shape):
+            array = self.input.arrays.get(name)
+            if array is not None and tuple(array.shape) == (size,):
+                words: Mapping[str, Any] = dict(getattr(array, "attrs", {}))
+                plain = {key: value for key, value in words.items() if isinstance(value, str | int | float | bool)}
+                found.append(Coordinate(name, self.input.read(name, 0, size).astype(np.float64), plain))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class ProjectedFile:
+    """A file of projected fields: what became of them all."""
+
+    asked: dict[str, Any]
+    written: Written
+    totals: Totals
+    laws: tuple[str, ...]
+
+
+def project_file(
+    recipe: Projecting, out: str | Path, progress: Progress | None = None, *, on_failure: OnFailure = "raise",
+    engine: Engine = HERE,
+) -> ProjectedFile:  # fmt: skip
+    """Project the fields of a file into `out`, resuming a stopped run; see `generate` for the rest."""
+    source = Projected(recipe, on_failure)
+    written = stream(source, out, progress, engine=engine, keep_failed=on_failure == "keep")
+    return ProjectedFile(
+        source.asked(), written, totals(written, on_failure), tuple(source.layout().attributes["laws"])
+    )

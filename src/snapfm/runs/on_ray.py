@@ -1,0 +1,230 @@
+"""OnRay: the actors of a Ray cluster compute a plan. Ray schedules, restarts and retries; this file only hands out numbers.
+
+An actor holds the plan, and with it model and projector, prepared once. Blocks travel as numbers, figures come back; results go
+from the actor to the store and never through the driver. An actor that dies, or its node, is restarted elsewhere by Ray, and its
+block is tried again there. A driver that dies takes its actors along; the same command goes on with the blocks that are missing.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from snapfm.errors import SettingError, SnapfmError, require
+from snapfm.runs.plan import BlockFailed, Figures, Plan, Progress, add
+from snapfm.runs.share import WHOLE, Share
+
+TRIES = 3  # of a block whose worker dies or raises
+# Where some actors are idle, a block is also given to one of them after this many seconds without news, or, if that is more,
+# this many times as long as the longest block has taken.
+_PATIENCE, _LATE = 10.0, 3.0
+
+
+@dataclass(frozen=True)
+class OnRay:
+    """The engine of a Ray cluster: the one that RAY_ADDRESS names or that is connected already, or else one started here.
+
+    `workers` actors with `cpus`, `gpus` and `resources` each; by default as many as the cluster's processors allow. `told` is
+    called with a sentence about every block that is given up.
+    """
+
+    workers: int | None = None
+    cpus: float = 1.0
+    gpus: float = 0.0
+    resources: Mapping[str, float] = field(default_factory=dict)
+    told: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise SettingError(f"--workers expects a whole number >= 1; got {self.workers}. Leave it out for all.")
+        for name, value in {"--cpus": self.cpus, "--gpus": self.gpus}.items():
+            if value < 0 or (name == "--cpus" and value == 0):
+                raise SettingError(f"{name} expects a positive number for each worker; got {value}. The default is 1.")
+
+    @property
+    def share(self) -> Share:
+        """All blocks."""
+        return WHOLE
+
+    @property
+    def threads(self) -> int | None:
+        """As many as a worker has processors."""
+        return max(1, int(self.cpus))
+
+    def run(self, plan: Plan, progress: Progress | None = None) -> Figures:
+        """Let actors compute the blocks that are not finished."""
+        finished = plan.finished()
+        left = [block for block in range(plan.blocks) if block not in finished]
+        done = sum(plan.units(block) for block in finished)
+        if progress is not None:
+            progress(done)
+        if not left:
+            return {}
+        ray = require("ray", "--engine ray", "ray")
+        own = not ray.is_initialized()
+        if own:
+            # Named, or started: not one that happens to run on this machine, which ray would look for by itself.
+            address = os.environ.get("RAY_ADDRESS", "local")
+            ray.init(address=address, log_to_driver=False, configure_logging=False)
+        try:
+            return self._dealt(ray, plan, left, done, progress)
+        finally:
+            if own:
+                ray.shutdown()
+
+    def _dealt(self, ray: Any, plan: Plan, left: list[int], done: int, progress: Progress | None) -> Figures:
+        """Keep every actor busy until no block is left.
+
+        Only actors that Ray has placed get blocks, and one at a time: a block that waited behind another would be blamed for
+        the death of their actor too.
+        """
+        actors = self._actors(ray, plan, len(left))
+        starting = {actor.ready.remote(): actor for actor in actors}
+        running: dict[Any, _Dealt] = {}
+        todo, missing, idle = deque(left), set(left), list[Any]()
+        total, longest = dict[str, float](), 0.0
+
+        def deal(actor: Any, block: int) -> None:
+            running[actor.compute.remote(block)] = _Dealt(actor, block, monotonic())
+
+        try:
+            while missing:
+                patience = max(_PATIENCE, _LATE * longest) if idle else None
+                found, _ = ray.wait([*starting, *running], num_returns=1, timeout=patience)
+                if not found:
+                    # Its actor may wait for a node that never comes back. Computed twice, a block has the same bits.
+                    for late in _stuck(running)[: len(idle)]:
+                        deal(idle.pop(), late)
+                    continue
+                (ready,) = found
+                if ready in starting:
+                    actor = starting.pop(ready)
+                    _check_started(ray, ready)
+                else:
+                    one = running.pop(ready)
+                    actor, again = one.actor, any(other.block == one.block for other in running.values())
+                    if one.block in missing and self._take(ray, plan, one.block, ready, total, again):
+                        missing.remove(one.block)
+                        longest = max(longest, monotonic() - one.since)
+                        done += plan.units(one.block)
+                        if progress is not None:
+                            progress(done)
+                if todo:
+                    deal(actor, todo.popleft())
+                else:
+                    idle.append(actor)
+        finally:
+            for actor in actors:
+                ray.kill(actor)
+        return total
+
+    def _take(
+        self, ray: Any, plan: Plan, block: int, ready: Any, total: dict[str, float], again: bool
+    ) -> bool:  # fmt: skip
+        """Take what an actor says of a block: figures, a failure that would come again, or the end of all tries.
+
+        Returns whether the block is settled; not if it failed here and another actor is at it again.
+        """
+        try:
+            answer = ray.get(ready)
+        except ray.exceptions.RayError as failure:
+            if again:
+                return False
+            words = f"{plan.named(block)} is expected to be computed; it failed {TRIES} times: {_reason(ray, failure)}"
+            try:
+                plan.give_up(block)
+            except BlockFailed:
+                raise BlockFailed(
+                    f"{words}. Finished blocks are kept: look for the cause, such as memory, and start the same command again."
+                ) from failure
+            if self.told is not None:
+                self.told(f"{words}. Its samples are marked as never computed.")
+            return True
+        if isinstance(answer, SnapfmError):
+            raise answer
+        add(total, answer)
+        return True
+
+    def _actors(self, ray: Any, plan: Plan, blocks: int) -> list[Any]:
+        """Start the actors, no more than there are blocks; Ray places them as resources allow."""
+        room = int(ray.cluster_resources().get("CPU", 1.0) // self.cpus)
+        count = self.workers or max(1, room)
+        wanted = {"num_cpus": self.cpus, "num_gpus": self.gpus, "resources": dict(self.resources)}
+        kind = ray.remote(max_restarts=-1, max_task_retries=TRIES - 1, **wanted)(_worker(ray))
+        sent = ray.cloudpickle.dumps(plan)  # not ray.put: an object in the store may be lost with its node
+        return [kind.remote(sent) for _ in range(min(count, blocks))]
+
+
+def _worker(ray: Any) -> type[Any]:
+    """Return the class of the actors; made here, because decorating needs ray."""
+
+    class Worker:
+        """A plan in another process."""
+
+        def __init__(self, sent: bytes) -> None:
+            self.plan: Plan = pickle.loads(sent)
+            self.joined = False
+
+        def ready(self) -> None:
+            """Answer as soon as Ray has placed this actor."""
+
+        @ray.method(retry_exceptions=True)  # type: ignore[untyped-decorator, unused-ignore]
+        def compute(self, block: int) -> Figures | SnapfmError:
+            """Compute a block. What would happen again is returned, so that only the rest is tried again."""
+            try:
+                if not self.joined:
+                    self.plan.join()
+                    self.joined = True
+                return dict(self.plan.compute(block, _silent))
+            except SnapfmError as failure:
+                return _travelling(failure)
+
+    return Worker
+
+
+@dataclass(frozen=True)
+class _Dealt:
+    """A block in the hands of an actor."""
+
+    actor: Any
+    block: int
+    since: float
+
+
+def _stuck(running: Mapping[Any, _Dealt]) -> list[int]:
+    """Return the blocks that one actor has, those first that it has had longest."""
+    held = Counter(one.block for one in running.values())
+    return [one.block for one in sorted(running.values(), key=lambda one: one.since) if held[one.block] == 1]
+
+
+def _check_started(ray: Any, ready: Any) -> None:
+    try:
+        ray.get(ready)
+    except ray.exceptions.RayError as failure:
+        raise BlockFailed(
+            f"workers are expected to start; one did not: {_reason(ray, failure)}. Look for packages or files that its machine "
+            "lacks, then start the same command again: finished blocks are kept."
+        ) from failure
+
+
+def _reason(ray: Any, failure: Any) -> str:
+    """Say in a few words what Ray says of the last try."""
+    if isinstance(failure, ray.exceptions.RayTaskError):
+        return f"{type(failure.cause).__name__}: {failure.cause}"
+    if isinstance(failure, ray.exceptions.ActorDiedError | ray.exceptions.ActorUnavailableError):
+        return "its worker died, as when memory runs out"
+    return str(failure).strip().splitlines()[0]
+
+
+def _travelling(failure: SnapfmError) -> SnapfmError:
+    """Return an exception without what it refers to."""
+    return type(failure)(str(failure))
+
+
+def _silent(share: float) -> None:
+    """Nobody watches a block from inside."""

@@ -1,0 +1,91 @@
+"""Plan: a run as a list of blocks. Block k is a pure function of the recipe and of k, whoever computes it, wherever.
+
+A plan says which blocks are finished by looking at its results, not at a list that somebody keeps: so any number of processes
+may work through it, on any machines, and each may be killed at any moment. An engine decides who computes what. Knows no
+fields, no models and no records. Imports errors only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+
+from snapfm.errors import SnapfmError
+from snapfm.runs.share import Share
+
+Report = Callable[[float], None]  # called with the share of a block that is done
+Progress = Callable[[float], None]  # called with the units that are done, of all blocks that the caller computes
+Figures = Mapping[str, float]  # what blocks tell besides their results, such as seconds: added up over blocks
+
+
+class BlockFailed(SnapfmError, RuntimeError):
+    """A block of a run could not be computed; the message names it, and says why."""
+
+
+class Plan(Protocol):
+    """The blocks 0 .. blocks − 1 of a run. It pickles, so that other processes can compute some of them."""
+
+    blocks: int
+
+    def units(self, block: int) -> int:
+        """Return the size of a block, in what progress counts: samples, or cells."""
+        ...
+
+    def named(self, block: int) -> str:
+        """Name a block in messages."""
+        ...
+
+    def finished(self) -> set[int]:
+        """Return the blocks whose results are safely stored."""
+        ...
+
+    def join(self) -> None:
+        """Check, in a process that did not begin the run, that its results belong here; called once before it computes."""
+        ...
+
+    def compute(self, block: int, report: Report) -> Figures:
+        """Compute a block and store its results: whole, or not at all."""
+        ...
+
+    def give_up(self, block: int) -> None:
+        """Store that a block has no results; raises BlockFailed where the run cannot go on without it."""
+        ...
+
+
+class Engine(Protocol):
+    """Who computes the blocks of a plan."""
+
+    @property
+    def share(self) -> Share:
+        """Which of the blocks are its to compute."""
+        ...
+
+    @property
+    def threads(self) -> int | None:
+        """Threads of torch in each process that computes; None for as many as this process has."""
+        ...
+
+    def run(self, plan: Plan, progress: Progress | None = None) -> Figures:
+        """Compute the blocks that are not finished; return their figures, added up."""
+        ...
+
+
+@contextmanager
+def torch_threads(number: int | None) -> Iterator[None]:
+    """Compute with a fixed number of torch threads: another number may round differently."""
+    before = torch.get_num_threads()
+    if number is not None:
+        torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def add(total: dict[str, float], figures: Figures) -> None:
+    """Add the figures of one block to those of others."""
+    for name, value in figures.items():
+        total[name] = total.get(name, 0.0) + value

@@ -1,0 +1,91 @@
+"""Share: which blocks of a plan one process of several computes, as written on the command line or set by a scheduler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from snapfm.errors import SettingError
+
+AUTO = "auto"
+# Names under which schedulers put a process's number and their count, and the number of the first; in the order they are tried.
+# A job array in which every task starts several processes is divided by both.
+_ARRAY = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN")
+_PROCESSES = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"))
+
+
+@dataclass(frozen=True)
+class Share:
+    """Part `part` (from 1) of `parts`: every parts-th block, so that blocks that take long are spread."""
+
+    part: int
+    parts: int
+
+    def blocks(self, count: int) -> range:
+        """Return the blocks of this share, of a plan of so many."""
+        return range(self.part - 1, count, self.parts)
+
+    def of(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of this share: of cases, whose cells depend on each other and stay together."""
+        return tuple(names[place] for place in self.blocks(len(names)))
+
+    def units(self, count: int, block: int) -> int:
+        """Return how many of `count` units, in blocks of so many, are in this share."""
+        return sum(min(block, count - k * block) for k in self.blocks(-(-count // block)))
+
+    @property
+    def whole(self) -> bool:
+        """Whether this is the whole run."""
+        return self.parts == 1
+
+    def __str__(self) -> str:
+        return f"{self.part}/{self.parts}"
+
+
+WHOLE = Share(1, 1)
+
+
+def share_of(text: str | None, environment: Mapping[str, str] = os.environ) -> Share:
+    """Read K/N, or `auto`: what Slurm or torchrun has set for this process. None is the whole run."""
+    if text is None:
+        return WHOLE
+    if text == AUTO:
+        return _detected(environment)
+    part, slash, parts = text.partition("/")
+    if slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts):
+        return Share(int(part), int(parts))
+    raise SettingError(
+        f"--part expects K/N with 1 <= K <= N, or auto; got {text!r}. The first of four processes is --part 1/4."
+    )
+
+
+def _detected(environment: Mapping[str, str]) -> Share:
+    """Combine the task of a job array with the process inside it."""
+    found = WHOLE
+    task, tasks, first = (_number(environment, name) for name in _ARRAY)
+    if task is not None and tasks is not None:
+        step = _number(environment, "SLURM_ARRAY_TASK_STEP") or 1
+        found = Share((task - (first or 0)) // step + 1, tasks)
+    for names in _PROCESSES:
+        rank, world = (_number(environment, name) for name in names)
+        if rank is not None and world is not None and world >= 1:
+            found = Share((found.part - 1) * world + rank + 1, found.parts * world)
+            break
+    else:
+        if task is None or tasks is None:
+            raise SettingError(
+                "--part auto expects the variables of Slurm (SLURM_ARRAY_TASK_ID and _COUNT, or SLURM_PROCID and _NTASKS) or of "
+                "torchrun (RANK and WORLD_SIZE); got none of them. Start it with sbatch, srun or torchrun, or write --part K/N."
+            )
+    if not 1 <= found.part <= found.parts:
+        raise SettingError(
+            f"--part auto expects a number from 1 to {found.parts} for this process; its variables give {found.part}. Write "
+            "--part K/N yourself."
+        )
+    return found
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    text = environment.get(name, "")
+    return int(text) if text.isdecimal() else None
