@@ -99,7 +99,7 @@ def _print(suite: Suite, cells: Cells) -> None:
     from snapfm.evidence.projection import Kind
 
     heads = {
-        Kind.PROJECTION: "Projection: ms a sample, median of hot calls over all inputs (samples converged)",
+        Kind.PROJECTION: "Projection: ms per sample, median of hot calls over all inputs (samples converged)",
         Kind.WALK: "Walks: seconds of network + projection (samples converged)",
         Kind.CURVE: "Curves: iterations until all samples hold",
     }
