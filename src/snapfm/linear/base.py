@@ -37,6 +37,7 @@ from snapfm.structure.pattern import Pattern
 # lanes are kept, and more lanes leave the caches. Burgers flux 5, Schur matrix, one thread, µs per sample: 11 at 8 lanes,
 # 15 at 16, 25 at 64; augmented matrix 109, 140 and 390.
 LANES_AT_ONCE = 16
+"""The largest number of lanes that callers factorize and solve at a time."""
 # A pivot this small relative to its scale may be rounding alone.
 TINY = 64 * float(np.finfo(np.float64).eps)
 

@@ -16,8 +16,10 @@ import torch
 from snapfm.errors import SnapfmError
 from snapfm.runs.share import Share
 
-Report = Callable[[float], None]  # called with the share of a block that is done
-Progress = Callable[[float], None]  # called with the units that are done, of all blocks that the caller computes
+Report = Callable[[float], None]
+"""A function that is called with the finished share of a block, from 0 to 1."""
+Progress = Callable[[float], None]
+"""A function that is called with the number of finished units, over all blocks that the caller computes."""
 Figures = Mapping[str, float]  # what blocks tell besides their results, such as seconds: added up over blocks
 
 

@@ -44,6 +44,7 @@ class Share:
 
 
 WHOLE = Share(1, 1)
+"""The whole run: the only part of one."""
 
 
 def share_of(text: str | None, environment: Mapping[str, str] = os.environ) -> Share:

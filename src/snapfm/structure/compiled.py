@@ -215,8 +215,7 @@ class CompiledLaws(LawStack):
 def compile_laws(
     laws: Sequence[Law], shape: tuple[int, ...], params: Params | None = None, report: Report = silent
 ) -> CompiledLaws:
-    """Compile laws on fields of one shape; `params` are an example with a leading batch axis.
-
+    """Compile laws on fields of one `shape`; `params` are an example with a leading batch axis, (1, …) by name.
     `report` is called with what is being done. Bounds have no rows and are left out. Raises LawError for laws that cannot be
     used as written, and TooDense for one whose pattern is too much to write out (structure.matrix_free takes those).
     """
