@@ -24,8 +24,8 @@ def page(record: dict[str, Any]) -> str:
         "conditions and with the same params as samples.",
         "- **error**: mean and largest ‖R‖₂ over fields, in the law's own units: the metric of published results.\n"
         "- **left over**: the share of the law's terms that do not cancel ([math](math.md), eq. leftover).\n"
-        "- **order**: log₂ of the factor by which halving the grid spacing reduces what is left over, in space and time or in the "
-        "one that shows it.",
+        "- **order**: log₂ of the factor by which halving the grid spacing reduces what is left over, in space and time or in "
+        "the one that shows it.",
         "| verdict | when | why |\n|---|---|---|\n"
         f"| obeyed | left over ≤ {ROUNDING:g} | rounding leaves up to {max(_shares(rows, 'obeyed')):.0e} here, "
         f"schemes at least {min(_shares(rows, 'approximately')):.0e}: the limit lies in between |\n"

@@ -57,16 +57,17 @@ def _ipopt(record: dict[str, Any]) -> str:
         for row in record["rows"]
     ]  # fmt: skip
     return (
-        "Objective ½‖u − û‖² of 8 samples each, ours with tolerance 1e-8 and Ipopt with 1e-10. A false claim would be a CONVERGED "
-        f"sample that an independent judge finds unlawful or not stationary.\n\n{_table(head, rows)}"
+        "Objective ½‖u − û‖² of 8 samples each, ours with tolerance 1e-8 and Ipopt with 1e-10. A false claim would be a "
+        f"CONVERGED sample that an independent judge finds unlawful or not stationary.\n\n{_table(head, rows)}"
     )
 
 
 def _random(record: dict[str, Any]) -> str:
     return (
         f"{record['problems']} random small problems with equalities, inequalities and bounds: both converged on "
-        f"{record['both_arrived']} ({record['equal']} equal, {record['ours_nearer']} nearer, {record['ours_farther']} farther), "
-        f"only Ipopt on {record['only_ipopt']}, only ours on {record['only_ours']}; {record['false_claims']} false claims."
+        f"{record['both_arrived']} ({record['equal']} equal, {record['ours_nearer']} nearer, {record['ours_farther']} "
+        f"farther), only Ipopt on {record['only_ipopt']}, only ours on {record['only_ours']}; {record['false_claims']} false "
+        "claims."
     )
 
 
@@ -87,9 +88,9 @@ def _peers(record: dict[str, Any]) -> str:
         for row in record["rows"]
     ]  # fmt: skip
     return (
-        f"Hot calls, tolerance {record['tolerance']:g}, medians within one run. Peers are timed without their certificate, ours "
-        "with it. *In copies of the batch*: our time divided by that of copying the batch. – : the peer does not handle these "
-        f"laws.\n\n{_table(head, rows)}"
+        f"Hot calls, tolerance {record['tolerance']:g}, medians within one run. Peers are timed without their certificate, "
+        "ours with it. *In copies of the batch*: our time divided by that of copying the batch. – : the peer does not handle "
+        f"these laws.\n\n{_table(head, rows)}"
     )
 
 

@@ -35,8 +35,8 @@ def page() -> str:
     return "\n\n".join(
         [
             "# How good samples are",
-            f"Written by `python -m benchmarks.quality_page` from the records {_names()} in `benchmarks/records/`; not edited by "
-            "hand.",
+            f"Written by `python -m benchmarks.quality_page` from the records {_names()} in `benchmarks/records/`; not edited "
+            "by hand.",
             *_ordinary(),
             "# Models trained for laws",
             "These models were trained for constrained sampling: noise was paired with fields, slices were imposed, and the "
@@ -130,18 +130,19 @@ def _reasons(suite: Suite, cells: Cells) -> list[str]:
         *_losses(suite, cells),
         *_close(suite, cells),
         "An earlier run of this suite had 128 samples, 1024 true fields and 8 samples of D-Flow. There PCFM was first in MMSE on "
-        "one task, Navier–Stokes, and on the others its interval contained the best score. The numbers of samples and fields were "
-        "raised after seeing that, because chance was as large as the differences; models, samplers, steps and seed are the same.",
+        "one task, Navier–Stokes, and on the others its interval contained the best score. The numbers of samples and fields "
+        "were raised after seeing that, because chance was as large as the differences; models, samplers, steps and seed are "
+        "the same.",
         "**Navier–Stokes** asks every sample to start as sin(2πy), as the release does, with a standard deviation of "
-        f"{asked:.2f}; the states that the model was trained on have {float(states.std()):.2f}. The model has never seen such a "
-        "state, so what follows from it is a guess of the network, under every sampler.",
+        f"{asked:.2f}; the states that the model was trained on have {float(states.std()):.2f}. The model has never seen such "
+        "a state, so what follows from it is a guess of the network, under every sampler.",
         "**Projected** imposes the laws on the noisy state itself, so the network sees an initial slice without noise from "
         "the first step on. PCFM shows it the slice mixed with the original noise, τ·u0 + (1 − τ)·noise, and shoots from that "
-        "same noise at every step. The same noise counts as evidence again and again, so mean and spread drift as the number of "
-        "steps grows (below).",
-        "To improve the spread, noise was paired with fields within what a law fixes, and the network was shown its own answers in "
-        "training. The models of reaction–diffusion and Burgers were trained this way; for heat it did not lower the MMSE at the "
-        "best number of steps (a trial without a record), so its model was kept.",
+        "same noise at every step. The same noise counts as evidence again and again, so mean and spread drift as the number "
+        "of steps grows (below).",
+        "To improve the spread, noise was paired with fields within what a law fixes, and the network was shown its own "
+        "answers in training. The models of reaction–diffusion and Burgers were trained this way; for heat it did not lower "
+        "the MMSE at the best number of steps (a trial without a record), so its model was kept.",
     ]  # fmt: skip
 
 

@@ -33,8 +33,9 @@ def page(found: Book) -> str:
     """Write the report of all runs with a line on where it comes from."""
     head, _, rest = text(found).partition("\n\n")
     note = (
-        "Written by `python -m benchmarks.tables_page` from the records in `benchmarks/runs`; not edited by hand. For the same page "
-        "with pictures: `snapfm report benchmarks/runs/* --out FOLDER`. To run everything again: `snapfm bench SUITE --out FOLDER`."
+        "Written by `python -m benchmarks.tables_page` from the records in `benchmarks/runs`; not edited by hand. For the same "
+        "page with pictures: `snapfm report benchmarks/runs/* --out FOLDER`. To run everything again: `snapfm bench SUITE --out "
+        "FOLDER`."
     )
     return f"{head}\n\n{note}\n\n{rest}"
 

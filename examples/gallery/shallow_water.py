@@ -22,9 +22,7 @@ laws = [
 ]
 # The guess: the dam has not broken yet at any time, and ripples cover everything.
 generator = torch.Generator().manual_seed(0)
-height = torch.where(torch.arange(CELLS) < CELLS // 2, 1.0, 0.4).double() + 0.05 * smooth(
-    8, CELLS, generator=generator
-)
+height = torch.where(torch.arange(CELLS) < CELLS // 2, 1.0, 0.4).double() + 0.05 * smooth(8, CELLS, generator=generator)
 u0 = torch.stack([height, torch.zeros_like(height)], dim=1)
 u_hat = u0[..., None] + 0.02 * smooth(8, 2, CELLS, STEPS, generator=generator, axes=(-2, -1))
 params = {"u0": u0}

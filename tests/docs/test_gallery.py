@@ -26,7 +26,9 @@ def test_a_script_certifies_all_samples_and_draws_them(
     result = names["result"]
     assert bool(result.converged.all())
     assert float(result.violation.max()) <= result.tolerance
-    assert float(names["project"].check(names["u_hat"], names.get("params")).violation.min()) > 1e-3  # there was work to do
+    assert (
+        float(names["project"].check(names["u_hat"], names.get("params")).violation.min()) > 1e-3
+    )  # there was work to do
     assert f"{len(result.u)} of {len(result.u)} samples certified" in capsys.readouterr().out
     picture = tmp_path / f"{script.stem}.png"
     assert picture.read_bytes().startswith(PNG)

@@ -50,7 +50,9 @@ def test_every_link_leads_somewhere(page: Path):
         target = (page.parent / path).resolve() if path else page
         assert target.exists() or made_by_the_gallery(target), f"{page.name} links to {link}"
         if anchor:
-            assert anchor in anchors(target), f"{page.name} links to {link}; {target.name} has {sorted(anchors(target))}"
+            assert anchor in anchors(target), (
+                f"{page.name} links to {link}; {target.name} has {sorted(anchors(target))}"
+            )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -62,7 +64,7 @@ def test_pictures_are_not_fetched_from_elsewhere(page: Path):
 def test_included_files_exist(page: Path):
     for file, section in SNIPPET.findall(page.read_text(encoding="utf-8")):
         text = (ROOT / file).read_text(encoding="utf-8")
-        assert not section or f"--8<-- [start:{section}]" in text and f"--8<-- [end:{section}]" in text
+        assert not section or (f"--8<-- [start:{section}]" in text and f"--8<-- [end:{section}]" in text)
 
 
 def test_every_page_is_in_the_navigation():

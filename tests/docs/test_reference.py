@@ -50,7 +50,9 @@ def _below(module: ModuleType, name: str) -> str:
     for here, after in zip(body, [*body[1:], ast.Pass()]):
         if isinstance(here, ast.ImportFrom) and name in [alias.asname or alias.name for alias in here.names]:
             return _below(importlib.import_module(str(here.module)), name)
-        targets = here.targets if isinstance(here, ast.Assign) else [here.target] if isinstance(here, ast.AnnAssign) else []
+        targets = (
+            here.targets if isinstance(here, ast.Assign) else [here.target] if isinstance(here, ast.AnnAssign) else []
+        )
         if name in [target.id for target in targets if isinstance(target, ast.Name)]:
             is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
             return str(after.value.value) if is_text else ""  # type: ignore[attr-defined]

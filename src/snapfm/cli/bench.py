@@ -32,9 +32,7 @@ def bench(
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for records, inputs and fields.")],
     only: Annotated[str | None, typer.Option(metavar="CASE", help="Run only this case.")] = None,
-    method: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Run only this method; repeatable.")
-    ] = None,
+    method: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Run only this method; repeatable.")] = None,
     part: Part = None,
     again: Annotated[bool, typer.Option("--again", help="Repeat cells that are FAILED or ABSENT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON for scripts.")] = False,
@@ -69,7 +67,8 @@ def bench(
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR", help="Folders written by snapfm bench; several are joined on one page.")
+        list[Path],
+        typer.Argument(metavar="DIR", help="Folders written by snapfm bench; several are joined on one page."),
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for index.html and report.md.")],
 ) -> None:

@@ -39,7 +39,11 @@ def _examined() -> dict[str, Any]:
 
     devices = [torch.device("cpu"), *(torch.device("cuda", k) for k in range(torch.cuda.device_count()))]
     ptx = shipped()
-    ours = "from the kernels of this installation" if ptx.sources == sources() else "from other kernels than those installed"
+    ours = (
+        "from the kernels of this installation"
+        if ptx.sources == sources()
+        else "from other kernels than those installed"
+    )
     return {
         "snapfm": f"{__version__}, Python {platform.python_version()}, torch {torch.__version__}, numba {numba.__version__}",
         "threads": f"{workers()} at once",

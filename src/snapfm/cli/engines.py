@@ -21,7 +21,9 @@ Part: TypeAlias = Annotated[
 ]
 EngineName: TypeAlias = Annotated[
     str,
-    typer.Option("--engine", metavar="here|ray", help="Where to compute: in this process, or on a Ray cluster (RAY_ADDRESS)."),
+    typer.Option(
+        "--engine", metavar="here|ray", help="Where to compute: in this process, or on a Ray cluster (RAY_ADDRESS)."
+    ),
 ]
 Workers: TypeAlias = Annotated[
     int | None, typer.Option(help="Number of Ray workers.", show_default="as many as the cluster has room for")
@@ -29,7 +31,8 @@ Workers: TypeAlias = Annotated[
 Cpus: TypeAlias = Annotated[float, typer.Option(help="Processors (and threads) per Ray worker.")]
 Gpus: TypeAlias = Annotated[float, typer.Option(help="GPUs per Ray worker.")]
 Resources: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--resource", metavar="NAME=AMOUNT", help="Custom resource per Ray worker; repeatable.")
+    list[str] | None,
+    typer.Option("--resource", metavar="NAME=AMOUNT", help="Custom resource per Ray worker; repeatable."),
 ]
 
 _NAMES = ("here", "ray")

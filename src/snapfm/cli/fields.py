@@ -82,14 +82,17 @@ def sample(
     out: Out,
     problem: Annotated[
         str | None,
-        typer.Argument(metavar="[PROBLEM]", help="Name of a problem; leave it out with --velocity.", show_default=False),
+        typer.Argument(
+            metavar="[PROBLEM]", help="Name of a problem; leave it out with --velocity.", show_default=False
+        ),
     ] = None,
     velocity: Annotated[
         str | None,
         typer.Option(metavar="MODULE:NAME", help="Your own model, velocity(u, tau), instead of a problem."),
     ] = None,
     laws: Annotated[
-        str | None, typer.Option(metavar="MODULE:NAME", help="Laws of your model: a list, or a function that returns one.")
+        str | None,
+        typer.Option(metavar="MODULE:NAME", help="Laws of your model: a list, or a function that returns one."),
     ] = None,
     shape: Annotated[str | None, typer.Option(metavar="N,N", help="Shape of one field of your model.")] = None,
     params: Annotated[

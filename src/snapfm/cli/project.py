@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 def project(
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="Fields, samples first: NPY, NPZ, Zarr (path or URL), HDF5 or safetensors."),
+        typer.Argument(
+            metavar="FILE", help="Fields, samples first: NPY, NPZ, Zarr (path or URL), HDF5 or safetensors."
+        ),
     ],
     laws: Annotated[
         str,
         typer.Option(metavar="MODULE:NAME", help="Laws in your module: a list, or a function that returns one."),
     ],
     out: Out,
-    var: Annotated[str | None, typer.Option(help="Name of the array of fields.", show_default="u, or the only one")] = None,
+    var: Annotated[
+        str | None, typer.Option(help="Name of the array of fields.", show_default="u, or the only one")
+    ] = None,
     params: Annotated[
         str | None,
         typer.Option(

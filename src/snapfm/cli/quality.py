@@ -24,7 +24,8 @@ def quality(
     suite: Annotated[
         str,
         typer.Argument(
-            metavar="SUITE", help="smoke, steps, paper, plain, plain-steps, best, exact, or the path of your own TOML file."
+            metavar="SUITE",
+            help="smoke, steps, paper, plain, plain-steps, best, exact, or the path of your own TOML file.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the records and the pages.")],

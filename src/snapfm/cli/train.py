@@ -36,13 +36,17 @@ def train(
     ] = "small",
     plain: Annotated[
         bool,
-        typer.Option("--plain", help="Plain flow matching: noise and fields paired at random; nothing anticipates laws."),
+        typer.Option(
+            "--plain", help="Plain flow matching: noise and fields paired at random; nothing anticipates laws."
+        ),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of data, weights, batches and noise.")] = 0,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Number of training steps.", show_default="by equation")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Fields per step; use 64 for the preset frame, 256 for latent.")] = 16,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Fields per step; use 64 for the preset frame, 256 for latent.")
+    ] = 16,
     rows: Annotated[
         int | None, typer.Option(min=1, help="Number of initial states to simulate.", show_default="by equation")
     ] = None,
@@ -51,7 +55,9 @@ def train(
     ] = None,
     learning_rate: Annotated[float, typer.Option(help="Largest learning rate, after the warm-up.")] = 2e-3,
     save_every: Annotated[int, typer.Option(min=1, help="Steps between saved states.")] = 200,
-    half: Annotated[bool, typer.Option("--half", help="Round the final weights to float16; half the file size.")] = False,
+    half: Annotated[
+        bool, typer.Option("--half", help="Round the final weights to float16; half the file size.")
+    ] = False,
     samples: Annotated[int, typer.Option(min=0, help="Samples that the result is judged by; 0 skips this.")] = 128,
     flow_steps: Annotated[int, typer.Option(min=1, help="Flow steps for these samples.")] = 100,
 ) -> None:
@@ -104,8 +110,8 @@ def train(
         console.print(
             f"{out} is finished: {out / 'model'} holds the {preset} network of {equation} after {steps} "
             f"step{'s' * (steps != 1)}. Nothing was done. "
-            "To train another one, choose another --out; a finished run cannot be extended, because its learning rate has reached "
-            "zero.",
+            "To train another one, choose another --out; a finished run cannot be extended, because its learning rate has "
+            "reached zero.",
             markup=False, highlight=False, soft_wrap=True,
         )  # fmt: skip
         return

@@ -30,11 +30,11 @@ class Oracle:
     return numpy arrays, tensors or lists. If one raises or returns NaN, its sample is NONFINITE; other samples are not affected.
 
     `value(u, params)` returns m numbers in any shape. `jacobian(u, params)` returns the values at the entries of `pattern`
-    (rows, columns), in that order, or a dense or sparse matrix (m, n) over the flattened value and field. Without a pattern, every
-    row may depend on every unknown. `hessian(u, params, multipliers)` returns Σ multipliers·∇²value, with multipliers (m,), in the
-    same ways: `hessian_pattern` lists one triangle or both. Without it, pairs of unknowns that share a row of `pattern` may be
-    coupled. Without `hessian`, the curvature is not known: more iterations, `second_order` is -1, no gradients. For an affine
-    value write hessian_pattern=([], []).
+    (rows, columns), in that order, or a dense or sparse matrix (m, n) over the flattened value and field. Without a pattern,
+    every row may depend on every unknown. `hessian(u, params, multipliers)` returns Σ multipliers·∇²value, with multipliers
+    (m,), in the same ways: `hessian_pattern` lists one triangle or both. Without it, pairs of unknowns that share a row of
+    `pattern` may be coupled. Without `hessian`, the curvature is not known: more iterations, `second_order` is -1, no gradients.
+    For an affine value write hessian_pattern=([], []).
 
     `lower` and `upper` are numbers or arrays that broadcast to the value; None or infinite means no limit. An entry
     between two different limits has two rows: those of upper limits and equalities come first, then those of lower limits.

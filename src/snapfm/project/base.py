@@ -135,7 +135,7 @@ class Projection:
     rounding: Tensor
     """Largest change of a row by rounding, of u and inside float32 laws, in the law's own units: (b,)."""
     second_order: Tensor
-    """Curvature along the laws, (b,) int8: 1 nowhere negative, so u is nearer than all its neighbors; 0 a saddle; -1 not known."""
+    """Curvature along the laws, (b,) int8: 1 nowhere negative, so u is nearer than its neighbors; 0 a saddle; -1 not known."""
     generalized: Tensor
     """Samples that lie on kinks of their laws: (b,) bool.
 

@@ -101,7 +101,7 @@ class Spread:
         cls, velocity: Callable[[Tensor, Any], Tensor], shape: tuple[int, ...] | None = None, count: int = 256, steps: int = 20,
         generator: torch.Generator | None = None, rank: int = 64,
     ) -> Spread:  # fmt: skip
-        """Estimate from `count` unconstrained samples of the model, and from how well it predicts them; `shape` is of ONE field."""
+        """Estimate from `count` unconstrained samples of the model, fields of `shape`, and from how well it predicts them."""
         from snapfm.sampling.sample import sample  # it names Conditional, which names this class
 
         seeded = generator or torch.Generator().manual_seed(0)

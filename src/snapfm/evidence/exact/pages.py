@@ -10,14 +10,14 @@ from snapfm.evidence.text import NOTHING, seconds, size
 
 FAIR = 2.0  # a sampler within this multiple of chance is taken as right
 ABOUT = (
-    "Velocities are exact, so every error is the sampler's. Shown is the largest score of each case in units of chance, which is "
-    f"the mean score of as many exact draws. Up to {FAIR:g}× is bold."
+    "Velocities are exact, so every error is the sampler's. Shown is the largest score of each case in units of chance, which "
+    f"is the mean score of as many exact draws. Up to {FAIR:g}× is bold."
 )
 COLUMNS = (
-    "mean: error of the mean in units of the true spread. spread: relative error of the spread. ratio: ratio of the spreads, 1 is "
-    "right. modes: total variation distance of the mode weights. variation: total variation distance of a histogram along the "
-    "curve. × chance: the largest score in units of chance. worth: the number of equally weighted samples. Errors of mean and "
-    "spread are root mean squares over the points that the laws leave free."
+    "mean: error of the mean in units of the true spread. spread: relative error of the spread. ratio: ratio of the spreads, 1 "
+    "is right. modes: total variation distance of the mode weights. variation: total variation distance of a histogram along "
+    "the curve. × chance: the largest score in units of chance. worth: the number of equally weighted samples. Errors of mean "
+    "and spread are root mean squares over the points that the laws leave free."
 )
 
 

@@ -19,10 +19,10 @@ from snapfm.evidence.record import State
 from snapfm.evidence.text import NOTHING, scientific, seconds, settings_text, size
 
 ABOUT = (
-    "MMSE / SMSE: mean squared error of the per-point mean and of the per-point standard deviation, compared with simulated truth "
-    "under the same conditions, in units of 1e-2. Lower is better; the lowest MMSE of a task is bold. Rows named *published* are "
-    "those of the PCFM paper, with other models and other data: compare their order, not their size. *True fields* are as many "
-    "fields drawn independently from the truth: the score of a perfect sampler."
+    "MMSE / SMSE: mean squared error of the per-point mean and of the per-point standard deviation, compared with simulated "
+    "truth under the same conditions, in units of 1e-2. Lower is better; the lowest MMSE of a task is bold. Rows named "
+    "*published* are those of the PCFM paper, with other models and other data: compare their order, not their size. *True "
+    "fields* are as many fields drawn independently from the truth: the score of a perfect sampler."
 )
 COLUMNS = (
     "Scores have 95 % bootstrap intervals over samples. *error*: the mean over samples of ‖R‖₂ of a law, in float64. "

@@ -195,9 +195,7 @@ def test_the_headline_is_computed_from_the_records(book: Book):
     )
     assert told[1] == "Projections where no rival converges on as many samples: 3 of 7 cases."
     assert told[2].endswith("in 1 of 1 cases; the rival's time is 10.0× that of ours.")
-    assert told[4].startswith(
-        "In 9 of 13 comparisons no rival, fair or not, takes less time; exceptions: heat (paper)"
-    )
+    assert told[4].startswith("In 9 of 13 comparisons no rival, fair or not, takes less time; exceptions: heat (paper)")
     assert "odd, projection (lbfgs)" in told[4]
     assert told[4].endswith("In 13 of 13 comparisons no rival, fair or not, gives more lawful answers on any input.")
     assert "took 4.12× to 45.7× (median 24.9×) the time of ours in 2 cases, on other hardware (1× L40S" in told[5]

@@ -180,7 +180,9 @@ def _same_run(known: published.Scaling, cell: Cell) -> bool:
 
 def _entry(cell: Cell | None) -> Entry:
     spent = totals_of(cell)
-    return outcome(cell) if spent is None else Entry(short(spent.seconds), "" if spent.complete else "not all converged")
+    return (
+        outcome(cell) if spent is None else Entry(short(spent.seconds), "" if spent.complete else "not all converged")
+    )
 
 
 def _points(line: Mapping[int, float | None]) -> list[Point]:

@@ -12,15 +12,15 @@ from snapfm.evidence.record import State
 from snapfm.evidence.text import NOTHING, seconds, short, size, times, total
 
 _ABOUT = (
-    "Seconds of whole runs of constrained sampling, network included, for one batch. *Published* figures are the paper's, measured "
-    f"on {published.HARDWARE} with its own networks. The hardware differs, so their ratios to what was measured here compare two "
-    "installations, not two methods on one machine. DNF is a run that exceeded its budget; published runs had "
+    "Seconds of whole runs of constrained sampling, network included, for one batch. *Published* figures are the paper's, "
+    f"measured on {published.HARDWARE} with its own networks. The hardware differs, so their ratios to what was measured here "
+    "compare two installations, not two methods on one machine. DNF is a run that exceeded its budget; published runs had "
     f"{published.BUDGET_HOURS} h."
 )
 _PROJECTION = (
-    "The projection alone: the time {ours} spent in it over the whole walk, compared with the published total of {best} minus its "
-    "published network time (the larger figure where a range is given). If the network time of a problem was not published, the "
-    "total is used, which makes the published projection look slower than it was."
+    "The projection alone: the time {ours} spent in it over the whole walk, compared with the published total of {best} minus "
+    "its published network time (the larger figure where a range is given). If the network time of a problem was not "
+    "published, the total is used, which makes the published projection look slower than it was."
 )
 _OTHER_SIZE = "Samples or steps differ from the published runs, so no ratios are given."
 _NETWORK = "network"
