@@ -66,9 +66,9 @@ class Pivots:
 
 
 class Workspace(ABC):
-    """Memory for one pattern. It holds one factorization at a time and serves one thread at a time.
+    """Memory for one pattern: it holds one factorization at a time and is used by one thread at a time.
 
-    The arguments are checked here; a solver fills in the three steps below.
+    Arguments are checked here; a solver implements the three steps below.
     """
 
     def __init__(self, pattern: Pattern) -> None:

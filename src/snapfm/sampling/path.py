@@ -19,7 +19,7 @@ _HALVINGS = 60  # of the interval in which a noise level is sought: to rounding
 
 @dataclass(frozen=True)
 class Path:
-    """How much data and how much noise a state holds at τ, with their slopes; α(1) = 1 and σ(1) = 0."""
+    """How noise and data are mixed at flow time τ: u = α(τ)·data + σ(τ)·noise, with both slopes; α(1) = 1 and σ(1) = 0."""
 
     data: Schedule  # α
     noise: Schedule  # σ

@@ -163,7 +163,7 @@ class Task:
 
 
 class Sampler(Protocol):
-    """A way from noise to fields. Holds settings only; all state of a run is in the task."""
+    """What every sampler is: settings, and `run`, which turns noise into fields. All state of a run is in the task."""
 
     def run(self, task: Task) -> tuple[Tensor, Projection | None]:
         """Step through the task's times; return the fields and their projection, None if the run does not end with one."""

@@ -43,7 +43,7 @@ from snapfm.structure.verify import check_law, verify_law
 
 @dataclass(frozen=True)
 class CompiledLaws(LawStack):
-    """All rows of a list of laws on fields of one shape, in the order the laws were given.
+    """Compiled laws: all rows of a list of laws on fields of one shape, in the order the laws were given.
 
     `scalar` holds the rows of all laws; those of laws that could not be lowered are empty there. `opaque` holds
     the derivatives of these laws, by their place.
