@@ -35,8 +35,8 @@ result = project(u_hat).raise_for_status()
 
 def draw(axes, u):
     """Draw the pressure as lines over the permeability."""
-    axes.imshow(u[0].T, origin="lower", cmap="YlGnBu", vmin=0, vmax=3)
-    axes.contour(u[1].T, levels=8, colors="black", linewidths=0.7)
+    axes.imshow(u[0].T.numpy(), origin="lower", cmap="YlGnBu", vmin=0, vmax=3)
+    axes.contour(u[1].T.numpy(), levels=8, colors="black", linewidths=0.7)
     axes.set_xticks([])
     axes.set_yticks([])
 

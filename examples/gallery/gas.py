@@ -31,13 +31,13 @@ laws = [
 generator = torch.Generator().manual_seed(0)
 left = torch.arange(CELLS) < CELLS // 2
 jump = 0.8 + 0.4 * torch.rand(8, 1, generator=generator, dtype=torch.float64)
-density, push = torch.where(left, jump, 0.3), torch.where(left, jump, 0.2)
+density, push = torch.where(left, jump, 0.125), torch.where(left, jump, 0.1)
 slices = [torch.stack([density, torch.zeros_like(density), push / (GAMMA - 1)], dim=1)[..., None]]
 for _ in range(STEPS - 1):
     inner = advance(slices[-1])
     slices.append(torch.cat([inner[:, :, :1], inner, inner[:, :, -1:]], dim=2))
 u_hat = torch.cat(slices, dim=-1)
-u_hat = u_hat + 0.03 * torch.randn(u_hat.shape, generator=generator, dtype=torch.float64)
+u_hat = u_hat + 0.05 * torch.randn(u_hat.shape, generator=generator, dtype=torch.float64)
 
 project = snapfm.Projector(laws, (3, CELLS, STEPS))
 result = project(u_hat).raise_for_status()
@@ -47,7 +47,8 @@ def draw(axes, u):
     """Draw density and pressure at the last step."""
     axes.plot(u[0, :, -1], color="#2a6fb0", label="density")
     axes.plot(pressure(u)[:, -1], color="#c2410c", label="pressure")
-    axes.set_ylim(0, 1.2)
+    axes.axhline(0, color="#6b7280", linewidth=0.8)
+    axes.set_ylim(-0.2, 1.4)
     axes.set_xlabel("x")
     axes.legend(frameon=False, fontsize=8)
 

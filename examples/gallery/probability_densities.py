@@ -35,7 +35,7 @@ result = project(u_hat, params).raise_for_status()
 
 def draw(axes, u):
     """Draw the density; what is negative is red."""
-    axes.imshow(u.T, origin="lower", cmap="RdBu", vmin=-2, vmax=2)
+    axes.imshow(u.T.numpy(), origin="lower", cmap="RdBu", vmin=-2, vmax=2)
     axes.set_xticks([])
     axes.set_yticks([])
 

@@ -20,7 +20,7 @@ import snapfm
 
 SCRIPTS = sorted(set(Path(__file__).parent.glob("[a-z]*.py")) - {Path(__file__)})
 BEFORE, AFTER, FAINT = "#d1662c", "#2a6fb0", "#6b7280"
-_LEAST = 1e-17  # an exact zero has no place on a logarithmic axis: it is drawn here
+_LEAST = 1e-17  # where the logarithmic axis begins: an exact zero has no bar
 
 
 def smooth(*shape: int, generator: torch.Generator, axes: tuple[int, ...] = (-1,), waves: float = 2.0) -> Tensor:
@@ -61,14 +61,14 @@ def _violations(axes: Axes, before: dict[str, Tensor], result: snapfm.Projection
     """Draw the largest violation of each law before and after, on a logarithmic axis, with the tolerance."""
     names = list(before)
     for values, offset, color in ((before, -0.2, BEFORE), (result.by_law, 0.2, AFTER)):
-        largest = [max(float(values[name].max()), _LEAST) for name in names]
+        largest = [max(float(values[name].max()) - _LEAST, 0.0) for name in names]
         places = [place + offset for place in range(len(names))]
         axes.barh(places, largest, height=0.36, left=_LEAST, color=color)
     axes.axvline(result.tolerance, color=FAINT, linewidth=1, linestyle=(0, (3, 2)))
     axes.set_xscale("log")
     axes.set_xlim(_LEAST, 1e3)
     axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_ylim(max(len(names), 3) - 0.5, -0.5)
     axes.set_title("largest violation", color=FAINT, fontweight="bold")
     axes.set_xlabel("dashed: tolerance", color=FAINT)
     axes.spines[["top", "right"]].set_visible(False)
