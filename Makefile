@@ -1,10 +1,11 @@
-# Two commands, from nothing: `make demo` and `make test`. Each creates .venv if it is missing or out of date.
+# Three commands, from nothing: `make demo`, `make test` and `make docs`. Each creates .venv if it is missing or out of date.
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DOCS_READY := .venv/.docs-ready
 
-.PHONY: help demo test lint types imports pytest bench format clean
+.PHONY: help demo test docs lint types imports pytest bench format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -18,6 +19,15 @@ demo: $(READY) ## sample heat fields without and with laws; writes build/demo/
 # The checks run one after the other, beside the tests.
 test: $(READY) ## lint, types, import contract, tests
 	@$(MAKE) --no-print-directory --jobs=2 pytest lint types imports
+
+$(DOCS_READY): $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-build-isolation --editable '.[docs]'
+	@touch $@
+
+docs: $(DOCS_READY) ## run the gallery and build the documentation site; writes site/
+	$(BIN)/python examples/gallery docs/gallery
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "The site: site/index.html"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -41,4 +51,4 @@ format: $(READY) ## format the sources
 	$(BIN)/ruff format .
 
 clean: ## remove what the commands made, the environment included
-	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build site docs/gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -20,20 +20,19 @@ def page(record: dict[str, Any]) -> str:
         "# Which laws the data obey",
         "Written by `python -m benchmarks.audit_page` from `benchmarks/records/audit.jsonl`; not edited by hand. "
         "`snapfm audit all` gives the same table.",
-        f"Every law was evaluated on {record['samples']} simulated fields per set (seed {record['seed']}), under the "
-        "conditions and with the params that samples are asked for.",
-        "- **error**: mean and largest of ‖R‖₂ over fields, in the law's own units: the metric of published results.\n"
+        f"Every law was evaluated on {record['samples']} simulated fields per set (seed {record['seed']}), under the same "
+        "conditions and with the same params as samples.",
+        "- **error**: mean and largest ‖R‖₂ over fields, in the law's own units: the metric of published results.\n"
         "- **left over**: the share of the law's terms that do not cancel ([math](math.md), eq. leftover).\n"
-        "- **order**: log₂ of what halving the grid's spacing gains, along space and time or the one of them that "
-        "shows it.",
-        "| verdict | when | why there |\n|---|---|---|\n"
+        "- **order**: log₂ of the factor by which halving the grid spacing reduces what is left over, in space and time or in "
+        "the one that shows it.",
+        "| verdict | when | why |\n|---|---|---|\n"
         f"| obeyed | left over ≤ {ROUNDING:g} | rounding leaves up to {max(_shares(rows, 'obeyed')):.0e} here, "
-        f"schemes at least {min(_shares(rows, 'approximately')):.0e}: the limit lies between |\n"
+        f"schemes at least {min(_shares(rows, 'approximately')):.0e}: the limit lies in between |\n"
         f"| approximately | order ≥ {LEAST_ORDER:g} | what is left is the scheme's error: a first-order scheme has "
         "order 1 |\n"
-        f"| contradicted | order < {LEAST_ORDER:g} | finer grids leave the same: the law is not one of the "
-        "equation |",
-        f"Contradicted: {'; '.join(against)}. Judge the quality of samples without these.",
+        f"| contradicted | order < {LEAST_ORDER:g} | finer grids do not reduce it: the equation does not imply the law |",
+        f"Contradicted: {'; '.join(against)}. Leave these out when you judge the quality of samples.",
     ]
     for name, group in groupby(rows, lambda row: row["problem"]):
         table = ["| law | setting | rows | error, mean | error, largest | left over | order | verdict |"]

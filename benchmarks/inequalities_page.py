@@ -22,8 +22,8 @@ def page(record: dict[str, Any]) -> str:
             f"{record['samples']} samples, {record['steps']} flow steps, seed {record['seed']}, on {machine['cores']} cores "
             f"({machine['processor']}), no GPU. *Feasible*: the share of fields that break no row of any law by more than "
             f"{record['feasible_at']:g}. *Certified*: proven lawful to {record['tolerance']:g} and nearest. *Published* is the "
-            "figure of I-PCFM as quoted, of another model, other data and other hardware, for the task under the same laws by "
-            "name. True fields of Burgers break the entropy condition of convexity 1 by the error of their scheme "
+            "figure of I-PCFM as quoted, with another model, other data and other hardware, for the task with laws of the same "
+            "names. True fields of Burgers break the entropy condition of convexity 1 by the error of their scheme "
             "([math](math.md), eq. oleinik).",
             markdown(_table(record)),
         ]
@@ -31,7 +31,7 @@ def page(record: dict[str, Any]) -> str:
 
 
 def _table(record: dict[str, Any]) -> Table:
-    heads = ("task", "fields", "feasible", "certified", "largest violation", "time a sample")
+    heads = ("task", "fields", "feasible", "certified", "largest violation", "time per sample")
     rows: list[tuple[str | Entry, ...]] = []
     told: set[str] = set()
     for row in record["rows"]:

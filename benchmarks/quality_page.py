@@ -35,12 +35,13 @@ def page() -> str:
     return "\n\n".join(
         [
             "# How good samples are",
-            f"Written by `python -m benchmarks.quality_page` from the records {_names()} in `benchmarks/records/`; not edited by "
-            "hand.",
+            f"Written by `python -m benchmarks.quality_page` from the records {_names()} in `benchmarks/records/`; not edited "
+            "by hand.",
             *_ordinary(),
             "# Models trained for laws",
-            "These models were trained for constrained sampling: noise paired with fields, slices imposed, their own answers "
-            "shown. That is not zero-shot, and Conditional does not apply: given a state, their fields vary otherwise.",
+            "These models were trained for constrained sampling: noise was paired with fields, slices were imposed, and the "
+            "models were shown their own answers. That is not zero-shot, and Conditional does not apply: given a state, their "
+            "fields vary differently.",
             about(suite, cells),
             *sections(suite, cells),
             "## Who comes first, and why",
@@ -68,10 +69,10 @@ def _ordinary() -> list[str]:
     suite, cells = _records(PLAIN)
     told = [
         "# Ordinary models",
-        "Trained on fields and independent noise, nothing else: no law was known in training.",
+        "Trained on fields and independent noise only: training knew no laws.",
         about(suite, cells),
         "## First in which score",
-        "The lowest score of each task, and the lowest of the others, with 95 % intervals; *apart* if the intervals are.",
+        "The lowest score of each task, and the second lowest, with 95 % intervals; *apart* if the intervals do not overlap.",
         markdown(firsts(suite, cells)),
         *sections(suite, cells),
     ]
@@ -128,19 +129,20 @@ def _reasons(suite: Suite, cells: Cells) -> list[str]:
     return [
         *_losses(suite, cells),
         *_close(suite, cells),
-        "An earlier run of this suite had 128 samples, 1024 true fields and 8 samples of D-Flow; PCFM was first in MMSE on one "
-        "task then, Navier–Stokes, and within its interval of the first on the others. The numbers were raised after seeing "
-        "that, as chance was of the size of the differences; models, samplers, steps and seed are the same.",
+        "An earlier run of this suite had 128 samples, 1024 true fields and 8 samples of D-Flow. There PCFM was first in MMSE on "
+        "one task, Navier–Stokes, and on the others its interval contained the best score. The numbers of samples and fields "
+        "were raised after seeing that, because chance was as large as the differences; models, samplers, steps and seed are "
+        "the same.",
         "**Navier–Stokes** asks every sample to start as sin(2πy), as the release does, with a standard deviation of "
-        f"{asked:.2f}; states that the model was trained on have {float(states.std()):.2f}. The model has never seen such a "
-        "state, and what follows from it is a guess of the network's, under every sampler.",
-        "**Projected** imposes the laws on the noisy state itself, so that the network sees an initial slice without noise from "
+        f"{asked:.2f}; the states that the model was trained on have {float(states.std()):.2f}. The model has never seen such "
+        "a state, so what follows from it is a guess of the network, under every sampler.",
+        "**Projected** imposes the laws on the noisy state itself, so the network sees an initial slice without noise from "
         "the first step on. PCFM shows it the slice mixed with the original noise, τ·u0 + (1 − τ)·noise, and shoots from that "
-        "same noise at every step: what it takes for evidence once it takes for evidence again, and mean and spread drift as "
-        "steps grow (below).",
-        "Tried for spread: noise paired with fields within what a law fixes, and the network's own answers shown in training. "
-        "Reaction–diffusion and Burgers are trained so; for heat it brought no lower MMSE at the best number of steps (a trial "
-        "without a record), so its model was kept.",
+        "same noise at every step. The same noise counts as evidence again and again, so mean and spread drift as the number "
+        "of steps grows (below).",
+        "To improve the spread, noise was paired with fields within what a law fixes, and the network was shown its own "
+        "answers in training. The models of reaction–diffusion and Burgers were trained this way; for heat it did not lower "
+        "the MMSE at the best number of steps (a trial without a record), so its model was kept.",
     ]  # fmt: skip
 
 
@@ -158,21 +160,21 @@ def _losses(suite: Suite, cells: Cells) -> list[str]:
                 assert score is not None  # it was ordered by it
                 within = score.low is not None and score.low <= order[0][1]
                 note = (
-                    "its interval holds the first's score" if within else "its interval does not hold the first's score"
+                    "its interval contains the best score" if within else "its interval does not contain the best score"
                 )
                 told.append(f"- {task.title}, {name.upper()}: {ahead}; PCFM {1e2 * own:.3g} (1e-2); {note}.")
     return ["Ahead of PCFM:\n\n" + "\n".join(told)] if told else []
 
 
 def _close(suite: Suite, cells: Cells) -> list[str]:
-    """Name the tasks where PCFM is first and might not be with other samples: its interval holds the second's score."""
+    """Name the tasks where PCFM is first and might not be with other samples: its interval contains the second score."""
     told = []
     for task in suite.tasks:
         (first, _), (second, score), *_ = _ordered(suite, cells, task.name, "mmse")
         own = cells[task.name, "pcfm"].mmse
         if first == "PCFM" and own is not None and own.high is not None and own.high >= score:
             told.append(f"{task.title} ({second} {1e2 * score:.3g}, PCFM up to {1e2 * own.high:.3g})")
-    return [f"First in MMSE by less than chance could do, in 1e-2: {', '.join(told)}."] if told else []
+    return [f"First in MMSE, but by no more than chance could explain, in 1e-2: {', '.join(told)}."] if told else []
 
 
 def _chosen(suite: Suite, cells: Cells) -> str:
@@ -185,7 +187,7 @@ def _chosen(suite: Suite, cells: Cells) -> str:
             means[sampler.title] = exp(fmean(log(score) for score in scores))
     told = ", ".join(f"{title} {1e2 * mean:.3g}" for title, mean in means.items())
     best = min(means, key=lambda title: means[title])
-    return f"Geometric mean of both scores over all tasks, in 1e-2: {told}. The least is that of {best}, the default."
+    return f"Geometric mean of both scores over all tasks, in 1e-2: {told}. The lowest is that of {best}, the default."
 
 
 def _fewest(suite: Suite, cells: Cells) -> str:

@@ -33,8 +33,9 @@ def page(found: Book) -> str:
     """Write the report of all runs with a line on where it comes from."""
     head, _, rest = text(found).partition("\n\n")
     note = (
-        "Written by `python -m benchmarks.tables_page` from the records in `benchmarks/runs`; not edited by hand. The same with "
-        "pictures: `snapfm report benchmarks/runs/* --out FOLDER`. Again from nothing: `snapfm bench SUITE --out FOLDER`."
+        "Written by `python -m benchmarks.tables_page` from the records in `benchmarks/runs`; not edited by hand. For the same "
+        "page with pictures: `snapfm report benchmarks/runs/* --out FOLDER`. To run everything again: `snapfm bench SUITE --out "
+        "FOLDER`."
     )
     return f"{head}\n\n{note}\n\n{rest}"
 
@@ -67,7 +68,7 @@ def _row(case: Case) -> tuple[str | Entry, ...]:
         case.title,
         str(some.samples),
         f"{some.rows:,}",
-        NOTHING if one is None else f"{short(1e3 * one.ours.seconds / one.ours.samples)} ms a sample",
+        NOTHING if one is None else f"{short(1e3 * one.ours.seconds / one.ours.samples)} ms per sample",
         NOTHING if one is None or one.rival is None else f"{times(one.ratio)} as long ({title(one.rival)})",
         outcome(tuned) if one is None or spent is None else times(spent.seconds / one.ours.seconds),
         NOTHING if walk is None else f"{total(walk.walk['projection'])} s",

@@ -46,8 +46,8 @@ def test_every_snippet_is_run_by_a_test():
     mine = {
         "Write a law",
         "Bring your own derivatives",
-        "See what was understood",
-        "Know when it failed",
+        "See what was detected",
+        "Find out what failed",
         "Simulate data",
         "Choose a model, or train one",
         "Draw many samples to a file",
@@ -56,7 +56,7 @@ def test_every_snippet_is_run_by_a_test():
 
 
 def test_a_law_and_what_was_understood(capsys: pytest.CaptureFixture[str]):
-    names = run({}, "Write a law", "See what was understood")
+    names = run({}, "Write a law", "See what was detected")
     assert "101×101 field: 10 201 unknowns, 9 900 rows" in capsys.readouterr().out
     assert names["values"].shape == (4, names["structure"].nnz)
 
@@ -72,7 +72,7 @@ def test_what_failed_is_left_out_of_the_projected_fields():
     names = heat(3)
     names["u_hat"][1, 2, 3] = torch.nan
     with pytest.raises(ProjectionFailed, match="sample 1: NONFINITE"):
-        run(names, "Know when it failed")
+        run(names, "Find out what failed")
     lawful, kept = names["lawful"], {"u0": names["params"]["u0"][[0, 2]]}
     assert torch.equal(lawful, names["result"].u[[0, 2]])
     assert float(names["project"].check(lawful.double(), kept).violation.max()) <= 1e-5  # not the fields that came in

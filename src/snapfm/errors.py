@@ -72,7 +72,7 @@ class MemoryWarning(UserWarning):
 
 
 class Status(IntEnum):
-    """The outcome of one sample. Every value but CONVERGED is a failure with a name and advice."""
+    """The outcome of one sample; every value but CONVERGED is a failure. `Status(value).advice` says what to try."""
 
     CONVERGED = 0
     INFEASIBLE = 1

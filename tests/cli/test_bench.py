@@ -34,7 +34,7 @@ def test_the_smoke_suite_from_end_to_end(smoke: tuple[Path, str]):
     out, told = smoke
     assert "burgers-ic-flux × ours, projection: DONE" in told
     assert "; 0 cells left" in told
-    assert "Projection: ms a sample" in told
+    assert "Projection: ms per sample" in told
     assert "Walks: seconds of network + projection" in told
     assert f"snapfm report {out} --out FOLDER" in told.replace("\n", "")
     records = [json.loads(line) for line in (out / "records.jsonl").read_text(encoding="utf-8").splitlines()[1:]]

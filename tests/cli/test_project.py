@@ -57,7 +57,7 @@ def test_a_part_says_that_others_are_missing() -> None:
     answer = run("--part", "1/2")
     assert answer.exit_code == 0
     assert "out.zarr: part 1/2 is done" in answer.output
-    assert "13 of 23 are there. The process that ends last completes the file." in answer.output
+    assert "13 of 23 are written. The process that finishes last completes the file." in answer.output
     assert "23 of 23 converged" in run("--part", "2/2").output
 
 

@@ -73,8 +73,8 @@ def test_a_finished_run_is_told_and_left_as_it_is(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("snapfm.cli.train.table", nothing_simulated)
     told = " ".join(run(tmp_path, "--steps", "1").split())
     assert told == (
-        f"{tmp_path} is finished: {tmp_path}/model holds the small network of heat after 1 step. Nothing was done. Train "
-        "another one with another --out; a finished run is not made longer, as its learning rate has come down to zero."
+        f"{tmp_path} is finished: {tmp_path}/model holds the small network of heat after 1 step. Nothing was done. To train "
+        "another one, choose another --out; a finished run cannot be extended, because its learning rate has reached zero."
     )
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
     run(tmp_path, "--steps", "1", "--save-every", "7")  # how often states are saved makes no other run

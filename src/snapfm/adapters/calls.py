@@ -71,7 +71,11 @@ class Call(Adapter):
 
 
 class FieldFirst(Call):
-    """Adapt a model called as model(u, tau) that needs time as a tensor, another path or another clock."""
+    """Adapt a model called as model(u, tau) that needs time as a tensor, another path or another clock.
+
+    The model gets fields (b, *shape) and times (b,), or () with times="one", and returns (b, *shape). `clock` maps flow time
+    to the model's own; `path` says how noise and data are mixed.
+    """
 
     name = "field_first"
 
@@ -80,7 +84,7 @@ class FieldFirst(Call):
 
 
 class TimeFirst(Call):
-    """Adapt a model called as model(tau, u); settings as in field_first."""
+    """Adapt a model called as model(tau, u), with times (b,) and fields (b, *shape); settings as in field_first."""
 
     name = "time_first"
 
@@ -89,7 +93,7 @@ class TimeFirst(Call):
 
 
 class Joined(Call):
-    """Adapt a model of one input: the flattened field with its time as last column, (b, n + 1) to (b, n)."""
+    """Adapt a model of one input: the flattened field with its time as the last column, (b, n + 1) to (b, n)."""
 
     name = "joined"
 

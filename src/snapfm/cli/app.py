@@ -41,7 +41,7 @@ class Commands(TyperGroup):
             # Zarr writes in tasks of its own; those cut off here would complain while the process ends.
             logging.getLogger("asyncio").disabled = True
             name = ctx.invoked_subcommand
-            then = "goes on from what was finished" if name in _RESUMES else "starts anew"
+            then = "resumes where it stopped" if name in _RESUMES else "starts over"
             _print(f"snapfm {name} was stopped by Ctrl-C before it was done. The same command {then}.")
             raise typer.Exit(_STOPPED) from None
         except OSError as trouble:

@@ -27,26 +27,24 @@ def bench(
         str,
         typer.Argument(
             metavar="SUITE",
-            help="smoke, paper, scaling-constraints, scaling-samples, scaling-grid, or the path of a TOML file like theirs.",
+            help="smoke, paper, scaling-constraints, scaling-samples, scaling-grid, or the path of your own TOML file.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for records, inputs and fields.")],
-    only: Annotated[str | None, typer.Option(metavar="CASE", help="Run this case alone.")] = None,
-    method: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Run this method alone; repeat it for several.")
-    ] = None,
+    only: Annotated[str | None, typer.Option(metavar="CASE", help="Run only this case.")] = None,
+    method: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Run only this method; repeatable.")] = None,
     part: Part = None,
     again: Annotated[bool, typer.Option("--again", help="Repeat cells that are FAILED or ABSENT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON for scripts.")] = False,
 ) -> None:
     """Time and judge projection methods: ours and its peers on the same inputs.
 
-    Every cell runs in its own process and is kept when it is done: the same
-    command resumes after a stop. A method that takes longer than its budget
+    Every cell runs in its own process and is kept once it is done: the same
+    command resumes a run that was stopped. A method that exceeds its budget
     ends as DNF, one that fails as FAILED, one whose package is missing as
-    ABSENT, one that cannot take the laws as REFUSED; none of these stops the
-    others. The exit code is 1 only if our own method fails.
-    `snapfm report DIR` makes pages of the records.
+    ABSENT, one that cannot handle the laws as REFUSED; the others still run.
+    The exit code is 1 only if our own method fails. `snapfm report DIR` makes
+    pages from the records.
     """
     from dataclasses import asdict
 
@@ -62,21 +60,22 @@ def bench(
         typer.echo(json.dumps([asdict(cell) for cell in cells.values()], indent=2, ensure_ascii=False))
     else:
         _print(chosen, cells)
-        typer.echo(f"The records: {out / 'records.jsonl'}. Pages of them: snapfm report {out} --out FOLDER")
+        typer.echo(f"Records: {out / 'records.jsonl'}. To make pages from them: snapfm report {out} --out FOLDER")
     if ours_failed(cells):
         raise typer.Exit(code=1)
 
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR", help="Folders that snapfm bench wrote; several make one page.")
+        list[Path],
+        typer.Argument(metavar="DIR", help="Folders written by snapfm bench; several are joined on one page."),
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for index.html and report.md.")],
 ) -> None:
     """Write a self-contained page from the records of benchmark runs; nothing is run.
 
-    Cells without a figure are shown with their reason, published figures
-    beside what was measured.
+    Cells without a figure are listed with the reason, and published figures
+    are shown next to measured ones.
     """
     from snapfm.evidence.projection.report.pages import PAGE, coverage, write
 
@@ -99,7 +98,7 @@ def _print(suite: Suite, cells: Cells) -> None:
     from snapfm.evidence.projection import Kind
 
     heads = {
-        Kind.PROJECTION: "Projection: ms a sample, median of hot calls over all inputs (samples converged)",
+        Kind.PROJECTION: "Projection: ms per sample, median of hot calls over all inputs (samples converged)",
         Kind.WALK: "Walks: seconds of network + projection (samples converged)",
         Kind.CURVE: "Curves: iterations until all samples hold",
     }

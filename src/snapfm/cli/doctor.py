@@ -16,7 +16,7 @@ _AGREE = 1e-10  # of fields projected on a device and on the CPU
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Say what this installation can do, and test it. Exits with 1 if a projection of the test is wrong."""
+    """Say what this installation can do, and test it. The exit code is 1 if a projection of the test is wrong."""
     found = _examined()
     if as_json:
         typer.echo(json.dumps(found, indent=2))
@@ -39,11 +39,15 @@ def _examined() -> dict[str, Any]:
 
     devices = [torch.device("cpu"), *(torch.device("cuda", k) for k in range(torch.cuda.device_count()))]
     ptx = shipped()
-    ours = "from the kernels of this installation" if ptx.sources == sources() else "from other kernels than these"
+    ours = (
+        "from the kernels of this installation"
+        if ptx.sources == sources()
+        else "from other kernels than those installed"
+    )
     return {
         "snapfm": f"{__version__}, Python {platform.python_version()}, torch {torch.__version__}, numba {numba.__version__}",
         "threads": f"{workers()} at once",
-        "cache": solve_tiles.stats.cache_path or "none: kernels are compiled anew in every process",
+        "cache": solve_tiles.stats.cache_path or "none: kernels are compiled again in every process",
         "devices": [_described(one) for one in devices],
         "PTX": f"{len(ptx.ptx)} entries for compute capability 8.0 and newer, {ptx.compiler}, made {ours}; not launched yet",
         "self-test": [_tested(one) for one in devices],

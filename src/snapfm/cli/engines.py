@@ -16,20 +16,23 @@ Part: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="K/N",
-        help="Compute the K-th of N parts, beside the processes of the others; `auto` reads K and N from Slurm or torchrun.",
+        help="Compute part K of N; other processes compute the rest. `auto` reads K and N from Slurm or torchrun.",
     ),
 ]
 EngineName: TypeAlias = Annotated[
     str,
-    typer.Option("--engine", metavar="here|ray", help="Who computes: this process, or a Ray cluster (RAY_ADDRESS)."),
+    typer.Option(
+        "--engine", metavar="here|ray", help="Where to compute: in this process, or on a Ray cluster (RAY_ADDRESS)."
+    ),
 ]
 Workers: TypeAlias = Annotated[
-    int | None, typer.Option(help="Ray workers.", show_default="as many as the cluster has room for")
+    int | None, typer.Option(help="Number of Ray workers.", show_default="as many as the cluster has room for")
 ]
-Cpus: TypeAlias = Annotated[float, typer.Option(help="Processors, and threads, of each Ray worker.")]
-Gpus: TypeAlias = Annotated[float, typer.Option(help="GPUs of each Ray worker.")]
+Cpus: TypeAlias = Annotated[float, typer.Option(help="Processors (and threads) per Ray worker.")]
+Gpus: TypeAlias = Annotated[float, typer.Option(help="GPUs per Ray worker.")]
 Resources: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--resource", metavar="NAME=AMOUNT", help="Of each Ray worker; repeatable.")
+    list[str] | None,
+    typer.Option("--resource", metavar="NAME=AMOUNT", help="Custom resource per Ray worker; repeatable."),
 ]
 
 _NAMES = ("here", "ray")

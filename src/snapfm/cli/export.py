@@ -16,9 +16,9 @@ _FORMATS = ("well",)
 
 def export(
     file: Annotated[
-        str, typer.Argument(metavar="FILE.zarr", help="A file of snapfm data, sample or project; or its URL.")
+        str, typer.Argument(metavar="FILE.zarr", help="A file written by snapfm data, sample or project; path or URL.")
     ],
-    out: Annotated[Path, typer.Option(metavar="FILE.hdf5", help="File to write; it appears when it is whole.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.hdf5", help="File to write; created only once complete.")],
     form: Annotated[
         str, typer.Option("--format", metavar="well", help="The layout of The Well: HDF5, float32.")
     ] = "well",
@@ -26,7 +26,7 @@ def export(
 ) -> None:
     """Write a finished file in the HDF5 layout of The Well, in bounded memory.
 
-    Fields become (samples, time, space) in float32; what was drawn for each
+    Fields become (samples, time, space) in float32. The values drawn for each
     sample and its certificate become scalars.
     """
     from snapfm.data.well import export_well

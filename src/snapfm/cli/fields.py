@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from snapfm.runs import Share
 
 Out: TypeAlias = Annotated[
-    str, typer.Option(metavar="FILE.zarr|URL", help="File to write; it appears when it is whole. Or an address: s3://…")
+    str, typer.Option(metavar="FILE.zarr|URL", help="File to write, created only once complete; or a URL: s3://…")
 ]
 FAILED = 1  # exit code of work that was done and failed
 
 
 def data(
     problem: ProblemName,
-    count: Annotated[str, typer.Option(metavar="N", help="Number of fields, or `paper` for as many as the paper has.")],
+    count: Annotated[str, typer.Option(metavar="N", help="Number of fields; `paper`: as many as in the paper.")],
     out: Out,
-    seed: Annotated[int, typer.Option(help="Seed; field i depends on it and on i alone.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed; field i depends only on the seed and i.")] = 0,
     dtype: Annotated[str, typer.Option(help="float64 keeps every bit, float32 halves the file.")] = "float64",
     settings: Settings = None,
     part: Part = None,
@@ -43,8 +43,8 @@ def data(
 ) -> None:
     """Simulate fields of a problem into a Zarr file; resumes a run that was stopped.
 
-    The file holds the fields and all that was drawn for them, the same bits
-    however often the run was stopped. Read it with xarray.open_zarr.
+    The file holds the fields and the values drawn for them. It has the same
+    bits however often the run was stopped. Read it with xarray.open_zarr.
     """
     from snapfm.data import Recipe, paper_count, write
     from snapfm.data.recipe import DtypeName, Simulated
@@ -82,21 +82,24 @@ def sample(
     out: Out,
     problem: Annotated[
         str | None,
-        typer.Argument(metavar="[PROBLEM]", help="A problem's name; none with --velocity.", show_default=False),
+        typer.Argument(
+            metavar="[PROBLEM]", help="Name of a problem; leave it out with --velocity.", show_default=False
+        ),
     ] = None,
     velocity: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:NAME", help="Your own model, velocity(u, tau), instead of a problem's."),
+        typer.Option(metavar="MODULE:NAME", help="Your own model, velocity(u, tau), instead of a problem."),
     ] = None,
     laws: Annotated[
-        str | None, typer.Option(metavar="MODULE:NAME", help="Its laws: a list, or a function that returns one.")
+        str | None,
+        typer.Option(metavar="MODULE:NAME", help="Laws of your model: a list, or a function that returns one."),
     ] = None,
-    shape: Annotated[str | None, typer.Option(metavar="N,N", help="The shape of one of its fields.")] = None,
+    shape: Annotated[str | None, typer.Option(metavar="N,N", help="Shape of one field of your model.")] = None,
     params: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:NAME", help="Params of its laws: a dict, or a function (seed, start, count)."),
+        typer.Option(metavar="MODULE:NAME", help="Params of the laws: a dict, or a function (seed, start, count)."),
     ] = None,
-    dims: Annotated[str | None, typer.Option(metavar="X,T", help="Names of the axes of its fields.")] = None,
+    dims: Annotated[str | None, typer.Option(metavar="X,T", help="Names of the axes of a field.")] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -104,23 +107,23 @@ def sample(
         ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Flow steps from noise to field, each with a projection.")] = 20,
-    seed: Annotated[int, typer.Option(help="Seed; sample i depends on it and on i alone.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed; sample i depends only on the seed and i.")] = 0,
     batch: Annotated[
-        int, typer.Option(help="Samples drawn, held in memory and written at a time; a stop loses at most these.")
+        int, typer.Option(help="Samples per block: drawn, then written, then freed. A stop loses at most one block.")
     ] = 32,
     tolerance: Annotated[
         float, typer.Option(help="Largest violation of a law, in its own units, that counts as obeyed.")
     ] = 1e-8,
     settings: Settings = None,
     dtype: Annotated[
-        str, typer.Option(help="float64 fields obey to the tolerance; float32 halves the file and rounds them.")
+        str, typer.Option(help="float64: fields obey to the tolerance; float32: rounded, half the size.")
     ] = "float64",
     keep_failed: Annotated[
-        bool, typer.Option("--keep-failed", help="Write samples that do not converge too, marked by their status.")
+        bool, typer.Option("--keep-failed", help="Also write samples that do not converge, marked by their status.")
     ] = False,
     threads: Annotated[
         int | None,
-        typer.Option(help="Threads of the network; another number may change last bits.", show_default="all cores"),
+        typer.Option(help="Threads of the network; changing it may change the last bits.", show_default="all cores"),
     ] = None,
     part: Part = None,
     engine: EngineName = "here",
@@ -133,17 +136,17 @@ def sample(
 ) -> None:
     """Draw fields that obey laws into a Zarr file; resumes a run that was stopped.
 
-    Physics-constrained flow matching, block by block in bounded memory. The
-    file holds the fields, the params of their laws, and the certificate of
-    each sample: status, violation, stationarity, iterations and distance. The
-    same command resumes after a stop, to the same bits. Read it with
-    xarray.open_zarr.
+    Samples are drawn block by block, in bounded memory. The file holds the
+    fields, the params of their laws, and the certificate of each sample:
+    status, violation, stationarity, iterations and distance. If you stop the
+    command, run it again: it resumes and ends with the same bits. Read the
+    file with xarray.open_zarr.
 
-    A model and laws of your own are named as module:name, found from the
-    current folder: --velocity mine:velocity --laws mine:laws --shape 64,64.
+    Name your own model and laws as module:name; modules are also looked up in
+    the current folder: --velocity mine:velocity --laws mine:laws --shape 64,64
 
-    Samples that do not converge stop the run; what was written before is
-    kept. With --keep-failed it continues. Either way the exit code is 1.
+    A sample that does not converge stops the run; blocks before it are kept.
+    With --keep-failed the run continues. Either way the exit code is 1.
     """
     from snapfm.data.recipe import DtypeName
     from snapfm.generate import OwnRecipe, Recipe, generate, named
@@ -219,8 +222,8 @@ def unfinished(written: Written, share: Share, seconds: float) -> str:
     """Describe a run of which other processes owe a part."""
     there = written.count - written.missing
     return (
-        f"{written.path}: part {share} is done ({seconds:.1f} s); {there} of {written.count} are there. The process that ends "
-        "last completes the file."
+        f"{written.path}: part {share} is done ({seconds:.1f} s); {there} of {written.count} are written. The process that "
+        "finishes last completes the file."
     )
 
 
@@ -234,5 +237,5 @@ def described_file(written: Written) -> dict[str, Any]:
 
 def described(written: Written) -> tuple[str, str, str]:
     """Return the shape, how much was there before, and the size, in words."""
-    resumed = f", of which {written.found} were there from before" if written.found else ""
+    resumed = f", {written.found} of them from an earlier run" if written.found else ""
     return "×".join(map(str, written.shape)), resumed, f"{written.bytes / 1e6:.1f} MB"

@@ -13,7 +13,7 @@ import typer
 from snapfm.errors import DataError, SettingError
 
 ProblemName: TypeAlias = Annotated[
-    str, typer.Argument(metavar="PROBLEM", help="A problem's name; `snapfm problems` lists them.")
+    str, typer.Argument(metavar="PROBLEM", help="Name of a problem; `snapfm problems` lists them.")
 ]
 Settings: TypeAlias = Annotated[
     list[str] | None,
@@ -47,7 +47,7 @@ def check_folder(command: str, out: Path) -> None:
 
 def file_error(command: str, trouble: OSError, resumes: bool) -> DataError:
     """Describe an error with files that came up during the work in one sentence."""
-    kept = " What was finished is kept: the same command goes on from there." if resumes else ""
+    kept = " Finished work is kept: the same command resumes from there." if resumes else ""
     place = f" for {trouble.filename}" if trouble.filename is not None else ""
     return DataError(
         f"snapfm {command} expects files it can read and folders it can write to; got '{_reason(trouble)}'{place}. "

@@ -61,15 +61,15 @@ def inspect(
     name: ProblemName,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.png", help="File for the pattern. Default: build/inspect/PROBLEM.png"),
+        typer.Option(metavar="FILE.png", help="File for the picture. Default: build/inspect/PROBLEM.png"),
     ] = None,
     settings: Settings = None,
-    picture: Annotated[bool, typer.Option(help="Draw the pattern (needs matplotlib).")] = True,
+    picture: Annotated[bool, typer.Option(help="Draw the sparsity pattern (needs matplotlib).")] = True,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON for scripts; the pattern is drawn only if --out is given.")
     ] = False,
 ) -> None:
-    """Show rows, non-zeros, kinds of rows, passes, fixed unknowns and redundant rows of a problem's laws."""
+    """Show the structure of a problem's laws: rows, non-zeros, kinds of rows, fixed unknowns, redundant rows."""
     from snapfm.evidence.page.canvas import drawn_pattern
     from snapfm.flow.storage import write_file
 
@@ -98,13 +98,13 @@ def audit(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the fields.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
-    """Say which laws true fields obey, how nearly, and which they contradict.
+    """Say which laws simulated fields obey exactly, which approximately, and which they contradict.
 
     obeyed: the law holds up to rounding.
 
     approximately: the error of the law shrinks on finer grids.
 
-    contradicted: it does not shrink: the equation does not imply the law.
+    contradicted: it does not shrink, so the equation does not imply the law.
     """
     from dataclasses import asdict
 
@@ -138,7 +138,7 @@ def audit(
     console.print(
         f"error: ‖R‖₂ in the law's own units, over {count} simulated fields.\n"
         "left over: share of the law's terms that do not cancel.\n"
-        "order: at which that shrinks on finer grids; at 0 the law contradicts the data.",
+        "order: how fast that shrinks on finer grids; at 0 the law contradicts the data.",
         highlight=False,
     )
 

@@ -23,19 +23,23 @@ if TYPE_CHECKING:
 def project(
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="Fields: NPY, NPZ, Zarr (or a URL), HDF5 or safetensors; samples first."),
+        typer.Argument(
+            metavar="FILE", help="Fields, samples first: NPY, NPZ, Zarr (path or URL), HDF5 or safetensors."
+        ),
     ],
     laws: Annotated[
         str,
-        typer.Option(metavar="MODULE:NAME", help="A list of laws, or a function that returns one, from your module."),
+        typer.Option(metavar="MODULE:NAME", help="Laws in your module: a list, or a function that returns one."),
     ],
     out: Out,
-    var: Annotated[str | None, typer.Option(help="The array of fields.", show_default="u, or the only one")] = None,
+    var: Annotated[
+        str | None, typer.Option(help="Name of the array of fields.", show_default="u, or the only one")
+    ] = None,
     params: Annotated[
         str | None,
         typer.Option(
             metavar="NAME,NAME",
-            help="Arrays of the file that laws read.",
+            help="Arrays in the file that the laws read.",
             show_default="all with a value for each field",
         ),
     ] = None,
@@ -45,10 +49,10 @@ def project(
     tolerance: Annotated[
         float, typer.Option(help="Largest violation of a law, in its own units, that counts as obeyed.")
     ] = 1e-8,
-    batch: Annotated[int, typer.Option(help="Fields read, projected and written at a time.")] = 32,
+    batch: Annotated[int, typer.Option(help="Fields per block: read, projected, then written.")] = 32,
     dtype: Annotated[str | None, typer.Option(help="float64 or float32.", show_default="that of the fields")] = None,
     keep_failed: Annotated[
-        bool, typer.Option("--keep-failed", help="Write fields that do not converge too, marked by their status.")
+        bool, typer.Option("--keep-failed", help="Also write fields that do not converge, marked by their status.")
     ] = False,
     part: Part = None,
     engine: EngineName = "here",
@@ -59,14 +63,14 @@ def project(
     log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
-    """Project fields that exist already onto laws, into a Zarr file; resumes a run that was stopped.
+    """Project existing fields onto laws, into a Zarr file; resumes a run that was stopped.
 
-    Fields are read and written block by block in bounded memory. The file
-    holds the projected fields, their params, the certificate of each, and
-    the violation of every law before and after.
+    Fields are read and written block by block, in bounded memory. The file
+    holds the projected fields, their params, the certificate of each field,
+    and the violation of every law before and after.
 
-    Fields that do not converge stop the run; what was written before is
-    kept. With --keep-failed it continues. Either way the exit code is 1.
+    A field that does not converge stops the run; blocks before it are kept.
+    With --keep-failed the run continues. Either way the exit code is 1.
     """
     from snapfm.data.recipe import DtypeName
     from snapfm.generate import Projecting, named, project_file

@@ -24,12 +24,13 @@ def quality(
     suite: Annotated[
         str,
         typer.Argument(
-            metavar="SUITE", help="smoke, steps, paper, best, the path of a TOML file like theirs, or exact."
+            metavar="SUITE",
+            help="smoke, steps, paper, plain, plain-steps, best, exact, or the path of your own TOML file.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the records and the pages.")],
-    only: Annotated[str | None, typer.Option(metavar="TASK", help="Run this task, or this exact case, alone.")] = None,
-    count: Annotated[int | None, typer.Option(metavar="N", help="Samples of an exact case; 512 by default.")] = None,
+    only: Annotated[str | None, typer.Option(metavar="TASK", help="Run only this task or exact case.")] = None,
+    count: Annotated[int | None, typer.Option(metavar="N", help="Samples per exact case; 512 by default.")] = None,
     steps: Annotated[
         str | None, typer.Option(metavar="N,N", help="Flow steps of exact cases; 20,100,200 by default.")
     ] = None,
@@ -41,13 +42,12 @@ def quality(
 ) -> None:
     """Score samplers on tasks: errors of mean, spread and laws, time and network calls.
 
-    Every finished cell is kept: the same command resumes after a stop. A
-    sampler that takes longer than its budget ends as DNF, one that fails as
+    Every finished cell is kept: the same command resumes a run that was
+    stopped. A sampler that exceeds its budget ends as DNF, one that fails as
     FAILED, a task whose model is not shipped as ABSENT.
 
-    `exact` needs no model: velocities are exact, the distribution given the
-    laws is known, and the scores of as many exact draws stand beside those
-    of every sampler.
+    `exact` needs no model: velocities are exact and the distribution given
+    the laws is known, so every sampler is compared with as many exact draws.
     """
     from snapfm.runs import share_of
 

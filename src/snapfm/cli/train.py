@@ -29,39 +29,46 @@ def train(
     problem: ProblemName,
     out: Annotated[
         Path,
-        typer.Option(metavar="FOLDER", help="Where states to resume from go, and the checkpoint, as model/."),
+        typer.Option(metavar="FOLDER", help="Folder for saved states and for the final checkpoint (FOLDER/model)."),
     ],
     preset: Annotated[
-        str, typer.Option(help="Network: small, frame or latent, for two cores, or paper, which wants a GPU.")
+        str, typer.Option(help="Network: small, frame or latent train on two cores; paper is meant for a GPU.")
     ] = "small",
     plain: Annotated[
         bool,
-        typer.Option("--plain", help="Plain flow matching: independent pairs, nothing that anticipates laws."),
+        typer.Option(
+            "--plain", help="Plain flow matching: noise and fields paired at random; nothing anticipates laws."
+        ),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of data, weights, batches and noise.")] = 0,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Number of training steps.", show_default="by equation")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Fields per step; frame is quick and likes 64, latent 256.")] = 16,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Fields per step; use 64 for the preset frame, 256 for latent.")
+    ] = 16,
     rows: Annotated[
-        int | None, typer.Option(min=1, help="Initial states to simulate.", show_default="by equation")
+        int | None, typer.Option(min=1, help="Number of initial states to simulate.", show_default="by equation")
     ] = None,
     columns: Annotated[
-        int | None, typer.Option(min=1, help="Fields to simulate from each of them.", show_default="by equation")
+        int | None, typer.Option(min=1, help="Fields to simulate from each initial state.", show_default="by equation")
     ] = None,
     learning_rate: Annotated[float, typer.Option(help="Largest learning rate, after the warm-up.")] = 2e-3,
     save_every: Annotated[int, typer.Option(min=1, help="Steps between saved states.")] = 200,
-    half: Annotated[bool, typer.Option("--half", help="Round the final weights to float16: half the space.")] = False,
-    samples: Annotated[int, typer.Option(min=0, help="Samples to judge the result by; 0 skips it.")] = 128,
-    flow_steps: Annotated[int, typer.Option(min=1, help="Flow steps of these samples.")] = 100,
+    half: Annotated[
+        bool, typer.Option("--half", help="Round the final weights to float16; half the file size.")
+    ] = False,
+    samples: Annotated[int, typer.Option(min=0, help="Samples that the result is judged by; 0 skips this.")] = 128,
+    flow_steps: Annotated[int, typer.Option(min=1, help="Flow steps for these samples.")] = 100,
 ) -> None:
     """Train a velocity network on simulated fields; resumes a run that was stopped.
 
-    The fields depend on the equation alone, so one model serves every problem
-    of its equation. FOLDER/model holds the weights and record.json: data,
-    settings, losses, time and the quality of samples. Load it with
-    snapfm.flow.load_checkpoint. The same command resumes after a stop, to the
-    same weights; on a finished run it says so and does nothing.
+    The fields depend only on the equation, so one model works for every
+    problem of its equation. FOLDER/model holds the weights and record.json
+    with data, settings, losses, time and the quality of samples. Load it with
+    snapfm.flow.load_checkpoint. If you stop the command, run it again: it
+    resumes and ends with the same weights. On a finished run it does nothing
+    and says so.
     """
     require("safetensors", "checkpoints", "flow")  # checked now rather than after the first hundred steps
     if samples == 1:
@@ -103,8 +110,8 @@ def train(
         console.print(
             f"{out} is finished: {out / 'model'} holds the {preset} network of {equation} after {steps} "
             f"step{'s' * (steps != 1)}. Nothing was done. "
-            "Train another one with another --out; a finished run is not made longer, as its learning rate has come down to "
-            "zero.",
+            "To train another one, choose another --out; a finished run cannot be extended, because its learning rate has "
+            "reached zero.",
             markup=False, highlight=False, soft_wrap=True,
         )  # fmt: skip
         return

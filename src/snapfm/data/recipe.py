@@ -122,6 +122,6 @@ def write(
     """Write the fields of a recipe to `out`, resuming a stopped run; unknown problems and settings are refused.
 
     `progress` is called with the number of samples on disk after every block. A finished file of the same recipe is left as
-    it is. One of another recipe is refused, finished or not. `engine` computes the blocks: see snapfm.runs.
+    it is. A file of another recipe is refused, finished or not. `engine` computes the blocks: see snapfm.runs.
     """
     return stream(Simulated(recipe), out, progress, engine=engine)

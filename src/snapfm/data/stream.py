@@ -35,7 +35,7 @@ HERE = Here()
 
 @dataclass(frozen=True)
 class Written:
-    """A file of samples: how many of them an earlier run had written, how many other processes still owe, its size."""
+    """A file of samples: how many an earlier run had written, how many are still missing, and its size in bytes."""
 
     path: str | Path
     count: int
@@ -118,11 +118,11 @@ def stream(
     source: Source, out: str | Path, progress: Progress | None = None, *, engine: Engine = HERE,
     keep_failed: bool = False,
 ) -> Written:  # fmt: skip
-    """Write the samples of a source to `out`, a path or an address; `progress` is called with the number on disk.
+    """Write the samples of a source to `out`, a path or a URL; `progress` is called with the number on disk.
 
-    A finished file of the same request is left as it is. One of another is refused, finished or not. An engine with a share
-    leaves the other blocks to other processes: the one that ends last completes the file. With `keep_failed`, samples of blocks
-    that an engine gave up are written as values that were never computed.
+    A finished file of the same request is left as it is. A file of another request is refused, finished or not. An engine with a
+    share leaves the other blocks to other processes: the one that finishes last completes the file. With `keep_failed`, samples
+    of blocks that an engine gave up are marked as never computed.
     """
     place = place_of(out)
     shown = place.url if isinstance(place, Address) else Path(out) if place.path == Path(out).absolute() else place.path

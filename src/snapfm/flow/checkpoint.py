@@ -41,7 +41,7 @@ class Checkpoint:
 
     @property
     def training(self) -> Literal["plain", "law-aware", "unknown"]:
-        """Say how it was trained: with noise and fields drawn independently, or paired and disturbed as laws do it."""
+        """How it was trained: "plain", with noise and fields drawn independently, or "law-aware", with noise paired for laws."""
         settings = self.record.get("settings")
         if settings is None:
             return "unknown"
@@ -49,7 +49,7 @@ class Checkpoint:
 
 
 def round_weights(network: nn.Module) -> None:
-    """Round weights to float16, so that storing them in half the space loses nothing; modified: the network."""
+    """Round the weights of a network, in place, to float16, so that storing them in half the space loses nothing."""
     with torch.no_grad():
         for value in network.state_dict().values():
             real = torch.view_as_real(value) if value.is_complex() else value
@@ -57,9 +57,9 @@ def round_weights(network: nn.Module) -> None:
 
 
 def save_checkpoint(folder: str | Path, checkpoint: Checkpoint, half: bool = False) -> None:
-    """Write a checkpoint as a folder that appears complete or not at all, replacing an existing one.
+    """Write a checkpoint as a folder, created only once complete; an existing one is replaced.
 
-    With `half`, weights are stored as float16; call `round_weights` before, and the loaded network is the one given.
+    With `half`, weights are stored as float16; call `round_weights` first, so that the loaded network equals the given one.
     """
     weights = pack_tensors(checkpoint.network.state_dict(), half)
     model = {
@@ -117,7 +117,7 @@ def shipped_names() -> list[str]:
 
 
 def default_model(equation: str) -> str:
-    """Return the name of the shipped model that is used where none is named: trained by plain flow matching."""
+    """Return the name of the shipped model that is used by default for an equation: trained by plain flow matching."""
     return f"{equation}-plain"
 
 

@@ -40,7 +40,7 @@ Product = tuple[Tensor, Tensor, Tensor]  # matrices, what they multiply, where t
 def evaluator(velocity: Velocity) -> Velocity | Evaluator:
     """Return a fast evaluator of an FNOVelocity, and any other velocity as it is.
 
-    Answers equal the network's up to rounding. The network may change afterwards: every call checks it.
+    Answers equal those of the network up to rounding. The network may change later: every call checks it.
     """
     return Evaluator(velocity) if isinstance(velocity, FNOVelocity) else velocity
 

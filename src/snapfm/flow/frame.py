@@ -26,10 +26,10 @@ _MOST_FIELDS = 1024  # used to compute the frame: more hardly change its span, a
 class FrameSettings:
     """Everything that determines the shape of a network's weights: `size` principal fields, `layers` blocks of `width`.
 
-    `anchors` names the axes whose first slice is read point by point beside the coefficients. A network reads the noisy
-    coefficients at variance one, or `filtered`: their linear estimates, in which those that are still noise vanish. With
-    independent pairs of noise and field it learns nothing from the former in thousands of steps, if most are noise.
-    The members of a `separable` frame are waves of space times profiles of time, the last axis (waves.py).
+    `anchors` names the axes whose first slice is read point by point in addition to the coefficients. A network reads the noisy
+    coefficients scaled to variance one or, if `filtered`, their linear estimates, in which coefficients that are still noise
+    vanish. If most coefficients are noise, training with independent pairs of noise and field learns nothing from unfiltered ones
+    in thousands of steps. The members of a `separable` frame are waves in space times profiles in time, the last axis (waves.py).
     """
 
     shape: tuple[int, ...]
@@ -103,7 +103,7 @@ class FrameVelocity(nn.Module):
         self.register_buffer("places", places, persistent=False)
 
     def fit(self, data: Tensor) -> None:
-        """Compute mean and principal fields of training fields (count, *shape); modified: the network's frame."""
+        """Set the network's frame to the mean and principal fields of training fields (count, *shape)."""
         size = self.settings.size
         if len(data) <= size or tuple(data.shape[1:]) != self.settings.shape:
             raise ShapeError(
@@ -148,10 +148,10 @@ class FrameVelocity(nn.Module):
 
     @property
     def spread(self) -> Principal | None:
-        """How its fields vary, for samplers that ask; None as long as nobody has measured the network's error.
+        """How its fields vary, for samplers that need it; None until the network's error has been measured.
 
-        Frame and scale are those of the training fields. The error belongs to it: the network's fields break what all true
-        fields obey by a little, and a sampler that takes them for exact corrects that by what else it may change.
+        Frame and scale are those of the training fields. The error is part of it: the network's fields slightly break laws that
+        all true fields obey, and a sampler that took them as exact would compensate by changing something else.
         """
         if self.error is None:
             return None

@@ -12,6 +12,7 @@ from snapfm.flow.network import FNOVelocity, NetworkSettings
 
 Settings: TypeAlias = NetworkSettings | FrameSettings
 VelocityNetwork: TypeAlias = FNOVelocity | FrameVelocity
+"""A network of this package, called as velocity(u, tau) with fields (b, *shape)."""
 
 # Modes per axis, by the number of axes: 1-D + t and 2-D + t. A real transform keeps as many frequencies along time, the
 # last axis, as modes, and half as many along the others. Time is not periodic, so a field jumps from its last slice to
@@ -76,6 +77,7 @@ PRESETS: dict[str, Callable[[tuple[int, ...]], Settings]] = {
     "latent": _latent,
     "paper": partial(_build, modes=_PAPER_MODES, width=64, layers=4, lifting=256, projection=256),
 }
+"""The settings of each preset, as a function of the shape of one field."""
 
 
 def preset(name: str, shape: Sequence[int]) -> Settings:

@@ -17,7 +17,7 @@ from snapfm.project import checks
 
 @dataclass(frozen=True)
 class Named:
-    """module:name, found from `folder` too, so that other processes find it as this one does."""
+    """An object named module:name; `folder` is searched too, so that other processes find what this one finds."""
 
     option: str  # as the caller wrote it, for messages
     text: str
@@ -53,7 +53,7 @@ class Named:
         return checks.check_laws(found() if callable(found) else found)
 
     def identity(self) -> dict[str, str]:
-        """Return the name and the checksum of the module's file; other files it imports are not looked at."""
+        """Return the name and the checksum of the module's file; files it imports are not included."""
         self.load()
         file = getattr(sys.modules[self.text.partition(":")[0]], "__file__", None)
         content = Path(file).read_bytes() if file is not None else b""
@@ -61,5 +61,5 @@ class Named:
 
 
 def named(option: str, text: str) -> Named:
-    """Name an object from here: the current folder counts, as for `python -m`."""
+    """Name an object as module:name; the current folder is searched too, as for `python -m`."""
     return Named(option, text, str(Path.cwd()))

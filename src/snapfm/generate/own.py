@@ -30,8 +30,8 @@ from snapfm.sampling.task import Velocity
 class OwnRecipe:
     """Which samples a file holds: those of `velocity` under `laws`, sample i from the noise of (seed, i).
 
-    `params` are those of the laws: a dict of tensors with a leading axis of size 1, or a function params(seed, start, count) of
-    which sample i depends on (seed, i) alone. `dims` names the axes of a field.
+    `params` are those of the laws: a dict of tensors with a leading axis of size 1, or a function params(seed, start, count)
+    whose sample i depends only on (seed, i). `dims` names the axes of a field.
     """
 
     velocity: Named

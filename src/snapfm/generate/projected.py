@@ -207,7 +207,7 @@ class Projected:
 
 @dataclass(frozen=True)
 class ProjectedFile:
-    """A file of projected fields: what became of them all."""
+    """A file of projected fields, and the outcome of all of them."""
 
     asked: dict[str, Any]
     written: Written

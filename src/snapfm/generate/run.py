@@ -117,7 +117,7 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Generated:
-    """A file of samples: what became of them all, and where the time of this call went."""
+    """A file of samples: the outcome of all samples, and where the time of this call went."""
 
     asked: dict[str, Any]  # as in the file's attribute `recipe`
     written: Written
@@ -125,22 +125,22 @@ class Generated:
 
     @property
     def statuses(self) -> dict[str, int]:
-        """From the name of a status to its number of samples, if any."""
+        """The number of samples with each status, by its name."""
         return self.totals.statuses
 
     @property
     def violation(self) -> float | None:
-        """Largest violation of all samples; None if one of them is not a number."""
+        """Largest violation of all samples; None if one of them is NaN."""
         return self.totals.violation
 
     @property
     def converged(self) -> int:
-        """How many samples obey their laws."""
+        """The number of certified samples."""
         return self.totals.converged
 
     @property
     def failed(self) -> int:
-        """How many samples do not; the file marks them by their status."""
+        """The number of other samples; the file marks them by their status."""
         return self.totals.failed
 
     @property
@@ -157,7 +157,7 @@ def generate(
 
     Samples that do not converge raise ProjectionFailed before their block is written; with on_failure="keep" they are
     written, marked by their status. A run stopped by them can be continued with "keep". `engine` computes the blocks: see
-    snapfm.runs. With a share of the run, what is returned speaks of the samples that are there.
+    snapfm.runs. With a share of the run, the result describes the samples written so far.
     """
     if recipe.threads is None:
         recipe = replace(recipe, threads=engine.threads or torch.get_num_threads())

@@ -16,6 +16,11 @@ from snapfm.laws.checks import check_function, check_limits, check_name, check_p
 from snapfm.laws.oracle import Oracle
 
 Params: TypeAlias = Mapping[str, Tensor]
+"""What laws read besides the field, by name: tensors with a leading batch axis of size b, or 1 if all samples share them.
+
+A law's function gets the slice of its own sample, without that axis.
+"""
+
 Residual: TypeAlias = Callable[[Tensor, Params], Tensor]
 Coordinates: TypeAlias = tuple[Sequence[int], Sequence[int]]
 
@@ -45,17 +50,30 @@ class _Rows:
 
 @dataclass(frozen=True)
 class Equality(_Rows):
-    """Rows that must vanish: residual(u, params) = 0."""
+    """A law whose residuals must be zero: function(u, params) = 0.
+
+    `function` is a plain torch function of ONE field u (*shape) and its params, each without the batch axis. It returns
+    residuals of any shape, one row for each number. `name` appears in results and messages. `pattern`, (rows, columns) of all
+    Jacobian entries that can be non-zero, replaces automatic detection; it may list too many entries, never too few.
+    """
 
 
 @dataclass(frozen=True)
 class Inequality(_Rows):
-    """Rows that must not be positive: residual(u, params) <= 0."""
+    """A law whose residuals must not be positive: function(u, params) <= 0.
+
+    `function` is a plain torch function of ONE field u (*shape) and its params, each without the batch axis. It returns
+    residuals of any shape, one row for each number. `name` and `pattern` are as for Equality.
+    """
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits on the field at every point: lower <= u <= upper; numbers, or tensors that broadcast to the field."""
+    """Limits on the field at every point: lower <= u <= upper.
+
+    `lower` and `upper` are numbers, or tensors that broadcast to ONE field (*shape); None or infinite means no limit. For fields
+    (c, nx, nt), a tensor of shape (c, 1, 1) gives each component its own limit.
+    """
 
     lower: float | Tensor | None = None
     upper: float | Tensor | None = None
@@ -67,3 +85,4 @@ class Bounds:
 
 
 Law: TypeAlias = Equality | Inequality | Bounds | Oracle
+"""Anything that Projector accepts in its list of laws."""

@@ -13,7 +13,10 @@ Side = Literal["left", "right"]
 
 
 def initial(param: str = "u0") -> Equality:
-    """Make the field at the first time equal params[param] (math.md, eq. initial)."""
+    """Make the field at the first time equal params[param] (math.md, eq. initial).
+
+    Fields are (nx, …, nt); the param is (b, nx, …), one initial state per sample. One row for each of its points.
+    """
 
     def residual(u: Tensor, params: Params) -> Tensor:
         return u[..., 0] - params[param]
@@ -24,7 +27,7 @@ def initial(param: str = "u0") -> Equality:
 def dirichlet(param: str = "left", side: Side = "left") -> Equality:
     """Make the field at one end of the x axis equal params[param] at every time (math.md, eq. dirichlet).
 
-    The param is one number per sample, or one number per time.
+    Fields are (nx, nt). The param is (b,), one number per sample, or (b, nt), one number per time. One row per time.
     """
     _check_side("dirichlet(side)", side)
     end = 0 if side == "left" else -1
@@ -36,7 +39,10 @@ def dirichlet(param: str = "left", side: Side = "left") -> Equality:
 
 
 def neumann(side: Side = "right") -> Equality:
-    """Make the field at one end of the x axis equal its neighbor at every time: no gradient (math.md, eq. neumann)."""
+    """Make the field at one end of the x axis equal its neighbor at every time: no gradient (math.md, eq. neumann).
+
+    Fields are (nx, nt). One row per time.
+    """
     _check_side("neumann(side)", side)
     end, inside = (0, 1) if side == "left" else (-1, -2)
 
@@ -49,7 +55,7 @@ def neumann(side: Side = "right") -> Equality:
 def periodic(start: int = 1) -> Equality:
     """Make the last point of the x axis equal the first from slice `start` on (math.md, eq. periodic).
 
-    The first slice is left out by default: the initial condition already closes it.
+    Fields are (nx, nt). The first slice is left out by default: the initial condition already closes it.
     """
 
     def residual(u: Tensor, params: Params) -> Tensor:

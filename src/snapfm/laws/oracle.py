@@ -24,23 +24,23 @@ Limit: TypeAlias = float | Sequence[float] | Values | Tensor | None
 
 @dataclass(frozen=True)
 class Oracle:
-    """Rows with derivatives of their own: lower <= value(u, params) <= upper, by default value(u, params) = 0.
+    """A law with its own derivatives, such as a simulator: lower <= value(u, params) <= upper; by default value(u, params) = 0.
 
-    All functions get ONE field and its params as float64 copies: numpy arrays, or tensors if `arrays` is "torch". They return
-    numpy arrays, tensors or lists. One that raises, or returns NaN, makes its sample NONFINITE and no other.
+    All functions get ONE field (*shape) and its params as float64 copies: numpy arrays, or tensors if `arrays` is "torch". They
+    return numpy arrays, tensors or lists. If one raises or returns NaN, its sample is NONFINITE; other samples are not affected.
 
-    `jacobian(u, params)` returns the values at the entries of `pattern` (rows, columns), in its order, or a dense or sparse
-    matrix over the flattened value and field. Without a pattern every row may depend on every unknown.
-    `hessian(u, params, multipliers)` returns Σ multipliers·∇²value, in the same ways: `hessian_pattern` lists one triangle or
-    both. Without it, pairs of unknowns that share a row of `pattern` may be coupled.
-    Without `hessian` the curvature is not known: more
-    iterations, `second_order` is -1, no gradients. For an affine value write hessian_pattern=([], []).
+    `value(u, params)` returns m numbers in any shape. `jacobian(u, params)` returns the values at the entries of `pattern`
+    (rows, columns), in that order, or a dense or sparse matrix (m, n) over the flattened value and field. Without a pattern,
+    every row may depend on every unknown. `hessian(u, params, multipliers)` returns Σ multipliers·∇²value, with multipliers
+    (m,), in the same ways: `hessian_pattern` lists one triangle or both. Without it, pairs of unknowns that share a row of
+    `pattern` may be coupled. Without `hessian`, the curvature is not known: more iterations, `second_order` is -1, no gradients.
+    For an affine value write hessian_pattern=([], []).
 
-    `lower` and `upper` are numbers or arrays that broadcast to the value; None or infinite where there is no limit. An entry
+    `lower` and `upper` are numbers or arrays that broadcast to the value; None or infinite means no limit. An entry
     between two different limits has two rows: those of upper limits and equalities come first, then those of lower limits.
-    `reads` names the params that the functions may read: a gradient in others is then possible. `example`, a field at which the
-    functions can be evaluated, is where derivatives are checked once; the default is random between 0.1 and 0.9.
-    With `threads` several threads may call the functions at once.
+    `reads` names the params that the functions may read; gradients in the others are then possible. `example` is a field at which
+    the functions can be evaluated, where derivatives are checked once; the default is random between 0.1 and 0.9.
+    With `threads`, several threads may call the functions at once.
     """
 
     name: str

@@ -26,7 +26,7 @@ SMOOTHING = 1e-6  # ε of the smoothed flux: far below the fields' order one, fa
 def forward_euler(grid: Grid, diffusivity: float, steps: int | None = 5) -> Equality:
     """State u_t = κu_xx by forward Euler on the inner points of the first `steps` steps (math.md, eq. heat-euler).
 
-    Stable data need κ dt/dx² <= 1/2.
+    Fields are (nx, nt). Stable data need κ dt/dx² <= 1/2.
     """
     count = checked_steps(grid, steps, "forward_euler(steps)")
     dx, dt = grid.spacing("x"), grid.spacing("t")
@@ -41,7 +41,8 @@ def forward_euler(grid: Grid, diffusivity: float, steps: int | None = 5) -> Equa
 def crank_nicolson(grid: Grid, steps: int | None = 5, param: str = "alpha") -> Equality:
     """State u_t = αu_xx by Crank–Nicolson with α = params[param] per sample (math.md, eq. heat-crank-nicolson).
 
-    Written as an increment, in the units of the field. Second order in dx and dt, stable for any α.
+    Fields are (nx, nt), the param is (b,); a row for each inner point of the first `steps` steps, all of them for
+    None. Written as an increment, in the units of the field. Second order in dx and dt, stable for any α.
     """
     count = checked_steps(grid, steps, "crank_nicolson(steps)")
     ratio = grid.spacing("t") / (2.0 * grid.spacing("x") ** 2)
@@ -56,7 +57,8 @@ def crank_nicolson(grid: Grid, steps: int | None = 5, param: str = "alpha") -> E
 def heat_kernel(grid: Grid, steps: int | None = 5, param: str = "alpha") -> Equality:
     """Advance each slice to the next by the exact heat kernel, mode by mode (math.md, eq. heat-kernel).
 
-    Every resolved solution obeys it to rounding. Each row reads a whole slice.
+    Fields are (nx, nt), the param is (b,). Every resolved solution obeys it to rounding. Each row reads a whole
+    slice.
     """
     count = checked_steps(grid, steps, "heat_kernel(steps)")
     axis, dt = grid.axis("x"), grid.spacing("t")
@@ -76,7 +78,8 @@ def heat_kernel(grid: Grid, steps: int | None = 5, param: str = "alpha") -> Equa
 def local_flux(grid: Grid, steps: int | None = 5, flux: FluxName = "smoothed") -> Equality:
     """State Burgers' equation: every inner point changes by the fluxes through its two faces (math.md, eq. flux).
 
-    Covers the first `steps` time steps, all of them for None. Explicit in time with λ = dt/dx of the grid.
+    Fields are (nx, nt); nx − 2 rows per step. Covers the first `steps` time steps, all of them for None. Explicit in
+    time with λ = dt/dx of the grid.
     """
     count = checked_steps(grid, steps, "local_flux(steps)")
     face = numerical_flux(flux)
@@ -93,8 +96,9 @@ def local_flux(grid: Grid, steps: int | None = 5, flux: FluxName = "smoothed") -
 def oleinik(grid: Grid, convexity: float = 1.0) -> Inequality:
     """State Oleinik's entropy condition: no slope above 1/(Et), E = `convexity` <= f'' of the flux (math.md, eq. oleinik).
 
-    E = 1 is that of u²/2. Godunov's scheme spreads a rarefaction from its sonic corner half as fast: fields of the scheme obey
-    E = 1/2 without exception, and E = 1 to first order in dx. There are no rows at t = 0, where any slope is allowed.
+    Fields are (nx, nt); nx − 1 rows per time after the first. E = 1 is that of u²/2. Godunov's scheme spreads a
+    rarefaction from its sonic corner half as fast: fields of the scheme obey E = 1/2 without exception, and E = 1 to
+    first order in dx. There are no rows at t = 0, where any slope is allowed.
     """
     if not convexity > 0.0:
         raise LawError(f"oleinik(convexity) expects a positive number; got {convexity!r}. That of u²/2 is 1.")

@@ -20,9 +20,10 @@ def mass(
 ) -> Equality:
     """Keep the sum over space equal to that of params[param] at every later time (math.md, eq. mass).
 
-    By default each point counts once, so the repeated end point of a periodic axis is left out, and no spacing enters;
-    `repeated` counts it too, `weighted` multiplies by the spacing of the space axes. `start=0` adds the row of the
-    first slice, which an initial condition already states. `param=None` compares with the field's own first slice.
+    Fields are (nx, …, nt), the param is (b, nx, …); one row per time. By default each point counts once, so the
+    repeated end point of a periodic axis is left out, and no spacing enters; `repeated` counts it too, `weighted`
+    multiplies by the spacing of the space axes. `start=0` adds the row of the first slice, which an initial condition
+    already states. `param=None` compares with the field's own first slice.
     """
     space = grid.axes[:-1]
     points = tuple(slice(None, -1 if axis.periodic and not repeated else None) for axis in space)
@@ -37,7 +38,10 @@ def mass(
 
 
 def trapezoidal_balance(grid: Grid) -> Equality:
-    """Balance the mass of all points with u²/2 at the two ends, trapezoidal in time (math.md, eq. balance)."""
+    """Balance the mass of all points with u²/2 at the two ends, trapezoidal in time (math.md, eq. balance).
+
+    Fields are (nx, nt); nt − 1 rows.
+    """
     dx, dt = grid.spacing("x"), grid.spacing("t")
 
     def residual(u: Tensor, params: Params) -> Tensor:
@@ -51,8 +55,9 @@ def trapezoidal_balance(grid: Grid) -> Equality:
 def flux_balance(grid: Grid, flux: FluxName = "godunov", start: int = 0) -> Equality:
     """Balance the mass of the inner points with the numerical fluxes at their outer faces (math.md, eq. flux-balance).
 
-    This is the sum over space of the local flux law, so finite-volume data with one sub-step per slice obey it to rounding.
-    `start` leaves out the first steps, for use with a local flux law that already balances them.
+    Fields are (nx, nt); one row per time step. This is the sum over space of the local flux law, so finite-volume
+    data with one sub-step per slice obey it to rounding. `start` leaves out the first steps, for use with a local
+    flux law that already balances them.
     """
     dx, dt = grid.spacing("x"), grid.spacing("t")
     face = numerical_flux(flux)
@@ -69,8 +74,9 @@ def flux_balance(grid: Grid, flux: FluxName = "godunov", start: int = 0) -> Equa
 def mass_evolution(grid: Grid, rate: float, diffusivity: float, *, inner: bool = False) -> Equality:
     """Balance mass with logistic growth and diffusive flux, trapezoidal in time (math.md, eq. mass-evolution).
 
-    All points count. The flux at an end is taken through its nearest face, which is first-order accurate in dx.
-    `inner` counts only the points between the two faces, which finite volumes balance exactly in space.
+    Fields are (nx, nt); nt − 1 rows. All points count. The flux at an end is taken through its nearest face, which is
+    first-order accurate in dx. `inner` counts only the points between the two faces, which finite volumes balance
+    exactly in space.
     """
     dx, dt = grid.spacing("x"), grid.spacing("t")
     points = slice(1, -1) if inner else slice(None)
@@ -86,7 +92,10 @@ def mass_evolution(grid: Grid, rate: float, diffusivity: float, *, inner: bool =
 
 
 def energy_decay(grid: Grid) -> Inequality:
-    """Let the energy dx·Σu² of the heat equation never grow from one slice to the next (math.md, eq. energy-decay)."""
+    """Require that the energy dx·Σu² never grows from one slice to the next (math.md, eq. energy-decay).
+
+    Fields are (nx, nt); nt − 1 rows.
+    """
     dx = grid.spacing("x")
 
     def residual(u: Tensor, params: Params) -> Tensor:
@@ -97,10 +106,11 @@ def energy_decay(grid: Grid) -> Inequality:
 
 
 def energy_balance(grid: Grid, diffusivity: float) -> Equality:
-    """Let the energy dx·Σu² fall by 2κ dt ∫u_x², explicit in time (math.md, eq. energy-balance).
+    """Require that the energy dx·Σu² falls by 2κ dt ∫u_x², explicit in time (math.md, eq. energy-balance).
 
-    Together with an initial condition, mass and the forward-Euler rows of the first steps it is slightly infeasible:
-    they leave two end points free, and the smallest energy these allow is above the required one.
+    Fields are (nx, nt); nt − 1 rows. Together with an initial condition, mass and the forward-Euler rows of the first
+    steps it is slightly infeasible: they leave two end points free, and the smallest energy these allow is above the
+    required one.
     """
     dx, dt = grid.spacing("x"), grid.spacing("t")
 
@@ -115,7 +125,8 @@ def energy_balance(grid: Grid, diffusivity: float) -> Equality:
 def enstrophy(grid: Grid, param: str = "u0") -> Equality:
     """Keep ∫w² equal to that of params[param] at every later time (math.md, eq. enstrophy).
 
-    True of ideal flow only: viscosity destroys enstrophy and forcing creates it.
+    Fields are (nx, ny, nt), the param is (b, nx, ny); nt − 1 rows. True of ideal flow only: viscosity destroys
+    enstrophy and forcing creates it.
     """
     space = grid.axes[:-1]
     over = tuple(range(len(space)))

@@ -55,10 +55,10 @@ def predicted_fronts(order: Order, live: int) -> Cost:
 
 @dataclass(frozen=True)
 class Automatic:
-    """The faster one of Lanes and Fronts for tiles with so many live lanes; within `memory` bytes, if either is.
+    """The faster of Lanes and Fronts for tiles with `live` running lanes, within `memory` bytes if either fits.
 
-    Chosen by structure alone: a sample's bits must not depend on how many share its batch. On average half of the lanes of a
-    tile are live, since batches of large fields are small and samples that are done leave.
+    The choice depends only on structure: a sample's bits must not depend on its batch size. On average half of the lanes of a
+    tile are running, because batches of large fields are small and finished samples leave.
     """
 
     live: int = WIDTH // 2

@@ -37,6 +37,7 @@ from snapfm.structure.pattern import Pattern
 # lanes are kept, and more lanes leave the caches. Burgers flux 5, Schur matrix, one thread, µs per sample: 11 at 8 lanes,
 # 15 at 16, 25 at 64; augmented matrix 109, 140 and 390.
 LANES_AT_ONCE = 16
+"""The largest number of lanes that callers factorize and solve at a time."""
 # A pivot this small relative to its scale may be rounding alone.
 TINY = 64 * float(np.finfo(np.float64).eps)
 
@@ -65,9 +66,9 @@ class Pivots:
 
 
 class Workspace(ABC):
-    """Memory for one pattern. It holds one factorization at a time and serves one thread at a time.
+    """Memory for one pattern: it holds one factorization at a time and is used by one thread at a time.
 
-    The arguments are checked here; a solver fills in the three steps below.
+    Arguments are checked here; a solver implements the three steps below.
     """
 
     def __init__(self, pattern: Pattern) -> None:

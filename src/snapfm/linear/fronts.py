@@ -25,7 +25,7 @@ from snapfm.structure.pattern import Pattern
 
 @dataclass(frozen=True)
 class Fronts:
-    """The solver of few large samples; it has no settings."""
+    """The solver for few large samples: one at a time, in dense panels. It has no settings."""
 
     def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedFronts:
         """Choose a fill-reducing order and arrange the elimination."""

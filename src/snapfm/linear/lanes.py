@@ -23,7 +23,7 @@ from snapfm.structure.pattern import Pattern
 
 @dataclass(frozen=True)
 class Lanes:
-    """The fused solver; it has no settings."""
+    """The solver for batches: eight samples at once, fused into the compiled loop. It has no settings."""
 
     def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedLanes:
         """Choose a fill-reducing order and schedule the elimination."""

@@ -42,7 +42,12 @@ def names() -> list[str]:
 
 
 def problem(name: str, **settings: Any) -> Problem:
-    """Build a benchmark problem by name; settings (grid sizes, variants) are those of its builder."""
+    """Build a benchmark problem by name: grid, laws and a simulator.
+
+    Settings (grid sizes, variants) are those of its builder; `defaults(name)` lists them. `problem.grid.shape` is the shape of
+    ONE field, `problem.laws` the list for Projector, `problem.params(count)` what the laws read, (count, …) each, and
+    `problem.simulate(count)` fields (count, *shape) of the training distribution.
+    """
     if name not in _PROBLEMS:
         raise UnknownName(
             f"snapfm.problem(name) expects one of {names()}; got {name!r}. `snapfm problems` lists them with sizes."

@@ -98,36 +98,50 @@ class Warm:
 class Moved:
     """The nearest feasible fields without a certificate: all that a flow step before the last needs."""
 
-    u: Tensor  # (b, *shape), dtype and device of the input
+    u: Tensor
+    """Fields (b, *shape), in the dtype and on the device of the input."""
     warm: Warm | None
 
 
 @dataclass(frozen=True)
 class Projection:
-    """The nearest feasible fields and, per sample, the certificate.
+    """The nearest feasible fields and, for each sample, the certificate.
 
-    `violation` and `by_law` are those of the tensor `u` that is returned. In float32 it is the float64 answer, rounded:
+    `violation` and `by_law` describe the tensor `u` that is returned. In float32 it is the float64 answer, rounded:
     CONVERGED then means that the answer obeys to the tolerance, and `rounding` says what its rounding to float32 costs, so
     that violation ≤ tolerance + rounding. In float64 nothing is rounded. A law that computes in float32, as networks do, is
-    projected onto in float64 in the same way: CONVERGED speaks of it without its rounding, `violation` is that of the law as it
-    is written, and `rounding` holds the difference.
+    projected onto in float64 in the same way: CONVERGED refers to the law without its rounding, `violation` to the law as
+    written, and `rounding` holds the difference.
     """
 
-    u: Tensor  # (b, *shape), dtype and device of the input, differentiable
-    status: Tensor  # (b,) int8 of Status
-    violation: Tensor  # (b,) largest |h|, max(g, 0), bound excess, in the law's own units
-    stationarity: Tensor  # (b,) ‖u − û + Jᵀλ‖∞ with right-signed λ
-    iterations: Tensor  # (b,) int64
-    distance: Tensor  # (b,) ‖u − û‖₂
-    multipliers: dict[str, Tensor]  # law name to λ (b, rows)
-    by_law: dict[str, Tensor]  # law name to violation (b,)
+    u: Tensor
+    """Fields (b, *shape), in the dtype and on the device of the input; differentiable in the input and in the params."""
+    status: Tensor
+    """Outcome of each sample: (b,) int8, values of Status."""
+    violation: Tensor
+    """Largest |h|, max(g, 0) or excess over a bound, in the law's own units: (b,)."""
+    stationarity: Tensor
+    """‖u − û + Jᵀλ‖∞ with multipliers λ of the right sign: (b,). Zero where no lawful direction leads nearer."""
+    iterations: Tensor
+    """Iterations over all attempts: (b,) int64."""
+    distance: Tensor
+    """‖u − û‖₂: (b,)."""
+    multipliers: dict[str, Tensor]
+    """The multipliers λ of each law by its name: (b, rows)."""
+    by_law: dict[str, Tensor]
+    """The violation of each law by its name: (b,)."""
     tolerance: float
-    rounding: Tensor  # (b,) largest change of a row, in the law's own units, by rounding: of u, and inside float32 laws
-    # (b,) int8, curvature along the laws: 1 nowhere negative, so nearer than all neighbors; 0 somewhere; -1 not known
+    """The largest violation that counts as obeyed."""
+    rounding: Tensor
+    """Largest change of a row by rounding, of u and inside float32 laws, in the law's own units: (b,)."""
     second_order: Tensor
-    # (b,) bool: u lies on kinks of its laws, and stationarity holds for an element of the generalized (Clarke) gradient there,
-    # each kink's two slopes with a weight in [0, 1]. False: the slopes are those of the operators, as torch has them.
+    """Curvature along the laws, (b,) int8: 1 nowhere negative, so u is nearer than its neighbors; 0 a saddle; -1 not known."""
     generalized: Tensor
+    """Samples that lie on kinks of their laws: (b,) bool.
+
+    For these, stationarity holds for an element of the generalized (Clarke) gradient: each kink's two slopes with a weight in
+    [0, 1]. For the others, the slopes are those of torch.
+    """
     warm: Warm | None = field(default=None, repr=False, compare=False)  # for project(…, warm=…)
 
     @property

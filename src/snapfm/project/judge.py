@@ -25,10 +25,12 @@ _STEEP = 1e6  # multipliers below this cannot spoil the stationarity by rounding
 
 @dataclass(frozen=True)
 class Judgement:
-    """Violation per sample, in total and by law, in the laws' own units."""
+    """What Projector.check returns: the violation of each sample, in total and by law, in the laws' own units."""
 
-    violation: Tensor  # (b,)
-    by_law: dict[str, Tensor]  # (b,) each
+    violation: Tensor
+    """Largest violation of each sample: (b,)."""
+    by_law: dict[str, Tensor]
+    """The violation of each law by its name: (b,)."""
 
 
 def judge(laws: LawStack, residual: Tensor, limits: Limits, u: Tensor) -> Judgement:

@@ -38,12 +38,12 @@ from snapfm.structure.preparing import Report, preparing
 class Projector:
     """Project batches of fields of one shape onto a list of laws: min ½‖u − û‖² subject to the laws.
 
-    `params` is an example with a leading batch axis: it fixes names, shapes and dtypes. `tolerance` is the largest
-    violation, in the laws' own units, that counts as obeyed. A call ends: a sample that has used up `limit` iterations,
-    over all attempts, or that has not converged when the batch has taken `seconds`, is returned as ITERATION_LIMIT. `linear`
-    replaces the factorization of KKT matrices (snapfm.linear); the default is the fastest on batches. `progress=True` shows
-    what is being prepared, on stderr, if that takes longer than two seconds; the default does so on a terminal. `metric`
-    replaces ‖u − û‖² by (u − û)ᵀΣ⁻¹(u − û): see snapfm.Metric.
+    `shape` is the shape of ONE field, without the batch axis. `params` is an example of what laws read, (b, …) or (1, …) by name:
+    it fixes names, shapes and dtypes. `tolerance` is the largest violation, in the laws' own units, that counts as obeyed. Every
+    call ends: a sample that has used up `limit` iterations, over all attempts, or that has not converged when the batch has
+    taken `seconds`, is returned as ITERATION_LIMIT. `linear` replaces the factorization of KKT matrices (snapfm.linear); the
+    default chooses the fastest. `progress=True` shows what is being prepared, on stderr, if that takes longer than two seconds;
+    by default it is shown only on a terminal. `metric` replaces ‖u − û‖² by (u − û)ᵀΣ⁻¹(u − û): see snapfm.Metric.
 
     A projector may be called by several threads at once and after a fork. It pickles as its arguments, and is prepared again on
     the other side, once per process; copies in this process share what is prepared.
@@ -124,11 +124,12 @@ class Projector:
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
         metric: Metric | None = None,
     ) -> Projection:  # fmt: skip
-        """Project a batch (b, *shape); results keep its dtype and device, the work is done in float64.
+        """Project a batch u_hat (b, *shape); results keep its dtype and device, the work is done in float64.
 
-        `warm`, a projection of nearby fields of the same batch, is a warm start: fewer iterations if laws are nonlinear.
-        `tolerance`, `limit`, `seconds` and `metric` replace the projector's own for this call. In a metric, `stationarity` and
-        `multipliers` are those of its distance, and there are no gradients.
+        `params` has the names of the example, (b, …) each or (1, …) if shared. `warm`, a projection of nearby fields of the same
+        batch, is a warm start: fewer iterations if laws are nonlinear. `tolerance`, `limit`, `seconds` and `metric` replace the
+        projector's own for this call. In a metric, `stationarity` and `multipliers` are those of its distance, and there are no
+        gradients.
         """
         if metric is not None:
             check_metric(metric, self.shape)
@@ -140,7 +141,7 @@ class Projector:
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Projection:  # fmt: skip
-        """Project in the plain metric, ‖u − û‖², whatever the projector's own."""
+        """Project a batch (b, *shape) in the plain metric, ‖u − û‖², whatever the projector's own."""
         given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             start, inside = _inside(u_hat), self.inside_params(given, len(u_hat))
@@ -184,9 +185,9 @@ class Projector:
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Moved:  # fmt: skip
-        """Project without certificate and gradients, in a fraction of the time. Always in the plain metric.
+        """Project a batch (b, *shape) without certificate and gradients, in a fraction of the time; always in the plain metric.
 
-        For all steps of a flow but the last. A sample that fails is returned as the iterations left it, unmarked.
+        Meant for all steps of a flow but the last. A sample that fails is returned as the iterations left it, unmarked.
         """
         given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
@@ -222,7 +223,7 @@ class Projector:
         return self.method.recall(_inside(warm.u), whole, usable)
 
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:
-        """Judge fields in float64, by the laws as they are written, without projecting them."""
+        """Judge fields u (b, *shape) in float64, by the laws as written, without projecting them."""
         checks.check_field(u, self.shape)
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):

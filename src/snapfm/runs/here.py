@@ -10,7 +10,7 @@ from snapfm.runs.share import WHOLE, Share
 
 @dataclass(frozen=True)
 class Here:
-    """The engine that needs nothing. With a share it is one of several processes, which know nothing of each other."""
+    """The engine that computes in this process. With a share, it is one of several processes that work independently."""
 
     share: Share = WHOLE
 

@@ -27,7 +27,7 @@ _PATIENCE, _LATE = 10.0, 3.0
 
 @dataclass(frozen=True)
 class OnRay:
-    """The engine of a Ray cluster: the one that RAY_ADDRESS names or that is connected already, or else one started here.
+    """The engine of a Ray cluster: the connected one, the one RAY_ADDRESS names, or else one started on this machine.
 
     `workers` actors with `cpus`, `gpus` and `resources` each; by default as many as the cluster's processors allow. `told` is
     called with a sentence about every block that is given up.

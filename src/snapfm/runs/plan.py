@@ -16,13 +16,15 @@ import torch
 from snapfm.errors import SnapfmError
 from snapfm.runs.share import Share
 
-Report = Callable[[float], None]  # called with the share of a block that is done
-Progress = Callable[[float], None]  # called with the units that are done, of all blocks that the caller computes
+Report = Callable[[float], None]
+"""A function that is called with the finished share of a block, from 0 to 1."""
+Progress = Callable[[float], None]
+"""A function that is called with the number of finished units, over all blocks that the caller computes."""
 Figures = Mapping[str, float]  # what blocks tell besides their results, such as seconds: added up over blocks
 
 
 class BlockFailed(SnapfmError, RuntimeError):
-    """A block of a run could not be computed; the message names it, and says why."""
+    """A block of a run could not be computed; the message names the block and says why."""
 
 
 class Plan(Protocol):
@@ -31,7 +33,7 @@ class Plan(Protocol):
     blocks: int
 
     def units(self, block: int) -> int:
-        """Return the size of a block, in what progress counts: samples, or cells."""
+        """Return the size of a block in the units that progress counts: samples, or cells."""
         ...
 
     def named(self, block: int) -> str:
@@ -43,29 +45,29 @@ class Plan(Protocol):
         ...
 
     def join(self) -> None:
-        """Check, in a process that did not begin the run, that its results belong here; called once before it computes."""
+        """Check that this process may add to the run; called once, in processes that did not start it, before they compute."""
         ...
 
     def compute(self, block: int, report: Report) -> Figures:
-        """Compute a block and store its results: whole, or not at all."""
+        """Compute a block and store its results, completely or not at all."""
         ...
 
     def give_up(self, block: int) -> None:
-        """Store that a block has no results; raises BlockFailed where the run cannot go on without it."""
+        """Store that a block has no results; raises BlockFailed if the run cannot continue without it."""
         ...
 
 
 class Engine(Protocol):
-    """Who computes the blocks of a plan."""
+    """What computes the blocks of a plan: this process, part of several processes, or a cluster."""
 
     @property
     def share(self) -> Share:
-        """Which of the blocks are its to compute."""
+        """The share of the blocks that this engine computes."""
         ...
 
     @property
     def threads(self) -> int | None:
-        """Threads of torch in each process that computes; None for as many as this process has."""
+        """Threads of torch in each computing process; None for as many as this process has."""
         ...
 
     def run(self, plan: Plan, progress: Progress | None = None) -> Figures:

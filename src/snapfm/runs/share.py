@@ -17,21 +17,21 @@ _PROCESSES = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"))
 
 @dataclass(frozen=True)
 class Share:
-    """Part `part` (from 1) of `parts`: every parts-th block, so that blocks that take long are spread."""
+    """Part `part` (from 1) of `parts`: every parts-th block, so that slow blocks are spread over all parts."""
 
     part: int
     parts: int
 
     def blocks(self, count: int) -> range:
-        """Return the blocks of this share, of a plan of so many."""
+        """Return the blocks of this share in a plan of `count` blocks."""
         return range(self.part - 1, count, self.parts)
 
     def of(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of this share: of cases, whose cells depend on each other and stay together."""
+        """Return the names in this share. Names are of cases: their cells depend on each other and stay together."""
         return tuple(names[place] for place in self.blocks(len(names)))
 
     def units(self, count: int, block: int) -> int:
-        """Return how many of `count` units, in blocks of so many, are in this share."""
+        """Return how many of `count` units are in this share, if they come in blocks of `block`."""
         return sum(min(block, count - k * block) for k in self.blocks(-(-count // block)))
 
     @property
@@ -44,10 +44,11 @@ class Share:
 
 
 WHOLE = Share(1, 1)
+"""The whole run: the only part of one."""
 
 
 def share_of(text: str | None, environment: Mapping[str, str] = os.environ) -> Share:
-    """Read K/N, or `auto`: what Slurm or torchrun has set for this process. None is the whole run."""
+    """Read a share from K/N, or from the variables of Slurm or torchrun for `auto`; None is the whole run."""
     if text is None:
         return WHOLE
     if text == AUTO:

@@ -49,17 +49,17 @@ _LEAST_SIZE = 1e-12  # of a spread without any variance: its levels are near τ 
 class Conditional:
     """Draw from the conditional distribution of a model's fields given the laws.
 
-    `spread` says how the model's fields vary: Spread.of_fields(training data) where there are some, else
-    Spread.of_model(velocity); None takes `velocity.spread`. `renewal` is the share of noise drawn afresh at every step: 1
-    forgets the noise, which corrects early errors; 0 keeps the noise that the state implies. `rounds` is how often nonlinear
-    laws are linearized at a step for which the slopes of an earlier one no longer serve. With inequalities, up to `tries`
-    draws are made until they hold; then the last is projected. `levels` are the largest and the least noise level σ/α, relative
-    to the size of the spread, between which steps are spaced evenly in the logarithm; None spaces them evenly in τ, and so do
-    `times` given to `sample`.
+    `spread` says how the model's fields vary: Spread.of_fields(fields, velocity=velocity) if there are training fields, otherwise
+    Spread.of_model(velocity, shape); None uses `velocity.spread`. `renewal` is the share of noise drawn again at every step: 1
+    replaces all noise, which corrects early errors; 0 keeps the noise that the state implies. `rounds` is how often nonlinear
+    laws are linearized at a step, if the slopes of an earlier step are no longer good enough. With inequalities, up to `tries`
+    draws are made until they hold; then the last one is projected. `levels` are the largest and the smallest noise level σ/α,
+    relative to the size of the spread; steps are evenly spaced in the logarithm between them. None spaces steps evenly in τ;
+    `times` given to `sample` replace them.
 
-    On nonlinear laws "given the laws" has two meanings. `measure="surface"` restricts the density to the surface of fields that
-    obey; "residual" is the limit of small noise in the residuals, which favors places where residuals change slowly, by the
-    factor det(JJᵀ)^−½. `Samples.weights` hold this factor. With `corrections` Metropolis steps on the surface at each flow step,
+    On nonlinear laws "given the laws" has two meanings. `measure="surface"` restricts the density to the surface of lawful
+    fields; "residual" is the limit of small noise in the residuals, which favors places where residuals change slowly, by the
+    factor det(JJᵀ)^−½. `Samples.weights` holds this factor. With `corrections` Metropolis steps on the surface at each flow step,
     fields are drawn from the measure itself, and no weights are needed.
     """
 

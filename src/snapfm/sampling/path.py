@@ -19,7 +19,7 @@ _HALVINGS = 60  # of the interval in which a noise level is sought: to rounding
 
 @dataclass(frozen=True)
 class Path:
-    """How much data and how much noise a state holds at τ, with their slopes; α(1) = 1 and σ(1) = 0."""
+    """How noise and data are mixed at flow time τ: u = α(τ)·data + σ(τ)·noise, with both slopes; α(1) = 1 and σ(1) = 0."""
 
     data: Schedule  # α
     noise: Schedule  # σ
@@ -64,14 +64,15 @@ class Path:
 
 
 STRAIGHT = Path(lambda tau: tau, lambda tau: 1.0 - tau, lambda tau: 1.0, lambda tau: -1.0)
+"""The straight path of flow matching: α = τ, σ = 1 − τ."""
 
-# α² + σ² = 1 at every τ: the path of variance-preserving models with a cosine schedule.
 COSINE = Path(
     lambda tau: math.sin(0.5 * math.pi * tau),
     lambda tau: math.cos(0.5 * math.pi * tau) if tau < 1.0 else 0.0,
     lambda tau: 0.5 * math.pi * math.cos(0.5 * math.pi * tau),
     lambda tau: -0.5 * math.pi * math.sin(0.5 * math.pi * tau),
 )
+"""The path of variance-preserving models with a cosine schedule: α = sin(πτ/2), σ = cos(πτ/2)."""
 
 
 def along(values: Tensor, like: Tensor) -> Tensor:

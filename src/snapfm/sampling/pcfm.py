@@ -57,7 +57,7 @@ class Relaxation:
 
 @dataclass(frozen=True)
 class PCFM:
-    """Project the end point that every step predicts, then return to the path from the original noise.
+    """Physics-constrained flow matching: project the predicted end point at each step, then pull back to the original noise.
 
     `warm` starts each projection from the one before. `early_tolerance`, a number or a function of τ, applies to all but
     the last projection, which always meets the projector's own. Steps before `project_from` are those of the plain flow.

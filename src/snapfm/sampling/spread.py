@@ -35,10 +35,11 @@ _VISIBLE = 1e-6  # variance relative to the largest above which a direction take
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """The covariance of fields: orthonormal `directions` (r, *shape) with `variances` (r,), and `rest` in all others.
+    """How fields vary: orthonormal `directions` (r, *shape) with `variances` (r,), and the variance `rest` in all others.
 
     All three are those of fields divided by `scale`, the size of the model's noise: a number, or a tensor of a field's shape.
-    `pieces` is a mixture in the coordinates of fields along the first directions, relative to `center` (*shape).
+    `pieces` is a mixture in the coordinates of fields along the first directions, relative to `center` (*shape). Build one with
+    `of_fields` from training fields, or with `of_model`.
     """
 
     directions: Tensor
@@ -53,12 +54,12 @@ class Spread:
         cls, fields: Tensor, rank: int = 64, scale: float | Tensor = 1.0, pieces: bool = True,
         velocity: Callable[[Tensor, Any], Tensor] | None = None,
     ) -> Spread:  # fmt: skip
-        """Estimate from fields (count, *shape): training data, or any that vary as the model's do.
+        """Estimate from fields (count, *shape): training data, or any fields that vary as the model's do.
 
-        Give the `velocity` too if it was learned: its error then becomes the least variance of any direction (math.md, eq.
+        Pass the `velocity` too if it was learned: its error then becomes the smallest variance of any direction (math.md, eq.
         error). More fields are better: with fewer than a few times `rank`, the smaller variances are noise. `scale` is the size
-        of the model's noise if that is not one: the std of adapters.Normalized; a velocity that is given tells it. `pieces=False`
-        describes fields as Gaussian even if a mixture describes fields that were left out better.
+        of the model's noise if that is not one, such as the std of adapters.Normalized; it is read from the velocity if that is
+        given. `pieces=False` describes fields as Gaussian even if a mixture describes held-out fields better.
         """
         if not isinstance(fields, Tensor) or fields.ndim < 2 or len(fields) < 2 or not fields[0].numel():
             came = tuple(fields.shape) if isinstance(fields, Tensor) else type(fields).__name__
@@ -92,7 +93,7 @@ class Spread:
 
     @classmethod
     def of_samples(cls, samples: Any, rank: int = 64) -> Spread:
-        """Estimate from a sampling run: its `u`."""
+        """Estimate from the fields of a sampling run, `samples.u` (count, *shape)."""
         return cls.of_fields(samples.u, rank)
 
     @classmethod
@@ -100,7 +101,7 @@ class Spread:
         cls, velocity: Callable[[Tensor, Any], Tensor], shape: tuple[int, ...] | None = None, count: int = 256, steps: int = 20,
         generator: torch.Generator | None = None, rank: int = 64,
     ) -> Spread:  # fmt: skip
-        """Estimate from the model's own unconstrained samples, and from how well it predicts them."""
+        """Estimate from `count` unconstrained samples of the model, fields of `shape`, and from how well it predicts them."""
         from snapfm.sampling.sample import sample  # it names Conditional, which names this class
 
         seeded = generator or torch.Generator().manual_seed(0)
@@ -110,8 +111,8 @@ class Spread:
     def refined(self, velocity: Callable[[Tensor, Any], Tensor]) -> Spread:
         """Replace what was estimated from fields by the slopes of the model's own predictions (math.md, eq. slopes).
 
-        Exact for a model of Gaussian fields, whose spread from N fields is off by 1/√N. Takes some thousand evaluations of the
-        velocity. `rest` only grows: it may contain the model's error. Where fields are described by `pieces`, these stay, and
+        Exact for a model of Gaussian fields, whose spread from N fields has an error of 1/√N. Takes about a thousand evaluations
+        of the velocity. `rest` can only grow, because it may contain the model's error. If fields are described by `pieces`,
         nothing is refined.
         """
         shape = tuple(self.directions.shape[1:])

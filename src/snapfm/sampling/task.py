@@ -26,17 +26,20 @@ Progress = Callable[[int, int], None]
 class Samples:
     """The result of a sampling run: the fields, the last projection with its certificates, and where the time went."""
 
-    u: Tensor  # (count, *shape)
-    projection: Projection | None  # None if the sampler does not end with a projection: it certifies nothing
-    seconds: dict[str, float]  # "velocity", "projection"
-    calls: int = 0  # of the network, for the whole batch
-    weights: Tensor | None = (
-        None  # (count,) with mean one, from samplers whose samples do not count alike; None: all one
-    )
+    u: Tensor
+    """The fields: (count, *shape)."""
+    projection: Projection | None
+    """The last projection with its certificates; None if the sampler does not end with one: it certifies nothing."""
+    seconds: dict[str, float]
+    """Time spent, in seconds: "velocity" in the network, "projection" in the laws."""
+    calls: int = 0
+    """Calls of the network, each for the whole batch."""
+    weights: Tensor | None = None
+    """How much each sample counts, (count,) with mean one; None if all count the same."""
 
     @property
     def effective(self) -> float:
-        """How many samples of equal weight these are worth: (Σw)² / Σw²."""
+        """The number of equally weighted samples that these are worth: (Σw)² / Σw²."""
         if self.weights is None:
             return float(len(self.u))
         return float(self.weights.sum().square() / self.weights.square().sum())
@@ -160,7 +163,7 @@ class Task:
 
 
 class Sampler(Protocol):
-    """A way from noise to fields. Holds settings only; all state of a run is in the task."""
+    """What every sampler is: settings, and `run`, which turns noise into fields. All state of a run is in the task."""
 
     def run(self, task: Task) -> tuple[Tensor, Projection | None]:
         """Step through the task's times; return the fields and their projection, None if the run does not end with one."""

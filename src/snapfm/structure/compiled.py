@@ -43,7 +43,7 @@ from snapfm.structure.verify import check_law, verify_law
 
 @dataclass(frozen=True)
 class CompiledLaws(LawStack):
-    """All rows of a list of laws on fields of one shape, in the order the laws were given.
+    """Compiled laws: all rows of a list of laws on fields of one shape, in the order the laws were given.
 
     `scalar` holds the rows of all laws; those of laws that could not be lowered are empty there. `opaque` holds
     the derivatives of these laws, by their place.
@@ -215,8 +215,7 @@ class CompiledLaws(LawStack):
 def compile_laws(
     laws: Sequence[Law], shape: tuple[int, ...], params: Params | None = None, report: Report = silent
 ) -> CompiledLaws:
-    """Compile laws on fields of one shape; `params` are an example with a leading batch axis.
-
+    """Compile laws on fields of one `shape`; `params` are an example with a leading batch axis, (1, …) by name.
     `report` is called with what is being done. Bounds have no rows and are left out. Raises LawError for laws that cannot be
     used as written, and TooDense for one whose pattern is too much to write out (structure.matrix_free takes those).
     """

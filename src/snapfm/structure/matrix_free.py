@@ -38,12 +38,12 @@ class MatrixFreeLaws(LawStack):
 
     @property
     def nnz(self) -> int:
-        """Number of entries of the stacked Jacobian that may be non-zero: as far as is known all of them."""
+        """Number of entries of the stacked Jacobian that may be non-zero: all of them, as far as is known."""
         return self.rows * self.unknowns
 
     @cached_property
     def affine(self) -> bool:
-        """Whether no slope changes with the field: the derivative of none reads it."""
+        """Whether all slopes are constant: no derivative reads the field."""
         found = self.linearize(*self.example)
         return found.hessian(torch.ones_like(found.residual)) is None
 

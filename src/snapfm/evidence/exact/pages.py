@@ -10,12 +10,13 @@ from snapfm.evidence.text import NOTHING, seconds, size
 
 FAIR = 2.0  # a sampler within this multiple of chance is taken as right
 ABOUT = (
-    "Velocities are exact, so every error is the sampler's. In front: the scores; at the end: the largest of them in units of "
-    f"chance, which is the mean score of as many exact draws. Up to {FAIR:g}× is bold."
+    "Velocities are exact, so every error is the sampler's. Shown is the largest score of each case in units of chance, which "
+    f"is the mean score of as many exact draws. Up to {FAIR:g}× is bold."
 )
 COLUMNS = (
-    "mean: error of the mean in units of the true spread. spread: relative error of the spread. ratio: of spreads, 1 is right. "
-    "modes: total variation of the weights of the modes. variation: total variation of a histogram on the curve. Errors of mean "
+    "mean: error of the mean in units of the true spread. spread: relative error of the spread. ratio: ratio of the spreads, 1 "
+    "is right. modes: total variation distance of the mode weights. variation: total variation distance of a histogram along "
+    "the curve. × chance: the largest score in units of chance. worth: the number of equally weighted samples. Errors of mean "
     "and spread are root mean squares over the points that the laws leave free."
 )
 
@@ -68,7 +69,7 @@ def _about(suite: Suite, cells: Cells) -> str:
         where = f" On {cell.machine['cores']} cores ({cell.machine['processor']}); time is processor time."
     steps = ",".join(map(str, suite.steps))
     return (
-        f"{suite.count} samples, seed {suite.seed}; Conditional estimates how fields vary from {suite.fields} of them.{where} "
+        f"{suite.count} samples, seed {suite.seed}; Conditional estimates how fields vary from {suite.fields} fields.{where} "
         f"Repeat it with `snapfm quality exact --count {suite.count} --steps {steps} --out DIR`."
     )
 

@@ -15,6 +15,7 @@ import rich.table
 from snapfm.evidence.text import NOTHING, percent
 
 NOT_YET = "not run yet"
+_LONGEST_FIGURE = 48  # characters of an entry with its detail in brackets; longer ones are sentences
 PUBLISHED = ", published"  # how the name of a row of published figures ends
 
 T = TypeVar("T")
@@ -127,10 +128,17 @@ def markdown_page(title: str, sections: Sequence[Section], made: Sequence[tuple[
 
 
 def markdown(table: Table) -> str:
-    """Write a table as Markdown; entries that are first are bold."""
-    lines = [list(table.heads), ["---"] + ["---:"] * (len(table.heads) - 1)]
-    lines += [[_entry(one) for one in row] for row in table.rows]
+    """Write a table as Markdown, figures right-aligned; entries that are first are bold."""
+    rows = [[_entry(one) for one in row] for row in table.rows]
+    columns = [[row[place] for row in rows if place < len(row)] for place in range(1, len(table.heads))]
+    lines = [list(table.heads), ["---", *("---:" if _figures(column) else "---" for column in columns)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _figures(column: list[str]) -> bool:
+    """Tell a column of figures from one of words: some entry begins with a figure, and none is a sentence."""
+    begins = any(entry.lstrip("*-")[:1].isdigit() for entry in column)
+    return begins and max(map(len, column)) <= _LONGEST_FIGURE
 
 
 def terminal(

@@ -19,16 +19,16 @@ from snapfm.evidence.record import State
 from snapfm.evidence.text import NOTHING, scientific, seconds, settings_text, size
 
 ABOUT = (
-    "MMSE / SMSE: mean squared error of the per-point mean and of the per-point standard deviation against simulated truth under "
-    "the same conditions, in units of 1e-2; lower is better, the lowest MMSE of a task is bold. Rows named *published* are those "
-    "of the PCFM paper, of other models and other data: compare their order, not their size. *True fields* are as many fields "
-    "drawn independently from the truth: what a perfect sampler would score."
+    "MMSE / SMSE: mean squared error of the per-point mean and of the per-point standard deviation, compared with simulated "
+    "truth under the same conditions, in units of 1e-2. Lower is better; the lowest MMSE of a task is bold. Rows named "
+    "*published* are those of the PCFM paper, with other models and other data: compare their order, not their size. *True "
+    "fields* are as many fields drawn independently from the truth: the score of a perfect sampler."
 )
 COLUMNS = (
-    "Scores have 95 % bootstrap intervals over samples. *error* is the mean over samples of ‖R‖₂ of a law, in float64; "
-    "*largest violation* the worst single row of any sample. *certified*: samples whose last projection is proven lawful and "
-    "nearest; – for samplers that certify nothing. *like true fields*: texture, neighbor by neighbor and scale by scale. "
-    "*time* is of all samples together: network + projection."
+    "Scores have 95 % bootstrap intervals over samples. *error*: the mean over samples of ‖R‖₂ of a law, in float64. "
+    "*largest violation*: the worst single row of any sample. *certified*: samples whose last projection is proven lawful and "
+    "nearest; – for samplers that certify nothing. *like true fields*: whether neighboring points correlate, and scales have "
+    "power, as in true fields. *time*: all samples together, network + projection."
 )
 _NOTE = """\
 Every figure is taken from <code>records.jsonl</code>, written next to this page by the same run. Repeat it with
@@ -90,7 +90,7 @@ def verdicts(suite: Suite, cells: Cells) -> list[str]:
             f"PCFM is first in MMSE on {len(first)} of {len(done)} tasks{': ' if first else ''}{', '.join(first)}."
         )
         sentences.append(
-            f"Its largest violation of any row of any law by any sample is {scientific(worst)}; "
+            f"Its largest violation, over all rows, laws and samples, is {scientific(worst)}; "
             f"{sum(cell.converged or 0 for cell in found)} of {sum(cell.samples for cell in found)} samples are certified."
         )
     if second:
@@ -189,7 +189,7 @@ def about(suite: Suite, cells: Cells) -> str:
     if some is not None:
         where = f" On {some.machine['cores']} cores ({some.machine['processor']}), no GPU; {_versions(some.machine)}."
     return (
-        f"Suite `{suite.name}`: {counts}, seed {suite.seed}, fields in {suite.dtype}, projector's tolerance {suite.tolerance:g}."
+        f"Suite `{suite.name}`: {counts}, seed {suite.seed}, fields in {suite.dtype}, tolerance {suite.tolerance:g}."
         f"{where} Repeat it with `snapfm quality {suite.name} --out DIR`."
     )
 
@@ -250,9 +250,9 @@ def _made(suite: Suite, cells: Cells) -> list[tuple[str, str]]:
             f"{suite.samples} unless a row says otherwise, {suite.steps} flow steps, seed {suite.seed}, {suite.dtype}",
         ),
         ("truth", ", ".join(f"{one.title} {one.truth or suite.truth}" for one in suite.tasks) + " simulated fields"),
-        ("laws", f"projector's tolerance {suite.tolerance:g}; judged in float64"),
+        ("laws", f"tolerance {suite.tolerance:g}; judged in float64"),
         ("samplers", "; ".join(samplers)),
-        ("budget", f"{suite.budget:g} s a cell; past it DNF"),
+        ("budget", f"{suite.budget:g} s per cell; past it DNF"),
     ]
     for some in list(cells.values())[:1]:
         machine = some.machine

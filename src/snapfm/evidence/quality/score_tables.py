@@ -13,10 +13,10 @@ from snapfm.evidence.text import NOTHING
 SCORES = (
     "*CRPS* (continuous ranked probability score, lower is better) judges the distribution at every point, *energy distance* "
     "that of whole fields: 0 is right, and chance can make it negative. Both are fair: on average they do not depend on the "
-    "number of samples. *spread–skill*: spread of the samples over the error of their mean; 1 is right, below it samples are "
-    "too alike. *covered*: true values inside the central 50 % and 90 % of the samples, in brackets what the right distribution "
-    "would cover. The lowest CRPS and energy distance are bold. Where a sampler has several numbers of steps to choose from, the "
-    "one with the lowest CRPS on other random numbers is scored."
+    "number of samples. *spread–skill*: spread of the samples divided by the error of their mean; 1 is right, and below 1 "
+    "samples are too similar. *covered*: the share of true values inside the central 50 % and 90 % of the samples, with the "
+    "share that the right distribution would cover. The lowest CRPS and energy distance are bold. If a sampler has several "
+    "numbers of steps to choose from, the one with the lowest CRPS on other random numbers is scored."
 )
 NOT_MEASURED = "not measured"
 _LEVELS = (0.5, 0.9)

@@ -95,7 +95,7 @@ _ALL = (
         _peer(Ipopt),
     ),
     Method(
-        "ipopt-2", "Ipopt, tuned, 2 processes", f"The same, a batch dealt out to two processes; {_INTERIOR}.", None, False,
+        "ipopt-2", "Ipopt, tuned, 2 processes", f"The same, a batch divided between two processes; {_INTERIOR}.", None, False,
         _peer(IpoptProcesses),
     ),
     Method(

@@ -61,7 +61,7 @@ def paper_suite() -> dict[str, Any]:
 
 
 def paper_cells() -> list[Cell]:
-    """Ours is beaten in speed by a method that brings fewer home, and in nearness by one rival on three samples."""
+    """Ours is beaten in speed by a method that converges on fewer samples, and in nearness by one rival on three samples."""
     nearer = verdict(distances=(1.0,) * 3 + (2.0,) * 28 + (None,))
     lying = verdict(
         3, claimed=SAMPLES, lawful=3, violation=0.25, stationarity=None, distances=(0.5,) * 3 + (None,) * 29

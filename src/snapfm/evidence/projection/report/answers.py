@@ -18,24 +18,24 @@ from snapfm.evidence.text import NOTHING, short, size, times
 # that is already feasible is within rounding of its projection.
 NEARER = 1e-6
 _PROJECTION = (
-    "Milliseconds a sample, median of the hot calls on the whole batch, or the only one where a method is too slow for more; "
-    "under each figure how many samples are home (converged by the method's word and the judge's), and its time as a multiple of "
-    "{ours}. *Claims* is said of a method that calls more samples converged than hold. Bold is the fastest of those that bring "
-    "the most samples home. Violation and stationarity are the worst of all samples and inputs, whatever the method says. "
-    "*Cold* is what precedes the first hot call: structure, model, first call."
+    "Milliseconds per sample: the median of the hot calls on the whole batch, or the only call if a method is too slow for more. "
+    "With each figure: how many samples converged (by the method and by the judge), and the time relative to {ours}. *Claims* "
+    "marks a method that reports more samples converged than the judge confirms. Bold is the fastest of those that converge on "
+    "the most samples. Violation and stationarity are the worst over all samples and inputs, whatever the method reports. "
+    "*Cold* is everything before the first hot call: structure, model, first call."
 )
 _ERRORS = (
-    "Mean over all samples of ‖R‖₂ of each law, in float64 and in the law's own units; under it the worst single row of any "
-    "sample. Of the fields a walk ends with; for a case without walks, of the answers to its last input. Samples that did not "
-    "converge count too. *Published* errors are of the paper's own samples."
+    "Mean over all samples of ‖R‖₂ of each law, in float64 and in the law's own units; with it the worst single row of any "
+    "sample. Measured on the final fields of a walk or, for a case without walks, on the answers to its last input. Samples that "
+    "did not converge count too. *Published* errors are those of the paper's own samples."
 )
 _NEAREST = (
-    "A projection is the nearest lawful field. Distances ‖u − û‖₂ of the same inputs are compared sample by sample, all inputs "
-    f"of a case together; a difference up to {NEARER:g} of the distance, or of the tolerance where that is larger, is equal. An "
-    "answer that is not lawful before the judge has no distance and wins nothing. Laws may have several local nearest fields, so "
-    "two honest methods may differ, and an answer may be nearer by what it breaks its laws by, within the tolerance. *Nearer "
-    "yet* counts the samples where that does not explain it: where √(‖u − û‖² + 2λᵀh(u)), the distance to first order if the "
-    "laws were kept exactly, is smaller as well."
+    "A projection is the nearest lawful field. Distances ‖u − û‖₂ for the same inputs are compared sample by sample, over all "
+    f"inputs of a case. Differences up to {NEARER:g} of the distance, or of the tolerance if that is larger, count as equal. An "
+    "answer that the judge does not find lawful has no distance and wins nothing. Laws may have several local nearest fields, so "
+    "two correct methods may differ, and an answer may be nearer because it breaks its laws, within the tolerance. *Nearer yet* "
+    "counts the samples where that does not explain it: where √(‖u − û‖² + 2λᵀh(u)), to first order the distance if the laws "
+    "held exactly, is smaller as well."
 )
 _NOT_FINITE = "not finite"
 _MEGABYTE = 1e6
@@ -132,7 +132,7 @@ def error_table(case: Case) -> Table:
         }
         rows.append((title(method), *(errors.get(name, NOTHING) for name in names), confirmed(verdict)))
     rows += [(f"{column}{PUBLISHED}", *(size(line.get(name)) for name in names)) for column, line in given.items()]
-    return table(("method", *names, "home"), rows)
+    return table(("method", *names, "converged"), rows)
 
 
 def nearest(book: Book) -> Section | None:
@@ -143,7 +143,7 @@ def nearest(book: Book) -> Section | None:
     ours = title(OURS)
     words = _cases(compared, lambda one: one.nearer, f"came nearer than {ours} on any sample")
     if any(one.nearer for _, found in compared for one in found):
-        words += " " + _cases(compared, lambda one: one.beaten, "did so by more than its broken laws explain")
+        words += " " + _cases(compared, lambda one: one.beaten, "did so by more than its violation explains")
     pairs = [(case.title, one) for case, found in compared for one in found]
     counts = columns(
         pairs,
@@ -248,4 +248,4 @@ def _cases(compared: list[tuple[Case, list[Nearness]]], count: Callable[[Nearnes
         if who:
             beaten.append(f"{case.title} ({', '.join(who)})")
     words = f"In {len(compared) - len(beaten)} of {len(compared)} cases no rival {what}"
-    return f"{words}; somebody did in {'; '.join(beaten)}." if beaten else f"{words}."
+    return f"{words}; exceptions: {'; '.join(beaten)}." if beaten else f"{words}."

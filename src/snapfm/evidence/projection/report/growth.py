@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SCALING = (
-    "Seconds of one batch, of walks with the network, of projections the median call averaged over the inputs. *power* is the "
-    "slope of a straight line through the logarithms, by least squares, of the points where every sample came home; the others "
-    "are hollow in the picture and marked in the table, and a run without a figure is no point. Dotted lines are published "
-    f"ones, of {published.HARDWARE}; the number after a name in the legend is its power."
+    "Seconds of one batch: for walks with the network, for projections the median call averaged over the inputs. *power* is the "
+    "slope of a least-squares line through the logarithms of the points where every sample converged. Other points are hollow "
+    "in the picture and marked in the table; a run without a figure has no point. Dotted lines are published figures, measured "
+    f"on {published.HARDWARE}; the number after a name in the legend is its power."
 )
 # By the first word of a problem.
 _EQUATIONS = {"burgers": "Burgers", "navier": "Navier–Stokes", "reaction": "reaction–diffusion"}
@@ -43,7 +43,7 @@ _NEAR = 0.1  # of the axis: ticks that are nearer to the one before have no labe
 
 _FLOOR = 1e-17  # where an exact zero lies on the logarithmic axis: below the rounding of float64 fields of order one
 _CURVES = (
-    "The median over samples after a limited number of iterations, each point a run of its own from the start; seconds are of "
+    "The median over samples after a limited number of iterations; each point is a separate run from the start. Seconds are for "
     f"the whole batch. An exact zero is drawn at {_FLOOR:g}; the dashed line is the tolerance."
 )
 _MEASURES = {"violation": "Largest violation of a law", "stationarity": "Stationarity: distance from being nearest"}
@@ -180,7 +180,9 @@ def _same_run(known: published.Scaling, cell: Cell) -> bool:
 
 def _entry(cell: Cell | None) -> Entry:
     spent = totals_of(cell)
-    return outcome(cell) if spent is None else Entry(short(spent.seconds), "" if spent.complete else "not all home")
+    return (
+        outcome(cell) if spent is None else Entry(short(spent.seconds), "" if spent.complete else "not all converged")
+    )
 
 
 def _points(line: Mapping[int, float | None]) -> list[Point]:

@@ -36,17 +36,17 @@ from <code>snapfm.evidence.published</code>. Measure with <code>snapfm bench SUI
 _KINDS = {Kind.PROJECTION: "projections", Kind.WALK: "walks"}
 _GIGABYTE = 1e9
 _ABOUT = (
-    "A sample is home when the method calls it converged and the float64 judge agrees: lawful to the tolerance, and nearest. A "
-    "rival is fair when it brings at least as many samples home as {ours} on every input. Seconds are of a whole batch: of a "
-    "walk its total, network included; of a projection the median of its hot calls, averaged over the inputs."
+    "A sample counts as converged if the method says so and the float64 judge agrees: lawful to the tolerance, and nearest. A "
+    "rival is fair if it converges on at least as many samples as {ours} on every input. Seconds are for a whole batch: for a "
+    "walk the total, network included; for a projection the median of the hot calls, averaged over the inputs."
 )
 _MEANINGS = {
     State.DNF: "used up its time budget",
     State.FAILED: "raised, or its process died",
     State.ABSENT: "the package behind it is not installed",
-    State.REFUSED: "cannot take these laws",
+    State.REFUSED: "cannot handle these laws",
 }
-_PENDING = "the suite names it, the records do not hold it"
+_PENDING = "the suite lists it, but it has no record yet"
 
 
 def summary(book: Book) -> Section:
@@ -73,7 +73,7 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
             )
         if alone:
             sentences.append(
-                f"{words.capitalize()} where no rival brings as many samples home: {alone} of {len(of_kind)} cases."
+                f"{words.capitalize()} where no rival converges on as many samples: {alone} of {len(of_kind)} cases."
             )
     if contests:
         quick = _nobody(contests, books.faster, "takes less time")
@@ -81,7 +81,7 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
     ratios = sorted(ratio for case in book.cases if (ratio := published_ratio(case)) is not None)
     if ratios:
         sentences.append(
-            f"Projection within whole walks: {published.BEST}, as published and less its network, took {_spread(ratios)} the "
+            f"Projection within whole walks: {published.BEST}, as published and minus network time, took {_spread(ratios)} the "
             f"time of {ours} in {len(ratios)} cases, on other hardware ({published.HARDWARE})."
         )
     totals = [found for cell in book.cells if cell.method == OURS and (found := totals_of(cell)) is not None]
@@ -90,7 +90,7 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
             sum(sum(one.converged) for one in totals),
             sum(one.samples * len(one.converged) for one in totals),
         )
-        sentences.append(f"{ours} brings {converged:,} of {asked:,} samples home.")
+        sentences.append(f"{ours} converges on {converged:,} of {asked:,} samples.")
     return [*sentences, coverage(book)]
 
 
@@ -119,7 +119,7 @@ def made(book: Book) -> list[tuple[str, str]]:
         ]
     loads = [cell.load for cell in book.cells if cell.load is not None]
     if loads:
-        lines.append(("load", f"before a cell {short(median(loads))} runnable threads, at most {short(max(loads))}"))
+        lines.append(("load", f"{short(median(loads))} runnable threads before a cell, at most {short(max(loads))}"))
     return [(name, words) for name, words in lines if words]
 
 
@@ -129,7 +129,7 @@ def methods(book: Book) -> Section:
         dict.fromkeys(cell.method for cell in book.cells),
         ("method", title),
         ("in suites and records", str),
-        ("stands for the published", lambda name: _known(name, "published")),
+        ("corresponds to the published", lambda name: _known(name, "published")),
         ("what it is, and how tolerances map to it", lambda name: _known(name, "about")),
     )
     return Section("Methods", (table,))
@@ -159,7 +159,7 @@ def _nobody(contests: list[Contest], who: Callable[..., list[str]], does: str) -
     exceptions = [(one, found) for one in contests if (found := who(one.case, one.kind))]
     words = f"In {len(contests) - len(exceptions)} of {len(contests)} comparisons no rival, fair or not, {does}"
     others = [f"{one.case.title}, {one.kind} ({', '.join(map(title, found))})" for one, found in exceptions]
-    return f"{words}; somebody does in {'; '.join(others)}." if others else f"{words}."
+    return f"{words}; exceptions: {'; '.join(others)}." if others else f"{words}."
 
 
 def _spread(ratios: list[float]) -> str:
@@ -200,8 +200,8 @@ def _table(contests: list[Contest]) -> Table:
         ("case", lambda one: one.case.title),
         ("what", lambda one: str(one.kind)),
         (f"{title(OURS)}, s", lambda one: short(one.ours.seconds)),
-        ("home", lambda one: f"{sum(one.ours.converged)} of {one.ours.samples * len(one.ours.converged)}"),
-        ("fastest fair rival", lambda one: "none brings as many home" if one.rival is None else title(one.rival)),
+        ("converged", lambda one: f"{sum(one.ours.converged)} of {one.ours.samples * len(one.ours.converged)}"),
+        ("fastest fair rival", lambda one: "none converges on as many" if one.rival is None else title(one.rival)),
         ("its seconds", lambda one: NOTHING if one.seconds is None else short(one.seconds)),
         (f"times {title(OURS)}", lambda one: Entry(times(one.ratio), first=one.ratio is not None and one.ratio > 1.0)),
     )

@@ -12,17 +12,17 @@ from snapfm.evidence.record import State
 from snapfm.evidence.text import NOTHING, seconds, short, size, times, total
 
 _ABOUT = (
-    "Seconds of whole runs of constrained sampling, network included, one batch. *Published* figures are the paper's, taken on "
-    f"{published.HARDWARE} with its own networks: hardware differs, so their ratios to what was measured here compare two "
-    "installations, not two methods on one machine. DNF is a run past its budget; published ones had "
+    "Seconds of whole runs of constrained sampling, network included, for one batch. *Published* figures are the paper's, "
+    f"measured on {published.HARDWARE} with its own networks. The hardware differs, so their ratios to what was measured here "
+    "compare two installations, not two methods on one machine. DNF is a run that exceeded its budget; published runs had "
     f"{published.BUDGET_HOURS} h."
 )
 _PROJECTION = (
-    "The projection alone: what {ours} spent in it over the whole walk, against the published total of {best} less the published "
-    "time of its network, the larger figure where a range is given. For a problem whose network time was not published the total "
-    "stands in, which makes the published side look slower than its projection was."
+    "The projection alone: the time {ours} spent in it over the whole walk, compared with the published total of {best} minus "
+    "its published network time (the larger figure where a range is given). If the network time of a problem was not "
+    "published, the total is used, which makes the published projection look slower than it was."
 )
-_OTHER_SIZE = "Samples or steps differ from the published runs, so no ratios to these are given."
+_OTHER_SIZE = "Samples or steps differ from the published runs, so no ratios are given."
 _NETWORK = "network"
 
 
@@ -107,7 +107,7 @@ def against_published(cases: list[Case]) -> Table:
 def case_table(case: Case) -> Table:
     """Tabulate the walks of one case, and the published ones under them."""
     heads = (
-        "method", "total, s", f"times {title(OURS)}", "network, s", "projection, s", f"times {title(OURS)}", "home",
+        "method", "total, s", f"times {title(OURS)}", "network, s", "projection, s", f"times {title(OURS)}", "converged",
         "largest violation", "stationarity",
     )  # fmt: skip
     cells = case.of(Kind.WALK)
@@ -159,7 +159,7 @@ def _bars(cases: list[Case]) -> list[Block]:
                 phases.append(doc.Bar(f"{case.title}: {title(method)}", seconds(whole), tuple(cell.phases.items())))
     blocks: list[Block] = []
     if walks:
-        words = f"Whole walks of {title(OURS)} and of its fastest fair rival. Every bar has full width: compare shares alone."
+        words = f"Whole walks of {title(OURS)} and of its fastest fair rival. All bars have the same width: compare shares only."
         blocks += [doc.Head("Walks"), Words(words), doc.Bars(tuple(walks), quiet=_NETWORK)]
     if phases:
         blocks += [doc.Head("One projection of a batch, by phase"), doc.Bars(tuple(phases))]
