@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 import typer
 from rich.console import Console
 
-from snapfm.cli.engines import Cpus, EngineName, Gpus, Part, Resources, Workers, engine_of
+from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.cli.options import ProblemName, Settings, read_names, read_settings, read_shape
 from snapfm.cli.watch import Log, Watch
 from snapfm.errors import DataError, ProjectionFailed, SettingError
@@ -25,6 +25,7 @@ Out: TypeAlias = Annotated[
 FAILED = 1  # exit code of work that was done and failed
 
 
+@with_engine
 def data(
     problem: ProblemName,
     count: Annotated[str, typer.Option(metavar="N", help="Number of fields, or `paper` for as many as the paper has.")],
@@ -32,12 +33,7 @@ def data(
     seed: Annotated[int, typer.Option(help="Seed; field i depends on it and on i alone.")] = 0,
     dtype: Annotated[str, typer.Option(help="float64 keeps every bit, float32 halves the file.")] = "float64",
     settings: Settings = None,
-    part: Part = None,
-    engine: EngineName = "here",
-    workers: Workers = None,
-    cpus: Cpus = 1.0,
-    gpus: Gpus = 0.0,
-    resource: Resources = None,
+    engine: EngineOptions = THIS_PROCESS,
     log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
@@ -52,7 +48,7 @@ def data(
     number = paper_count(problem) if count == "paper" else _whole(count)
     recipe = Recipe(problem, number, seed, cast(DtypeName, dtype), read_settings("data", settings))
     watch = Watch(log)
-    chosen_engine = engine_of(engine, part, workers, cpus, gpus, resource, watch.failed)
+    chosen_engine = engine.build(watch.failed)
     began = perf_counter()
     with watch.shown(chosen_engine.share.units(number, Simulated.block), Simulated.block, "fields") as show:
         written = write(recipe, out, show, engine=chosen_engine)
@@ -77,6 +73,7 @@ def _whole(text: str) -> int:
         ) from cause
 
 
+@with_engine
 def sample(
     count: Annotated[int, typer.Option(metavar="N", help="Number of samples.")],
     out: Out,
@@ -122,12 +119,7 @@ def sample(
         int | None,
         typer.Option(help="Threads of the network; another number may change last bits.", show_default="all cores"),
     ] = None,
-    part: Part = None,
-    engine: EngineName = "here",
-    workers: Workers = None,
-    cpus: Cpus = 1.0,
-    gpus: Gpus = 0.0,
-    resource: Resources = None,
+    engine: EngineOptions = THIS_PROCESS,
     log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
@@ -171,7 +163,7 @@ def sample(
             threads,
         )  # fmt: skip
     watch = Watch(log)
-    chosen_engine = engine_of(engine, part, workers, cpus, gpus, resource, watch.failed)
+    chosen_engine = engine.build(watch.failed)
     began = perf_counter()
     try:
         with watch.shown(chosen_engine.share.units(count, min(batch, count)), min(batch, count), "samples") as show:

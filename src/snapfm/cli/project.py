@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from snapfm.cli.engines import Cpus, EngineName, Gpus, Part, Resources, Workers, engine_of
+from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.cli.fields import FAILED, Out, described, described_file, unfinished
 from snapfm.cli.options import read_names
 from snapfm.cli.watch import Log, Watch
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from snapfm.generate import ProjectedFile
 
 
+@with_engine
 def project(
     file: Annotated[
         str,
@@ -50,12 +51,11 @@ def project(
     keep_failed: Annotated[
         bool, typer.Option("--keep-failed", help="Write fields that do not converge too, marked by their status.")
     ] = False,
-    part: Part = None,
-    engine: EngineName = "here",
-    workers: Workers = None,
-    cpus: Cpus = 1.0,
-    gpus: Gpus = 0.0,
-    resource: Resources = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(help="Threads of torch; another number may change last bits.", show_default="all cores"),
+    ] = None,
+    engine: EngineOptions = THIS_PROCESS,
     log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
@@ -74,9 +74,11 @@ def project(
     from snapfm.runs import BlockFailed
 
     kind = cast(DtypeName | None, dtype)
-    recipe = Projecting(file, named("--laws", laws), var, read_names(params), read_names(dims), tolerance, batch, kind)
+    recipe = Projecting(
+        file, named("--laws", laws), var, read_names(params), read_names(dims), tolerance, batch, kind, threads
+    )
     watch = Watch(log)
-    chosen = engine_of(engine, part, workers, cpus, gpus, resource, watch.failed)
+    chosen = engine.build(watch.failed)
     source = Projected(recipe)
     began = perf_counter()
     try:

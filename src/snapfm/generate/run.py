@@ -157,7 +157,7 @@ def generate(
 
     Samples that do not converge raise ProjectionFailed before their block is written; with on_failure="keep" they are
     written, marked by their status. A run stopped by them can be continued with "keep". `engine` computes the blocks: see
-    snapfm.runs. With a share of the run, what is returned speaks of the samples that are there.
+    snapfm.runs. With a share of the run, what is returned speaks of that share, until the file is whole.
     """
     if recipe.threads is None:
         recipe = replace(recipe, threads=engine.threads or torch.get_num_threads())
