@@ -73,7 +73,9 @@ def test_a_run_that_fails_in_a_block_goes_on_with_that_block(tmp_path: Path) -> 
                 raise ArithmeticError("a law overflowed")
             return super().draw(start, stop, report)
 
-    words = r"block 2 \(samples 6 to 8\) .* failed with ArithmeticError: a law overflowed \(test_stream\.py, line \d+\)\."
+    words = (
+        r"block 2 \(samples 6 to 8\) .* failed with ArithmeticError: a law overflowed \(test_stream\.py, line \d+\)\."
+    )
     with pytest.raises(BlockFailed, match=words):
         stream(Failing(10, 3), tmp_path / "a.zarr")
     again = Numbers(10, 3)

@@ -67,7 +67,9 @@ def test_periodic_axes_are_told(tmp_path: Path) -> None:
 
 
 def test_what_has_no_place_there_is_named(tmp_path: Path) -> None:
-    (tmp_path / "laws_of_two.py").write_text("import snapfm\nlaws = [snapfm.Equality('sum', lambda u, p: u.sum() - 1)]\n")
+    (tmp_path / "laws_of_two.py").write_text(
+        "import snapfm\nlaws = [snapfm.Equality('sum', lambda u, p: u.sum() - 1)]\n"
+    )
     np.save(tmp_path / "a.npy", np.ones((3, 5, 4)))
     asked = Projecting(tmp_path / "a.npy", Named("--laws", "laws_of_two:laws", str(tmp_path)), dims=("x", "t"))
     project_file(asked, tmp_path / "a.zarr")

@@ -233,7 +233,11 @@ def test_a_packed_array_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("arrays", "error", "words"),
     [
-        ({"u": np.ones((3, 2), complex)}, DtypeError, r"fields of real numbers; 'u' of a\.npz holds complex128\. Choose"),
+        (
+            {"u": np.ones((3, 2), complex)},
+            DtypeError,
+            r"fields of real numbers; 'u' of a\.npz holds complex128\. Choose",
+        ),
         ({"u": np.array(1.0)}, ShapeError, r"'u' of a\.npz has shape \(\)\. Choose another with --var"),
     ],
 )

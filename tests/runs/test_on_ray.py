@@ -62,7 +62,12 @@ def test_as_many_workers_as_nodes_have_room_for() -> None:
 
     class Nodes:
         def nodes(self) -> list[dict[str, Any]]:
-            return [node(CPU=3.0), node(CPU=5.0, GPU=1.0), node(CPU=8.0, GPU=4.0, fast=1.0), node(alive=False, CPU=64.0)]
+            return [
+                node(CPU=3.0),
+                node(CPU=5.0, GPU=1.0),
+                node(CPU=8.0, GPU=4.0, fast=1.0),
+                node(alive=False, CPU=64.0),
+            ]
 
     assert OnRay()._room(Nodes()) == 16
     assert OnRay(cpus=2.0)._room(Nodes()) == 1 + 2 + 4  # a worker is on one node

@@ -147,7 +147,9 @@ class Member:
         start, stop, _ = part.indices(self.shape[0])
         size = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
         self._opened.seek(self._begin + start * size)
-        return np.frombuffer(self._opened.read((stop - start) * size), self.dtype).reshape(stop - start, *self.shape[1:])
+        return np.frombuffer(self._opened.read((stop - start) * size), self.dtype).reshape(
+            stop - start, *self.shape[1:]
+        )
 
 
 def _zarr(name: str, store: Any) -> Opened:
