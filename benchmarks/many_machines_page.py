@@ -63,8 +63,8 @@ def _projecting(record: dict[str, Any]) -> str:
     verdict = "ended with the same bits" if record["equal_after_the_kill"] else "did NOT end with the same bits"
     return (
         f"`snapfm project` of a Zarr file held at most {_mb(record['peak_bytes'][str(few)])} for {few:,} fields and "
-        f"{_mb(record['peak_bytes'][str(many)])} for {many:,}, whose fields alone are {_mb(many * record['field_bytes'])}. Killed "
-        f"after {record['blocks_kept_by_the_kill']} of {record['blocks']} blocks and started again it {verdict}."
+        f"{_mb(record['peak_bytes'][str(many)])} for {many:,}, whose fields alone are {_mb(many * record['field_bytes'])}. "
+        f"Killed after {record['blocks_kept_by_the_kill']} of {record['blocks']} blocks and started again it {verdict}."
     )
 
 
@@ -81,8 +81,8 @@ def _load(record: dict[str, Any]) -> str:
     return (
         f"Processor time on this machine: a worker of `{record['command']}` takes "
         f"{record['worker_start_processor_seconds']:.1f} s to prepare and "
-        f"{1e3 * record['worker_processor_seconds_a_sample']:.0f} ms for a sample; the driver takes {one:.2f} ms for a block with "
-        f"{few} workers and {other:.2f} ms with {many:,} to look at. A sample takes "
+        f"{1e3 * record['worker_processor_seconds_a_sample']:.0f} ms for a sample; the driver takes {one:.2f} ms for a block "
+        f"with {few} workers and {other:.2f} ms with {many:,} to look at. A sample takes "
         f"{record['stored_bytes_a_sample'] / 1e3:.0f} kB of disk, a block {record['files_a_block']:.0f} files, and a look at "
         f"which blocks are finished {1e6 * record['listing_processor_seconds_a_block']:.0f} µs for each. With these figures, "
         "and workers as fast as here:"
@@ -95,7 +95,7 @@ def _planned(record: dict[str, Any]) -> Table:
         "finished blocks listed in",
     )  # fmt: skip
     few, many = record["workers"]
-    slow, fast = record["driver_processor_seconds_a_block"][::-1]
+    fast, slow = record["driver_processor_seconds_a_block"]
     rows = []
     for samples, workers in RUNS:
         rate = workers / record["worker_processor_seconds_a_sample"]
