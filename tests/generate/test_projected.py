@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from snapfm import Projector
 from snapfm.data.opened import opened
 from snapfm.errors import DataError, DtypeError, ProjectionFailed, ShapeError, UnknownName
 from snapfm.generate import Named, Projecting, project_file
+from snapfm.generate.projected import Projected
 from snapfm.runs import Here, Share
 
 zarr = pytest.importorskip("zarr")
@@ -262,3 +264,14 @@ def test_another_number_of_threads_is_refused(laws: Named, tmp_path: Path) -> No
         project_file(replace(asked, threads=2), tmp_path / "out.zarr")
     with pytest.raises(DataError, match=r"project\(threads\) expects a whole number >= 1; got 0\."):
         replace(asked, threads=0)
+
+
+def test_its_source_travels_to_processes_in_other_folders(
+    laws: Named, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "a.npz", fields())
+    monkeypatch.chdir(tmp_path)
+    sent = pickle.dumps(Projected(recipe(Path("a.npz"), laws)))
+    monkeypatch.chdir("/")
+    came = pickle.loads(sent)
+    assert (came.count, came.shape, came.input.name) == (COUNT, SHAPE, "a.npz")

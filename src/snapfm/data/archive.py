@@ -7,6 +7,7 @@ names, dimensions and attributes that xarray.open_zarr reads.
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,17 @@ _NEVER = {"i": -1, "f": float("nan"), "c": float("nan")}
 
 
 def create(store: Any, source: Source) -> None:
-    """Create the variables of a store, all empty, and mark it as not complete; those that exist are left as they are."""
+    """Create the variables of a store, all empty, and mark it as not complete.
+
+    What exists is left as it is: at an address, another process may have been first, or a first one killed halfway.
+    """
     layout, count = source.layout(), source.count
     attributes = {
         **layout.attributes, "Conventions": CONVENTIONS, "commit": commit(), "format": FORMAT, KEY: source.identity(),
         "complete": False,
     }  # fmt: skip
     zarr = _zarr()
-    if read_attributes(store) is None:
+    with suppress(zarr.errors.ContainsGroupError):
         zarr.create_group(store, zarr_format=3, attributes=attributes)
     root = zarr.open_group(store, mode="r+", use_consolidated=False)
     chunk, shard = _pieces(count, source.block)
@@ -166,18 +170,19 @@ def _array(
 ) -> Any:  # fmt: skip
     """Create the array of a variable, with a leading axis of this name and size; return it, new or old."""
     dimension, size = leading
-    if name in root:
-        return root[name]
-    return root.create_array(
-        name,
-        shape=(size, *variable.shape),
-        dtype=variable.dtype,
-        chunks=chunks,
-        shards=shards,
-        fill_value=_NEVER.get(np.dtype(variable.dtype).kind, 0),
-        attributes=dict(variable.attributes),
-        dimension_names=[dimension, *variable.dimensions],
-        # Shuffling bytes by their position saves a quarter of smooth fields.
-        compressors=_zarr().codecs.BloscCodec(cname="zstd", shuffle="shuffle"),
-        config={"write_empty_chunks": True},
-    )
+    zarr = _zarr()
+    with suppress(zarr.errors.ContainsArrayError):
+        root.create_array(
+            name,
+            shape=(size, *variable.shape),
+            dtype=variable.dtype,
+            chunks=chunks,
+            shards=shards,
+            fill_value=_NEVER.get(np.dtype(variable.dtype).kind, 0),
+            attributes=dict(variable.attributes),
+            dimension_names=[dimension, *variable.dimensions],
+            # Shuffling bytes by their position saves a quarter of smooth fields.
+            compressors=zarr.codecs.BloscCodec(cname="zstd", shuffle="shuffle"),
+            config={"write_empty_chunks": True},
+        )
+    return root[name]

@@ -171,11 +171,11 @@ class Address:
 
     def listed(self, folder: str) -> list[str]:
         """Return the names of the objects in a folder of the store."""
-        where = f"{self._path}/{folder}"
-        self._files.invalidate_cache()
-        if not self._files.exists(where):
+        try:
+            entries = self._files.ls(f"{self._path}/{folder}", detail=True)
+        except FileNotFoundError:
             return []
-        return [str(entry["name"]).rpartition("/")[2] for entry in self._files.ls(where, detail=True) if entry["size"]]
+        return [str(entry["name"]).rpartition("/")[2] for entry in entries if entry["size"]]
 
     def settle(self, files: Sequence[str]) -> None:
         """Nothing to do: an object that was written is stored."""
@@ -197,7 +197,10 @@ class Address:
 
     @property
     def _files(self) -> Any:
-        return self._opened[0]
+        """The file system, without what it remembers: other processes write there too."""
+        found = self._opened[0]
+        found.invalidate_cache()
+        return found
 
     @property
     def _path(self) -> str:

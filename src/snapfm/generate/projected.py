@@ -16,6 +16,7 @@ from torch import Tensor
 from snapfm.data import Written, stream
 from snapfm.data.layout import Coordinate, Drawn, Layout, Variable
 from snapfm.data.opened import Opened, opened
+from snapfm.data.place import place_of
 from snapfm.data.recipe import DtypeName, check_request, versions
 from snapfm.data.stream import HERE, KIND
 from snapfm.errors import DataError, DtypeError, ShapeError
@@ -81,7 +82,10 @@ class Projected:
         check_request("project", self.count, self.seed, self.dtype)
 
     def __reduce__(self) -> tuple[type[Projected], tuple[Projecting, OnFailure]]:
-        return Projected, (self.recipe, self.on_failure)
+        anywhere = replace(
+            self.recipe, file=str(place_of(self.recipe.file))
+        )  # another process may be in another folder
+        return Projected, (anywhere, self.on_failure)
 
     def asked(self) -> dict[str, Any]:
         """Return what decides the fields, in plain values."""

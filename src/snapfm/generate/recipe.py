@@ -104,6 +104,11 @@ def find_model(model: str | Path | None, problem: Problem) -> Model:
     return _load(folder, folder.resolve().name, problem)
 
 
+def located(model: str | Path | None) -> str | Path | None:
+    """Return a model's name, or its folder in a form that is valid in any other folder."""
+    return model if model is None or (isinstance(model, str) and model in shipped_names()) else Path(model).absolute()
+
+
 def _load(folder: Path, name: str, problem: Problem) -> Model:
     checkpoint = load_checkpoint(folder)
     _check_fit(checkpoint, name, problem)
