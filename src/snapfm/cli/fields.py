@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
@@ -50,7 +52,8 @@ def data(
     watch = Watch(log)
     chosen_engine = engine.build(watch.failed)
     began = perf_counter()
-    with watch.shown(chosen_engine.share.units(number, Simulated.block), Simulated.block, "fields") as show:
+    units = chosen_engine.share.units(number, Simulated.block)
+    with failures_told(), watch.shown(units, Simulated.block, "fields") as show:
         written = write(recipe, out, show, engine=chosen_engine)
     seconds = perf_counter() - began
     shape, resumed, size = described(written)
@@ -139,7 +142,6 @@ def sample(
     """
     from snapfm.data.recipe import DtypeName
     from snapfm.generate import OwnRecipe, Recipe, generate, named
-    from snapfm.runs import BlockFailed
 
     kind = cast(DtypeName, dtype)
     recipe: Recipe | OwnRecipe
@@ -165,12 +167,9 @@ def sample(
     watch = Watch(log)
     chosen_engine = engine.build(watch.failed)
     began = perf_counter()
-    try:
-        with watch.shown(chosen_engine.share.units(count, min(batch, count)), min(batch, count), "samples") as show:
-            found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen_engine)
-    except (ProjectionFailed, BlockFailed) as failure:
-        Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)
-        raise typer.Exit(FAILED) from failure
+    block = min(batch, count)
+    with failures_told(), watch.shown(chosen_engine.share.units(count, block), block, "samples") as show:
+        found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen_engine)
     seconds = perf_counter() - began
     if as_json:
         typer.echo(json.dumps(_summary(found, seconds), indent=2))
@@ -205,6 +204,18 @@ def _sentence(found: Generated, seconds: float) -> str:
     network, projection = (found.seconds[part] / seconds for part in ("velocity", "projection"))
     shares = f"network {network:.0%}, projection {projection:.0%}"
     return f"{path}: {count} samples of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s: {shares})."
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """Say which samples did not converge, or which block was given up, and end with the exit code of work that failed."""
+    from snapfm.runs import BlockFailed
+
+    try:
+        yield
+    except (ProjectionFailed, BlockFailed) as failure:
+        Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)
+        raise typer.Exit(FAILED) from failure
 
 
 def unfinished(written: Written, share: Share, seconds: float) -> str:

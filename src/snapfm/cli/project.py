@@ -11,10 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
-from snapfm.cli.fields import FAILED, Out, described, described_file, unfinished
+from snapfm.cli.fields import FAILED, Out, described, described_file, failures_told, unfinished
 from snapfm.cli.options import read_names
 from snapfm.cli.watch import Log, Watch
-from snapfm.errors import ProjectionFailed
 
 if TYPE_CHECKING:
     from snapfm.generate import ProjectedFile
@@ -71,7 +70,6 @@ def project(
     from snapfm.data.recipe import DtypeName
     from snapfm.generate import Projecting, named, project_file
     from snapfm.generate.projected import Projected
-    from snapfm.runs import BlockFailed
 
     kind = cast(DtypeName | None, dtype)
     recipe = Projecting(
@@ -81,12 +79,9 @@ def project(
     chosen = engine.build(watch.failed)
     source = Projected(recipe)
     began = perf_counter()
-    try:
-        with watch.shown(chosen.share.units(source.count, source.block), source.block, "fields") as show:
-            found = project_file(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen)
-    except (ProjectionFailed, BlockFailed) as failure:
-        Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)
-        raise typer.Exit(FAILED) from failure
+    units = chosen.share.units(source.count, source.block)
+    with failures_told(), watch.shown(units, source.block, "fields") as show:
+        found = project_file(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen)
     seconds = perf_counter() - began
     if as_json:
         typer.echo(json.dumps(_summary(found, seconds), indent=2))
