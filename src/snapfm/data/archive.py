@@ -74,7 +74,8 @@ def write_block(store: Any, source: Source, block: int, values: Arrays) -> list[
     start, stop = bounds(source, block)
     files = []
     for name, value in {**values, "seed": np.full(stop - start, source.seed)}.items():
-        array = root[name]
+        # A chunk is written even if it holds nothing but the fill value: a file that is missing was not written.
+        array = root[name].with_config({"write_empty_chunks": True})
         array[start:stop] = value.astype(array.dtype)
         files.append("/".join([name, "c", str(block), *["0"] * (array.ndim - 1)]))
     return files
@@ -183,6 +184,5 @@ def _array(
             dimension_names=[dimension, *variable.dimensions],
             # Shuffling bytes by their position saves a quarter of smooth fields.
             compressors=zarr.codecs.BloscCodec(cname="zstd", shuffle="shuffle"),
-            config={"write_empty_chunks": True},
         )
     return root[name]
