@@ -5,6 +5,7 @@ Processor times and sizes, from which runs of 10⁷ samples on 1 000 workers can
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -15,8 +16,10 @@ from snapfm.evidence.machine import resident_bytes
 from snapfm.generate import Recipe, generate
 from snapfm.generate.run import Sampled
 from snapfm.runs import OnRay, Report
+from snapfm.runs.plan import torch_threads
 
 FEW, MANY = 5000, 20_000  # blocks that do nothing
+WORKERS = 1000  # most of them wait for a place, as they would for a block: the driver looks at all of them
 MARKS = 31_250  # blocks of 32 of a million samples
 SAMPLES = Recipe("burgers-ic-mass-flux", count=64, threads=1)  # two blocks
 
@@ -24,10 +27,11 @@ SAMPLES = Recipe("burgers-ic-mass-flux", count=64, threads=1)  # two blocks
 def run() -> dict[str, Any]:
     import ray
 
+    load, (start, each) = os.getloadavg()[0], _drawing()
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
     try:
-        _seconds(10)  # the actors' first start
-        few, many = _seconds(FEW), _seconds(MANY)
+        _driving(10, 2)  # the actors' first start
+        two, thousand = ([_driving(blocks, workers) for blocks in (FEW, MANY)] for workers in (2, WORKERS))
     finally:
         ray.shutdown()
     with tempfile.TemporaryDirectory() as folder:
@@ -43,26 +47,30 @@ def run() -> dict[str, Any]:
         assert len(Folder(Path(folder, "a.zarr")).listed("sample/c")) == MARKS
         listing = time.process_time() - began
     return {
-        "blocks": [FEW, MANY], "workers": 2,
-        "driver_processor_seconds_a_block": (many[0] - few[0]) / (MANY - FEW),
-        "driver_more_bytes": many[1] - few[1],
+        "blocks": [FEW, MANY], "workers": [2, WORKERS],
+        "driver_processor_seconds_a_block": [(many[0] - few[0]) / (MANY - FEW) for few, many in (two, thousand)],
+        "driver_more_bytes": [many[1] - few[1] for few, many in (two, thousand)],
         "listing_processor_seconds_a_block": listing / MARKS,
         "command": f"sample {SAMPLES.problem} --steps {SAMPLES.steps}", "batch": SAMPLES.batch,
-        "worker_processor_seconds_a_sample": _drawing(), "stored_bytes_a_sample": stored / SAMPLES.count,
-        "files_a_block": len(chunks) * SAMPLES.batch / SAMPLES.count,
+        "worker_start_processor_seconds": start, "worker_processor_seconds_a_sample": each,
+        "stored_bytes_a_sample": stored / SAMPLES.count, "files_a_block": len(chunks) * SAMPLES.batch / SAMPLES.count,
+        "load": load,
     }  # fmt: skip
 
 
-def _drawing() -> float:
-    """Draw the second block of samples, with everything prepared by the first; return the processor time for one."""
-    source = Sampled(SAMPLES)
-    source.draw(0, SAMPLES.batch, lambda share: None)
-    began = time.process_time()
-    source.draw(SAMPLES.batch, 2 * SAMPLES.batch, lambda share: None)
-    return (time.process_time() - began) / SAMPLES.batch
+def _drawing() -> tuple[float, float]:
+    """Draw two blocks of samples; return the processor time of preparing, and of a sample once all is prepared."""
+    with torch_threads(SAMPLES.threads):
+        clock = [time.process_time()]
+        source = Sampled(SAMPLES)
+        for start in (0, SAMPLES.batch):
+            source.draw(start, start + SAMPLES.batch, lambda share: None)
+            clock.append(time.process_time())
+    first, second = clock[1] - clock[0], clock[2] - clock[1]
+    return first - second, second / SAMPLES.batch
 
 
-def _seconds(blocks: int) -> tuple[float, int]:
+def _driving(blocks: int, workers: int) -> tuple[float, int]:
     """Hand out blocks that do nothing; return the driver's processor time and memory."""
 
     class Nothing:  # local: it travels to the workers by value
@@ -88,5 +96,5 @@ def _seconds(blocks: int) -> tuple[float, int]:
             pass
 
     began = time.process_time()
-    OnRay(workers=2).run(Nothing())
+    OnRay(workers=workers).run(Nothing())
     return time.process_time() - began, resident_bytes() or 0

@@ -41,7 +41,7 @@ def run() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "laws_of_the_benchmark.py").write_text(LAWS)
-        peaks = {}
+        peaks, load = {}, os.getloadavg()[0]
         for count in COUNTS:
             _write(folder / f"in{count}.zarr", count)
             done = _started(folder, count, f"out{count}.zarr")
@@ -57,11 +57,13 @@ def run() -> dict[str, Any]:
         kept = len(list(marks.iterdir()))
         again = _started(folder, last, "killed.zarr")
         again.communicate()
+        assert again.returncode == 0
         field_bytes = 8 * int(np.prod(SHAPE))
         return {
             "shape": list(SHAPE), "counts": list(COUNTS), "peak_bytes": peaks, "field_bytes": field_bytes,
             "more_bytes_of_fields": (COUNTS[1] - COUNTS[0]) * field_bytes, "blocks_kept_by_the_kill": kept,
             "blocks": last // 100, "equal_after_the_kill": _tree(folder / "killed.zarr") == _tree(folder / f"out{last}.zarr"),
+            "load": load,
         }  # fmt: skip
 
 

@@ -16,34 +16,33 @@ from statistics import median
 from typing import Any
 
 COUNT, BATCH, ROUNDS = 1280, 32, 5
-COMMAND = (
-    "sample", "burgers-ic-mass-flux", "--count", str(COUNT), "--batch", str(BATCH), "--steps", "5", "--threads", "1",
-)  # fmt: skip
+COMMAND = ("sample", "burgers-ic-mass-flux", "--batch", str(BATCH), "--steps", "5", "--threads", "1")
 
 
-def run() -> dict[str, Any]:
+def run(count: int = COUNT, rounds: int = ROUNDS) -> dict[str, Any]:
     found: dict[str, list[tuple[float, float]]] = {"processes": [], "ray": []}
-    for _ in range(ROUNDS):
-        found["processes"].append(_timed([("--part", "1/2"), ("--part", "2/2")]))
-        found["ray"].append(_timed([("--engine", "ray", "--workers", "2")]))
+    load = os.getloadavg()[0]
+    for _ in range(rounds):
+        found["processes"].append(_timed(count, [("--part", "1/2"), ("--part", "2/2")]))
+        found["ray"].append(_timed(count, [("--engine", "ray", "--workers", "2")]))
     rates = {name: median(rate for rate, _ in turns) for name, turns in found.items()}
     return {
-        "command": " ".join(COMMAND), "rounds": ROUNDS, "samples_a_second": rates,
+        "command": f"{' '.join(COMMAND)} --count {count}", "rounds": rounds, "load": load, "samples_a_second": rates,
         "wall_seconds": {name: median(wall for _, wall in turns) for name, turns in found.items()},
         "all_rates": {name: [rate for rate, _ in turns] for name, turns in found.items()},
         "ratio": rates["ray"] / rates["processes"],
     }  # fmt: skip
 
 
-def _timed(calls: list[tuple[str, ...]]) -> tuple[float, float]:
+def _timed(count: int, calls: list[tuple[str, ...]]) -> tuple[float, float]:
     """Run some commands at once; return samples a second between the first and the last block, and the wall time."""
     with tempfile.TemporaryDirectory() as folder:
         out, began = Path(folder, "a.zarr"), time.perf_counter()
         fixed = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
         started = [
             subprocess.Popen(
-                [sys.executable, "-m", "snapfm", *COMMAND, "--out", str(out), *more], env={**os.environ, **fixed},
-                stdout=subprocess.DEVNULL,
+                [sys.executable, "-m", "snapfm", *COMMAND, "--count", str(count), "--out", str(out), *more],
+                env={**os.environ, **fixed}, stdout=subprocess.DEVNULL,
             )
             for more in calls
         ]  # fmt: skip

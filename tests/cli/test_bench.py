@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ TOYS = str(Path(__file__).parents[1] / "evidence" / "projection")
 
 @pytest.fixture
 def toys_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", TOYS)
+    monkeypatch.setenv("PYTHONPATH", TOYS, prepend=os.pathsep)
     monkeypatch.syspath_prepend(TOYS)
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from snapfm.cli import watch as module
 from snapfm.cli.app import app
 from snapfm.cli.watch import Watch
+from snapfm.runs import BlockFailed
 
 
 def lines(file: Path) -> list[dict]:
@@ -37,6 +38,19 @@ def test_the_log_has_a_line_at_the_start_every_second_and_at_the_end(
     assert (middle["rate"], middle["seconds_left"]) == (20.0, 3.0)  # what was there before does not count as fast
     assert failure["failure"] == "block 7 failed"
     assert (end["done"], end["blocks"], end["failures"], end["total"]) == (100, 10, 1, 100)
+
+
+def test_the_log_ends_with_why_a_run_was_stopped(tmp_path: Path) -> None:
+    def stopped() -> None:
+        with Watch(tmp_path / "log.jsonl").shown(100, 10, "samples") as tell:
+            tell(20)
+            raise BlockFailed("block 2 (samples 20 to 29) failed 3 times")
+
+    with pytest.raises(BlockFailed):
+        stopped()
+    *_, failure, last = lines(tmp_path / "log.jsonl")
+    assert failure["failure"] == "block 2 (samples 20 to 29) failed 3 times"
+    assert last["done"] == 20
 
 
 def test_a_terminal_shows_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import pytest
 import torch
 
 from snapfm.data import Recipe, load, write
+from snapfm.data.opened import opened
 from snapfm.data.place import Address, Folder, place_of
 from snapfm.errors import DataError
 from snapfm.runs import Here, Share
 
 fsspec = pytest.importorskip("fsspec")
-pytest.importorskip("zarr")
+MemoryStore = pytest.importorskip("zarr.storage").FsspecStore
 xarray = pytest.importorskip("xarray")
 
 RECIPE = Recipe("heat-ic-mass-implicit", count=70, seed=3, settings={"nx": 7, "nt": 6})
@@ -97,6 +99,27 @@ def test_other_runs_and_other_things_are_refused(files: object) -> None:
         write(RECIPE, "memory://bucket/b.zarr")
 
 
+def test_it_is_complete_only_when_all_else_is_written(files: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[bool, bool]] = []
+    put = MemoryStore.set
+
+    async def noted(self: object, key: str, value: object) -> None:
+        await put(self, key, value)
+        if key == "zarr.json":
+            there = json.loads(files.cat_file("/bucket/a.zarr/zarr.json"))  # type: ignore[attr-defined]
+            seen.append(("consolidated_metadata" in there, there["attributes"]["complete"]))
+
+    monkeypatch.setattr(MemoryStore, "set", noted)
+    write(RECIPE, URL)
+    assert seen == [(False, False), (True, False), (True, True)]
+
+
+def test_an_unfinished_file_is_no_input(files: object) -> None:
+    write(RECIPE, URL, engine=Here(Share(2, 2)))
+    with pytest.raises(DataError, match=r"expects a finished file; memory://bucket/a\.zarr is not whole\. Finish"):
+        opened(URL)
+
+
 def test_an_address_without_its_package_is_explained() -> None:
-    with pytest.raises(DataError, match=r"expects a path, or an address that fsspec can open; got moon://a, of which"):
+    with pytest.raises(DataError, match=r"an address that fsspec can open, is expected; got moon://a, of which"):
         write(RECIPE, "moon://a")

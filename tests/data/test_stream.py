@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import torch
 import snapfm
 from snapfm.data import Recipe, stream, write
 from snapfm.data.layout import Drawn, Layout, Variable, drawn
+from snapfm.data.place import Folder
 from snapfm.errors import DataError
-from snapfm.runs import Report
+from snapfm.runs import BlockFailed, Here, Report
 
 xarray = pytest.importorskip("xarray")
 
@@ -68,14 +70,68 @@ def test_a_run_that_fails_in_a_block_goes_on_with_that_block(tmp_path: Path) -> 
     class Failing(Numbers):
         def draw(self, start: int, stop: int, report: Report) -> Drawn:
             if start == 6:
-                raise ArithmeticError
+                raise ArithmeticError("a law overflowed")
             return super().draw(start, stop, report)
 
-    with pytest.raises(ArithmeticError):
+    words = (
+        r"block 2 \(samples 6 to 8\) .* failed with ArithmeticError: a law overflowed \(test_stream\.py, line \d+\)\."
+    )
+    with pytest.raises(BlockFailed, match=words):
         stream(Failing(10, 3), tmp_path / "a.zarr")
     again = Numbers(10, 3)
     assert stream(again, tmp_path / "a.zarr").found == 6
     assert again.calls == [(6, 9), (9, 10)]
+
+
+def test_a_block_that_fails_here_is_named_or_marked(tmp_path: Path) -> None:
+    class Failing(Numbers):
+        def layout(self) -> Layout:
+            plain = super().layout()
+            more = {"status": Variable("int8", {}), "mask": Variable("bool", {})}
+            return Layout(plain.attributes, {**plain.variables, **more})
+
+        def draw(self, start: int, stop: int, report: Report) -> Drawn:
+            if start == 6:
+                raise ArithmeticError("a law overflowed")
+            drawn, ones = super().draw(start, stop, report), np.ones(stop - start)
+            return Drawn({**drawn.values, "status": 0 * ones, "mask": ones})
+
+    words: list[str] = []
+    written = stream(Failing(10, 3), tmp_path / "a.zarr", engine=Here(told=words.append), keep_failed=True)
+    assert written.missing == 0
+    (told,) = words
+    assert told.startswith("block 2 (samples 6 to 8) is expected to be computed; it failed with ArithmeticError")
+    with xarray.open_zarr(written.path, mask_and_scale=False) as data:
+        assert data.status.values.tolist() == [0] * 6 + [-1] * 3 + [0]
+        assert np.isnan(data.u.values[6:9]).all()
+        assert data["mask"].values.tolist() == [True] * 6 + [False] * 3 + [True]
+        assert data.sample.values.tolist() == list(range(10))
+
+
+def test_what_progress_raises_is_no_failure_of_a_block(tmp_path: Path) -> None:
+    class Reporting(Numbers):
+        def draw(self, start: int, stop: int, report: Report) -> Drawn:
+            report(0.5)
+            return super().draw(start, stop, report)
+
+    def stop(done: float) -> None:
+        if done == 1.5:
+            raise ArithmeticError("enough")
+
+    with pytest.raises(ArithmeticError, match="enough"):
+        stream(Reporting(10, 3), tmp_path / "a.zarr", stop, keep_failed=True)
+
+
+def test_a_mark_that_gets_its_name_meanwhile_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Folder(tmp_path / "a.zarr")
+    marks = place.growing / "sample" / "c"
+    marks.mkdir(parents=True)
+    for name in ("0", "1.partial", "2"):
+        (marks / name).write_bytes(b"1")
+    listed = list(os.scandir(marks))
+    (marks / "1.partial").unlink()
+    monkeypatch.setattr("snapfm.data.place.os.scandir", lambda folder: listed)
+    assert sorted(place.listed("sample/c")) == ["0", "2"]
 
 
 def test_messages_name_the_command_of_the_source(tmp_path: Path) -> None:

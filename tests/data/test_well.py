@@ -13,6 +13,7 @@ from snapfm.cli.app import app
 from snapfm.data import Recipe, load, write
 from snapfm.data.well import export_well
 from snapfm.errors import DataError
+from snapfm.generate import Named, Projecting, project_file
 from snapfm.runs import Here, Share
 
 h5py = pytest.importorskip("h5py")
@@ -63,6 +64,18 @@ def test_periodic_axes_are_told(tmp_path: Path) -> None:
     with h5py.File(export_well(heat, tmp_path / "a.hdf5").path) as well:
         assert well["boundary_conditions"]["x_periodic"].attrs["bc_type"] == "periodic"
         assert well["t0_fields"]["u"].shape == (2, 6, 7)
+
+
+def test_what_has_no_place_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "laws_of_two.py").write_text(
+        "import snapfm\nlaws = [snapfm.Equality('sum', lambda u, p: u.sum() - 1)]\n"
+    )
+    np.save(tmp_path / "a.npy", np.ones((3, 5, 4)))
+    asked = Projecting(tmp_path / "a.npy", Named("--laws", "laws_of_two:laws", str(tmp_path)), dims=("x", "t"))
+    project_file(asked, tmp_path / "a.zarr")
+    answer = CliRunner().invoke(app, ["export", str(tmp_path / "a.zarr"), "--out", str(tmp_path / "a.hdf5")])
+    assert answer.exit_code == 0
+    assert "Left out, because The Well has no place for their axes: after, before." in answer.output
 
 
 def test_the_command_and_what_it_refuses(file: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,7 @@ from snapfm.errors import CheckpointError, DataError, ProjectionFailed, Status, 
 from snapfm.flow import load_checkpoint, shipped_names
 from snapfm.generate import Recipe, generate
 from snapfm.generate import recipe as recipe_module
+from snapfm.generate.run import Sampled
 from snapfm.metrics.scores import constraint_errors
 from snapfm.problems import Problem
 
@@ -191,6 +193,13 @@ def test_a_file_of_another_run_is_refused(
         leave(recipe(model), out)
     with pytest.raises(DataError, match=r"sample\(out\) expects .*" + words):
         generate(recipe(model, **change), out)
+
+
+def test_a_source_travels_to_processes_in_other_folders(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(model.parent)
+    sent = pickle.dumps(Sampled(recipe(Path(model.name))))
+    monkeypatch.chdir("/")
+    assert pickle.loads(sent).asked() == Sampled(recipe(model)).asked()
 
 
 def test_a_model_is_known_by_its_weights_and_not_by_its_place(whole: Path, model: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ import torch
 
 from snapfm import Projector
 from snapfm.data.opened import opened
-from snapfm.errors import DataError, ProjectionFailed, ShapeError, UnknownName
+from snapfm.errors import DataError, DtypeError, ProjectionFailed, ShapeError, UnknownName
 from snapfm.generate import Named, Projecting, project_file
+from snapfm.generate.projected import Projected
 from snapfm.runs import Here, Share
 
 zarr = pytest.importorskip("zarr")
@@ -195,3 +198,80 @@ def test_files_of_no_known_kind_are_refused(tmp_path: Path) -> None:
         DataError, match=r"expects NPY, NPZ, Zarr, HDF5 or safetensors; got .*a\.csv\. Save the fields as"
     ):
         opened(tmp_path / "a.csv")
+
+
+def test_words_and_other_byte_orders_beside_fields_are_no_trouble(laws: Named, tmp_path: Path) -> None:
+    given = fields()
+    project_file(recipe(save(tmp_path / "a.npz", given), laws), tmp_path / "native.zarr")
+    given["u"] = given["u"].astype(">f8")
+    given["name"] = np.array(["a name"] * COUNT)
+    given["even"] = np.arange(COUNT) % 2 == 0
+    project_file(recipe(save(tmp_path / "b.npz", given), laws), tmp_path / "other.zarr")
+    one, other = arrays_of(tmp_path / "native.zarr"), arrays_of(tmp_path / "other.zarr")
+    assert other.keys() - one.keys() == {"even"}
+    assert other["even"].tolist() == given["even"].tolist()
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_a_packed_array_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = fields()["u"]
+    np.savez_compressed(tmp_path / "a.npz", u=given)
+    member = opened(tmp_path / "a.npz").arrays["u"]
+    unpacked = 0
+    read = zipfile.ZipExtFile._read1
+
+    def counted(self: zipfile.ZipExtFile, size: int) -> bytes:
+        nonlocal unpacked
+        found = read(self, size)
+        unpacked += len(found)
+        return found
+
+    monkeypatch.setattr(zipfile.ZipExtFile, "_read1", counted)
+    assert np.array_equal(np.concatenate([member[start : start + 2] for start in range(0, COUNT, 2)]), given)
+    assert unpacked <= given.nbytes
+    assert np.array_equal(member[1:3], given[1:3])  # and back again
+
+
+@pytest.mark.parametrize(
+    ("arrays", "error", "words"),
+    [
+        (
+            {"u": np.ones((3, 2), complex)},
+            DtypeError,
+            r"fields of real numbers; 'u' of a\.npz holds complex128\. Choose",
+        ),
+        ({"u": np.array(1.0)}, ShapeError, r"'u' of a\.npz has shape \(\)\. Choose another with --var"),
+    ],
+)
+def test_arrays_that_are_no_fields_are_refused(
+    arrays: dict[str, Any], error: type[Exception], words: str, laws: Named, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=words):
+        project_file(recipe(save(tmp_path / "a.npz", arrays), laws), tmp_path / "out.zarr")
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.npy"])
+def test_damaged_files_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(DataError, match=rf"snapfm project expects an .*{name}; got '.*'\. Save it again"):
+        opened(tmp_path / name)
+
+
+def test_another_number_of_threads_is_refused(laws: Named, tmp_path: Path) -> None:
+    asked = recipe(save(tmp_path / "a.npz", fields()), laws, threads=1)
+    project_file(asked, tmp_path / "out.zarr", engine=Here(Share(1, 2)))
+    with pytest.raises(DataError, match=r"an unfinished run with threads=2; got threads=1\."):
+        project_file(replace(asked, threads=2), tmp_path / "out.zarr")
+    with pytest.raises(DataError, match=r"project\(threads\) expects a whole number >= 1; got 0\."):
+        replace(asked, threads=0)
+
+
+def test_its_source_travels_to_processes_in_other_folders(
+    laws: Named, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "a.npz", fields())
+    monkeypatch.chdir(tmp_path)
+    sent = pickle.dumps(Projected(recipe(Path("a.npz"), laws)))
+    monkeypatch.chdir("/")
+    came = pickle.loads(sent)
+    assert (came.count, came.shape, came.input.name) == (COUNT, SHAPE, "a.npz")

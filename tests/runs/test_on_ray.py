@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from snapfm import errors
+from snapfm.cli.app import app
 from snapfm.data import Recipe, stream, write
 from snapfm.data.layout import Drawn, Layout, Variable
 from snapfm.errors import DataError, MissingDependency, ProjectionFailed, SettingError
@@ -50,6 +52,27 @@ def test_wrong_workers_are_refused() -> None:
         OnRay(workers=0)
     with pytest.raises(SettingError, match=r"--cpus expects a positive number for each worker; got 0\."):
         OnRay(cpus=0.0)
+    with pytest.raises(SettingError, match=r"--gpus expects a number >= 0 for each worker; got -1\."):
+        OnRay(gpus=-1.0)
+
+
+def test_as_many_workers_as_nodes_have_room_for() -> None:
+    def node(alive: bool = True, **resources: float) -> dict[str, Any]:
+        return {"Alive": alive, "Resources": {"memory": 1e9, "node:1.2.3.4": 1.0, **resources}}
+
+    class Nodes:
+        def nodes(self) -> list[dict[str, Any]]:
+            return [
+                node(CPU=3.0),
+                node(CPU=5.0, GPU=1.0),
+                node(CPU=8.0, GPU=4.0, fast=1.0),
+                node(alive=False, CPU=64.0),
+            ]
+
+    assert OnRay()._room(Nodes()) == 16
+    assert OnRay(cpus=2.0)._room(Nodes()) == 1 + 2 + 4  # a worker is on one node
+    assert OnRay(gpus=0.5)._room(Nodes()) == 2 + 8
+    assert OnRay(resources={"fast": 0.5})._room(Nodes()) == 2
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +201,38 @@ def test_what_would_fail_again_is_not_tried_again(cluster: Any, tmp_path: Path) 
 def test_a_worker_that_would_give_other_bits_is_refused(cluster: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"an unfinished run with processor=\d+; got processor=\d+\."):
         stream(numbers(tmp_path, how="other"), tmp_path / "a.zarr", engine=OnRay(workers=1))
+
+
+def test_a_cluster_without_room_is_refused(cluster: Any, tmp_path: Path) -> None:
+    words = r"expect a cluster with room for one worker of \{'CPU': 1\.0, 'moon': 1\.0\}; its nodes have \[\{'CPU': 2\.0\}\]\."
+    with pytest.raises(SettingError, match=words):
+        stream(numbers(tmp_path), tmp_path / "a.zarr", engine=OnRay(resources={"moon": 1.0}))
+
+
+def test_a_worker_that_cannot_start_says_why(cluster: Any, tmp_path: Path) -> None:
+    class Unloadable:
+        blocks = 1
+
+        def units(self, block: int) -> int:
+            return 1
+
+        def finished(self) -> set[int]:
+            return set()
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return __import__, ("a_package_of_another_machine",)
+
+    words = r"workers are expected to start; one did not: ModuleNotFoundError: No module named 'a_package_of.*Look for"
+    with pytest.raises(BlockFailed, match=words):
+        OnRay(workers=1).run(Unloadable())
+
+
+def test_a_suite_runs_on_it(cluster: Any, tmp_path: Path) -> None:
+    command = ["quality", "exact", "--only", "mixture", "--count", "4", "--steps", "2", "--out", str(tmp_path / "out")]
+    answer = CliRunner().invoke(app, [*command, "--engine", "ray", "--workers", "2"], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    assert "Conditional, kept noise, 2" in answer.output
+    before = (tmp_path / "out" / "records.jsonl").read_bytes()
+    assert len(before.splitlines()) == 1 + 7
+    CliRunner().invoke(app, command, catch_exceptions=False)  # nothing is left to do
+    assert (tmp_path / "out" / "records.jsonl").read_bytes() == before

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from snapfm.cli.engines import Part
+from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.cli.options import check_folder
-from snapfm.cli.progress import followed
+from snapfm.cli.progress import suite_cells
 from snapfm.errors import require
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from snapfm.evidence.projection.run import Cells
 
 
+@with_engine
 def bench(
     suite: Annotated[
         str,
@@ -33,7 +34,7 @@ def bench(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for records, inputs and fields.")],
     only: Annotated[str | None, typer.Option(metavar="CASE", help="Run only this case.")] = None,
     method: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Run only this method; repeatable.")] = None,
-    part: Part = None,
+    engine: EngineOptions = THIS_PROCESS,
     again: Annotated[bool, typer.Option("--again", help="Repeat cells that are FAILED or ABSENT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON for scripts.")] = False,
 ) -> None:
@@ -47,15 +48,18 @@ def bench(
     pages from the records.
     """
     from dataclasses import asdict
+    from functools import partial
 
     from snapfm.evidence.projection import load_suite, run
     from snapfm.evidence.projection.run import ours_failed
-    from snapfm.runs import share_of
 
-    chosen, share = load_suite(suite), share_of(part)
+    chosen = load_suite(suite)
     check_folder("bench", out)
-    with followed(lambda key: f"{key[0]} × {key[1]}, {key[2]}", _ended) as tell:
-        cells = run(chosen, out, only, method or (), again, tell, share)
+    missing = partial(run, chosen, out.absolute(), only, method or ())
+    names = [case.name for case in chosen.cases]
+    cells = suite_cells(
+        engine, names, partial(missing, again=again), missing, lambda key: f"{key[0]} × {key[1]}, {key[2]}", _ended
+    )
     if as_json:
         typer.echo(json.dumps([asdict(cell) for cell in cells.values()], indent=2, ensure_ascii=False))
     else:

@@ -9,27 +9,28 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
+from snapfm.cli.engines import EngineOptions
 from snapfm.cli.options import check_folder
-from snapfm.cli.progress import followed
+from snapfm.cli.progress import suite_cells
 from snapfm.errors import SettingError
 
 if TYPE_CHECKING:
     from snapfm.evidence.exact import Cell, Suite
     from snapfm.evidence.exact.suite import Cells
-    from snapfm.runs import Share
 
 NAME = "exact"
 _LEAST = 2  # samples that have a spread
 
 
 def exact(
-    out: Path, count: int | None, steps: str | None, only: str | None, share: Share, page_only: bool, as_json: bool
+    out: Path, count: int | None, steps: str | None, only: str | None, engine: EngineOptions, page_only: bool, as_json: bool
 ) -> None:  # fmt: skip
     """Run the exact cases, or write their page again."""
     from dataclasses import asdict
+    from functools import partial
 
     from snapfm.evidence.exact.run import PAGE, run, write_page
-    from snapfm.evidence.exact.suite import Cell
+    from snapfm.evidence.exact.suite import Cell, cases
     from snapfm.evidence.record import read_folder
 
     suite = _suite(count, steps)
@@ -38,8 +39,8 @@ def exact(
         cells = read_folder(out, suite, Cell)
         write_page(out, suite)
     else:
-        with followed(" × ".join, _ended) as tell:
-            cells = run(suite, out, only, tell, share)
+        missing = partial(run, suite, out.absolute(), only)
+        cells = suite_cells(engine, list(cases()), missing, missing, " × ".join, _ended)
     if as_json:
         typer.echo(json.dumps([asdict(cell) for cell in cells.values()], indent=2, ensure_ascii=False))
     else:

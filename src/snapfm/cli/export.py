@@ -41,3 +41,5 @@ def export(
         typer.echo(
             f"{out}: {found.count} trajectories ({names}), {len(found.scalars)} scalars ({found.bytes / 1e6:.1f} MB)."
         )
+        if found.left_out:
+            typer.echo(f"Left out, because The Well has no place for their axes: {', '.join(found.left_out)}.")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 from rich.console import Console
 
-from snapfm.cli.engines import Cpus, EngineName, Gpus, Part, Resources, Workers, engine_of
+from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.cli.options import ProblemName, Settings, read_names, read_settings, read_shape
 from snapfm.cli.watch import Log, Watch
 from snapfm.errors import DataError, ProjectionFailed, SettingError
@@ -25,6 +27,7 @@ Out: TypeAlias = Annotated[
 FAILED = 1  # exit code of work that was done and failed
 
 
+@with_engine
 def data(
     problem: ProblemName,
     count: Annotated[str, typer.Option(metavar="N", help="Number of fields; `paper`: as many as in the paper.")],
@@ -32,12 +35,7 @@ def data(
     seed: Annotated[int, typer.Option(help="Seed; field i depends only on the seed and i.")] = 0,
     dtype: Annotated[str, typer.Option(help="float64 keeps every bit, float32 halves the file.")] = "float64",
     settings: Settings = None,
-    part: Part = None,
-    engine: EngineName = "here",
-    workers: Workers = None,
-    cpus: Cpus = 1.0,
-    gpus: Gpus = 0.0,
-    resource: Resources = None,
+    engine: EngineOptions = THIS_PROCESS,
     log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
@@ -52,9 +50,10 @@ def data(
     number = paper_count(problem) if count == "paper" else _whole(count)
     recipe = Recipe(problem, number, seed, cast(DtypeName, dtype), read_settings("data", settings))
     watch = Watch(log)
-    chosen_engine = engine_of(engine, part, workers, cpus, gpus, resource, watch.failed)
+    chosen_engine = engine.build(watch.failed)
     began = perf_counter()
-    with watch.shown(chosen_engine.share.units(number, Simulated.block), Simulated.block, "fields") as show:
+    units = chosen_engine.share.units(number, Simulated.block)
+    with failures_told(), watch.shown(units, Simulated.block, "fields") as show:
         written = write(recipe, out, show, engine=chosen_engine)
     seconds = perf_counter() - began
     shape, resumed, size = described(written)
@@ -77,6 +76,7 @@ def _whole(text: str) -> int:
         ) from cause
 
 
+@with_engine
 def sample(
     count: Annotated[int, typer.Option(metavar="N", help="Number of samples.")],
     out: Out,
@@ -125,12 +125,7 @@ def sample(
         int | None,
         typer.Option(help="Threads of the network; changing it may change the last bits.", show_default="all cores"),
     ] = None,
-    part: Part = None,
-    engine: EngineName = "here",
-    workers: Workers = None,
-    cpus: Cpus = 1.0,
-    gpus: Gpus = 0.0,
-    resource: Resources = None,
+    engine: EngineOptions = THIS_PROCESS,
     log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
@@ -150,7 +145,6 @@ def sample(
     """
     from snapfm.data.recipe import DtypeName
     from snapfm.generate import OwnRecipe, Recipe, generate, named
-    from snapfm.runs import BlockFailed
 
     kind = cast(DtypeName, dtype)
     recipe: Recipe | OwnRecipe
@@ -174,14 +168,11 @@ def sample(
             threads,
         )  # fmt: skip
     watch = Watch(log)
-    chosen_engine = engine_of(engine, part, workers, cpus, gpus, resource, watch.failed)
+    chosen_engine = engine.build(watch.failed)
     began = perf_counter()
-    try:
-        with watch.shown(chosen_engine.share.units(count, min(batch, count)), min(batch, count), "samples") as show:
-            found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen_engine)
-    except (ProjectionFailed, BlockFailed) as failure:
-        Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)
-        raise typer.Exit(FAILED) from failure
+    block = min(batch, count)
+    with failures_told(), watch.shown(chosen_engine.share.units(count, block), block, "samples") as show:
+        found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen_engine)
     seconds = perf_counter() - began
     if as_json:
         typer.echo(json.dumps(_summary(found, seconds), indent=2))
@@ -216,6 +207,18 @@ def _sentence(found: Generated, seconds: float) -> str:
     network, projection = (found.seconds[part] / seconds for part in ("velocity", "projection"))
     shares = f"network {network:.0%}, projection {projection:.0%}"
     return f"{path}: {count} samples of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s: {shares})."
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """Say which samples did not converge, or which block was given up, and end with the exit code of work that failed."""
+    from snapfm.runs import BlockFailed
+
+    try:
+        yield
+    except (ProjectionFailed, BlockFailed) as failure:
+        Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)
+        raise typer.Exit(FAILED) from failure
 
 
 def unfinished(written: Written, share: Share, seconds: float) -> str:

@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from snapfm.cli.engines import EngineOptions
+from snapfm.cli.watch import Watch
+
 if TYPE_CHECKING:
     from snapfm.evidence.record import Follow, Now
 
+T = TypeVar("T")
+
+
+def suite_cells(
+    options: EngineOptions, cases: Sequence[str], part: Callable[..., T], whole: Callable[[], T],
+    name: Callable[[tuple[str, ...]], str], ended: Callable[[Any], str],
+) -> T:  # fmt: skip
+    """Let the engine of the options run a suite, and show it: this process by its cells, others by cases.
+
+    `part` runs a share of the suite and travels to other processes; `whole` returns all cells when nothing is left to do.
+    """
+    from snapfm.evidence.parts import Parts
+    from snapfm.runs import Here
+
+    watch = Watch()
+    engine = options.build(watch.failed)
+    if isinstance(engine, Here):
+        with _followed(name, ended) as follow:
+            return part(progress=follow, share=engine.share)
+    with watch.shown(len(cases), 1, "cases") as show:
+        engine.run(Parts(cases, part), show)
+    return whole()
+
 
 @contextmanager
-def followed(name: Callable[[tuple[str, ...]], str], ended: Callable[[Any], str]) -> Iterator[Follow]:
+def _followed(name: Callable[[tuple[str, ...]], str], ended: Callable[[Any], str]) -> Iterator[Follow]:
     """Show a run of cells; yield the function to call with its progress.
 
     `name` describes a cell by its key, `ended` how a finished cell ended.

@@ -10,16 +10,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from snapfm.cli.engines import Cpus, EngineName, Gpus, Part, Resources, Workers, engine_of
-from snapfm.cli.fields import FAILED, Out, described, described_file, unfinished
+from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
+from snapfm.cli.fields import FAILED, Out, described, described_file, failures_told, unfinished
 from snapfm.cli.options import read_names
 from snapfm.cli.watch import Log, Watch
-from snapfm.errors import ProjectionFailed
 
 if TYPE_CHECKING:
     from snapfm.generate import ProjectedFile
 
 
+@with_engine
 def project(
     file: Annotated[
         str,
@@ -54,12 +54,11 @@ def project(
     keep_failed: Annotated[
         bool, typer.Option("--keep-failed", help="Also write fields that do not converge, marked by their status.")
     ] = False,
-    part: Part = None,
-    engine: EngineName = "here",
-    workers: Workers = None,
-    cpus: Cpus = 1.0,
-    gpus: Gpus = 0.0,
-    resource: Resources = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(help="Threads of torch; another number may change last bits.", show_default="all cores"),
+    ] = None,
+    engine: EngineOptions = THIS_PROCESS,
     log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
 ) -> None:
@@ -75,20 +74,18 @@ def project(
     from snapfm.data.recipe import DtypeName
     from snapfm.generate import Projecting, named, project_file
     from snapfm.generate.projected import Projected
-    from snapfm.runs import BlockFailed
 
     kind = cast(DtypeName | None, dtype)
-    recipe = Projecting(file, named("--laws", laws), var, read_names(params), read_names(dims), tolerance, batch, kind)
+    recipe = Projecting(
+        file, named("--laws", laws), var, read_names(params), read_names(dims), tolerance, batch, kind, threads
+    )
     watch = Watch(log)
-    chosen = engine_of(engine, part, workers, cpus, gpus, resource, watch.failed)
+    chosen = engine.build(watch.failed)
     source = Projected(recipe)
     began = perf_counter()
-    try:
-        with watch.shown(chosen.share.units(source.count, source.block), source.block, "fields") as show:
-            found = project_file(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen)
-    except (ProjectionFailed, BlockFailed) as failure:
-        Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)
-        raise typer.Exit(FAILED) from failure
+    units = chosen.share.units(source.count, source.block)
+    with failures_told(), watch.shown(units, source.block, "fields") as show:
+        found = project_file(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen)
     seconds = perf_counter() - began
     if as_json:
         typer.echo(json.dumps(_summary(found, seconds), indent=2))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from snapfm.cli.engines import Part
+from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.cli.exact import NAME, exact
 from snapfm.cli.options import check_folder
-from snapfm.cli.progress import followed
+from snapfm.cli.progress import suite_cells
 from snapfm.errors import SettingError, require
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from snapfm.evidence.quality.suite import Cells
 
 
+@with_engine
 def quality(
     suite: Annotated[
         str,
@@ -34,7 +35,7 @@ def quality(
     steps: Annotated[
         str | None, typer.Option(metavar="N,N", help="Flow steps of exact cases; 20,100,200 by default.")
     ] = None,
-    part: Part = None,
+    engine: EngineOptions = THIS_PROCESS,
     page_only: Annotated[
         bool, typer.Option("--page-only", help="Write the pages again from the records; run nothing.")
     ] = False,
@@ -49,30 +50,30 @@ def quality(
     `exact` needs no model: velocities are exact and the distribution given
     the laws is known, so every sampler is compared with as many exact draws.
     """
-    from snapfm.runs import share_of
-
     if suite == NAME:
-        exact(out, count, steps, only, share_of(part), page_only, as_json)
+        exact(out, count, steps, only, engine, page_only, as_json)
         return
     if count is not None or steps is not None:
         raise SettingError(
             f"snapfm quality --count and --steps expect the suite 'exact'; got '{suite}', which has its own. Leave them out."
         )
     from dataclasses import asdict
+    from functools import partial
 
     from snapfm.evidence.quality import Cell, State, load_suite, run
     from snapfm.evidence.quality.run import write_pages
     from snapfm.evidence.record import read_folder
 
     require("matplotlib", "the pages of snapfm quality", "report")  # checked now rather than after an hour of sampling
-    chosen, share = load_suite(suite), share_of(part)
+    chosen = load_suite(suite)
     check_folder("quality", out)
     if page_only:
         cells: Cells = read_folder(out, chosen, Cell)
         write_pages(out, chosen)
     else:
-        with followed(" × ".join, _ended) as tell:
-            cells = run(chosen, out, only, tell, share)
+        missing = partial(run, chosen, out.absolute(), only)
+        names = [task.name for task in chosen.tasks]
+        cells = suite_cells(engine, names, missing, missing, " × ".join, _ended)
     if as_json:
         typer.echo(json.dumps([asdict(cell) for cell in cells.values()], indent=2, ensure_ascii=False))
     else:

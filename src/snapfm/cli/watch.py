@@ -13,6 +13,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from snapfm.errors import SnapfmError
+
 Log: TypeAlias = Annotated[
     Path | None, typer.Option("--log", metavar="FILE.jsonl", help="Append a JSON line about the progress every second.")
 ]
@@ -53,6 +55,9 @@ class Watch:
 
             try:
                 yield tell
+            except SnapfmError as failure:
+                self._write({"time": round(time(), 3), "failure": str(failure)})
+                raise
             finally:
                 if self._line:
                     self._write(self._line)

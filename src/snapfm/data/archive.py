@@ -7,6 +7,7 @@ names, dimensions and attributes that xarray.open_zarr reads.
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,22 @@ CONVENTIONS = "CF-1.11"  # names, units, flags and the dimension of realizations
 KEY = "recipe"  # attribute that identifies the run a store belongs to
 MARK = "sample"  # the variable that is written last of each block: a block is finished if its chunk of this exists
 MARKS = f"{MARK}/c"  # the folder of its chunks
+# Values never written must not look like numbers; unsigned ones and booleans have none to spare. By kinds of numpy's dtypes.
+_NEVER = {"i": -1, "f": float("nan"), "c": float("nan")}
 
 
 def create(store: Any, source: Source) -> None:
-    """Create the variables of a store, all empty, and mark it as not complete; those that exist are left as they are."""
+    """Create the variables of a store, all empty, and mark it as not complete.
+
+    What exists is left as it is: at an address, another process may have been first, or a first one killed halfway.
+    """
     layout, count = source.layout(), source.count
     attributes = {
         **layout.attributes, "Conventions": CONVENTIONS, "commit": commit(), "format": FORMAT, KEY: source.identity(),
         "complete": False,
     }  # fmt: skip
     zarr = _zarr()
-    if read_attributes(store) is None:
+    with suppress(zarr.errors.ContainsGroupError):
         zarr.create_group(store, zarr_format=3, attributes=attributes)
     root = zarr.open_group(store, mode="r+", use_consolidated=False)
     chunk, shard = _pieces(count, source.block)
@@ -68,7 +74,8 @@ def write_block(store: Any, source: Source, block: int, values: Arrays) -> list[
     start, stop = bounds(source, block)
     files = []
     for name, value in {**values, "seed": np.full(stop - start, source.seed)}.items():
-        array = root[name]
+        # A chunk is written even if it holds nothing but the fill value: a file that is missing was not written.
+        array = root[name].with_config({"write_empty_chunks": True})
         array[start:stop] = value.astype(array.dtype)
         files.append("/".join([name, "c", str(block), *["0"] * (array.ndim - 1)]))
     return files
@@ -81,13 +88,15 @@ def mark_block(store: Any, source: Source, block: int) -> list[str]:
     return [f"{MARKS}/{block}"]
 
 
-def fill_block(store: Any, source: Source, block: int) -> None:
-    """Write what stands for values that were never computed."""
-    root = _zarr().open_group(store, mode="r+", use_consolidated=False)
+def never_computed(store: Any, source: Source, block: int) -> Arrays:
+    """Return what stands for the values of a block that were never computed, for all variables that are filled by blocks."""
+    root = _zarr().open_group(store, mode="r", use_consolidated=False)
     start, stop = bounds(source, block)
-    for name in source.layout().variables:
-        root[name][start:stop] = root[name].fill_value
-    root["seed"][start:stop] = source.seed
+    return {
+        name: np.full((stop - start, *array.shape[1:]), array.fill_value, array.dtype)
+        for name, array in root.arrays()
+        if array.metadata.dimension_names[0] == "sample" and name not in ("seed", MARK)
+    }
 
 
 def bounds(source: Source, block: int) -> tuple[int, int]:
@@ -97,13 +106,11 @@ def bounds(source: Source, block: int) -> tuple[int, int]:
 
 
 def mark_complete(store: Any) -> None:
-    """Mark in the store that every block is there, and consolidate its metadata for xarray."""
-    zarr = _zarr()
-    zarr.open_group(store, mode="r+", use_consolidated=False).attrs["complete"] = True
+    """Consolidate the metadata of a store for xarray, then mark in it that every block is there."""
     with warnings.catch_warnings():
         # Consolidated metadata is not part of Zarr 3 yet; readers that do not know it skip it.
         warnings.filterwarnings("ignore", message="Consolidated metadata")
-        zarr.consolidate_metadata(store)
+        _zarr().consolidate_metadata(store).attrs["complete"] = True
 
 
 def read_attributes(store: Any) -> dict[str, Any] | None:
@@ -164,19 +171,18 @@ def _array(
 ) -> Any:  # fmt: skip
     """Create the array of a variable, with a leading axis of this name and size; return it, new or old."""
     dimension, size = leading
-    if name in root:
-        return root[name]
-    return root.create_array(
-        name,
-        shape=(size, *variable.shape),
-        dtype=variable.dtype,
-        chunks=chunks,
-        shards=shards,
-        # Values never written must not look like numbers.
-        fill_value=-1 if variable.dtype.startswith("int") else float("nan"),
-        attributes=dict(variable.attributes),
-        dimension_names=[dimension, *variable.dimensions],
-        # Shuffling bytes by their position saves a quarter of smooth fields.
-        compressors=_zarr().codecs.BloscCodec(cname="zstd", shuffle="shuffle"),
-        config={"write_empty_chunks": True},
-    )
+    zarr = _zarr()
+    with suppress(zarr.errors.ContainsArrayError):
+        root.create_array(
+            name,
+            shape=(size, *variable.shape),
+            dtype=variable.dtype,
+            chunks=chunks,
+            shards=shards,
+            fill_value=_NEVER.get(np.dtype(variable.dtype).kind, 0),
+            attributes=dict(variable.attributes),
+            dimension_names=[dimension, *variable.dimensions],
+            # Shuffling bytes by their position saves a quarter of smooth fields.
+            compressors=zarr.codecs.BloscCodec(cname="zstd", shuffle="shuffle"),
+        )
+    return root[name]

@@ -9,7 +9,6 @@ import hashlib
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,13 +20,14 @@ from snapfm.errors import DataError, UnknownName, require
 
 _KINDS = "NPY, NPZ, Zarr, HDF5 or safetensors"
 _HDF5 = (".h5", ".hdf5", ".he5", ".nc")
+_NUMBERS = "biufc"  # kinds of numpy's dtypes
 
 
 class Array(Protocol):
     """An array on disk: slices along its first axis are read when they are asked for."""
 
     shape: tuple[int, ...]
-    dtype: Any
+    dtype: np.dtype[Any]
 
     def __getitem__(self, part: slice) -> Any:
         """Read some samples."""
@@ -43,8 +43,9 @@ class Opened:
     dimensions: Mapping[str, tuple[str, ...]]
 
     def read(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
-        """Read the samples start .. stop − 1 of an array."""
-        return np.asarray(self.arrays[name][start:stop])
+        """Read the samples start .. stop − 1 of an array, in the byte order of this machine."""
+        found = np.asarray(self.arrays[name][start:stop])
+        return found.astype(found.dtype.newbyteorder("="), copy=False)
 
     def fingerprint(self, name: str) -> str:
         """Identify an array by its shape, its dtype, and the bits of its first and last sample."""
@@ -64,7 +65,7 @@ class Opened:
             return chosen
         if "u" in self.arrays:
             return "u"
-        able = [name for name, array in self.arrays.items() if len(array.shape) >= 2]
+        able = [name for name, array in self.arrays.items() if len(array.shape) >= 2 and array.dtype.kind in _NUMBERS]
         if len(able) != 1:
             raise UnknownName(
                 f"--var expects the name of the array of fields in {self.name}; got none, and there are {sorted(self.arrays)}. "
@@ -73,11 +74,12 @@ class Opened:
         return able[0]
 
     def beside(self, field: str, count: int) -> list[str]:
-        """Return the arrays that hold one value for every field, or one for all."""
+        """Return the arrays of numbers that hold one value for every field, or one for all."""
         return [
             name
             for name, array in self.arrays.items()
             if name != field
+            and array.dtype.kind in _NUMBERS
             and array.shape
             and array.shape[0] in (1, count)
             and name not in self.dimensions.get(field, ())
@@ -96,8 +98,7 @@ def opened(file: str | Path) -> Opened:
     if suffix == ".npy":
         return Opened(path.name, {"u": _npy(path)}, {})
     if suffix == ".npz":
-        members = [one.removesuffix(".npy") for one in zipfile.ZipFile(path).namelist()]
-        return Opened(path.name, {name: Member(path, name) for name in members}, {})
+        return _npz(path)
     if suffix in _HDF5:
         return _hdf5(path)
     if suffix == ".safetensors":
@@ -108,39 +109,47 @@ def opened(file: str | Path) -> Opened:
 def _npy(path: Path) -> Array:
     try:
         found: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as damage:
+    except (ValueError, EOFError) as damage:
         raise DataError(
             f"snapfm project expects an array of numbers in {path}; got '{damage}'. Save it again."
         ) from damage
     return found
 
 
-class Member:
-    """An array of an NPZ file, read without loading the rest of it; samples before those asked for are skipped over."""
+def _npz(path: Path) -> Opened:
+    try:
+        packed = zipfile.ZipFile(path)
+    except zipfile.BadZipFile as damage:
+        raise DataError(f"snapfm project expects an NPZ file in {path}; got '{damage}'. Save it again.") from damage
+    names = [one.removesuffix(".npy") for one in packed.namelist() if one.endswith(".npy")]
+    return Opened(path.name, {name: Member(packed, name) for name in names}, {})
 
-    def __init__(self, file: Path, name: str) -> None:
-        self._file, self._name = file, f"{name}.npy"
-        with zipfile.ZipFile(file) as packed, packed.open(self._name) as opened:
-            version = np.lib.format.read_magic(opened)
-            head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            self.shape, fortran, self.dtype = head(opened)
-            self._begin = opened.tell()
-        if (fortran and len(self.shape) > 1) or self.dtype.hasobject:
+
+class Member:
+    """An array of an NPZ file, read without loading the rest of it.
+
+    It stays open, so that samples read in their order are unpacked once; those that are left out are skipped over.
+    """
+
+    def __init__(self, packed: zipfile.ZipFile, name: str) -> None:
+        self._opened = packed.open(f"{name}.npy")
+        version = np.lib.format.read_magic(self._opened)
+        head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        self.shape, fortran, self.dtype = head(self._opened)
+        self._begin = self._opened.tell()
+        if fortran and len(self.shape) > 1:
             raise DataError(
-                f"snapfm project expects arrays of numbers in C order; '{name}' of {file} is not. Save a copy in that order."
+                f"snapfm project expects arrays in C order; '{name}' of {packed.filename} is not. Save a copy in that order."
             )
 
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:
         """Read some samples."""
         start, stop, _ = part.indices(self.shape[0])
-        size = self.dtype.itemsize * self._each
-        with zipfile.ZipFile(self._file) as packed, packed.open(self._name) as opened:
-            opened.seek(self._begin + start * size)
-            return np.frombuffer(opened.read((stop - start) * size), self.dtype).reshape(stop - start, *self.shape[1:])
-
-    @cached_property
-    def _each(self) -> int:
-        return int(np.prod(self.shape[1:], dtype=np.int64))
+        size = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        self._opened.seek(self._begin + start * size)
+        return np.frombuffer(self._opened.read((stop - start) * size), self.dtype).reshape(
+            stop - start, *self.shape[1:]
+        )
 
 
 def _zarr(name: str, store: Any) -> Opened:
@@ -149,6 +158,8 @@ def _zarr(name: str, store: Any) -> Opened:
         root = zarr.open(store, mode="r")
     except (OSError, ValueError, KeyError, zarr.errors.BaseZarrError) as trouble:
         raise DataError(f"snapfm project expects a Zarr store at {name}; got '{trouble}'. Check the path.") from trouble
+    if root.attrs.get("complete") is False:
+        raise DataError(f"snapfm project expects a finished file; {name} is not whole. Finish the run that writes it.")
     arrays = {"u": root} if isinstance(root, zarr.Array) else dict(root.arrays())
     dimensions = {key: _axes(array) for key, array in arrays.items()}
     return Opened(Path(name).name, arrays, {key: axes for key, axes in dimensions.items() if axes})
@@ -177,12 +188,12 @@ class Slices:
     def __init__(self, opened: Any, name: str) -> None:
         self._slices = opened.get_slice(name)
         self.shape = tuple(self._slices.get_shape())
-        self.dtype = self._slices.get_dtype()
+        self.dtype = self[:0].dtype  # of what is read: numpy has no bfloat16
 
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:
         """Read some samples."""
         found = self._slices[part]
-        half = found.dtype.is_floating_point and found.dtype.itemsize < 4  # numpy has no bfloat16
+        half = found.dtype.is_floating_point and found.dtype.itemsize < 4
         values: npt.NDArray[Any] = (found.double() if half else found).numpy()
         return values
 

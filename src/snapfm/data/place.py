@@ -13,16 +13,18 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
+from snapfm.disk import sync
 from snapfm.errors import DataError, require
 from snapfm.runs import Share
 from snapfm.runs.locks import locked, taken
 
 _STORE, _PUBLISHING = "store", ".publishing"
+_METADATA, _PARTIAL = "*.json", "*.partial"  # files of a store: what zarr says of it, and what zarr has not finished
 _IN_THE_WAY = (errno.EEXIST, errno.ENOTEMPTY)
 
 
@@ -73,18 +75,23 @@ class Folder:
 
     def listed(self, folder: str) -> list[str]:
         """Return the names of the files in a folder of the unfinished store; empty ones, left by a power cut, do not count."""
-        try:
-            entries = list(os.scandir(self.growing / folder))
-            return [entry.name for entry in entries if entry.is_file() and entry.stat().st_size]
-        except FileNotFoundError:  # nothing yet, or another process has just given the store its name
-            return []
+        found = []
+        with suppress(FileNotFoundError):  # nothing yet, or another process has just given the store its name
+            for entry in os.scandir(self.growing / folder):
+                with suppress(FileNotFoundError):  # a temporary file that has got its name meanwhile
+                    if entry.is_file() and entry.stat().st_size:
+                        found.append(entry.name)
+        return found
 
     def settle(self, files: Sequence[str]) -> None:
-        """Push files of the unfinished store to disk."""
+        """Push files of the unfinished store to disk, and the folders they are in."""
+        folders = set[Path]()
         for name in files:
             file = self.growing / name
-            _sync(file)
-            _sync(file.parent)
+            sync(file)
+            folders.update(folder for folder in file.parents if self.growing in folder.parents)
+        for folder in folders:
+            sync(folder)
 
     @contextmanager
     def publishing(self) -> Iterator[bool]:
@@ -93,26 +100,30 @@ class Folder:
         with locked(self.part / _PUBLISHING):
             left = self.growing.is_dir() and not self.path.exists()
             if left:
-                # zarr's temporary files, of processes that were killed
-                for leftover in self.growing.rglob("*.partial"):
-                    leftover.unlink(missing_ok=True)
+                _remove_partial(self.growing)
             yield left
             if left:
-                _sync_tree(self.growing)
+                # Everything else was synced when it was created, or by the block that wrote it.
+                for file in self.growing.glob(_METADATA):
+                    sync(file)
+                sync(self.growing)
                 os.rename(self.growing, self.path)
-                _sync(self.path.parent)
+                sync(self.path.parent)
+                # A process that computes a block a second time may be killed while the store gets its name.
+                _remove_partial(self.path)
             shutil.rmtree(self.part, ignore_errors=True)
 
     def forget(self) -> None:
         """Remove what a process killed right after the rename left."""
         shutil.rmtree(self.part, ignore_errors=True)
 
-    def room(self) -> int:
-        """Return the bytes that may still be written, and those that the unfinished run has written already."""
+    def room(self, needed: int) -> int:
+        """Return the bytes that may be written, with those that the unfinished run has written where that decides."""
         there = self.path
         while not there.exists():
             there = there.parent
-        return shutil.disk_usage(there).free + folder_bytes(self.part)
+        free = shutil.disk_usage(there).free
+        return free if free >= needed else free + folder_bytes(self.part)
 
     def bytes(self) -> int:
         """Return the size of the finished file, or of what there is of it."""
@@ -132,7 +143,7 @@ class Address:
     @property
     def growing(self) -> Any:
         """The store, for zarr."""
-        storage = require("zarr.storage", "data files", "data")
+        storage, _ = require("zarr.storage", "data files", "data"), self._opened
         return storage.FsspecStore.from_url(self.url)
 
     @property
@@ -146,7 +157,7 @@ class Address:
         return self.url
 
     def exists(self) -> bool:
-        """Never known before it is opened: an unfinished store is in the same place."""
+        """Whether anything is at the address: the store of an unfinished run too."""
         return bool(self._files.exists(self._path))
 
     @contextmanager
@@ -160,11 +171,11 @@ class Address:
 
     def listed(self, folder: str) -> list[str]:
         """Return the names of the objects in a folder of the store."""
-        where = f"{self._path}/{folder}"
-        self._files.invalidate_cache()
-        if not self._files.exists(where):
+        try:
+            entries = self._files.ls(f"{self._path}/{folder}", detail=True)
+        except FileNotFoundError:
             return []
-        return [str(entry["name"]).rpartition("/")[2] for entry in self._files.ls(where, detail=True) if entry["size"]]
+        return [str(entry["name"]).rpartition("/")[2] for entry in entries if entry["size"]]
 
     def settle(self, files: Sequence[str]) -> None:
         """Nothing to do: an object that was written is stored."""
@@ -177,7 +188,7 @@ class Address:
     def forget(self) -> None:
         """Nothing is left beside a finished file."""
 
-    def room(self) -> None:
+    def room(self, needed: int) -> None:
         """Nobody knows."""
 
     def bytes(self) -> int:
@@ -186,7 +197,10 @@ class Address:
 
     @property
     def _files(self) -> Any:
-        return self._opened[0]
+        """The file system, without what it remembers: other processes write there too."""
+        found = self._opened[0]
+        found.invalidate_cache()
+        return found
 
     @property
     def _path(self) -> str:
@@ -199,8 +213,8 @@ class Address:
             found: tuple[Any, str] = core.url_to_fs(self.url)
         except (ImportError, ValueError) as trouble:
             raise DataError(
-                f"out expects a path, or an address that fsspec can open; got {self.url}, of which it says '{trouble}'. Install "
-                "the package it names, or write to a folder."
+                f"a path, or an address that fsspec can open, is expected; got {self.url}, of which it says '{trouble}'. Install "
+                "the package it names, or use a folder."
             ) from trouble
         return found
 
@@ -233,12 +247,10 @@ def folder_bytes(folder: Path) -> int:
 def _sync_tree(folder: Path) -> None:
     """Sync a folder and its contents to disk, so that no rename is ahead of them."""
     for entry in (folder, *folder.rglob("*")):
-        _sync(entry)
+        sync(entry)
 
 
-def _sync(entry: Path) -> None:
-    handle = os.open(entry, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _remove_partial(store: Path) -> None:
+    """Remove the temporary files of processes that were killed."""
+    for leftover in store.rglob(_PARTIAL):
+        leftover.unlink(missing_ok=True)

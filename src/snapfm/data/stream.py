@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from snapfm.data import archive
-from snapfm.data.layout import Source
+from snapfm.data.layout import Arrays, Source
 from snapfm.data.place import Address, Place, place_of
 from snapfm.errors import DataError
 from snapfm.runs import BlockFailed, Engine, Here, Progress, Report
@@ -35,21 +35,29 @@ HERE = Here()
 
 @dataclass(frozen=True)
 class Written:
-    """A file of samples: how many an earlier run had written, how many are still missing, and its size in bytes."""
+    """A file of samples: how many an earlier run had written, how many are still missing, and its size in bytes.
+
+    `spans` are the samples that the caller may describe, as ranges: all of a finished file, or those of the caller's share.
+    """
 
     path: str | Path
     count: int
     found: int
-    bytes: int
     shape: tuple[int, ...]
     missing: int = 0  # 0: the file is finished
     figures: Figures = field(default_factory=dict)  # of the blocks that this call computed
+    spans: tuple[tuple[int, int], ...] = ()
 
     @property
     def store(self) -> Any:
         """What zarr opens: the file, or what there is of it."""
         place = place_of(self.path)
         return place.growing if self.missing else place.whole
+
+    @property
+    def bytes(self) -> int:
+        """The size of the file, or of what there is of it."""
+        return place_of(self.path).bytes()
 
 
 class Fields:
@@ -101,17 +109,20 @@ class Fields:
         """Make the samples of a block and write them, then its mark."""
         with torch_threads(self.source.threads):
             drawn = self.source.draw(*archive.bounds(self.source, block), report)
-            store = self.place.growing
-            self.place.settle(archive.write_block(store, self.source, block, drawn.values))
-            self.place.settle(archive.mark_block(store, self.source, block))
+        self._store(block, drawn.values)
         return drawn.figures
 
     def give_up(self, block: int) -> None:
         """Mark the samples of a block as never computed, if the caller wants to keep such."""
-        if not self.keep_failed or "status" not in self.source.layout().variables:
+        if not self.keep_failed or archive.read_variable(self.place.growing, "status", slice(0)) is None:
             raise BlockFailed(f"{self.named(block)} is missing")
-        archive.fill_block(self.place.growing, self.source, block)
-        self.place.settle(archive.mark_block(self.place.growing, self.source, block))
+        self._store(block, archive.never_computed(self.place.growing, self.source, block))
+
+    def _store(self, block: int, values: Arrays) -> None:
+        """Write the values of a block, and when they are safe its mark."""
+        store = self.place.growing
+        self.place.settle(archive.write_block(store, self.source, block, values))
+        self.place.settle(archive.mark_block(store, self.source, block))
 
 
 def stream(
@@ -130,12 +141,12 @@ def stream(
     with _write_errors(place, source):
         if _finished(place, source):
             place.forget()
-            return Written(shown, source.count, source.count, place.bytes(), source.shape)
+            return _whole(shown, source, source.count)
         _check_room(place, source)
         with place.taken(engine.share):
             if _finished(place, source):  # another process may have finished it meanwhile
                 place.forget()
-                return Written(shown, source.count, source.count, place.bytes(), source.shape)
+                return _whole(shown, source, source.count)
             plan.begin()
             found = sum(plan.units(block) for block in plan.finished())
             figures = engine.run(plan, progress)
@@ -146,7 +157,13 @@ def stream(
                 _publish(place)
             if not missing:
                 place.forget()
-        return Written(shown, source.count, found, place.bytes(), source.shape, missing, figures)
+                return _whole(shown, source, found, figures)
+        spans = tuple(archive.bounds(source, block) for block in engine.share.blocks(plan.blocks))
+        return Written(shown, source.count, found, source.shape, missing, figures, spans)
+
+
+def _whole(shown: str | Path, source: Source, found: int, figures: Figures | None = None) -> Written:
+    return Written(shown, source.count, found, source.shape, 0, figures or {}, ((0, source.count),))
 
 
 def _publish(place: Place) -> None:
@@ -187,7 +204,8 @@ def refuse_other(source: Source, place: Any, there: Mapping[str, Any], here: Map
 
 def _check_room(place: Place, source: Source) -> None:
     """Refuse a file that cannot fit before hours of work; compression is not counted on."""
-    needed, room = source.count * int(np.prod(source.shape)) * np.dtype(source.dtype).itemsize, place.room()
+    needed = source.count * int(np.prod(source.shape)) * np.dtype(source.dtype).itemsize
+    room = place.room(needed)
     if room is not None and needed > room:
         raise DataError(
             f"{source.command}(out) expects {needed / 1e6:,.1f} MB of free space for {place}; got {room / 1e6:,.1f} MB. "

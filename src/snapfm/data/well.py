@@ -18,21 +18,23 @@ import numpy.typing as npt
 from snapfm.data import archive
 from snapfm.data.opened import Opened, opened
 from snapfm.data.place import place_of
+from snapfm.disk import sync
 from snapfm.errors import DataError, require
 
 _TIME = ("t", "time")  # names of the axis that The Well puts after the samples
 _SLICE = 32  # samples read and written at a time
-_KEPT_IN_FULL = ("sample", "seed")  # whole numbers that float32 would round
+_KEPT_IN_FULL = ("seed",)  # whole numbers that float32 would round
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """What was written, and which variables have no place there: those over axes that fields do not have."""
 
     path: Path
     count: int
     fields: tuple[str, ...]
     scalars: tuple[str, ...]
+    left_out: tuple[str, ...]
     bytes: int
 
 
@@ -54,13 +56,14 @@ def export_well(file: str | Path, out: str | Path) -> Exported:
     partial = target.with_name(f".{target.name}.partial")
     try:
         with h5py.File(partial, "w") as written:
-            fields, scalars = _Writer(written, opened(file), attributes).write()
-        with partial.open("rb") as handle:
-            os.fsync(handle.fileno())
+            writer = _Writer(written, opened(file), attributes)
+            writer.write()
+        sync(partial)
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
-    return Exported(target, int(attributes["count"]), fields, scalars, target.stat().st_size)
+    fields, scalars, left_out = tuple(writer.fields), tuple(writer.scalars), tuple(writer.left_out)
+    return Exported(target, writer.count, fields, scalars, left_out, target.stat().st_size)
 
 
 class _Writer:
@@ -73,33 +76,34 @@ class _Writer:
         self.time = next((name for name in self.dims if name in _TIME), None)
         self.space = tuple(name for name in self.dims if name != self.time)
         self.sizes: dict[str, int] = {}
+        self.fields, self.scalars, self.left_out = list[str](), list[str](), list[str]()
 
-    def write(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Write everything; return the names of fields and scalars."""
+    def write(self) -> None:
+        """Write everything, and note the names of fields and scalars, and of what is left out."""
         self._dimensions()
         self._boundaries()
         groups = {f"t{order}_fields": self.written.create_group(f"t{order}_fields") for order in (0, 1, 2)}
         scalars = self.written.create_group("scalars")
-        fields, numbers = [], []
         for name, dims in self.source.dimensions.items():
             if dims[:1] != ("sample",) or name == "sample":
                 continue
             if len(dims) == 1:
                 kind = np.int64 if name in _KEPT_IN_FULL else np.float32
                 self._copy(scalars, name, dims, kind)
-                numbers.append(name)
+                self.scalars.append(name)
             elif set(dims[1:]) <= {*self.dims}:
                 self._copy(groups["t0_fields"], name, dims, np.float32)
-                fields.append(name)
+                self.fields.append(name)
+            else:
+                self.left_out.append(name)
         for group in groups.values():
-            group.attrs["field_names"] = _texts(fields if group == groups["t0_fields"] else [])
-        scalars.attrs["field_names"] = _texts(numbers)
+            group.attrs["field_names"] = _texts(self.fields if group == groups["t0_fields"] else [])
+        scalars.attrs["field_names"] = _texts(self.scalars)
         root = self.written.attrs
         root["simulation_parameters"] = _texts([])
         root["dataset_name"] = str(self.attributes.get("problem", self.attributes.get("title", "snapfm")))
         root["grid_type"], root["n_spatial_dims"], root["n_trajectories"] = "cartesian", len(self.space), self.count
         root["snapfm"] = str(self.attributes["snapfm"])
-        return tuple(fields), tuple(numbers)
 
     def _dimensions(self) -> None:
         group = self.written.create_group("dimensions")
@@ -107,7 +111,8 @@ class _Writer:
         for name in ("time", *self.space):
             axis = self.time if name == "time" else name
             points = np.zeros(1) if axis is None else self._points(axis)
-            self.sizes[name], made = len(points), group.create_dataset(name, data=points.astype(np.float32))
+            self.sizes[name] = len(points)
+            made = group.create_dataset(name, data=points.astype(np.float32))
             made.attrs["sample_varying"] = False
             if name != "time":
                 made.attrs["time_varying"] = False

@@ -1,7 +1,7 @@
 """Folders of tensors and JSON that appear complete or not at all; safetensors, never pickle.
 
 A folder is written under a hidden name beside its final place, flushed to disk, and renamed. A process killed at any moment
-leaves the old folder, the new folder, or a hidden leftover that the next write removes. Imports errors only.
+leaves the old folder, the new folder, or a hidden leftover that the next write removes. Imports errors and disk only.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from snapfm.disk import sync
 from snapfm.errors import CheckpointError, require
 
 
@@ -28,12 +29,12 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
     partial.mkdir()
     for name, content in contents.items():
         _write(partial / name, content)
-    _sync(partial)
+    sync(partial)
     # A folder cannot be replaced in one system call, so for an instant there is none; it is never half written.
     if folder.exists():
         os.rename(folder, old)
     os.rename(partial, folder)
-    _sync(folder.parent)
+    sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -46,7 +47,7 @@ def write_file(file: Path, content: bytes) -> None:
         os.replace(partial, file)
     finally:
         partial.unlink(missing_ok=True)
-    _sync(file.parent)
+    sync(file.parent)
 
 
 def pack_tensors(tensors: Mapping[str, Tensor], half: bool = False) -> bytes:
@@ -128,12 +129,3 @@ def _write(file: Path, content: bytes) -> None:
         handle.write(content)
         handle.flush()
         os.fsync(handle.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Flush a folder's entries to disk, so that a rename survives a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
@@ -16,16 +16,19 @@ from torch import Tensor
 from snapfm.data import Written, stream
 from snapfm.data.layout import Coordinate, Drawn, Layout, Variable
 from snapfm.data.opened import Opened, opened
+from snapfm.data.place import place_of
 from snapfm.data.recipe import DtypeName, check_request, versions
 from snapfm.data.stream import HERE, KIND
-from snapfm.errors import DataError, ShapeError
+from snapfm.errors import DataError, DtypeError, ShapeError
 from snapfm.generate.certificate import CERTIFICATE, certificate_of, refuse_failed
 from snapfm.generate.named import Named
+from snapfm.generate.recipe import check_whole
 from snapfm.generate.summary import Totals, totals
 from snapfm.project import Projector
 from snapfm.project.base import OnFailure
 from snapfm.runs import Engine, Progress, Report
 
+_REAL = "biuf"  # kinds of numpy's dtypes that fields may have
 _OWN = ("sample", "seed", "before", "after", *CERTIFICATE)  # variables of a file that are no params of its laws
 
 
@@ -45,41 +48,44 @@ class Projecting:
     tolerance: float = 1e-8
     batch: int = 32
     dtype: DtypeName | None = None  # None: that of the fields, float64 unless they are float32
+    threads: int | None = None  # of torch, which measures violations; None uses its current number
 
     def __post_init__(self) -> None:
-        if not isinstance(self.batch, int) or self.batch < 1:
-            raise DataError(f"project(batch) expects a whole number >= 1; got {self.batch!r}. The default is 32.")
+        check_whole("project", self, batch=32, threads=None)
 
 
 class Projected:
     """The source of a file of projected fields: the input is read block by block."""
 
     command, seed = "project", 0
-    threads: int | None = None  # bits of a projection do not depend on them
 
     def __init__(self, recipe: Projecting, on_failure: OnFailure = "raise") -> None:
-        self.recipe, self.on_failure = recipe, on_failure
+        self.recipe, self.on_failure, self.threads = recipe, on_failure, recipe.threads
         self.input: Opened = opened(recipe.file)
         self.var = self.input.field(recipe.var)
-        self.count, *shape = (int(extent) for extent in self.input.arrays[self.var].shape)
-        self.shape = tuple(shape)
+        array = self.input.arrays[self.var]
+        self.count, self.shape = int(array.shape[0]) if array.shape else 0, tuple(int(size) for size in array.shape[1:])
         if not self.shape or not self.count:
             raise ShapeError(
                 f"project expects an array (samples, …) of fields; '{self.var}' of {self.input.name} has shape "
-                f"{(self.count, *self.shape)}. Choose another with --var."
+                f"{tuple(array.shape)}. Choose another with --var."
+            )
+        if array.dtype.kind not in _REAL:
+            raise DtypeError(
+                f"project expects fields of real numbers; '{self.var}' of {self.input.name} holds {array.dtype}. Choose "
+                "another with --var, or store real and imaginary part along an axis."
             )
         self.dims = self._dims()
         self.names = self._params()
         self.block = min(recipe.batch, self.count)
-        single = (
-            "float32" in str(self.input.arrays[self.var].dtype).lower()
-            or str(self.input.arrays[self.var].dtype) == "F32"
-        )
-        self.dtype = str(recipe.dtype or ("float32" if single else "float64"))
+        self.dtype = str(recipe.dtype or ("float32" if array.dtype == np.float32 else "float64"))
         check_request("project", self.count, self.seed, self.dtype)
 
     def __reduce__(self) -> tuple[type[Projected], tuple[Projecting, OnFailure]]:
-        return Projected, (self.recipe, self.on_failure)
+        anywhere = replace(
+            self.recipe, file=str(place_of(self.recipe.file))
+        )  # another process may be in another folder
+        return Projected, (anywhere, self.on_failure)
 
     def asked(self) -> dict[str, Any]:
         """Return what decides the fields, in plain values."""
@@ -95,6 +101,7 @@ class Projected:
         return {
             **self.asked(),
             "versions": versions("numba"),
+            "threads": self.threads or torch.get_num_threads(),
             "processor": torch.backends.cpu.get_cpu_capability(),
         }
 
@@ -151,9 +158,7 @@ class Projected:
         params = {}
         for name in self.names:
             one = self.input.arrays[name].shape[0] == 1 and self.count > 1
-            read = torch.from_numpy(
-                np.array(self.input.read(name, 0, 1) if one else self.input.read(name, start, stop))
-            )
+            read = torch.from_numpy(np.array(self.input.read(name, *((0, 1) if one else (start, stop)))))
             params[name] = read.double() if read.is_floating_point() else read
         return u_hat, params
 
@@ -220,6 +225,8 @@ def project_file(
     engine: Engine = HERE,
 ) -> ProjectedFile:  # fmt: skip
     """Project the fields of a file into `out`, resuming a stopped run; see `generate` for the rest."""
+    if recipe.threads is None:
+        recipe = replace(recipe, threads=engine.threads or torch.get_num_threads())
     source = Projected(recipe, on_failure)
     written = stream(source, out, progress, engine=engine, keep_failed=on_failure == "keep")
     return ProjectedFile(

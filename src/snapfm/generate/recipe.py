@@ -24,15 +24,20 @@ from snapfm.problems import Problem, problem
 def check_drawing(recipe: Any) -> None:
     """Refuse numbers that no samples can be drawn with."""
     check_request("sample", recipe.count, recipe.seed, recipe.dtype)
-    for name, default in (("steps", 20), ("batch", 32), ("threads", None)):
-        value = getattr(recipe, name)
-        if value != default and (not isinstance(value, int) or value < 1):
-            raise DataError(f"sample({name}) expects a whole number >= 1; got {value!r}. The default is {default}.")
+    check_whole("sample", recipe, steps=20, batch=32, threads=None)
     if not isinstance(recipe.tolerance, int | float) or not 0 < recipe.tolerance < math.inf:
         raise DataError(
             f"sample(tolerance) expects a positive number; got {recipe.tolerance!r}. The default is 1e-8, in the laws' own "
             "units."
         )
+
+
+def check_whole(command: str, recipe: Any, **defaults: int | None) -> None:
+    """Refuse settings of a recipe that are neither whole numbers >= 1 nor their defaults."""
+    for name, default in defaults.items():
+        value = getattr(recipe, name)
+        if value != default and (not isinstance(value, int) or value < 1):
+            raise DataError(f"{command}({name}) expects a whole number >= 1; got {value!r}. The default is {default}.")
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,11 @@ def find_model(model: str | Path | None, problem: Problem) -> Model:
             "neither. Check the path; `snapfm train` writes a checkpoint to FOLDER/model."
         )
     return _load(folder, folder.resolve().name, problem)
+
+
+def located(model: str | Path | None) -> str | Path | None:
+    """Return a model's name, or its folder in a form that is valid in any other folder."""
+    return model if model is None or (isinstance(model, str) and model in shipped_names()) else Path(model).absolute()
 
 
 def _load(folder: Path, name: str, problem: Problem) -> Model:

@@ -17,7 +17,7 @@ from snapfm.data.stream import HERE, KIND
 from snapfm.generate.block import described, drawn_block
 from snapfm.generate.certificate import CERTIFICATE
 from snapfm.generate.own import OwnRecipe, OwnSampled
-from snapfm.generate.recipe import Recipe, find_model
+from snapfm.generate.recipe import Recipe, find_model, located
 from snapfm.generate.summary import Totals, totals
 from snapfm.problems import defaults
 from snapfm.project import Projector
@@ -48,7 +48,8 @@ class Sampled:
         self.grid, self.shape, self.threads = self.problem.grid, self.problem.grid.shape, recipe.threads
 
     def __reduce__(self) -> tuple[type[Sampled], tuple[Recipe, OnFailure]]:
-        return Sampled, (self.recipe, self.on_failure)  # model and projector are prepared where they are used
+        # Model and projector are prepared where they are used, perhaps by a process in another folder.
+        return Sampled, (replace(self.recipe, model=located(self.recipe.model)), self.on_failure)
 
     def asked(self) -> dict[str, Any]:
         """Return what decides the samples, in plain values; a model is identified by its weights, not by its path."""
@@ -157,7 +158,7 @@ def generate(
 
     Samples that do not converge raise ProjectionFailed before their block is written; with on_failure="keep" they are
     written, marked by their status. A run stopped by them can be continued with "keep". `engine` computes the blocks: see
-    snapfm.runs. With a share of the run, the result describes the samples written so far.
+    snapfm.runs. With a share of the run, the result describes that share until the file is complete.
     """
     if recipe.threads is None:
         recipe = replace(recipe, threads=engine.threads or torch.get_num_threads())

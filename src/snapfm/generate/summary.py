@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,11 +38,13 @@ class Totals:
 
 
 def totals(written: Written, on_failure: OnFailure) -> Totals:
-    """Sum up a file; refuse one that was allowed to keep failed samples, unless the caller allows it too."""
+    """Sum up a file, or of an unfinished one the share that was computed here.
+
+    Refuses a file that was allowed to keep failed samples, unless the caller allows it too.
+    """
     counts, worst = Counter[int](), 0.0
     by_law: dict[str, np.ndarray] = {}
-    for start in range(0, written.count, _SLICE):
-        some = slice(start, min(start + _SLICE, written.count))
+    for some in _slices(written):
         there = archive.read_variable(written.store, archive.MARK, some)
         assert there is not None  # every file of samples has these three
         kept = there >= 0
@@ -68,3 +71,10 @@ def totals(written: Written, on_failure: OnFailure) -> Totals:
             "was allowed to keep. Accept them with --keep-failed (on_failure='keep'), or write to another file."
         )
     return found
+
+
+def _slices(written: Written) -> Iterator[slice]:
+    """Cut what there is to sum up into slices that fit into memory."""
+    for first, last in written.spans:
+        for start in range(first, last, _SLICE):
+            yield slice(start, min(start + _SLICE, last))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from snapfm.runs.plan import Figures, Plan, Progress, Report, add
+from snapfm.errors import SnapfmError
+from snapfm.runs.plan import Figures, Plan, Progress, Report, Told, add, described, give_up
 from snapfm.runs.share import WHOLE, Share
 
 
 @dataclass(frozen=True)
 class Here:
-    """The engine that computes in this process. With a share, it is one of several processes that work independently."""
+    """The engine that computes in this process. With a share, it is one of several processes that work independently.
+
+    `told` is called with a sentence about every block that is given up: at once, since it would fail here again.
+    """
 
     share: Share = WHOLE
+    told: Told | None = field(default=None, compare=False)
 
     @property
     def threads(self) -> int | None:
@@ -28,11 +33,25 @@ class Here:
         for block in self.share.blocks(plan.blocks):
             if block in finished:
                 continue
-            add(total, plan.compute(block, _reporting(progress, done, plan.units(block))))
+            try:
+                add(total, plan.compute(block, _reporting(progress, done, plan.units(block))))
+            except _Stopped as stop:
+                raise stop.by from None
+            except (SnapfmError, OSError):  # named already, or of the disk, for all blocks
+                raise
+            except Exception as failure:
+                give_up(plan, block, f"with {described(failure)}", failure, self.told)
             done += plan.units(block)
             if progress is not None:
                 progress(int(done))
         return total
+
+
+class _Stopped(BaseException):
+    """What `progress` raised, on its way through a block that is not to blame for it."""
+
+    def __init__(self, by: Exception) -> None:
+        self.by = by
 
 
 def _reporting(progress: Progress | None, done: float, units: int) -> Report:
@@ -40,6 +59,9 @@ def _reporting(progress: Progress | None, done: float, units: int) -> Report:
 
     def report(share: float) -> None:
         if progress is not None:
-            progress(done + units * share)
+            try:
+                progress(done + units * share)
+            except Exception as failure:
+                raise _Stopped(failure) from failure
 
     return report

@@ -10,16 +10,17 @@ from __future__ import annotations
 import os
 import pickle
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
 from snapfm.errors import SettingError, SnapfmError, require
-from snapfm.runs.plan import BlockFailed, Figures, Plan, Progress, add
+from snapfm.runs.plan import BlockFailed, Figures, Plan, Progress, Told, add, give_up
 from snapfm.runs.share import WHOLE, Share
 
 TRIES = 3  # of a block whose worker dies or raises
+_LOCAL = "local"  # ray's name for a cluster of its own, on this machine
 # Where some actors are idle, a block is also given to one of them after this many seconds without news, or, if that is more,
 # this many times as long as the longest block has taken.
 _PATIENCE, _LATE = 10.0, 3.0
@@ -29,22 +30,23 @@ _PATIENCE, _LATE = 10.0, 3.0
 class OnRay:
     """The engine of a Ray cluster: the connected one, the one RAY_ADDRESS names, or else one started on this machine.
 
-    `workers` actors with `cpus`, `gpus` and `resources` each; by default as many as the cluster's processors allow. `told` is
-    called with a sentence about every block that is given up.
+    `workers` actors with `cpus`, `gpus` and `resources` each; by default as many as the cluster has room for at the start. More
+    of them wait for nodes that come later. `told` is called with a sentence about every block that is given up.
     """
 
     workers: int | None = None
     cpus: float = 1.0
     gpus: float = 0.0
     resources: Mapping[str, float] = field(default_factory=dict)
-    told: Callable[[str], None] | None = None
+    told: Told | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
             raise SettingError(f"--workers expects a whole number >= 1; got {self.workers}. Leave it out for all.")
-        for name, value in {"--cpus": self.cpus, "--gpus": self.gpus}.items():
-            if value < 0 or (name == "--cpus" and value == 0):
-                raise SettingError(f"{name} expects a positive number for each worker; got {value}. The default is 1.")
+        if not self.cpus > 0:
+            raise SettingError(f"--cpus expects a positive number for each worker; got {self.cpus}. The default is 1.")
+        if not self.gpus >= 0:
+            raise SettingError(f"--gpus expects a number >= 0 for each worker; got {self.gpus}. The default is 0.")
 
     @property
     def share(self) -> Share:
@@ -66,27 +68,28 @@ class OnRay:
         if not left:
             return {}
         ray = require("ray", "--engine ray", "ray")
-        own = not ray.is_initialized()
+        own, named = not ray.is_initialized(), os.environ.get("RAY_ADDRESS")
         if own:
             # Named, or started: not one that happens to run on this machine, which ray would look for by itself.
-            address = os.environ.get("RAY_ADDRESS", "local")
-            ray.init(address=address, log_to_driver=False, configure_logging=False)
+            ray.init(address=named or _LOCAL, log_to_driver=False, configure_logging=False)
         try:
-            return self._dealt(ray, plan, left, done, progress)
+            actors = self._actors(ray, plan, len(left), grows=bool(named) or not own)
+            return self._dealt(ray, plan, actors, left, done, progress)
         finally:
             if own:
                 ray.shutdown()
 
-    def _dealt(self, ray: Any, plan: Plan, left: list[int], done: int, progress: Progress | None) -> Figures:
+    def _dealt(
+        self, ray: Any, plan: Plan, actors: list[Any], left: list[int], done: int, progress: Progress | None
+    ) -> Figures:
         """Keep every actor busy until no block is left.
 
         Only actors that Ray has placed get blocks, and one at a time: a block that waited behind another would be blamed for
         the death of their actor too.
         """
-        actors = self._actors(ray, plan, len(left))
         starting = {actor.ready.remote(): actor for actor in actors}
         running: dict[Any, _Dealt] = {}
-        todo, missing, idle = deque(left), set(left), list[Any]()
+        todo, missing, failed, idle = deque(left), set(left), set[int](), list[Any]()
         total, longest = dict[str, float](), 0.0
 
         def deal(actor: Any, block: int) -> None:
@@ -107,13 +110,18 @@ class OnRay:
                     _check_started(ray, ready)
                 else:
                     one = running.pop(ready)
-                    actor, again = one.actor, any(other.block == one.block for other in running.values())
-                    if one.block in missing and self._take(ray, plan, one.block, ready, total, again):
-                        missing.remove(one.block)
+                    actor, block = one.actor, one.block
+                    again = block not in failed and any(other.block == block for other in running.values())
+                    if block not in missing:
+                        pass  # another actor was faster
+                    elif self._take(ray, plan, block, ready, total, again):
+                        missing.remove(block)
                         longest = max(longest, monotonic() - one.since)
-                        done += plan.units(one.block)
+                        done += plan.units(block)
                         if progress is not None:
                             progress(done)
+                    else:
+                        failed.add(block)
                 if todo:
                     deal(actor, todo.popleft())
                 else:
@@ -121,6 +129,9 @@ class OnRay:
         finally:
             for actor in actors:
                 ray.kill(actor)
+            # A block that two actors have ends with the faster one: the other may still write, to the same bits.
+            if running:
+                ray.wait(list(running), num_returns=len(running), timeout=_PATIENCE)
         return total
 
     def _take(
@@ -128,36 +139,58 @@ class OnRay:
     ) -> bool:  # fmt: skip
         """Take what an actor says of a block: figures, a failure that would come again, or the end of all tries.
 
-        Returns whether the block is settled; not if it failed here and another actor is at it again.
+        Returns whether the block is settled: not if it failed here, and another actor is at it again.
         """
         try:
             answer = ray.get(ready)
         except ray.exceptions.RayError as failure:
             if again:
                 return False
-            words = f"{plan.named(block)} is expected to be computed; it failed {TRIES} times: {_reason(ray, failure)}"
-            try:
-                plan.give_up(block)
-            except BlockFailed:
-                raise BlockFailed(
-                    f"{words}. Finished blocks are kept: look for the cause, such as memory, and start the same command again."
-                ) from failure
-            if self.told is not None:
-                self.told(f"{words}. Its samples are marked as never computed.")
+            give_up(plan, block, f"{TRIES} times: {_reason(ray, failure)}", failure, self.told)
             return True
         if isinstance(answer, SnapfmError):
             raise answer
         add(total, answer)
         return True
 
-    def _actors(self, ray: Any, plan: Plan, blocks: int) -> list[Any]:
-        """Start the actors, no more than there are blocks; Ray places them as resources allow."""
-        room = int(ray.cluster_resources().get("CPU", 1.0) // self.cpus)
-        count = self.workers or max(1, room)
-        wanted = {"num_cpus": self.cpus, "num_gpus": self.gpus, "resources": dict(self.resources)}
-        kind = ray.remote(max_restarts=-1, max_task_retries=TRIES - 1, **wanted)(_worker(ray))
+    def _actors(self, ray: Any, plan: Plan, blocks: int, grows: bool) -> list[Any]:
+        """Start the actors, no more than there are blocks; Ray places them as resources allow.
+
+        Where none can be placed and nodes cannot come later, the run would wait forever: that is refused.
+        """
+        room = self._room(ray)
+        if not room and not (grows and self.workers):
+            raise SettingError(
+                f"--cpus, --gpus and --resource expect a cluster with room for one worker of {self._wanted}; its nodes have "
+                f"{[_resources(node) for node in _nodes(ray)]}. Ask for less; where nodes come later, say --workers."
+            )
+        kind = ray.remote(
+            max_restarts=-1, max_task_retries=TRIES - 1, num_cpus=self.cpus, num_gpus=self.gpus, resources=dict(self.resources),
+        )(_worker(ray))  # fmt: skip
         sent = ray.cloudpickle.dumps(plan)  # not ray.put: an object in the store may be lost with its node
-        return [kind.remote(sent) for _ in range(min(count, blocks))]
+        return [kind.remote(sent) for _ in range(min(self.workers or room, blocks))]
+
+    def _room(self, ray: Any) -> int:
+        """Count the workers that fit on the nodes there are."""
+        return sum(
+            min(int(_resources(node).get(name, 0.0) // amount) for name, amount in self._wanted.items())
+            for node in _nodes(ray)
+        )
+
+    @property
+    def _wanted(self) -> dict[str, float]:
+        """What a worker takes, by Ray's names."""
+        asked = {"CPU": self.cpus, "GPU": self.gpus, **self.resources}
+        return {name: amount for name, amount in asked.items() if amount}
+
+
+def _nodes(ray: Any) -> list[Any]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _resources(node: Any) -> dict[str, float]:
+    """Return what a node has, without what Ray uses for itself."""
+    return {name: amount for name, amount in node["Resources"].items() if ":" not in name and "memory" not in name}
 
 
 def _worker(ray: Any) -> type[Any]:
@@ -216,9 +249,10 @@ def _reason(ray: Any, failure: Any) -> str:
     """Say in a few words what Ray says of the last try."""
     if isinstance(failure, ray.exceptions.RayTaskError):
         return f"{type(failure.cause).__name__}: {failure.cause}"
-    if isinstance(failure, ray.exceptions.ActorDiedError | ray.exceptions.ActorUnavailableError):
-        return "its worker died, as when memory runs out"
-    return str(failure).strip().splitlines()[0]
+    lines = str(failure).strip().splitlines()
+    if isinstance(failure, ray.exceptions.RayActorError):
+        return lines[-1].strip() if failure.actor_init_failed else "its worker died, as when memory runs out"
+    return lines[0]
 
 
 def _travelling(failure: SnapfmError) -> SnapfmError:

@@ -7,8 +7,10 @@ fields, no models and no records. Imports errors only.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -20,6 +22,8 @@ Report = Callable[[float], None]
 """A function that is called with the finished share of a block, from 0 to 1."""
 Progress = Callable[[float], None]
 """A function that is called with the number of finished units, over all blocks that the caller computes."""
+Told = Callable[[str], None]
+"""A function that is called with a sentence about every block that is given up."""
 Figures = Mapping[str, float]  # what blocks tell besides their results, such as seconds: added up over blocks
 
 
@@ -91,3 +95,23 @@ def add(total: dict[str, float], figures: Figures) -> None:
     """Add the figures of one block to those of others."""
     for name, value in figures.items():
         total[name] = total.get(name, 0.0) + value
+
+
+def give_up(plan: Plan, block: int, why: str, cause: BaseException, told: Told | None) -> None:
+    """Let a plan go on without a block, and say so; raise BlockFailed, with its name, where it cannot."""
+    words = f"{plan.named(block)} is expected to be computed; it failed {why}"
+    try:
+        plan.give_up(block)
+    except BlockFailed:
+        raise BlockFailed(
+            f"{words}. Finished blocks are kept: look for the cause, such as memory, and start the same command again."
+        ) from cause
+    if told is not None:
+        told(f"{words}. Its samples are marked as never computed.")
+
+
+def described(failure: BaseException) -> str:
+    """Say in one line what was raised, and where if it is known."""
+    last = traceback.extract_tb(failure.__traceback__)[-1:]
+    place = "".join(f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in last)
+    return f"{type(failure).__name__}: {failure}{place}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ HERE = str(Path(__file__).parent)
 @pytest.fixture(autouse=True, scope="module")
 def toys_are_found() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", HERE)
+        patch.setenv("PYTHONPATH", HERE, prepend=os.pathsep)  # the same snapfm as here, wherever that is from
         patch.syspath_prepend(HERE)
         yield
     sys.modules.pop("toys", None)

@@ -193,11 +193,12 @@ def main() -> None:
     torch.set_num_threads(job.suite.threads)
     if job.method is None or job.kind is None:
         write_file(job.folder / INPUTS, pack(make(job.suite, case), fingerprint(job.suite, case) or ""))
-        return
-    faulthandler.dump_traceback_later(job.suite.budget_of(case, job.kind) + _GRACE, exit=True)
-    blank = Cell(job.case, job.method, job.kind, State.DONE, threads=torch.get_num_threads())
-    write_file(job.folder / RECORD, to_line(_filled(job, blank)).encode())
-    os._exit(0)  # the cell is done: processes and threads of the method, which may not want to end, are not waited for
+    else:
+        faulthandler.dump_traceback_later(job.suite.budget_of(case, job.kind) + _GRACE, exit=True)
+        blank = Cell(job.case, job.method, job.kind, State.DONE, threads=torch.get_num_threads())
+        write_file(job.folder / RECORD, to_line(_filled(job, blank)).encode())
+    # The work is done: threads and processes that may not want to end, or crash when the interpreter does, do not count.
+    os._exit(0)
 
 
 def _filled(job: Job, cell: Cell) -> Cell:
