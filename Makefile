@@ -26,7 +26,7 @@ $(DOCS_READY): $(READY)
 
 docs: $(DOCS_READY) ## run the gallery and build the documentation site; writes site/
 	$(BIN)/python examples/gallery docs/gallery
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site: site/index.html"
 
 lint: $(READY)
