@@ -94,13 +94,10 @@ def _planned(record: dict[str, Any]) -> Table:
         "samples", "workers", "batch", "samples a second", "hours", "store", "files", "blocks a second", "driver busy",
         "finished blocks listed in",
     )  # fmt: skip
-    few, many = record["workers"]
-    fast, slow = record["driver_processor_seconds_a_block"]
+    plain, slope = _driving(record)
     rows = []
     for samples, workers in RUNS:
         rate = workers / record["worker_processor_seconds_a_sample"]
-        # The driver looks at every worker for every block: linear between what was measured with few and with many.
-        driving = fast + (slow - fast) * (workers - few) / (many - few)
         for batch in BATCHES:
             blocks = samples / batch
             rows.append(
@@ -113,7 +110,7 @@ def _planned(record: dict[str, Any]) -> Table:
                     f"{samples * record['stored_bytes_a_sample'] / 1e9:,.0f} GB",
                     f"{blocks * record['files_a_block']:,.0f}",
                     f"{rate / batch:.2g}",
-                    f"{rate / batch * driving:.1%}",
+                    f"{rate / batch * (plain + slope * workers):.1%}",
                     f"{blocks * record['listing_processor_seconds_a_block']:.2g} s",
                 )
             )
@@ -121,19 +118,30 @@ def _planned(record: dict[str, Any]) -> Table:
 
 
 def _reading(record: dict[str, Any]) -> str:
-    slow = record["driver_processor_seconds_a_block"][1]
-    limit = record["worker_processor_seconds_a_sample"] * BATCHES[0] / slow
+    small, large = (f"{_most_workers(record, batch):,.0f}" for batch in BATCHES)
     per_second = (
         record["workers"][1] / record["worker_processor_seconds_a_sample"] / BATCHES[0] * record["files_a_block"]
     )
     return (
-        f"Samples a second grow with the workers until the driver is busy all the time: with a batch of {BATCHES[0]} that is at "
-        f"{limit:,.0f} workers of this kind, and a larger batch moves it in proportion. The driver holds numbers of blocks, "
-        "never fields. What a shared file system feels first are small files: a thousand workers with a batch of "
-        f"{BATCHES[0]} create {per_second:,.0f} a second. Choose the batch so that a block takes a minute or more; a kill then "
-        "loses at most that, and a worker holds one block in memory. Nothing here was run on more than one machine: networks and "
-        "shared disks are not in these figures."
+        f"Samples a second grow with the workers until the driver is busy all the time: at {small} workers of this kind with a "
+        f"batch of {BATCHES[0]}, at {large} with {BATCHES[1]}. The driver holds numbers of blocks, never fields. What a shared "
+        f"file system feels first are small files: a thousand workers with a batch of {BATCHES[0]} create {per_second:,.0f} a "
+        "second. Choose the batch so that a block takes a minute or more; a kill then loses at most that, and a worker holds one "
+        "block in memory. Nothing here was run on more than one machine: networks and shared disks are not in these figures."
     )
+
+
+def _driving(record: dict[str, Any]) -> tuple[float, float]:
+    """Return the driver's time for a block, and how much more it is for each worker, whom it looks at for every block."""
+    (few, many), (fast, slow) = record["workers"], record["driver_processor_seconds_a_block"]
+    slope = max(0.0, slow - fast) / (many - few)
+    return fast - slope * few, slope
+
+
+def _most_workers(record: dict[str, Any], batch: int) -> float:
+    """Solve w (a + b w) = seconds of a block for w: the driver then has no time left."""
+    (plain, slope), block = _driving(record), batch * record["worker_processor_seconds_a_sample"]
+    return 2 * block / (plain + (plain**2 + 4 * slope * block) ** 0.5)
 
 
 def _mb(size: float) -> str:
