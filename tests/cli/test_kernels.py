@@ -49,7 +49,7 @@ def test_levels_that_this_machine_cannot_run_are_left_out(monkeypatch: pytest.Mo
 
 def test_a_tour_that_fails_says_so(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tour, "STOPS", {"no such stop": None})
-    with pytest.raises(SnapfmError, match="expects its tour to end; it failed"):
+    with pytest.raises(SnapfmError, match="expects its tour to end; it failed at"):
         CliRunner().invoke(app, ["kernels"], catch_exceptions=False)
 
 

@@ -65,8 +65,9 @@ def _tested(device: torch.device) -> dict[str, Any]:
     import torch
 
     from snapfm import Bounds, Equality, Inequality, Projector
+    from snapfm.laws import Law
 
-    laws = [
+    laws: list[Law] = [
         Equality("energy", lambda u, p: (u**2).sum(0) - p["energy"]),
         Inequality("decay", lambda u, p: (u[:, 1:] ** 2).sum(0) - (u[:, :-1] ** 2).sum(0)),
         Bounds(lower=-2.0, upper=2.0),

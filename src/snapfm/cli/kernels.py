@@ -76,12 +76,14 @@ def _toured(workers: int, environment: dict[str, str]) -> float:
         for first in range(min(workers, len(stops)))
     ]
     try:
-        failed = [process.args for process in processes if process.wait() != 0]
+        failed = [
+            stop for number, process in enumerate(processes) if process.wait() != 0 for stop in stops[number::workers]
+        ]
     finally:
         for process in processes:
             process.kill()
     if failed:
-        raise SnapfmError(f"snapfm kernels expects its tour to end; it failed: {failed[0]}. See what it printed above.")
+        raise SnapfmError(f"snapfm kernels expects its tour to end; it failed at {failed}. See what it printed above.")
     return perf_counter() - began
 
 

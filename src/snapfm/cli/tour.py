@@ -48,18 +48,25 @@ def _newton() -> None:
 
 
 def _barrier() -> None:
-    laws = [Equality("curved", _curved), Inequality("disc", lambda u, p: (u**2).sum() - 1.0), Bounds(lower=-0.9)]
+    laws: list[Law] = [
+        Equality("curved", _curved),
+        Inequality("disc", lambda u, p: (u**2).sum() - 1.0),
+        Bounds(lower=-0.9),
+    ]
     _project(laws, (4,))
 
 
 def _contradiction() -> None:
     """Nothing obeys these laws, which all attempts find out one after the other."""
-    laws = [Equality("far", lambda u, p: u[0] * u[1] - 5.0), Inequality("disc", lambda u, p: (u**2).sum() - 1.0)]
+    laws: list[Law] = [
+        Equality("far", lambda u, p: u[0] * u[1] - 5.0),
+        Inequality("disc", lambda u, p: (u**2).sum() - 1.0),
+    ]
     _project(laws, (3,), limit=_FEW * 100)
 
 
 def _energies() -> None:
-    laws = [
+    laws: list[Law] = [
         Equality("mass", lambda u, p: u.sum(0) - 1.0),
         Inequality("decay", lambda u, p: (u[:, 1:] ** 2).sum(0) - (u[:, :-1] ** 2).sum(0)),
         Bounds(lower=-2.0, upper=2.0),

@@ -45,7 +45,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-class Kernel(CPUDispatcher):  # type: ignore[misc]
+class Kernel(CPUDispatcher):
     """A function that is compiled twice at most: for Python (`overloads`), and for the kernels that call it (`_linkable`)."""
 
     def __init__(
@@ -192,7 +192,6 @@ def _announced(kernel: str) -> Iterator[None]:
 def _finish(library: Any) -> None:
     """Do what numba does to finish a library, up to machine code: link what it calls, and optimize."""
     for other in dict.fromkeys(library._linking_libraries):
-        library._reload_init.update(other._reload_init)
         library._final_module.link_in(other._get_module_for_linking(), preserve=True)
     library._optimize_final_module()
     library._final_module.verify()
