@@ -20,7 +20,20 @@ EXEMPT = {
 }
 PUBLIC = ("", "adapters", "linear")  # packages whose names users import
 # Methods that other packages call on their own base classes and callbacks.
-HOOKS = {"forward", "backward", "setup_context", "invoke", "_apply", "jacobianstructure", "hessianstructure"}
+HOOKS = {
+    "forward",
+    "backward",
+    "setup_context",
+    "invoke",
+    "_apply",
+    "jacobianstructure",
+    "hessianstructure",
+    "nopython_signatures",
+    "get_call_template",
+    "get_overload",
+    "_customize_flags",
+    "cache_path",
+}
 # Decorators that hand a function to someone who calls it; `property` and the like do not.
 PASSIVE = {"property", "cached_property", "classmethod", "staticmethod", "dataclass", "compiled", "intrinsic", "cache",
            "contextmanager", "abstractmethod", "once_differentiable", "overload"}  # fmt: skip

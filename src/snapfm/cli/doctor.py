@@ -34,7 +34,8 @@ def _examined() -> dict[str, Any]:
 
     from snapfm import __version__
     from snapfm.device.artifact import shipped, sources
-    from snapfm.kernels.newton import solve_tiles
+    from snapfm.kernels.kept import own
+    from snapfm.kernels.kept import shipped as machine_code
     from snapfm.kernels.threads import workers
 
     devices = [torch.device("cpu"), *(torch.device("cuda", k) for k in range(torch.cuda.device_count()))]
@@ -47,7 +48,8 @@ def _examined() -> dict[str, Any]:
     return {
         "snapfm": f"{__version__}, Python {platform.python_version()}, torch {torch.__version__}, numba {numba.__version__}",
         "threads": f"{workers()} at once",
-        "cache": solve_tiles.stats.cache_path or "none: kernels are compiled again in every process",
+        "cache": str(own() or "none: kernels are compiled again in every process")
+        + (f"; machine code for {level.name} came with the package" if (level := machine_code()) else ""),
         "devices": [_described(one) for one in devices],
         "PTX": f"{len(ptx.ptx)} entries for compute capability 8.0 and newer, {ptx.compiler}, made {ours}; not launched yet",
         "self-test": [_tested(one) for one in devices],
