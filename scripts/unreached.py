@@ -18,9 +18,10 @@ EXEMPT = {
     "log_determinant": "of the linear seam, for samplers that weigh by the volume of the constraint's normal space",
     "verify": "public: compares a user's laws with dense derivatives (docs/how-to.md)",
 }
-PUBLIC = ("", "adapters", "linear")  # packages whose names users import
+PUBLIC = ("", "adapters", "linear", "plot")  # packages whose names users import
 # Methods that other packages call on their own base classes and callbacks.
-HOOKS = {"forward", "backward", "setup_context", "invoke", "_apply", "jacobianstructure", "hessianstructure"}
+HOOKS = {"forward", "backward", "setup_context", "vmap", "jvp", "invoke", "_apply", "jacobianstructure", "hessianstructure",
+         "_repr_html_"}  # fmt: skip
 # Decorators that hand a function to someone who calls it; `property` and the like do not.
 PASSIVE = {"property", "cached_property", "classmethod", "staticmethod", "dataclass", "compiled", "intrinsic", "cache",
            "contextmanager", "abstractmethod", "once_differentiable", "overload"}  # fmt: skip
