@@ -15,6 +15,7 @@ from snapfm.cli.fields import FAILED, Out, described, described_file, unfinished
 from snapfm.cli.options import read_names
 from snapfm.cli.watch import Log, Watch
 from snapfm.errors import ProjectionFailed
+from snapfm.text import plural
 
 if TYPE_CHECKING:
     from snapfm.generate import ProjectedFile
@@ -117,7 +118,9 @@ def _print(found: ProjectedFile, seconds: float) -> None:
     count, totals = found.written.count, found.totals
     others = ", ".join(f"{number} {name}" for name, number in totals.statuses.items() if name != "CONVERGED")
     verdict = f"{totals.converged} of {count} converged{f' ({others})' * bool(others)}"
-    typer.echo(f"{found.written.path}: {count} fields of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s).")
+    typer.echo(
+        f"{found.written.path}: {plural(count, 'field')} of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s)."
+    )
     table = Table(box=None, padding=(0, 2, 0, 0))
     for head in ("largest violation of", "before", "after"):
         table.add_column(head, justify="left" if head.startswith("largest") else "right", no_wrap=True)
