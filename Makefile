@@ -13,7 +13,7 @@ help: ## show this list
 $(READY): pyproject.toml constraints.txt scripts/setup.sh
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh
 
-demo: $(READY) ## sample heat fields without and with laws; writes build/demo/
+demo: $(READY) ## sample heat and Burgers fields without and with laws; writes build/demo/
 	@$(BIN)/snapfm demo --out build/demo
 
 # The checks run one after the other, beside the tests.

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.page import DOCS, main
 from benchmarks.record import latest
 from snapfm.evidence.audit import LEAST_ORDER, ROUNDING
-from snapfm.evidence.text import settings_text
+from snapfm.text import settings_text
 
 
 def page(record: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.page import DOCS, main
 from benchmarks.record import latest
 from snapfm.evidence.page.document import Entry, Table, markdown, table
-from snapfm.evidence.text import NOTHING, scientific, seconds, settings_text
+from snapfm.text import NOTHING, scientific, seconds, settings_text
 
 
 def page(record: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from snapfm.evidence.projection.report.book import Book, Case, contest, outcome,
 from snapfm.evidence.projection.report.pages import text
 from snapfm.evidence.projection.report.walks import known, published_ratio, published_rest
 from snapfm.evidence.projection.suite import OURS, Kind
-from snapfm.evidence.text import NOTHING, short, times, total
+from snapfm.text import NOTHING, short, times, total
 
 RUNS, README = ROOT / "benchmarks" / "runs", ROOT / "README.md"
 SUITES = ("paper", "scaling-constraints", "scaling-samples", "scaling-grid")

@@ -18,12 +18,15 @@ EXEMPT = {
     "log_determinant": "of the linear seam, for samplers that weigh by the volume of the constraint's normal space",
     "verify": "public: compares a user's laws with dense derivatives (docs/how-to.md)",
 }
-PUBLIC = ("", "adapters", "linear")  # packages whose names users import
+PUBLIC = ("", "adapters", "linear", "plot")  # packages whose names users import
 # Methods that other packages call on their own base classes and callbacks.
 HOOKS = {
     "forward",
     "backward",
     "setup_context",
+    "vmap",
+    "jvp",
+    "_repr_html_",
     "invoke",
     "_apply",
     "jacobianstructure",

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from snapfm import errors
-from snapfm.errors import MissingDependency, SnapfmError, Status, UnknownName, require
+from snapfm.errors import MissingDependency, SnapfmError, Status, UnknownName, require, require_all
 
 PARENTS = {
     "ShapeError": ValueError,
@@ -89,3 +89,18 @@ def test_require_says_what_is_missing_for_what_and_how_to_get_it(package: str):
         "Install it with: pip install 'snapfm[peers]'"
     )
     assert isinstance(caught.value.__cause__, ImportError)
+
+
+def test_all_that_is_missing_is_named_at_once():
+    wanted = {"json": "data", "snapfm_no_such": "flow", "snapfm_nor_this": "report", "snapfm_nor_that": "flow"}
+    with pytest.raises(MissingDependency) as caught:
+        require_all("snapfm demo", wanted)
+    assert str(caught.value) == (
+        "snapfm_no_such, snapfm_nor_this and snapfm_nor_that are needed for snapfm demo; they are not installed. Install them "
+        "with: pip install 'snapfm[flow,report]'"
+    )
+    with pytest.raises(
+        MissingDependency, match=r"^snapfm_no_such is needed for snapfm demo; it is not installed\. Install it"
+    ):
+        require_all("snapfm demo", {"json": "data", "snapfm_no_such": "flow"})
+    require_all("snapfm demo", {"json": "data"})

@@ -48,6 +48,7 @@ def test_every_snippet_is_run_by_a_test():
         "Bring your own derivatives",
         "See what was detected",
         "Find out what failed",
+        "Draw pictures",
         "Simulate data",
         "Choose a model, or train one",
         "Draw many samples to a file",
@@ -77,6 +78,15 @@ def test_what_failed_is_left_out_of_the_projected_fields():
     assert torch.equal(lawful, names["result"].u[[0, 2]])
     assert float(names["project"].check(lawful.double(), kept).violation.max()) <= 1e-5  # not the fields that came in
     assert float(names["project"].check(names["u_hat"][[0, 2]], kept).violation.min()) > 0.1
+
+
+def test_pictures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    names = heat(3)
+    names["result"] = names["project"](names["u_hat"], names["params"])
+    run(names, "Draw pictures")
+    assert (tmp_path / "fields.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_data_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -7,7 +7,9 @@ three parts (what was expected, what came, what to do); a numerical failure is a
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from enum import IntEnum
+from importlib.util import find_spec
 from types import ModuleType
 
 
@@ -112,7 +114,20 @@ def require(package: str, purpose: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as cause:
-        root = package.partition(".")[0]
-        raise MissingDependency(
-            f"{root} is needed for {purpose}; it is not installed. Install it with: pip install 'snapfm[{extra}]'"
-        ) from cause
+        raise _missing(purpose, {package.partition(".")[0]: extra}) from cause
+
+
+def require_all(purpose: str, packages: Mapping[str, str]) -> None:
+    """Refuse to start without packages, each named with its extra: all that are missing, in one message."""
+    missing = {package: extra for package, extra in packages.items() if find_spec(package) is None}
+    if missing:
+        raise _missing(purpose, missing)
+
+
+def _missing(purpose: str, packages: Mapping[str, str]) -> MissingDependency:
+    *others, last = packages
+    names, extras = f"{', '.join(others)} and {last}" if others else last, ",".join(dict.fromkeys(packages.values()))
+    be, they, them = ("are", "they are", "them") if others else ("is", "it is", "it")
+    return MissingDependency(
+        f"{names} {be} needed for {purpose}; {they} not installed. Install {them} with: pip install 'snapfm[{extras}]'"
+    )

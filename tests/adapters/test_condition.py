@@ -92,7 +92,7 @@ def test_a_velocity_without_rows_is_itself_for_all_samples():
         ),
         (
             lambda: adapters.conditioned(model, shift=SHIFT, label=LABEL)(torch.zeros(2, *SHAPE), 0.5),
-            "expects 2 rows or 1 for 2 fields", "got 7", "of_samples(first, count)",
+            "expects a row for each of 2 fields, or one for all", "got 7", "of_samples(first, count)",
         ),
     ],
     ids=["number", "no axis", "too few", "another batch"],

@@ -30,7 +30,7 @@ VP = adapters.variance_preserving()
 BETAS = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)  # those of Ho et al. (2020)
 DDPM = adapters.Timesteps.of_betas(BETAS)
 PATHS = {"straight": STRAIGHT, "cosine": COSINE, "vp": VP, "ddpm": DDPM.path}
-KINDS = {"noise": adapters.predicts_noise, "data": adapters.predicts_data}
+KINDS = {"noise": adapters.predicts_noise, "data": adapters.predicts_data, "v": adapters.predicts_v}
 
 
 def exact(kind: str, path: Path) -> Any:

@@ -51,6 +51,6 @@ def test_every_kind_of_model_has_its_snippet():
     code = "\n".join(SECTIONS.values())
     kinds = (
         "field_first", "time_first", "flat", "channels", "flow_matching", "torchcfm", "Normalized", "conditioned", "Timesteps",
-        "predicts_noise", "predicts_data", "variance_preserving",
+        "predicts_noise", "predicts_data", "predicts_v", "diffusers", "variance_preserving",
     )  # fmt: skip
     assert [kind for kind in kinds if f"adapters.{kind}" not in code] == []

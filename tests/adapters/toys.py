@@ -98,5 +98,8 @@ class Gaussian:
         alpha, sigma = self.path.data(tau), self.path.noise(tau)
         return sigma / (alpha**2 * self.std**2 + sigma**2) * (u - alpha * self.mean)
 
+    def v(self, u: Tensor, tau: float) -> Tensor:
+        return self.path.data(tau) * self.noise(u, tau) - self.path.noise(tau) * self.data(u, tau)
+
     def velocity(self, u: Tensor, tau: float) -> Tensor:
         return self.path.data_slope(tau) * self.data(u, tau) + self.path.noise_slope(tau) * self.noise(u, tau)

@@ -27,7 +27,7 @@ def test_it_writes_says_what_and_does_not_write_twice(tmp_path: Path):
     told = run("heat-ic-mass", "--count", "5", "--out", out, *SMALL)
     assert told.startswith(f"{out}: 5 fields of 7×6, float64 (")
     assert load(out)[0].shape == (5, 7, 6)
-    assert "holds these 5 fields already" in run("heat-ic-mass", "--count", "5", "--out", out, *SMALL)
+    assert "already holds 5 fields of this run" in run("heat-ic-mass", "--count", "5", "--out", out, *SMALL)
 
 
 def test_a_summary_for_scripts(tmp_path: Path):

@@ -73,8 +73,8 @@ def test_a_finished_run_is_told_and_left_as_it_is(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("snapfm.cli.train.table", nothing_simulated)
     told = " ".join(run(tmp_path, "--steps", "1").split())
     assert told == (
-        f"{tmp_path} is finished: {tmp_path}/model holds the small network of heat after 1 step. Nothing was done. To train "
-        "another one, choose another --out; a finished run cannot be extended, because its learning rate has reached zero."
+        f"{tmp_path} is finished: {tmp_path}/model holds the small network of heat after 1 step. Nothing was done. Extend it "
+        "with a larger --steps, or train another one with another --out."
     )
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
     run(tmp_path, "--steps", "1", "--save-every", "7")  # how often states are saved makes no other run
@@ -104,7 +104,6 @@ def test_a_run_whose_checkpoint_is_missing_is_brought_to_its_end(tmp_path: Path)
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--steps", "2"], "settings steps=2; got one with steps=1"),
         (["--steps", "1", "--seed", "5"], "settings seed=5; got one with seed=0"),
         (["--steps", "1", "--rows", "2"], "settings rows=2; got one with rows=3"),
         (["--steps", "1", "--preset", "paper"], "network kind="),
@@ -117,6 +116,21 @@ def test_another_run_is_refused_before_its_fields_are_simulated(
     monkeypatch.setattr("snapfm.cli.train.table", nothing_simulated)
     with pytest.raises(CheckpointError, match=words):
         run(tmp_path, *more)
+
+
+def test_more_steps_make_a_run_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path, "--steps", "1")
+    told = " ".join(run(tmp_path, "--steps", "3").split())
+    assert "Resuming at step 1 of 3, and making the run longer: it had 1" in told
+    record = load_checkpoint(tmp_path / "model").record
+    assert (record["steps"], record["settings"]["steps"]) == (3, 3)
+    assert record["extended"] == [{"step": 1, "of": 1}]
+    monkeypatch.setattr("snapfm.cli.train.table", nothing_simulated)
+    assert "after 3 steps. Nothing was done." in " ".join(run(tmp_path, "--steps", "3").split())
+    with pytest.raises(
+        CheckpointError, match=r"steps=2; got one with steps=3\. Use the same .*, or more steps to make it"
+    ):
+        run(tmp_path, "--steps", "2")
 
 
 def test_other_data_are_refused(tmp_path: Path) -> None:

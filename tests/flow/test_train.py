@@ -167,9 +167,48 @@ def test_the_record_says_how_the_weights_were_made(network: FNOVelocity, fields:
     assert record["parameters"] == reals
 
 
+@pytest.mark.parametrize("stopped", [False, True], ids=["finished", "stopped"])
+def test_a_run_is_made_longer_and_may_be_stopped_again(
+    network: FNOVelocity, fields: torch.Tensor, tmp_path: Path, stopped: bool
+) -> None:
+    """The longer run has the learning rates of its own length from where it takes over, and resumes to the same bits."""
+    longer, at = replace(SETTINGS, steps=19), 4 if stopped else 11
+    records, found = [], []
+    for name in ("whole", "pieces"):
+        if stopped:
+            with pytest.raises(Stopped):
+                train(fresh(network), fields, SETTINGS, tmp_path / name, progress=stop_after(6))
+        else:
+            train(fresh(network), fields, SETTINGS, tmp_path / name)
+        assert saved_step(tmp_path / name) == at
+        if name == "pieces":
+            with pytest.raises(Stopped):
+                train(fresh(network), fields, longer, tmp_path / name, progress=stop_after(14))
+        steps: list[int] = []
+        trained = fresh(network)
+        records.append(
+            train(
+                trained, fields, longer, tmp_path / name, progress=lambda done, _, steps=steps: steps.append(done)
+            ).record
+        )
+        assert steps == list(range((at if name == "whole" else 12) + 1, 20))
+        found.append(weights(trained))
+    assert same(*found)
+    for record in records:
+        assert record["extended"] == [{"step": at, "of": 11}]
+        assert record["steps"] == record["settings"]["steps"] == 19
+    straight = fresh(network)
+    assert "extended" not in train(straight, fields, longer, tmp_path / "straight").record
+    assert not same(weights(straight), found[0])  # which took its first steps at other rates
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (
+            {"steps": 10},
+            r"settings steps=10; got one with steps=11\. Use the same settings to resume it, or more steps",
+        ),
         (
             {"learning_rate": 0.5},
             r"hold a run with settings learning_rate=0\.5; got one with learning_rate=0\.01\. Use",

@@ -167,21 +167,41 @@ def test_counts_of_numpy_are_whole_numbers(arguments: dict[str, Any]):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "came", "seed"),
+    ("wrong", "came", "write"),
     [
-        (0, "the number 0", 0),
-        (42, "the number 42", 42),
-        (np.int64(7), "the number 7", 7),
-        (np.random.default_rng(0), "a Generator of numpy", 0),
-        ("seed", "str", 0),
-        (torch.Generator, "the class Generator", 0),
+        (0, "the number 0", "seed=0"),
+        (42, "the number 42", "seed=42"),
+        (np.int64(7), "the number 7", "seed=7"),
+        (np.random.default_rng(0), "a Generator of numpy", "generator=torch.Generator().manual_seed(0), or seed=0"),
+        ("seed", "str", "generator=torch.Generator().manual_seed(0), or seed=0"),
+        (torch.Generator, "the class Generator", "generator=torch.Generator().manual_seed(0), or seed=0"),
     ],
     ids=["zero", "number", "numpy-number", "numpy", "text", "class"],
 )
-def test_a_generator_is_one_of_torch(arguments: dict[str, Any], wrong: Any, came: str, seed: int):
+def test_a_generator_is_one_of_torch(arguments: dict[str, Any], wrong: Any, came: str, write: str):
     assert message_of(arguments, generator=wrong) == (
-        f"sample(generator) expects a torch.Generator, or None for torch's own; got {came}. Write "
-        f"generator=torch.Generator().manual_seed({seed})."
+        f"sample(generator) expects a torch.Generator, or None for torch's own; got {came}. Write {write}."
+    )
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**64, 0.5, "3", True, torch.tensor(1)], ids=str)
+def test_a_seed_is_a_whole_number(arguments: dict[str, Any], wrong: Any):
+    assert message_of(arguments, generator=None, seed=wrong) == (
+        f"sample(seed) expects a whole number from 0 to 2**64 − 1; got {wrong!r}. Write seed=0."
+    )
+
+
+def test_a_seed_and_a_generator_are_one_too_many(arguments: dict[str, Any]):
+    assert message_of(arguments, seed=1) == (
+        "sample(generator, seed) expects one of the two; got both. Leave generator out: a seed makes one."
+    )
+
+
+@pytest.mark.parametrize("wrong", [0, -3, 1.5, "8", True], ids=str)
+def test_a_batch_is_a_number_of_samples(arguments: dict[str, Any], wrong: Any):
+    assert message_of(arguments, batch=wrong) == (
+        "sample(batch) expects how many samples are drawn at a time, a whole number >= 1; got "
+        f"{wrong!r}. Leave it out to draw all at once."
     )
 
 

@@ -6,13 +6,13 @@ library. `snapfm.sample` reads these attributes of a velocity: `path`, `shape`, 
 
 from snapfm.adapters.base import Adapter
 from snapfm.adapters.calls import channels, conditioned, field_first, flat, joined, time_first
-from snapfm.adapters.diffusion import predicts_data, predicts_noise
-from snapfm.adapters.libraries import flow_matching, matcher_path, scheduler_path, torchcfm
+from snapfm.adapters.diffusion import predicts_data, predicts_noise, predicts_v
+from snapfm.adapters.libraries import diffusers, flow_matching, matcher_path, scheduler_path, torchcfm
 from snapfm.adapters.paths import Timesteps, variance_preserving
 from snapfm.adapters.units import Normalized, UnitsProjector
 
 __all__ = [
-    "Adapter", "Normalized", "Timesteps", "UnitsProjector", "channels", "conditioned", "field_first", "flat", "flow_matching",
-    "joined", "matcher_path", "predicts_data", "predicts_noise", "scheduler_path", "time_first", "torchcfm",
-    "variance_preserving",
+    "Adapter", "Normalized", "Timesteps", "UnitsProjector", "channels", "conditioned", "diffusers", "field_first", "flat",
+    "flow_matching", "joined", "matcher_path", "predicts_data", "predicts_noise", "predicts_v", "scheduler_path", "time_first",
+    "torchcfm", "variance_preserving",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from snapfm.adapters.paths import check_path
 from snapfm.errors import SettingError, ShapeError
 from snapfm.project.checks import is_whole
 from snapfm.sampling.path import Path, along
+from snapfm.text import plural
 
 Clock = Callable[[float], float]  # from flow time to the model's own time; whole numbers are passed on as torch.int64
 Times = Literal["each", "one"]
@@ -220,8 +221,8 @@ class Conditioned(Adapter):
         value = self.get_buffer(f"input_{name}")
         if len(value) not in (1, len(u)):
             raise ShapeError(
-                f"conditioned(model, {name}=…) expects {len(u)} rows or 1 for {len(u)} fields; got {len(value)}. Choose rows "
-                "with velocity.of_samples(first, count), as snapfm.sample does."
+                f"conditioned(model, {name}=…) expects a row for each of {plural(len(u), 'field')}, or one for all; got "
+                f"{len(value)}. Choose rows with velocity.of_samples(first, count), as snapfm.sample does."
             )
         rows = value.expand(len(u), *value.shape[1:])
         return rows.to(u) if rows.is_floating_point() else rows.to(u.device)

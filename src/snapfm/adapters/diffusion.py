@@ -1,4 +1,4 @@
-"""Diffusion models: from a prediction of noise, or of data, to the velocity of the path (math.md, eq. prediction)."""
+"""Diffusion models: from a prediction of noise, of data or of v, to the velocity of the path (math.md, eq. prediction)."""
 
 from __future__ import annotations
 
@@ -93,6 +93,24 @@ class PredictsNoise(Prediction):
         return data, torch.where(early, self._implied(u, data, taus), noise)
 
 
+class PredictsV(Prediction):
+    """Adapt a diffusion model that predicts v = α·noise − σ·data (v-prediction); settings as in predicts_noise.
+
+    T. Salimans, J. Ho, "Progressive Distillation for Fast Sampling of Diffusion Models" (2022). With the state
+    u = α·data + σ·noise these are two equations for data and noise. Their matrix [[α, σ], [−σ, α]] is a rotation times
+    √(α² + σ²), so that data = (α·u − σ·v)/(α² + σ²) and noise = (σ·u + α·v)/(α² + σ²), on any affine path: neither is divided by
+    a small number at either end. On variance-preserving paths α² + σ² = 1.
+    """
+
+    name = "predicts_v"
+
+    def _parts(self, u: Tensor, taus: Taus, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        v = self._predict(u, taus, inputs)
+        alpha, sigma = levels(self.path.data, taus, u), levels(self.path.noise, taus, u)
+        size = alpha.square() + sigma.square()
+        return (alpha * u - sigma * v) / size, (sigma * u + alpha * v) / size
+
+
 class _Predictor(FieldFirst):
     """The model of a prediction, called as model(u, time); it returns a tensor or, as in diffusers, an object with `.sample`."""
 
@@ -106,4 +124,4 @@ class _Predictor(FieldFirst):
 
 
 # The names that users call.
-predicts_data, predicts_noise = PredictsData, PredictsNoise
+predicts_data, predicts_noise, predicts_v = PredictsData, PredictsNoise, PredictsV

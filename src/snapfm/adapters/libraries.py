@@ -1,13 +1,13 @@
-"""Models of `flow_matching` and `torchcfm`: their calling conventions, and their paths, read from their own objects.
+"""Models of `flow_matching`, `torchcfm` and `diffusers`: their calling conventions, and their paths, read from their own objects.
 
-Neither library is imported: a user's scheduler or matcher is called for numbers.
+None of the libraries is imported: a user's scheduler or matcher is called for numbers.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,8 @@ from torch import Tensor
 
 from snapfm.adapters.base import Model
 from snapfm.adapters.calls import Call, Joined, TimeFirst
-from snapfm.adapters.paths import LAST, check_path, first_time
+from snapfm.adapters.diffusion import Prediction, PredictsData, PredictsNoise, PredictsV
+from snapfm.adapters.paths import LAST, Timesteps, check_path, first_time
 from snapfm.errors import ParamsError, SettingError
 from snapfm.sampling.path import Path
 
@@ -60,6 +61,26 @@ def torchcfm(model: Model, matcher: Any = None) -> Call:
     """
     path = None if matcher is None else matcher_path(matcher)
     return Joined(model, path) if _inputs_of(model) == 1 else TimeFirst(model, path, times="one")
+
+
+def diffusers(model: Model, scheduler: Any) -> Prediction:
+    """Adapt a model of `diffusers`, such as a UNet2DModel: called as model(sample, timestep), with the answer in `.sample`.
+
+    `scheduler` is what it was trained with, such as a DDPMScheduler: its alphas_cumprod are the path, its prediction_type says
+    what the model predicts: epsilon, sample or v_prediction. Fields are (c, h, w); put `channels` around it for fields (h, w),
+    and `conditioned` for more inputs, such as encoder_hidden_states.
+    """
+    told, levels = getattr(scheduler, "config", None), getattr(scheduler, "alphas_cumprod", None)
+    kind = told.get("prediction_type") if isinstance(told, Mapping) else getattr(told, "prediction_type", None)
+    if levels is None or kind not in _PREDICTIONS:
+        came = scheduler.__name__ if isinstance(scheduler, type) else type(scheduler).__name__
+        raise SettingError(
+            f"diffusers(model, scheduler) expects a scheduler with alphas_cumprod and a prediction_type of {list(_PREDICTIONS)}; "
+            f"got {came} with {kind!r}. Pass the scheduler the model was trained with; a model of flow matching is called with "
+            "field_first(lambda x, t: -model(x, t).sample, clock=lambda tau: 1000 * (1 - tau))."
+        )
+    steps = Timesteps(levels)
+    return _PREDICTIONS[kind](model, steps.path, steps.index)
 
 
 def scheduler_path(scheduler: Any) -> Path:
@@ -173,5 +194,10 @@ def _row(tau: float) -> Tensor:
 
 
 _SAME = 1e-12
+_PREDICTIONS: dict[Any, type[Prediction]] = {
+    "epsilon": PredictsNoise,
+    "sample": PredictsData,
+    "v_prediction": PredictsV,
+}
 _SCHEDULER = ("alpha_t", "sigma_t", "d_alpha_t", "d_sigma_t")
 _MATCHER = ("compute_mu_t", "compute_sigma_t", "compute_conditional_flow")

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from snapfm.adapters.base import Adapter, Model, levels, numbers_of
 from snapfm.errors import ParamsError, SettingError, ShapeError, Status, UnsupportedLaw
-from snapfm.laws import Bounds, Law, Oracle, Params
+from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.project import Metric, Moved, Projection, Projector
 from snapfm.project.budget import LIMIT, SECONDS
 from snapfm.project.checks import check_field, check_laws, check_shape
 from snapfm.project.judge import Judgement
 from snapfm.project.linearized import Linearized
+from snapfm.project.transforms import transformed
 
 
 class Normalized(Adapter):
@@ -136,6 +137,8 @@ class UnitsProjector(Projector):
         """Project a batch (b, *shape) as Projector does, to the nearest fields in the model's units."""
         if metric is not None:
             raise SettingError(_OWN_METRIC.format("metric"))
+        if transformed(u_hat, *(params or {}).values()):
+            return self._transformed(u_hat, params, warm, tolerance=tolerance, limit=limit, seconds=seconds)
         start = self._normalize(u_hat)
         known = replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
         found = super().__call__(start, params, warm=known, tolerance=tolerance, limit=limit, seconds=seconds)
@@ -187,7 +190,7 @@ class UnitsProjector(Projector):
                 for limit in (law.lower, law.upper)
             )
             return replace(law, lower=lower, upper=upper)
-        if isinstance(law, Oracle):
+        if not isinstance(law, (Equality, Inequality)):
             raise UnsupportedLaw(
                 f"a projector in a model's units expects laws that can be written for other units; got Oracle '{law.name}'. Give "
                 "its functions normalized fields, and use Projector itself."

@@ -127,7 +127,7 @@ def _entry(cell: Cell | None) -> str:
     from statistics import median
 
     from snapfm.evidence.projection import Kind, State
-    from snapfm.evidence.text import NOTHING
+    from snapfm.text import NOTHING
 
     if cell is None:
         return NOTHING

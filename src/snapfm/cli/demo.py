@@ -20,7 +20,7 @@ def demo(
     steps: Annotated[int, typer.Option(min=1, help="Number of flow steps.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the noise; both runs share it.")] = 0,
 ) -> None:
-    """Sample heat fields without and with laws, and write a page that shows the difference."""
+    """Sample heat and Burgers fields without and with laws, and write a page that shows the difference."""
     from snapfm.evidence.demo.run import run
 
     check_folder("demo", out)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from snapfm.cli.options import check_suffix
 from snapfm.errors import UnknownName
 
 _FORMATS = ("well",)
@@ -33,6 +34,7 @@ def export(
 
     if form not in _FORMATS:
         raise UnknownName(f"snapfm export --format expects one of {list(_FORMATS)}; got {form!r}. Use one of these.")
+    check_suffix("export", out, ".hdf5", ".h5")
     found = export_well(file, out)
     if as_json:
         typer.echo(json.dumps({**asdict(found), "path": str(found.path)}, indent=2))

@@ -14,7 +14,8 @@ from rich.console import Console
 from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.cli.options import ProblemName, Settings, read_names, read_settings, read_shape
 from snapfm.cli.watch import Log, Watch
-from snapfm.errors import DataError, ProjectionFailed, SettingError
+from snapfm.errors import DataError, ProjectionFailed, SettingError, require_all
+from snapfm.text import extents, plural
 
 if TYPE_CHECKING:
     from snapfm.data import Written
@@ -25,6 +26,7 @@ Out: TypeAlias = Annotated[
     str, typer.Option(metavar="FILE.zarr|URL", help="File to write, created only once complete; or a URL: s3://…")
 ]
 FAILED = 1  # exit code of work that was done and failed
+_PARTS = {"velocity": "network", "projection": "projection", "other": "other"}  # of the time, as the summary names them
 
 
 @with_engine
@@ -62,9 +64,9 @@ def data(
     elif written.missing:
         typer.echo(unfinished(written, chosen_engine.share, seconds))
     elif written.found == number:
-        typer.echo(f"{out} holds these {number} fields already ({size}).")
+        typer.echo(f"{out} already holds {plural(number, 'field')} of this run ({size}).")
     else:
-        typer.echo(f"{out}: {number} fields of {shape}, {dtype}{resumed} ({size}, {seconds:.1f} s).")
+        typer.echo(f"{out}: {plural(number, 'field')} of {shape}, {dtype}{resumed} ({size}, {seconds:.1f} s).")
 
 
 def _whole(text: str) -> int:
@@ -146,6 +148,7 @@ def sample(
     from snapfm.data.recipe import DtypeName
     from snapfm.generate import OwnRecipe, Recipe, generate, named
 
+    require_all("snapfm sample", {"zarr": "data"} | ({"safetensors": "flow"} if velocity is None else {}))
     kind = cast(DtypeName, dtype)
     recipe: Recipe | OwnRecipe
     if velocity is None:
@@ -191,8 +194,17 @@ def _summary(found: Generated, seconds: float) -> dict[str, Any]:
         "converged": found.converged,
         "statuses": found.statuses,
         "worst_violation": found.violation,
-        "seconds": {name: round(value, 3) for name, value in {**found.seconds, "total": seconds}.items()},
+        "seconds": {name: round(value, 3) for name, value in {**_split(found, seconds), "total": seconds}.items()},
     }
+
+
+def _split(found: Generated, seconds: float) -> dict[str, float]:
+    """Return where the time went: network, projection, and all the rest, such as preparing and writing.
+
+    Of several processes it is the sum of theirs.
+    """
+    whole = max(seconds, sum(found.written.figures.values()))
+    return {**found.seconds, "other": whole - sum(found.seconds.values())}
 
 
 def _sentence(found: Generated, seconds: float) -> str:
@@ -203,10 +215,10 @@ def _sentence(found: Generated, seconds: float) -> str:
     others = ", ".join(f"{number} {name}" for name, number in found.statuses.items() if name != "CONVERGED")
     verdict = f"{found.converged} of {count} converged{f' ({others})' * bool(others)}, worst violation {worst}"
     if found.written.found == count:
-        return f"{path} holds these {count} samples already: {verdict} ({size})."
-    network, projection = (found.seconds[part] / seconds for part in ("velocity", "projection"))
-    shares = f"network {network:.0%}, projection {projection:.0%}"
-    return f"{path}: {count} samples of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s: {shares})."
+        return f"{path} already holds {plural(count, 'sample')} of this run: {verdict} ({size})."
+    split = _split(found, seconds)
+    shares = ", ".join(f"{_PARTS[name]} {part / sum(split.values()):.0%}" for name, part in split.items())
+    return f"{path}: {plural(count, 'sample')} of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s: {shares})."
 
 
 @contextmanager
@@ -225,8 +237,8 @@ def unfinished(written: Written, share: Share, seconds: float) -> str:
     """Describe a run of which other processes owe a part."""
     there = written.count - written.missing
     return (
-        f"{written.path}: part {share} is done ({seconds:.1f} s); {there} of {written.count} are written. The process that "
-        "finishes last completes the file."
+        f"{written.path}: part {share} is done ({seconds:.1f} s); {there} of {written.count} "
+        f"{'is' if there == 1 else 'are'} written. The process that finishes last completes the file."
     )
 
 
@@ -241,4 +253,4 @@ def described_file(written: Written) -> dict[str, Any]:
 def described(written: Written) -> tuple[str, str, str]:
     """Return the shape, how much was there before, and the size, in words."""
     resumed = f", {written.found} of them from an earlier run" if written.found else ""
-    return "×".join(map(str, written.shape)), resumed, f"{written.bytes / 1e6:.1f} MB"
+    return extents(written.shape), resumed, f"{written.bytes / 1e6:.1f} MB"

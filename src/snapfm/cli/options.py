@@ -45,6 +45,15 @@ def check_folder(command: str, out: Path) -> None:
         ) from trouble
 
 
+def check_suffix(command: str, out: Path, *suffixes: str) -> None:
+    """Refuse a file whose name promises another format than the one written; a name may also end in nothing."""
+    if out.suffix and out.suffix.lower() not in suffixes:
+        raise DataError(
+            f"snapfm {command} --out expects a name that ends in {' or '.join(suffixes)}; got {out}, the name of another format. "
+            f"Write to {out.with_suffix(suffixes[0])}."
+        )
+
+
 def file_error(command: str, trouble: OSError, resumes: bool) -> DataError:
     """Describe an error with files that came up during the work in one sentence."""
     kept = " Finished work is kept: the same command resumes from there." if resumes else ""

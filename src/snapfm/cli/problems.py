@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from snapfm.cli.options import ProblemName, Settings, read_settings
+from snapfm.cli.options import ProblemName, Settings, check_suffix, read_settings
 from snapfm.problems import Problem, names, problem
 from snapfm.structure import CompiledLaws, RowKind, compile_laws
 
@@ -69,10 +69,13 @@ def inspect(
         bool, typer.Option("--json", help="Print JSON for scripts; the pattern is drawn only if --out is given.")
     ] = False,
 ) -> None:
-    """Show the structure of a problem's laws: rows, non-zeros, kinds of rows, fixed unknowns, redundant rows."""
-    from snapfm.evidence.page.canvas import drawn_pattern
+    """Show the structure of a problem's laws: rows, non-zeros, kinds of rows, passes, fixed unknowns, redundant rows."""
     from snapfm.flow.storage import write_file
+    from snapfm.plot import pattern
+    from snapfm.plot.canvas import png
 
+    if out is not None:
+        check_suffix("inspect", out, ".png")
     console = Console(stderr=as_json)
     with console.status(f"analysing {name} …"):
         chosen = problem(name, **read_settings("inspect", settings))
@@ -86,7 +89,7 @@ def inspect(
         console.print(str(structure), highlight=False, markup=False, soft_wrap=True)
     if picture and (out is not None or not as_json):
         target = out if out is not None else Path("build/inspect") / f"{name}.png"
-        write_file(target, drawn_pattern(structure, chosen.name))
+        write_file(target, png(pattern(structure, chosen.name)))
         console.print(f"pattern drawn in {target}", highlight=False)
 
 
@@ -110,7 +113,7 @@ def audit(
 
     from snapfm.evidence.audit import Verdict
     from snapfm.evidence.audit import audit as run
-    from snapfm.evidence.text import settings_text
+    from snapfm.text import settings_text
 
     torch.set_num_threads(1)  # one field is too small to divide: threads would only wait for each other
     messages = Console(stderr=True)

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from snapfm.cli.engines import EngineOptions
 from snapfm.cli.watch import Watch
+from snapfm.text import plural
 
 if TYPE_CHECKING:
     from snapfm.evidence.record import Follow, Now
@@ -51,7 +52,7 @@ def _followed(name: Callable[[tuple[str, ...]], str], ended: Callable[[Any], str
         bar = bars.add_task("", total=1.0, left="")
 
         def tell(now: Now[Any]) -> None:
-            left = f"{now.left} cells left" if now.left != 1 else "1 cell left"
+            left = f"{plural(now.left, 'cell')} left"
             bars.update(bar, description=f"{name(now.key)}: {now.doing}", completed=now.share, left=left)
             if now.finished is not None:
                 words = f"{name(now.key)}: {ended(now.finished)}; {left}"

@@ -14,6 +14,7 @@ from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.cli.fields import FAILED, Out, described, described_file, failures_told, unfinished
 from snapfm.cli.options import read_names
 from snapfm.cli.watch import Log, Watch
+from snapfm.text import plural
 
 if TYPE_CHECKING:
     from snapfm.generate import ProjectedFile
@@ -118,7 +119,9 @@ def _print(found: ProjectedFile, seconds: float) -> None:
     count, totals = found.written.count, found.totals
     others = ", ".join(f"{number} {name}" for name, number in totals.statuses.items() if name != "CONVERGED")
     verdict = f"{totals.converged} of {count} converged{f' ({others})' * bool(others)}"
-    typer.echo(f"{found.written.path}: {count} fields of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s).")
+    typer.echo(
+        f"{found.written.path}: {plural(count, 'field')} of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s)."
+    )
     table = Table(box=None, padding=(0, 2, 0, 0))
     for head in ("largest violation of", "before", "after"):
         table.add_column(head, justify="left" if head.startswith("largest") else "right", no_wrap=True)

@@ -13,7 +13,7 @@ from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.cli.exact import NAME, exact
 from snapfm.cli.options import check_folder
 from snapfm.cli.progress import suite_cells
-from snapfm.errors import SettingError, require
+from snapfm.errors import SettingError, require_all
 
 if TYPE_CHECKING:
     from snapfm.evidence.quality import Cell, Suite
@@ -64,7 +64,8 @@ def quality(
     from snapfm.evidence.quality.run import write_pages
     from snapfm.evidence.record import read_folder
 
-    require("matplotlib", "the pages of snapfm quality", "report")  # checked now rather than after an hour of sampling
+    # Checked now rather than after an hour of sampling.
+    require_all("snapfm quality", {"safetensors": "flow", "matplotlib": "report"})
     chosen = load_suite(suite)
     check_folder("quality", out)
     if page_only:

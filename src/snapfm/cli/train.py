@@ -13,15 +13,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import snapfm.flow as flow
 from snapfm.cli.options import ProblemName, check_folder
-from snapfm.errors import CheckpointError, SettingError, ShapeError, require
+from snapfm.errors import CheckpointError, SettingError, ShapeError, require_all
 from snapfm.flow.checkpoint import RECORD
 from snapfm.flow.presets import FRAME_TRAINING, PLAIN_TRAINING
 from snapfm.flow.quality import answer_error, quality
-from snapfm.flow.run import check_run, identify_run, saved_step
+from snapfm.flow.run import check_run, identify_run
 from snapfm.flow.storage import read_json
 from snapfm.problems import problem as build
 from snapfm.problems.training import IMAGES, PLAIN_SETS, PLAIN_SETTINGS, TRAINING_SETS, TrainingSet, table, with_images
+from snapfm.text import plural
 
+_FNO_PRESETS = ("small", "paper")  # whose networks are those of neuralop
 _FIELDS = 256  # training fields, at least, by which a network's error is measured
 
 
@@ -68,9 +70,10 @@ def train(
     with data, settings, losses, time and the quality of samples. Load it with
     snapfm.flow.load_checkpoint. If you stop the command, run it again: it
     resumes and ends with the same weights. On a finished run it does nothing
-    and says so.
+    and says so; a larger --steps extends the run from where it is.
     """
-    require("safetensors", "checkpoints", "flow")  # checked now rather than after the first hundred steps
+    networks = {"neuralop": "flow"} if preset in _FNO_PRESETS else {}
+    require_all("snapfm train", {"safetensors": "flow", **networks})  # now rather than after the first hundred steps
     if samples == 1:
         raise ShapeError("snapfm train --samples expects 0, or at least 2 to have a spread; got 1. The default is 128.")
     equation = build(problem).equation
@@ -110,21 +113,24 @@ def train(
         console.print(
             f"{out} is finished: {out / 'model'} holds the {preset} network of {equation} after {steps} "
             f"step{'s' * (steps != 1)}. Nothing was done. "
-            "To train another one, choose another --out; a finished run cannot be extended, because its learning rate has "
-            "reached zero.",
+            "Extend it with a larger --steps, or train another one with another --out.",
             markup=False, highlight=False, soft_wrap=True,
         )  # fmt: skip
         return
-    check_run(out, run)
-    console.print(f"Simulating {rows * columns} fields of {problem}", highlight=False)
+    there = check_run(out, run)
+    console.print(f"Simulating {plural(rows * columns, 'field')} of {problem}", highlight=False)
     generator = torch.Generator().manual_seed(seed)
     data = table(equation, rows, columns, generator, plain).float()
     seen = with_images(equation, data, seed) if plain else data
     if isinstance(network, flow.FrameVelocity):
         network.fit(seen)
-    found = saved_step(out)
+    found = None if there is None else int(there["step"])
+    before = steps if there is None else there["identity"]["settings"]["steps"]
+    extending = f", and making the run longer: it had {before}" if before != steps else ""
     console.print(
-        f"Training the {preset} network from the start" if found is None else f"Resuming at step {found} of {steps}",
+        f"Training the {preset} network from the start"
+        if found is None
+        else f"Resuming at step {found} of {steps}{extending}",
         highlight=False,
     )
     parts = (BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.4f}"), TimeRemainingColumn())

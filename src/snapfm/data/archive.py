@@ -20,6 +20,7 @@ from snapfm.data.layout import PARAMS, UNITS, Arrays, Source, Variable
 from snapfm.data.place import place_of
 from snapfm.data.provenance import commit
 from snapfm.errors import DataError, require
+from snapfm.text import plural
 
 CHUNK = 4  # samples read at a time: some 300 kB of the benchmark's fields
 FORMAT = 1  # version of this layout
@@ -145,7 +146,7 @@ def load(file: str | Path) -> tuple[Tensor, dict[str, Tensor]]:
     status = read_variable(store, "status")
     if status is not None and status.any():
         raise DataError(
-            f"load(file) expects fields that obey their laws; {np.count_nonzero(status)} of the {len(status)} samples of "
+            f"load(file) expects fields that obey their laws; {np.count_nonzero(status)} of {plural(len(status), 'sample')} of "
             f"{file} did not converge. Read them with their status: xarray.open_zarr(file)."
         )
     root = _zarr().open_group(store, mode="r")

@@ -13,7 +13,7 @@ import errno
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,23 @@ from snapfm.runs.plan import Figures, torch_threads
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+# Names that promise another format than the one written.
+_OTHER_FORMATS = {
+    ".npy",
+    ".npz",
+    ".h5",
+    ".hdf5",
+    ".nc",
+    ".pt",
+    ".pth",
+    ".safetensors",
+    ".mat",
+    ".csv",
+    ".txt",
+    ".json",
+    ".png",
+}
 
 KIND = "fields"  # entry of an identity that distinguishes kinds of sources
 _OLDEST = {KIND: "simulated"}  # meaning of an identity without such an entry
@@ -135,6 +152,7 @@ def stream(
     share leaves the other blocks to other processes: the one that finishes last completes the file. With `keep_failed`, samples
     of blocks that an engine gave up are marked as never computed.
     """
+    _check_name(str(out), source.command)
     place = place_of(out)
     shown = place.url if isinstance(place, Address) else Path(out) if place.path == Path(out).absolute() else place.path
     plan = Fields(source, place, keep_failed)
@@ -164,6 +182,17 @@ def stream(
 
 def _whole(shown: str | Path, source: Source, found: int, figures: Figures | None = None) -> Written:
     return Written(shown, source.count, found, source.shape, 0, figures or {}, ((0, source.count),))
+
+
+def _check_name(out: str, command: str) -> None:
+    """Refuse the name of a file of another format, which a Zarr store would only pretend to be."""
+    suffix = PurePath(out).suffix.lower()
+    if suffix in _OTHER_FORMATS:
+        better = out[: -len(suffix)] + ".zarr"
+        array = " Its fields become an array with numpy.save(…, xarray.open_zarr(…).u)." if suffix == ".npy" else ""
+        raise DataError(
+            f"{command}(out) expects the name of a Zarr file; got {out}, the name of another format. Write to {better}.{array}"
+        )
 
 
 def _publish(place: Place) -> None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ShapeError, UnknownName
-from snapfm.laws import Bounds, Equality, Inequality, Oracle, Params
+from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
 from snapfm.metrics.scores import constraint_errors, one_of, residuals
 from snapfm.problems import Problem, defaults, names, problem
 from snapfm.structure import CompiledLaws, compile_laws
@@ -163,7 +163,7 @@ def finer(name: str, settings: Mapping[str, Any], along: str) -> dict[str, Any]:
     return {**settings, **changed}
 
 
-def leftover(law: Equality | Inequality | Bounds, u: Tensor, params: Params) -> float:
+def leftover(law: Law, u: Tensor, params: Params) -> float:
     """Return the share of a law's terms that is left over on true fields (b, *shape): 0 if they cancel, 1 if none do.
 
     A law that joins time slices says "change = cause". Its two terms are its residual on a field frozen in time, and what
@@ -174,6 +174,7 @@ def leftover(law: Equality | Inequality | Bounds, u: Tensor, params: Params) -> 
     rows = float(residuals(law, u, params).sum())
     if isinstance(law, Bounds):
         return 0.0 if rows == 0.0 else rows / float(u.abs().sum())
+    assert isinstance(law, (Equality, Inequality))  # problems have no Oracle
     structure = compile_laws([law], tuple(u.shape[1:]), params)
     values = float((structure.jacobian(u, params).abs() * u.flatten(1).abs()[:, structure.pattern.indices]).sum())
     if rows == 0.0:

@@ -22,7 +22,7 @@ from snapfm.errors import Status
 from snapfm.evidence.kinks import smallest_rest
 from snapfm.evidence.precision import in_float64
 from snapfm.evidence.record import finite
-from snapfm.laws import Bounds, Equality, Inequality, Law, Params
+from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
 from snapfm.metrics.scores import one_of, residuals
 
 # Stationarity asked of a converged sample, absolute: fields are of order one. A larger tolerance replaces it.
@@ -156,7 +156,7 @@ def _sample(
     violation, wrong, complementarity, weighed, rest = 0.0, 0.0, 0.0, 0.0, u - u_hat
     lower, upper = bounds_of(laws, u)
     for law in laws:
-        if isinstance(law, Bounds):
+        if not isinstance(law, (Equality, Inequality, Oracle)):
             continue
         weight = multipliers[law.name]
         field = u.clone().requires_grad_()

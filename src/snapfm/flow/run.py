@@ -2,7 +2,8 @@
 
 A state holds enough to continue as if the run had never stopped. There is one folder per saved step, state-00000250 and so
 on; a new one is complete before the old one is removed. Random numbers are not part of it, since step i draws from (seed, i)
-alone. Imports errors and storage only.
+alone. A run may be asked for more steps than before: it goes on from its last state, and the record says where. Imports errors
+and storage only.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def compose(
     settings: Mapping[str, Any],
     losses: list[float],
     seconds: float,
+    extensions: list[dict[str, int]],
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the record of how weights were made: `about` as it is, then settings, data, loss curve, time and machine."""
@@ -78,6 +80,7 @@ def compose(
         "parameters": identity["network"]["parameters"],
         "data": identity["data"],
         "steps": len(losses),
+        **({"extended": extensions} if extensions else {}),
         "seconds": round(seconds, 1),
         "loss_curve": curve,
         "machine": {
@@ -94,11 +97,13 @@ def compose(
 class State:
     """Everything that changes during training, by parameter name where it is per parameter.
 
-    `momentum` and `scale` are Adam's first and second moments, `average` the moving average of the weights.
+    `momentum` and `scale` are Adam's first and second moments, `average` the moving average of the weights. `extensions` say at
+    which `step` a run `of` so many steps was made longer.
     """
 
     step: int
     seconds: float
+    extensions: list[dict[str, int]]
     losses: Tensor
     weights: Mapping[str, Tensor]
     average: Mapping[str, Tensor]
@@ -114,7 +119,9 @@ def saved_step(out_dir: str | Path) -> int | None:
 def save_state(out_dir: Path, state: State, identity: Mapping[str, Any]) -> None:
     """Save a state with the identity of its run, then remove older ones."""
     tensors = {f"{group}/{name}": value for group in _GROUPS for name, value in getattr(state, group).items()}
-    run = {"version": VERSION, "step": state.step, "seconds": state.seconds, "identity": identity}
+    run = {
+        "version": VERSION, "step": state.step, "seconds": state.seconds, "extended": state.extensions, "identity": identity,
+    }  # fmt: skip
     contents = {_TENSORS: pack_tensors({**tensors, "losses": state.losses}), _RUN: pack_json(run)}
     write_folder(_folder(out_dir, state.step), contents)
     for step in _steps(out_dir):
@@ -125,7 +132,8 @@ def save_state(out_dir: Path, state: State, identity: Mapping[str, Any]) -> None
 def check_run(out_dir: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the description in a saved state, None if there is no state; refuse a state of another run.
 
-    `identity` may be a part of a run's, so that a folder can be refused before there are data.
+    A run of fewer steps is none: it is made longer. `identity` may be a part of a run's, so that a folder can be refused before
+    there are data.
     """
     step = saved_step(out_dir)
     if step is None:
@@ -161,20 +169,31 @@ def load_state(out_dir: Path, identity: Mapping[str, Any], parameters: Mapping[s
 
     groups = {group: {name: take(f"{group}/{name}", like) for name, like in parameters.items()} for group in _GROUPS}
     losses = take("losses", torch.zeros(step, dtype=torch.float64))
-    return State(step=step, seconds=float(run.get("seconds", 0.0)), losses=losses, **groups)
+    extensions, before = list(run.get("extended", [])), _length(run["identity"])
+    if before != _length(identity):
+        extensions.append({"step": step, "of": before})
+    return State(step=step, seconds=float(run.get("seconds", 0.0)), extensions=extensions, losses=losses, **groups)
 
 
 def _check_identity(out_dir: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse to resume a run whose settings, network or data differ, and name the difference."""
     for part in wanted:
         here, there = wanted[part], found.get(part, {})
-        if here != there:
-            keys = [key for key in {**here, **there} if here.get(key) != there.get(key)]
+        keys = [key for key in {**here, **there} if here.get(key) != there.get(key)]
+        if keys == ["steps"] and _length(wanted) > _length(found):
+            continue
+        if keys:
             ours, theirs = (", ".join(f"{key}={side.get(key)!r}" for key in keys) for side in (here, there))
+            more = ", or more steps to make it longer" if keys == ["steps"] else ""
             raise CheckpointError(
                 f"train(out_dir) expects {out_dir} to be empty or to hold a run with {part} {ours}; got one with "
-                f"{theirs}. Use the same {part} to resume it, or another folder to start afresh."
+                f"{theirs}. Use the same {part} to resume it{more}, or another folder to start afresh."
             )
+
+
+def _length(identity: Mapping[str, Any]) -> int:
+    """Return the number of steps of a run."""
+    return int(identity.get("settings", {}).get("steps", 0))
 
 
 def _steps(out_dir: Path) -> list[int]:

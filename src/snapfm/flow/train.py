@@ -120,7 +120,8 @@ def train(
 ) -> Training:
     """Train `network` (modified) on fields `data` (count, *shape), saving states and the record in `out_dir`.
 
-    A run already in `out_dir` is resumed; one with other settings, network or data is refused. `progress` is called with
+    A run already in `out_dir` is resumed; one with other settings, network or data is refused. One of fewer steps is made longer:
+    it goes on with the learning rates of the longer run, and its record says from where. `progress` is called with
     the number of steps done and the last loss. `about` goes into the record as it is: what the data are, the command.
     """
     _check_data(data, settings.rows)
@@ -142,7 +143,7 @@ def train(
     with torch.no_grad():
         for name, value in run.parameters.items():
             value.copy_(run.average[name])
-    record = compose(identity, settings.describe(), run.losses, run.seconds, about or {})
+    record = compose(identity, settings.describe(), run.losses, run.seconds, run.extensions, about or {})
     write_file(out_dir / RECORD, pack_json(record))
     return Training(network.eval(), record)
 
@@ -157,11 +158,12 @@ class _Run:
         self.optimizer = torch.optim.Adam(self.parameters.values(), betas=_BETAS)
         self.losses: list[float] = []
         self.seconds = 0.0
+        self.extensions: list[dict[str, int]] = []
         self._pool: Pool | None = None
 
     def resume(self, state: State) -> None:
         """Continue from a saved state."""
-        self.losses, self.seconds = state.losses.tolist(), state.seconds
+        self.losses, self.seconds, self.extensions = state.losses.tolist(), state.seconds, state.extensions
         with torch.no_grad():
             for name, value in self.parameters.items():
                 value.copy_(state.weights[name])
@@ -178,6 +180,7 @@ class _Run:
         return State(
             step=len(self.losses),
             seconds=self.seconds,
+            extensions=self.extensions,
             losses=torch.tensor(self.losses, dtype=torch.float64),
             weights=self.parameters,
             average=self.average,

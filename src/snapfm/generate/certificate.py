@@ -43,7 +43,8 @@ def refuse_failed(certificate: Projection, start: int, stop: int) -> None:
     failed = [place for place, ok in enumerate(certificate.converged[: stop - start].tolist()) if not ok]
     if not failed:
         return
-    lines = [f"samples {start} to {stop - 1} are expected to converge; {len(failed)} of them failed:"]
+    which = f"sample {start} is" if stop - start == 1 else f"samples {start} to {stop - 1} are"
+    lines = [f"{which} expected to converge; {len(failed)} of {stop - start} failed:"]
     for place in failed[:_LISTED]:
         status = Status(int(certificate.status[place]))
         lines.append(f"  sample {start + place}: {status.name}, {_worst(certificate, place)}; {status.advice}.")

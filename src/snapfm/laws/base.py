@@ -13,7 +13,7 @@ from typing import TypeAlias
 from torch import Tensor
 
 from snapfm.laws.checks import check_function, check_limits, check_name, check_pattern
-from snapfm.laws.oracle import Oracle
+from snapfm.laws.law import Law
 
 Params: TypeAlias = Mapping[str, Tensor]
 """What laws read besides the field, by name: tensors with a leading batch axis of size b, or 1 if all samples share them.
@@ -26,7 +26,7 @@ Coordinates: TypeAlias = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Rows(Law):
     """A named stack of rows: `function(u, params)` of one field returns their signed residuals, in any shape.
 
     `pattern` replaces automatic detection: (rows, columns) of every entry of the Jacobian that can be non-zero,
@@ -68,7 +68,7 @@ class Inequality(_Rows):
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Bounds(Law):
     """Limits on the field at every point: lower <= u <= upper.
 
     `lower` and `upper` are numbers, or tensors that broadcast to ONE field (*shape); None or infinite means no limit. For fields
@@ -82,7 +82,3 @@ class Bounds:
     def __post_init__(self) -> None:
         check_name(self.name)
         check_limits(self.lower, self.upper)
-
-
-Law: TypeAlias = Equality | Inequality | Bounds | Oracle
-"""Anything that Projector accepts in its list of laws."""

@@ -17,13 +17,14 @@ from torch import Tensor
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError, ShapeError
 from snapfm.laws.checks import check_function, check_limits, check_pattern, named, signature_of
+from snapfm.laws.law import Law
 
 Array: TypeAlias = Any  # a numpy array or a torch tensor, as `arrays` says
 Limit: TypeAlias = float | Sequence[float] | Values | Tensor | None
 
 
 @dataclass(frozen=True)
-class Oracle:
+class Oracle(Law):
     """A law with its own derivatives, such as a simulator: lower <= value(u, params) <= upper; by default value(u, params) = 0.
 
     All functions get ONE field (*shape) and its params as float64 copies: numpy arrays, or tensors if `arrays` is "torch". They

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from snapfm.laws import Bounds, Inequality, Law, Oracle, Params
+from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
 from snapfm.metrics.bootstrap import ROUNDS, Estimate, interval, resample
 from snapfm.metrics.moments import MomentErrors, moment_errors
 from snapfm.metrics.texture import Texture, texture
@@ -38,6 +38,7 @@ def _one(law: Law, field: Tensor, params: Params) -> Tensor:
         if law.upper is not None:
             excess = torch.maximum(excess, field - law.upper)
         return excess.flatten()
+    assert isinstance(law, (Equality, Inequality, Oracle))  # Bounds alone have no rows
     signed = law.residual(field, params).flatten()
     if isinstance(law, Oracle):
         equality = torch.from_numpy(law.split(law.values(field, params).shape).equality)

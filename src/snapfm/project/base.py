@@ -15,9 +15,11 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.display import Sheet
 from snapfm.errors import ProjectionFailed, ShapeError, Status
 from snapfm.laws import Bounds, Law, Params
 from snapfm.project.budget import Budget
+from snapfm.text import extents, plural, scientific
 
 OnFailure = Literal["raise", "keep"]
 
@@ -102,6 +104,9 @@ class Moved:
     """Fields (b, *shape), in the dtype and on the device of the input."""
     warm: Warm | None
 
+    def __repr__(self) -> str:
+        return f"Moved({fields_text(self.u)})"
+
 
 @dataclass(frozen=True)
 class Projection:
@@ -149,18 +154,54 @@ class Projection:
         """Which samples obey their laws and are nearest, to the tolerance: (b,) bool."""
         return self.status == Status.CONVERGED
 
-    def raise_for_status(self) -> Projection:
-        """Raise ProjectionFailed unless every sample converged; return the projection for chaining."""
+    def raise_for_status(self, first: int = 0) -> Projection:
+        """Raise ProjectionFailed unless every sample converged; return the projection for chaining.
+
+        `first` is the number of the first sample in messages, for a batch that is a part of more.
+        """
         if bool(self.converged.all()):
             return self
-        raise ProjectionFailed(self._complaint())
+        raise ProjectionFailed(self._complaint(first))
 
-    def _complaint(self) -> str:
+    @property
+    def statuses(self) -> dict[str, int]:
+        """From the name of a status to its number of samples, if any."""
+        found = torch.bincount(self.status.long(), minlength=len(Status)).tolist()
+        return {status.name: found[status] for status in Status if found[status]}
+
+    def __repr__(self) -> str:
+        return f"Projection({self._title()}; violation at most {_largest(self.violation)})"
+
+    def __str__(self) -> str:
+        return self.sheet().text()
+
+    def _repr_html_(self) -> str:
+        return self.sheet().html()
+
+    def _title(self) -> str:
+        ended = ", ".join(f"{number} {name}" for name, number in self.statuses.items())
+        return f"{fields_text(self.u)}: {ended or 'no samples'}"
+
+    def sheet(self) -> Sheet:
+        """Show the violation of each law over all samples, and the rest of the certificates."""
+        rows = [(name, _largest(value), _typical(value)) for name, value in self.by_law.items()]
+        spent, way = self.iterations, self.distance
+        lines = [f"tolerance {self.tolerance:g}; stationarity at most {_largest(self.stationarity)}"]
+        if len(spent):
+            lines.append(
+                f"iterations {int(spent.min())} to {int(spent.max())}; distance ‖u − û‖ {float(way.min()):.3g} to "
+                f"{float(way.max()):.3g}"
+            )
+        if bool((self.rounding > 0).any()):
+            lines.append(f"of the violation, rounding to {dtype_text(self.u)} makes at most {_largest(self.rounding)}")
+        return Sheet(f"Projection of {self._title()}", ("law", "largest violation", "median"), rows, lines)
+
+    def _complaint(self, first: int) -> str:
         failed = torch.nonzero(~self.converged).flatten().tolist()
-        lines = [f"expected {len(self.status)} converged samples; {len(failed)} failed:"]
+        lines = [f"expected {plural(len(self.status), 'converged sample')}; {len(failed)} failed:"]
         for sample in failed[:_LISTED]:
             status = Status(int(self.status[sample]))
-            lines.append(f"  sample {sample}: {status.name}, {self._worst(sample)}; {status.advice}.")
+            lines.append(f"  sample {first + sample}: {status.name}, {self._worst(sample)}; {status.advice}.")
         if len(failed) > _LISTED:
             lines.append(f"  … and {len(failed) - _LISTED} more")
         lines.append(
@@ -176,6 +217,24 @@ class Projection:
             return "no law"
         name = max(sizes, key=lambda key: sizes[key] if sizes[key] == sizes[key] else float("inf"))
         return f"law '{name}' is off by {sizes[name]:.1e} (tolerance {self.tolerance:.0e})"
+
+
+def fields_text(u: Tensor) -> str:
+    """Write how many fields of which shape and dtype a batch holds."""
+    return f"{plural(len(u), 'field')} of {extents(u.shape[1:])}, {dtype_text(u)}"
+
+
+def dtype_text(u: Tensor) -> str:
+    """Write a dtype without the name of its package."""
+    return str(u.dtype).removeprefix("torch.")
+
+
+def _largest(values: Tensor) -> str:
+    return scientific(float(values.max())) if len(values) else "0"
+
+
+def _typical(values: Tensor) -> str:
+    return scientific(float(values.nanmedian())) if len(values) else "0"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from snapfm.errors import DtypeError, LawError, ParamsError, SettingError, Shape
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
 from snapfm.project.base import Moved, Projection
 from snapfm.project.budget import LIMIT, SECONDS
+from snapfm.text import plural
 
 _LAWS = (Equality, Inequality, Bounds, Oracle)
 
@@ -206,8 +207,8 @@ def check_params(params: Params | None, example: Params, batch: int) -> dict[str
         if value.shape[1:] != model.shape[1:] or value.dim() != model.dim() or len(value) not in (1, batch):
             wanted = ", ".join([f"{batch} or 1", *map(str, model.shape[1:])])
             raise ParamsError(
-                f"params['{name}'] expects shape ({wanted}) for {batch} samples; got {tuple(value.shape)}. Its leading axis is "
-                "the batch; the rest is as in the example given at construction."
+                f"params['{name}'] expects shape ({wanted}) for {plural(batch, 'sample')}; got {tuple(value.shape)}. Its "
+                "leading axis is the batch; the rest is as in the example given at construction."
             )
         if value.is_floating_point() != model.is_floating_point():
             raise ParamsError(

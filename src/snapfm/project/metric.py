@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Values
+from snapfm.display import brief
 from snapfm.errors import ParamsError, ShapeError
 
 
@@ -30,6 +31,9 @@ class Metric:
     diagonal: float | Tensor
     directions: Tensor | None = None
     variances: Tensor | None = None
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def __post_init__(self) -> None:
         diagonal = torch.as_tensor(self.diagonal, dtype=torch.float64)  # in float32 a small number would be zero

@@ -29,10 +29,11 @@ from snapfm.project.memory import LARGEST, described
 from snapfm.project.metric import Metric
 from snapfm.project.newton import Newton
 from snapfm.project.serial import one_thread
+from snapfm.project.transforms import project_transformed, refuse_transformed, transformed
 from snapfm.project.travel import packed, sharing, unpacked
 from snapfm.structure import CompiledLaws, MatrixFreeLaws, TooDense, compile_laws, matrix_free
-from snapfm.structure.describe import counted
 from snapfm.structure.preparing import Report, preparing
+from snapfm.text import counted, extents
 
 
 class Projector:
@@ -68,6 +69,10 @@ class Projector:
         self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
         self._linearized: Linearized | None = None
         self._units: Projector | None = None
+
+    def __repr__(self) -> str:
+        names = ", ".join(law.name for law in self.laws) or "no laws"
+        return f"{type(self).__name__}({names}; fields of {extents(self.shape)}, tolerance {self.tolerance:g})"
 
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
         return unpacked, (packed(type(self), *self._recipe()),)
@@ -131,11 +136,28 @@ class Projector:
         projector's own for this call. In a metric, `stationarity` and `multipliers` are those of its distance, and there are no
         gradients.
         """
+        if transformed(u_hat, *(params or {}).values()):
+            return self._transformed(
+                u_hat, params, warm, tolerance=tolerance, limit=limit, seconds=seconds, metric=metric
+            )
         if metric is not None:
             check_metric(metric, self.shape)
         if (chosen := metric or self.metric) is not None:
             return self._in_metric(u_hat, params, chosen, tolerance, limit, seconds)
         return self.plain(u_hat, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds)
+
+    def _transformed(
+        self, u_hat: Tensor, params: Params | None, warm: Projection | Moved | None, **settings: Any
+    ) -> Projection:
+        """Project tensors inside torch.func, or with forward derivatives: see project.transforms."""
+        checks.check_field(u_hat, self.shape)
+        given = checks.check_params(params, self.example, len(u_hat))
+        if warm is not None:
+            raise UnsupportedLaw(
+                "a projection inside torch.func expects no warm start; got one. Leave warm out, or call it outside."
+            )
+        plain = self.metric is None and settings.get("metric") is None
+        return project_transformed(partial(self, **settings), u_hat, given, differentiable=plain)
 
     def plain(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
@@ -189,6 +211,7 @@ class Projector:
 
         Meant for all steps of a flow but the last. A sample that fails is returned as the iterations left it, unmarked.
         """
+        refuse_transformed("project.move(u_hat)", u_hat, *(params or {}).values())
         given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             start, inside = u_hat.detach().cpu().contiguous(), self.inside_params(given, len(u_hat))
@@ -224,6 +247,7 @@ class Projector:
 
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:
         """Judge fields u (b, *shape) in float64, by the laws as written, without projecting them."""
+        refuse_transformed("project.check(u)", u, *(params or {}).values())
         checks.check_field(u, self.shape)
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):

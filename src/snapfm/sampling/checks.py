@@ -19,6 +19,8 @@ from snapfm.project import Projector
 from snapfm.project.checks import check_mapping, check_params, check_shape, is_real, is_whole
 from snapfm.sampling.path import STRAIGHT, Path
 
+_SEEDS = 2**64  # torch takes as many
+
 
 def is_positive(value: object) -> bool:
     """Check whether a setting is a positive, finite number."""
@@ -95,15 +97,40 @@ def check_counts(count: Any, steps: Any, first: Any) -> tuple[int, int, int]:
     return int(count), int(steps), int(first)
 
 
-def check_generator(generator: Any) -> None:
-    """Accept a generator of torch, or None."""
+def generator_of(generator: Any, seed: Any) -> torch.Generator | None:
+    """Return the generator of a run: the one given, one with the seed given, or None for torch's own."""
+    if seed is not None:
+        if generator is not None:
+            raise SettingError(
+                "sample(generator, seed) expects one of the two; got both. Leave generator out: a seed makes one."
+            )
+        if not is_whole(seed) or not 0 <= seed < _SEEDS:
+            raise SettingError(f"sample(seed) expects a whole number from 0 to 2**64 − 1; got {seed!r}. Write seed=0.")
+        return torch.Generator().manual_seed(int(seed))
     if generator is not None and not isinstance(generator, torch.Generator):
-        seed, came = (int(generator), f"the number {generator}") if is_whole(generator) else (0, named(generator))
-        came = "a Generator of numpy" if isinstance(generator, np.random.Generator) else came
+        if is_whole(generator):
+            raise SettingError(
+                f"sample(generator) expects a torch.Generator, or None for torch's own; got the number {generator}. Write "
+                f"seed={int(generator)}."
+            )
+        came = "a Generator of numpy" if isinstance(generator, np.random.Generator) else named(generator)
         raise SettingError(
             f"sample(generator) expects a torch.Generator, or None for torch's own; got {came}. Write "
-            f"generator=torch.Generator().manual_seed({seed})."
+            "generator=torch.Generator().manual_seed(0), or seed=0."
         )
+    return generator
+
+
+def check_batch(batch: Any, count: int) -> int:
+    """Accept how many samples are drawn at a time; None stands for all of them."""
+    if batch is None:
+        return count
+    if not is_count(batch):
+        raise SettingError(
+            f"sample(batch) expects how many samples are drawn at a time, a whole number >= 1; got {batch!r}. Leave it out to "
+            "draw all at once."
+        )
+    return min(int(batch), count)
 
 
 def check_sampler(sampler: Any, kinds: tuple[type, ...]) -> None:

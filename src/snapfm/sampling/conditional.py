@@ -141,7 +141,7 @@ class Conditional:
             found = task.project(u)
             if self.measure == "residual" and not self.corrections:
                 with task.timed("projection"):
-                    task.weights = weights_of(-0.5 * near.log_volume(found.u))
+                    task.log_weights = -0.5 * near.log_volume(found.u)
         return found.u, found
 
     def _spread(self, velocity: Velocity, shape: tuple[int, ...], scale: Tensor) -> Spread:
@@ -216,11 +216,6 @@ def draws(streams: tuple[torch.Generator, ...], which: Tensor, *counts: int) -> 
     ends = list(accumulate(counts))
     whole = torch.stack(each).double()
     return [whole[:, end - count : end] for end, count in zip(ends, counts)]
-
-
-def weights_of(logs: Tensor) -> Tensor:
-    """Return weights (b,) with mean one from their logarithms."""
-    return torch.softmax(logs, dim=0) * len(logs)
 
 
 def _explained(away: Values, volume: Values, rows: int) -> Values:

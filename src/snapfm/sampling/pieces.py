@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from snapfm.arrays import Index, Values
+from snapfm.display import brief
 
 _COUNTS = (1, 2, 4, 8, 16, 32)  # numbers of Gaussians that are tried
 _PER_AXIS = 4  # fields that a Gaussian needs for each coordinate, on average
@@ -48,6 +49,9 @@ class Pieces:
     axes: Values
     variances: Values
     modes: Index
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def count(self) -> int:

@@ -1,12 +1,16 @@
 """sample: the public entry point of all samplers. Joins a velocity and a projector without knowing how either works.
 
+A run is drawn in batches, each a Task of its own; sample i depends on the seed and i alone, so that batches can be joined.
+
 May import flow, project and problems; nothing below imports it.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 
@@ -17,6 +21,7 @@ from snapfm.project.base import OnFailure
 from snapfm.sampling import checks
 from snapfm.sampling.conditional import Conditional
 from snapfm.sampling.flow import EndProjection, Flow
+from snapfm.sampling.gathered import Gathered, rows_of
 from snapfm.sampling.gradient import DFlow, Guidance
 from snapfm.sampling.own_spread import own_spread
 from snapfm.sampling.path import Path
@@ -52,6 +57,8 @@ def sample(
     times: Sequence[float] | None = None,
     path: Path | None = None,
     first: int = 0,
+    batch: int | None = None,
+    seed: int | None = None,
     on_failure: OnFailure = "raise",
     progress: Progress | bool | None = None,
 ) -> Samples:
@@ -65,9 +72,11 @@ def sample(
 
     `sampler` defaults to Conditional for a velocity that has a `spread`, as the shipped plain models do, and to PCFM
     for others. Without a projector (None) it is the plain flow, from the same noise for the same generator; `shape`, that of ONE
-    field, is then needed unless the velocity has one. `path` says how noise and data are mixed; the default is the path of the
-    velocity, or the straight path if it has none.
-    The noise of sample i depends only on the generator's seed and i; `first` is the number of the first sample drawn.
+    field, is then needed unless the velocity has one. `times` replaces the steps by your own flow times, from 0 to 1. `path` says how
+    noise and data are mixed; the default is the path of the velocity, or the straight path if it has none.
+    The noise of sample i depends only on the generator's seed and i; `first` is the number of the first sample drawn. `seed`
+    is a number in place of a generator. `batch` samples are drawn at a time, all of them by default: memory beyond the result is
+    that of one batch. Networks round differently in batches of another size, so last bits depend on it.
     Unconverged samples raise ProjectionFailed unless on_failure="keep", which returns them marked. `progress=True`
     shows a bar on stderr; a function progress(done, total) is called after every step.
     """
@@ -75,7 +84,8 @@ def sample(
     checks.check_project(project)
     count, steps, first = checks.check_counts(count, steps, first)
     checks.check_conditions(params, project, count)
-    checks.check_generator(generator)
+    generator = checks.generator_of(generator, seed)
+    size = checks.check_batch(batch, count)
     checks.check_sampler(sampler, _SAMPLERS)
     checks.check_dtype(dtype)
     checks.check_on_failure(on_failure)
@@ -86,26 +96,37 @@ def sample(
     visited = checks.times_of(times, steps)
     if times is None and hasattr(chosen, "times"):
         visited = chosen.times(steps, chosen_path, velocity, field_shape)
-    if hasattr(velocity, "of_samples"):  # a velocity with its own inputs, one row for every sample of the run
-        velocity = velocity.of_samples(first, count)
-    device = home(velocity, dtype)[0]
-    seed = base_seed(generator)
-    streams = tuple(stream(seed, index) for index in range(first, first + count))
-    with progress_bar(progress, len(visited) - 1) as report:
-        task = Task(
-            model=evaluator(velocity),  # evaluates networks of snapfm.flow faster, others as they are
-            projector=project,
-            params=params,
-            noise=noise_of(velocity, white_noise(streams, field_shape)).to(device=device, dtype=dtype),
-            times=visited,
-            path=chosen_path,
-            streams=streams,
-            progress=report,
-        )
-        u, last = chosen.run(task)
-    if last is not None and on_failure == "raise":
-        last.raise_for_status()
-    return Samples(u, last, task.seconds, task.calls, task.weights)
+    base = base_seed(generator)
+    starts, each = range(0, count, size), len(visited) - 1
+    gathered = Gathered(count)
+    # A velocity with its own inputs has one row of them for every sample of the run.
+    of_samples = getattr(velocity, "of_samples", lambda start, count: velocity)
+    model = evaluator(velocity)  # evaluates networks of snapfm.flow faster, others as they are
+    with progress_bar(progress, len(starts) * each) as report:
+        for number, start in enumerate(starts):
+            began, some = time.perf_counter(), min(size, count - start)
+            numbers = range(first + start, first + start + some)
+            own = of_samples(numbers[0], some)
+            streams = tuple(stream(base, index) for index in numbers)
+            task = Task(
+                model=model if own is velocity else evaluator(own),
+                projector=project,
+                params=params if some == count else rows_of(params, start, some),
+                noise=noise_of(own, white_noise(streams, field_shape)).to(device=home(own, dtype)[0], dtype=dtype),
+                times=visited,
+                path=chosen_path,
+                streams=streams,
+                progress=None if report is None else partial(_after, report, number * each, len(starts) * each),
+            )
+            u, last = chosen.run(task)
+            if last is not None and on_failure == "raise":
+                last.raise_for_status(start)
+            gathered.add(start, u, last, task, time.perf_counter() - began)
+    return gathered.samples()
+
+
+def _after(report: Progress, before: int, total: int, done: int, _: int) -> None:
+    report(before + done, total)
 
 
 def default_sampler(velocity: Velocity, project: Projector | None) -> Sampler:

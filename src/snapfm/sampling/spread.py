@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from snapfm.display import brief
 from snapfm.errors import ParamsError, ShapeError
 from snapfm.project.metric import Metric
 from snapfm.sampling.checks import is_count, path_of
@@ -48,6 +49,9 @@ class Spread:
     scale: float | Tensor = 1.0
     center: Tensor | None = None
     pieces: Pieces | None = None
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @classmethod
     def of_fields(

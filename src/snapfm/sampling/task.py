@@ -6,17 +6,21 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from snapfm.display import Sheet
 from snapfm.errors import ParamsError, ShapeError
 from snapfm.flow import Evaluator
 from snapfm.laws import Params
 from snapfm.project import Moved, Projection, Projector
+from snapfm.project.base import fields_text
 from snapfm.sampling.path import Path
+from snapfm.text import plural
+from snapfm.text import seconds as seconds_text
 
 Velocity = Callable[[Tensor, Any], Tensor]
 Progress = Callable[[int, int], None]
@@ -31,7 +35,7 @@ class Samples:
     projection: Projection | None
     """The last projection with its certificates; None if the sampler does not end with one: it certifies nothing."""
     seconds: dict[str, float]
-    """Time spent, in seconds: "velocity" in the network, "projection" in the laws."""
+    """Time spent, in seconds: "velocity" in the network, "projection" in the laws, and "other"; they add up to the run's."""
     calls: int = 0
     """Calls of the network, each for the whole batch."""
     weights: Tensor | None = None
@@ -43,6 +47,31 @@ class Samples:
         if self.weights is None:
             return float(len(self.u))
         return float(self.weights.sum().square() / self.weights.square().sum())
+
+    def __repr__(self) -> str:
+        certified = "no certificate" if self.projection is None else f"{int(self.projection.converged.sum())} converged"
+        return f"Samples({fields_text(self.u)}: {certified}; {self._spent()})"
+
+    def __str__(self) -> str:
+        return self._sheet().text()
+
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
+
+    def _spent(self) -> str:
+        total = sum(self.seconds.values())
+        parts = ", ".join(f"{name} {share / total:.0%}" for name, share in self.seconds.items() if total)
+        return f"{seconds_text(total)}{f': {parts}' * bool(parts)}"
+
+    def _sheet(self) -> Sheet:
+        """Show the last projection, if there is one, and where the time went."""
+        lines = [f"{plural(self.calls, 'call')} of the network; {self._spent()}"]
+        if self.weights is not None:
+            lines.append(f"weighted: worth {self.effective:.1f} samples of equal weight")
+        if self.projection is None:
+            return Sheet(f"Samples: {fields_text(self.u)}, not certified: no law was asked for", lines=lines)
+        last = self.projection.sheet()
+        return replace(last, title=last.title.replace("Projection of", "Samples:", 1), lines=[*last.lines, *lines])
 
 
 @dataclass
@@ -63,7 +92,7 @@ class Task:
     seconds: dict[str, float] = field(default_factory=lambda: {"velocity": 0.0, "projection": 0.0})
     calls: int = 0  # of the network, for the whole batch
     done: int = 0
-    weights: Tensor | None = None  # set by a sampler whose samples do not count alike
+    log_weights: Tensor | None = None  # (b,), set by a sampler whose samples do not count alike
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

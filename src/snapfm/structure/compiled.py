@@ -19,6 +19,7 @@ from scipy.sparse import csr_array, vstack
 from torch import Tensor
 
 from snapfm.arrays import Index, Values
+from snapfm.display import Sheet
 from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
 from snapfm.structure.describe import describe
@@ -41,7 +42,7 @@ from snapfm.structure.trace import TracedLaw, trace_law, unmoved
 from snapfm.structure.verify import check_law, verify_law
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CompiledLaws(LawStack):
     """Compiled laws: all rows of a list of laws on fields of one shape, in the order the laws were given.
 
@@ -54,6 +55,7 @@ class CompiledLaws(LawStack):
     example: tuple[Tensor, dict[str, Tensor]]  # the float64 sample it was found at: one field, its params
     scalar: Scalar
     opaque: dict[int, Opaque | OracleLaw]
+    bounds: tuple[Bounds, ...] = ()  # which have no rows
     remarks: list[str] = field(default_factory=list, compare=False)  # of a projector, for the description; written once
 
     @property
@@ -208,7 +210,8 @@ class CompiledLaws(LawStack):
                 curved = self.hessian_pattern, self.hessian(u, params, whole)
             verify_law(law, u, params, pattern, jacobian[:, mine], weight, curved)
 
-    def __str__(self) -> str:
+    def sheet(self) -> Sheet:
+        """Describe rows, presolve and the size of factors."""
         return describe(self)
 
 
@@ -260,7 +263,8 @@ def compile_laws(
     rows.eliminate_zeros()  # what cancelled while forms were added
     rows.sort_indices()
     tape, rows = fused(tape, rows)
-    compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), Scalar(tape, rows, u), opaque)
+    bounds = tuple(law for law in laws if isinstance(law, Bounds))
+    compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), Scalar(tape, rows, u), opaque, bounds)
     _check_slopes(compiled, given)
     return compiled
 

@@ -1,50 +1,54 @@
-"""Describe compiled laws in a few lines: rows, non-zeros, kinds of rows, curvature, fixed unknowns, redundant rows."""
+"""Describe compiled laws in a few lines: rows, non-zeros, kinds of rows, bounds, fixed unknowns, redundant rows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from scipy.sparse import csr_array, eye_array, tril
+from torch import Tensor
 
 from snapfm.arrays import Index
+from snapfm.display import Sheet
 from snapfm.kernels.ordering import best
+from snapfm.laws import Bounds
 from snapfm.structure.oracle import OracleLaw
 from snapfm.structure.presolve import SEARCH_LIMIT, Redundancy
 from snapfm.structure.reads import RowKind, reads
 from snapfm.structure.reduce import determined
+from snapfm.text import counted, extents, plural
 
 if TYPE_CHECKING:
     from snapfm.structure.compiled import CompiledLaws
 
 _LISTED = 5  # redundant rows named one by one; the rest are counted
 _KINDS = ((RowKind.AFFINE, RowKind.PARAMETRIC), (RowKind.SEPARABLE,), (RowKind.GENERAL,))
-_TEXT = {0, 1, 7, 8}  # columns that hold words and are set flush left
+_SIGNS = {"equality": "= 0", "inequality": "≤ 0"}
+HEADS = ("law", "kind", "rows", "non-zeros", "affine", "separable", "general", "derivatives")
 
 
-def describe(laws: CompiledLaws) -> str:
-    """Write the table of laws, what presolve found, and the size of the factor of what is left."""
+def describe(laws: CompiledLaws) -> Sheet:
+    """Tabulate the laws, and say what presolve found and how large the factor of what is left is."""
     found, cells = laws.presolve, laws.rows * laws.unknowns
-    head = ("law", "kind", "rows", "non-zeros", "affine", "separable", "general", "curvature", "derivatives")
     body = [_line(laws, i) for i in range(len(laws.laws))]
     shares = (f"{_of_kinds(laws.kinds, kinds) / laws.rows:.0%}" if laws.rows else "–" for kinds in _KINDS)
-    body.append(("all", "", counted(laws.rows), counted(laws.nnz), *shares, "", ""))
-    widths = [max(len(line[i]) for line in (head, *body)) for i in range(len(head))]
-    lines = [
-        f"{'×'.join(str(extent) for extent in laws.shape) or 'scalar'} field: {counted(laws.unknowns)} unknowns, "
-        f"{counted(laws.rows)} rows, {counted(laws.nnz)} non-zeros ({laws.nnz / cells if cells else 0.0:.2%} of the Jacobian)"
-    ]
-    for line in (head, *body):
-        padded = [cell.ljust(w) if i in _TEXT else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))]
-        lines.append("  " + "  ".join(padded).rstrip())
+    body.append(("all", "", counted(laws.rows), counted(laws.nnz), *shares, ""))
+    title = (
+        f"{extents(laws.shape)} field: {plural(laws.unknowns, 'unknown')}, {plural(laws.rows, 'row')}, "
+        f"{plural(laws.nnz, 'non-zero')} ({laws.nnz / cells if cells else 0.0:.2%} of the Jacobian)"
+    )
+    lines = [limits_text(one) for one in laws.bounds]
     lines.append(
-        f"presolve: {counted(len(found.fixed))} unknowns fixed by single rows, {counted(len(found.redundant))} redundant rows, "
-        f"{counted(len(found.kept))} rows left"
+        f"presolve: {plural(len(found.fixed), 'unknown')} fixed by single rows, "
+        f"{plural(len(found.redundant), 'redundant row')}, {plural(len(found.kept), 'row')} left"
         + ("" if found.searched else " (too many rows to search for redundant ones)")
     )
     lines += _march(laws)
     size = fill(laws)
-    lines.append(f"factor of JJᵀ over the rows left: {'not looked at' if size is None else counted(size) + ' entries'}")
+    lines.append(
+        f"factor of JJᵀ over the rows left: {'not looked at' if size is None else plural(size, 'entry', 'entries')}"
+    )
     lines += laws.remarks
     lines += [_redundant(laws, one) for one in found.redundant[:_LISTED]]
     if len(found.redundant) > _LISTED:
@@ -61,7 +65,23 @@ def describe(laws: CompiledLaws) -> str:
             f"slow path: law '{laws.laws[i].name}' uses {law.reason}, which has no scalar form; projected with torch's "
             "derivatives"
         )
-    return "\n".join(lines)
+    return Sheet(title, HEADS, body, lines, frozenset({0, 1, len(HEADS) - 1}))
+
+
+def limits_text(bounds: Bounds) -> str:
+    """Write the limits of a field, such as 0 ≤ u ≤ 1; those that differ from point to point by their range."""
+    lower, upper = _limit(bounds.lower), _limit(bounds.upper)
+    return f"bounds '{bounds.name}': " + f"{lower} ≤ " * bool(lower) + "u" + f" ≤ {upper}" * bool(upper)
+
+
+def _limit(limit: float | Tensor | None) -> str:
+    values = torch.as_tensor([] if limit is None else limit, dtype=torch.float64)
+    held = values[torch.isfinite(values)]
+    if not held.numel():
+        return ""
+    least, most = float(held.min()), float(held.max())
+    everywhere = "" if held.numel() == values.numel() else f" at {plural(held.numel(), 'point')}"
+    return f"{least:g}{everywhere}" if least == most else f"({least:g} to {most:g}{everywhere})"
 
 
 def _march(laws: CompiledLaws) -> list[str]:
@@ -75,8 +95,8 @@ def _march(laws: CompiledLaws) -> list[str]:
         return []
     sizes = np.concatenate([np.diff(march.squares[stage.square].starts) for stage in march.stages])
     return [
-        f"march: {counted(len(march.unknowns()))} unknowns determined in {counted(len(march))} stages, one after the other: "
-        f"{counted(len(sizes))} blocks of at most {counted(int(sizes.max()))} rows"
+        f"march: {plural(len(march.unknowns()), 'unknown')} determined in {plural(len(march), 'stage')}, one after the other: "
+        f"{plural(len(sizes), 'block')} of at most {plural(int(sizes.max()), 'row')}"
     ]
 
 
@@ -99,16 +119,15 @@ def _line(laws: CompiledLaws, place: int) -> tuple[str, ...]:
     kinds = laws.kinds[rows]
     nnz = int(laws.pattern.indptr[rows.stop] - laws.pattern.indptr[rows.start])
     curved = kinds.max(initial=RowKind.AFFINE)
-    curvature = "none" if curved < RowKind.SEPARABLE else "diagonal" if curved < RowKind.GENERAL else "coupled"
     opaque = laws.opaque.get(place)
     if isinstance(opaque, OracleLaw):
         derivatives = "given" if opaque.curved else "given, no Hessian"
     elif opaque is not None:
         derivatives = ", ".join(f"torch, {passes.count} by {passes.side}" for passes in opaque.passes)
     else:
-        derivatives = "constant" if curved == RowKind.AFFINE else "scalar program"
+        derivatives = "constant" if curved == RowKind.AFFINE else "compiled"
     counts = (counted(_of_kinds(kinds, some)) for some in _KINDS)
-    return (law.name, law.kind, counted(law.rows), counted(nnz), *counts, curvature, derivatives)
+    return (law.name, _SIGNS.get(law.kind, law.kind), counted(law.rows), counted(nnz), *counts, derivatives)
 
 
 def _of_kinds(kinds: Index, some: tuple[RowKind, ...]) -> int:
@@ -132,8 +151,3 @@ def _range(rows: Index) -> str:
         return f"row {rows[0]}"
     contiguous = rows.max() - rows.min() + 1 == len(rows)
     return f"rows {rows.min()}..{rows.max()}" + ("" if contiguous else f" ({len(rows)} of them)")
-
-
-def counted(number: int) -> str:
-    """Write a number with spaces between groups of three digits."""
-    return f"{number:,}".replace(",", " ")

@@ -15,17 +15,19 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Values
+from snapfm.display import Sheet
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
-from snapfm.structure.describe import counted
+from snapfm.structure.describe import limits_text
 from snapfm.structure.example import example_of
 from snapfm.structure.preparing import Report, silent
 from snapfm.structure.stack import LawStack
 from snapfm.structure.trace import TracedLaw, trace_law
+from snapfm.text import counted, extents, plural
 
 Product = Callable[[Tensor], Tensor]  # of a matrix and a vector
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MatrixFreeLaws(LawStack):
     """All rows of some laws on fields of one shape, without a pattern. `layouts` are the shapes that the laws return."""
 
@@ -34,6 +36,7 @@ class MatrixFreeLaws(LawStack):
     example: tuple[Tensor, dict[str, Tensor]]  # one float64 sample: field, params
     layouts: tuple[tuple[int, ...], ...]
     reason: str  # why no matrix is written out: a clause of the description
+    bounds: tuple[Bounds, ...] = ()  # which have no rows
     remarks: list[str] = field(default_factory=list, compare=False)  # of a projector, for the description; written once
 
     @property
@@ -59,14 +62,16 @@ class MatrixFreeLaws(LawStack):
         found: Values = self.linearize(u[0], own).pull(signs * torch.from_numpy(sizes)).abs().numpy()
         return found
 
-    def __str__(self) -> str:
-        extents, kind = "×".join(str(extent) for extent in self.shape), "affine" if self.affine else "nonlinear"
-        lines = [f"{extents} field: {counted(self.unknowns)} unknowns, {counted(self.rows)} rows, {kind}"]
-        lines += [f"  law {law.name}: {law.kind}, {counted(law.rows)} rows" for law in self.laws]
+    def sheet(self) -> Sheet:
+        """Describe rows, and why there is no matrix."""
+        kind = "affine" if self.affine else "nonlinear"
+        title = f"{extents(self.shape)} field: {plural(self.unknowns, 'unknown')}, {plural(self.rows, 'row')}, {kind}"
+        rows = [(law.name, law.kind, counted(law.rows)) for law in self.laws]
+        lines = [limits_text(one) for one in self.bounds]
         lines.append(
             f"matrix-free: {self.reason}; torch multiplies by the Jacobian, and Krylov iterations solve with it"
         )
-        return "\n".join([*lines, *self.remarks])
+        return Sheet(title, ("law", "kind", "rows"), rows, [*lines, *self.remarks], frozenset({0, 1}))
 
 
 class Linearization:
@@ -132,4 +137,7 @@ def matrix_free(
             layouts.append(
                 tuple(law.residual(u.clone(), {name: value.clone() for name, value in sample.items()}).shape)
             )
-    return MatrixFreeLaws(tuple(shape), tuple(traced), (u, sample), tuple(layouts), reason)
+    return MatrixFreeLaws(
+        tuple(shape), tuple(traced), (u, sample), tuple(layouts), reason,
+        tuple(law for law in laws if isinstance(law, Bounds)),
+    )  # fmt: skip

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Mask, Values
+from snapfm.display import Sheet
 from snapfm.laws import Params
 from snapfm.structure.oracle import OracleLaw
 from snapfm.structure.trace import TracedLaw
+from snapfm.text import extents, plural
 
 
 class LawStack(ABC):
@@ -81,6 +83,20 @@ class LawStack(ABC):
     def residual_alone(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate all rows sample by sample: slower, with bits that do not depend on the batch."""
         return torch.cat([u.new_zeros(len(u), 0), *(law.alone(u, params) for law in self.laws)], dim=1)
+
+    def __repr__(self) -> str:
+        of = f"{plural(self.rows, 'row')} of {plural(len(self.laws), 'law')}"
+        return f"{type(self).__name__}({extents(self.shape)} field, {of})"
+
+    def __str__(self) -> str:
+        return self.sheet().text()
+
+    def _repr_html_(self) -> str:
+        return self.sheet().html()
+
+    @abstractmethod
+    def sheet(self) -> Sheet:
+        """Describe the laws, for terminals and notebooks."""
 
     @abstractmethod
     def pulled_sizes(self, u: Tensor, params: Params, sizes: Values) -> Values:

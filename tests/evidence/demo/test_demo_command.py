@@ -35,18 +35,21 @@ def test_it_ends_well_with_the_path_of_the_page(finished: tuple[Result, Path]):
 
 def test_it_prints_laws_and_time_split(finished: tuple[Result, Path]):
     output = finished[0].output
-    for word in ("initial", "mass", "before", "after", "velocity", "projection"):
+    for word in ("heat", "Burgers", "initial", "mass", "flux", "before", "after", "velocity", "projection", "other"):
         assert word in output
 
 
 def test_lawful_fields_obey_and_free_ones_do_not(finished: tuple[Result, Path]):
     record = load(Record, json.loads((finished[1] / "evidence.json").read_text()))
-    assert record.converged == record.count == COUNT
+    assert [case.problem for case in record.cases] == ["heat-ic-mass", "burgers-ic-mass-flux"]
     rounding = torch.finfo(torch.float32).eps
-    for law in record.laws:
-        assert law.free.largest > 1e-2
-        assert law.lawful.largest <= record.shape[0] * rounding  # a sum over space of rounded values of order one
-        assert law.lawful64.largest <= 1e-12
+    for case in record.cases:
+        assert case.converged == record.count == COUNT
+        for law in case.laws:
+            assert law.free.largest > 1e-2
+            assert law.lawful.largest <= case.shape[0] * rounding  # a sum over space of rounded values of order one
+            assert law.lawful64.largest <= case.tolerance
+    assert {law.name: law.rows for law in record.cases[1].laws} == {"initial": 101, "mass": 95, "flux": 495}
 
 
 def test_the_snippet_of_the_page_gives_the_same_fields(finished: tuple[Result, Path]):
@@ -56,9 +59,9 @@ def test_the_snippet_of_the_page_gives_the_same_fields(finished: tuple[Result, P
     names: dict[str, Any] = {}
     exec(snippet(record), names)
     u = names["out"].u.double().numpy()
-    assert u.shape == (COUNT, *record.shape)
+    assert u.shape == (COUNT, *record.cases[0].shape)
     rounding = float(torch.finfo(torch.float32).eps)
-    assert abs(u - collect(COUNT, STEPS, SEED).fields["lawful"]).max() <= record.shape[0] * rounding
+    assert abs(u - collect(COUNT, STEPS, SEED).heat.fields["lawful"]).max() <= record.cases[0].shape[0] * rounding
 
 
 def test_a_failed_sample_ends_with_code_1_and_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -10,11 +10,13 @@ from snapfm.evidence.demo import run
 from snapfm.evidence.demo.record import Evidence, Record
 from snapfm.evidence.record import load
 
+NAMES = ("fields", "initial", "mass", "drift", "shocks", "violations")
+
 
 @pytest.fixture(autouse=True)
 def _quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "hero", lambda evidence: b"hero")
-    monkeypatch.setattr(run, "pictures", lambda evidence: dict.fromkeys(("fields", "initial", "mass", "drift"), b"png"))
+    monkeypatch.setattr(run, "pictures", lambda evidence: dict.fromkeys(NAMES, b"png"))
 
 
 def test_write_leaves_three_files_and_no_scraps(evidence: Evidence, tmp_path: Path):

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from snapfm import plot
 from snapfm.arrays import Values
-from snapfm.evidence.demo.record import RUNS, Evidence, Run
-from snapfm.evidence.page import canvas
-from snapfm.evidence.text import scientific
+from snapfm.evidence.demo.record import RUNS, Evidence, Run, Scene
+from snapfm.plot import canvas
+from snapfm.text import scientific
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,12 +44,12 @@ def hero(evidence: Evidence) -> bytes:
         for run, top in zip(RUNS, (0.97, 0.463)):
             _heading(figure, run, (0.045, 0.2), top, 14)
             upper, lower = top - 0.125, top - 0.385
-            _fields(figure, evidence, run, _HERO_FIELDS, (0.045, lower, 0.41, upper - lower))
+            _fields(figure, evidence.heat, run, _HERO_FIELDS, (0.045, lower, 0.41, upper - lower))
             curves = figure.add_gridspec(1, 2, left=0.57, right=0.985, top=upper, bottom=lower, wspace=0.32)
             for column, law in enumerate(("initial", "mass")):
                 axes = figure.add_subplot(curves[0, column])
                 _curves(axes, evidence, run, law)
-                judged = next(getattr(row, run) for row in evidence.record.laws if row.name == law)
+                judged = next(getattr(row, run) for row in evidence.heat.case.laws if row.name == law)
                 words = "off by" if run == "free" else "held to"
                 axes.set_title(f"{law}: {words} {scientific(judged.largest)}", color=COLORS[run])
             _legend(figure, axes, (0.992, top + 0.012))
@@ -56,23 +57,31 @@ def hero(evidence: Evidence) -> bytes:
 
 
 def pictures(evidence: Evidence) -> dict[str, bytes]:
-    """Draw the pictures of the page by name: fields, initial, mass, drift."""
+    """Draw the pictures of the page by name: fields, initial, mass and drift of heat, fields and violations of Burgers."""
+    burgers = evidence.burgers
     with canvas.style():
-        fields = canvas.figure(FIELDS_PIXELS, _PAGE_DPI)
-        for run, top in zip(RUNS, (0.97, 0.47)):
-            _heading(fields, run, (0.05, 0.19), top, 12)
-            _fields(fields, evidence, run, PAGE_FIELDS, (0.05, top - 0.37, 0.875, 0.235))
         drift = canvas.figure(DRIFT_PIXELS, _PAGE_DPI)
         axes = drift.add_axes((0.08, 0.2, 0.9, 0.66))
         _drift(axes, evidence)
         _legend(drift, axes, (0.985, 1.0))
         drawn = {
-            "fields": fields,
+            "fields": _both(evidence.heat),
             "initial": _pair(evidence, "initial"),
             "mass": _pair(evidence, "mass"),
             "drift": drift,
+            "shocks": _both(burgers),
+            "violations": plot.violation(burgers.by_law["lawful"], burgers.by_law["free"]),
         }
         return {name: canvas.png(figure) for name, figure in drawn.items()}
+
+
+def _both(scene: Scene) -> Figure:
+    """Draw the first fields of both runs, one row each."""
+    figure = canvas.figure(FIELDS_PIXELS, _PAGE_DPI)
+    for run, top in zip(RUNS, (0.97, 0.47)):
+        _heading(figure, run, (0.05, 0.19), top, 12)
+        _fields(figure, scene, run, PAGE_FIELDS, (0.05, top - 0.37, 0.875, 0.235))
+    return figure
 
 
 def _pair(evidence: Evidence, law: str) -> Figure:
@@ -96,16 +105,16 @@ def _legend(figure: Figure, axes: Axes, place: tuple[float, float]) -> None:
     figure.legend(handles, labels, loc="upper right", bbox_to_anchor=place, ncols=2, handlelength=1.8)
 
 
-def _fields(figure: Figure, evidence: Evidence, run: Run, most: int, place: tuple[float, float, float, float]) -> None:
+def _fields(figure: Figure, scene: Scene, run: Run, most: int, place: tuple[float, float, float, float]) -> None:
     """Show the first samples as images, t to the right and x upwards, on the color scale that all fields share."""
     left, bottom, width, height = place
-    x, t, shown = evidence.x, evidence.t, min(most, len(evidence.initial))
-    scale = canvas.around_zero(np.stack(list(evidence.fields.values())))
+    x, t, shown = scene.x, scene.t, min(most, len(scene.fields[run]))
+    scale = canvas.scale(np.stack(list(scene.fields.values())))
     grid = figure.add_gridspec(1, shown, left=left, right=left + width, top=bottom + height, bottom=bottom, wspace=0.1)
     for i in range(shown):
         axes, extent = figure.add_subplot(grid[0, i]), (t[0], t[-1], x[0], x[-1])
         image = axes.imshow(
-            evidence.fields[run][i], origin="lower", aspect="auto", extent=extent, interpolation="nearest", **scale
+            scene.fields[run][i], origin="lower", aspect="auto", extent=extent, interpolation="nearest", **scale
         )
         _across(axes, t, "t", "x")
         axes.set_yticks(*_ticks(x))
@@ -120,11 +129,11 @@ def _fields(figure: Figure, evidence: Evidence, run: Run, most: int, place: tupl
 def _curves(axes: Axes, evidence: Evidence, run: Run, law: str) -> None:
     """Show the initial slice, or the mass over time, of every sample over its target; equal targets are drawn once."""
     if law == "initial":
-        across, names = evidence.x, ("x", "u(x, 0)")
-        drawn, target = {run: fields[:, :, 0] for run, fields in evidence.fields.items()}, evidence.initial
+        across, names = evidence.heat.x, ("x", "u(x, 0)")
+        drawn, target = {run: fields[:, :, 0] for run, fields in evidence.heat.fields.items()}, evidence.initial
     else:
-        across, names = evidence.t, ("t", "mass  Σ u(x, t)")
-        drawn, target = evidence.mass, np.tile(evidence.target_mass[:, None], len(evidence.t))
+        across, names = evidence.heat.t, ("t", "mass  Σ u(x, t)")
+        drawn, target = evidence.mass, np.tile(evidence.target_mass[:, None], len(evidence.heat.t))
     for i, values in enumerate(drawn[run]):
         axes.plot(across, values, color=COLORS[run], linewidth=1.0, alpha=0.7, label="" if i else "generated")
     for i, values in enumerate(np.unique(target, axis=0)):
@@ -140,9 +149,9 @@ def _drift(axes: Axes, evidence: Evidence) -> None:
     for run in RUNS:
         drift = np.abs(evidence.mass[run] - evidence.target_mass[:, None])
         largest, typical = (np.maximum(values, _FLOOR) for values in (drift.max(axis=0), np.median(drift, axis=0)))
-        axes.fill_between(evidence.t, typical, largest, color=COLORS[run], alpha=0.25, linewidth=0)
-        axes.semilogy(evidence.t, largest, color=COLORS[run], linewidth=1.6, label=CAPTIONS[run].lower())
-    _across(axes, evidence.t, "t", "|mass − target|")
+        axes.fill_between(evidence.heat.t, typical, largest, color=COLORS[run], alpha=0.25, linewidth=0)
+        axes.semilogy(evidence.heat.t, largest, color=COLORS[run], linewidth=1.6, label=CAPTIONS[run].lower())
+    _across(axes, evidence.heat.t, "t", "|mass − target|")
 
 
 def _across(axes: Axes, points: Values, across: str, up: str) -> None:

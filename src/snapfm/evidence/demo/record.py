@@ -1,4 +1,5 @@
-"""The data of a demonstration: one model and one noise, sampled without laws (free) and with every step projected (lawful).
+"""The data of a demonstration: two problems, each with one model and one noise, sampled without laws (free) and with every step
+projected (lawful).
 
 `collect` uses the public API only, as a user would, and judges with metrics. It draws and writes nothing. The figures are kept
 in evidence.json; the arrays are what the pictures show.
@@ -11,7 +12,7 @@ import platform
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,16 +23,29 @@ from snapfm.errors import Status
 from snapfm.evidence.machine import versions
 from snapfm.flow import shipped
 from snapfm.grid import Axis
-from snapfm.laws import Law, Params
 from snapfm.metrics.scores import residuals
+from snapfm.problems import Problem
 
-PROBLEM = "heat-ic-mass"
-MODEL = "heat-small"
 TOLERANCE = 1e-10  # of the float64 projection; far below what float32 fields can hold
 
 Run = Literal["free", "lawful"]
 RUNS: tuple[Run, Run] = ("free", "lawful")
-Progress: TypeAlias = Callable[[Run, int, int], None]  # run, steps done, number of steps
+Progress: TypeAlias = Callable[[str, Run, int, int], None]  # problem, run, steps done, number of steps
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A problem of the demonstration, the shipped model of its equation, and settings of its laws."""
+
+    problem: str
+    model: str
+    settings: dict[str, Any]
+
+
+# Affine laws, and a set in which most rows are nonlinear; true fields of each obey it.
+HEAT = Chosen("heat-ic-mass", "heat-small", {})
+BURGERS = Chosen("burgers-ic-mass-flux", "burgers-small", {"mass": "flux"})
+CHOSEN = (HEAT, BURGERS)
 
 
 @dataclass(frozen=True)
@@ -55,15 +69,16 @@ class LawFigures:
 
 @dataclass(frozen=True)
 class Seconds:
-    """The time of one run: network and projection."""
+    """The time of one run: network, projection, and all the rest, such as drawing noise and pulling back."""
 
     velocity: float
     projection: float
+    other: float
 
     @property
     def total(self) -> float:
-        """Both parts together."""
-        return self.velocity + self.projection
+        """All of it."""
+        return self.velocity + self.projection + self.other
 
     @property
     def projection_share(self) -> float:
@@ -72,29 +87,37 @@ class Seconds:
 
 
 @dataclass(frozen=True)
-class Record:
-    """What was run, on what, and the results."""
+class Case:
+    """One problem: what was run and the results."""
 
     problem: str
     model: str
     weights: int
     shape: tuple[int, ...]
-    count: int
-    steps: int
-    seed: int
     tolerance: float
     laws: tuple[LawFigures, ...]
     statuses: tuple[str, ...]
     stationarity: float
+    iterations: int  # of the last projection, the most of any sample
     free_seconds: Seconds
     lawful_seconds: Seconds
-    threads: int
-    versions: dict[str, str]
 
     @property
     def converged(self) -> int:
         """Number of samples that obey their laws to the tolerance."""
         return sum(status == "CONVERGED" for status in self.statuses)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was run, on what, and the results of each problem."""
+
+    count: int
+    steps: int
+    seed: int
+    cases: tuple[Case, ...]
+    threads: int
+    versions: dict[str, str]
 
     def to_json(self) -> str:
         """Write the record as indented JSON."""
@@ -102,91 +125,115 @@ class Record:
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """The record, and by run the fields and their masses, with the targets of both laws."""
+class Scene:
+    """One problem as pictures show it: grid points, and by run the fields and the violation of each law by each sample."""
 
-    record: Record
+    case: Case
     x: Values  # (nx,)
     t: Values  # (nt,)
     fields: dict[Run, Values]  # (b, nx, nt), sampled in float32
+    by_law: dict[Run, dict[str, Values]]  # (b,) each
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The record, the scene of each problem, and of heat the targets and the masses by run."""
+
+    record: Record
+    heat: Scene
+    burgers: Scene
     initial: Values  # (b, nx): the target of the initial slice
     mass: dict[Run, Values]  # (b, nt)
     target_mass: Values  # (b,)
 
 
 def collect(count: int = 16, steps: int = 20, seed: int = 0, progress: Progress | None = None) -> Evidence:
-    """Sample the shipped heat model without and with laws from the same noise, and judge both.
+    """Sample the shipped models without and with laws from the same noise, and judge both.
 
     Raises ProjectionFailed if any sample misses its laws: a demonstration never shows a failed sample as a good one.
     """
-    problem = snapfm.problem(PROBLEM)
-    velocity = shipped(MODEL)
-    params = problem.params(count, _generator(seed))
-    project = snapfm.Projector(problem.laws, shape=problem.grid.shape, params=params, tolerance=TOLERANCE)
-
-    def sampled(run: Run, steps: int, progress: Progress | None) -> snapfm.Samples:
-        laws = {"params": params, "dtype": torch.float32} if run == "lawful" else {"shape": problem.grid.shape}
-        following = None if progress is None else partial(progress, run)
-        projector = project if run == "lawful" else None
-        return snapfm.sample(
-            velocity, projector, count=count, steps=steps, generator=_generator(seed), progress=following, **laws
-        )
-
-    # Not timed: first calls load, compile and trace, which would count against the run they fall into.
-    sampled("free", 1, None)
-    for _ in range(2):
-        nothing = torch.zeros(count, *problem.grid.shape)
-        project(nothing, params)
-        project.move(nothing, params)
-    free, lawful = sampled("free", steps, progress), sampled("lawful", steps, progress)
-    certificate = lawful.projection
-    assert certificate is not None  # only a run without projector has none
-    certificate.raise_for_status()
-    # A second lawful run in float64 would at least double the run time. Only the last projection is repeated, on the same
-    # fields; the page says so.
-    lawful64 = project(lawful.u.double(), params)
-    lawful64.raise_for_status()
-
-    x, t, u0 = problem.grid.axis("x"), problem.grid.axis("t"), params["u0"]
-    seconds = [Seconds(one.seconds["velocity"], one.seconds.get("projection", 0.0)) for one in (free, lawful)]
+    problems = [snapfm.problem(one.problem, **one.settings) for one in CHOSEN]
+    given = [problem.params(count, _generator(seed)) for problem in problems]
+    heat, burgers = (
+        _scene(problem, one.model, params, count, steps, seed, progress)
+        for one, problem, params in zip(CHOSEN, problems, given)
+    )
     record = Record(
-        problem=problem.name,
-        model=MODEL,
-        weights=sum(weight.numel() for weight in velocity.parameters()),
-        shape=tuple(problem.grid.shape),
         count=count,
         steps=steps,
         seed=seed,
-        tolerance=TOLERANCE,
-        laws=tuple(_figures(law, (free.u, lawful.u, lawful64.u), params) for law in problem.laws),
-        statuses=tuple(Status(int(status)).name for status in certificate.status),
-        stationarity=float(certificate.stationarity.max()),
-        free_seconds=seconds[0],
-        lawful_seconds=seconds[1],
+        cases=(heat.case, burgers.case),
         threads=torch.get_num_threads(),
         versions={"python": platform.python_version()} | versions(("snapfm", "torch", "numpy")),
     )
-    return Evidence(
-        record,
-        _array(x.points()),
-        _array(t.points()),
+    x, u0 = problems[0].grid.axis("x"), given[0]["u0"]
+    mass = {run: _mass(x, torch.from_numpy(fields)) for run, fields in heat.fields.items()}
+    return Evidence(record, heat, burgers, _array(u0), mass, _mass(x, u0[:, :, None])[:, 0])
+
+
+def _scene(
+    problem: Problem,
+    model: str,
+    params: dict[str, Tensor],
+    count: int,
+    steps: int,
+    seed: int,
+    progress: Progress | None,
+) -> Scene:
+    velocity = shipped(model)
+    project = snapfm.Projector(problem.laws, shape=problem.grid.shape, params=params, tolerance=TOLERANCE)
+
+    def sampled(run: Run, steps: int, progress: Progress | None) -> snapfm.Samples:
+        laws: dict[str, Any] = {"params": params} if run == "lawful" else {"shape": problem.grid.shape}
+        following = None if progress is None else partial(progress, problem.name, run)
+        projector = project if run == "lawful" else None
+        return snapfm.sample(velocity, projector, count=count, steps=steps, seed=seed, progress=following, **laws)
+
+    # Not timed: first calls load, compile and trace, which would count against the run they fall into.
+    first = sampled("free", 1, None).u
+    for _ in range(2):
+        project(first, params)
+        project.move(first, params)
+    free, lawful = sampled("free", steps, progress), sampled("lawful", steps, progress)
+    certificate = lawful.projection
+    assert certificate is not None  # only a run without projector has none
+    # A second lawful run in float64 would at least double the run time. Only the last projection is repeated, on the same
+    # fields; the page says so.
+    lawful64 = project(lawful.u.double(), params).raise_for_status()
+    rows = {law.name: [residuals(law, u, params) for u in (free.u, lawful.u, lawful64.u)] for law in problem.laws}
+    case = Case(
+        problem=problem.name,
+        model=model,
+        weights=sum(weight.numel() for weight in velocity.parameters()),
+        shape=tuple(problem.grid.shape),
+        tolerance=TOLERANCE,
+        laws=tuple(_figures(name, found) for name, found in rows.items()),
+        statuses=tuple(Status(int(status)).name for status in certificate.status),
+        stationarity=float(certificate.stationarity.max()),
+        iterations=int(lawful64.iterations.max()),
+        free_seconds=Seconds(**free.seconds),
+        lawful_seconds=Seconds(**lawful.seconds),
+    )
+    return Scene(
+        case,
+        _array(problem.grid.axis("x").points()),
+        _array(problem.grid.axis("t").points()),
         {"free": _array(free.u), "lawful": _array(lawful.u)},
-        _array(u0),
-        {"free": _mass(x, free.u), "lawful": _mass(x, lawful.u)},
-        _mass(x, u0[:, :, None])[:, 0],
+        {
+            run: {name: _array(found[place].amax(dim=1)) for name, found in rows.items()}
+            for place, run in enumerate(RUNS)
+        },
     )
 
 
 def _generator(seed: int) -> torch.Generator:
-    # A new one per use: equal seeds then mean equal noise, whatever was drawn before.
     return torch.Generator().manual_seed(seed)
 
 
-def _figures(law: Law, runs: tuple[Tensor, ...], params: Params) -> LawFigures:
-    rows = [residuals(law, u, params) for u in runs]
-    worst = [one.amax(dim=1) for one in rows]  # one figure per sample
+def _figures(name: str, runs: list[Tensor]) -> LawFigures:
+    worst = [rows.amax(dim=1) for rows in runs]  # one figure per sample
     judged = [Violation(largest=float(one.max()), typical=float(one.median())) for one in worst]
-    return LawFigures(law.name, rows[0].shape[1], *judged)
+    return LawFigures(name, runs[0].shape[1], *judged)
 
 
 def _mass(x: Axis, u: Tensor) -> Values:

@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table as TerminalTable
 
-from snapfm.errors import require
+from snapfm.errors import require_all
 from snapfm.evidence.demo.pictures import CAPTIONS, PAGE_FIELDS, hero, pictures
-from snapfm.evidence.demo.record import RUNS, Evidence, Record, Run, Seconds, collect
+from snapfm.evidence.demo.record import CHOSEN, RUNS, Case, Evidence, Record, Run, Seconds, collect
 from snapfm.evidence.page import html
 from snapfm.evidence.page.document import Bar, Bars, Entry, Picture, Table, table, terminal
-from snapfm.evidence.text import percent, scientific, seconds
 from snapfm.flow.storage import write_file
+from snapfm.text import counted, percent, plural, scientific, seconds
 
 _HERE = "snapfm.evidence.demo"
 _TILE = '<div class="tile"><dt>{}</dt><dd class="figure">{}</dd><dd class="note">{}</dd></div>'
@@ -30,7 +30,13 @@ _CAPTIONS = {
     "initial": ("Initial slices", "dashed: asked for"),
     "mass": ("Mass over time", "dashed: asked for"),
     "drift": ("Distance from the target mass, logarithmic", "line: largest of all samples; band: down to the median"),
+    "shocks": ("Fields u(x, t) of Burgers' equation", "one color scale"),
+    "violations": (
+        "Violation of each law by each sample, logarithmic",
+        "before: without laws; after: with laws, float32",
+    ),
 }
+_EQUATIONS = ("heat", "Burgers")  # of the cases, in their order
 
 
 def page(record: Record, pictures: Mapping[str, bytes]) -> str:
@@ -39,17 +45,20 @@ def page(record: Record, pictures: Mapping[str, bytes]) -> str:
         name: html.block(Picture(html.image(png, _CAPTIONS[name][0]), *_CAPTIONS[name], wide=True, look="strip"))
         for name, png in pictures.items()
     }
+    heat, burgers = record.cases
     return Template(html.resource("page.html", _HERE)).substitute(
         drawn,
         style=html.resource("page.css") + html.resource("figures.css"),
         tiles=_tiles(record),
         shown=min(PAGE_FIELDS, record.count),
-        count=record.count,
-        steps=record.steps,
-        table=html.block(_table(record)),
-        converged=record.converged,
-        tolerance=scientific(record.tolerance),
-        stationarity=scientific(record.stationarity),
+        count=plural(record.count, "sample"),
+        all_samples="the sample lies" if record.count == 1 else f"all {record.count} samples lie",
+        steps=plural(record.steps, "flow step"),
+        table=html.block(_table(heat)),
+        certificate=_certificate(heat),
+        hard_table=html.block(_table(burgers)),
+        hard_certificate=_certificate(burgers),
+        hard_rows=counted(sum(law.rows for law in burgers.laws)),
         cost=html.block(_cost(record)),
         snippet=escape(snippet(record)),
         made=html.definitions(_made(record)),
@@ -58,50 +67,78 @@ def page(record: Record, pictures: Mapping[str, bytes]) -> str:
 
 
 def snippet(record: Record) -> str:
-    """Write the lawful run as a user would: the laws as plain functions of one field, then one call."""
-    given = {name: getattr(record, name) for name in ("shape", "model", "seed", "count", "steps")}
+    """Write the lawful run of heat as a user would: the laws as plain functions of one field, then one call."""
+    heat = record.cases[0]
+    given = {
+        "shape": heat.shape,
+        "model": heat.model,
+        "seed": record.seed,
+        "count": record.count,
+        "steps": record.steps,
+    }
     code = Template(html.resource("snippet.txt", _HERE))
-    return code.substitute(given, nx=record.shape[0], tolerance=f"{record.tolerance:g}")
+    return code.substitute(given, nx=heat.shape[0], tolerance=f"{heat.tolerance:g}")
 
 
 def _tiles(record: Record) -> str:
     tiles = []
-    for law in record.laws:
+    for equation, case in zip(_EQUATIONS, record.cases):
+        law = case.laws[-1]  # the hardest of them
         before, after = (scientific(one.largest) for one in (law.free, law.lawful))
         figure = f'<span class="free">{before}</span><span class="arrow"> → </span><span class="lawful">{after}</span>'
-        tiles.append(_TILE.format(f"law: {escape(law.name)}", figure, "largest violation, without and with laws"))
-    share = percent(record.lawful_seconds.projection_share)
-    return "\n".join([*tiles, _TILE.format("cost of the laws", share, "of the sampling time; the rest is the network")])
+        tiles.append(
+            _TILE.format(f"{equation}, law: {escape(law.name)}", figure, "largest violation, without and with laws")
+        )
+    shares = " and ".join(percent(case.lawful_seconds.projection_share) for case in record.cases)
+    return "\n".join([*tiles, _TILE.format("cost of the laws", shares, f"of the time, {' and '.join(_EQUATIONS)}")])
 
 
-def _table(record: Record) -> Table:
+def _table(case: Case) -> Table:
     rows = []
-    for law in record.laws:
+    for law in case.laws:
         found = {
             "without laws, float32": law.free,
             "with laws, float32": law.lawful,
             "with laws, float64": law.lawful64,
         }
-        name = Entry(law.name, f"{law.rows} equations")
+        name = Entry(law.name, plural(law.rows, "equation"))
         rows += [(name, what, scientific(one.largest), scientific(one.typical)) for what, one in found.items()]
     return table(("law", "fields", "largest", "typical"), rows)
 
 
+def _certificate(case: Case) -> str:
+    """Write the certificate of all samples of a case as HTML."""
+    each = "reports" if len(case.statuses) == 1 else "report"
+    return (
+        f"{case.converged} of {plural(len(case.statuses), 'sample')} {each} <code>CONVERGED</code>, which says two things about "
+        f"each: it obeys its laws to the tolerance ({scientific(case.tolerance)}, in float64), and no nearer field does "
+        f"(stationarity at most {scientific(case.stationarity)})."
+    )
+
+
 def _cost(record: Record) -> Bars:
-    spent: dict[Run, Seconds] = {"free": record.free_seconds, "lawful": record.lawful_seconds}
-    bars = [
-        Bar(CAPTIONS[run], seconds(one.total), (("network", one.velocity), ("projection", one.projection)))
-        for run, one in spent.items()
-    ]
+    bars = []
+    for equation, case in zip(_EQUATIONS, record.cases):
+        spent: dict[Run, Seconds] = {"free": case.free_seconds, "lawful": case.lawful_seconds}
+        for run, one in spent.items():
+            parts = (("network", one.velocity), ("projection", one.projection), ("other", one.other))
+            bars.append(Bar(f"{equation}, {CAPTIONS[run].lower()}", seconds(one.total), parts))
     return Bars(tuple(bars), quiet="network")
 
 
 def _made(record: Record) -> list[tuple[str, str]]:
+    cases = [
+        (
+            f"{equation} equation",
+            f"{case.problem}, fields of {' × '.join(map(str, case.shape))}; model {case.model}, {case.weights:,} weights, "
+            "shipped with snapfm",
+        )
+        for equation, case in zip(("heat", "Burgers'"), record.cases)
+    ]
     return [
-        ("problem", f"{record.problem}, fields of {' × '.join(map(str, record.shape))}"),
-        ("model", f"{record.model}, {record.weights:,} weights, shipped with snapfm"),
-        ("sampling", f"{record.count} samples, {record.steps} flow steps, seed {record.seed}"),
-        ("machine", f"CPU, {record.threads} threads"),
+        *cases,
+        ("sampling", f"{plural(record.count, 'sample')}, {plural(record.steps, 'flow step')}, seed {record.seed}"),
+        ("machine", f"CPU, {plural(record.threads, 'thread')}"),
         ("versions", ", ".join(f"{name} {version}" for name, version in record.versions.items())),
     ]
 
@@ -111,7 +148,8 @@ def run(out: Path, count: int, steps: int, seed: int, console: Console) -> Path:
 
     Raises ProjectionFailed, and writes nothing, if any sample does not obey its laws.
     """
-    require("matplotlib", "the demo's pictures", "report")  # checked now, not after a minute of sampling
+    # Checked now, not after a minute of sampling.
+    require_all("snapfm demo", {"neuralop": "flow", "safetensors": "flow", "matplotlib": "report"})
     evidence = _collect(count, steps, seed, console)
     console.print(violations(evidence.record))
     console.print(time_split(evidence.record))
@@ -132,22 +170,26 @@ def write(out: Path, evidence: Evidence) -> Path:
 
 def violations(record: Record) -> TerminalTable:
     """Tabulate the largest violation of each law over all samples, before and after, and after in float64."""
-    heads = ("law", "equations", "before\nno laws", "after\nfloat32", "after\nfloat64")
-    judged = {law: (law.free, law.lawful, law.lawful64) for law in record.laws}
-    rows = [(law.name, str(law.rows), *(scientific(one.largest) for one in found)) for law, found in judged.items()]
-    table = terminal(f"Largest violation over {record.count} samples", heads, rows, box=True)
-    for column, style in zip(table.columns[2:], ("dark_orange", "cyan", "cyan")):
+    heads = ("equation", "law", "equations", "before\nno laws", "after\nfloat32", "after\nfloat64")
+    rows = [
+        (name, law.name, str(law.rows), *(scientific(one.largest) for one in (law.free, law.lawful, law.lawful64)))
+        for name, case in zip(_EQUATIONS, record.cases)
+        for law in case.laws
+    ]
+    table = terminal(f"Largest violation over {plural(record.count, 'sample')}", heads, rows, box=True)
+    table.columns[1].justify = "left"
+    for column, style in zip(table.columns[3:], ("dark_orange", "cyan", "cyan")):
         column.style = style
     return table
 
 
 def time_split(record: Record) -> TerminalTable:
     """Tabulate where the time of each run went."""
-    heads = ("run", "velocity", "projection", "share of projection")
-    spent = {"without laws": record.free_seconds, "with laws": record.lawful_seconds}
+    heads = ("run", "velocity", "projection", "other", "share of projection")
     rows = [
-        (name, seconds(one.velocity), seconds(one.projection), percent(one.projection_share))
-        for name, one in spent.items()
+        (f"{name}, {what}", *map(seconds, (one.velocity, one.projection, one.other)), percent(one.projection_share))
+        for name, case in zip(_EQUATIONS, record.cases)
+        for what, one in (("without laws", case.free_seconds), ("with laws", case.lawful_seconds))
     ]
     return terminal("Time split", heads, rows, box=True)
 
@@ -155,11 +197,14 @@ def time_split(record: Record) -> TerminalTable:
 def _collect(count: int, steps: int, seed: int, console: Console) -> Evidence:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bars:
-        names = ("sampling without laws", "sampling with laws   ")
-        tasks = {run: bars.add_task(name, total=steps, start=run == "free") for run, name in zip(RUNS, names)}
+        tasks = {
+            (chosen.problem, run): bars.add_task(f"{name}, {CAPTIONS[run].lower()}".ljust(21), total=steps, start=False)
+            for name, chosen in zip(_EQUATIONS, CHOSEN)
+            for run in RUNS
+        }
 
-        def progress(run: Run, done: int, total: int) -> None:
-            bars.start_task(tasks[run])  # its clock starts with its first step
-            bars.update(tasks[run], completed=done, total=total)
+        def progress(problem: str, run: Run, done: int, total: int) -> None:
+            bars.start_task(tasks[problem, run])  # its clock starts with its first step
+            bars.update(tasks[problem, run], completed=done, total=total)
 
         return collect(count, steps, seed, progress)

@@ -6,7 +6,7 @@ from snapfm.evidence.exact.case import Scores
 from snapfm.evidence.exact.scores import RATIO
 from snapfm.evidence.exact.suite import SAMPLERS, Cell, Cells, Suite, cases
 from snapfm.evidence.page.document import Entry, Table, markdown, table
-from snapfm.evidence.text import NOTHING, seconds, size
+from snapfm.text import NOTHING, seconds, size
 
 FAIR = 2.0  # a sampler within this multiple of chance is taken as right
 ABOUT = (

@@ -13,9 +13,9 @@ from itertools import groupby
 from string import Template
 
 from snapfm.evidence.page import document as doc
-from snapfm.evidence.page.canvas import COLORS
 from snapfm.evidence.record import State
-from snapfm.evidence.text import NOTHING, percent
+from snapfm.plot.canvas import COLORS
+from snapfm.text import NOTHING, percent
 
 _NO_FIGURE = {NOTHING, *State}  # what is shown instead of a figure
 _GRAY = "#9aa3ad"  # of the network

@@ -16,7 +16,7 @@ from snapfm.evidence.page.document import NOT_YET, PUBLISHED, Entry, Table, Word
 from snapfm.evidence.quality.score_tables import SCORES, score_table, step_table
 from snapfm.evidence.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, Interval, Suite, Task
 from snapfm.evidence.record import State
-from snapfm.evidence.text import NOTHING, scientific, seconds, settings_text, size
+from snapfm.text import NOTHING, scientific, seconds, settings_text, size
 
 ABOUT = (
     "MMSE / SMSE: mean squared error of the per-point mean and of the per-point standard deviation, compared with simulated "

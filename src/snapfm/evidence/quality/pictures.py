@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snapfm.evidence.page import canvas
 from snapfm.evidence.quality.suite import TRUE_FIELDS, Cell, Cells, Interval, Suite
 from snapfm.grid import Grid
+from snapfm.plot import canvas
+from snapfm.plot.fields import moments_figure
+from snapfm.plot.views import Views
 
 _DPI = 200  # on the page a picture is shown at half its pixels
-_SPREAD_ROOM = 1.5  # spread scales end at this multiple of the largest true spread
 _CURVE_PIXELS = (2080, 860)
 _LEAST = 3  # points that make a curve
 _HEADS = {"mmse": "MMSE: error of the mean", "smse": "SMSE: error of the spread"}
@@ -30,14 +31,10 @@ def pictured_task(columns: Sequence[tuple[str, Images | str]], grid: Grid) -> by
 
     A string stands for a column without fields.
     """
-    truth = columns[0][1]
-    assert not isinstance(truth, str)
-    spread = {"cmap": canvas.SEQUENTIAL, "vmin": 0.0, "vmax": _SPREAD_ROOM * float(truth["spread"].max())}
-    scales = {"mean": canvas.scale(truth["mean"]), "spread": spread}
-    rows = [(name, [_image(one, name) for _, one in columns], scale) for name, scale in scales.items()]
-    across, up = (grid.axis(name) for name in (("t", "x") if len(grid.shape) == 2 else ("x", "y")))
-    extent = (across.start, across.stop, up.start, up.stop)
-    return canvas.image_grid([title for title, _ in columns], rows, (across.name, up.name), extent)
+    views = Views(tuple(axis.name for axis in grid.axes), grid.shape, slices=1)
+    across, up = (grid.axis(name) for name in views.names)
+    with canvas.style():
+        return canvas.png(moments_figure([("", columns)], views, (across.start, across.stop, up.start, up.stop)))
 
 
 def curve(suite: Suite, cells: Cells) -> bytes | None:
@@ -79,12 +76,6 @@ def curve(suite: Suite, cells: Cells) -> bytes | None:
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="upper left", bbox_to_anchor=(0.06, 0.99), ncols=5)
         return canvas.png(figure)
-
-
-def _image(moments: Images | str, name: str) -> NDArray[np.float32] | str:
-    if isinstance(moments, str):
-        return moments
-    return moments[name] if np.isfinite(moments[name]).any() else "not finite"
 
 
 def _points(suite: Suite, cells: Cells, task: str, name: str) -> list[tuple[int, Interval]]:

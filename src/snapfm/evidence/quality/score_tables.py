@@ -8,7 +8,7 @@ from __future__ import annotations
 from snapfm.evidence.page.document import NOT_YET, Entry, Table, table
 from snapfm.evidence.quality.suite import REFERENCES, Cell, Cells, Interval, SamplerEntry, Suite, Task
 from snapfm.evidence.record import State
-from snapfm.evidence.text import NOTHING
+from snapfm.text import NOTHING
 
 SCORES = (
     "*CRPS* (continuous ranked probability score, lower is better) judges the distribution at every point, *energy distance* "

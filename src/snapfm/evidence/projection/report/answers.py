@@ -12,7 +12,7 @@ from snapfm.evidence.page.document import PUBLISHED, Block, Entry, Section, Tabl
 from snapfm.evidence.projection.report.book import Book, Case, fastest, outcome, title, typical
 from snapfm.evidence.projection.suite import OURS, OWN, Cell, Kind, Turn
 from snapfm.evidence.record import State
-from snapfm.evidence.text import NOTHING, short, size, times
+from snapfm.text import NOTHING, short, size, times
 
 # Distances that differ by less than this share are equal. The share is of the tolerance where a distance is below it: an input
 # that is already feasible is within rounding of its projection.

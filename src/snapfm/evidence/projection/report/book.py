@@ -19,8 +19,8 @@ from snapfm.evidence import record
 from snapfm.evidence.page.document import Entry
 from snapfm.evidence.projection.suite import OURS, OWN, Cell, Kind, Turn
 from snapfm.evidence.record import RECORDS, State
-from snapfm.evidence.text import NOTHING
 from snapfm.project.peers.catalog import METHODS
+from snapfm.text import NOTHING
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from snapfm.errors import require
 from snapfm.evidence import published
 from snapfm.evidence.judge import NEAREST
-from snapfm.evidence.page import canvas
 from snapfm.evidence.page.document import PUBLISHED, Block, Entry, Head, Picture, Section, Table, Words, table
 from snapfm.evidence.page.html import image
 from snapfm.evidence.projection import suite
 from snapfm.evidence.projection.report.book import Book, Case, outcome, slope, title, totals_of
 from snapfm.evidence.projection.suite import OURS, Cell, Kind
-from snapfm.evidence.text import NOTHING, short, size
+from snapfm.plot import canvas
+from snapfm.text import NOTHING, short, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,9 +24,9 @@ from snapfm.evidence.projection.report.pictures import fields
 from snapfm.evidence.projection.report.walks import published_ratio, runtime, split
 from snapfm.evidence.projection.suite import OURS, Kind
 from snapfm.evidence.record import State
-from snapfm.evidence.text import NOTHING, short, times
 from snapfm.flow.storage import write_file
 from snapfm.project.peers.catalog import METHODS
+from snapfm.text import NOTHING, short, times
 
 PAGE, TEXT = "index.html", "report.md"
 _NOTE = """\

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
+from snapfm import plot
 from snapfm.arrays import Values
 from snapfm.errors import DataError
-from snapfm.evidence.page import canvas
 from snapfm.evidence.page.document import Block, Head, Picture, Section, Words
 from snapfm.evidence.page.html import image
 from snapfm.evidence.projection.report.book import Book, title
 from snapfm.evidence.projection.suite import OURS
+from snapfm.plot import canvas
 
 FIELDS = "fields"
-_SHOWN = 3  # samples of a picture
+_SHOWN = 3  # samples of a picture; of those with three axes one, in slices
 
 
 def fields(book: Book) -> Section | None:
@@ -27,9 +28,8 @@ def fields(book: Book) -> Section | None:
         if not file.is_file():
             continue
         before, after, axes, label = _load(file)
-        late = " at the last time" if before.ndim > 3 else ""
         of = f" of input {label}" if label else ""
-        caption = f"Before, after, and the change{late}{of}; the first two share one color scale"
+        caption = f"Before, after, and the change{of}; the first two share one color scale"
         what = f"{case.title}: fields before and after projection, and the change"
         blocks += [Head(case.title), Picture(image(_drawn(before, after, axes), what), caption, wide=True)]
     if not blocks:
@@ -67,8 +67,4 @@ def _names(count: int) -> tuple[str, ...]:
 
 
 def _drawn(before: Values, after: Values, axes: tuple[str, ...]) -> bytes:
-    first, last = before[:_SHOWN], after[:_SHOWN]
-    state, change = canvas.scale(np.stack((first, last))), canvas.around_zero(last - first)
-    rows = [("before", list(first), state), ("after", list(last), state), ("change", list(last - first), change)]
-    names = (axes[1], axes[0]) if len(axes) == 2 else (axes[0], axes[1])  # of (x, y, t) the last state is shown
-    return canvas.image_grid([f"sample {place + 1}" for place in range(len(first))], rows, names)
+    return canvas.png(plot.fields(after, before, count=_SHOWN if len(axes) == 2 else None, dims=axes))

@@ -9,7 +9,7 @@ from snapfm.evidence.projection.report.answers import confirmed
 from snapfm.evidence.projection.report.book import Book, Case, contest, fastest, outcome, title, totals_of
 from snapfm.evidence.projection.suite import OURS, Cell, Kind
 from snapfm.evidence.record import State
-from snapfm.evidence.text import NOTHING, seconds, short, size, times, total
+from snapfm.text import NOTHING, seconds, short, size, times, total
 
 _ABOUT = (
     "Seconds of whole runs of constrained sampling, network included, for one batch. *Published* figures are the paper's, "

@@ -1,11 +1,26 @@
-"""How figures are written, the same in the terminal, in pictures and on pages. Imports nothing of snapfm."""
+"""How figures, counts and shapes are written, the same in messages, in pictures and on pages. Imports nothing of snapfm."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 NOTHING = "–"  # in place of a missing figure
 _PLAIN = 1e-2  # numbers from here to its inverse are written without an exponent
+
+
+def counted(number: int) -> str:
+    """Write a number with spaces between groups of three digits."""
+    return f"{number:,}".replace(",", " ")
+
+
+def plural(number: int, noun: str, more: str | None = None) -> str:
+    """Write a number with its noun: '1 row', '2 rows', '1 234 rows'; `more` is a plural that is not noun + s."""
+    return f"{counted(number)} {noun if number == 1 else more or noun + 's'}"
+
+
+def extents(shape: Sequence[int]) -> str:
+    """Write the shape of one field: '100×100'."""
+    return "×".join(map(str, shape)) or "scalar"
 
 
 def scientific(value: float) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapfm.evidence.text import percent, scientific, seconds
+from snapfm.text import extents, percent, plural, scientific, seconds
 
 
 @pytest.mark.parametrize(
@@ -16,3 +16,12 @@ def test_violations_have_one_decimal_and_only_an_exact_zero_is_zero(value: float
 def test_durations_and_shares():
     assert [seconds(value) for value in (0.0, 0.0042, 12.34)] == ["0 s", "4.2 ms", "12.3 s"]
     assert percent(0.034) == "3.4 %"
+
+
+def test_counts_agree_with_their_nouns():
+    assert [plural(number, "row") for number in (0, 1, 2, 12345)] == ["0 rows", "1 row", "2 rows", "12 345 rows"]
+    assert [plural(number, "entry", "entries") for number in (1, 2)] == ["1 entry", "2 entries"]
+
+
+def test_shapes_are_products():
+    assert [extents(shape) for shape in ((), (7,), (3, 4, 5))] == ["scalar", "7", "3×4×5"]
