@@ -95,11 +95,24 @@ class Warm:
 
 
 @dataclass(frozen=True)
+class WarmThere:
+    """A warm start on a device: as Warm."""
+
+    place: Tensor
+    multipliers: Tensor
+    usable: Tensor
+    owner: object
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()
+
+
+@dataclass(frozen=True)
 class Moved:
     """The nearest feasible fields without a certificate: all that a flow step before the last needs."""
 
     u: Tensor  # (b, *shape), dtype and device of the input
-    warm: Warm | None
+    warm: Warm | WarmThere | None
 
 
 @dataclass(frozen=True)
@@ -128,7 +141,7 @@ class Projection:
     # (b,) bool: u lies on kinks of its laws, and stationarity holds for an element of the generalized (Clarke) gradient there,
     # each kink's two slopes with a weight in [0, 1]. False: the slopes are those of the operators, as torch has them.
     generalized: Tensor
-    warm: Warm | None = field(default=None, repr=False, compare=False)  # for project(…, warm=…)
+    warm: Warm | WarmThere | None = field(default=None, repr=False, compare=False)  # for project(…, warm=…)
 
     @property
     def converged(self) -> Tensor:
