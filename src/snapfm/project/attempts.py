@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Iterations of one attempt, as shares of a sample's limit.
 _NEWTON, _SCATTERED, _BARRIER, _REGULARIZED = 0.2, 0.1, 0.3, 0.4
 # Iterations of the first attempt: benchmark inputs need 2 to 12, and one that takes longer rarely converges.
-FIRST = 30
+_FIRST = 30
 # Iterations of a barrier before a falling penalty is tried: one that converges takes 15 to 40.
 _BRIEF = 0.1
 # Of Newton's method after it: 3 to 6 where the barrier has found the active set, and none are enough where it has not.
@@ -49,7 +49,7 @@ _MANY, _SOME, _FEW, _NONE = 50, 24, 4, 0
 _PATIENCE, _ENDLESS = 4, 0
 # Rows of sizes from this to one over it are not scaled at first. Scaling all rows takes more iterations where it is not needed
 # (Heat-2 from noise), and fewer where it is (a total and an energy of a field of size 1e-3).
-ORDINARY, _ALL = 1e-3, 1.0
+_ORDINARY, _ALL = 1e-3, 1.0
 # δ of a penalty, relative to the rows' size squared, and the share of iterations for each. Few values whose minimum is found
 # lead to near answers; many, with few iterations each, to an answer more often.
 _PENALTIES, _PENALIZED = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-6), 0.02
@@ -74,11 +74,12 @@ def attempt(
     if turn.over:
         return Ended.unfinished(lanes)
     first = np.array(tiles.section(core.X))
-    allowed, trials, patience = first_attempt(inequalities, near, limit)
+    settings, allowed = first_attempt(stopping, inequalities, near, limit)
     if _quadratic(loops):
         ended = sequential(loops, tiles, first, stopping, Room(np.full(lanes, limit), limit), turn)
     else:
-        ended = newton(loops, tiles, stopping, np.full(lanes, allowed), turn, trials, patience=patience)
+        given = (stopping, np.full(lanes, allowed), turn, settings.trials)
+        ended = newton(loops, tiles, *given, patience=settings.patience)
     status, iterations, second = ended.status, ended.iterations, ended.second
     if not status.any():  # all converged, as they mostly do
         return ended
@@ -107,11 +108,11 @@ def attempt(
     return Ended(status, iterations, second)
 
 
-def first_attempt(inequalities: bool, near: bool, limit: int) -> tuple[int, int, int]:
-    """Return the iterations, trials of a step and patience of the first attempt, here and on devices; see `attempt`."""
+def first_attempt(stopping: Stopping, inequalities: bool, near: bool, limit: int) -> tuple[core.Settings, int]:
+    """Return settings and iterations of the first attempt, here and on devices. `near`: see attempt."""
     if inequalities:
-        return min(_SETS_CYCLE, limit), _NONE if near else _FEW, _ENDLESS
-    return min(FIRST, limit), _SOME, _PATIENCE
+        return core.Settings(*stopping, _ORDINARY, _NONE if near else _FEW, 0, _ENDLESS), min(_SETS_CYCLE, limit)
+    return core.Settings(*stopping, _ORDINARY, _SOME, 0, _PATIENCE), min(_FIRST, limit)
 
 
 def _outside(loops: Loops, tiles: Tiles, first: Values, status: Index) -> Mask:
@@ -128,7 +129,7 @@ def _outside(loops: Loops, tiles: Tiles, first: Values, status: Index) -> Mask:
 
 def newton(
     loops: Loops, tiles: Tiles, stopping: Stopping, limit: Index, turn: Turn, trials: int = _MANY,
-    ordinary: float = ORDINARY, filtered: bool = False, patience: int = _ENDLESS,
+    ordinary: float = _ORDINARY, filtered: bool = False, patience: int = _ENDLESS,
 ) -> Ended:  # fmt: skip
     """Run Newton's iterations; return how the lanes ended. `filtered`: a filter judges steps, not the merit function.
 
@@ -143,7 +144,7 @@ def newton(
 
 
 def barrier(
-    loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn, ordinary: float = ORDINARY,
+    loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn, ordinary: float = _ORDINARY,
     share: float = _BARRIER, settled: float = _NEWTON,
 ) -> Ended:  # fmt: skip
     """Follow a barrier from `first` until the active set is clear, then run Newton's method from there."""
@@ -172,7 +173,7 @@ def _soft_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping,
     # Newton's method without an iteration evaluates.
     move_inside(loops.part.system, tiles, lambda: newton(loops, tiles, stopping, none, turn))
     live, limits, status, iterations = _blank(tiles, room.upto(_SOFTLY))
-    loops.run(interior_tiles, (ORDINARY, _SOFT, limits, turn.stop, live), tiles, (status, iterations))
+    loops.run(interior_tiles, (_ORDINARY, _SOFT, limits, turn.stop, live), tiles, (status, iterations))
     used = iterations.ravel()[: tiles.lanes]
     ended = newton(loops, tiles, stopping, room.less(used).upto(_SCATTERED), turn)
     return Ended(ended.status, ended.iterations + used, ended.second)

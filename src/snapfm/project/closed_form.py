@@ -91,7 +91,7 @@ class Gram:
     """The factor of AAᵀ. If it is diagonal, as for totals over disjoint slices, a solve is a division."""
 
     def __init__(self, matrix: csr_array) -> None:
-        gram = self.matrix = csr_array(matrix @ matrix.T)
+        gram = csr_array(matrix @ matrix.T)
         self.diagonal: Values | None = None
         self.factor: Factor | None = None
         if gram.nnz == np.count_nonzero(gram.diagonal()):

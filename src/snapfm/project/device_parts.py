@@ -20,7 +20,8 @@ from snapfm.device.structures import Place, Structures
 from snapfm.errors import Status
 from snapfm.kernels import layout
 from snapfm.kernels.operations import LANES
-from snapfm.project.attempts import ORDINARY, first_attempt
+from snapfm.kernels.panels import Schedule
+from snapfm.project.attempts import first_attempt
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.closed_form import AffinePart, Coordinates, Rows
 from snapfm.project.march import Marching
@@ -30,6 +31,7 @@ from snapfm.project.tiles import GRAVITY, RANK
 from snapfm.structure.cascade import Level
 
 _SMALL = 256  # cells, entries and packs of the factor of a part that one thread works through: a team would mostly wait
+_NOTHING = Schedule(*(np.zeros((0, 8) if name == "updates" else 0, np.int64) for name in Schedule._fields))
 LARGEST_GRAM = 4_000  # rows of a coupled affine part: beyond, a factor with one order for all is too large
 
 
@@ -155,8 +157,10 @@ class DeviceAffine:
         assert gram is not None
         self._rows = len(affine.rows)
         diagonal = np.zeros(0) if gram.diagonal is None else gram.diagonal
-        plan, factor, inverse = shared_factor(gram.matrix)
-        self._room = 2 * self._rows + plan.slots
+        plan, factor, inverse = _NOTHING, np.zeros(0), np.zeros(0)
+        if gram.diagonal is None:
+            plan, factor, inverse = shared_factor(affine.runs, self._rows)
+        self._room = 2 * self._rows + len(inverse)
         self._solve = structures.add(affine.runs, affine.rows, diagonal, plan, factor, inverse)
         self.known = DeviceRows(affine.known, affine.rows[None], structures)
 
@@ -187,6 +191,10 @@ class DevicePart:
         self._lengths = placed(part.lengths, device)
         self._first, self._moved = placed(system.unknowns[0], device), placed(system.eliminated.ravel(), device)
         self._rank, self._gravity = placed(RANK, device), placed(np.array([int(one) for one in GRAVITY]), device)
+
+    def most(self, limit: int) -> int:
+        """Return how many iterations a sample may use."""
+        return first_attempt(certified(1.0), self._inequalities, False, limit)[1]
 
     def pull(self, held: Held, at: Fields, multipliers: Tensor, rest: Tensor) -> None:
         """Add Jᵀλ of this part's rows to `rest`."""
@@ -236,11 +244,11 @@ class DevicePart:
         held.run("into_tiles", self._into, lanes, *given)
         if self._inequalities:  # see Part._iterate
             stopping = certified(stopping.tolerance)
-        allowed, trials, patience = first_attempt(self._inequalities, warm is not None, limit)
+        settings, allowed = first_attempt(stopping, self._inequalities, warm is not None, limit)
         ended = torch.empty(3, lanes, dtype=torch.int64, device=device)
         held.run(
-            "newton", self._newton, lanes, *(float(one) for one in stopping), ORDINARY, trials, 0, patience, allowed, space, ROOM,
-            ended[0], ended[1], ended[2], width=self._width, room=self._whole,
+            "newton", self._newton, lanes, *settings, allowed, space, ROOM, ended[0], ended[1], ended[2], width=self._width,
+            room=self._whole,
         )  # fmt: skip
         held.run("out_of_tiles", self._out, lanes, width, at.u, height, multipliers, rows, totals, space)
         if self._eliminates:
@@ -262,10 +270,12 @@ class DeviceMarch:
             squares.append(structures.add(one, self._kept))
             self._kept += kept_numbers(one)
             self._room = max(self._room, stage_numbers(one))
+        before: list[int] = []
         for stage in marching.march.stages:
-            stages.append(
-                structures.add(stage.square, stage.inputs[None], stage.externals[None], stage.unknowns, stage.rows)
-            )
+            again = stage.square in (before if marching.keeps else before[-1:])  # a factor and a solution to go on from
+            read = (stage.inputs[None], stage.externals[None], stage.unknowns, stage.rows)
+            stages.append(structures.add(stage.square, again, *read))
+            before.append(stage.square)
         self._spec = structures.add(structures.listed(stages), structures.listed(squares))
 
     def walk(self, held: Held, at: Fields, stopping: Stopping, limit: int) -> WalkThere:

@@ -32,6 +32,7 @@ from snapfm.project.device_parts import (
     placed,
 )
 from snapfm.project.newton import BESIDE, Newton
+from snapfm.project.stage_newton import share
 from snapfm.structure.batched import each
 from snapfm.structure.batched import placed as placed_graph
 
@@ -155,6 +156,11 @@ class OnDevice:
             u, run.multipliers, run.iterations, residual, stationarity, distance, status, run.second, ended
         )
 
+    def most(self, limit: int) -> int:
+        """Return how many iterations of its limit a sample may use here."""
+        own = [part.most(limit) for part in self._parts]
+        return max([*own, share(limit)] if self._march is not None else own, default=0)
+
     def brought(self, values: Tensor) -> Tensor:
         """Wait for the device, and copy a tensor to the CPU."""
         return torch.from_numpy(self.machine.read(values.detach()))
@@ -244,7 +250,8 @@ class OnDevice:
     def _certify(self, run: _Run) -> Tensor:
         """Find all other multipliers, last first; return the stationarity: see Newton._certify. Written: run.multipliers."""
         at, multipliers, held = run.at, run.multipliers, self._held
-        rest = at.u - at.start
+        rest, checked = torch.zeros_like(at.u), self._checked
+        rest[:, checked] = at.u[:, checked] - at.start[:, checked]
         for part in self._parts:
             part.pull(held, at, multipliers, rest)
         if self._affine is not None:
@@ -258,7 +265,6 @@ class OnDevice:
             first = self._groups.first
             rest[:, first::2] = rest[:, first::2].abs() + rest[:, first + 1 :: 2].abs()
         self._coordinates.rotate_back(held, rest)
-        checked = self._checked
         left = rest[:, checked]
         if self.newton.limits.bounded.any():
             u = at.u[:, checked]

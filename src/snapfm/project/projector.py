@@ -20,7 +20,6 @@ from snapfm.laws import Law, Oracle, Params
 from snapfm.linear import Solver
 from snapfm.project import checks
 from snapfm.project.adjoint import attach_gradient
-from snapfm.project.attempts import FIRST
 from snapfm.project.base import Method, Moved, Projection, Warm, WarmThere, limits_of
 from snapfm.project.budget import LIMIT, SECONDS, Budget
 from snapfm.project.elsewhere import Elsewhere, prepared_for
@@ -241,7 +240,7 @@ class Projector:
             if not len(failed):
                 return made
             index = torch.from_numpy(failed)
-            left, on = max(1, budget.limit - FIRST), index.to(u_hat.device)
+            left, on = max(1, budget.limit - there.most(budget.limit)), index.to(u_hat.device)
             again = self.plain(
                 there.brought(u_hat[on]),
                 {name: there.brought(value if len(value) == 1 else value[on]) for name, value in given.items()},
