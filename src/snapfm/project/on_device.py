@@ -144,7 +144,7 @@ class OnDevice:
         stationarity = self._certify(run)
         self._coordinates.leave(self._held, run.at.start, run.at.u)
         u = run.at.u[:, : self.newton.laws.unknowns].contiguous()
-        start = given.reshape(len(given), -1).to(torch.float64)
+        start = given.reshape(u.shape).to(torch.float64)
         residual = self.newton.laws.residual(u.reshape(given.shape), self.inside(params, len(given)))
         status = run.status
         if run.walk is not None:  # multipliers of stages may need pivoting
@@ -168,7 +168,7 @@ class OnDevice:
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> WarmThere:
         """Return the warm start at another projector's result: fields (b, *shape), multipliers (b, m)."""
         width = self.newton.tape.unknowns
-        start = self._coordinates.enter(self._held, u.reshape(len(u), -1), width)
+        start = self._coordinates.enter(self._held, u.reshape(len(u), self.newton.laws.unknowns), width)
         return WarmThere(start[:, self._moving], multipliers, usable, self)
 
     def inside(self, given: Params, count: int) -> dict[str, Tensor]:
@@ -207,7 +207,8 @@ class OnDevice:
         """Substitute, march, solve affine parts, iterate: see Newton._solve_piece."""
         newton, held, count = self.newton, self._held, len(given)
         known = self._from_params(params, count)
-        start = self._coordinates.enter(held, given.detach().reshape(count, -1), newton.tape.unknowns)
+        flat = given.detach().reshape(count, newton.laws.unknowns)
+        start = self._coordinates.enter(held, flat, newton.tape.unknowns)
         u, multiplier = start.clone(), None
         if warm is not None:
             usable = warm.usable[:, None]
