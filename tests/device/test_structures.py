@@ -15,6 +15,11 @@ class Pair(NamedTuple):
     share: float
 
 
+class Code(NamedTuple):
+    table: np.ndarray
+    other: np.ndarray
+
+
 def _integers(memory: np.ndarray, offset: int, count: int) -> list[int]:
     return memory[offset : offset + 8 * count].view(np.int64).tolist()
 
@@ -51,3 +56,12 @@ def test_descriptors_point_to_descriptors():
     addresses = _integers(memory, at - 64, count)
     assert [_integers(memory, one - 64, 1) for one in addresses] == [[3], [4]]
     assert all(one % 8 == 0 for one in addresses)
+
+
+def test_integers_have_64_bits_but_for_tables():
+    structures, short = Structures(), np.array([1, 2, 3, 4], np.int32)
+    place = structures.add(Code(short, short[:2]))
+    memory = structures.packed(0)
+    table_at, _, other_at, _ = _integers(memory, place.offset, 4)
+    assert memory[table_at : table_at + 16].view(np.int32).tolist() == [1, 2, 3, 4]
+    assert _integers(memory, other_at, 2) == [1, 2]

@@ -1,8 +1,8 @@
 """Structures: arrays that never change, in one piece of a device's memory, and the descriptors that entries read them by.
 
 A descriptor is a list of integers, in the order in which device.entries reads them: an array stands for its address and its
-lengths, a tuple for its members, a number for itself (a float for its 64 bits), a Place for its address. Imports nothing of
-snapfm.
+lengths, a tuple for its members, a number for itself (a float for its 64 bits), a Place for its address. Integers have 64 bits, but
+for those of a member named `table` (kernels.program, kernels.layout), which have 32. Imports nothing of snapfm.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ class Structures:
             memory[where : where + 8] = np.frombuffer(np.int64(base + offset).tobytes(), np.uint8)
         return memory
 
-    def _described(self, one: Any) -> Iterator[int | Place]:
+    def _described(self, one: Any, short: bool = False) -> Iterator[int | Place]:
         if isinstance(one, tuple):
-            for member in one:
-                yield from self._described(member)
+            for name, member in zip(getattr(one, "_fields", [""] * len(one)), one):
+                yield from self._described(member, name == "table")
         elif isinstance(one, np.ndarray):
-            yield self._array(one)
+            whole = one if one.dtype.kind != "i" or short else one.astype(np.int64, copy=False)
+            yield self._array(whole)
             yield from one.shape
         elif isinstance(one, (float, np.floating)):
             yield int(struct.unpack("<q", struct.pack("<d", float(one)))[0])

@@ -240,8 +240,8 @@ class DevicePart:
             held.run("products", self._runs, count, width, at.start, rows, totals)
         space = torch.empty(lanes, self._kept, dtype=torch.float64, device=device)
         lam: Tensor | int = 0 if warm is None else warm
-        given = (width, at.u, at.start, at.known, at.externals, height, lam, rows, totals, space)
-        held.run("into_tiles", self._into, lanes, *given)
+        read = (width, at.u, at.start, at.known, at.externals, height, lam, rows, totals, space)
+        held.run("into_tiles", self._into, lanes, *read, width=self._width)
         if self._inequalities:  # see Part._iterate
             stopping = certified(stopping.tolerance)
         settings, allowed = first_attempt(stopping, self._inequalities, warm is not None, limit)
@@ -250,7 +250,8 @@ class DevicePart:
             "newton", self._newton, lanes, *settings, allowed, space, ROOM, ended[0], ended[1], ended[2], width=self._width,
             room=self._whole,
         )  # fmt: skip
-        held.run("out_of_tiles", self._out, lanes, width, at.u, height, multipliers, rows, totals, space)
+        given = (width, at.u, height, multipliers, rows, totals, space)
+        held.run("out_of_tiles", self._out, lanes, *given, width=self._width)
         if self._eliminates:
             held.run("transposed", self._runs, count, width, at.u, rows, totals)
         status, iterations, second = ended.view(3, count, self.parts)
