@@ -33,10 +33,13 @@ _CHUNKS, _FEWEST = (
 
 @cache
 def cuda(device: torch.device) -> Cuda | None:
-    """Return the machine of a CUDA device; None if it is too old for the PTX, or not NVIDIA's."""
+    """Return the machine of a CUDA device; None if it is too old for the PTX, not NVIDIA's, or without its driver's library."""
     if torch.version.hip is not None or torch.cuda.get_device_capability(device) < _LEAST:
         return None
-    return Cuda(device)
+    try:
+        return Cuda(device)
+    except DeviceError:
+        return None
 
 
 class Driver:

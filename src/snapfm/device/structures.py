@@ -1,8 +1,8 @@
 """Structures: arrays that never change, in one piece of a device's memory, and the descriptors that entries read them by.
 
 A descriptor is a list of integers, in the order in which device.entries reads them: an array stands for its address and its
-lengths, a tuple for its members, a number for itself (a float for its 64 bits), a Place for its address. Integers have 64 bits, but
-for those of a member named `table` (kernels.program, kernels.layout), which have 32. Imports nothing of snapfm.
+lengths, a tuple for its members, a number for itself (a float for its 64 bits), a Place for its address. Integers have 64
+bits, but for those of a member named `table` (kernels.program, kernels.layout), which have 32. Imports nothing of snapfm.
 """
 
 from __future__ import annotations
