@@ -30,10 +30,7 @@ def prepared_for(method: Method, device: torch.device) -> OnDevice | Elsewhere:
     machine, reason = machine_of(device), obstacle(method)
     if machine is not None and reason is None and isinstance(method, Newton):
         return OnDevice(method, machine, device)
-    reason = (
-        reason
-        or "the device cannot run the compiled kernels, which are for NVIDIA's of compute capability 8.0 and newer"
-    )
+    reason = reason or "its kernels are for NVIDIA's devices of compute capability 8.0 and newer, with their driver"
     warnings.warn(
         f"fields on {device} are projected by the CPU: {reason}. Answers are the same; docs/gpu.md lists what runs where.",
         StructureWarning,
