@@ -21,10 +21,20 @@ _REPLACED = tuple(
     sorted(path.stem for path in (Path(__file__).parent / "target").glob("*.py") if path.stem != "__init__")
 )
 _ALONE = "--compile"  # the argument of the process that does nothing else
-_LARGE = re.compile(r"\d(apply|called|slopes|bends|tile_values|tile_partials|tile_slopes|tile_bends|_adjoints)B\d+v\d")
+# Kernels that are called from several places, and the table of operators: one copy of each. Inlined, they took minutes to
+# compile, the code did not fit into an instruction cache, and a barrier had a copy on every path, however rarely taken.
+_APART = (
+    "apply", "called", "slopes", "bends", "tile_values", "tile_partials", "tile_slopes", "tile_bends", "_adjoints", "residual_at",
+    "derivatives_at", "merit_parts", "choose_sets", "gap_of", "factorize_tile", "_substitute", "correct", "_follow", "_apply",
+    "_precondition", "_conjugate", "spread_of", "added", "greatest",
+)  # fmt: skip
+_FOREIGN = re.compile(r'@"?(llvm\.|__nv_)')  # instructions, and functions of libdevice: none waits
+_LARGE = re.compile(rf"\d({'|'.join(_APART)})B\d+v\d")
 # Of the language. The compiler states its own, which drivers of last year do not know; instructions are those of 7.0.
 _VERSION = re.compile(r"^\.version [\d.]+$", re.M)
-_FLOATS = frozenset({"tolerance", "stationarity", "polish", "ordinary", "back"})  # arguments of entries that are floats
+_FLOATS = frozenset(
+    {"tolerance", "stationarity", "polish", "ordinary", "back", "goal"}
+)  # arguments of entries that are floats
 
 
 def build() -> bytes:
@@ -93,11 +103,13 @@ def _module(name: str) -> Any:
 
 
 def _kept_apart(code: str) -> str:
-    """Forbid to inline large kernels, in LLVM's text: copies of the table of operators took minutes to compile."""
+    """Forbid in LLVM's text to inline some kernels, and to move calls to where not all threads are: any may lead to a barrier."""
     kept = []
     for line in code.split("\n"):
-        found = line.startswith("define") and _LARGE.search(line)
-        kept.append(f"{line} noinline" if found else line)
+        if line.startswith(("define ", "declare ")) and not _FOREIGN.search(line):
+            apart = " noinline" if line.startswith("define ") and _LARGE.search(line) else ""
+            line = f"{line} convergent{apart}"
+        kept.append(line)
     return "\n".join(kept)
 
 
