@@ -141,9 +141,9 @@ class Emulated:
 
     def launch(self, entry: str, blocks: int, width: int, height: int, arguments: Sequence[int | float]) -> None:
         self.launches.append(entry)
-        memory = [one for one in [*self._structures, *self._given] if one.nbytes]
         program = executable(shipped().ptx[entry], *self._flags)
-        self.reports.append(program.run(blocks, width, height, arguments, memory=memory))
+        memory, constant = (self._given, self._structures) if self._flags else ((), ())
+        self.reports.append(program.run(blocks, width, height, arguments, memory=memory, constant=constant))
         self._given.clear()
 
     def stream(self) -> int:

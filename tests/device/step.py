@@ -20,7 +20,7 @@ from snapfm.project.attempts import _ENDLESS, _MANY, _ORDINARY
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.closed_form import Rows
 from snapfm.project.march import _KEPT
-from snapfm.project.newton import _BESIDE, Newton
+from snapfm.project.newton import BESIDE, Newton
 from snapfm.project.part import Part
 from snapfm.project.stage_newton import share
 from snapfm.project.tiles import gravest
@@ -148,7 +148,7 @@ class Step:
             self.between += 6
             flat = self.u[:, lengths]
             size = np.abs(self.start[:, part.system.unknowns[0]]).max(axis=1, keepdims=True, initial=0.0)
-            self.u[:, lengths] = np.where(flat == 0.0, _BESIDE * np.where(size > 0.0, size, 1.0), flat)
+            self.u[:, lengths] = np.where(flat == 0.0, BESIDE * np.where(size > 0.0, size, 1.0), flat)
         status, iterations = self._iterate(part, self.start, self.externals, self.u, self.multipliers)
         again = np.flatnonzero((self.u[:, lengths] < 0.0).any(axis=1) & (status == Status.CONVERGED))
         if len(again):
@@ -166,7 +166,7 @@ class Step:
         system, at, count = part.system, part.at // LANES, len(u)
         lanes, rows = count * system.parts, system.parts * system.rows.shape[1]
         totals, space = np.zeros((count, rows)), np.full((lanes, int(at[layout.KEPT])), np.nan)
-        eliminated = Descriptor(part._eliminated)
+        eliminated = Descriptor(part.eliminated)
         self._launch("products", eliminated, self.width, start, rows, totals, count=count)
         spec = Descriptor(
             system.inputs, part.rows.outside, system.unknowns, system.rows, system.program.constants, part.lower[0],
