@@ -294,7 +294,7 @@ class Projector:
         checks.check_field(u, self.shape)
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            field, inside = self._inside(u, given)
+            field, inside = self._at_home(u, given)
             residual = self.structure.written(field, inside)
             return judge(self.structure, residual, self.limits, field.reshape(len(u), -1))
 
@@ -305,7 +305,7 @@ class Projector:
         """
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            (field, inside), (rounded, _) = self._inside(u.to(other.device), given), self._inside(other, given)
+            (field, inside), (rounded, _) = self._at_home(u.to(other.device), given), self._at_home(other, given)
             one, two = self.structure.residual(field, inside), self.structure.written(rounded, inside)
             return torch.cat([one - two, one.new_zeros(len(one), 1)], dim=1).abs().amax(dim=1)
 
@@ -375,7 +375,7 @@ class Projector:
             "entries. Use a coarser field or fewer rows (the lowest modes), or project without it."
         )
 
-    def _inside(self, u: Tensor, given: Params) -> tuple[Tensor, dict[str, Tensor]]:
+    def _at_home(self, u: Tensor, given: Params) -> tuple[Tensor, dict[str, Tensor]]:
         """Convert fields and params to float64, where laws are evaluated for them: on their device, or on the CPU."""
         there = self._there(u.device)
         if isinstance(there, OnDevice):
