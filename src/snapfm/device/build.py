@@ -45,6 +45,9 @@ def build() -> bytes:
 
 
 def _compiled() -> bytes:
+    _module(
+        "_numba_cuda_redirector"
+    )  # numba.cuda is numba-cuda's: done at start only where it is installed, not on PYTHONPATH
     _load_for_device()
     cuda, kinds = _module("numba.cuda"), _module("numba.cuda.types")
 
@@ -82,12 +85,15 @@ def _go_offline() -> None:
     """Let numba-cuda compile where there is no driver, and what it does not foresee.
 
     Functions ask the driver for the device's version; kernels for a given one do not. Functions may not return arrays,
-    as nothing would own them: here nothing is owned. Products and sums are not fused unless a kernel says so.
+    as nothing would own them: here nothing is owned. Kernels count from the beginning, so no index is compared with zero.
+    Products and sums are not fused unless a kernel says so.
     """
     dispatcher, typed_passes = _module("numba.cuda.dispatcher"), _module("numba.cuda.core.typed_passes")
     nvrtc, nvvm = _module("numba.cuda.cudadrv.nvrtc"), _module("numba.cuda.cudadrv.nvvm")
     dispatcher.get_current_device = lambda: types.SimpleNamespace(compute_capability=(8, 0))
     typed_passes.types = types.SimpleNamespace(**vars(typed_passes.types) | {"Array": ()})
+    arrays, intp = _module("numba.cuda.np.arrayobj"), _module("numba.cuda.types").intp
+    arrays.fix_integer_index = lambda context, builder, kind, index, _: context.cast(builder, index, kind, intp)
     nvrtc.get_arch_option = lambda *_: "compute_80"  # asks a library of a hundred megabytes
     original = nvvm.compile_ir
 
