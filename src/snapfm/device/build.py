@@ -32,6 +32,7 @@ _FOREIGN = re.compile(r'@"?(llvm\.|__nv_)')  # instructions, and functions of li
 _LARGE = re.compile(rf"\d({'|'.join(_APART)})B\d+v\d")
 # Of the language. The compiler states its own, which drivers of last year do not know; instructions are those of 7.0.
 _VERSION = re.compile(r"^\.version [\d.]+$", re.M)
+_MANGLED, _KERNEL = re.compile(r"\b(_ZN\w+?)(_param_\d+)?\b"), re.compile(r"\d([A-Za-z_]+)B\d+v\d")
 _FLOATS = frozenset(
     {"tolerance", "stationarity", "polish", "ordinary", "back", "goal"}
 )  # arguments of entries that are floats
@@ -60,8 +61,21 @@ def _compiled() -> bytes:
         names = entry.__code__.co_varnames[: entry.__code__.co_argcount]
         signature = tuple(kinds.float64 if name in _FLOATS else kinds.int64 for name in names)
         text, _ = cuda.compile_ptx(entry, signature, cc=(8, 0))
-        ptx[entry.__name__] = _VERSION.sub(".version 8.0", text)
+        ptx[entry.__name__] = _named(_VERSION.sub(".version 8.0", text))
     return Artifact(sources(), f"numba-cuda {_module('numba_cuda').__version__}", ptx).packed()
+
+
+def _named(ptx: str) -> str:
+    """Give functions short names: those of the compiler spell out the types of all arguments, and were half of the text."""
+    short: dict[str, str] = {}
+
+    def named(found: re.Match[str]) -> str:
+        name, parameter = found.groups()
+        kernel = _KERNEL.search(name)
+        word = "environment" if kernel is None or "NumbaEnv" in name else kernel.group(1)
+        return short.setdefault(name, f"{word}_{len(short)}") + (parameter or "")
+
+    return _MANGLED.sub(named, ptx)
 
 
 def _load_for_device() -> None:
