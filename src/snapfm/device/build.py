@@ -32,6 +32,7 @@ _FOREIGN = re.compile(r'@"?(llvm\.|__nv_)')  # instructions, and functions of li
 _LARGE = re.compile(rf"\d({'|'.join(_APART)})B\d+v\d")
 # Of the language. The compiler states its own, which drivers of last year do not know; instructions are those of 7.0.
 _VERSION = re.compile(r"^\.version [\d.]+$", re.M)
+_MANGLED, _KERNEL = re.compile(r"\b(_ZN\w+?)(_param_\d+)?\b"), re.compile(r"\d([A-Za-z_]+)B\d+v\d")
 _FLOATS = frozenset(
     {"tolerance", "stationarity", "polish", "ordinary", "back", "goal"}
 )  # arguments of entries that are floats
@@ -45,6 +46,9 @@ def build() -> bytes:
 
 
 def _compiled() -> bytes:
+    _module(
+        "_numba_cuda_redirector"
+    )  # numba.cuda is numba-cuda's: done at start only where it is installed, not on PYTHONPATH
     _load_for_device()
     cuda, kinds = _module("numba.cuda"), _module("numba.cuda.types")
 
@@ -57,8 +61,21 @@ def _compiled() -> bytes:
         names = entry.__code__.co_varnames[: entry.__code__.co_argcount]
         signature = tuple(kinds.float64 if name in _FLOATS else kinds.int64 for name in names)
         text, _ = cuda.compile_ptx(entry, signature, cc=(8, 0))
-        ptx[entry.__name__] = _VERSION.sub(".version 8.0", text)
+        ptx[entry.__name__] = _named(_VERSION.sub(".version 8.0", text))
     return Artifact(sources(), f"numba-cuda {_module('numba_cuda').__version__}", ptx).packed()
+
+
+def _named(ptx: str) -> str:
+    """Give functions short names: those of the compiler spell out the types of all arguments, and were half of the text."""
+    short: dict[str, str] = {}
+
+    def named(found: re.Match[str]) -> str:
+        name, parameter = found.groups()
+        kernel = _KERNEL.search(name)
+        word = "environment" if kernel is None or "NumbaEnv" in name else kernel.group(1)
+        return short.setdefault(name, f"{word}_{len(short)}") + (parameter or "")
+
+    return _MANGLED.sub(named, ptx)
 
 
 def _load_for_device() -> None:
@@ -82,12 +99,15 @@ def _go_offline() -> None:
     """Let numba-cuda compile where there is no driver, and what it does not foresee.
 
     Functions ask the driver for the device's version; kernels for a given one do not. Functions may not return arrays,
-    as nothing would own them: here nothing is owned. Products and sums are not fused unless a kernel says so.
+    as nothing would own them: here nothing is owned. Kernels count from the beginning, so no index is compared with zero.
+    Products and sums are not fused unless a kernel says so.
     """
     dispatcher, typed_passes = _module("numba.cuda.dispatcher"), _module("numba.cuda.core.typed_passes")
     nvrtc, nvvm = _module("numba.cuda.cudadrv.nvrtc"), _module("numba.cuda.cudadrv.nvvm")
     dispatcher.get_current_device = lambda: types.SimpleNamespace(compute_capability=(8, 0))
     typed_passes.types = types.SimpleNamespace(**vars(typed_passes.types) | {"Array": ()})
+    arrays, intp = _module("numba.cuda.np.arrayobj"), _module("numba.cuda.types").intp
+    arrays.fix_integer_index = lambda context, builder, kind, index, _: context.cast(builder, index, kind, intp)
     nvrtc.get_arch_option = lambda *_: "compute_80"  # asks a library of a hundred megabytes
     original = nvvm.compile_ir
 

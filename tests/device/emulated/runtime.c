@@ -1,8 +1,8 @@
 /* Executes translated PTX: threads of a block are fibers that take turns, from one place where they meet to the next.
 
-   Orders of threads: ascending, descending, or another one after every meeting. With CHECKED, every access to memory is compared
-   with those of other threads since the last barrier, and with those of other blocks: two of them to one place, one of which
-   writes, are a race, as nothing says which comes first. With COUNTED, instructions of the first thread of each team are counted by
+   Orders of threads: ascending, descending, or another one after every meeting. Where it is asked for, every access to memory is
+   compared with those of other threads since the last barrier, and with those of other blocks: two of them to one place, one of
+   which writes, are a race, as nothing says which comes first. With COUNTED, instructions of the first thread of each team are counted by
    kind (translate.KINDS). Included before the translation is compiled; `kernel` follows. */
 #include <math.h>
 #include <setjmp.h>
@@ -56,7 +56,7 @@ static Region region[REGIONS];
 static int regions;
 static uint32_t epoch = 1, launches = 0;
 static long races, first_race, strays, first_stray;
-static int hasty; /* end at the first race */
+static int checks, hasty; /* compare accesses; end at the first race */
 static jmp_buf ended;
 int allow(int count, char **begin, long *bytes, char *constant) { /* sorted by `begin` */
   for (int k = 0; k < regions; k++) free(region[k].shadow);
@@ -105,13 +105,8 @@ static void touch(Thread *t, char *place, int size, int line, int writing) {
     if (hasty) _longjmp(ended, 1);
   }
 }
-#ifdef CHECKED
-#define READS(place, size, line) { reads++; touch(t, place, size, line, 0); }
-#define WRITES(place, size, line) { writes++; touch(t, place, size, line, 1); }
-#else
-#define READS(place, size, line) reads++;
-#define WRITES(place, size, line) writes++;
-#endif
+#define READS(place, size, line) { reads++; if (checks) touch(t, place, size, line, 0); }
+#define WRITES(place, size, line) { writes++; if (checks) touch(t, place, size, line, 1); }
 
 static uint64_t bits_f64_uint64_t(double x) { uint64_t y; memcpy(&y, &x, 8); return y; }
 static int64_t bits_f64_int64_t(double x) { int64_t y; memcpy(&y, &x, 8); return y; }
@@ -195,7 +190,7 @@ static void __attribute__((noinline)) run_block(int block, int blocks, int width
 /* Run all blocks, of width × height threads, one after the other. Returns 0, or 1 where threads met at different places.
    `report` gets barriers, reads, writes, races and the line of the first one, stray accesses and the line of the first one, then
    counts; `seen`, which meetings were reached. */
-int launch(int blocks, int width, int height, char **given, int order, uint64_t seed, int left_out, int *places, int ends, long *report, char *seen, int meetings) {
+int launch(int blocks, int width, int height, char **given, int order, uint64_t seed, int left_out, int *places, int compares, int ends, long *report, char *seen, int meetings) {
   if (width * height > THREADS) return 2;
   if (!threads) {
     threads = calloc(THREADS, sizeof *threads);
@@ -205,7 +200,7 @@ int launch(int blocks, int width, int height, char **given, int order, uint64_t 
   memset(skipped, 0, sizeof skipped);
   memset(reached, 0, sizeof reached);
   for (int k = 0; k < left_out; k++) skipped[places[k]] = 1;
-  arguments = given; state = seed; hasty = ends; failed = 0; launches++;
+  arguments = given; state = seed; checks = compares; hasty = ends; failed = 0; launches++;
   barriers = reads = writes = races = first_race = strays = first_stray = 0;
   memset(counted, 0, sizeof counted);
   if (!_setjmp(ended))
