@@ -97,6 +97,8 @@ class _Asked(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is torch.where:  # torch would put a number on the device that it believes in
+            args = [torch.tensor(one) if isinstance(one, (int, float)) else one for one in args]
         if func is Tensor.to and len(args) == 2 and isinstance(args[1], Far):  # as another tensor
             like = args[1]
             return args[0].to(like.dtype) if isinstance(args[0], Far) else Far(args[0].to(like.dtype).clone())

@@ -74,8 +74,8 @@ def bounded() -> Case:
     """Energies with an inequality and bounds."""
     laws = [
         snapfm.Equality("energy", lambda u, p: (u**2).sum(0) - p["e"]),
-        snapfm.Inequality("first", lambda u, p: u[0] ** 3 + u[1] - 0.5),
-        snapfm.Bounds(lower=-1.5, upper=1.5),
+        snapfm.Inequality("first", lambda u, p: u[0] ** 3 + u[1] - 1.5),
+        snapfm.Bounds(lower=-1.8, upper=1.8),
     ]
     return Case(laws, (6, 4), {"e": 3.0 + noise(COUNT, 4, seed=4).abs().clamp(max=1.0)})
 
