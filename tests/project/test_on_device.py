@@ -158,7 +158,9 @@ def test_float32_comes_back_as_float32(case, project):
     assert torch.equal(near(there.status), here.status)
     assert torch.allclose(near(there.violation), here.violation, rtol=0.1, atol=1e-7)
     assert torch.allclose(near(there.rounding), here.rounding, rtol=0.1, atol=1e-7)
-    assert torch.allclose(near(moved.u), here.u, rtol=1e-4, atol=1e-4)
+    done = near(moved.warm.usable)  # the others are as the first attempt left them
+    assert done.any()
+    assert torch.allclose(near(moved.u)[done], here.u[done], rtol=1e-4, atol=1e-4)
 
 
 def test_laws_are_judged_where_the_fields_are(case, project):

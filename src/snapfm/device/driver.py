@@ -78,7 +78,7 @@ class Driver:
         arguments: Sequence[int | float],
     ) -> None:  # fmt: skip
         """Start a function on a stream; its arguments are copied before this returns."""
-        cells = [(ctypes.c_double if isinstance(one, float) else ctypes.c_int64)(one) for one in arguments]
+        cells = [ctypes.c_double(one) if isinstance(one, float) else ctypes.c_int64(one) for one in arguments]
         pointers = (ctypes.c_void_p * len(cells))(*(ctypes.addressof(one) for one in cells))
         with self._current(context):
             self._do(
@@ -126,7 +126,7 @@ class Cuda:
         self._driver = _driver()
         self._context = self._driver.context(torch.cuda.current_device() if device.index is None else device.index)
         self._functions: dict[str, ctypes.c_void_p] = {}
-        self._beside = torch.cuda.Stream(device)  # for copies
+        self._beside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # for copies
 
     def address(self, memory: Tensor) -> int:
         """Return where a tensor's numbers are."""
