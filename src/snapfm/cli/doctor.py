@@ -85,7 +85,7 @@ def _tested(device: torch.device) -> dict[str, Any]:
 
     from snapfm import Bounds, Equality, Inequality, Projector
 
-    laws = [
+    laws: list[Equality | Inequality | Bounds] = [
         Equality("energy", lambda u, p: (u**2).sum(0) - p["energy"]),
         Inequality("decay", lambda u, p: (u[:, 1:] ** 2).sum(0) - (u[:, :-1] ** 2).sum(0)),
         Bounds(lower=-2.0, upper=2.0),
