@@ -1,59 +1,66 @@
 """Leave out one barrier of the PTX after the other, and see whether that is noticed: `python -m benchmarks.joins`.
 
-The PTX of Newton's iterations is executed on the CPU (tests.device.emulated) for the cases of the tests, once for each of its
-barriers, without that one. It is noticed if two threads touch one place with no barrier between them, if they meet at different
-places, or if bits change. Takes minutes. Appends a record with what was not noticed, and what the cases do not reach.
+The PTX of every entry is executed on the CPU (tests.device.emulated), once for each of its barriers, without that one, on
+launches that reach it: of the cases of the tests, of the problems, of laws of many kinds and of random ones. It is noticed if two
+threads touch one place with no barrier between them, if they meet at different places, or if bits change. Takes minutes. Appends
+a record with the outcomes; barriers that are not noticed, or that no launch reaches, are listed with their line of the PTX.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Iterator
 
-import numpy as np
-from tests.device.captured import Call, newton_calls
 from tests.device.cases import CASES
-from tests.device.emulated.machine import CHECKED, Diverged, Order, executable
-from tests.device.launches import Solved, solve
+from tests.device.emulated.machine import Order
+from tests.device.joins import NOTICED, Reaching, barriers, outcome
+from tests.device.launches import Device, solve
+from tests.device.law_sets import GALLERY, PROBLEMS, gallery, problem, random_law
 
 from benchmarks.record import append, commit
-from snapfm.device.artifact import shipped
 
-RACE, DIVERGED, BITS, UNNOTICED, UNREACHED = "race", "diverged", "bits", "unnoticed", "unreached"
+RANDOM = range(0, 200, 5)
 
 
 def main() -> None:
     """Try all barriers, print and record."""
-    ptx = shipped().ptx["newton"]
-    program, lines = executable(ptx, CHECKED), ptx.split("\n")
-    calls = [call for case in CASES.values() for call in newton_calls(*case())[:3]]
-    whole = [(call, solve(call, Order.RANDOM)) for call in calls]
-    whole.sort(key=lambda one: one[1].report.reads)
-    found = {
-        program.meetings[place]: _outcome(whole, place)
-        for place in range(len(program.meetings))
-        if "bar.sync" in lines[program.meetings[place]]
+    began, reaching = time.process_time(), Reaching()
+    for device in _devices():
+        reaching.add(device.launches)
+    found = {one: outcome(one, reaching.of(one)) for one in barriers()}
+    tally = {
+        entry: dict(Counter(told for one, told in found.items() if one.entry == entry))
+        for entry in dict.fromkeys(one.entry for one in found)
     }
-    tally = Counter(found.values())
-    print(dict(tally))
-    unnoticed = [line for line, outcome in found.items() if outcome == UNNOTICED]
-    figures = {"commit": commit(), "barriers": len(found), **tally, "unnoticed_lines": unnoticed}
+    left = [f"{one.entry} {one.line}: {told}" for one, told in found.items() if told not in NOTICED]
+    for entry, told in tally.items():
+        print(f"{entry:14} {told}")
+    print("\n".join(left))
+    figures = {
+        "commit": commit(),
+        "barriers": len(found),
+        **Counter(found.values()),
+        "by_entry": tally,
+        "left": left,
+        "processor_seconds": time.process_time() - began,
+    }
     print(f"recorded in {append('joins', figures)}")
 
 
-def _outcome(whole: list[tuple[Call, Solved]], place: int) -> str:
-    outcome = UNREACHED
-    for call, base in whole:
-        try:
-            without = solve(call, Order.RANDOM, left_out=[place])
-        except Diverged:
-            return DIVERGED
-        if without.report.races:
-            return RACE
-        if not np.array_equal(without.memory, base.memory, equal_nan=True):
-            return BITS
-        if without.report.barriers != base.report.barriers:
-            outcome = UNNOTICED
-    return outcome
+def _devices() -> Iterator[Device]:
+    """Launch the cases, each on a device of its own."""
+    for case in CASES.values():
+        device = Device(Order.RANDOM, keeps=True)
+        for call in case():
+            solve(call, device)
+        yield device
+    sets = [*((problem, name) for name in PROBLEMS), *((gallery, stem) for stem in GALLERY)]
+    for make, name in [*sets, *((random_law, number) for number in RANDOM)]:
+        given, device = make(name), Device(Order.RANDOM, keeps=True)
+        if given is not None:
+            given.on_device(True, device)
+            yield device
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ def test_it_tests_every_device_and_names_the_ptx():
     assert test["violation"] < 1e-8
     assert test["from_cpu"] == 0.0
     assert "from the kernels of this installation" in found["PTX"]
+    assert found["PTX"].startswith("version 8.0, ")
+    assert "installed" in found["cuDSS"]
 
 
 def test_it_prints_a_line_for_each_thing():

@@ -31,9 +31,20 @@ class Call:
     iterations: np.ndarray
     second: np.ndarray
 
-    def given(self, before: np.ndarray) -> Call:
-        """The same call with other memory."""
-        return replace(self, before=before)
+    def given(self, before: np.ndarray | None = None, **settings: float) -> Call:
+        """The same call with other memory or settings, solved by the CPU's kernel."""
+        before, lanes = self.before if before is None else before, len(self.before)
+        chosen, tiles = self.settings._replace(**settings), -(-lanes // LANES)
+        space, at = by_tile(before), self.at * LANES
+        limits, live = np.zeros(tiles * LANES, np.int64), np.zeros(tiles * LANES, bool)
+        limits[:lanes], live[:lanes] = self.limits, True
+        written = [np.zeros((tiles, LANES), np.int64) for _ in range(3)]
+        solve_tiles(
+            *self.read, chosen, limits.reshape(tiles, LANES), np.zeros(1, np.int64), live.reshape(tiles, LANES), space, at,
+            np.zeros(int(at[-1])), *written,
+        )  # fmt: skip
+        ended = [one.ravel()[:lanes] for one in written]
+        return Call(self.read, self.at, chosen, self.limits, before, by_lane(space)[:lanes], *ended)
 
     def only(self, i: int) -> Call:
         """The call with one lane alone."""
@@ -75,3 +86,10 @@ def by_lane(space: np.ndarray) -> np.ndarray:
     tiles, width = space.shape
     packs = space.reshape(tiles, width // LANES, LANES).transpose(0, 2, 1)
     return np.ascontiguousarray(packs.reshape(tiles * LANES, width // LANES))
+
+
+def by_tile(lanes: np.ndarray) -> np.ndarray:
+    """Arrange lines of lanes as tiles; copies of the last lane fill the last tile."""
+    filled = lanes[np.minimum(np.arange(-(-len(lanes) // LANES) * LANES), len(lanes) - 1)]
+    tiles = filled.reshape(-1, LANES, lanes.shape[1]).transpose(0, 2, 1)
+    return np.ascontiguousarray(tiles.reshape(len(tiles), -1))

@@ -78,6 +78,39 @@ def test_an_access_outside_of_the_memory_given_is_a_stray():
     assert report.strays == 1  # of the first thread, before the array
 
 
+STORE = "mov.f64 	%fd1, 0d3FF0000000000000;\nst.global.f64 	[%rd1], %fd1;"
+
+
+def test_blocks_that_write_one_place_race():
+    numbers = np.arange(4.0)
+    program = Executable(f"{HEAD}{REGISTERS}{START}{STORE}\nret;\n}}\n", CHECKED)
+    assert program.run(1, 4, 1, [numbers.ctypes.data], memory=[numbers]).races == 0
+    assert program.run(2, 4, 1, [numbers.ctypes.data], memory=[numbers]).races == 4
+
+
+def test_a_write_to_what_is_constant_is_a_stray():
+    numbers = np.arange(4.0)
+    program = Executable(f"{HEAD}{REGISTERS}{START}{SHIFT}\nret;\n}}\n", CHECKED)
+    report = program.run(1, 4, 1, [numbers.ctypes.data], constant=[numbers])
+    assert (report.strays, report.races) == (4, 0)
+
+
+def test_a_hasty_launch_ends_at_its_first_race():
+    numbers = np.arange(4.0)
+    program = Executable(f"{HEAD}{REGISTERS}{START}{SHIFT}\nret;\n}}\n", CHECKED)
+    given = ([numbers.ctypes.data],)
+    assert program.run(1, 4, 1, *given, memory=[numbers], left_out=[0]).races > 1
+    assert program.run(1, 4, 1, *given, memory=[numbers], left_out=[0], hasty=True).races == 1
+    assert program.run(1, 4, 1, *given, memory=[numbers]).races == 0  # nothing is left of it
+
+
+def test_a_team_of_one_meets_nobody():
+    numbers = np.arange(4.0)
+    report = run(SHIFT, numbers, threads=1)
+    assert (report.barriers, report.reached) == (0, frozenset())
+    assert run(SHIFT, numbers).reached == {0}
+
+
 def test_shuffles_exchange_numbers():
     body = """
 	ld.global.f64 	%fd1, [%rd1];

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 from tests.device.descriptors import Descriptor
-from tests.device.emulated.machine import CHECKED, Order, executable
-from tests.device.launches import CPU, TEAM
+from tests.device.emulated.machine import Order
+from tests.device.launches import Device
 
 import snapfm
-from snapfm.device.artifact import shipped
 from snapfm.kernels import batches
 from snapfm.kernels.coordinates import condense, expand, rotate
 from snapfm.kernels.runs import Runs, add_batch, join, products
@@ -21,18 +20,16 @@ from snapfm.project.newton import Newton
 COUNT, CLOSE = 2, 1e-10
 
 
-def launch(entry: str, spec: Descriptor, arguments: list[int | float | np.ndarray], width: int = TEAM) -> None:
+def launch(entry: str, spec: Descriptor, arguments: list[int | float | np.ndarray]) -> None:
     """Launch a team a sample in all orders of threads: the same bits, no races, no stray access. Written: the arrays."""
     arrays = [one for one in arguments if isinstance(one, np.ndarray)]
     before, found = [one.copy() for one in arrays], []
     for order in Order:
         for one, old in zip(arrays, before):
             one[:] = old
-        given = [one.ctypes.data if isinstance(one, np.ndarray) else one for one in arguments]
-        program = executable(shipped().ptx[entry], CHECKED)
-        report = program.run(COUNT, width, 1, [spec.address, COUNT, *given], order, memory=[*arrays, *spec.arrays])
-        assert report.races == 0
-        assert report.strays == 0
+        device = Device(order)
+        device.launch(entry, spec, COUNT, *arguments)
+        assert not device.faults
         found.append([one.copy() for one in arrays])
     assert all(np.array_equal(a, b, equal_nan=True) for other in found[1:] for a, b in zip(found[0], other))
 
@@ -77,7 +74,7 @@ def test_rotations():
     for back in (1.0, -1.0):
         wanted, found = fields.copy(), fields.copy()
         rotate(first, second, cos, back * sin, wanted)
-        launch("rotate", Descriptor(CPU, first, second, cos, sin), [100, found, back])
+        launch("rotate", Descriptor(first, second, cos, sin), [100, found, back])
         assert np.allclose(found, wanted, rtol=CLOSE, atol=CLOSE)
 
 
@@ -87,13 +84,13 @@ def test_aggregates(reduced):
     runs, memory = method.coordinates.runs, np.zeros((COUNT, 3 * len(groups)))
     wanted, found = reduced.fields.copy(), reduced.fields.copy()
     condense(runs, groups.ptr, groups.first, wanted)
-    launch("condense", Descriptor(CPU, runs, groups.ptr, groups.first), [found.shape[1], found, memory])
+    launch("condense", Descriptor(runs, groups.ptr, groups.first), [found.shape[1], found, memory])
     assert np.allclose(found, wanted, rtol=CLOSE, atol=CLOSE)
     start, flat = wanted, slice(groups.first + 1, groups.first + 2)
     start[0, flat] = 0.0  # a flat group is scattered
     wanted, found = 1.1 * start, 1.1 * start
     expand(runs, groups.ptr, groups.members, groups.first, start, wanted)
-    spec = Descriptor(CPU, runs, groups.ptr, groups.members, groups.first)
+    spec = Descriptor(runs, groups.ptr, groups.members, groups.first)
     launch("expand", spec, [found.shape[1], start, found, memory])
     assert np.allclose(found, wanted, rtol=CLOSE, atol=CLOSE)
 
@@ -108,11 +105,11 @@ def test_products_with_runs(step):
     fields, totals = generator.normal(size=(COUNT, 50)), generator.normal(size=(COUNT, 80))
     wanted, found = totals.copy(), totals.copy()
     products(runs, fields, wanted)
-    launch("products", Descriptor(CPU, runs), [50, fields, 80, found])
+    launch("products", Descriptor(runs), [50, fields, 80, found])
     assert np.allclose(found, wanted, rtol=CLOSE, atol=CLOSE)
     wanted, found = fields.copy(), fields.copy()
     add_batch(runs, totals, wanted)
-    launch("transposed", Descriptor(CPU, runs), [50, found, 80, totals])
+    launch("transposed", Descriptor(runs), [50, found, 80, totals])
     assert np.allclose(found, wanted, rtol=CLOSE, atol=CLOSE)  # the CPU fuses whole packs, not what is left of a run
 
 
@@ -121,7 +118,7 @@ def test_substitutions(reduced):
     for level, rows in reduced.method.substitutions:
         program, wanted, found = rows.program, reduced.fields.copy(), reduced.fields.copy()
         rows.substitute(level, wanted, reduced.externals)
-        spec = Descriptor(CPU, program.code, rows.inputs, rows.outside, level.unknowns, level.weights)
+        spec = Descriptor(program.code, rows.inputs, rows.outside, level.unknowns, level.weights)
         memory = np.zeros((COUNT, program.cells + len(level.unknowns)))
         shape = [found.shape[1], found, reduced.externals.shape[1], reduced.externals, program.cells, memory]
         launch("substitute", spec, shape)
@@ -135,7 +132,7 @@ def test_rows_and_their_slopes(reduced):
         fields, lam = reduced.fields.copy(), np.random.default_rng(2).normal(size=(COUNT, reduced.method.laws.rows))
         wanted, found = np.zeros_like(fields), np.zeros_like(fields)
         rows.pull(index, fields, reduced.externals, lam, wanted)
-        spec = Descriptor(CPU, program.code, rows.inputs, rows.outside, index)
+        spec = Descriptor(program.code, rows.inputs, rows.outside, index)
         memory = np.zeros((COUNT, 7 * program.cells + 2 * index.shape[1]))
         launch(
             "pull", spec, [width, fields, known, reduced.externals, program.cells, memory, lam.shape[1], lam, found]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
+import re
+import warnings
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,8 +13,11 @@ import typer
 if TYPE_CHECKING:
     import torch
 
+    from snapfm.device.artifact import Artifact
+
 _SAMPLES = 10
 _AGREE = 1e-10  # of fields projected on a device and on the CPU
+_LANGUAGE = re.compile(r"^\.version ([\d.]+)$", re.M)
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -33,39 +38,51 @@ def _examined() -> dict[str, Any]:
     import torch
 
     from snapfm import __version__
-    from snapfm.device.artifact import shipped, sources
+    from snapfm.device.artifact import shipped
     from snapfm.kernels.kept import own
     from snapfm.kernels.kept import shipped as machine_code
     from snapfm.kernels.threads import workers
+    from snapfm.linear.cudss import available
 
     devices = [torch.device("cpu"), *(torch.device("cuda", k) for k in range(torch.cuda.device_count()))]
-    ptx = shipped()
-    ours = (
-        "from the kernels of this installation"
-        if ptx.sources == sources()
-        else "from other kernels than those installed"
-    )
     return {
         "snapfm": f"{__version__}, Python {platform.python_version()}, torch {torch.__version__}, numba {numba.__version__}",
         "threads": f"{workers()} at once",
         "cache": str(own() or "none: kernels are compiled again in every process")
         + (f"; machine code for {level.name} came with the package" if (level := machine_code()) else ""),
         "devices": [_described(one) for one in devices],
-        "PTX": f"{len(ptx.ptx)} entries for compute capability 8.0 and newer, {ptx.compiler}, made {ours}; not launched yet",
+        "PTX": _ptx(shipped()),
+        "cuDSS": "installed, for snapfm.linear.CuDSS()" if available() else "not installed (the extra gpu)",
         "self-test": [_tested(one) for one in devices],
     }
+
+
+def _ptx(artifact: Artifact) -> str:
+    """Say what the package ships for GPUs, and whether it belongs to this installation."""
+    from snapfm.device.artifact import sources
+
+    ours = "from the kernels of this installation" if artifact.sources == sources() else "from other kernels than these"
+    versions = {found.group(1) for text in artifact.ptx.values() if (found := _LANGUAGE.search(text))}
+    return (
+        f"version {', '.join(sorted(versions))}, {len(artifact.ptx)} entries for compute capability 8.0 and newer, "
+        f"{artifact.compiler}, made {ours}"
+    )
 
 
 def _described(device: torch.device) -> str:
     import torch
 
+    from snapfm.device.launch import machine_of
+
     if device.type == "cpu":
         return "cpu: projections run here"
-    return f"{device}: {torch.cuda.get_device_name(device)}; fields are moved to the CPU and back"
+    major, minor = torch.cuda.get_device_capability(device)
+    where = "projections run there" if machine_of(device) is not None else "fields are moved to the CPU and back"
+    return f"{device}: {torch.cuda.get_device_name(device)}, compute capability {major}.{minor}; {where}"
 
 
 def _tested(device: torch.device) -> dict[str, Any]:
-    """Project ten fields onto energies, an inequality and bounds; compare with the CPU."""
+    """Project ten fields onto energies, totals, an inequality and bounds; compare with the CPU."""
     import torch
 
     from snapfm import Bounds, Equality, Inequality, Projector
@@ -81,7 +98,9 @@ def _tested(device: torch.device) -> dict[str, Any]:
     energy = torch.linspace(4.0, 2.0, 4, dtype=torch.float64).expand(_SAMPLES, 4).contiguous()
     project = Projector(laws, (6, 4), {"energy": energy[:1]})
     here = project(fields, {"energy": energy})
-    there = project(fields.to(device), {"energy": energy.to(device)})
+    with warnings.catch_warnings():  # where the CPU works for a device is said above
+        warnings.simplefilter("ignore")
+        there = project(fields.to(device), {"energy": energy.to(device)})
     apart = float((there.u.cpu() - here.u).abs().max())
     converged = int(there.converged.sum())
     return {

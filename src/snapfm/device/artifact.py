@@ -13,8 +13,8 @@ _HERE = Path(__file__).parent
 PATH = _HERE / "kernels.json.gz"
 # Modules of snapfm.kernels that entries call, directly or not, and that device.target does not replace.
 _KERNELS = (
-    "batches", "coordinates", "coupled", "direction", "filter", "layout", "ldl", "newton", "operations", "operators", "panels",
-    "point", "program", "runs",
+    "batches", "coordinates", "coupled", "direction", "filter", "lanes", "layout", "ldl", "lu", "march", "newton", "operations",
+    "operators", "panels", "point", "program", "runs",
 )  # fmt: skip
 
 

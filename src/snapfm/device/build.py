@@ -21,10 +21,21 @@ _REPLACED = tuple(
     sorted(path.stem for path in (Path(__file__).parent / "target").glob("*.py") if path.stem != "__init__")
 )
 _ALONE = "--compile"  # the argument of the process that does nothing else
-_LARGE = re.compile(r"\d(apply|called|slopes|bends|tile_values|tile_partials|tile_slopes|tile_bends|_adjoints)B\d+v\d")
+# Kernels that are called from several places, and the table of operators: one copy of each. Inlined, they took minutes to
+# compile, the code did not fit into an instruction cache, and a barrier had a copy on every path, however rarely taken.
+_APART = (
+    "apply", "called", "slopes", "bends", "tile_values", "tile_partials", "tile_slopes", "tile_bends", "_adjoints", "residual_at",
+    "derivatives_at", "merit_parts", "choose_sets", "gap_of", "factorize_tile", "_substitute", "correct", "_follow", "_apply",
+    "_precondition", "_conjugate", "spread_of", "added", "greatest",
+)  # fmt: skip
+_FOREIGN = re.compile(r'@"?(llvm\.|__nv_)')  # instructions, and functions of libdevice: none waits
+_LARGE = re.compile(rf"\d({'|'.join(_APART)})B\d+v\d")
 # Of the language. The compiler states its own, which drivers of last year do not know; instructions are those of 7.0.
 _VERSION = re.compile(r"^\.version [\d.]+$", re.M)
-_FLOATS = frozenset({"tolerance", "stationarity", "polish", "ordinary", "back"})  # arguments of entries that are floats
+_MANGLED, _KERNEL = re.compile(r"\b(_ZN\w+?)(_param_\d+)?\b"), re.compile(r"\d([A-Za-z_]+)B\d+v\d")
+_FLOATS = frozenset(
+    {"tolerance", "stationarity", "polish", "ordinary", "back", "goal"}
+)  # arguments of entries that are floats
 
 
 def build() -> bytes:
@@ -35,6 +46,9 @@ def build() -> bytes:
 
 
 def _compiled() -> bytes:
+    _module(
+        "_numba_cuda_redirector"
+    )  # numba.cuda is numba-cuda's: done at start only where it is installed, not on PYTHONPATH
     _load_for_device()
     cuda, kinds = _module("numba.cuda"), _module("numba.cuda.types")
 
@@ -47,8 +61,21 @@ def _compiled() -> bytes:
         names = entry.__code__.co_varnames[: entry.__code__.co_argcount]
         signature = tuple(kinds.float64 if name in _FLOATS else kinds.int64 for name in names)
         text, _ = cuda.compile_ptx(entry, signature, cc=(8, 0))
-        ptx[entry.__name__] = _VERSION.sub(".version 8.0", text)
+        ptx[entry.__name__] = _named(_VERSION.sub(".version 8.0", text))
     return Artifact(sources(), f"numba-cuda {_module('numba_cuda').__version__}", ptx).packed()
+
+
+def _named(ptx: str) -> str:
+    """Give functions short names: those of the compiler spell out the types of all arguments, and were half of the text."""
+    short: dict[str, str] = {}
+
+    def named(found: re.Match[str]) -> str:
+        name, parameter = found.groups()
+        kernel = _KERNEL.search(name)
+        word = "environment" if kernel is None or "NumbaEnv" in name else kernel.group(1)
+        return short.setdefault(name, f"{word}_{len(short)}") + (parameter or "")
+
+    return _MANGLED.sub(named, ptx)
 
 
 def _load_for_device() -> None:
@@ -72,12 +99,15 @@ def _go_offline() -> None:
     """Let numba-cuda compile where there is no driver, and what it does not foresee.
 
     Functions ask the driver for the device's version; kernels for a given one do not. Functions may not return arrays,
-    as nothing would own them: here nothing is owned. Products and sums are not fused unless a kernel says so.
+    as nothing would own them: here nothing is owned. Kernels count from the beginning, so no index is compared with zero.
+    Products and sums are not fused unless a kernel says so.
     """
     dispatcher, typed_passes = _module("numba.cuda.dispatcher"), _module("numba.cuda.core.typed_passes")
     nvrtc, nvvm = _module("numba.cuda.cudadrv.nvrtc"), _module("numba.cuda.cudadrv.nvvm")
     dispatcher.get_current_device = lambda: types.SimpleNamespace(compute_capability=(8, 0))
     typed_passes.types = types.SimpleNamespace(**vars(typed_passes.types) | {"Array": ()})
+    arrays, intp = _module("numba.cuda.np.arrayobj"), _module("numba.cuda.types").intp
+    arrays.fix_integer_index = lambda context, builder, kind, index, _: context.cast(builder, index, kind, intp)
     nvrtc.get_arch_option = lambda *_: "compute_80"  # asks a library of a hundred megabytes
     original = nvvm.compile_ir
 
@@ -93,11 +123,13 @@ def _module(name: str) -> Any:
 
 
 def _kept_apart(code: str) -> str:
-    """Forbid to inline large kernels, in LLVM's text: copies of the table of operators took minutes to compile."""
+    """Forbid in LLVM's text to inline some kernels, and to move calls to where not all threads are: any may lead to a barrier."""
     kept = []
     for line in code.split("\n"):
-        found = line.startswith("define") and _LARGE.search(line)
-        kept.append(f"{line} noinline" if found else line)
+        if line.startswith(("define ", "declare ")) and not _FOREIGN.search(line):
+            apart = " noinline" if line.startswith("define ") and _LARGE.search(line) else ""
+            line = f"{line} convergent{apart}"
+        kept.append(line)
     return "\n".join(kept)
 
 

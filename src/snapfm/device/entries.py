@@ -14,7 +14,38 @@ from snapfm.kernels.batches import evaluate_tile, pull_tile, substitute_tile
 from snapfm.kernels.compiling import compiled
 from snapfm.kernels.coordinates import condense_line, expand_line
 from snapfm.kernels.filter import FILTER
-from snapfm.kernels.layout import KEPT, Frame, Lanes, Settings, Tile
+from snapfm.kernels.lanes import enter_units_tile, gather_lane, leave_units_tile, scatter_lane
+from snapfm.kernels.layout import (
+    BARRIER,
+    CELLS,
+    JACOBIAN,
+    KEPT,
+    LOWER,
+    MULTIPLIER,
+    SHIFT,
+    TARGET,
+    UNIT,
+    UPPER,
+    WEIGHT,
+    Frame,
+    Lanes,
+    Settings,
+    Tile,
+    X,
+)
+from snapfm.kernels.ldl import solve_tile as solve_factored
+from snapfm.kernels.lu import Elimination
+from snapfm.kernels.march import (
+    NOT_BEGUN,
+    SOLVED,
+    Rule,
+    StageLanes,
+    StageMemory,
+    Structure,
+    determine_stage_tile,
+    solve_stage_tile,
+    stage_packs,
+)
 from snapfm.kernels.newton import solve_tile
 from snapfm.kernels.panels import Schedule
 from snapfm.kernels.program import Code
@@ -26,10 +57,13 @@ from snapfm.kernels.sections import (  # type: ignore[attr-defined]
     values_at,
     values_grid_at,
 )
-from snapfm.kernels.teams import join, leads, team
+from snapfm.kernels.teams import join, leads, team, team_between
 
 _WIDEST = 64  # integers of the longest descriptor
 _REALS, _COUNTS, _FLAGS = 21, 7, 8  # of Lanes
+_STAGE_FLAGS = 7  # of StageLanes
+_NO_WEIGHT = -1.0  # of a kink: project.kinks
+_REFINED = 2  # solves with a factor: the second removes what the first leaves where it is ill-conditioned
 
 
 @compiled()
@@ -70,6 +104,74 @@ def _schedule(spec, k):
 @compiled()
 def _runs(spec, k):
     return Runs(_index(spec, k), _index(spec, k + 2), _index(spec, k + 4), _index(spec, k + 6), _values(spec, k + 8))
+
+
+@compiled()
+def _elimination(spec, k):
+    return Elimination(
+        _index(spec, k), _index(spec, k + 2), _index(spec, k + 4), _index(spec, k + 6), _index(spec, k + 8), _index(spec, k + 10),
+        _index(spec, k + 12), _index(spec, k + 14),
+    )  # fmt: skip
+
+
+@compiled()
+def _structure(at):
+    """Read the descriptor of a structure; where its memory begins follows it."""
+    spec = index_at(at, _WIDEST)
+    keep = values_at(at + 8 * 25, 1)[0]
+    return Structure(
+        _code(spec, 0), spec[10], spec[11], _values(spec, 12), spec[14] != 0, _index(spec, 15), _index(spec, 17),
+        _index(spec, 19), _index(spec, 21), _index(spec, 23), keep, _elimination(spec, 26),
+    )  # fmt: skip
+
+
+_OFFSET = 42  # of a structure's descriptor: numbers a sample of all structures before
+
+
+@compiled()
+def _kept(one, offset, count, kept):
+    """Return what samples keep of one structure: factors, solutions two stages before, and whether there is a factor."""
+    packs, before = len(one.plan.row) + 2 * len(one.plan.places), len(one.before)
+    begin = kept + 8 * count * offset
+    past = begin + 8 * count * packs
+    return begin, values_grid_at(past, count, before), index_at(past + 8 * count * before, count)
+
+
+@compiled()
+def _stage_memory(one, begin):
+    """Cut the memory of a stage; return where it ends, too."""
+    a, b, c, d, e, f, g, h, i, j, k, m, n, o, p = stage_packs(one)
+    at = begin
+    cells, at = values_at(at, a), at + 8 * a
+    rows, at = values_at(at, b), at + 8 * b
+    partial, at = values_at(at, c), at + 8 * c
+    slope, at = values_at(at, d), at + 8 * d
+    left, at = values_at(at, e), at + 8 * e
+    right, at = values_at(at, f), at + 8 * f
+    entries, at = values_at(at, g), at + 8 * g
+    scratch, at = values_at(at, h), at + 8 * h
+    work, at = values_at(at, i), at + 8 * i
+    step, at = values_at(at, j), at + 8 * j
+    x, at = values_at(at, k), at + 8 * k
+    found, at = values_at(at, m), at + 8 * m
+    merit, at = values_at(at, n), at + 8 * n
+    base, at = values_at(at, o), at + 8 * o
+    length, at = values_at(at, p), at + 8 * p
+    memory = StageMemory(
+        cells, rows, partial, slope, left, right, entries, scratch, work, step, x, found, merit, base, length
+    )
+    return memory, at
+
+
+@compiled()
+def _widest_stage(squares):
+    """Return the numbers that a team needs for the largest structure, with the adjoints of march_back."""
+    widest = 0
+    for k in range(len(squares)):
+        one = _structure(squares[k])
+        _, end = _stage_memory(one, 0)
+        widest = max(widest, end // 8 + one.cells)
+    return widest
 
 
 @compiled()
@@ -217,4 +319,195 @@ def transposed(spec_at, count, width, field, rows, weight):
         add_transposed(runs, values_at(weight + 8 * sample * rows, rows), values_at(field + 8 * sample * width, width))
 
 
-ENTRIES = (newton, rotate, condense, expand, substitute, evaluate, pull, products, transposed)
+def into_tiles(spec_at, count, width, field, start, known, externals, height, warm, rows, totals, space):
+    """Fill what lanes keep and choose their units: kernels.lanes. One team a lane; multipliers are zero without `warm`.
+
+    Descriptor: inputs, outside, unknowns, rows, constants of the Jacobian, lower, upper, where sections begin. `totals` are those
+    of eliminated unknowns, by part and row.
+    """
+    spec = index_at(spec_at, _WIDEST)
+    inputs, outside = index_grid_at(spec[0], spec[1], spec[2]), index_grid_at(spec[3], spec[4], spec[5])
+    unknowns, index = index_grid_at(spec[6], spec[7], spec[8]), index_grid_at(spec[9], spec[10], spec[11])
+    constants, lower, upper, at = _values(spec, 12), _values(spec, 14), _values(spec, 16), _index(spec, 18)
+    parts, own, kept = len(unknowns), unknowns.shape[1], at[KEPT]
+    samples = count // parts
+    fields, starts = values_grid_at(field, samples, width), values_grid_at(start, samples, width)
+    params, sums = values_grid_at(externals, samples, known), values_grid_at(totals, samples, rows)
+    lanes = values_grid_at(space, count, kept)
+    for lane in _samples(count):
+        sample, part = lane // parts, lane % parts
+        memory = values_at(space + 8 * lane * kept, kept)
+        tile = Tile(memory, memory, at)
+        if leads():
+            memory[at[CELLS]] = 1.0
+        gather_lane(fields, inputs, lane, at[CELLS] + 1, lanes, lane)
+        gather_lane(params, outside, lane, at[CELLS] + 1 + inputs.shape[1], lanes, lane)
+        gather_lane(fields, unknowns, lane, at[X], lanes, lane)
+        gather_lane(starts, unknowns, lane, at[TARGET], lanes, lane)
+        for k in team(len(constants)):
+            memory[at[JACOBIAN] + k] = constants[k]
+        for k in team(own if at[LOWER] < at[LOWER + 1] else 0):
+            memory[at[LOWER] + k], memory[at[UPPER] + k] = lower[unknowns[part, k]], upper[unknowns[part, k]]
+        for r in team(index.shape[1]):
+            memory[at[SHIFT] + r] = sums[sample, part * index.shape[1] + r]
+            memory[at[MULTIPLIER] + r] = 0.0
+        if warm != 0:
+            gather_lane(values_grid_at(warm, samples, height), index, lane, at[MULTIPLIER], lanes, lane)
+        for k in team_between(at[BARRIER], at[UNIT]):
+            memory[k] = 0.0
+        for k in team_between(at[WEIGHT], at[WEIGHT + 1]):
+            memory[k] = _NO_WEIGHT
+        enter_units_tile(tile)
+
+
+def out_of_tiles(spec_at, count, width, field, height, multipliers, rows, totals, space):
+    """Return what lanes found, in the units of the laws: kernels.lanes. One team a lane.
+
+    Descriptor: unknowns, rows, where sections begin. Totals become minus the multipliers, which eliminated unknowns follow from.
+    """
+    spec = index_at(spec_at, _WIDEST)
+    unknowns, index = index_grid_at(spec[0], spec[1], spec[2]), index_grid_at(spec[3], spec[4], spec[5])
+    at = _index(spec, 6)
+    parts, kept = len(unknowns), at[KEPT]
+    samples = count // parts
+    fields, lam = values_grid_at(field, samples, width), values_grid_at(multipliers, samples, height)
+    sums, lanes = values_grid_at(totals, samples, rows), values_grid_at(space, count, kept)
+    for lane in _samples(count):
+        sample, part = lane // parts, lane % parts
+        memory = values_at(space + 8 * lane * kept, kept)
+        leave_units_tile(Tile(memory, memory, at))
+        scatter_lane(lanes, lane, at[X], unknowns, fields)
+        scatter_lane(lanes, lane, at[MULTIPLIER], index, lam)
+        for r in team(index.shape[1]):
+            sums[sample, part * index.shape[1] + r] = -memory[at[MULTIPLIER] + r]
+
+
+def affine(spec_at, count, width, field, rows, base, height, multipliers, memory):
+    """Project onto affine rows, with a factor that samples share: kernels.runs and kernels.ldl.
+
+    Descriptor: Runs, index of the rows, diagonal of AAᵀ if that is all, else Schedule, factor and inverse pivots. Memory: two
+    numbers a row and one a slot.
+    """
+    spec = index_at(spec_at, _WIDEST)
+    runs, index, diagonal, plan = _runs(spec, 0), _index(spec, 10), _values(spec, 12), _schedule(spec, 14)
+    factor, inverse = _values(spec, 43), _values(spec, 45)
+    own = memory + 8 * (2 * rows + len(inverse)) * _team()
+    residual, step = values_at(own, rows), values_at(own + 8 * rows, rows)
+    work = values_at(own + 16 * rows, len(inverse))
+    lam, constants = values_grid_at(multipliers, count, height), values_grid_at(base, count, rows)
+    for sample in _samples(count):
+        line = values_at(field + 8 * sample * width, width)
+        for _ in range(1 if len(diagonal) > 0 else _REFINED):
+            for r in team(rows):
+                residual[r] = constants[sample, r]
+            join()
+            add_products(runs, line, residual)
+            if len(diagonal) > 0:
+                for r in team(rows):
+                    step[r] = residual[r] / diagonal[r]
+            else:
+                solve_factored(plan, factor, inverse, residual, 1, 0, work, step)
+            for r in team(rows):
+                lam[sample, index[r]] += step[r]
+                step[r] = -step[r]
+            join()
+            add_transposed(runs, step, line)
+
+
+def march(
+    spec_at, count, width, start, field, known, externals, goal, tolerance, further, limit, kept, work, ended_at, used_at
+):  # fmt: skip
+    """Solve all stages of samples: kernels.march. A sample that fails a stage ends there.
+
+    Descriptor: addresses of the descriptors of stages and of structures. Of a stage: which structure, whether an earlier stage
+    has left a factor and a solution of that, inputs, outside, unknowns, rows. Of a structure: Structure, then what samples keep
+    of those before, in numbers.
+    """
+    spec = index_at(spec_at, _WIDEST)
+    stages, squares = _index(spec, 0), _index(spec, 2)
+    starts, fields = values_grid_at(start, count, width), values_grid_at(field, count, width)
+    params = values_grid_at(externals, count, known)
+    ended, used = index_at(ended_at, count), index_at(used_at, count)
+    r, n = cuda.local.array(2, types.float64), cuda.local.array(3, types.int64)
+    f = cuda.local.array(_STAGE_FLAGS, types.boolean)
+    lanes = StageLanes(
+        f[0:1], f[1:2], f[2:3], f[3:4], f[4:5], f[5:6], f[6:7], n[0:1], n[1:2], r[0:1], r[1:2]
+    )  # fmt: skip
+    n[2] = 0
+    size = _widest_stage(squares)
+    for sample in _samples(count):
+        most, outcome = 1, SOLVED
+        for number in range(len(stages)):
+            stage = index_at(stages[number], _WIDEST)
+            one = _structure(squares[stage[0]])
+            factors, past, have = _kept(one, index_at(squares[stage[0]], _WIDEST)[_OFFSET], count, kept)
+            packs = len(one.plan.row) + 2 * len(one.plan.places)
+            memory, _ = _stage_memory(one, work + 8 * size * _team())
+            again = stage[1] != 0
+            lanes.have[0] = again and have[sample] != 0
+            lanes.ended[0], lanes.used[0] = NOT_BEGUN, 0
+            rule = Rule(goal, tolerance, further != 0 and not one.constant, limit)
+            solve_stage_tile(
+                one, rule, index_grid_at(stage[2], stage[3], stage[4]), index_grid_at(stage[5], stage[6], stage[7]), params,
+                _index(stage, 8), starts, fields, past, again, values_at(factors + 8 * sample * packs, packs), n[2:3], sample,
+                memory, lanes,
+            )  # fmt: skip
+            if leads():
+                have[sample] = lanes.have[0]
+            join()
+            most, outcome = max(most, lanes.used[0]), lanes.ended[0]
+            if outcome != SOLVED:
+                break
+        if leads():
+            ended[sample], used[sample] = outcome, most
+
+
+def march_back(spec_at, count, width, field, known, externals, height, multipliers, rest, kept, work, ended_at):
+    """Find the multipliers of all stages, last first, and add their Jᵀλ to the rest: kernels.march, kernels.batches; see march.
+
+    Samples that did not end as SOLVED are left alone.
+    """
+    spec = index_at(spec_at, _WIDEST)
+    stages, squares = _index(spec, 0), _index(spec, 2)
+    fields, left = values_grid_at(field, count, width), values_grid_at(rest, count, width)
+    params, lam = values_grid_at(externals, count, known), values_grid_at(multipliers, count, height)
+    ended = index_at(ended_at, count)
+    r, n = cuda.local.array(2, types.float64), cuda.local.array(2, types.int64)
+    f = cuda.local.array(_STAGE_FLAGS, types.boolean)
+    lanes = StageLanes(
+        f[0:1], f[1:2], f[2:3], f[3:4], f[4:5], f[5:6], f[6:7], n[0:1], n[1:2], r[0:1], r[1:2]
+    )  # fmt: skip
+    size = _widest_stage(squares)
+    for sample in _samples(count):
+        outcome = ended[sample]
+        for step in range(len(stages) if outcome == SOLVED else 0):
+            stage = index_at(stages[len(stages) - 1 - step], _WIDEST)
+            one = _structure(squares[stage[0]])
+            factors, _, have = _kept(one, index_at(squares[stage[0]], _WIDEST)[_OFFSET], count, kept)
+            packs = len(one.plan.row) + 2 * len(one.plan.places)
+            memory, end = _stage_memory(one, work + 8 * size * _team())
+            inputs, outside = index_grid_at(stage[2], stage[3], stage[4]), index_grid_at(stage[5], stage[6], stage[7])
+            unknowns, rows = _index(stage, 8), _index(stage, 10)
+            lanes.have[0], lanes.live[0], lanes.ended[0] = have[sample] != 0, True, SOLVED
+            determine_stage_tile(
+                one, inputs, outside, params, unknowns, rows, fields, left, values_at(factors + 8 * sample * packs, packs), lam,
+                sample, memory, lanes,
+            )  # fmt: skip
+            outcome = lanes.ended[0]
+            if outcome != SOLVED:
+                break
+            pull_tile(
+                one.code, inputs, outside, params, index_grid_at(stage[10], 1, stage[11]), lam, fields, sample, memory.cells,
+                memory.rows, memory.x, memory.partial, values_at(end, one.cells), left,
+            )  # fmt: skip
+            if leads():
+                have[sample] = lanes.have[0]
+            join()
+        if leads():
+            ended[sample] = outcome
+
+
+ENTRIES = (
+    newton, rotate, condense, expand, substitute, evaluate, pull, products, transposed, into_tiles, out_of_tiles, affine, march,
+    march_back,
+)  # fmt: skip

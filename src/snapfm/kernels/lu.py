@@ -156,16 +156,13 @@ def solve_transposed(plan, factor, x):
     size, count = len(plan.row), len(plan.places)
     lower, upper = size, size + count
     for k in range(size):
-        here = mul(load(x, k), load(factor, k))
-        join()
-        if leads():
-            store(x, k, here)
+        here = mul(load(x, k), load(factor, k))  # is not kept: no thread has to wait for another to read x[k]
         for p in team_between(plan.pointers[k], plan.pointers[k + 1]):
             i = plan.places[p]
             store(x, i, fnma(load(factor, upper + p), here, load(x, i)))
         join()
     for k in range(size - 1, -1, -1):
-        total = load(x, k) if leads() else full(0.0)
+        total = mul(load(x, k), load(factor, k)) if leads() else full(0.0)
         for p in team_between(plan.pointers[k], plan.pointers[k + 1]):
             total = fnma(load(factor, lower + p), load(x, plan.places[p]), total)
         total = added(total)

@@ -80,6 +80,7 @@ class StageMemory(NamedTuple):
 class StageLanes(NamedTuple):
     """Working numbers of one tile, one per lane and name."""
 
+    live: Mask  # lanes that hold a sample that takes part
     going: Mask
     wanting: Mask
     fresh: Mask  # the factor is that of the present point
@@ -93,24 +94,33 @@ class StageLanes(NamedTuple):
 
 
 @compiled(nogil=True)
-def stage_memory(one, packs):
-    """Allocate the memory of a tile; a factor takes `packs` numbers."""
-    m, blocks = len(one.own), len(one.starts) - 1
-    return StageMemory(
-        np.empty(one.cells * LANES), np.empty(m * LANES), np.empty(5 * LANES * max(one.cells - one.code.first, 0)),
-        np.empty((one.slots + 1) * LANES), np.empty(one.slots * LANES), np.empty(one.slots * LANES),
-        np.empty(len(one.row) * LANES), np.empty(packs), np.empty(2 * m * LANES), np.empty(m * LANES), np.empty(m * LANES),
-        np.empty(m * LANES), np.empty(blocks * LANES), np.empty(blocks * LANES), np.empty(blocks * LANES),
+def stage_packs(one):
+    """Return the packs of each member of a StageMemory."""
+    m, blocks, slots = len(one.own), len(one.starts) - 1, one.slots
+    factor, partial = m + 2 * len(one.plan.places), 5 * max(one.cells - one.code.first, 0)
+    return (
+        one.cells, m, partial, slots + 1, slots, slots, len(one.row), factor, 2 * m, m, m, m, blocks, blocks, blocks
     )  # fmt: skip
 
 
 @compiled(nogil=True)
-def stage_lanes():
+def _stage_memory(one):
+    """Allocate the memory of a tile."""
+    a, b, c, d, e, f, g, h, i, j, k, m, n, o, p = stage_packs(one)
+    return StageMemory(
+        np.empty(a * LANES), np.empty(b * LANES), np.empty(c * LANES), np.empty(d * LANES), np.empty(e * LANES),
+        np.empty(f * LANES), np.empty(g * LANES), np.empty(h * LANES), np.empty(i * LANES), np.empty(j * LANES),
+        np.empty(k * LANES), np.empty(m * LANES), np.empty(n * LANES), np.empty(o * LANES), np.empty(p * LANES),
+    )  # fmt: skip
+
+
+@compiled(nogil=True)
+def _stage_lanes():
     """Allocate the working numbers of a tile."""
     return StageLanes(
         np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
-        np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.int64), np.empty(LANES, np.int64),
-        np.empty(LANES), np.empty(LANES),
+        np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.int64),
+        np.empty(LANES, np.int64), np.empty(LANES), np.empty(LANES),
     )  # fmt: skip
 
 
@@ -123,28 +133,36 @@ def solve_stage(
     Read: inputs (1, …), outside (1, …), externals (b, …), unknowns, start û (b, n), past (b, m) solutions two stages before, if
     known, stop. Written: field (b, n), past, have (b,) and factors (tiles, …) for the next stage, ended and used (b,).
     """
-    memory, lanes = stage_memory(one, factors.shape[1]), stage_lanes()
+    memory, lanes = _stage_memory(one), _stage_lanes()
     for tile in range(len(factors)):
+        first = tile * LANES
+        count = min(LANES, len(field) - first)
+        for lane in range(LANES):
+            sample = first + min(lane, count - 1)
+            lanes.have[lane], lanes.used[lane] = have[sample], used[sample]
+            lanes.ended[lane] = ended[sample] if lane < count else SOLVED
         solve_stage_tile(
-            one, rule, inputs, outside, externals, unknowns, start, field, past, known, have, factors[tile], stop, ended, used,
-            tile * LANES, memory, lanes,
+            one, rule, inputs, outside, externals, unknowns, start, field, past, known, factors[tile], stop, first, memory, lanes
         )  # fmt: skip
+        for lane in range(count):
+            sample = first + lane
+            have[sample], ended[sample], used[sample] = lanes.have[lane], lanes.ended[lane], lanes.used[lane]
 
 
 @compiled(nogil=True, error_model="numpy")
 def solve_stage_tile(
-    one, rule, inputs, outside, externals, unknowns, start, field, past, known, have, factor, stop, ended, used, first,
-    memory, lanes,
-):  # fmt: skip
-    """Solve one stage for samples first .. first + LANES − 1; see solve_stage. `memory` and `lanes` are used as memory."""
+    one, rule, inputs, outside, externals, unknowns, start, field, past, known, factor, stop, first, memory, lanes
+):
+    """Solve one stage for samples first .. first + LANES − 1; see solve_stage.
+
+    Written: field, past, factor; lanes' have, ended and used; `memory` and the rest of `lanes` are used as memory.
+    """
     m, blocks = len(one.own), len(one.starts) - 1
     cells, rows, entries, x, work = memory.cells, memory.rows, memory.entries, memory.x, memory.work
     going, wanting, fresh, final = lanes.going, lanes.wanting, lanes.fresh, lanes.final
     count, live = min(LANES, len(field) - first), False
     for lane in range(LANES):
-        sample = first + min(lane, count - 1)
-        lanes.have[lane], lanes.ended[lane], lanes.used[lane] = have[sample], ended[sample], used[sample]
-        going[lane] = lane < count and ended[sample] == NOT_BEGUN
+        going[lane] = lanes.ended[lane] == NOT_BEGUN
         live |= going[lane]
         final[lane], fresh[lane] = False, one.constant
     if not live:
@@ -220,8 +238,6 @@ def solve_stage_tile(
                     lanes.have[lane] = False
     for lane in range(count):
         sample = first + lane
-        if leads():
-            have[sample], ended[sample], used[sample] = lanes.have[lane], lanes.ended[lane], lanes.used[lane]
         if lanes.ended[lane] == SOLVED:
             for k in team(len(one.before)):
                 past[sample, k] = cells[(1 + one.before[k]) * LANES + lane]
@@ -251,7 +267,6 @@ def _begin(one, start, unknowns, first, count, past, known, memory):
         for lane in range(LANES):
             value = start[first + min(lane, count - 1), unknowns[k]]
             x[k * LANES + lane] = value if math.isfinite(value) else 0.0
-    join()
     if starts == 1:
         return
     for number in range(starts):
@@ -346,41 +361,36 @@ def determine_stage(
     Read: field (b, n), rest (b, n), live (b,), index: the stage's rows. Written: multipliers (b, m), have, factors, and ended
     (b,): SOLVED, or FAILED where a factorization with pivoting is needed.
     """
-    memory, lanes = stage_memory(one, factors.shape[1]), stage_lanes()
+    memory, lanes = _stage_memory(one), _stage_lanes()
     for tile in range(len(factors)):
+        first = tile * LANES
+        count = min(LANES, len(field) - first)
+        for lane in range(LANES):
+            sample = first + min(lane, count - 1)
+            lanes.have[lane], lanes.live[lane], lanes.ended[lane] = have[sample], lane < count and live[sample], SOLVED
         determine_stage_tile(
-            one, inputs, outside, externals, unknowns, index, field, rest, live, have, factors[tile], multipliers, ended,
-            tile * LANES, memory, lanes,
+            one, inputs, outside, externals, unknowns, index, field, rest, factors[tile], multipliers, first, memory, lanes
         )  # fmt: skip
+        for lane in range(count):
+            have[first + lane] = lanes.have[lane]
+            if lanes.live[lane]:
+                ended[first + lane] = lanes.ended[lane]
 
 
 @compiled(nogil=True, error_model="numpy")
 def determine_stage_tile(
-    one,
-    inputs,
-    outside,
-    externals,
-    unknowns,
-    index,
-    field,
-    rest,
-    live,
-    have,
-    factor,
-    multipliers,
-    ended,
-    first,
-    memory,
-    lanes,
+    one, inputs, outside, externals, unknowns, index, field, rest, factor, multipliers, first, memory, lanes
 ):
-    """Find the multipliers of samples first .. first + LANES − 1; see determine_stage."""
+    """Find the multipliers of samples first .. first + LANES − 1 whose lanes are `live`; see determine_stage.
+
+    Written: multipliers, factor; lanes' have and ended; `memory` and the rest of `lanes` are used as memory.
+    """
     m = len(one.own)
     cells, rows, entries, wanted, found = memory.cells, memory.rows, memory.entries, memory.x, memory.found
-    size, scale, wanting = lanes.size, lanes.scale, lanes.wanting
+    live, size, scale, wanting = lanes.live, lanes.size, lanes.scale, lanes.wanting
     count, busy = min(LANES, len(field) - first), False
-    for lane in range(count):
-        busy |= live[first + lane]
-        lanes.have[lane] = have[first + lane]
+    for lane in range(LANES):
+        busy |= live[lane]
     if not busy:
         return
     _fill_constants(one, entries)
@@ -395,7 +405,7 @@ def determine_stage_tile(
             wanted[k * LANES + lane] = -rest[first + min(lane, count - 1), unknowns[k]]
     for lane in range(LANES):
         scale[lane] = _largest(wanted, m, lane)
-        wanting[lane] = lane < count and live[first + lane] and not lanes.have[lane]
+        wanting[lane] = live[lane] and not lanes.have[lane]
     for attempt in range(2):  # with the factors there are, then with those of these very matrices
         new = False
         for lane in range(LANES):
@@ -408,18 +418,14 @@ def determine_stage_tile(
                     lanes.have[lane] = True
         if new or attempt == 0:
             _correct(one, factor, attempt == 1, memory, lanes)
-        for lane in range(count):
-            if live[first + lane]:
+        for lane in range(LANES):
+            if live[lane]:
                 wanting[lane] = not size[lane] <= REFINED * scale[lane]
     for lane in range(count):
-        sample = first + lane
-        if leads():
-            have[sample] = lanes.have[lane]
-        if live[sample]:
-            if leads():
-                ended[sample] = SOLVED if size[lane] <= _ACCURATE * scale[lane] else FAILED
+        if live[lane]:
+            lanes.ended[lane] = SOLVED if size[lane] <= _ACCURATE * scale[lane] else FAILED
             for k in team(m):
-                multipliers[sample, index[k]] = found[k * LANES + lane]
+                multipliers[first + lane, index[k]] = found[k * LANES + lane]
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -438,6 +444,7 @@ def _correct(one, factor, some, memory, lanes):
         size[lane] = scale[lane]
         for k in team(m):
             found[k * LANES + lane], remainder[k * LANES + lane] = 0.0, wanted[k * LANES + lane]
+    join()
     for _ in range(SOLVES):
         left = 0
         for lane in range(LANES):
@@ -445,7 +452,6 @@ def _correct(one, factor, some, memory, lanes):
             left += going[lane]
         if left == 0:
             break
-        join()
         for k in team(m):
             for lane in range(LANES):
                 work[k * LANES + lane] = remainder[one.plan.column[k] * LANES + lane]

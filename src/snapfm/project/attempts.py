@@ -74,14 +74,12 @@ def attempt(
     if turn.over:
         return Ended.unfinished(lanes)
     first = np.array(tiles.section(core.X))
-    if inequalities:
-        allowed, trials, patience = np.full(lanes, min(_SETS_CYCLE, limit)), _NONE if near else _FEW, _ENDLESS
-    else:
-        allowed, trials, patience = np.full(lanes, min(_FIRST, limit)), _SOME, _PATIENCE
+    settings, allowed = first_attempt(stopping, inequalities, near, limit)
     if _quadratic(loops):
         ended = sequential(loops, tiles, first, stopping, Room(np.full(lanes, limit), limit), turn)
     else:
-        ended = newton(loops, tiles, stopping, allowed, turn, trials, patience=patience)
+        given = (stopping, np.full(lanes, allowed), turn, settings.trials)
+        ended = newton(loops, tiles, *given, patience=settings.patience)
     status, iterations, second = ended.status, ended.iterations, ended.second
     if not status.any():  # all converged, as they mostly do
         return ended
@@ -108,6 +106,13 @@ def attempt(
     status[stuck] = np.where(short[stuck], int(Status.ITERATION_LIMIT), int(Status.STALLED))
     status[beside & stuck] = int(Status.NONFINITE)
     return Ended(status, iterations, second)
+
+
+def first_attempt(stopping: Stopping, inequalities: bool, near: bool, limit: int) -> tuple[core.Settings, int]:
+    """Return settings and iterations of the first attempt, here and on devices. `near`: see attempt."""
+    if inequalities:
+        return core.Settings(*stopping, _ORDINARY, _NONE if near else _FEW, 0, _ENDLESS), min(_SETS_CYCLE, limit)
+    return core.Settings(*stopping, _ORDINARY, _SOME, 0, _PATIENCE), min(_FIRST, limit)
 
 
 def _outside(loops: Loops, tiles: Tiles, first: Values, status: Index) -> Mask:

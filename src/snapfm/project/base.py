@@ -97,12 +97,25 @@ class Warm:
 
 
 @dataclass(frozen=True)
+class WarmThere:
+    """A warm start on a device: as Warm."""
+
+    place: Tensor
+    multipliers: Tensor
+    usable: Tensor
+    owner: object
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()
+
+
+@dataclass(frozen=True)
 class Moved:
     """The nearest feasible fields without a certificate: all that a flow step before the last needs."""
 
     u: Tensor
     """Fields (b, *shape), in the dtype and on the device of the input."""
-    warm: Warm | None
+    warm: Warm | WarmThere | None
 
     def __repr__(self) -> str:
         return f"Moved({fields_text(self.u)})"
@@ -147,7 +160,7 @@ class Projection:
     For these, stationarity holds for an element of the generalized (Clarke) gradient: each kink's two slopes with a weight in
     [0, 1]. For the others, the slopes are those of torch.
     """
-    warm: Warm | None = field(default=None, repr=False, compare=False)  # for project(…, warm=…)
+    warm: Warm | WarmThere | None = field(default=None, repr=False, compare=False)  # for project(…, warm=…)
 
     @property
     def converged(self) -> Tensor:

@@ -20,7 +20,7 @@ from snapfm.project.infeasible import contradicts
 from snapfm.structure import CompiledLaws, LawStack
 
 _STRIDE = 97  # of a first check: a pass over whole fields costs a tenth of a small call
-_STEEP = 1e6  # multipliers below this cannot spoil the stationarity by rounding
+STEEP = 1e6  # multipliers below this cannot spoil the stationarity by rounding
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def judge(laws: LawStack, residual: Tensor, limits: Limits, u: Tensor) -> Judgem
     """Measure the residual (b, m) of all rows and the excess of u (b, n) over its limits; NaN stays NaN."""
     by_law = _by_law(laws, residual)
     if limits.names:
-        lower, upper = torch.from_numpy(limits.lower), torch.from_numpy(limits.upper)
+        lower, upper = (torch.from_numpy(limit).to(u.device) for limit in (limits.lower, limits.upper))
         excess = torch.maximum(u - upper, lower - u).clamp(min=0.0)
         largest = excess.amax(dim=1) if excess.shape[1] else residual.new_zeros(len(residual))
         by_law |= dict.fromkeys(limits.names, largest)
@@ -91,10 +91,10 @@ def verdict(
 def _unresolved(laws: LawStack, solved: Solution, params: Params, u_hat: Tensor) -> list[int]:
     """List the samples whose multipliers are so large that rounding of Jᵀλ hides their stationarity."""
     sizes = np.abs(solved.multipliers.numpy())
-    if not sizes.max(initial=0.0) > _STEEP:
+    if not sizes.max(initial=0.0) > STEEP:
         return []
     hidden = []
-    for i in np.flatnonzero(sizes.max(axis=1) > _STEEP).tolist():
+    for i in np.flatnonzero(sizes.max(axis=1) > STEEP).tolist():
         pulls = laws.pulled_sizes(solved.u[i : i + 1].reshape(1, *laws.shape), _one(params, i), sizes[i])
         pulls = np.finfo(float).eps * pulls
         if not near(pulls.max(initial=0.0, keepdims=True), u_hat[i : i + 1])[0]:

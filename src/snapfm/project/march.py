@@ -59,16 +59,21 @@ class Marching:
         return len(self.march)
 
     @property
+    def keeps(self) -> bool:
+        """Whether factors of all structures are kept from stage to stage; else only those of the stage before."""
+        return len(self.solvers) <= _KEPT
+
+    @property
     def samples(self) -> int:
         """Number of samples whose factors fit into the memory of one piece."""
         large = [one.square.plan.fill for one in self.solvers if one.structure is None and not one.square.affine]
-        bytes_each = ENTRY_BYTES * (sum(large) if len(self.solvers) <= _KEPT else max(large, default=0))
+        bytes_each = ENTRY_BYTES * (sum(large) if self.keeps else max(large, default=0))
         return max(1, int(_FACTOR_MEMORY / max(bytes_each, 1.0)))
 
     def bytes(self, samples: int) -> float:
         """Predict the memory of the factors that a piece of so many samples keeps."""
         each = [one.bytes(samples) for one in self.solvers]
-        return sum(each) if len(each) <= _KEPT else max(each)
+        return sum(each) if self.keeps else max(each)
 
     def walk(self, count: int) -> Walk:
         """Begin a call on so many samples."""
@@ -117,7 +122,7 @@ class Walk:
     def _state(self, number: int) -> tuple[list[SuperLU | None], _Tiles | None]:
         """Return the factors of one structure: of large blocks or failed samples, and of tiles."""
         if number not in self._kept:
-            if len(self._solvers) > _KEPT:
+            if not self._marching.keeps:
                 self._kept.clear()
             structure = self._solvers[number].structure
             tiles = None if structure is None else _Tiles(structure, self._count)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.device.launch import Copying
 from snapfm.errors import Status
 from snapfm.kernels.batches import determine
 from snapfm.kernels.callback import NO_CALLBACK
@@ -54,7 +55,7 @@ _WORTH_SHARING = 8e-3
 _WATCHED = 0.25
 _CONVERGED = int(Status.CONVERGED)  # asking an enumeration takes longer than comparing a small array
 _EXPECTED = 4  # iterations of a sample that a first call counts on
-_BESIDE = 0.1  # start of iterations on a flat slice, relative to its size
+BESIDE = 0.1  # start of iterations on a flat slice, relative to its size
 _CHUNK = 64  # samples of one piece: bounds memory
 _SMALL_CHUNK = 16  # samples of one piece without a certificate: little work, which has to stay in the caches
 
@@ -144,10 +145,23 @@ class Newton:
         self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, Warm]:
         """Project without a certificate, in the dtype given: multipliers of substituted rows stay zero."""
-        field = given.reshape(len(given), self.laws.unknowns).numpy()
-        out = self._outcome(np.empty_like(field))
-        self._run(field, params, enough(tolerance), warm, out, budget, certify=False)
-        return torch.from_numpy(out.u).reshape(given.shape), self._warm(out)
+        found = torch.empty_like(given)
+        return found, self._moved(given, found, params, tolerance, warm, budget, None)
+
+    def move_copied(self, copies: Copying, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Warm:
+        """Project a batch that is on its way from a device, piece by piece, as it arrives; see device.launch.Copying."""
+        return self._moved(copies.given, copies.found, params, tolerance, warm, budget, copies)
+
+    def _moved(
+        self, given: Tensor, found: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget,
+        copies: Copying | None,
+    ) -> Warm:  # fmt: skip
+        shape = (len(given), self.laws.unknowns)
+        out = self._outcome(found.reshape(shape).numpy())
+        self._run(
+            given.reshape(shape).numpy(), params, enough(tolerance), warm, out, budget, certify=False, copies=copies
+        )
+        return self._warm(out)
 
     def bytes(self, samples: int) -> float:
         """Predict the memory that a piece of so many samples takes while it is solved."""
@@ -171,7 +185,8 @@ class Newton:
         return Warm(out.place, out.multipliers, out.status == _CONVERGED, self)
 
     def _run(
-        self, field: Field, params: Params, stopping: Stopping, warm: Warm | None, out: _Outcome, budget: Budget, certify: bool
+        self, field: Field, params: Params, stopping: Stopping, warm: Warm | None, out: _Outcome, budget: Budget, certify: bool,
+        copies: Copying | None = None,
     ) -> None:  # fmt: skip
         """Work through a batch (b, n) piece by piece. Written: out."""
         self._compile(budget.clock)
@@ -179,6 +194,8 @@ class Newton:
         evaluator = self._evaluator(params)
 
         def work(piece: slice, turn: Turn) -> bool:
+            if copies is not None:
+                copies.arrived(piece)
             given, mine = field[piece], out.part(piece)
             late = turn.over
             if late:
@@ -188,6 +205,8 @@ class Newton:
                 if evaluator is not None:
                     evaluator.begin(turn)
                 self._solve_piece(given, some, stopping, _of(warm, piece), mine, certify, budget.limit, turn, evaluator)
+            if copies is not None:
+                copies.left(piece)
             return not late and not (turn.over and bool((mine.status == Status.ITERATION_LIMIT).any()))
 
         plan = self._planned(count, certify, budget.limit)
@@ -355,7 +374,7 @@ class Newton:
             # No step leaves a flat slice (y₂ = 0), where the slope of y₂² is zero: start beside it.
             flat = u[:, lengths]
             size = np.abs(start[:, part.system.unknowns[0]]).max(axis=1, keepdims=True, initial=0.0)
-            u[:, lengths] = np.where(flat == 0.0, _BESIDE * np.where(size > 0.0, size, 1.0), flat)
+            u[:, lengths] = np.where(flat == 0.0, BESIDE * np.where(size > 0.0, size, 1.0), flat)
         ended = part.solve(batch, u, multipliers)
         # An aggregate with y₂ < 0 obeys as well as its mirror image, which is nearer: go on from there.
         again = np.flatnonzero((u[:, lengths] < 0.0).any(axis=1) & (ended.status == _CONVERGED))

@@ -80,7 +80,7 @@ class Part:
         self.nullspace = None if bordered is None else NullSpace(system, bordered, self.rows.outside)
         self.at = self._sections()
         self._packs = (self.at // LANES).tolist()
-        self._eliminated = _eliminated(system)
+        self.eliminated = _eliminated(system)
         self.spaces: Workspaces[Values] = Workspaces(self._space)
         self.scratch: Workspaces[Values] = Workspaces(self.new_scratch)
         self._factors: Workspaces[Workspace] = Workspaces(self.kkt.linear.workspace)
@@ -137,7 +137,7 @@ class Part:
         fill(system.inputs, self.rows.outside, u, batch.externals, at[core.CELLS], space)
         gather(u, system.unknowns, at[core.X], space)
         gather(batch.start, system.unknowns, at[core.TARGET], space)
-        products_to_tiles(self._eliminated, parts, rows, batch.start, at[core.SHIFT], space)
+        products_to_tiles(self.eliminated, parts, rows, batch.start, at[core.SHIFT], space)
         tiles.section(core.JACOBIAN)[:] = np.repeat(system.program.constants, LANES)
         if self.kkt.frame.bounded:
             for bound, number in ((self.lower, core.LOWER), (self.upper, core.UPPER)):
@@ -153,7 +153,7 @@ class Part:
         if scaled:
             leave_units(space, self.at)
         scatter(space, at[core.X], system.unknowns, u)
-        tiles_to_field(self._eliminated, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
+        tiles_to_field(self.eliminated, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
         scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
         weights = None
         if self.kinks is not None:

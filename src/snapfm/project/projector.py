@@ -1,6 +1,7 @@
 """Projector: the public class and stop 3 of the walk. Compiles the laws once, then projects whole batches onto them.
 
-Checks arguments, converts to float64 on the CPU, calls the method, asks the judge, attaches the gradient. Must not know any PDE.
+Checks arguments, converts to float64, calls the method of the fields' device, asks the judge, attaches the gradient. Must not
+know any PDE.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from snapfm.laws import Law, Oracle, Params
 from snapfm.linear import Solver
 from snapfm.project import checks
 from snapfm.project.adjoint import attach_gradient
-from snapfm.project.base import Method, Moved, Projection, Warm, limits_of
+from snapfm.project.base import Method, Moved, Projection, Warm, WarmThere, limits_of
 from snapfm.project.budget import LIMIT, SECONDS, Budget
+from snapfm.project.elsewhere import Elsewhere, prepared_for
 from snapfm.project.in_metric import SCALE, check_metric, project_in_metric, scaled_laws
 from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.linearized import Linearized
@@ -28,12 +30,16 @@ from snapfm.project.matrix_free import MatrixFree
 from snapfm.project.memory import LARGEST, described
 from snapfm.project.metric import Metric
 from snapfm.project.newton import Newton
+from snapfm.project.on_device import OnDevice
+from snapfm.project.open_samples import open_samples, projection_of, with_samples
 from snapfm.project.serial import one_thread
 from snapfm.project.transforms import project_transformed, refuse_transformed, transformed
 from snapfm.project.travel import packed, sharing, unpacked
 from snapfm.structure import CompiledLaws, MatrixFreeLaws, TooDense, compile_laws, matrix_free
 from snapfm.structure.preparing import Report, preparing
 from snapfm.text import counted, extents
+
+_MOMENT = 1e-3  # seconds that are left for the CPU at least, so that a budget is never zero
 
 
 class Projector:
@@ -67,6 +73,7 @@ class Projector:
             self.structure, self.method = self._prepared(linear, report)
         # Batch size, params as given, params converted: one tuple, replaced whole and read once, as threads share it.
         self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
+        self._devices: dict[torch.device, OnDevice | Elsewhere] = {}  # replaced whole, like the tuple above
         self._linearized: Linearized | None = None
         self._units: Projector | None = None
 
@@ -164,7 +171,12 @@ class Projector:
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape) in the plain metric, ‖u − û‖², whatever the projector's own."""
-        given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
+        given, asked, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
+        gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values()))
+        there = self._there(u_hat.device)
+        if isinstance(there, OnDevice) and not gradient:
+            return self._certified(there, u_hat, given, asked, warm, budget)
+        known = self._recall(warm)
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             start, inside = _inside(u_hat), self.inside_params(given, len(u_hat))
             solved = self.method.solve(start, inside, asked, known, budget)
@@ -174,7 +186,7 @@ class Projector:
             returned, rounding = judged, judged.violation.new_zeros(len(start))
             if answer.dtype != torch.float64 or self.structure.coarse:
                 returned, rounding = self.check(answer, given), self.changed(solved.u.view_as(start), answer, given)
-        if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values())):
+        if gradient:
             answer = attach_gradient(
                 u_hat, answer, self.structure, inside, given, solved.u.reshape(start.shape), solved.multipliers,
                 partial(self.method.adjoint, solved, inside),
@@ -212,29 +224,72 @@ class Projector:
         Meant for all steps of a flow but the last. A sample that fails is returned as the iterations left it, unmarked.
         """
         refuse_transformed("project.move(u_hat)", u_hat, *(params or {}).values())
-        given, asked, known, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
+        given, asked, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
+        there = self._there(u_hat.device)
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            start, inside = u_hat.detach().cpu().contiguous(), self.inside_params(given, len(u_hat))
-            u, ended = self.method.move(start, inside, asked, known, budget)
+            if isinstance(there, OnDevice):
+                return Moved(*there.move(u_hat, given, asked, self._recall_there(there, warm), budget.limit))
+            inside, known = self.inside_params(given, len(u_hat)), self._recall(warm)
+            if there is not None and there.machine is not None and isinstance(self.method, Newton):
+                copies = there.machine.copying(u_hat.detach())
+                ended: Warm | None = self.method.move_copied(copies, inside, asked, known, budget)
+                return Moved(copies.result(), ended)
+            u, ended = self.method.move(u_hat.detach().cpu().contiguous(), inside, asked, known, budget)
         return Moved(u.to(u_hat.device), ended)
+
+    def _there(self, device: torch.device) -> OnDevice | Elsewhere | None:
+        """Return what works for tensors of a device, prepared at first use: None for those of the CPU."""
+        if device.type == "cpu":
+            return None
+        made = self._devices.get(device)
+        if made is None:
+            made = prepared_for(self.method, device)
+            self._devices = {**self._devices, device: made}
+        return made
+
+    def _certified(
+        self, there: OnDevice, u_hat: Tensor, given: dict[str, Tensor], tolerance: float, warm: Projection | Moved | None,
+        budget: Budget,
+    ) -> Projection:  # fmt: skip
+        """Project on a device; samples that its iterations leave open are projected by the CPU. Waits for the device once."""
+        with torch.no_grad():
+            solved = there.solve(u_hat, given, tolerance, self._recall_there(there, warm), budget.limit)
+            judged = judge(self.structure, solved.residual, self.limits, solved.u)
+            answer = solved.u.reshape(u_hat.shape).to(u_hat.dtype)
+            returned, rounding = judged, judged.violation.new_zeros(len(u_hat))
+            if answer.dtype != torch.float64 or self.structure.coarse:
+                returned, rounding = self.check(answer, given), self.changed(solved.u.view_as(u_hat), answer, given)
+            made = projection_of(self.structure, solved, answer, returned, rounding, tolerance)
+            failed = open_samples(there.machine, solved, judged.violation, u_hat, tolerance)
+            if not len(failed):
+                return made
+            index = torch.from_numpy(failed)
+            left, on = max(1, budget.limit - there.most(budget.limit)), index.to(u_hat.device)
+            again = self.plain(
+                there.brought(u_hat[on]),
+                {name: there.brought(value if len(value) == 1 else value[on]) for name, value in given.items()},
+                tolerance=tolerance, limit=left, seconds=max(budget.clock.left, _MOMENT),
+            )  # fmt: skip
+            return with_samples(made, on, _on(u_hat.device, again))
 
     def _asked(
         self, u_hat: Tensor, params: Params | None, warm: Projection | Moved | None, tolerance: float | None,
         limit: int | None, seconds: float | None,
-    ) -> tuple[dict[str, Tensor], float, Warm | None, Budget]:  # fmt: skip
-        """Check a call's arguments; return its params, tolerance, warm start and budget."""
+    ) -> tuple[dict[str, Tensor], float, Budget]:  # fmt: skip
+        """Check a call's arguments; return its params, tolerance and budget."""
         iterations = self.limit if limit is None else checks.check_limit(limit)
         budget = Budget.of(iterations, self.seconds if seconds is None else checks.check_seconds(seconds))
         checks.check_field(u_hat, self.shape)
         given = checks.check_params(params, self.example, len(u_hat))
         asked = self.tolerance if tolerance is None else checks.check_tolerance(tolerance)
         checks.check_warm(warm, len(u_hat), self.structure.slices())
-        return given, asked, self._recall(warm), budget
+        return given, asked, budget
 
     def _recall(self, warm: Projection | Moved | None) -> Warm | None:
+        """Return a warm start for the method of the CPU."""
         if warm is None:
             return None
-        if warm.warm is not None and warm.warm.owner is self.method:
+        if isinstance(warm.warm, Warm) and warm.warm.owner is self.method:
             return warm.warm
         if isinstance(warm, Moved):
             return None  # another projector's: it has no multipliers
@@ -245,14 +300,27 @@ class Projector:
         usable = warm.converged.cpu() & torch.isfinite(whole).all(dim=1)
         return self.method.recall(_inside(warm.u), whole, usable)
 
+    def _recall_there(self, there: OnDevice, warm: Projection | Moved | None) -> WarmThere | None:
+        """Return a warm start for the method of a device."""
+        if warm is None:
+            return None
+        if isinstance(warm.warm, WarmThere) and warm.warm.owner is there:
+            return warm.warm
+        if isinstance(warm, Moved):
+            return None
+        parts = [warm.multipliers[name].detach().to(there.device, torch.float64) for name in self.structure.slices()]
+        whole = torch.cat([torch.zeros(len(warm.u), 0, dtype=torch.float64, device=there.device), *parts], dim=1)
+        usable = warm.converged.to(there.device) & torch.isfinite(whole).all(dim=1)
+        return there.recall(warm.u.detach().to(there.device), whole, usable)
+
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:
         """Judge fields u (b, *shape) in float64, by the laws as written, without projecting them."""
         refuse_transformed("project.check(u)", u, *(params or {}).values())
         checks.check_field(u, self.shape)
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            field = _inside(u)
-            residual = self.structure.written(field, self.inside_params(given, len(u)))
+            field, inside = self._at_home(u, given)
+            residual = self.structure.written(field, inside)
             return judge(self.structure, residual, self.limits, field.reshape(len(u), -1))
 
     def changed(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
@@ -262,8 +330,8 @@ class Projector:
         """
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            inside = self.inside_params(given, len(u))
-            one, two = self.structure.residual(_inside(u), inside), self.structure.written(_inside(other), inside)
+            (field, inside), (rounded, _) = self._at_home(u.to(other.device), given), self._at_home(other, given)
+            one, two = self.structure.residual(field, inside), self.structure.written(rounded, inside)
             return torch.cat([one - two, one.new_zeros(len(one), 1)], dim=1).abs().amax(dim=1)
 
     def excess(self, u: Tensor, params: Params | None = None) -> Tensor:
@@ -273,13 +341,17 @@ class Projector:
         """
         checks.check_field(u, self.shape)
         given = checks.check_params(params, self.example, len(u))
-        field = u.to(device="cpu", dtype=torch.float64)
-        residual = self.structure.residual(field, self.inside_params(given, len(u)))
-        parts = [torch.where(torch.from_numpy(self.structure.equality_rows), residual, residual.clamp(min=0.0))]
+        there = self._there(u.device)
+        home = u.device if isinstance(there, OnDevice) else torch.device("cpu")
+        field = u.to(device=home, dtype=torch.float64)
+        inside = there.inside(given, len(u)) if isinstance(there, OnDevice) else self.inside_params(given, len(u))
+        residual = self.structure.residual(field, inside)
+        equality = torch.from_numpy(self.structure.equality_rows).to(home)
+        parts = [torch.where(equality, residual, residual.clamp(min=0.0))]
         if self.limits.names:
-            lower, upper = torch.from_numpy(self.limits.lower), torch.from_numpy(self.limits.upper)
-            flat = field.flatten(1)
-            parts.append((torch.maximum(flat - upper, lower - flat).clamp(min=0.0))[:, self.limits.bounded])
+            lower, upper = (torch.from_numpy(one).to(home) for one in (self.limits.lower, self.limits.upper))
+            flat, bounded = field.flatten(1), torch.from_numpy(np.flatnonzero(self.limits.bounded)).to(home)
+            parts.append((torch.maximum(flat - upper, lower - flat).clamp(min=0.0))[:, bounded])
         return torch.cat(parts, dim=1).to(u.device)
 
     def _in_metric(
@@ -287,7 +359,7 @@ class Projector:
         seconds: float | None,
     ) -> Projection:  # fmt: skip
         """Project in a metric: see project.in_metric."""
-        given, _, _, budget = self._asked(u_hat, params, None, tolerance, limit, seconds)
+        given, _, budget = self._asked(u_hat, params, None, tolerance, limit, seconds)
         if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values())):
             raise UnsupportedLaw(
                 "a projection in a metric expects inputs without gradients; got some that require them. Call it under "
@@ -327,6 +399,13 @@ class Projector:
             f"{purpose} expects laws with a sparse Jacobian; got laws that are matrix-free, with {self.structure.nnz:,} "
             "entries. Use a coarser field or fewer rows (the lowest modes), or project without it."
         )
+
+    def _at_home(self, u: Tensor, given: Params) -> tuple[Tensor, dict[str, Tensor]]:
+        """Convert fields and params to float64, where laws are evaluated for them: on their device, or on the CPU."""
+        there = self._there(u.device)
+        if isinstance(there, OnDevice):
+            return u.detach().to(torch.float64).contiguous(), there.inside(given, len(u))
+        return _inside(u), self.inside_params(given, len(u))
 
     def inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
         """Convert params to float64 on the CPU; equal params return the same object, so that methods recognize them."""

@@ -80,8 +80,8 @@ def taken(space: Values, which: Index) -> Values:
 
 # The status of a sample whose parts ended in different ways: the last in this order. One part that is proven infeasible
 # makes the whole sample infeasible.
-_GRAVITY = (Status.CONVERGED, Status.STALLED, Status.ITERATION_LIMIT, Status.INFEASIBLE, Status.NONFINITE)
-_RANK = np.argsort([int(status) for status in _GRAVITY])
+GRAVITY = (Status.CONVERGED, Status.STALLED, Status.ITERATION_LIMIT, Status.INFEASIBLE, Status.NONFINITE)
+RANK = np.argsort([int(status) for status in GRAVITY])
 
 
 @dataclass(frozen=True)
@@ -134,5 +134,5 @@ def gravest(status: Index) -> Index:
     """Combine the statuses (b, parts) of the parts of samples."""
     if not status.any():
         return status[:, 0]
-    found: Index = np.array([int(status) for status in _GRAVITY])[_RANK[status].max(axis=1)]
+    found: Index = np.array([int(status) for status in GRAVITY])[RANK[status].max(axis=1)]
     return found

@@ -1,9 +1,11 @@
 /* Executes translated PTX: threads of a block are fibers that take turns, from one place where they meet to the next.
 
-   Orders of threads: ascending, descending, or another one after every meeting. With CHECKED, every access to memory is compared
-   with those of other threads since the last barrier: two of them to one place, one of which writes, are a race, as nothing says
-   which comes first. With COUNTED, instructions of the first thread of each team are counted by kind (translate.KINDS). Included before the translation is compiled; `kernel` follows. */
+   Orders of threads: ascending, descending, or another one after every meeting. Where it is asked for, every access to memory is
+   compared with those of other threads since the last barrier, and with those of other blocks: two of them to one place, one of
+   which writes, are a race, as nothing says which comes first. With COUNTED, instructions of the first thread of each team are counted by
+   kind (translate.KINDS). Included before the translation is compiled; `kernel` follows. */
 #include <math.h>
+#include <setjmp.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,19 +13,21 @@
 
 typedef struct {
   uint32_t tid[3], ntid[3], ctaid[3], nctaid[3];
-  int done, at, turn; /* at: the meeting it waits at; turn: which of two exchanges it uses next */
+  uint32_t number; /* in its block, from 1 */
+  int begun, done, at, turn; /* at: the meeting it waits at; turn: which of two exchanges it uses next */
   long counts[6];
-  ucontext_t context;
+  char *stack;
+  jmp_buf context;
 } Thread;
 
-enum { WARP = 1024, STACK = 1 << 23 }; /* every register is a variable on it */
-static ucontext_t home;
+enum { THREADS = 1024, STACK = 1 << 22 };
 static Thread *running;
-static uint32_t exchange[2][WARP];
+static uint32_t exchange[2][THREADS];
 static char **arguments;
 
 enum { PLACES = 1 << 16 };
 static char skipped[PLACES]; /* barriers that are left out, to see whether that is noticed */
+static char reached[PLACES]; /* meetings that a launch came to */
 static long barriers, reads, writes, counted[6];
 #ifdef COUNTED
 #define COUNTS(kind) t->counts[kind]++;
@@ -31,63 +35,78 @@ static long barriers, reads, writes, counted[6];
 #define COUNTS(kind)
 #endif
 
-static void wait_at(Thread *t, int place) { t->at = place; swapcontext(&t->context, &home); }
+/* Fibers: begun by a context of their own, switched by jumps, which ask nothing of the system. */
+static jmp_buf home;
+static void wait_at(Thread *t, int place) {
+  t->at = place;
+  if (!_setjmp(t->context)) _longjmp(home, 1);
+}
 
-#define MEET(place) if (!skipped[place]) wait_at(t, place)
+/* Threads meet in teams, the rows of a block; a barrier of a team of one is none. */
+#define MEET(place) { if (t->ntid[0] > 1) { reached[place] = 1; if (!skipped[place]) wait_at(t, place); } }
 #define SHUFFLE(target, value, far, place) \
   { uint32_t *slots = exchange[t->turn]; t->turn ^= 1; slots[t->tid[0]] = (value); wait_at(t, -2 - (place)); target = slots[t->tid[0] ^ (far)]; }
 
-/* Races. One entry for each word that was touched since the last barrier of its block. */
-typedef struct { uint64_t key; uint32_t epoch, writer, reader; } Touched;
-enum { SLOTS = 1 << 20, SEVERAL = 0xFFFFFFFF };
-static Touched *touched;
-static uint32_t epoch = 1;
-static long races, first_race;
-
-/* Memory that a launch may touch beside its own stacks; what is outside counts as a stray access. */
-enum { REGIONS = 256 };
-static char *region[REGIONS], *region_end[REGIONS];
+/* Memory that a launch may touch beside the stack of each thread; what is outside counts as a stray access, and so does a write to
+   what is constant. A shadow knows, for eight bytes each, who touched them since the last barrier, and which block has written. */
+typedef struct { uint32_t read_epoch, reader, write_epoch, writer, launch, block; } Shadow;
+typedef struct { char *begin, *end; Shadow *shadow; } Region;
+enum { REGIONS = 4096, SEVERAL = 0xFFFFFFFF };
+static Region region[REGIONS];
 static int regions;
-static long strays, first_stray;
-static char *stacks, *stacks_end;
-void allow(int count, char **begin, long *bytes) {
-  regions = count < REGIONS ? count : REGIONS;
-  for (int k = 0; k < regions; k++) { region[k] = begin[k]; region_end[k] = begin[k] + bytes[k]; }
+static uint32_t epoch = 1, launches = 0;
+static long races, first_race, strays, first_stray;
+static int checks, hasty; /* compare accesses; end at the first race */
+static jmp_buf ended;
+int allow(int count, char **begin, long *bytes, char *constant) { /* sorted by `begin` */
+  for (int k = 0; k < regions; k++) free(region[k].shadow);
+  regions = 0;
+  if (count > REGIONS) return 1;
+  for (int k = 0; k < count; k++) {
+    Shadow *shadow = constant[k] ? 0 : calloc(bytes[k] / 8 + 2, sizeof *shadow);
+    region[regions++] = (Region){begin[k], begin[k] + bytes[k], shadow};
+  }
+  return 0;
 }
 typedef struct { char *begin; long bytes; } Constant;
 static Constant constants[]; /* of the PTX; the last is empty */
-static int allowed(char *place, int size) {
-  static int last = 0;
-  if (place >= stacks && place + size <= stacks_end) return 1;
-  if (last < regions && place >= region[last] && place + size <= region_end[last]) return 1;
-  for (last = 0; last < regions; last++)
-    if (place >= region[last] && place + size <= region_end[last]) return 1;
-  for (Constant *one = constants; one->bytes; one++)
-    if (place >= one->begin && place + size <= one->begin + one->bytes) return 1;
+
+static Region *found(char *place, int size) {
+  static Region *last = region;
+  if (place >= last->begin && place + size <= last->end) return last;
+  int low = 0, high = regions; /* the last region that begins at or before `place` */
+  while (high - low > 1) { int middle = (low + high) / 2; if (region[middle].begin <= place) low = middle; else high = middle; }
+  if (regions && place >= region[low].begin && place + size <= region[low].end) return last = &region[low];
   return 0;
 }
 
 static void touch(Thread *t, char *place, int size, int line, int writing) {
-  if (!allowed(place, size) && !strays++) first_stray = line;
-  uint32_t me = t->tid[0] + 1;
-  for (uint64_t word = (uint64_t)place >> (size < 4 ? 0 : 2), last = ((uint64_t)place + size - 1) >> (size < 4 ? 0 : 2); word <= last; word++) {
-    uint64_t key = word << 1 | (size < 4), slot = (key * 0x9E3779B97F4A7C15ULL) >> 44;
-    while (touched[slot].epoch == epoch && touched[slot].key != key) slot = (slot + 1) & (SLOTS - 1);
-    Touched *one = &touched[slot];
-    if (one->epoch != epoch) { one->epoch = epoch; one->key = key; one->writer = one->reader = 0; }
-    int clash = (one->writer && one->writer != me) || (writing && one->reader && one->reader != me);
-    if (clash && !races++) first_race = line;
-    if (writing) one->writer = me;
-    else one->reader = one->reader == 0 || one->reader == me ? me : SEVERAL;
+  if (place >= t->stack && place + size <= t->stack + STACK) return;
+  Region *here = found(place, size);
+  if (!here) {
+    for (Constant *one = constants; one->bytes && !writing; one++)
+      if (place >= one->begin && place + size <= one->begin + one->bytes) return;
+    if (!strays++) first_stray = line;
+    return;
+  }
+  if (!here->shadow) { if (writing && !strays++) first_stray = line; return; }
+  Shadow *one = here->shadow + ((place - here->begin) >> 3);
+  uint32_t me = t->number;
+  int clash = (one->write_epoch == epoch && one->writer != me) || (one->launch == launches && one->block != t->ctaid[0]);
+  if (writing) {
+    clash |= one->read_epoch == epoch && one->reader != me;
+    one->write_epoch = epoch; one->writer = me; one->launch = launches; one->block = t->ctaid[0];
+  } else {
+    one->reader = one->read_epoch != epoch || one->reader == me ? me : SEVERAL;
+    one->read_epoch = epoch;
+  }
+  if (clash && !races++) {
+    first_race = line;
+    if (hasty) _longjmp(ended, 1);
   }
 }
-#ifdef CHECKED
-#define READS(place, size, line) { reads++; touch(t, place, size, line, 0); }
-#define WRITES(place, size, line) { writes++; touch(t, place, size, line, 1); }
-#else
-#define READS(place, size, line) reads++;
-#define WRITES(place, size, line) writes++;
-#endif
+#define READS(place, size, line) { reads++; if (checks) touch(t, place, size, line, 0); }
+#define WRITES(place, size, line) { writes++; if (checks) touch(t, place, size, line, 1); }
 
 static uint64_t bits_f64_uint64_t(double x) { uint64_t y; memcpy(&y, &x, 8); return y; }
 static int64_t bits_f64_int64_t(double x) { int64_t y; memcpy(&y, &x, 8); return y; }
@@ -115,60 +134,80 @@ static int64_t to_s64(double x) { return isnan(x) ? 0 : x <= -0x1p63 ? INT64_MIN
 static uint64_t to_u64(double x) { return isnan(x) || x <= 0 ? 0 : x >= 0x1p64 ? UINT64_MAX : (uint64_t)x; }
 
 static void kernel(Thread *t, char **P);
-static void run(void) { Thread *t = running; kernel(t, arguments); t->done = 1; swapcontext(&t->context, &home); }
+static void begin(void) { Thread *t = running; kernel(t, arguments); t->done = 1; _longjmp(home, 1); }
+static void __attribute__((noinline)) resume(Thread *t) {
+  if (_setjmp(home)) return;
+  if (t->begun) _longjmp(t->context, 1);
+  t->begun = 1;
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = t->stack; context.uc_stack.ss_size = STACK; context.uc_link = 0;
+  makecontext(&context, begin, 0);
+  setcontext(&context);
+}
 
 enum { ASCENDING, DESCENDING, RANDOM };
 static uint64_t state;
 static int drawn(int below) { state = state * 6364136223846793005ULL + 1442695040888963407ULL; return (int)((state >> 33) % below); }
 
-/* Run all blocks, of width × height threads, one after the other. Returns 0, or 1 where threads met at different places.
-   `report` gets barriers, reads, writes, races and the line of the first one, stray accesses and the line of the first one, then counts. */
-int launch(int blocks, int width, int height, char **given, int order, uint64_t seed, int left_out, int *places, long *report) {
-  int count = width * height, failed = 0;
-  Thread *threads = calloc(count, sizeof *threads);
-  stacks = malloc((size_t)count * STACK); stacks_end = stacks + (size_t)count * STACK;
-  int *turns = malloc(count * sizeof *turns);
-  if (!touched) touched = calloc(SLOTS, sizeof *touched);
-  memset(skipped, 0, sizeof skipped);
-  for (int k = 0; k < left_out; k++) skipped[places[k]] = 1;
-  arguments = given; state = seed; barriers = reads = writes = races = first_race = strays = first_stray = 0;
-  memset(counted, 0, sizeof counted);
-  for (int block = 0; block < blocks && !failed; block++) {
-    epoch++;
-    for (int k = 0; k < count; k++) {
-      Thread *t = &threads[k];
-      memset(t, 0, sizeof *t);
-      t->tid[0] = k % width; t->tid[1] = k / width; t->ctaid[0] = block; t->nctaid[0] = blocks;
-      t->ntid[0] = width; t->ntid[1] = height; t->ntid[2] = t->nctaid[1] = t->nctaid[2] = 1;
-      getcontext(&t->context);
-      t->context.uc_stack.ss_sp = stacks + (size_t)k * STACK; t->context.uc_stack.ss_size = STACK; t->context.uc_link = 0;
-      makecontext(&t->context, run, 0);
-      turns[k] = order == DESCENDING ? count - 1 - k : k;
-    }
-    for (int left = count; left && !failed;) {
-      int place = -1;
-      left = 0;
-      if (order == RANDOM)
-        for (int k = count - 1; k > 0; k--) { int j = drawn(k + 1), kept = turns[k]; turns[k] = turns[j]; turns[j] = kept; }
-      for (int k = 0; k < count; k++) {
-        running = &threads[turns[k]];
-        if (running->done) continue;
-        swapcontext(&home, &running->context);
-        if (running->done) {
-          if (running->tid[0] == 0) for (int kind = 0; kind < 6; kind++) counted[kind] += running->counts[kind];
-          failed |= left > 0; /* others wait for it */
-          continue;
-        }
-        failed |= (left > 0 && running->at != place) || left != k;
-        place = running->at;
-        left++;
-      }
-      if (left && place >= 0) { barriers++; epoch++; }
-    }
+static Thread *threads;
+static int failed;
+static void __attribute__((noinline)) run_block(int block, int blocks, int width, int height, int order) {
+  static int turns[THREADS];
+  int count = width * height;
+  epoch++;
+  for (int k = 0; k < count; k++) {
+    Thread *t = &threads[k];
+    char *stack = t->stack;
+    memset(t, 0, sizeof *t);
+    t->stack = stack; t->number = k + 1;
+    t->tid[0] = k % width; t->tid[1] = k / width; t->ctaid[0] = block; t->nctaid[0] = blocks;
+    t->ntid[0] = width; t->ntid[1] = height; t->ntid[2] = t->nctaid[1] = t->nctaid[2] = 1;
+    turns[k] = order == DESCENDING ? count - 1 - k : k;
   }
+  for (int left = count; left && !failed;) {
+    int place = -1;
+    left = 0;
+    if (order == RANDOM)
+      for (int k = count - 1; k > 0; k--) { int j = drawn(k + 1), kept = turns[k]; turns[k] = turns[j]; turns[j] = kept; }
+    for (int k = 0; k < count; k++) {
+      running = &threads[turns[k]];
+      if (running->done) continue;
+      resume(running);
+      if (running->done) {
+        if (running->tid[0] == 0) for (int kind = 0; kind < 6; kind++) counted[kind] += running->counts[kind];
+        failed |= left > 0; /* others wait for it */
+        continue;
+      }
+      failed |= (left > 0 && running->at != place) || left != k;
+      place = running->at;
+      left++;
+    }
+    if (left && place >= 0) { barriers++; epoch++; }
+  }
+}
+
+/* Run all blocks, of width × height threads, one after the other. Returns 0, or 1 where threads met at different places.
+   `report` gets barriers, reads, writes, races and the line of the first one, stray accesses and the line of the first one, then
+   counts; `seen`, which meetings were reached. */
+int launch(int blocks, int width, int height, char **given, int order, uint64_t seed, int left_out, int *places, int compares, int ends, long *report, char *seen, int meetings) {
+  if (width * height > THREADS) return 2;
+  if (!threads) {
+    threads = calloc(THREADS, sizeof *threads);
+    char *stacks = malloc((size_t)THREADS * STACK); /* pages that no thread comes to are never there */
+    for (int k = 0; k < THREADS; k++) threads[k].stack = stacks + (size_t)k * STACK;
+  }
+  memset(skipped, 0, sizeof skipped);
+  memset(reached, 0, sizeof reached);
+  for (int k = 0; k < left_out; k++) skipped[places[k]] = 1;
+  arguments = given; state = seed; checks = compares; hasty = ends; failed = 0; launches++;
+  barriers = reads = writes = races = first_race = strays = first_stray = 0;
+  memset(counted, 0, sizeof counted);
+  if (!_setjmp(ended))
+    for (int block = 0; block < blocks && !failed; block++) run_block(block, blocks, width, height, order);
   long found[7] = {barriers, reads, writes, races, first_race, strays, first_stray};
   memcpy(report, found, sizeof found);
   memcpy(report + 7, counted, sizeof counted);
-  free(threads); free(stacks); free(turns);
+  memcpy(seen, reached, meetings);
   return failed;
 }

@@ -20,7 +20,7 @@ _C = {
 }  # fmt: skip
 _SPECIAL = {
     f"%{name}.{axis}": f"t->{name}[{k}]" for name in ("tid", "ntid", "ctaid", "nctaid") for k, axis in enumerate("xyz")
-}
+} | {"%laneid": "((t->number - 1) % 32)"}
 _BINARY = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
 _COMPARE = {
     "eq": "==",
@@ -98,7 +98,7 @@ class _Writer:
 
     def written(self) -> str:
         body = [self._line(one) for one in self.one.body]
-        declared = "\n".join(f"{kind} {name} = 0;" for name, kind in self._used(body))
+        declared = "\n".join(f"{kind} {name};" for name, kind in self._used(body))
         return (
             f"{_head(self.one, self.names)} {{\nuint32_t carry = 0; (void)carry;\n{declared}\n"
             + "\n".join(body)

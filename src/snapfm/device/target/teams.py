@@ -1,8 +1,8 @@
 """Teams of threads: in place of kernels.teams. A team is a row of a block, of 32 threads or of one.
 
-`blockDim.x` says how many. Threads of a team of 32 are one warp and meet at barriers of their block, which has no other team; a
-team of one meets nobody, and a block has many of them (`blockDim.y`). Sums are taken in one order, by halves of the
-warp, so that a sample's bits depend on nothing but the size of its team.
+`blockDim.x` says how many, and `blockDim.y` how many teams a block has. Threads of a team of 32 are one warp and meet at its
+barriers, which order their accesses to memory; a team of one meets nobody. Sums are taken in one order, by halves of the warp, so
+that a sample's bits depend on nothing but the size of its team.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ def team_between(first, last):
 
 @compiled(forceinline=True)
 def join():
-    """Wait for the whole team."""
-    if cuda.blockDim.x > 1:
-        cuda.syncthreads()
+    """Wait for the whole team. Without a branch, for which the compiler made two copies of the loops around it."""
+    cuda.syncwarp(_ALL if cuda.blockDim.x > 1 else 1 << cuda.laneid)
 
 
 @compiled(forceinline=True)

@@ -1,0 +1,70 @@
+"""Leave out one barrier of the PTX after the other, and see whether that is noticed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tests.device.emulated.machine import CHECKED, Diverged, Order, executable
+from tests.device.launches import Launch
+
+from snapfm.device.artifact import shipped
+
+RACE, DIVERGED, BITS, UNNOTICED, UNREACHED = "race", "diverged", "bits", "unnoticed", "unreached"
+NOTICED = (RACE, DIVERGED, BITS)
+_KEPT = 3  # launches that reach a barrier, the shortest ones, of each case
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """A barrier: the entry, its number among the meetings there, and the line of the PTX."""
+
+    entry: str
+    place: int
+    line: int
+
+
+def barriers() -> list[Barrier]:
+    """List the barriers of all entries."""
+    found = []
+    for entry, ptx in shipped().ptx.items():
+        lines, meetings = ptx.split("\n"), executable(ptx, CHECKED).meetings
+        found += [Barrier(entry, k, line) for k, line in enumerate(meetings) if "bar" in lines[line]]
+    return found
+
+
+class Reaching:
+    """Launches by the barriers that they reach, a few of each case: the shortest ones."""
+
+    def __init__(self) -> None:
+        self._launches: dict[tuple[str, int], list[Launch]] = defaultdict(list)
+
+    def add(self, launches: Iterable[Launch]) -> None:
+        """Take the launches of one case."""
+        taken: dict[tuple[str, int], int] = defaultdict(int)
+        for one in sorted(launches, key=_cost):
+            for place in one.report.reached:
+                if taken[one.entry, place] < _KEPT:
+                    taken[one.entry, place] += 1
+                    self._launches[one.entry, place].append(one)
+
+    def of(self, barrier: Barrier) -> Sequence[Launch]:
+        """Return the launches that reach a barrier, the shortest first."""
+        return sorted(self._launches[barrier.entry, barrier.place], key=_cost)
+
+
+def _cost(one: Launch) -> int:
+    return one.report.reads + one.report.writes
+
+
+def outcome(barrier: Barrier, launches: Sequence[Launch]) -> str:
+    """Leave the barrier out of launches until that is noticed."""
+    for one in launches:
+        try:
+            race, changed = one.without(barrier.place, Order.RANDOM)
+        except Diverged:
+            return DIVERGED
+        if race or changed:
+            return RACE if race else BITS
+    return UNNOTICED if launches else UNREACHED
