@@ -61,7 +61,7 @@ def test_published_figures_stand_beside_ours_and_are_named_so():
     rows = {row[0].words: [one.words for one in row[1:]] for row in summary(suite, cells).rows}
     assert rows["Heat, here"][:3] == ["5 / 0.01", "0.2 / 0.01", "not run yet"]
     assert rows["Heat, published"][:3] == ["4.56 / 3.51", "0.241 / 0.937", "–"]
-    assert "of the PCFM paper, of other models and other data" in text(suite, cells)
+    assert "of the PCFM paper, with other models and other data" in text(suite, cells)
     best = [one.words for row in summary(suite, cells).rows for one in row if one.first]
     assert best == ["0.2 / 0.01"]
 
