@@ -180,7 +180,7 @@ def test_walks_of_ours_and_of_a_peer_end_in_the_same_fields(tmp_path: Path):
     for cell in (ours, peer):
         assert (cell.state, cell.why, cell.steps, cell.steps_done) == (State.DONE, None, 3, 3)
         assert cell.verdict.converged == 2
-        assert set(cell.walk) == {"velocity", "projection", "total"}
+        assert set(cell.walk) == {"velocity", "projection", "other", "total"}
         assert cell.walk["total"] >= cell.walk["velocity"] + cell.walk["projection"]
         assert "first_call" in cell.cold
     assert ours.verdict.laws == pytest.approx(peer.verdict.laws)

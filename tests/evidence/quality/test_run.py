@@ -57,7 +57,7 @@ def test_every_cell_is_scored_kept_and_pictured(tmp_path: Path):
     assert [law.law for law in pcfm.laws] == ["initial", "mass"]
     # 11 values of a slice are summed: rounding of so many numbers of order one.
     assert max(law.worst_row for law in pcfm.laws) <= 11 * 4 * EPS
-    assert set(pcfm.seconds) == {"velocity", "projection", "total"}
+    assert set(pcfm.seconds) == {"velocity", "projection", "other", "total"}
     assert pcfm.mmse.low <= pcfm.mmse.value <= pcfm.mmse.high
     flow = found["heat", "flow"]
     assert flow.converged is None
