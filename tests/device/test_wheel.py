@@ -17,7 +17,7 @@ from importlib.abc import MetaPathFinder
 class Refuse(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ("cuda", "cupy", "numba_cuda", "nvmath") or name.startswith("numba.cuda"):
-            raise AssertionError(f"{name} is imported")
+            raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Refuse())
 import torch
