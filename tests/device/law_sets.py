@@ -44,7 +44,7 @@ def problem(name: str, **settings: int) -> Given | None:
 
 
 def gallery(stem: str) -> Given | None:
-    """Take samples of a case of benchmarks.any_law at the size for tests, or where stages are large enough to be marched through."""
+    """Take samples of a case of benchmarks.any_law, at the size for tests or at that of MARCHED."""
     case = next(one for one in CASES.values() if one.stem == stem)
     setting = case.setting(MARCHED.get(stem, case.tiny), SAMPLES)
     return Given.of(setting.laws, case.input(setting, SMALL), setting.params, case.tolerance)
