@@ -20,7 +20,7 @@ from tests.device.law_sets import GALLERY, PROBLEMS, gallery, problem, random_la
 
 from benchmarks.record import append, commit
 
-RANDOM = range(0, 200, 5)
+RANDOM = range(0, 200, 10)
 
 
 def main() -> None:

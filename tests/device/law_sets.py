@@ -31,6 +31,8 @@ GALLERY = (
     "divergence_free", "steady_navier_stokes", "darcy", "shallow_water", "euler", "rotations", "particles", "monotone",
     "transport", "entropy", "reaction_diffusion", "obstacle",
 )  # fmt: skip
+# Sizes at which stages have so many rows that they are solved one after the other.
+MARCHED = {"reaction_diffusion": 7}
 
 
 def problem(name: str, **settings: int) -> Given | None:
@@ -42,9 +44,9 @@ def problem(name: str, **settings: int) -> Given | None:
 
 
 def gallery(stem: str) -> Given | None:
-    """Take samples of a case of benchmarks.any_law at the size for tests."""
+    """Take samples of a case of benchmarks.any_law, at the size for tests or at that of MARCHED."""
     case = next(one for one in CASES.values() if one.stem == stem)
-    setting = case.setting(case.tiny, SAMPLES)
+    setting = case.setting(MARCHED.get(stem, case.tiny), SAMPLES)
     return Given.of(setting.laws, case.input(setting, SMALL), setting.params, case.tolerance)
 
 

@@ -7,7 +7,7 @@ from tests.device.cases import CASES
 from tests.device.emulated.machine import Order
 from tests.device.joins import NOTICED, Reaching, barriers, outcome
 from tests.device.launches import Device, solve
-from tests.device.law_sets import problem
+from tests.device.law_sets import gallery, problem
 
 EVERY = 7  # one barrier out of so many; benchmarks.joins leaves out all of them
 
@@ -20,8 +20,8 @@ def reaching() -> Reaching:
         for call in case():
             solve(call, device)
         found.add(device.launches)
-    for name in ("heat-ic-mass-implicit", "heat-ic-mass-pde-energy"):
-        given, device = problem(name), Device(Order.RANDOM, keeps=True)
+    for given in (gallery("reaction_diffusion"), problem("heat-ic-mass-pde-energy")):
+        device = Device(Order.RANDOM, keeps=True)
         assert given is not None
         given.on_device(True, device)
         found.add(device.launches)

@@ -15,7 +15,7 @@ from snapfm.device.artifact import shipped
 
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
 MOST_REGISTERS = 255  # of the hardware: above that numbers are kept in memory
-MOST_SPILLED = 4096  # bytes of a thread
+MOST_SPILLED = 64  # bytes of a thread: a few numbers
 
 
 def _ptxas() -> str | None:

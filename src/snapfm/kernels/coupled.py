@@ -122,6 +122,7 @@ def _conjugate(frame, plan, tile, damping, stop, take, error, most):
     for i in team(len(along)):
         if wanted[i % LANES] == 1.0:
             along[i] = pulled[i]
+    join()  # all have read what is wanted
     for _ in range(most):
         waiting = False
         for lane in range(LANES if leads() else 0):
