@@ -39,8 +39,7 @@ def _examined() -> dict[str, Any]:
 
     from snapfm import __version__
     from snapfm.device.artifact import shipped
-    from snapfm.kernels.kept import own
-    from snapfm.kernels.kept import shipped as machine_code
+    from snapfm.kernels.newton import solve_tiles
     from snapfm.kernels.threads import workers
     from snapfm.linear.cudss import available
 
@@ -48,8 +47,7 @@ def _examined() -> dict[str, Any]:
     return {
         "snapfm": f"{__version__}, Python {platform.python_version()}, torch {torch.__version__}, numba {numba.__version__}",
         "threads": f"{workers()} at once",
-        "cache": str(own() or "none: kernels are compiled again in every process")
-        + (f"; machine code for {level.name} came with the package" if (level := machine_code()) else ""),
+        "cache": solve_tiles.stats.cache_path or "none: kernels are compiled again in every process",
         "devices": [_described(one) for one in devices],
         "PTX": _ptx(shipped()),
         "cuDSS": "installed, for snapfm.linear.CuDSS()" if available() else "not installed (the extra gpu)",
