@@ -24,6 +24,7 @@ CASES = (
     "batch",
     "network",
     "cost",
+    "sampler_cost",
     "threads",
     "noise_flow",
     "godunov",
