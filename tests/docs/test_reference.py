@@ -26,7 +26,9 @@ def packages() -> list[ModuleType]:
 
 
 def public() -> list[str]:
-    return [f"{package.__name__}.{name}" for package in packages() for name in getattr(package, "__all__", ())]
+    """Name all public objects; modules among them have pages of their own."""
+    names = [f"{package.__name__}.{name}" for package in packages() for name in getattr(package, "__all__", ())]
+    return [name for name in names if not isinstance(found(name), ModuleType)]
 
 
 def found(path: str) -> Any:

@@ -336,13 +336,13 @@ def test_a_run_stopped_by_a_failed_sample_goes_on_when_told_to_keep_it(
     others = np.arange(23) != 12
     for name in ("u", "u0", "alpha", "violation", "stationarity", "iterations", "distance"):
         assert found[name][others].tobytes() == expected[name][others].tobytes(), name
-    with pytest.raises(DataError, match=r"1 of the 23 samples of .*a\.zarr did not converge\. Read them with their"):
+    with pytest.raises(DataError, match=r"1 of 23 samples of .*a\.zarr did not converge\. Read them with their"):
         load(out)
 
 
 def test_many_failed_samples_are_counted(model: Path, tmp_path: Path) -> None:
     hopeless = recipe(model, batch=23, tolerance=1e-300)
-    with pytest.raises(ProjectionFailed, match=r"samples 0 to 22 .*; 23 of them failed:(.|\n)*… and 15 more\n"):
+    with pytest.raises(ProjectionFailed, match=r"samples 0 to 22 .*; 23 of 23 failed:(.|\n)*… and 15 more\n"):
         generate(hopeless, tmp_path / "a.zarr")
 
 

@@ -266,9 +266,9 @@ def test_laws_of_one_name() -> None:
     assert [structure.where(row)[1] for row in (0, 3, 4, 5)] == [0, 3, 0, 1]
     structure.check()
     structure.verify(U, {})
-    assert [line.split()[:3] for line in str(structure).splitlines()[2:4]] == [
-        ["twin", "equality", "4"],
-        ["twin", "equality", "2"],
+    assert [line.split()[:4] for line in str(structure).splitlines()[2:4]] == [
+        ["twin", "=", "0", "4"],
+        ["twin", "=", "0", "2"],
     ]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
@@ -122,7 +123,13 @@ def _npz(path: Path) -> Opened:
     except zipfile.BadZipFile as damage:
         raise DataError(f"snapfm project expects an NPZ file in {path}; got '{damage}'. Save it again.") from damage
     names = [one.removesuffix(".npy") for one in packed.namelist() if one.endswith(".npy")]
-    return Opened(path.name, {name: Member(packed, name) for name in names}, {})
+    try:
+        found = Opened(path.name, {name: Member(packed, name) for name in names}, {})
+    except DataError:
+        packed.close()
+        raise
+    finalize(found, packed.close)  # arrays that outlive `found` keep the file open
+    return found
 
 
 class Member:
@@ -133,6 +140,7 @@ class Member:
 
     def __init__(self, packed: zipfile.ZipFile, name: str) -> None:
         self._opened = packed.open(f"{name}.npy")
+        finalize(self, self._opened.close)
         version = np.lib.format.read_magic(self._opened)
         head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         self.shape, fortran, self.dtype = head(self._opened)

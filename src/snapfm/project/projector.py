@@ -223,7 +223,7 @@ class Projector:
 
         Meant for all steps of a flow but the last. A sample that fails is returned as the iterations left it, unmarked.
         """
-        refuse_transformed("project.move(u_hat)", u_hat, *(params or {}).values())
+        refuse_transformed("project.move(u_hat)", u_hat, params)
         given, asked, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
         there = self._there(u_hat.device)
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
@@ -315,7 +315,7 @@ class Projector:
 
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:
         """Judge fields u (b, *shape) in float64, by the laws as written, without projecting them."""
-        refuse_transformed("project.check(u)", u, *(params or {}).values())
+        refuse_transformed("project.check(u)", u, params)
         checks.check_field(u, self.shape)
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):

@@ -42,8 +42,9 @@ def transformed(*tensors: Any) -> bool:
     return any(isinstance(one, Tensor) and (_wrapped(one) or _dual(one)) for one in tensors)
 
 
-def refuse_transformed(call: str, *tensors: Any) -> None:
-    """Refuse tensors inside torch.func for a method that reads their memory."""
+def refuse_transformed(call: str, u: Any, params: Any) -> None:
+    """Refuse tensors inside torch.func for a method that reads their memory; what they are is checked elsewhere."""
+    tensors = [u, *params.values()] if isinstance(params, Mapping) else [u]
     if any(isinstance(one, Tensor) and _wrapped(one) for one in tensors):
         raise UnsupportedLaw(
             f"{call} expects plain tensors; got one inside torch.func (vmap, grad, jvp). Call it on the whole batch outside of "

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 typedef struct {
@@ -194,7 +195,8 @@ int launch(int blocks, int width, int height, char **given, int order, uint64_t 
   if (width * height > THREADS) return 2;
   if (!threads) {
     threads = calloc(THREADS, sizeof *threads);
-    char *stacks = malloc((size_t)THREADS * STACK); /* pages that no thread comes to are never there */
+    /* Pages that no thread comes to are never there, and not reserved either: a process with many entries could not fork. */
+    char *stacks = mmap(0, (size_t)THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     for (int k = 0; k < THREADS; k++) threads[k].stack = stacks + (size_t)k * STACK;
   }
   memset(skipped, 0, sizeof skipped);
