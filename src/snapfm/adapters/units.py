@@ -137,7 +137,7 @@ class UnitsProjector(Projector):
         """Project a batch (b, *shape) as Projector does, to the nearest fields in the model's units."""
         if metric is not None:
             raise SettingError(_OWN_METRIC.format("metric"))
-        if transformed(u_hat, *(params or {}).values()):
+        if transformed(u_hat, params):
             return self._transformed(u_hat, params, warm, tolerance=tolerance, limit=limit, seconds=seconds)
         start = self._normalize(u_hat)
         known = replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm

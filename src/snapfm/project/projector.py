@@ -143,7 +143,7 @@ class Projector:
         projector's own for this call. In a metric, `stationarity` and `multipliers` are those of its distance, and there are no
         gradients.
         """
-        if transformed(u_hat, *(params or {}).values()):
+        if transformed(u_hat, params):
             return self._transformed(
                 u_hat, params, warm, tolerance=tolerance, limit=limit, seconds=seconds, metric=metric
             )

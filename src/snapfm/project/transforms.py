@@ -37,15 +37,20 @@ _PLAIN = (
 _BY_LAW = ("multipliers", "by_law")
 
 
-def transformed(*tensors: Any) -> bool:
+def transformed(u: Any, params: Any) -> bool:
     """Whether any tensor belongs to a transform of torch.func, or carries a forward derivative."""
-    return any(isinstance(one, Tensor) and (_wrapped(one) or _dual(one)) for one in tensors)
+    return any(_wrapped(one) or _dual(one) for one in _tensors(u, params))
+
+
+def _tensors(u: Any, params: Any) -> list[Tensor]:
+    """List the tensors of a call; whether its arguments are what they should be is checked elsewhere."""
+    given = [u, *params.values()] if isinstance(params, Mapping) else [u]
+    return [one for one in given if isinstance(one, Tensor)]
 
 
 def refuse_transformed(call: str, u: Any, params: Any) -> None:
-    """Refuse tensors inside torch.func for a method that reads their memory; what they are is checked elsewhere."""
-    tensors = [u, *params.values()] if isinstance(params, Mapping) else [u]
-    if any(isinstance(one, Tensor) and _wrapped(one) for one in tensors):
+    """Refuse tensors inside torch.func for a method that reads their memory."""
+    if any(_wrapped(one) for one in _tensors(u, params)):
         raise UnsupportedLaw(
             f"{call} expects plain tensors; got one inside torch.func (vmap, grad, jvp). Call it on the whole batch outside of "
             "the transform: samples are independent. The projector itself may be called inside."
