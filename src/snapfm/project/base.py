@@ -121,6 +121,12 @@ class Moved:
         return f"Moved({fields_text(self.u)})"
 
 
+PER_SAMPLE = (
+    "u", "status", "violation", "stationarity", "iterations", "distance", "rounding", "second_order", "generalized",
+)  # fmt: skip
+"""Fields of a Projection with one entry per sample; those by law (`multipliers`, `by_law`) are apart."""
+
+
 @dataclass(frozen=True)
 class Projection:
     """The nearest feasible fields and, for each sample, the certificate.

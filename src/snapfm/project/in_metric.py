@@ -22,7 +22,7 @@ from torch import Tensor
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import ShapeError, Status, UnsupportedLaw
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
-from snapfm.project.base import Projection
+from snapfm.project.base import PER_SAMPLE, Projection
 from snapfm.project.budget import Budget
 from snapfm.project.judge import Judgement, near
 from snapfm.project.linearized import Linearized, Nearest, products
@@ -34,17 +34,6 @@ _ENOUGH = 1e-10  # remaining step relative to the size of the field
 _DECREASE = 1e-4  # share of the predicted decrease that a step has to reach
 _HALVINGS = 12
 _MOMENT = 0.01  # seconds: a plain projection always gets some time
-_PER_SAMPLE = (
-    "u",
-    "status",
-    "violation",
-    "stationarity",
-    "iterations",
-    "distance",
-    "rounding",
-    "second_order",
-    "generalized",
-)
 
 
 class Plain(Protocol):
@@ -243,7 +232,7 @@ def _merge(old: Projection, new: Projection, which: Mask) -> Projection:
     def pick_all(one: dict[str, Tensor], two: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: pick(value, two[name]) for name, value in one.items()}
 
-    picked: dict[str, Any] = {name: pick(getattr(old, name), getattr(new, name)) for name in _PER_SAMPLE}
+    picked: dict[str, Any] = {name: pick(getattr(old, name), getattr(new, name)) for name in PER_SAMPLE}
     return replace(
         old, **picked, warm=None,
         multipliers=pick_all(old.multipliers, new.multipliers), by_law=pick_all(old.by_law, new.by_law),
@@ -312,7 +301,7 @@ def _spread(found: Projection, index: Tensor, count: int) -> Projection:
     def put(value: Tensor) -> Tensor:
         return value.new_zeros(count, *value.shape[1:]).index_copy(0, index, value)
 
-    placed: dict[str, Any] = {name: put(getattr(found, name)) for name in _PER_SAMPLE}
+    placed: dict[str, Any] = {name: put(getattr(found, name)) for name in PER_SAMPLE}
     return replace(
         found, **placed, warm=None,
         multipliers={name: put(value) for name, value in found.multipliers.items()},

@@ -16,15 +16,11 @@ from torch import Tensor
 from snapfm.arrays import Index
 from snapfm.device.launch import Machine
 from snapfm.errors import Status
-from snapfm.project.base import Projection, WarmThere
+from snapfm.project.base import PER_SAMPLE, Projection, WarmThere
 from snapfm.project.budget import stationary
 from snapfm.project.judge import STEEP, Judgement
 from snapfm.project.on_device import SolvedThere
 from snapfm.structure import LawStack
-
-_PER_SAMPLE = (
-    "u", "status", "violation", "stationarity", "iterations", "distance", "rounding", "second_order", "generalized",
-)  # fmt: skip
 
 
 def open_samples(machine: Machine, solved: SolvedThere, violation: Tensor, u_hat: Tensor, tolerance: float) -> Index:
@@ -79,7 +75,7 @@ def with_samples(whole: Projection, index: Tensor, some: Projection) -> Projecti
     def put_all(one: dict[str, Tensor], two: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: put(value, two[name]) for name, value in one.items()}
 
-    placed: dict[str, Any] = {name: put(getattr(whole, name), getattr(some, name)) for name in _PER_SAMPLE}
+    placed: dict[str, Any] = {name: put(getattr(whole, name), getattr(some, name)) for name in PER_SAMPLE}
     # What the device did before counts: its iterations came first.
     placed["iterations"] = whole.iterations.index_add(0, index, some.iterations)
     warm = whole.warm

@@ -20,20 +20,9 @@ from torch.autograd import forward_ad
 
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
-from snapfm.project.base import Projection
+from snapfm.project.base import PER_SAMPLE, Projection
 
 Call = Callable[[Tensor, dict[str, Tensor]], Projection]
-_PLAIN = (
-    "u",
-    "status",
-    "violation",
-    "stationarity",
-    "iterations",
-    "distance",
-    "rounding",
-    "second_order",
-    "generalized",
-)
 _BY_LAW = ("multipliers", "by_law")
 
 
@@ -89,7 +78,7 @@ class _Asked:
         with torch.set_grad_enabled(self.differentiable):
             found = self.call(start, params)
         self._inputs, self._u, self.tolerance = {"": start, **params}, found.u, found.tolerance
-        results: dict[tuple[str, ...], Tensor] = {(name,): getattr(found, name).detach() for name in _PLAIN}
+        results: dict[tuple[str, ...], Tensor] = {(name,): getattr(found, name).detach() for name in PER_SAMPLE}
         for name in _BY_LAW:
             results |= {(name, law): value.detach() for law, value in getattr(found, name).items()}
         self.layout = list(results)
