@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from snapfm.data import Recipe, write
+from snapfm.data import Recipe, archive, write
 from snapfm.errors import DataError
 from snapfm.runs import Here, Plan, Progress, Share
 
@@ -70,6 +70,30 @@ def test_parts_in_any_order_and_of_any_number_complete_each_other(whole: Path, t
     last = write(RECIPE, out)
     assert last.missing == 0
     assert tree(out) == tree(whole)
+
+
+@pytest.mark.parametrize("when", [0, 1])
+def test_a_file_that_another_part_completes_is_read_all_the_same(
+    when: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, reads, plain = tmp_path / "a.zarr", list[str](), archive.read_variable
+    first = write(RECIPE, out, engine=Here(Share(1, 2)))
+    assert first.missing
+
+    def read(store: object, name: str, some: slice) -> object:
+        reads.append(name)
+        if len(reads) == when + 1:
+            write(RECIPE, out)
+        return plain(store, name, some)
+
+    monkeypatch.setattr(archive, "read_variable", read)
+    seeds, samples, none = first.read(("seed", "sample", "no such variable"), slice(0, 300))
+    assert none is None
+    assert seeds is not None
+    assert samples is not None
+    assert seeds.tolist() == [3] * 300
+    assert samples.tolist() == list(range(300))
+    assert first.bytes > 0
 
 
 def test_the_same_part_twice_and_a_whole_run_beside_parts_are_refused(tmp_path: Path) -> None:

@@ -234,13 +234,12 @@ def place_of(out: str | Path) -> Place:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the size of all files in a folder; files may vanish meanwhile."""
+    """Return the size of all files in a folder; files and folders may vanish meanwhile."""
     total = 0
-    for file in folder.rglob("*"):
-        try:
-            total += file.stat().st_size if file.is_file() else 0
-        except FileNotFoundError:
-            continue
+    for inside, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += os.stat(os.path.join(inside, name)).st_size
     return total
 
 

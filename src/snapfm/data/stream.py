@@ -10,13 +10,14 @@ up to the source.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from snapfm.data import archive
 from snapfm.data.layout import Arrays, Source
@@ -65,11 +66,21 @@ class Written:
     figures: Figures = field(default_factory=dict)  # of the blocks that this call computed
     spans: tuple[tuple[int, int], ...] = ()
 
-    @property
-    def store(self) -> Any:
-        """What zarr opens: the file, or what there is of it."""
+    def read(self, names: Sequence[str], some: slice) -> list[npt.NDArray[Any] | None]:
+        """Read variables of some samples; None for those that the file does not have.
+
+        Another process may complete the file meanwhile: what is read while the store gets its name may look never written, so it
+        is read again.
+        """
         place = place_of(self.path)
-        return place.growing if self.missing else place.whole
+        named = not self.missing or place.exists()
+        try:
+            values = [archive.read_variable(place.whole if named else place.growing, name, some) for name in names]
+        except OSError:
+            if named or not place.exists():
+                raise
+            return self.read(names, some)
+        return values if named or not place.exists() else self.read(names, some)
 
     @property
     def bytes(self) -> int:

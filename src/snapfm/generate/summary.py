@@ -15,6 +15,7 @@ from snapfm.generate.certificate import NEVER, NEVER_COMPUTED
 from snapfm.project.base import OnFailure
 
 _SLICE = 100_000  # samples whose certificates are read at a time
+_BY_LAW = ("before", "after")  # the violation of each law, in files of projected fields
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,14 @@ def totals(written: Written, on_failure: OnFailure) -> Totals:
     counts, worst = Counter[int](), 0.0
     by_law: dict[str, np.ndarray] = {}
     for some in _slices(written):
-        there = archive.read_variable(written.store, archive.MARK, some)
+        there, status, violation, *sizes_by_law = written.read((archive.MARK, "status", "violation", *_BY_LAW), some)
         assert there is not None  # every file of samples has these three
-        kept = there >= 0
-        status, violation = (archive.read_variable(written.store, name, some) for name in ("status", "violation"))
         assert status is not None
         assert violation is not None
+        kept = there >= 0
         counts.update(status[kept].tolist())
         worst = float(np.max(violation[kept], initial=worst))  # NaN wins
-        for name in ("before", "after"):
-            sizes = archive.read_variable(written.store, name, some)
+        for name, sizes in zip(_BY_LAW, sizes_by_law, strict=True):
             if sizes is not None:
                 largest = sizes[kept].max(axis=0, initial=0.0)
                 by_law[name] = np.maximum(by_law.get(name, largest), largest)
