@@ -21,6 +21,8 @@ moto = pytest.importorskip(
 )
 xarray = pytest.importorskip("xarray")
 
+# s3fs leaves its sessions to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 RECIPE = Recipe("heat-ic-mass-implicit", count=70, seed=3, settings={"nx": 7, "nt": 6})
 URL = "s3://bucket/deep/a.zarr"
 

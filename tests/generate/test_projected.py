@@ -130,6 +130,18 @@ def test_axes_coordinates_and_params_come_along(laws: Named, tmp_path: Path) -> 
         assert data.before.dims == ("sample", "law")
 
 
+@pytest.mark.parametrize("params", [None, ("run/u0", "level=run/height")])
+def test_params_in_groups_and_by_other_names(params: tuple[str, ...] | None, laws: Named, tmp_path: Path) -> None:
+    given, height = fields(), "run/level" if params is None else "run/height"
+    save(tmp_path / "plain.h5", given)
+    save(tmp_path / "a.h5", {"run/u": given["u"], "run/u0": given["u0"], height: given["level"]})
+    project_file(recipe(tmp_path / "plain.h5", laws), tmp_path / "plain.zarr")
+    project_file(recipe(tmp_path / "a.h5", laws, var="run/u", params=params), tmp_path / "out.zarr")
+    there, plain = arrays_of(tmp_path / "out.zarr"), arrays_of(tmp_path / "plain.zarr")
+    assert np.array_equal(there["u"], plain["u"])
+    assert np.array_equal(there["level"], given["level"])
+
+
 def test_a_stopped_run_goes_on_and_parts_complete_each_other(laws: Named, tmp_path: Path) -> None:
     asked = recipe(save(tmp_path / "a.npz", fields()), laws)
     project_file(asked, tmp_path / "whole.zarr")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +110,9 @@ def numbers(folder: Path, bad: int | None = None, how: str = "") -> Any:
                 (folder / f"try{tries}").touch()
                 if how == "killed" or (how == "killed once" and not tries):
                     os.kill(os.getpid(), SIGKILL)
+                if how == "waits":
+                    (folder / "waiting").touch()
+                    time.sleep(5.0)
                 if how == "hangs once" and not tries:
                     time.sleep(600.0)
                 if how == "refused":
@@ -176,6 +181,44 @@ def test_a_block_that_fails_three_times_is_named_or_kept(how: str, why: str, clu
         assert np.isnan(data.u.values[4:6]).all()
         assert data.u.values[6:, 0].tolist() == [6, 7, 8, 9]
         assert data.sample.values.tolist() == list(range(10))
+
+
+# In a process of its own, which has no other cluster.
+LOST = """
+import sys, time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from ray.cluster_utils import Cluster
+from tests.runs.test_on_ray import numbers
+from snapfm.data import stream
+from snapfm.runs import OnRay
+import ray
+
+folder = Path(sys.argv[1])
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+node = cluster.add_node(num_cpus=1)
+ray.init(cluster.address, log_to_driver=False, configure_logging=False)
+
+with ThreadPoolExecutor() as other:
+    source = numbers(folder, bad=5, how="waits")
+    written = other.submit(stream, source, folder / "a.zarr", engine=OnRay(workers=1))
+    while not (folder / "waiting").exists():
+        time.sleep(0.05)
+    cluster.remove_node(node, allow_graceful=False)
+    time.sleep(4.0)  # Ray misses the node only after some seconds
+    cluster.add_node(num_cpus=1)
+    assert written.result().missing == 0
+ray.shutdown()
+cluster.shutdown()
+"""
+
+
+def test_a_node_that_is_lost_costs_its_block_one_try(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="the engine of a Ray cluster needs snapfm[ray], which is not installed")
+    run = subprocess.run([sys.executable, "-c", LOST, str(tmp_path)], capture_output=True, text=True, timeout=500)
+    assert run.returncode == 0, run.stderr
+    assert len(list(tmp_path.glob("try*"))) == 2
+    assert tree(tmp_path / "a.zarr") == tree(stream(numbers(tmp_path), tmp_path / "whole.zarr").path)
 
 
 def test_workers_that_find_no_room_hold_nobody_up(cluster: Any, tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ def project(
     params: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,NAME",
-            help="Arrays in the file that the laws read.",
+            metavar="NAME,NAME=ARRAY",
+            help="Arrays in the file that the laws read, by the same name or another.",
             show_default="all with a value for each field",
         ),
     ] = None,

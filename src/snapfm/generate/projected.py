@@ -37,7 +37,8 @@ class Projecting:
     """Which fields are projected onto which laws.
 
     `var` is the array of fields, `params` the arrays beside it that laws read: by default all with one value for every field,
-    or one for all. `dims` names the axes of a field.
+    or one for all. A param has the last part of its array's name (`e` for `group/e`); "e=array" gives it another. `dims` names
+    the axes of a field.
     """
 
     file: str | Path
@@ -76,7 +77,7 @@ class Projected:
                 "another with --var, or store real and imaginary part along an axis."
             )
         self.dims = self._dims()
-        self.names = self._params()
+        self.params = self._params()  # from names that laws read to arrays of the input
         self.block = min(recipe.batch, self.count)
         self.dtype = str(recipe.dtype or ("float32" if array.dtype == np.float32 else "float64"))
         check_request("project", self.count, self.seed, self.dtype)
@@ -91,9 +92,9 @@ class Projected:
         """Return what decides the fields, in plain values."""
         return {
             KIND: "projected", "input": self.input.name, "var": self.var, "count": self.count, "dtype": self.dtype,
-            "batch": self.block, "laws": self.recipe.laws.identity(), "params": list(self.names),
+            "batch": self.block, "laws": self.recipe.laws.identity(), "params": self.params,
             "tolerance": self.recipe.tolerance,
-            "bits": {name: self.input.fingerprint(name) for name in (self.var, *self.names)},
+            "bits": {name: self.input.fingerprint(name) for name in (self.var, *self.params.values())},
         }  # fmt: skip
 
     def identity(self) -> dict[str, Any]:
@@ -134,7 +135,7 @@ class Projected:
             refuse_failed(found, start, stop)
         values: dict[str, Any] = {
             "u": found.u,
-            **{name: params[name].expand(stop - start, *params[name].shape[1:]) for name in self.names},
+            **{name: params[name].expand(stop - start, *params[name].shape[1:]) for name in self.params},
             "before": torch.stack(list(before.values()), dim=1),
             "after": torch.stack(list(found.by_law.values()), dim=1),
             **certificate_of(found),
@@ -156,9 +157,9 @@ class Projected:
         kind = getattr(torch, self.dtype)
         u_hat = torch.from_numpy(np.array(self.input.read(self.var, start, stop))).to(kind)
         params = {}
-        for name in self.names:
-            one = self.input.arrays[name].shape[0] == 1 and self.count > 1
-            read = torch.from_numpy(np.array(self.input.read(name, *((0, 1) if one else (start, stop)))))
+        for name, array in self.params.items():
+            one = self.input.arrays[array].shape[0] == 1 and self.count > 1
+            read = torch.from_numpy(np.array(self.input.read(array, *((0, 1) if one else (start, stop)))))
             params[name] = read.double() if read.is_floating_point() else read
         return u_hat, params
 
@@ -174,27 +175,31 @@ class Projected:
         made_up = tuple(f"axis{place}" for place in range(len(self.shape)))
         return asked or (there if len(there) == len(self.shape) else made_up)
 
-    def _params(self) -> tuple[str, ...]:
-        beside = [name for name in self.input.beside(self.var, self.count) if name not in _OWN]
+    def _params(self) -> dict[str, str]:
+        beside = [array for array in self.input.beside(self.var, self.count) if array not in _OWN]
         if self.recipe.params is None:
-            return tuple(beside)
-        for name in self.recipe.params:
-            if name not in beside:
+            found = {_last(array): array for array in beside}
+            return found if len(found) == len(beside) else {array: array for array in beside}
+        found = {}
+        for asked in self.recipe.params:
+            name, _, array = asked.rpartition("=")
+            if array not in beside:
                 raise DataError(
                     f"--params expects arrays of {self.input.name} with {self.count} values, or one for all fields: {beside}; "
-                    f"got {name!r}. Use some of these."
+                    f"got {array!r}. Use some of these; NAME=ARRAY gives one the name that your laws read."
                 )
-        return self.recipe.params
+            found[name or _last(array)] = array
+        return found
 
     def _param_variables(self) -> dict[str, Variable]:
         found = {}
-        for name in self.names:
-            shape = tuple(int(extent) for extent in self.input.arrays[name].shape[1:])
+        for name, array in self.params.items():
+            shape = tuple(int(extent) for extent in self.input.arrays[array].shape[1:])
             read = self._read(0, 1)[1][name]
-            there = self.input.dimensions.get(name, ())[1:]
+            there = self.input.dimensions.get(array, ())[1:]
             dims = there if len(there) == len(shape) else tuple(f"{name}_axis{place}" for place in range(len(shape)))
             found[name] = Variable(
-                str(read.dtype).removeprefix("torch."), {"long_name": f"{name} of the input"}, shape, dims
+                str(read.dtype).removeprefix("torch."), {"long_name": f"{array} of the input"}, shape, dims
             )
         return found
 
@@ -208,6 +213,11 @@ class Projected:
                 plain = {key: value for key, value in words.items() if isinstance(value, str | int | float | bool)}
                 found.append(Coordinate(name, self.input.read(name, 0, size).astype(np.float64), plain))
         return tuple(found)
+
+
+def _last(array: str) -> str:
+    """Return the name of an array without its groups."""
+    return array.rpartition("/")[2]
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""OnRay: the actors of a Ray cluster compute a plan. Ray schedules, restarts and retries; this file only hands out numbers.
+"""OnRay: the actors of a Ray cluster compute a plan. Ray schedules and restarts them; this file only hands out numbers.
 
 An actor holds the plan, and with it model and projector, prepared once. Blocks travel as numbers, figures come back; results go
-from the actor to the store and never through the driver. An actor that dies, or its node, is restarted elsewhere by Ray, and its
-block is tried again there. A driver that dies takes its actors along; the same command goes on with the blocks that are missing.
+from the actor to the store and never through the driver. An actor that dies, or its node, is restarted elsewhere by Ray; its
+block goes to the next actor that has nothing to do. A driver that dies takes its actors along; the same command goes on with the
+blocks that are missing.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class OnRay:
         """
         starting = {actor.ready.remote(): actor for actor in actors}
         running: dict[Any, _Dealt] = {}
-        todo, missing, failed, idle = deque(left), set(left), set[int](), list[Any]()
+        todo, missing, tries, idle = deque(left), set(left), Counter[int](), list[Any]()
         total, longest = dict[str, float](), 0.0
 
         def deal(actor: Any, block: int) -> None:
@@ -106,26 +107,35 @@ class OnRay:
                     continue
                 (ready,) = found
                 if ready in starting:
-                    actor = starting.pop(ready)
+                    idle.append(starting.pop(ready))
                     _check_started(ray, ready)
                 else:
                     one = running.pop(ready)
-                    actor, block = one.actor, one.block
-                    again = block not in failed and any(other.block == block for other in running.values())
-                    if block not in missing:
-                        pass  # another actor was faster
-                    elif self._take(ray, plan, block, ready, total, again):
+                    block, answer = one.block, _answer(ray, ready)
+                    failed = isinstance(answer, ray.exceptions.RayError)
+                    if block in missing and failed:
+                        tries[block] += 1
+                    elsewhere = any(other.block == block for other in running.values())
+                    if block not in missing or (failed and elsewhere):
+                        pass  # another actor was faster, or is at it
+                    elif failed and tries[block] < TRIES:
+                        todo.appendleft(block)
+                    else:
+                        if failed:
+                            give_up(plan, block, f"{TRIES} times: {_reason(ray, answer)}", answer, self.told)
+                        else:
+                            add(total, answer)
+                            longest = max(longest, monotonic() - one.since)
                         missing.remove(block)
-                        longest = max(longest, monotonic() - one.since)
                         done += plan.units(block)
                         if progress is not None:
                             progress(done)
+                    if isinstance(answer, ray.exceptions.RayActorError):
+                        starting[one.actor.ready.remote()] = one.actor  # once Ray has placed it again
                     else:
-                        failed.add(block)
-                if todo:
-                    deal(actor, todo.popleft())
-                else:
-                    idle.append(actor)
+                        idle.append(one.actor)
+                while todo and idle:
+                    deal(idle.pop(), todo.popleft())
         finally:
             for actor in actors:
                 ray.kill(actor)
@@ -133,25 +143,6 @@ class OnRay:
             if running:
                 ray.wait(list(running), num_returns=len(running), timeout=_PATIENCE)
         return total
-
-    def _take(
-        self, ray: Any, plan: Plan, block: int, ready: Any, total: dict[str, float], again: bool
-    ) -> bool:  # fmt: skip
-        """Take what an actor says of a block: figures, a failure that would come again, or the end of all tries.
-
-        Returns whether the block is settled: not if it failed here, and another actor is at it again.
-        """
-        try:
-            answer = ray.get(ready)
-        except ray.exceptions.RayError as failure:
-            if again:
-                return False
-            give_up(plan, block, f"{TRIES} times: {_reason(ray, failure)}", failure, self.told)
-            return True
-        if isinstance(answer, SnapfmError):
-            raise answer
-        add(total, answer)
-        return True
 
     def _actors(self, ray: Any, plan: Plan, blocks: int, grows: bool) -> list[Any]:
         """Start the actors, no more than there are blocks; Ray places them as resources allow.
@@ -165,7 +156,7 @@ class OnRay:
                 f"{[_resources(node) for node in _nodes(ray)]}. Ask for less; where nodes come later, say --workers."
             )
         kind = ray.remote(
-            max_restarts=-1, max_task_retries=TRIES - 1, num_cpus=self.cpus, num_gpus=self.gpus, resources=dict(self.resources),
+            max_restarts=-1, num_cpus=self.cpus, num_gpus=self.gpus, resources=dict(self.resources),
         )(_worker(ray))  # fmt: skip
         sent = ray.cloudpickle.dumps(plan)  # not ray.put: an object in the store may be lost with its node
         return [kind.remote(sent) for _ in range(min(self.workers or room, blocks))]
@@ -203,10 +194,11 @@ def _worker(ray: Any) -> type[Any]:
             self.plan: Plan = pickle.loads(sent)
             self.joined = False
 
+        @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator, unused-ignore]
         def ready(self) -> None:
-            """Answer as soon as Ray has placed this actor."""
+            """Answer as soon as Ray has placed this actor, and again where it has placed it anew."""
 
-        @ray.method(retry_exceptions=True)  # type: ignore[untyped-decorator, unused-ignore]
+        # Not retried by Ray, which would spend all tries on an actor that it still looks for, within seconds of a node's loss.
         def compute(self, block: int) -> Figures | SnapfmError:
             """Compute a block. What would happen again is returned, so that only the rest is tried again."""
             try:
@@ -233,6 +225,17 @@ def _stuck(running: Mapping[Any, _Dealt]) -> list[int]:
     """Return the blocks that one actor has, those first that it has had longest."""
     held = Counter(one.block for one in running.values())
     return [one.block for one in sorted(running.values(), key=lambda one: one.since) if held[one.block] == 1]
+
+
+def _answer(ray: Any, ready: Any) -> Any:
+    """Return what an actor says of a block: its figures, or a RayError. Raise a failure that would come again."""
+    try:
+        answer = ray.get(ready)
+    except ray.exceptions.RayError as failure:
+        return failure
+    if isinstance(answer, SnapfmError):
+        raise answer
+    return answer
 
 
 def _check_started(ray: Any, ready: Any) -> None:
