@@ -70,7 +70,7 @@ def _projecting(record: dict[str, Any]) -> str:
 
 def _overhead(record: dict[str, Any]) -> str:
     return (
-        f"Two Ray workers draw {record['ratio']:.2f} times as many samples a second as two plain processes "
+        f"Two Ray workers draw {record['ratio']:.2f} times as many samples per second as two plain processes "
         f"(`{record['command']}`, median of {record['rounds']} runs)."
     )
 
@@ -91,7 +91,7 @@ def _load(record: dict[str, Any]) -> str:
 
 def _planned(record: dict[str, Any]) -> Table:
     heads = (
-        "samples", "workers", "batch", "samples a second", "hours", "store", "files", "blocks a second", "driver busy",
+        "samples", "workers", "batch", "samples per second", "hours", "store", "files", "blocks per second", "driver busy",
         "finished blocks listed in",
     )  # fmt: skip
     plain, slope = _driving(record)
@@ -109,9 +109,9 @@ def _planned(record: dict[str, Any]) -> Table:
                     f"{samples / rate / 3600:.2g}",
                     f"{samples * record['stored_bytes_a_sample'] / 1e9:,.0f} GB",
                     f"{blocks * record['files_a_block']:,.0f}",
-                    f"{rate / batch:.2g}",
+                    f"{rate / batch:,.1f}",
                     f"{rate / batch * (plain + slope * workers):.1%}",
-                    f"{blocks * record['listing_processor_seconds_a_block']:.2g} s",
+                    f"{1e3 * blocks * record['listing_processor_seconds_a_block']:,.1f} ms",
                 )
             )
     return table(heads, rows)
@@ -123,9 +123,9 @@ def _reading(record: dict[str, Any]) -> str:
         record["workers"][1] / record["worker_processor_seconds_a_sample"] / BATCHES[0] * record["files_a_block"]
     )
     return (
-        f"Samples a second grow with the workers until the driver is busy all the time: at {small} workers of this kind with a "
+        f"Samples per second grow with the workers until the driver is busy all the time: at {small} workers of this kind with a "
         f"batch of {BATCHES[0]}, at {large} with {BATCHES[1]}. The driver holds numbers of blocks, never fields. What a shared "
-        f"file system feels first are small files: a thousand workers with a batch of {BATCHES[0]} create {per_second:,.0f} a "
+        f"file system feels first are small files: a thousand workers with a batch of {BATCHES[0]} create {per_second:,.0f} per "
         "second. Choose the batch so that a block takes a minute or more; a kill then loses at most that, and a worker holds one "
         "block in memory. Nothing here was run on more than one machine: networks and shared disks are not in these figures."
     )

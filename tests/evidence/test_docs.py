@@ -12,7 +12,16 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    "page", ["audit_page", "exact_page", "inequalities_page", "projection_page", "quality_page", "tables_page"]
+    "page",
+    [
+        "audit_page",
+        "exact_page",
+        "inequalities_page",
+        "many_machines_page",
+        "projection_page",
+        "quality_page",
+        "tables_page",
+    ],
 )
 def test_a_page_is_that_of_the_records(page: str):
     found = subprocess.run(
