@@ -300,7 +300,6 @@ def pull(spec_at, count, width, field, known, externals, cells, memory, height, 
                 code, inputs, outside, params, index, lam, fields, sample * parts + part, cell, row, weight, partial, adjoint,
                 left,
             )  # fmt: skip
-            join()
 
 
 def products(spec_at, count, width, field, rows, out):
