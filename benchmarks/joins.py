@@ -16,7 +16,7 @@ from tests.device.cases import CASES
 from tests.device.emulated.machine import Order
 from tests.device.joins import NOTICED, Reaching, barriers, outcome
 from tests.device.launches import Device, solve
-from tests.device.law_sets import GALLERY, PROBLEMS, gallery, problem, random_law
+from tests.device.law_sets import GALLERY, MADE, PROBLEMS, gallery, made, problem, random_law
 
 from benchmarks.record import append, commit
 
@@ -55,10 +55,11 @@ def _devices() -> Iterator[Device]:
         for call in case():
             solve(call, device)
         yield device
-    sets = [*((problem, name) for name in PROBLEMS), *((gallery, stem) for stem in GALLERY)]
+    sets = [*((made, name) for name in MADE), *((problem, name) for name in PROBLEMS), *((gallery, one) for one in GALLERY)]
     for make, name in [*sets, *((random_law, number) for number in RANDOM)]:
-        given, device = make(name), Device(Order.RANDOM, keeps=True)
-        if given is not None:
+        given = make(name)
+        for teams in (None, 1) if given is not None else ():  # a team a sample, and one team for all of them
+            device = Device(Order.RANDOM, teams=teams, keeps=True)
             given.on_device(True, device)
             yield device
 
