@@ -137,7 +137,7 @@ def pushed_off() -> list[Call]:
     u_hat = torch.zeros(2, 2, 5, dtype=torch.float64)
     u_hat[:, 1] = 0.1 * _noise(2, 5)
     wanted = torch.tensor([[9.0, 8.0, 7.0], [18.0, 16.0, 14.0]], dtype=torch.float64)
-    return _sharing(lambda x, _: x**2, u_hat, wanted)
+    return _sharing(lambda x, beside: x**2 + 0.3 * beside**2, u_hat, wanted)
 
 
 def halved() -> list[Call]:
@@ -155,9 +155,7 @@ def _with_gradients(laws: Callable[[], Laws]) -> list[Call]:
         return newton_calls(*laws())[:FEW]
 
 
-CASES = {
-    case.__name__: case
-    for case in (
-        bounded, augmented, augmented_and_bounded, eliminated, coupled, filtered, saddles, flat, failing, pushed_off, halved
-    )  # fmt: skip
-}
+_ALL = (
+    bounded, augmented, augmented_and_bounded, eliminated, coupled, filtered, saddles, flat, failing, pushed_off, halved,
+)  # fmt: skip
+CASES = {case.__name__: case for case in _ALL}

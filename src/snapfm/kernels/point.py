@@ -45,7 +45,6 @@ def residual_at(code, frame, tile):  # read: x, λ, shift; written: cells, rows,
             total = fnma(full(gram[p]), load(lam, column[p]), total)
         total = fnma(delta, load(lam, r), total)
         store(residual, r, total)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -90,7 +89,6 @@ def derivatives_at(code, frame, tile):
             if gram_column[p] == r:
                 total = add(total, full(gram[p]))
         store(norm, r, total)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -197,7 +195,7 @@ def merit_parts(frame, tile, theta, objective, violation):  # written: the last 
         for p in range(ptr[r], ptr[r + 1]):
             moved = fma(full(gram[p]), load(lam, column[p]), moved)
         value = fma(load(lam, r), moved, value)
-    join()  # multipliers of other rows are read here, and changed by the next trial
+    join()  # for what residual_at and derivatives_at wrote, and before a trial changes multipliers that are read here
     x, target = section(tile, layout.X), section(tile, layout.TARGET)
     for j in team(len(x) // LANES):
         away = fnma(full(1.0), load(target, j), load(x, j))
