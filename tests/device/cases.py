@@ -144,8 +144,8 @@ def halved() -> list[Call]:
     """Rows that share eliminated unknowns, far from where they hold: steps are halved again and again, and some given up."""
     wanted = 3.0 + _noise(2, 3, seed=11).abs()
     return _sharing(
-        lambda x, beside: 10.0 * (torch.exp(2.0 * x) - 3.0 * x**2 + torch.sin(4.0 * beside)), 4.0 * _noise(2, 2, 5, seed=5),
-        wanted,
+        lambda x, beside: 10.0 * (torch.exp(2.0 * x) - 3.0 * x * beside + torch.sin(4.0 * beside)),
+        4.0 * _noise(2, 2, 5, seed=5), wanted,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from tests.device.compared import Given
 from tests.device.descriptors import Descriptor
 from tests.device.emulated.machine import CHECKED, Diverged, Order, executable
 from tests.device.launches import Device, Launch, solve
-from tests.device.law_sets import MADE, sums
+from tests.device.law_sets import MADE, gallery, problem, sums
 
 from snapfm.device.artifact import shipped
 from snapfm.kernels.runs import Runs
@@ -67,8 +67,12 @@ def devices() -> Iterator[Device]:
         for call in case():
             solve(call, device)
         yield device
-    for make in MADE.values():
-        yield from projected(make())
+    for given in (
+        *(make() for make in MADE.values()),
+        gallery("reaction_diffusion"),
+        problem("burgers-ic-mass-entropy"),
+    ):
+        yield from projected(given)
     yield _from_the_last_group()
 
 

@@ -82,10 +82,15 @@ def totals() -> Given | None:
 
 def substituted() -> Given | None:
     """Affine sums beside functions of what a nonlinear step has determined."""
+
+    def step(u, p):
+        flux = torch.sin(u[:, 0]) * u[:, 0].roll(1)
+        return u[:, 1] - u[:, 0] - 0.1 * (flux - flux.roll(1))
+
     laws = [
         snapfm.Equality("initial", lambda u, p: u[:, 0] - p["u0"]),
-        snapfm.Equality("step", lambda u, p: u[:, 1] - u[:, 0] - 0.1 * torch.sin(u[:, 0]) * u[:, 0].roll(1)),
-        snapfm.Equality("sums", lambda u, p: u[:-1].sum(1) + u[1:, 0] * torch.sin(u[:-1, 1]) - 1.0),
+        snapfm.Equality("step", step),
+        snapfm.Equality("sums", lambda u, p: u[:-1].sum(1) + torch.diff(u[:, 0] * torch.sin(u[:, 1])) - 1.0),
     ]
     return Given.of(laws, _noise(SAMPLES, 5, 6, seed=3), {"u0": _noise(SAMPLES, 5, seed=4)})
 
