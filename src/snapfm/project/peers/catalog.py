@@ -75,7 +75,7 @@ _ALL = (
         Ours,
     ),
     Method(
-        "ours-gpu", "snapfm, fields on a GPU", "The same, called from a GPU: fields go to the CPU and back.", None, False,
+        "ours-gpu", "snapfm, fields on a GPU", "The same on a GPU; the CPU does what the GPU leaves open.", None, False,
         OursGpu,
     ),
     Method(
