@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test lint types imports pytest bench format clean
+.PHONY: help demo test lint types imports pytest bench tables format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -35,6 +35,9 @@ pytest: $(READY)
 
 bench: $(READY) ## run the micro benchmarks; appends to benchmarks/records/
 	$(BIN)/python -m benchmarks
+
+tables: $(READY) ## run all published timings on this commit, in about 70 minutes; writes the pages
+	$(BIN)/python -m benchmarks.published
 
 format: $(READY) ## format the sources
 	$(BIN)/ruff check --fix .

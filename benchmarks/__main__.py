@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 
 from benchmarks.record import append
 
@@ -59,10 +60,11 @@ def main() -> None:
         if case == "any_law" or case in laws:
             continue
         print(f"{case} …", flush=True)
+        load = os.getloadavg()[0]
         settings = {"count": asked.count} if case == "certificates" and asked.count else {}
         figures = importlib.import_module(f"benchmarks.{case}").run(**settings)
         print(json.dumps(figures, indent=2, ensure_ascii=False))
-        print(f"recorded in {append(case, figures)}")
+        print(f"recorded in {append(case, figures, load)}")
 
 
 if __name__ == "__main__":  # a spawned process imports this file too

@@ -35,8 +35,20 @@ def bench(
     method: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Run this method alone; repeat it for several.")
     ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Replace a key of the suite, such as tolerance=1e-6 or budget=600."
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="Replace an option of the method, such as ipopt.mu_init=1e-3."
+        ),
+    ] = None,
     part: Part = None,
-    again: Annotated[bool, typer.Option("--again", help="Repeat cells that are FAILED or ABSENT.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Repeat cells that are FAILED, ABSENT or DNF.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON for scripts.")] = False,
 ) -> None:
     """Time and judge projection methods: ours and its peers on the same inputs.
@@ -52,9 +64,13 @@ def bench(
 
     from snapfm.evidence.projection import load_suite, run
     from snapfm.evidence.projection.run import ours_failed
+    from snapfm.evidence.suite import settings
     from snapfm.runs import share_of
 
-    chosen, share = load_suite(suite), share_of(part)
+    changes = settings("--set", change or ())
+    if option:
+        changes["options"] = settings("--option", option)
+    chosen, share = load_suite(suite, changes), share_of(part)
     check_folder("bench", out)
     with followed(lambda key: f"{key[0]} × {key[1]}, {key[2]}", _ended) as tell:
         cells = run(chosen, out, only, method or (), again, tell, share)
@@ -99,8 +115,8 @@ def _print(suite: Suite, cells: Cells) -> None:
     from snapfm.evidence.projection import Kind
 
     heads = {
-        Kind.PROJECTION: "Projection: ms a sample, median of hot calls over all inputs (samples converged)",
-        Kind.WALK: "Walks: seconds of network + projection (samples converged)",
+        Kind.PROJECTION: "Projection: ms a sample, median of hot calls over all inputs (samples home)",
+        Kind.WALK: "Walks: seconds of network + projection (samples home)",
         Kind.CURVE: "Curves: iterations until all samples hold",
     }
     console = Console()
@@ -133,7 +149,7 @@ def _entry(cell: Cell | None) -> str:
     if cell.kind is Kind.CURVE:
         return str(cell.curve[-1].iterations)
     if cell.kind is Kind.WALK and cell.verdict is not None:
-        return f"{cell.walk['velocity']:.2f} + {cell.walk['projection']:.2f} ({cell.verdict.converged}/{cell.samples})"
+        return f"{cell.walk['velocity']:.2f} + {cell.walk['projection']:.2f} ({cell.verdict.home}/{cell.samples})"
     hot = median(median(turn.seconds) for turn in cell.turns)
-    holds, asked = (sum(getattr(turn.verdict, name) for turn in cell.turns) for name in ("converged", "samples"))
+    holds, asked = (sum(getattr(turn.verdict, name) for turn in cell.turns) for name in ("home", "samples"))
     return f"{1e3 * hot / cell.samples:.3g} ({holds}/{asked})"

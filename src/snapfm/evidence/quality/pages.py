@@ -66,7 +66,7 @@ def task_table(suite: Suite, task: Task, cells: Cells) -> Table:
         "certified", "like true fields", "values", "network calls", "time",
     )  # fmt: skip
     best = _best(_row_of(suite, task, cells))
-    shown = REFERENCES | {sampler.name: sampler.title for sampler in suite.samplers}
+    shown = suite.references | {sampler.name: sampler.title for sampler in suite.samplers}
     return table(heads, [_row(title, cells.get((task.name, name)), laws, best) for name, title in shown.items()])
 
 
@@ -162,6 +162,8 @@ def _texture(cell: Cell) -> Entry:
         return Entry(NOTHING)
     if cell.texture.noise:
         return Entry("no", f"{cell.texture.noise} are noise")
+    if cell.texture.oversized:
+        return Entry("no", f"{cell.texture.oversized} of another size")
     return Entry("yes") if cell.texture.alike else Entry("no", "other scales")
 
 

@@ -43,11 +43,11 @@ def run(
         names = [name for one in suite.samplers for name in (*(trial.name for trial in one.trials), one.name)]
         todo = [
             (task, name)
-            for name in (*REFERENCES, *names)
+            for name in (*suite.references, *names)
             for task in tasks
             if only in (None, task)
             and task in mine
-            and not _finished(records.cells.get((task, name)), model_digest(tasks[task].model))
+            and not _finished(suite, records.cells.get((task, name)), model_digest(tasks[task].model))
         ]
         prepared: dict[tuple[str, bool], Prepared] = {}
 
@@ -65,7 +65,7 @@ def run(
 
             if trial:
                 return sampler_cell(selection, here, trials[name], tell)[0]
-            if name in REFERENCES:
+            if name in suite.references:
                 cell, found = reference_cell(suite, here, name)
             elif samplers[name].step_choices:
                 cell, found = chosen_cell(suite, here, samplers[name], records.cells, tell)
@@ -101,9 +101,9 @@ def write_pages(out: Path, suite: Suite) -> None:
     write_file(out / "index.html", page(suite, cells, pictures, curve(suite, cells)).encode())
 
 
-def _finished(cell: Cell | None, model: str | None) -> bool:
+def _finished(suite: Suite, cell: Cell | None, model: str | None) -> bool:
     """Return whether a record is still valid: not if its model has changed, or was added later."""
-    return cell is not None and (cell.sampler in REFERENCES or cell.model == model)
+    return cell is not None and (cell.sampler in suite.references or cell.model == model)
 
 
 def _keep(out: Path, key: tuple[str, str], found: Moments) -> None:
