@@ -30,7 +30,15 @@ CASES = (
     "godunov",
     "inequalities",
 )
-HOURS = ("any_law", "cutest", "cluster", "projecting", "coordinator", "ray_overhead")  # run only where they are named
+HOURS = (
+    "any_law",
+    "cutest",
+    "cluster",
+    "projecting",
+    "coordinator",
+    "ray_overhead",
+    "ipopt_options",
+)  # run only where they are named
 
 
 def main() -> None:
@@ -38,7 +46,8 @@ def main() -> None:
     parser.add_argument(
         "case",
         nargs="*",
-        help=f"which: {', '.join(CASES)} (default: all), cutest, cluster, projecting, coordinator, ray_overhead, any_law [LAW …]",
+        help=f"which: {', '.join(CASES)} (default: all), cutest, cluster, projecting, coordinator, ray_overhead, "
+        "ipopt_options, any_law [LAW …]",
     )
     parser.add_argument("--count", type=int, help="of certificates: how many projections")
     parser.add_argument("--only", metavar="KIND:NUMBER", help="of certificates: show one case, record nothing")

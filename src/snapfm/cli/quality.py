@@ -33,6 +33,14 @@ def quality(
     steps: Annotated[
         str | None, typer.Option(metavar="N,N", help="Flow steps of exact cases; 20,100,200 by default.")
     ] = None,
+    stored: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stored",
+            metavar="TASK=FILE:ARRAY:AXES",
+            help="Score fields of a file, too, such as heat=heat2.npz:exa_gpu:t,x.",
+        ),
+    ] = None,
     part: Part = None,
     page_only: Annotated[
         bool, typer.Option("--page-only", help="Write the pages again from the records; run nothing.")
@@ -62,6 +70,7 @@ def quality(
 
     from snapfm.evidence.quality import Cell, State, load_suite, run
     from snapfm.evidence.quality.run import write_pages
+    from snapfm.evidence.quality.stored import parse
     from snapfm.evidence.record import read_folder
 
     require("matplotlib", "the pages of snapfm quality", "report")  # checked now rather than after an hour of sampling
@@ -72,7 +81,7 @@ def quality(
         write_pages(out, chosen)
     else:
         with followed(" × ".join, _ended) as tell:
-            cells = run(chosen, out, only, tell, share)
+            cells = run(chosen, out, only, tell, share, [parse(one) for one in stored or ()])
     if as_json:
         typer.echo(json.dumps([asdict(cell) for cell in cells.values()], indent=2, ensure_ascii=False))
     else:

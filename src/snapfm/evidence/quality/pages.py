@@ -14,7 +14,7 @@ from snapfm.evidence.page import document as doc
 from snapfm.evidence.page import html
 from snapfm.evidence.page.document import NOT_YET, PUBLISHED, Entry, Table, Words, markdown, table
 from snapfm.evidence.quality.score_tables import SCORES, score_table, step_table
-from snapfm.evidence.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, Interval, Suite, Task
+from snapfm.evidence.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, Interval, Suite, Task, stored_rows
 from snapfm.evidence.record import State
 from snapfm.evidence.text import NOTHING, scientific, seconds, settings_text, size
 
@@ -67,6 +67,7 @@ def task_table(suite: Suite, task: Task, cells: Cells) -> Table:
     )  # fmt: skip
     best = _best(_row_of(suite, task, cells))
     shown = suite.references | {sampler.name: sampler.title for sampler in suite.samplers}
+    shown |= {name: title for name, title in stored_rows(cells).items() if (task.name, name) in cells}
     return table(heads, [_row(title, cells.get((task.name, name)), laws, best) for name, title in shown.items()])
 
 

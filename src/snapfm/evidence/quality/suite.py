@@ -18,6 +18,7 @@ from snapfm.sampling import ECI, PCFM, Conditional, DFlow, EndProjection, Flow, 
 
 TRUE_FIELDS, TRUE_MEAN = "true-fields", "true-mean"  # reference rows: answers that need no model
 TRIAL = "@"  # between a sampler's name and the steps of a trial
+STORED = "stored "  # before the names of rows of files that others released
 REFERENCES = {TRUE_FIELDS: "True fields", TRUE_MEAN: "True mean"}
 
 
@@ -97,6 +98,12 @@ class Cell:
 
 
 Cells = Mapping[tuple[str, str], Cell]
+
+
+def stored_rows(cells: Cells) -> dict[str, str]:
+    """Return the names and titles of the rows of stored files."""
+    names = dict.fromkeys(name for _, name in cells if name.startswith(STORED))
+    return {name: f"Stored files: {name.removeprefix(STORED)}" for name in names}
 
 
 _SAMPLERS: tuple[type[Sampler], ...] = (Flow, PCFM, EndProjection, Projected, ECI, Guidance, DFlow, Conditional)

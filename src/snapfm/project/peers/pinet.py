@@ -70,14 +70,11 @@ class Pinet:
 
         dense = jax.numpy.asarray(self.matrix[:, self.rows.free].toarray())[None]
         blank = jax.numpy.zeros((1, dense.shape[1], 1))
-        constraint = self.pinet.EqualityConstraint(A=dense, b=blank, method="pinv", var_b=True)
-        project = self.pinet.Project(eq_constraint=constraint)
+        constraint = self.pinet.EqualityConstraint(a_mat=dense, b=blank, method="pinv", var_b=True)
 
         def call(x: Any, b: Any) -> Any:
-            given = self.pinet.ProjectionInstance(
-                x=x[..., None], eq=self.pinet.EqualityConstraintsSpecification(b=b[..., None])
-            )
-            return project.call(yraw=given)[0].x[..., 0]
+            right = self.pinet.EqualityConstraintsSpecification(b=b[..., None])
+            return constraint.project(self.pinet.ProjectionInstance(x=x[..., None], eq=right)).x[..., 0]
 
         return jax.jit(call)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import log
 from pathlib import Path
 from statistics import fmean, linear_regression, median
 from typing import Any
@@ -172,11 +172,6 @@ class Totals:
         """Whether every sample of every input is home."""
         return self.lost == 0
 
-    @property
-    def pace(self) -> float:
-        """Return the seconds for as many samples home as the cell was given; infinite where none is."""
-        return self.seconds * self.samples * len(self.home) / sum(self.home) if any(self.home) else inf
-
 
 @dataclass(frozen=True)
 class Contest:
@@ -190,8 +185,8 @@ class Contest:
 
     @property
     def rival(self) -> str | None:
-        """Name the strongest rival: least seconds per sample that it brings home, whatever it loses; None if all lose all."""
-        able = {method: one.pace for method, one in self.rivals.items() if one.pace < inf}
+        """Name the strongest rival: the fastest that brings at least half of its samples home; None without one."""
+        able = {method: one.seconds for method, one in self.rivals.items() if one.lost <= sum(one.home)}
         return min(able, key=lambda method: able[method], default=None)
 
     @property

@@ -37,11 +37,11 @@ _KINDS = {Kind.PROJECTION: "projections", Kind.WALK: "walks"}
 _GIGABYTE = 1e9
 _ABOUT = (
     "A sample is home when the float64 judge accepts it, lawful to the tolerance and nearest, whatever its method says. "
-    "The strongest rival takes the least time per sample that it brings home; what it loses stands beside it. Beside it "
-    "are the fastest of those that bring at least as many samples home as {ours} on every input, and tuned Ipopt. Seconds "
-    "are of a whole batch, medians of repeats with their spread: of a walk its total, network included; of a projection "
-    "its hot calls, averaged over the inputs before τ = 1. The input at τ = 1, where most methods have nothing left to "
-    "do, has a row of its own."
+    "The strongest rival is the fastest of those that bring at least half of their samples home; what it loses stands "
+    "beside it. Beside it are the fastest of those that bring at least as many samples home as {ours} on every input, and "
+    "tuned Ipopt. Seconds are of a whole batch, medians of repeats with their spread: of a walk its total, network "
+    "included; of a projection its hot calls, averaged over the inputs before τ = 1. The input at τ = 1, where most "
+    "methods have nothing left to do, has a row of its own."
 )
 _MEANINGS = {
     State.DNF: "used up its time budget",
@@ -80,7 +80,7 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
             )
         if alone:
             sentences.append(
-                f"{words.capitalize()} where no rival brings any sample home: {alone} of {len(of_kind)} cases."
+                f"{words.capitalize()} where no rival brings half of its samples home: {alone} of {len(of_kind)} cases."
             )
     if contests:
         quick = _nobody(contests, books.faster, "takes less time")
@@ -224,7 +224,7 @@ def _table(contests: list[Contest]) -> Table:
         ("what", lambda one: f"{one.kind}{' at τ = 1' if one.last else ''}"),
         (f"{title(OURS)}, s", lambda one: _seconds(one.ours)),
         ("home", lambda one: f"{sum(one.ours.home)} of {one.ours.samples * len(one.ours.home)}"),
-        ("strongest rival", lambda one: "none brings any home" if one.rival is None else title(one.rival)),
+        ("strongest rival", lambda one: "none brings half home" if one.rival is None else title(one.rival)),
         ("its seconds", lambda one: NOTHING if one.rival is None else _seconds(one.rivals[one.rival])),
         (f"times {title(OURS)}", lambda one: ratio_of(one, one.rival)),
         ("fastest with as many home", lambda one: NOTHING if one.complete is None else title(one.complete)),
