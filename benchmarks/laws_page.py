@@ -14,7 +14,7 @@ from snapfm.evidence.page.document import Entry, Table, markdown, table
 from snapfm.evidence.text import NOTHING, seconds, times
 
 LARGE = 1000  # unknowns of a field from which a law is on the page
-_ORDER = {"lost": 0, "mixed": 1, "won": 2}  # what is lost comes first
+_ORDER = {"lost": 0, "neither": 1, "mixed": 2, "won": 3}  # what is lost comes first
 
 Line = tuple[dict[str, Any], str, dict[str, Any]]  # a case, a level of noise, and its figures
 
@@ -34,8 +34,9 @@ def page(found: list[dict[str, Any]]) -> str:
             f"better of tuned and default options; {_timeouts(found)} s of wall time per law and level, preparing included. "
             "*Home*: samples that the judge accepts, of those that were asked. *Ratio*: processor time of Ipopt over that of "
             "ours, per sample.",
-            f"Of {len(lines)} rows ours wins {ended.count('won')}, loses {ended.count('lost')} and shares {ended.count('mixed')}."
-            " Won: at least as many samples home, none farther, and not slower. Lost: fewer home, or slower with no more home. "
+            f"Of {len(lines)} rows ours wins {ended.count('won')}, loses {ended.count('lost')} and shares "
+            f"{ended.count('mixed')}; in {ended.count('neither')} neither brings a sample home. Won: at least as many home, none "
+            "farther, and not slower. Lost: fewer home, or slower with no more home. "
             f"The ratio is {times(min(ratios))} to {times(max(ratios))}, median {times(median(ratios))}, where both have one. "
             f"Records of {versions} {'version' if versions == 1 else 'versions'} of the code.",
             markdown(rows_table(lines)),
@@ -51,6 +52,8 @@ def outcome(line: Line) -> str:
     asked = (
         min(ours.get("asked", 0) or other, figures[pair["ipopt"]]["asked"]) if pair["ipopt"] else ours.get("asked", 0)
     )
+    if not own and not other:
+        return "neither"
     slower = pair["ratio"] is not None and pair["ratio"] < 1.0
     if (
         ours["state"] != DONE

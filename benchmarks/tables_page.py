@@ -63,8 +63,8 @@ def _row(case: Case) -> tuple[str | Entry, ...]:
         str(some.samples),
         f"{some.rows:,}",
         NOTHING if one is None else _milliseconds(one.ours),
-        NOTHING if one is None else _rival(one, one.rival),
-        NOTHING if one is None else _rival(one, TUNED),
+        NOTHING if one is None else _rival(one, one.rival, named=True),
+        NOTHING if one is None else _rival(one, TUNED, named=False),
         NOTHING if here is None else f"{total(here)} s",
         Entry(f"{rest}, {times(published_ratio(case))}", other_grid(case)),
     )
@@ -75,12 +75,12 @@ def _milliseconds(totals: Totals) -> Entry:
     return Entry(f"{two(unit * totals.seconds)} ms a sample", spread(unit * totals.least, unit * totals.most))
 
 
-def _rival(found: Contest, method: str | None) -> Entry:
-    """Write a rival's time as a multiple of ours, its name and the samples it loses."""
+def _rival(found: Contest, method: str | None, named: bool) -> Entry:
+    """Write a rival's time as a multiple of ours, its name unless the column has it, and the samples it loses."""
     written = ratio_of(found, method)
     if method is None or found.ratio(method) is None:
         return written
-    parts = [] if method == TUNED else [title(method)]
+    parts = [title(method)] if named else []
     return Entry(f"{written.words} as long", "; ".join([*parts, written.detail] if written.detail else parts))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -52,6 +53,12 @@ def test_home_is_the_judges_word_alone_and_false_claims_are_counted_apart():
     )
     found = verdict([TOTAL], U_HAT, wrong, PARAMS, 1e-8)
     assert (found.claimed, found.home, found.false_claims) == (1, 1, 1)
+
+
+def test_of_older_records_home_is_what_was_confirmed_of_the_claims():
+    u, weight = nearest()
+    found = verdict([TOTAL], U_HAT, answers(u, weight), PARAMS, 1e-8)
+    assert replace(found, converged=1, exact_distances=()).home == 1
 
 
 @pytest.mark.parametrize("tolerance", [1e-10, 1e-8, 1e-6, 1e-5, 1e-3])

@@ -58,8 +58,11 @@ class Verdict:
 
     @property
     def home(self) -> int:
-        """Count the samples that the judge accepts, lawful and nearest, whatever the method says of them."""
-        return sum(one is not None for one in self.exact_distances)
+        """Count the samples that the judge accepts, lawful and nearest, whatever the method says of them.
+
+        Older records have no exact distances: of them only what the method claimed, too, is known.
+        """
+        return sum(one is not None for one in self.exact_distances) if self.exact_distances else self.converged
 
     @property
     def false_claims(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from types import ModuleType
@@ -35,6 +36,13 @@ def pounce() -> ModuleType:
     return require("pounce", "the POUNCE peer", "peers")
 
 
+@dataclass(frozen=True)
+class Ended(Answer):
+    """An answer with what POUNCE returned for it: fields, multipliers and barrier, its own warm start."""
+
+    ends: list[Any] = field(default_factory=list, repr=False)
+
+
 class Pounce(Stoppable):
     """POUNCE on a batch.
 
@@ -49,7 +57,6 @@ class Pounce(Stoppable):
         _ = self.rows.hessians  # raises if the Hessian is too dense, before any work is done
         self.lock = Lock()
         self.more: dict[str, Any] = {}  # options of somebody who knows better
-        self._last: tuple[Answer, list[Any]] | None = None  # an answer, and what it was made of
 
     @cached_property
     def hessian(self) -> Triangle:
@@ -61,9 +68,8 @@ class Pounce(Stoppable):
         _ = self.rows.values, self.rows.jacobians, self.hessian
 
     def again(self, start: Tensor, params: Params, tolerance: float, last: Answer) -> Answer:
-        """Project as `run` does, with its own warm start where the last answer is the one it gave last."""
-        warms = self._last[1] if self._last is not None and self._last[0] is last else None
-        return self.run(start, params, tolerance, warms=warms)
+        """Project as `run` does, with its own warm start from the last answer, to a nearby input."""
+        return self.run(start, params, tolerance, warms=last.ends if isinstance(last, Ended) else None)
 
     def run(
         self,
@@ -94,9 +100,7 @@ class Pounce(Stoppable):
         for i, sample, (x, info) in zip(able, samples, ends):
             u[i], multipliers[i, rows.kept] = sample.whole(x), info["mult_g"]
             done[i], status[i] = info["iter_count"], STATUS.get(int(info["status"]), Status.STALLED)
-        answer = Answer(u, multipliers, done, status)
-        self._last = answer, ends
-        return answer
+        return Ended(u, multipliers, done, status, ends)
 
     def _problem(self, sample: Sample) -> Any:
         rows = self.rows
