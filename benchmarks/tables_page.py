@@ -51,12 +51,26 @@ def six(found: Book) -> Table:
         "problem", "samples", "rows", "projection here", "strongest rival", "tuned Ipopt", "walk of 100 steps less its network",
         f"{published.BEST}, published",
     )  # fmt: skip
-    return table(heads, (_row(case) for case in found.cases if known(case) and case.axis is None))
+    single = [case for case in found.cases if case.axis is None]
+    return table(heads, (_row(case, _widest(case, single)) for case in single if known(case)))
 
 
-def _row(case: Case) -> tuple[str | Entry, ...]:
-    one, some = contest(case, Kind.PROJECTION), next(cell for cell in case.cells if cell.rows)
+def _samples(case: Case) -> int:
+    return max(cell.samples for cell in case.cells)
+
+
+def _widest(case: Case, cases: list[Case]) -> Case:
+    """Return the case of the same problem and size with the most samples: a published walk may have fewer than the others."""
+    sizes = {cell.unknowns for cell in case.cells}
+    same = [one for one in cases if one.problem == case.problem and {cell.unknowns for cell in one.cells} <= sizes]
+    return max(same, key=_samples, default=case)
+
+
+def _row(case: Case, projected: Case) -> tuple[str | Entry, ...]:
+    """Write the walk of a case, and the projections of the same problem with the most samples."""
+    one, some = contest(projected, Kind.PROJECTION), next(cell for cell in projected.cells if cell.rows)
     here, theirs = own_rest(case), published_rest(case)
+    fewer = f"{_samples(case)} samples" if _samples(case) != some.samples else ""
     rest = NOTHING if theirs is None else f"{total(theirs)} s"
     return (
         case.title,
@@ -65,7 +79,7 @@ def _row(case: Case) -> tuple[str | Entry, ...]:
         NOTHING if one is None else _milliseconds(one.ours),
         NOTHING if one is None else _rival(one, one.rival, named=True),
         NOTHING if one is None else _rival(one, TUNED, named=False),
-        NOTHING if here is None else f"{total(here)} s",
+        NOTHING if here is None else Entry(f"{total(here)} s", fewer),
         Entry(f"{rest}, {times(published_ratio(case))}", other_grid(case)),
     )
 
