@@ -14,8 +14,10 @@ from snapfm.structure import CompiledLaws
 ITERATIONS = 500  # samples of the benchmark problems that converge at all need at most 250
 
 # Measured on the benchmark problems, 3 to 4 times faster than the defaults: MUMPS orders by AMD and neither permutes nor
-# scales (these matrices need neither), no least-squares start of the multipliers, no scaling of rows of order one.
+# scales (these matrices need neither), no least-squares start of the multipliers, no scaling of rows of order one. Where laws
+# have inequalities a smaller first barrier saves iterations; `bound_push` costs some (`python -m benchmarks ipopt_options`).
 _TUNED = {
+    "ipopt.mu_init": 1e-4,
     "ipopt.mumps_pivot_order": 0,
     "ipopt.mumps_permuting_scaling": 0,
     "ipopt.mumps_scaling": 0,
