@@ -209,11 +209,8 @@ def test_a_peer_that_takes_warm_starts_gets_its_own_answers_wherever_ours_would(
     ]
     assert (cell.state, cell.verdict.home) == (State.DONE, 2)
     # Before the walks a cold and a warm call; each walk begins cold, goes on warm, and ends with a certified call of its own.
-    assert (tmp_path / "notes.txt").read_text().split("\n")[:-1] == [
-        "cold",
-        "warm",
-        *["cold", "warm", "warm", "cold"] * 2,
-    ]
+    told = [line for line in (tmp_path / "notes.txt").read_text().splitlines() if line in ("cold", "warm")]
+    assert told == ["cold", "warm", *["cold", "warm", "warm", "cold"] * len(cell.walks)]
     assert len(cell.walks) == 2
     assert cell.walk["total"] == min(cell.walks)  # of two, the lower one is the median
 
