@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 DOCS_READY := .venv/.docs-ready
 
-.PHONY: help demo test docs lint types imports pytest bench format clean
+.PHONY: help demo test docs lint types imports pytest bench tables format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -45,6 +45,9 @@ pytest: $(READY)
 
 bench: $(READY) ## run the micro benchmarks; appends to benchmarks/records/
 	$(BIN)/python -m benchmarks
+
+tables: $(READY) ## run all published timings on this commit, in about 70 minutes; writes the pages
+	$(BIN)/python -m benchmarks.published
 
 format: $(READY) ## format the sources
 	$(BIN)/ruff check --fix .
