@@ -46,7 +46,7 @@ pytest: $(READY)
 bench: $(READY) ## run the micro benchmarks; appends to benchmarks/records/
 	$(BIN)/python -m benchmarks
 
-tables: $(READY) ## run all published timings on this commit, in about 70 minutes; writes the pages
+tables: $(READY) ## run every published timing on this commit, in about 65 minutes; writes the pages
 	$(BIN)/python -m benchmarks.published
 
 format: $(READY) ## format the sources

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.any_law import rows
 from benchmarks.any_law.methods import OURS, TUNED
 from benchmarks.any_law.summary import DONE
-from benchmarks.page import DOCS, main
+from benchmarks.page import DOCS, main, told_source
 from snapfm.evidence.page.document import Entry, Table, markdown, table
 from snapfm.text import NOTHING, seconds, times
 
@@ -25,23 +25,28 @@ def page(found: list[dict[str, Any]]) -> str:
     lines.sort(key=lambda line: _ORDER[outcome(line)])  # stable: within one kind in the order of the records
     ended = [outcome(line) for line in lines]
     ratios = [figures["comparison"]["ratio"] for _, _, figures in lines if figures["comparison"]["ratio"]]
-    versions = len({row["code"] for row in found})
     return "\n\n".join(
         [
             "# Large coupled laws",
             "Written by `python -m benchmarks.laws_page` from `benchmarks/records/any_law.jsonl`; not edited by hand.",
             f"Laws of the any-law suite on fields of {LARGE:,} unknowns and more, ours and Ipopt on one thread each, with the "
             f"better of tuned and default options; {_timeouts(found)} s of wall time per law and level, preparing included. "
-            "*Home*: samples that the judge accepts, of those that were asked. *Ratio*: processor time of Ipopt over that of "
+            "*Accepted*: samples that the judge accepts, of those that were asked. *Ratio*: processor time of Ipopt over that of "
             "ours, per sample.",
             f"Of {len(lines)} rows ours wins {ended.count('won')}, loses {ended.count('lost')} and shares "
-            f"{ended.count('mixed')}; in {ended.count('neither')} neither brings a sample home. Won: at least as many home, none "
-            "farther, and not slower. Lost: fewer home, or slower with no more home. "
+            f"{ended.count('mixed')}; in {ended.count('neither')} neither has a sample accepted. Won: at least as many accepted, none "
+            "farther, and not slower. Lost: fewer accepted, or slower with no more accepted. "
             f"The ratio is {times(min(ratios))} to {times(max(ratios))}, median {times(median(ratios))}, where both have one. "
-            f"Records of {versions} {'version' if versions == 1 else 'versions'} of the code.",
+            told_sources(found),
             markdown(rows_table(lines)),
         ]
     ) + "\n"  # fmt: skip
+
+
+def told_sources(found: list[dict[str, Any]]) -> str:
+    """Write which sources the records are of: commits and days, or the digest of the code where a record has none."""
+    names = (told_source(row["machine"]) or f"code {row['code']}" for row in found)
+    return f"Records of {', '.join(dict.fromkeys(names))}; they are apart from the timed tables."
 
 
 def outcome(line: Line) -> str:
@@ -70,7 +75,7 @@ def outcome(line: Line) -> str:
 def rows_table(lines: list[Line]) -> Table:
     """Tabulate what became of every law and level, what is lost first."""
     heads = (
-        "law", "shape", "input", "outcome", "ours a sample", "home", "Ipopt a sample", "its home", "ratio",
+        "law", "shape", "input", "outcome", "ours per sample", "accepted", "Ipopt per sample", "accepted", "ratio",
         "nearer / same / farther",
     )  # fmt: skip
     made: list[tuple[str | Entry, ...]] = []

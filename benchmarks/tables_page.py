@@ -7,6 +7,7 @@ A run is the folder of `snapfm bench SUITE --out benchmarks/runs/SUITE`: its rec
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from benchmarks.page import DOCS, ROOT, main
 from snapfm.evidence import published
@@ -22,9 +23,15 @@ SUITES = ("paper", "scaling-constraints", "scaling-samples", "scaling-grid")
 BEGIN, END = "<!-- table: python -m benchmarks.tables_page -->", "<!-- end of table -->"
 
 
-def book() -> Book:
-    """Read all committed runs."""
-    return read([RUNS / suite for suite in SUITES if (RUNS / suite).is_dir()])
+def book(runs: Path = RUNS) -> Book:
+    """Read all runs of a folder, by default the committed ones."""
+    return read([runs / suite for suite in SUITES if (runs / suite / "records.jsonl").is_file()])
+
+
+def wanted(runs: Path = RUNS) -> dict[Path, str]:
+    """Write the texts of docs/tables.md and README.md from the runs of a folder."""
+    found = book(runs)
+    return {DOCS / "tables.md": page(found), README: readme(found, README.read_text(encoding="utf-8"))}
 
 
 def page(found: Book) -> str:
@@ -32,9 +39,12 @@ def page(found: Book) -> str:
     head, _, rest = text(found).partition("\n\n")
     note = (
         "Written by `python -m benchmarks.tables_page` from the records in `benchmarks/runs`; not edited by hand. For the same "
-        "page with pictures: `snapfm report benchmarks/runs/* --out FOLDER`. To run everything again: `snapfm bench SUITE --out "
-        "FOLDER`."
+        "page with pictures: `snapfm report benchmarks/runs/* --out FOLDER`. To run everything again: `make tables`; to run one "
+        "cell with other settings: [how to disagree with us](disagree.md)."
     )
+    missing = [suite for suite in SUITES if suite not in {run.name for run in found.runs}]
+    if missing:
+        note += f" Missing, because they have no records: {', '.join(missing)}."
     return f"{head}\n\n{note}\n\n{rest}"
 
 
@@ -49,7 +59,7 @@ def readme(found: Book, now: str) -> str:
 def six(found: Book) -> Table:
     """Tabulate the cases with published runtimes: one projection against rivals here, a whole walk against the paper's."""
     heads = (
-        "problem", "samples", "rows", "projection here", "strongest rival", "tuned Ipopt", "walk of 100 steps less its network",
+        "problem", "samples", "rows", "projection here", "strongest rival", "tuned Ipopt", "walk of 100 steps minus network",
         f"{published.BEST}, published",
     )  # fmt: skip
     single = [case for case in found.cases if case.axis is None]
@@ -87,7 +97,7 @@ def _row(case: Case, projected: Case) -> tuple[str | Entry, ...]:
 
 def _milliseconds(totals: Totals) -> Entry:
     unit = 1e3 / totals.samples
-    return Entry(f"{two(unit * totals.seconds)} ms a sample", spread(unit * totals.least, unit * totals.most))
+    return Entry(f"{two(unit * totals.seconds)} ms per sample", spread(unit * totals.least, unit * totals.most))
 
 
 def _rival(found: Contest, method: str | None, named: bool) -> Entry:
@@ -100,6 +110,4 @@ def _rival(found: Contest, method: str | None, named: bool) -> Entry:
 
 
 if __name__ == "__main__":
-    found = book()
-    wanted = {DOCS / "tables.md": page(found), README: readme(found, README.read_text(encoding="utf-8"))}
-    sys.exit(main(wanted))
+    sys.exit(main(wanted()))
