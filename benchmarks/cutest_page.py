@@ -29,8 +29,8 @@ def page(record: dict[str, Any]) -> str:
             "Written by `python -m benchmarks.cutest_page` from `benchmarks/records/cutest.jsonl`; not edited by hand.",
             f"Start points of constrained CUTEst problems, moved at random, and projected onto the feasible set: every "
             f"{ran['every']}th problem, {record['problems']} of them, {record['pairs']} pairs of a problem and a start, "
-            f"{ran['budget']:g} s each, one thread, on {machine['model']}. Record of {told_source(machine) or 'an earlier commit'}; it is "
-            "apart from the timed tables.",
+            f"{ran['budget']:g} s each, one thread, on {machine['model']}.",
+            f"Record of {told_source(machine) or 'an earlier commit'}; it is apart from the timed tables.",
             f"Ours solves {share['ours']:.1%} of the pairs, {verdict} the better Ipopt's {best:.1%}; with both options together "
             f"Ipopt solves {share['ipopt_either']:.1%}.",
             "\n".join(lines(record)),

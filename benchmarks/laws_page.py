@@ -34,9 +34,9 @@ def page(found: list[dict[str, Any]]) -> str:
             "*Accepted*: samples that the judge accepts, of those that were asked. *Ratio*: processor time of Ipopt over that of "
             "ours, per sample.",
             f"Of {len(lines)} rows ours wins {ended.count('won')}, loses {ended.count('lost')} and shares "
-            f"{ended.count('mixed')}; in {ended.count('neither')} neither has a sample accepted. Won: at least as many accepted, none "
-            "farther, and not slower. Lost: fewer accepted, or slower with no more accepted. "
-            f"The ratio is {times(min(ratios))} to {times(max(ratios))}, median {times(median(ratios))}, where both have one. "
+            f"{ended.count('mixed')}; in {ended.count('neither')} neither has a sample accepted. Won: at least as many "
+            "accepted, none farther, and not slower. Lost: fewer accepted, or slower with no more accepted. "
+            f"The ratio is {times(min(ratios))} to {times(max(ratios))}, median {times(median(ratios))}, where both have one.",
             told_sources(found),
             markdown(rows_table(lines)),
         ]
