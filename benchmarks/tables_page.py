@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 
 from benchmarks.page import DOCS, ROOT, main
-from snapfm.evidence import published
+from snapfm.evidence import published, record
 from snapfm.evidence.page.document import Entry, Table, markdown, table
 from snapfm.evidence.projection.report.book import Book, Case, Contest, Totals, contest, read, title
 from snapfm.evidence.projection.report.pages import ratio_of, text
 from snapfm.evidence.projection.report.walks import known, other_grid, own_rest, published_ratio, published_rest
-from snapfm.evidence.projection.suite import TUNED, Kind
+from snapfm.evidence.projection.suite import TUNED, Cell, Kind
+from snapfm.evidence.record import RECORDS
 from snapfm.text import NOTHING, spread, times, total, two
 
 RUNS, README = ROOT / "benchmarks" / "runs", ROOT / "README.md"
@@ -25,7 +26,12 @@ BEGIN, END = "<!-- table: python -m benchmarks.tables_page -->", "<!-- end of ta
 
 def book(runs: Path = RUNS) -> Book:
     """Read all runs of a folder, by default the committed ones."""
-    return read([runs / suite for suite in SUITES if (runs / suite / "records.jsonl").is_file()])
+    return read([runs / suite for suite in SUITES if _held(runs / suite / RECORDS)])
+
+
+def _held(file: Path) -> bool:
+    """Return whether a run has at least one finished cell; one that failed before is missing on the pages."""
+    return file.is_file() and bool(record.read(file, dict, Cell)[1])
 
 
 def wanted(runs: Path = RUNS) -> dict[Path, str]:
