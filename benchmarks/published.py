@@ -24,19 +24,19 @@ from benchmarks.page import ROOT
 from benchmarks.tables_page import RUNS, SUITES, wanted
 from snapfm.evidence.machine import machine, source
 from snapfm.evidence.projection import load_suite
-from snapfm.evidence.record import append
+from snapfm.evidence.record import RECORDS, append
 
 LIMIT = 75  # minutes of all timed steps together
 # Estimates for two idle cores from the seconds of earlier records: of a cell that has none, those of the method most like it, or
 # its whole budget. A run writes what it took to steps.jsonl.
 MINUTES = {"paper": 40, "scaling-constraints": 9, "scaling-samples": 7, "scaling-grid": 8}
-TRIAL = {"repeats": 1, "walk_repeats": 1, "warmup": 1, "budget": 20, "walk_budget": 20}
+TRIAL = {"repeats": 1, "walk_repeats": 1, "warmup": 1, "budget": 30, "walk_budget": 60}
 QUALITY = {"plain": "quality_plain", "plain-steps": "quality_plain_steps", "paper": "quality", "steps": "quality_steps"}
 MICRO = ("robustness", "ipopt", "random_problems", "peers", "batch", "audit", "inequalities", "any_law")
 PAGES = (
     "tables_page", "laws_page", "cutest_page", "projection_page", "quality_page", "exact_page", "inequalities_page", "audit_page",
 )  # fmt: skip
-_RECORDS = ROOT / "benchmarks" / "records"
+_MICRO_RECORDS = ROOT / "benchmarks" / "records"
 _DONE = "steps.jsonl"
 
 
@@ -67,12 +67,12 @@ def beside(out: Path) -> list[Step]:
     found = [
         Step(
             f"quality {name}", ("-m", "snapfm", "quality", name, "--out", str(out / f"quality-{name}")),
-            out / f"quality-{name}" / "records.jsonl", _RECORDS / f"{record}.jsonl",
+            out / f"quality-{name}" / "records.jsonl", _MICRO_RECORDS / f"{record}.jsonl",
         )
         for name, record in QUALITY.items()
     ]  # fmt: skip
     exact = ("-m", "snapfm", "quality", "exact", "--out", str(out / "exact"))
-    found.append(Step("exact", exact, out / "exact" / "records.jsonl", _RECORDS / "exact.jsonl"))
+    found.append(Step("exact", exact, out / "exact" / "records.jsonl", _MICRO_RECORDS / "exact.jsonl"))
     return [*found, *(Step(case, ("-m", "benchmarks", case)) for case in MICRO)]
 
 
@@ -106,14 +106,26 @@ def run(out: Path, todo: list[Step]) -> list[str]:
     return failed
 
 
+def sources(done: list[Step]) -> set[str]:
+    """Return the sources that the records of the timed suites name: those of one commit, unless one was made meanwhile."""
+    files = [step.made / RECORDS for step in done if step.made is not None and step.kept == RUNS / step.made.name]
+    heads = (file.read_text(encoding="utf-8").partition("\n")[0] for file in files if file.is_file())
+    return {json.dumps(json.loads(head)["source"]) for head in heads}
+
+
 def keep(done: list[Step]) -> None:
     """Let the records of this run replace the committed ones; a suite without any is removed there, too."""
+    if len(found := sources(done)) > 1:
+        raise SystemExit(
+            f"published expects all suites to be of one commit; got records of {', '.join(sorted(found))}. Nothing was replaced. "
+            "Remove the folder of the run and begin again, without a commit in between."
+        )
     for step in done:
         if step.made is None or step.kept is None:
             continue
         if step.kept.parent == RUNS:
             shutil.rmtree(step.kept, ignore_errors=True)
-            for name in ("records.jsonl", "fields"):
+            for name in (RECORDS, "fields"):
                 _copy(step.made / name, step.kept / name)
         else:
             _copy(step.made, step.kept)

@@ -45,10 +45,15 @@ def test_records_replace_all_committed_ones_so_that_no_commits_mix(tmp_path: Pat
     for suite in ("one", "two"):
         (kept / suite / "fields").mkdir(parents=True)
         (kept / suite / "records.jsonl").write_text("old")
-    (made / "one").mkdir(parents=True)
-    (made / "one" / "records.jsonl").write_text("new")
-    keep([Step(name, (), made / name, kept / name) for name in ("one", "two")])
-    assert (kept / "one" / "records.jsonl").read_text() == "new"
+        (made / suite).mkdir(parents=True)
+        (made / suite / "records.jsonl").write_text(json.dumps({"source": source(suite)}) + "\n")
+    planned = [Step(name, (), made / name, kept / name) for name in ("one", "two")]
+    with pytest.raises(SystemExit, match=r"all suites to be of one commit; got .*one.*two.* Nothing was replaced"):
+        keep(planned)
+    assert (kept / "one" / "records.jsonl").read_text() == "old"
+    (made / "two" / "records.jsonl").unlink()
+    keep(planned)
+    assert "one" in (kept / "one" / "records.jsonl").read_text()
     assert not (kept / "one" / "fields").exists()
     assert not (kept / "two").exists()  # failed before its first cell: missing, not that of another commit
 
