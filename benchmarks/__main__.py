@@ -29,6 +29,7 @@ CASES = (
     "noise_flow",
     "godunov",
     "inequalities",
+    "first_call",
 )
 HOURS = ("any_law", "cutest", "cluster", "projecting", "coordinator", "ray_overhead")  # run only where they are named
 

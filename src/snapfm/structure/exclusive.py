@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
+
+from snapfm.torch_internals import make_fx
 
 _lock = threading.RLock()  # a law may itself record or differentiate
 
