@@ -55,6 +55,20 @@ def test_where_torch_cannot_say_it_may_be_transforming(monkeypatch: pytest.Monke
     assert torch_internals.transformed()
 
 
+def test_tensors_of_a_transform_are_known(monkeypatch: pytest.MonkeyPatch):
+    found: list[bool] = []
+
+    def look(x: torch.Tensor) -> torch.Tensor:
+        found.append(torch_internals.wrapped(x))
+        return x
+
+    torch.func.vmap(look)(torch.zeros(2))
+    look(torch.zeros(2))
+    monkeypatch.setattr(torch_internals, "_is_wrapped", None)
+    torch.func.vmap(look)(torch.zeros(2))
+    assert found == [True, False, False]
+
+
 def test_what_is_gone_is_left_to_torch(monkeypatch: pytest.MonkeyPatch):
     assert torch_internals.decompositions([torch.ops.aten.addcmul])
     monkeypatch.setattr(torch_internals, "_found", lambda module, name: None)

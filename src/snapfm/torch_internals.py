@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
     "OpOverload", "TorchDispatchMode", "decompositions", "is_mutable", "make_fx", "schema", "silence_vmap", "transformed",
-    "tree_leaves", "tree_map",
+    "tree_leaves", "tree_map", "wrapped",
 ]  # fmt: skip
 
 OpOverload = type(torch.ops.aten.add.Tensor)  # the class of an operator with its types
@@ -33,6 +33,7 @@ def _found(module: str, name: str) -> Any:
 _leaves, _map = _found("torch.utils._pytree", "tree_leaves"), _found("torch.utils._pytree", "tree_map")
 _current_level = _found("torch._C._functorch", "maybe_current_level")
 _modes = _found("torch._C", "_len_torch_dispatch_stack")
+_is_wrapped = _found("torch._C._functorch", "is_functorch_wrapped_tensor")
 
 
 def tree_leaves(tree: Any) -> list[Any]:
@@ -83,6 +84,14 @@ def transformed() -> bool:
     if _current_level is None or _modes is None:
         return True
     return _current_level() is not None or _modes() > 0
+
+
+def wrapped(value: torch.Tensor) -> bool:
+    """Whether a tensor belongs to a transform of torch.func, so that it has no memory of its own.
+
+    Where that cannot be asked the answer is no, and torch raises when memory is read that is not there.
+    """
+    return _is_wrapped is not None and bool(_is_wrapped(value))
 
 
 def silence_vmap() -> None:

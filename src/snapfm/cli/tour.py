@@ -90,7 +90,7 @@ STOPS: dict[str, Callable[[], None]] = {
     "newton": _newton,
     "barrier": _barrier,
     "contradiction": _contradiction,
-    "march": _problem("heat-ic-mass-implicit", nx=9, nt=5),
+    "march": _problem("heat-ic-mass-implicit", nx=9, nt=9),
     "energies": _energies,
     "burgers": _problem("burgers-ic-mass-flux"),
     "heat": _problem("heat-ic-mass"),
