@@ -182,7 +182,7 @@ class _Stage:
         self.problem, self.model, self.params = problem, model, params
         self.velocity = shipped(model)
         self.project = snapfm.Projector(problem.laws, problem.grid.shape, params, tolerance=TOLERANCE)
-        self._settings = {"count": count, "steps": steps, "seed": seed}
+        self._settings: dict[str, Any] = {"count": count, "steps": steps, "seed": seed}
 
     def sampled(self, run: Run, progress: Progress | None = None) -> snapfm.Samples:
         """Sample from the noise that both runs share."""
