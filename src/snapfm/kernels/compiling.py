@@ -1,9 +1,10 @@
 """Compile a kernel with numba, when it is first called, and keep the result (kernels.kept).
 
 numba compiles every function that a kernel calls as if Python called it too: with a wrapper that unpacks Python's arguments, and
-with machine code of its own, which contains all that it calls in turn. That was most of the time of a first call. Here a
-function that is compiled for another one stays LLVM's code, optimized as numba does it. What Python calls has the same machine
-code as before. Nothing of numba changes for kernels of others. Imports kernels.kept and snapfm.progress.
+with machine code of its own, which contains all that it calls in turn. Here a function that is compiled for another one stays
+LLVM's code, optimized as numba does it. What Python calls has the machine code that numba would give it. Nothing of numba
+changes for kernels of others. benchmarks/first_call.py measures what a first call costs. Imports kernels.kept and
+kernels.announcing.
 """
 
 from __future__ import annotations
@@ -107,9 +108,7 @@ class Kernel(CPUDispatcher):
                 lambda args, kws: self._compiler.fold_argument_types(args, kws)[1]
             ) from wanted
         if form == OBJECT:
-            for (
-                environment
-            ) in made._find_referenced_environments():  # of functions inside that have no code of their own
+            for environment in made._find_referenced_environments():  # of functions inside without code of their own
                 made.codegen.set_env(environment.env_name, environment)
             self.add_overload(made)
             self._linkable.setdefault(key, made)  # numba has listed it for callers already
