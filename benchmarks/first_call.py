@@ -1,7 +1,8 @@
 """What a first call costs: seconds from `import snapfm` to the first answer, in processes of their own.
 
 Cold: the cache folder is empty. Warm: a new process that finds what the cold one kept. `seconds` is import (beyond torch),
-preparing and the call together; `processor` is the processor time of the same. Run by the Python of an environment with a
+preparing and the call together; `processor` is the processor time of the same, to be read where `load` says that other work
+shared the machine. Run by the Python of an environment with a
 wheel, it measures that wheel; `shipped` says whether it has machine code for this processor.
 """
 
@@ -25,14 +26,15 @@ def run() -> dict[str, Any]:
     import snapfm
     from benchmarks.record import commit  # not above: a fresh process imports this file before the clock runs
 
-    rows = []
+    rows, load = [], os.getloadavg()[0]
     for case in CASES:
         with tempfile.TemporaryDirectory() as folder:
             cold = _fresh(case, folder)
             warm = min((_fresh(case, folder) for _ in range(WARM)), key=lambda one: one["seconds"])
         rows.append({"case": case, "cold": cold, "warm": warm})
         print(f"{case:12} cold {cold['seconds']:6.2f} s   warm {warm['seconds']:5.2f} s", flush=True)
-    return {"sources": commit(Path(snapfm.__file__).parent), "shipped": _shipped(), "goal": GOAL, "rows": rows}
+    sources = commit(Path(snapfm.__file__).parent)  # None for an installed wheel
+    return {"sources": sources, "shipped": _shipped(), "load": load, "goal": GOAL, "rows": rows}
 
 
 def _shipped() -> bool:
