@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 DOCS_READY := .venv/.docs-ready
 
-.PHONY: help demo test docs lint types imports pytest bench format clean
+.PHONY: help demo test docs lint types imports kernels pytest bench tables wheel format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -40,11 +40,22 @@ types: $(READY)
 imports: $(READY)
 	$(BIN)/lint-imports
 
-pytest: $(READY)
+kernels: $(READY) ## compile the kernels now, on all cores
+	@$(BIN)/snapfm kernels
+
+pytest: kernels
 	$(BIN)/pytest -q -n 2 --dist worksteal
 
 bench: $(READY) ## run the micro benchmarks; appends to benchmarks/records/
 	$(BIN)/python -m benchmarks
+
+tables: $(READY) ## run every published timing on this commit, in about 65 minutes; writes the pages
+	$(BIN)/python -m benchmarks.published
+
+wheel: $(READY) ## build a wheel with compiled kernels, for this system and Python; writes dist/
+	rm -rf build/objects
+	$(BIN)/snapfm kernels --ship build/objects
+	SNAPFM_OBJECTS=build/objects $(BIN)/python -m hatchling build -t wheel
 
 format: $(READY) ## format the sources
 	$(BIN)/ruff check --fix .

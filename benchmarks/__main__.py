@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 
 from benchmarks.record import append
 
@@ -29,8 +30,17 @@ CASES = (
     "noise_flow",
     "godunov",
     "inequalities",
+    "first_call",
 )
-HOURS = ("any_law", "cutest", "cluster", "projecting", "coordinator", "ray_overhead")  # run only where they are named
+HOURS = (
+    "any_law",
+    "cutest",
+    "cluster",
+    "projecting",
+    "coordinator",
+    "ray_overhead",
+    "ipopt_options",
+)  # run only where they are named
 
 
 def main() -> None:
@@ -38,7 +48,8 @@ def main() -> None:
     parser.add_argument(
         "case",
         nargs="*",
-        help=f"which: {', '.join(CASES)} (default: all), cutest, cluster, projecting, coordinator, ray_overhead, any_law [LAW …]",
+        help=f"which: {', '.join(CASES)} (default: all), cutest, cluster, projecting, coordinator, ray_overhead, "
+        "ipopt_options, any_law [LAW …]",
     )
     parser.add_argument("--count", type=int, help="of certificates: how many projections")
     parser.add_argument("--only", metavar="KIND:NUMBER", help="of certificates: show one case, record nothing")
@@ -60,10 +71,11 @@ def main() -> None:
         if case == "any_law" or case in laws:
             continue
         print(f"{case} …", flush=True)
+        load = os.getloadavg()[0]
         settings = {"count": asked.count} if case == "certificates" and asked.count else {}
         figures = importlib.import_module(f"benchmarks.{case}").run(**settings)
         print(json.dumps(figures, indent=2, ensure_ascii=False))
-        print(f"recorded in {append(case, figures)}")
+        print(f"recorded in {append(case, figures, load)}")
 
 
 if __name__ == "__main__":  # a spawned process imports this file too

@@ -77,7 +77,7 @@ def main() -> None:
     """Count, estimate, print and record."""
     assumed, rows = Assumptions(), []
     for name in PROBLEMS:
-        launched, between = _counted(name)
+        launched, between, ended = _counted(name)
         for card in CARDS:
             by_entry: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(BATCHES))
             for one in launched:
@@ -85,7 +85,7 @@ def main() -> None:
                     by_entry[one.entry][k] += _seconds(card, assumed, batch, one)
             around = between * assumed.launch
             seconds = [around + sum(one[k] for one in by_entry.values()) for k in range(len(BATCHES))]
-            row = {"problem": name, "card": card.name, "launches": len(launched), "operations_between": between}
+            row = {"problem": name, "card": card.name, "launches": len(launched), "operations_between": between} | ended
             rows.append(row | {"seconds": seconds, "by_entry": dict(by_entry)})
             print(f"{name:34} {card.name}: " + "  ".join(f"{1e3 * one:8.3f} ms" for one in seconds), flush=True)
     figures = {
@@ -112,8 +112,11 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def _counted(name: str) -> tuple[list[Launched], int]:
-    """Project samples of a problem on the emulated device; return its launches and the operations between them."""
+def _counted(name: str) -> tuple[list[Launched], int, dict[str, Any]]:
+    """Project samples of a problem on the emulated device; return its launches, the operations between them, and how it ended.
+
+    That is, the status and iterations of every sample, and the instructions that a team needs for one in `newton`.
+    """
     problem, generator = snapfm.problem(name), torch.Generator().manual_seed(0)
     fields, params = problem.truth(SAMPLES, generator)
     u_hat = fields + NOISE * torch.randn(fields.shape, generator=generator, dtype=fields.dtype)
@@ -123,8 +126,13 @@ def _counted(name: str) -> tuple[list[Launched], int]:
         inside = given.project.inside_params(params, SAMPLES)
         field = u_hat.reshape(SAMPLES, -1).numpy().astype(np.float64)
         step = Step(given.project.method, inside, field, enough(TOLERANCE), LIMIT, device)
-        step.project(certify=False)
-    return [_launched(one) for one in device.launches], step.between
+        found = step.project(certify=False)
+    status = [snapfm.Status(one).name for one in found.status]
+    launched = [_launched(one) for one in device.launches]
+    return launched, step.between, {
+        "status": status, "iterations": found.iterations.tolist(),
+        "newton": [one.counts for one in launched if one.entry == "newton"],
+    }  # fmt: skip
 
 
 def _launched(one: Launch) -> Launched:

@@ -12,10 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.device.cases import CASES
-from tests.device.emulated.machine import Order
-from tests.device.joins import NOTICED, Reaching, barriers, outcome
-from tests.device.launches import Device, solve
+from tests.device.joins import NOTICED, Reaching, barriers, devices, outcome, projected
+from tests.device.launches import Device
 from tests.device.law_sets import GALLERY, PROBLEMS, gallery, problem, random_law
 
 from benchmarks.record import append, commit
@@ -49,18 +47,11 @@ def main() -> None:
 
 
 def _devices() -> Iterator[Device]:
-    """Launch the cases, each on a device of its own."""
-    for case in CASES.values():
-        device = Device(Order.RANDOM, keeps=True)
-        for call in case():
-            solve(call, device)
-        yield device
+    """Launch the cases of the test and many more, each on a device of its own."""
+    yield from devices()
     sets = [*((problem, name) for name in PROBLEMS), *((gallery, stem) for stem in GALLERY)]
     for make, name in [*sets, *((random_law, number) for number in RANDOM)]:
-        given, device = make(name), Device(Order.RANDOM, keeps=True)
-        if given is not None:
-            given.on_device(True, device)
-            yield device
+        yield from projected(make(name))
 
 
 if __name__ == "__main__":

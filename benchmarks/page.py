@@ -5,9 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+
+
+def told_source(machine: Mapping[str, Any]) -> str:
+    """Write the commit and day of a record; nothing for one from before these were kept."""
+    changed = " with changes" if machine.get("dirty") else ""
+    return f"commit {machine['commit']}{changed} of {machine['date']}" if machine.get("commit") else ""
 
 
 def main(wanted: Mapping[Path, str]) -> str | None:

@@ -33,15 +33,28 @@ def page() -> str:
 def _robustness(record: dict[str, Any]) -> str:
     rows = [
         (
-            row["problem"], row["input"], f"{100 * row['statuses'].get('CONVERGED', 0) / record['samples']:.1f} %",
-            row["iterations_median"], row["iterations_worst"], f"{row['violation_worst']:.0e}", f"{row['gap_worst']:.0e}",
+            row["problem"], row["input"], row.get("distinct", "–"),
+            f"{100 * row['statuses'].get('CONVERGED', 0) / record['samples']:.1f} %", row["iterations_median"],
+            row["iterations_worst"], f"{row['violation_worst']:.0e}", f"{row['gap_worst']:.0e}",
         )
         for row in record["rows"]
         if isinstance(row["statuses"], dict)
     ]  # fmt: skip
-    head = ("problem", "input", "converged", "iterations, median", "worst", "violation, worst", "stationarity, worst")
+    head = (
+        "problem",
+        "input",
+        "distinct inputs",
+        "converged",
+        "iterations, median",
+        "worst",
+        "violation, worst",
+        "stationarity, worst",
+    )
     absent = sorted({row["problem"] for row in record["rows"] if not isinstance(row["statuses"], dict)})
-    text = f"{record['samples']} inputs of each kind, tolerance {record['tolerance']:g}."
+    text = (
+        f"{record['samples']} inputs of each kind, made from {record['distinct_fields']} true fields and their conditions, "
+        f"tolerance {record['tolerance']:g}."
+    )
     if absent:
         text += f" Raw model output is missing where no model is shipped: {', '.join(absent)}."
     return f"{text}\n\n{_table(head, rows)}"

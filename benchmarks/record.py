@@ -54,10 +54,10 @@ def commit(tree: Path = RECORDS) -> str | None:
     return subprocess.run(asked, cwd=tree, capture_output=True, text=True).stdout.strip() or None
 
 
-def append(case: str, figures: dict[str, Any]) -> Path:
-    """Add one record to the file of its case."""
+def append(case: str, figures: dict[str, Any], load: float | None = None) -> Path:
+    """Add one record to the file of its case; `load` is that of the machine before it began."""
     file = RECORDS / f"{case}.jsonl"
-    record.append(file, {"case": case, **figures, "machine": machine_and_threads()})
+    record.append(file, {"case": case, **figures, "load": load, "machine": machine_and_threads()})
     return file
 
 

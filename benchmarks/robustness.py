@@ -69,6 +69,7 @@ def problem_rows(
             {
                 "problem": label,
                 "input": kind,
+                "distinct": distinct_inputs(u_hat, params),
                 "statuses": statuses(result.status),
                 "iterations_median": int(result.iterations.median()),
                 "iterations_worst": int(result.iterations.max()),
@@ -77,6 +78,12 @@ def problem_rows(
             }
         )
     return rows
+
+
+def distinct_inputs(u_hat: Tensor, params: dict[str, Tensor]) -> int:
+    """Count the samples that differ in their field or in what the laws read."""
+    parts = [u_hat, *(params[name] for name in sorted(params))]
+    return len({b"".join(part[i].numpy().tobytes() for part in parts) for i in range(len(u_hat))})
 
 
 def _generated(problem: Problem, samples: int) -> Tensor | None:

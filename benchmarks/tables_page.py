@@ -7,26 +7,37 @@ A run is the folder of `snapfm bench SUITE --out benchmarks/runs/SUITE`: its rec
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from benchmarks.page import DOCS, ROOT, main
-from snapfm.evidence import published
+from snapfm.evidence import published, record
 from snapfm.evidence.page.document import Entry, Table, markdown, table
-from snapfm.evidence.projection.report.book import Book, Case, contest, outcome, read, title, totals_of
-from snapfm.evidence.projection.report.pages import text
-from snapfm.evidence.projection.report.walks import known, published_ratio, published_rest
-from snapfm.evidence.projection.suite import OURS, Kind
-from snapfm.text import NOTHING, short, times, total
+from snapfm.evidence.projection.report.book import Book, Case, Contest, Totals, contest, read, title
+from snapfm.evidence.projection.report.pages import ratio_of, text
+from snapfm.evidence.projection.report.walks import known, other_grid, own_rest, published_ratio, published_rest
+from snapfm.evidence.projection.suite import TUNED, Cell, Kind
+from snapfm.evidence.record import RECORDS
+from snapfm.text import NOTHING, spread, times, total, two
 
 RUNS, README = ROOT / "benchmarks" / "runs", ROOT / "README.md"
 SUITES = ("paper", "scaling-constraints", "scaling-samples", "scaling-grid")
 BEGIN, END = "<!-- table: python -m benchmarks.tables_page -->", "<!-- end of table -->"
 
-_TUNED = "ipopt-tuned"
+
+def book(runs: Path = RUNS) -> Book:
+    """Read all runs of a folder, by default the committed ones."""
+    return read([runs / suite for suite in SUITES if _held(runs / suite / RECORDS)])
 
 
-def book() -> Book:
-    """Read all committed runs."""
-    return read([RUNS / suite for suite in SUITES if (RUNS / suite).is_dir()])
+def _held(file: Path) -> bool:
+    """Return whether a run has at least one finished cell; one that failed before is missing on the pages."""
+    return file.is_file() and bool(record.read(file, dict, Cell)[1])
+
+
+def wanted(runs: Path = RUNS) -> dict[Path, str]:
+    """Write the texts of docs/tables.md and README.md from the runs of a folder."""
+    found = book(runs)
+    return {DOCS / "tables.md": page(found), README: readme(found, README.read_text(encoding="utf-8"))}
 
 
 def page(found: Book) -> str:
@@ -34,9 +45,12 @@ def page(found: Book) -> str:
     head, _, rest = text(found).partition("\n\n")
     note = (
         "Written by `python -m benchmarks.tables_page` from the records in `benchmarks/runs`; not edited by hand. For the same "
-        "page with pictures: `snapfm report benchmarks/runs/* --out FOLDER`. To run everything again: `snapfm bench SUITE --out "
-        "FOLDER`."
+        "page with pictures: `snapfm report benchmarks/runs/* --out FOLDER`. To run everything again: `make tables`; to run one "
+        "cell with other settings: [how to disagree with us](disagree.md)."
     )
+    missing = [suite for suite in SUITES if suite not in {run.name for run in found.runs}]
+    if missing:
+        note += f" Missing, because they have no records: {', '.join(missing)}."
     return f"{head}\n\n{note}\n\n{rest}"
 
 
@@ -51,32 +65,55 @@ def readme(found: Book, now: str) -> str:
 def six(found: Book) -> Table:
     """Tabulate the cases with published runtimes: one projection against rivals here, a whole walk against the paper's."""
     heads = (
-        "problem", "samples", "rows", "projection here", "fastest fair rival", "tuned Ipopt", "projection in a walk of 100 steps",
+        "problem", "samples", "rows", "projection here", "strongest rival", "tuned Ipopt", "walk of 100 steps minus network",
         f"{published.BEST}, published",
     )  # fmt: skip
-    return table(heads, (_row(case) for case in found.cases if known(case) and case.axis is None))
+    single = [case for case in found.cases if case.axis is None]
+    return table(heads, (_row(case, _widest(case, single)) for case in single if known(case)))
 
 
-def _row(case: Case) -> tuple[str | Entry, ...]:
-    one, walk = contest(case, Kind.PROJECTION), case.done(Kind.WALK).get(OURS)
-    some = next(cell for cell in case.cells if cell.rows)
-    tuned = case.of(Kind.PROJECTION).get(_TUNED)
-    spent = totals_of(tuned)
-    theirs = published_rest(case)
+def _samples(case: Case) -> int:
+    return max(cell.samples for cell in case.cells)
+
+
+def _widest(case: Case, cases: list[Case]) -> Case:
+    """Return the case of the same problem and size with the most samples: a published walk may have fewer than the others."""
+    sizes = {cell.unknowns for cell in case.cells}
+    same = [one for one in cases if one.problem == case.problem and {cell.unknowns for cell in one.cells} <= sizes]
+    return max(same, key=_samples, default=case)
+
+
+def _row(case: Case, projected: Case) -> tuple[str | Entry, ...]:
+    """Write the walk of a case, and the projections of the same problem with the most samples."""
+    one, some = contest(projected, Kind.PROJECTION), next(cell for cell in projected.cells if cell.rows)
+    here, theirs = own_rest(case), published_rest(case)
+    fewer = f"{_samples(case)} samples" if _samples(case) != some.samples else ""
     rest = NOTHING if theirs is None else f"{total(theirs)} s"
     return (
         case.title,
         str(some.samples),
         f"{some.rows:,}",
-        NOTHING if one is None else f"{short(1e3 * one.ours.seconds / one.ours.samples)} ms per sample",
-        NOTHING if one is None or one.rival is None else f"{times(one.ratio)} as long ({title(one.rival)})",
-        outcome(tuned) if one is None or spent is None else times(spent.seconds / one.ours.seconds),
-        NOTHING if walk is None else f"{total(walk.walk['projection'])} s",
-        f"{rest}, {times(published_ratio(case))}",
+        NOTHING if one is None else _milliseconds(one.ours),
+        NOTHING if one is None else _rival(one, one.rival, named=True),
+        NOTHING if one is None else _rival(one, TUNED, named=False),
+        NOTHING if here is None else Entry(f"{total(here)} s", fewer),
+        Entry(f"{rest}, {times(published_ratio(case))}", other_grid(case)),
     )
 
 
+def _milliseconds(totals: Totals) -> Entry:
+    unit = 1e3 / totals.samples
+    return Entry(f"{two(unit * totals.seconds)} ms per sample", spread(unit * totals.least, unit * totals.most))
+
+
+def _rival(found: Contest, method: str | None, named: bool) -> Entry:
+    """Write a rival's time as a multiple of ours, its name unless the column has it, and the samples it loses."""
+    written = ratio_of(found, method)
+    if method is None or found.ratio(method) is None:
+        return written
+    parts = [title(method)] if named else []
+    return Entry(f"{written.words} as long", "; ".join([*parts, written.detail] if written.detail else parts))
+
+
 if __name__ == "__main__":
-    found = book()
-    wanted = {DOCS / "tables.md": page(found), README: readme(found, README.read_text(encoding="utf-8"))}
-    sys.exit(main(wanted))
+    sys.exit(main(wanted()))

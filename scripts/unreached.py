@@ -31,6 +31,11 @@ HOOKS = {
     "_apply",
     "jacobianstructure",
     "hessianstructure",
+    "nopython_signatures",
+    "get_call_template",
+    "get_overload",
+    "_customize_flags",
+    "cache_path",
 }
 # Decorators that hand a function to someone who calls it; `property` and the like do not.
 PASSIVE = {"property", "cached_property", "classmethod", "staticmethod", "dataclass", "compiled", "intrinsic", "cache",

@@ -1,8 +1,8 @@
 """The order of the tests, for two workers of pytest-xdist that get one half each (`--dist worksteal`).
 
-Compiling the loops of Newton's method takes the longest of all kernels, and both workers would compile them at the same time.
-So the second half begins with packages that do not iterate: when it comes to those that do, the first worker has left the
-machine code in the cache. Tests of one file stay together, and share what they prepare.
+Compiling the loops of Newton's method takes the longest of all kernels, and one worker would wait for the other (`make test`
+compiles them ahead). So the second half begins with packages that do not iterate: when it comes to those that do, the first
+worker has left the machine code in the cache. Tests of one file stay together, and share what they prepare.
 """
 
 from __future__ import annotations

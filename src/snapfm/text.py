@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import floor, log10
 
 NOTHING = "–"  # in place of a missing figure
 _PLAIN = 1e-2  # numbers from here to its inverse are written without an exponent
@@ -55,11 +56,23 @@ def total(seconds: float | None) -> str:
     return f"{seconds:,.2f}" if seconds >= 1.0 else short(seconds)
 
 
+def two(value: float) -> str:
+    """Write two digits without an exponent: 1,200; 56; 8.9; 0.12."""
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.1e}")
+    return f"{rounded:,.{max(0, 1 - floor(log10(abs(rounded))))}f}"
+
+
 def times(ratio: float | None) -> str:
-    """Write a multiple: 1,234×, 12.3×, 1.23×, 0.034×."""
-    if ratio is None:
-        return NOTHING
-    return f"{ratio:.2g}×" if ratio < 0.1 else f"{short(ratio)}×" if ratio >= 10.0 else f"{ratio:.2f}×"
+    """Write a multiple with two digits: 1,200×, 12×, 1.2×, 0.034×."""
+    return NOTHING if ratio is None else f"{two(ratio)}×"
+
+
+def spread(least: float, most: float) -> str:
+    """Write the ends of a spread with two digits; nothing where they are written alike."""
+    low, high = two(least), two(most)
+    return "" if low == high else f"{low} to {high}"
 
 
 def size(value: float | None, missing: str = NOTHING) -> str:

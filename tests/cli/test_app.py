@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "bench": (["smoke", "--out", "OUT"], "snapfm.evidence.projection.run"),
     "report": (["RUN", "--out", "OUT"], "snapfm.evidence.projection.report.pages.write"),
     "doctor": ([], "snapfm.device.artifact.shipped"),
+    "kernels": ([], "snapfm.cli.kernels._toured"),
 }
 FOLDERS = ("demo", "train", "quality", "bench", "report")  # these write a folder
 FILES = ("data", "sample")  # these a file

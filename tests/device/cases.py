@@ -124,13 +124,38 @@ def failing() -> list[Call]:
     return [call.given(**settings) for call in short for settings in ({}, {"patience": 2}, {"trials": 4})]
 
 
+def _sharing(law: Callable[[Tensor, Tensor], Tensor], u_hat: Tensor, wanted: Tensor) -> list[Call]:
+    """Nonlinear rows that share unknowns of constant slope, which are eliminated: their multipliers are coupled by G."""
+    shares = _noise(3, 5, seed=2)
+    laws = [snapfm.Equality("rows", lambda u, p: u[1] @ shares.T + law(u[0, :3], u[0, 1:4]) - p["wanted"])]
+    project = snapfm.Projector(laws, (2, 5), {"wanted": wanted[:1]})
+    return newton_calls(project, u_hat, {"wanted": wanted})[:1]
+
+
+def pushed_off() -> list[Call]:
+    """Rows that share eliminated unknowns, at a saddle: x = 0 has no slope, and the farthest of all x."""
+    u_hat = torch.zeros(2, 2, 5, dtype=torch.float64)
+    u_hat[:, 1] = 0.1 * _noise(2, 5)
+    wanted = torch.tensor([[9.0, 8.0, 7.0], [18.0, 16.0, 14.0]], dtype=torch.float64)
+    return _sharing(lambda x, beside: x**2 + 0.3 * beside**2, u_hat, wanted)
+
+
+def halved() -> list[Call]:
+    """Rows that share eliminated unknowns, far from where they hold: steps are halved again and again, and some given up."""
+    wanted = 3.0 + _noise(2, 3, seed=11).abs()
+    return _sharing(
+        lambda x, beside: 10.0 * (torch.exp(2.0 * x) - 3.0 * x * beside + torch.sin(4.0 * beside)),
+        4.0 * _noise(2, 2, 5, seed=5), wanted,
+    )  # fmt: skip
+
+
 def _with_gradients(laws: Callable[[], Laws]) -> list[Call]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kkt, "_cheaper", lambda *_: False)
         return newton_calls(*laws())[:FEW]
 
 
-CASES = {
-    case.__name__: case
-    for case in (bounded, augmented, augmented_and_bounded, eliminated, coupled, filtered, saddles, flat, failing)
-}
+_ALL = (
+    bounded, augmented, augmented_and_bounded, eliminated, coupled, filtered, saddles, flat, failing, pushed_off, halved,
+)  # fmt: skip
+CASES = {case.__name__: case for case in _ALL}

@@ -24,13 +24,14 @@ class Launch:
     entry: str
     spec: Descriptor
     count: int
+    teams: int | None
     arguments: tuple[int | float | np.ndarray, ...]
     after: tuple[np.ndarray, ...]
     report: Report
 
     def without(self, place: int, order: Order) -> tuple[bool, bool]:
         """Repeat without one meeting, until there is a race; return whether there was one, and whether bits changed."""
-        device = Device(order, left_out={self.entry: [place]}, hasty=True)
+        device = Device(order, teams=self.teams, left_out={self.entry: [place]}, hasty=True)
         arguments = [one.copy() if isinstance(one, np.ndarray) else one for one in self.arguments]
         report = device.launch(self.entry, self.spec, self.count, *arguments)
         arrays = [one for one in arguments if isinstance(one, np.ndarray)]
@@ -71,7 +72,7 @@ class Device:
         self.reports.append((entry, report))
         if self.keeps:
             after = tuple(one.copy() for one in arrays)
-            self.launches.append(Launch(entry, spec, count, tuple(before), after, report))
+            self.launches.append(Launch(entry, spec, count, self.teams, tuple(before), after, report))
         return report
 
     @property

@@ -7,24 +7,34 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.published import LIMIT, MINUTES, PAGES, QUALITY, beside, steps
+from benchmarks.tables_page import SUITES
+
+from snapfm.evidence.projection import load_suite
+from snapfm.evidence.quality import load_suite as load_quality
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "audit_page",
-        "exact_page",
-        "inequalities_page",
-        "many_machines_page",
-        "projection_page",
-        "quality_page",
-        "tables_page",
-    ],
-)
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_that_of_the_records(page: str):
     found = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{page}", "--check"], cwd=ROOT, capture_output=True, text=True
     )
     assert found.returncode == 0, f"run python -m benchmarks.{page}; {found.stderr}"
+
+
+def test_every_page_of_figures_is_written_by_a_script_that_is_checked():
+    written = {file.stem for file in (ROOT / "benchmarks").glob("*_page.py")}
+    assert written == set(PAGES)
+
+
+def test_everything_that_is_timed_fits_into_one_go(tmp_path: Path):
+    planned = steps(tmp_path)
+    assert set(MINUTES) == set(SUITES)
+    assert sum(MINUTES.values()) <= LIMIT
+    assert len({step.name for step in [*planned, *beside(tmp_path)]}) == len(planned) + len(beside(tmp_path))
+    for name in SUITES:
+        load_suite(name)
+    for name in QUALITY:
+        load_quality(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,9 @@ from torch import Tensor
 
 from snapfm.errors import Status
 from snapfm.evidence.judge import Answers, claims, verdict
+from snapfm.evidence.judge import nearest as threshold
 from snapfm.laws import Bounds, Equality, Inequality, Params
+from snapfm.project.peers.certificate import accepted
 
 TOTAL = Equality("total", lambda u, params: (u.sum() - params["total"]).reshape(1))
 SHAPE = (2, 3)
@@ -38,6 +41,29 @@ def test_a_nearest_field_holds():
     assert found.distances == pytest.approx([math.sqrt(6) * abs(float(one)) for one in weight])
     assert (found.iterations_median, found.iterations_worst) == (3.0, 3)
     assert [law.law for law in found.laws] == ["total"]
+
+
+def test_home_is_the_judges_word_alone_and_false_claims_are_counted_apart():
+    u, weight = nearest()
+    modest = Answers(u, {"total": weight}, torch.tensor([True, False]), torch.full((2,), 3))
+    found = verdict([TOTAL], U_HAT, modest, PARAMS, 1e-8)
+    assert (found.claimed, found.accepted, found.false_claims) == (1, 2, 0)
+    wrong = Answers(
+        u + torch.tensor([0.0, 0.1]).reshape(2, 1, 1), {"total": weight}, torch.tensor([False, True]), torch.ones(2)
+    )
+    found = verdict([TOTAL], U_HAT, wrong, PARAMS, 1e-8)
+    assert (found.claimed, found.accepted, found.false_claims) == (1, 1, 1)
+
+
+def test_of_older_records_home_is_what_was_confirmed_of_the_claims():
+    u, weight = nearest()
+    found = verdict([TOTAL], U_HAT, answers(u, weight), PARAMS, 1e-8)
+    assert replace(found, converged=1, exact_distances=()).accepted == 1
+
+
+@pytest.mark.parametrize("tolerance", [1e-10, 1e-8, 1e-6, 1e-5, 1e-3])
+def test_peers_are_asked_for_what_the_judge_accepts(tolerance: float):
+    assert accepted(tolerance) == threshold(tolerance)
 
 
 def test_a_field_nearer_by_what_it_breaks_its_laws_by_is_no_nearer_with_them_kept():

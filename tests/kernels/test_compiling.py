@@ -1,67 +1,273 @@
-"""Kernels compile where no folder can be written, and a change of any kernel file makes all cached code stale."""
+"""Kernels are compiled once and kept: for Python, and for the kernels that call them; where nothing can be written, in memory."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import numba
+import numpy as np
 import pytest
 
+from snapfm.kernels import compiling, kept
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.lanes import gather
+from snapfm.kernels.kept import LINKABLE, OBJECT
 
 
-def test_without_a_folder_a_kernel_is_compiled_in_memory(monkeypatch):
-    real = numba.njit
-
-    def refusing(**options):
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function 'double': no locator available for file 'x.py'")
-        return real(**options)
-
-    monkeypatch.setattr("snapfm.kernels.compiling.njit", refusing)
-
-    @compiled(nogil=True)
-    def double(x):
-        return 2 * x
-
-    assert double(21) == 42
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give kernels a cache folder of their own, and nothing that is shipped."""
+    monkeypatch.setattr(kept, "own", lambda: tmp_path)
+    monkeypatch.setattr(kept, "shipped", lambda: None)
+    (tmp_path / "locks").mkdir()
+    yield tmp_path
+    sys.modules.pop("snapfm.kernels.trial", None)
 
 
-def test_other_errors_of_the_compiler_are_not_swallowed(monkeypatch):
-    def broken(**options):
-        raise RuntimeError("out of order")
+SOURCE = """
+@compiled(nogil=True, error_model="numpy")
+def half(x):
+    return x / 2
 
-    monkeypatch.setattr("snapfm.kernels.compiling.njit", broken)
-    with pytest.raises(RuntimeError, match="out of order"):
-        compiled()(len)
+@compiled(nogil=True, error_model="numpy")
+def quarters(x):
+    out = np.empty_like(x)
+    for i in range(len(x)):
+        out[i] = half(half(x[i]))
+    return out
+
+@compiled()
+def eighth(x):
+    return half(half(half(x)))
+"""
 
 
-def test_the_cache_is_valid_for_one_state_of_all_kernel_files():
-    stamp = gather._cache._cache_file._source_stamp
-    assert isinstance(stamp, tuple)
-    assert len(stamp[1]) == 64
+def defined() -> types.ModuleType:
+    """Define kernels that call each other, as a module of the package would: as if in a new process."""
+    module = types.ModuleType("snapfm.kernels.trial")
+    sys.modules[module.__name__] = module
+    vars(module).update(compiled=compiled, np=np)
+    exec(SOURCE, vars(module))
+    return module
+
+
+def forms(folder: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {OBJECT: [], LINKABLE: []}
+    for file in folder.iterdir():
+        if file.is_file():
+            name, _, form = file.name.rpartition(".")
+            found[form].append(name.split(".")[-1].split("-")[0])
+    return {form: sorted(names) for form, names in found.items()}
+
+
+X = np.array([4.0, 10.0])
+
+
+def test_what_python_calls_has_machine_code_and_what_kernels_call_has_none(folder: Path):
+    trial = defined()
+    assert trial.quarters(X).tolist() == [1.0, 2.5]
+    assert forms(folder) == {OBJECT: ["quarters"], LINKABLE: ["half"]}
+    assert not trial.half.overloads
+    assert trial.half(3.0) == 1.5  # now Python calls it too
+    assert forms(folder) == {OBJECT: ["half", "quarters"], LINKABLE: ["half"]}
+
+
+def test_a_kernel_that_was_kept_is_not_compiled(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    defined().quarters(X)
+    monkeypatch.setattr(compiling.Kernel, "_make", lambda *_: pytest.fail("compiled"))
+    trial = defined()
+    assert trial.quarters(X).tolist() == [1.0, 2.5]
+    assert not trial.half.overloads
+
+
+def test_what_was_kept_for_callers_is_linked_into_another_kernel(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    defined().quarters(X)
+    made: list[str] = []
+    real = compiling.Kernel._make
+    monkeypatch.setattr(
+        compiling.Kernel, "_make", lambda self, *a: (made.append(self._cache.kernel), real(self, *a))[1]
+    )
+    assert defined().eighth(8.0) == 1.0
+    assert made == ["trial.eighth"]
+
+
+def test_a_function_of_numba_may_call_kernels_that_were_read(folder: Path):
+    assert defined().half(3.0) == 1.5
+    half = defined().half
+    assert half(3.0) == 1.5  # read, as machine code alone
+
+    @numba.njit
+    def mine(x):
+        return half(x) + 1.0
+
+    assert mine(3.0) == 2.5
+    assert half(5.0) == 2.5
+
+
+def test_other_types_are_other_files(folder: Path):
+    half = defined().half
+    assert half(3.0) == 1.5
+    assert half(np.float32(3.0)) == 1.5
+    assert forms(folder)[OBJECT] == ["half", "half"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x80\x04nonsense", None], ids=["empty", "nonsense", "cut short"])
+def test_a_damaged_file_is_compiled_anew(folder: Path, damage: bytes | None):
+    defined().quarters(X)
+    for file in folder.glob("*.*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[:-100] if damage is None else damage)
+    assert defined().quarters(X).tolist() == [1.0, 2.5]
+
+
+def test_without_a_folder_a_kernel_is_compiled_in_memory(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kept, "own", lambda: None)
+    trial = defined()
+    assert trial.quarters(X).tolist() == [1.0, 2.5]
+    assert trial.quarters.stats.cache_path is None
+    assert trial.half(3.0) == 1.5
+
+
+def test_a_full_disk_is_no_reason_to_fail(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert defined().quarters(X).tolist() == [1.0, 2.5]
+    assert forms(folder) == {OBJECT: [], LINKABLE: []}
+
+
+def test_errors_of_the_compiler_reach_the_caller_and_leave_nothing_behind(folder: Path):
+    @compiled()
+    def wrong(x):
+        return x.nothing_of_this_name
+
+    for _ in range(2):
+        with pytest.raises(numba.core.errors.TypingError, match="nothing_of_this_name"):
+            wrong(1.0)
+    assert compiling._under_way == []
+    assert defined().half(3.0) == 1.5
+
+
+def test_kernels_of_other_packages_are_not_kept(folder: Path):
+    """Their files are not looked at, so what was kept of them could be stale."""
+
+    @compiled()
+    def mine(x):
+        return x + 1
+
+    assert mine(1) == 2
+    assert forms(folder) == {OBJECT: [], LINKABLE: []}
+
+
+def test_kernels_of_others_are_left_alone():
+    """No environment variable and no setting of numba changes, and numba's own functions keep their cache."""
+
+    @numba.njit
+    def theirs(x):
+        return x + 1
+
+    assert theirs(1) == 2
+    assert not isinstance(theirs, compiling.Kernel)
+    assert os.environ.get("NUMBA_CACHE_DIR", "") == numba.core.config.CACHE_DIR
+
+
+def test_the_state_of_all_kernel_files_names_the_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("SNAPFM_CACHE", str(tmp_path))
+    before = kept.own.__wrapped__()
+    monkeypatch.setattr(kept, "sources", lambda: "other kernels")
+    after = kept.own.__wrapped__()
+    assert before.parent == after.parent == tmp_path
+    assert before != after
+
+
+def test_folders_that_nobody_used_for_a_month_are_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("SNAPFM_CACHE", str(tmp_path))
+    for name, days in (("old", 31), ("new", 29)):
+        (tmp_path / name).mkdir()
+        then = (tmp_path / name).stat().st_mtime - days * 24 * 3600
+        os.utime(tmp_path / name, (then, then))
+    own = kept.own.__wrapped__()
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted([own.name, "new"])
+
+
+def test_where_the_cache_is_on_each_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    for name in ("SNAPFM_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert kept._base() == tmp_path / ".cache" / "snapfm"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert kept._base() == tmp_path / "Library" / "Caches" / "snapfm"
+    monkeypatch.setenv("SNAPFM_CACHE", "off")
+    assert kept._base() is None
+
+
+def test_what_is_shipped_is_chosen_by_what_the_processor_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(kept, "SHIPPED", tmp_path)
+    monkeypatch.setattr(kept.binding, "get_host_cpu_features", lambda: {"avx": True, "avx2": True, "avx512f": False})
+    assert kept.shipped.__wrapped__() is None
+    for level, features in (("plain", ""), ("two", "avx avx2"), ("five", "avx avx2 avx512f")):
+        (tmp_path / kept.stamp() / level).mkdir(parents=True)
+        (tmp_path / kept.stamp() / level / kept.FEATURES).write_text(features)
+    assert kept.shipped.__wrapped__().name == "two"
+    monkeypatch.setattr(kept.config, "CPU_NAME", "generic")
+    assert kept.shipped.__wrapped__() is None
+
+
+TWO = """
+import sys, time
+from pathlib import Path
+from numba import int64
+from snapfm.kernels import compiling
+from snapfm.kernels.segments import cut_segments
+real = compiling.Kernel._make
+compiling.Kernel._make = lambda self, *a: (print(self._cache.kernel), time.sleep(0.5), real(self, *a))[2]
+Path(sys.argv[1]).touch()
+while not Path(sys.argv[2]).exists():
+    time.sleep(0.01)
+cut_segments.compile((int64, *(6 * [int64[::1]])))
+"""
+
+
+def test_two_processes_that_need_a_kernel_compile_it_once(tmp_path: Path):
+    """They start together; one waits for what the other keeps."""
+    environment = {**os.environ, "SNAPFM_CACHE": str(tmp_path / "cache")}
+    ready = [str(tmp_path / name) for name in ("a", "b")]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", TWO, mine, other],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for mine, other in (ready, ready[::-1])
+    ]
+    ends = [process.communicate(timeout=300) for process in running]
+    assert [process.returncode for process in running] == [0, 0], ends
+    compiled_by = [told.split() for told, _ in ends]
+    assert compiled_by[0].count("segments.cut_segments") + compiled_by[1].count("segments.cut_segments") == 1
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a folder that cannot be written")
-def test_snapfm_imports_where_no_cache_folder_can_be_written(tmp_path: Path):
+def test_snapfm_works_where_no_cache_folder_can_be_written(tmp_path: Path):
     """A file where the folder should be: no user, not even root, can write below it."""
     blocked = tmp_path / "file"
     blocked.write_text("")
     script = (
-        "import numba.core.caching as c\n"
-        "c.InTreeCacheLocator.from_function = classmethod(lambda cls, f, p: None)\n"  # a read-only installation
         "import snapfm, torch\n"
         "project = snapfm.Projector([snapfm.Equality('mass', lambda u, p: u.sum() - 1.0)], (3,))\n"
         "print(float(project(torch.zeros(1, 3, dtype=torch.float64)).u.sum()))\n"
     )
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
+    kept_variables = {name: value for name, value in os.environ.items() if not name.startswith(("SNAPFM_", "XDG_"))}
     ran = subprocess.run(
         [sys.executable, "-c", script],
-        env={**kept, "HOME": str(blocked / "home")},
+        env={**kept_variables, "HOME": str(blocked / "home")},
         capture_output=True,
         text=True,
         timeout=600,

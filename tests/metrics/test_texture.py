@@ -7,7 +7,7 @@ import torch
 
 import snapfm
 from snapfm.errors import ShapeError
-from snapfm.metrics.texture import neighbor_correlation, texture
+from snapfm.metrics.texture import REACH_LIMIT, SWING_LIMIT, neighbor_correlation, texture
 
 SIX = [
     ("heat-ic-mass", {}),
@@ -34,7 +34,30 @@ def test_true_fields_pass(name: str, settings: dict) -> None:
     assert found.alike, found
     assert found.correlation.min() > 0.85
     assert found.spectrum_distance.max() < 0.2
+    assert found.reach.max() < 0.5 * REACH_LIMIT
+    assert found.swing.max() < 0.75 * SWING_LIMIT
     assert texture(other.float(), truth.float()).alike
+
+
+@pytest.mark.parametrize(("name", "settings"), [*SIX, *FREE])
+@pytest.mark.parametrize("factor", [7.0, 5.0, 0.1])
+def test_fields_of_another_size_fail_however_smooth(name: str, settings: dict, factor: float) -> None:
+    problem = snapfm.problem(name, **settings)
+    truth, other = (problem.draw_truth(seed, 0, COUNT)[0] for seed in (1, 2))
+    found = texture(factor * other, truth)
+    assert not found.noise.any()  # neighbors and scales do not see it
+    assert found.spectrum_distance.max() < 0.2
+    assert found.oversized.all()
+    assert not found.alike
+
+
+def test_one_field_that_leaves_the_range_is_found_among_good_ones() -> None:
+    problem = snapfm.problem("heat-ic-mass", nx=23, nt=11)
+    truth, mixed = (problem.draw_truth(seed, 0, COUNT)[0] for seed in (1, 2))
+    mixed[5] += 2.0
+    found = texture(mixed, truth)
+    assert found.oversized.tolist() == [i == 5 for i in range(COUNT)]
+    assert not found.alike
 
 
 @pytest.mark.parametrize(("name", "settings"), SIX)

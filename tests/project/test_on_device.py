@@ -17,6 +17,7 @@ from snapfm.project import Projection
 from snapfm.project.base import WarmThere
 from snapfm.project.newton import Newton
 from snapfm.project.on_device import OnDevice
+from snapfm.project.peers.catalog import method
 from snapfm.sampling import ECI, PCFM, Projected
 
 CLOSE = 1e-8  # of fields whose iterations end at a tolerance of 1e-8 on both sides
@@ -99,6 +100,18 @@ def test_the_certificate_is_that_of_the_cpu(case, project):
         assert torch.allclose(near(there.multipliers[name]), value, rtol=1e-8, atol=1e-8), name
     assert float(near(there.violation).max()) <= project.tolerance
     assert float(near(there.stationarity).max()) <= 1e-8
+
+
+def test_the_row_of_the_benchmark_times_the_device(case, project, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    u_hat, row = case.fields(seed=9), method("ours-gpu").build(project)
+    with emulated() as machine:
+        made = row.run(u_hat, case.params, project.tolerance)
+    assert machine.launches
+    assert machine.reads == 1  # the six numbers of each sample, for the certificate
+    assert isinstance(made.u, Far)
+    assert torch.equal(near(made.status), project(u_hat, case.params).status)
 
 
 def test_moves_wait_for_nothing_and_warm_starts_stay_there(case, project):

@@ -7,16 +7,15 @@ import time
 
 import pytest
 
-from snapfm import Equality, Projector
+from snapfm import Equality, Projector, progress
 from snapfm.errors import SettingError
-from snapfm.structure import preparing as module
 from snapfm.structure.preparing import preparing
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AFTER", 0.01)
-    monkeypatch.setattr(module, "_AGAIN", 0.01)
+    monkeypatch.setattr(progress, "AFTER", 0.01)
+    monkeypatch.setattr(progress, "_AGAIN", 0.01)
 
 
 def wait_for_line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -43,8 +42,8 @@ def test_the_line_says_what_is_being_done(impatient: None, capsys: pytest.Captur
 
 
 def test_nothing_is_shown_in_time_or_unasked(capsys: pytest.CaptureFixture[str]):
-    for progress in (True, False, None):  # pytest's stderr is no terminal
-        with preparing(progress) as report:
+    for asked in (True, False, None):  # pytest's stderr is no terminal
+        with preparing(asked) as report:
             report("ordering")
     assert capsys.readouterr().err == ""
 
@@ -58,7 +57,7 @@ def test_no_thread_stays_even_after_an_error(impatient: None):
 
 def test_a_projector_reports_its_stages(monkeypatch: pytest.MonkeyPatch):
     stages: list[str] = []
-    monkeypatch.setattr(module._Line, "report", lambda self, doing: stages.append(doing))
+    monkeypatch.setattr(progress.Line, "report", lambda self, doing: stages.append(doing))
     Projector([Equality("mass", lambda u, p: u.sum())], (4,), progress=True)
     assert [stage.split()[0] for stage in stages] == [
         "tracing", "lowering", "finding", "comparing", "presolve", "reducing,",

@@ -18,6 +18,7 @@ from snapfm.cli.demo import demo
 from snapfm.cli.doctor import doctor
 from snapfm.cli.export import export
 from snapfm.cli.fields import data, sample
+from snapfm.cli.kernels import kernels
 from snapfm.cli.options import file_error
 from snapfm.cli.problems import audit, inspect, problems
 from snapfm.cli.project import project
@@ -56,7 +57,22 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (problems, inspect, data, audit, demo, train, sample, project, export, quality, bench, report, doctor):
+for command in (
+    problems,
+    inspect,
+    data,
+    audit,
+    demo,
+    train,
+    sample,
+    project,
+    export,
+    quality,
+    bench,
+    report,
+    doctor,
+    kernels,
+):
     app.command()(command)
 
 

@@ -34,8 +34,22 @@ def bench(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for records, inputs and fields.")],
     only: Annotated[str | None, typer.Option(metavar="CASE", help="Run only this case.")] = None,
     method: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Run only this method; repeatable.")] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Replace a key of the suite, such as tolerance=1e-6; repeatable."
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="Replace an option of the method, such as ipopt.mu_init=1e-3; repeatable.",
+        ),
+    ] = None,
     engine: EngineOptions = THIS_PROCESS,
-    again: Annotated[bool, typer.Option("--again", help="Repeat cells that are FAILED or ABSENT.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Repeat cells that are FAILED, ABSENT or DNF.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON for scripts.")] = False,
 ) -> None:
     """Time and judge projection methods: ours and its peers on the same inputs.
@@ -52,8 +66,12 @@ def bench(
 
     from snapfm.evidence.projection import load_suite, run
     from snapfm.evidence.projection.run import ours_failed
+    from snapfm.evidence.suite import settings
 
-    chosen = load_suite(suite)
+    changes = settings("--set", change or ())
+    if option:
+        changes["options"] = settings("--option", option)
+    chosen = load_suite(suite, changes)
     check_folder("bench", out)
     missing = partial(run, chosen, out.absolute(), only, method or ())
     names = [case.name for case in chosen.cases]
@@ -102,8 +120,8 @@ def _print(suite: Suite, cells: Cells) -> None:
     from snapfm.evidence.projection import Kind
 
     heads = {
-        Kind.PROJECTION: "Projection: ms per sample, median of hot calls over all inputs (samples converged)",
-        Kind.WALK: "Walks: seconds of network + projection (samples converged)",
+        Kind.PROJECTION: "Projection: ms per sample, median of hot calls over all inputs (samples accepted)",
+        Kind.WALK: "Walks: seconds of network + projection (samples accepted)",
         Kind.CURVE: "Curves: iterations until all samples hold",
     }
     console = Console()
@@ -136,7 +154,7 @@ def _entry(cell: Cell | None) -> str:
     if cell.kind is Kind.CURVE:
         return str(cell.curve[-1].iterations)
     if cell.kind is Kind.WALK and cell.verdict is not None:
-        return f"{cell.walk['velocity']:.2f} + {cell.walk['projection']:.2f} ({cell.verdict.converged}/{cell.samples})"
+        return f"{cell.walk['velocity']:.2f} + {cell.walk['projection']:.2f} ({cell.verdict.accepted}/{cell.samples})"
     hot = median(median(turn.seconds) for turn in cell.turns)
-    holds, asked = (sum(getattr(turn.verdict, name) for turn in cell.turns) for name in ("converged", "samples"))
+    holds, asked = (sum(getattr(turn.verdict, name) for turn in cell.turns) for name in ("accepted", "samples"))
     return f"{1e3 * hot / cell.samples:.3g} ({holds}/{asked})"

@@ -39,7 +39,8 @@ def _examined() -> dict[str, Any]:
 
     from snapfm import __version__
     from snapfm.device.artifact import shipped
-    from snapfm.kernels.newton import solve_tiles
+    from snapfm.kernels.kept import own
+    from snapfm.kernels.kept import shipped as machine_code
     from snapfm.kernels.threads import workers
     from snapfm.linear.cudss import available
 
@@ -47,7 +48,8 @@ def _examined() -> dict[str, Any]:
     return {
         "snapfm": f"{__version__}, Python {platform.python_version()}, torch {torch.__version__}, numba {numba.__version__}",
         "threads": f"{workers()} at once",
-        "cache": solve_tiles.stats.cache_path or "none: kernels are compiled again in every process",
+        "cache": str(own() or "none: kernels are compiled again in every process")
+        + (f"; machine code for {level.name} came with the package" if (level := machine_code()) else ""),
         "devices": [_described(one) for one in devices],
         "PTX": _ptx(shipped()),
         "cuDSS": "installed, for snapfm.linear.CuDSS()" if available() else "not installed (the extra gpu)",

@@ -35,6 +35,14 @@ def quality(
     steps: Annotated[
         str | None, typer.Option(metavar="N,N", help="Flow steps of exact cases; 20,100,200 by default.")
     ] = None,
+    stored: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stored",
+            metavar="TASK=FILE:ARRAY:AXES",
+            help="Score stored fields too, such as heat=heat2.npz:exa_gpu:t,x; repeatable.",
+        ),
+    ] = None,
     engine: EngineOptions = THIS_PROCESS,
     page_only: Annotated[
         bool, typer.Option("--page-only", help="Write the pages again from the records; run nothing.")
@@ -62,6 +70,7 @@ def quality(
 
     from snapfm.evidence.quality import Cell, State, load_suite, run
     from snapfm.evidence.quality.run import write_pages
+    from snapfm.evidence.quality.stored import parse
     from snapfm.evidence.record import read_folder
 
     # Checked now rather than after an hour of sampling.
@@ -72,7 +81,7 @@ def quality(
         cells: Cells = read_folder(out, chosen, Cell)
         write_pages(out, chosen)
     else:
-        missing = partial(run, chosen, out.absolute(), only)
+        missing = partial(run, chosen, out.absolute(), only, stored=[parse(one) for one in stored or ()])
         names = [task.name for task in chosen.tasks]
         cells = suite_cells(engine, names, missing, missing, " × ".join, _ended)
     if as_json:

@@ -300,7 +300,6 @@ def pull(spec_at, count, width, field, known, externals, cells, memory, height, 
                 code, inputs, outside, params, index, lam, fields, sample * parts + part, cell, row, weight, partial, adjoint,
                 left,
             )  # fmt: skip
-            join()
 
 
 def products(spec_at, count, width, field, rows, out):
@@ -480,7 +479,9 @@ def march_back(spec_at, count, width, field, known, externals, height, multiplie
     size = _widest_stage(squares)
     for sample in _samples(count):
         outcome = ended[sample]
-        for step in range(len(stages) if outcome == SOLVED else 0):
+        if outcome != SOLVED:
+            continue
+        for step in range(len(stages)):
             stage = index_at(stages[len(stages) - 1 - step], _WIDEST)
             one = _structure(squares[stage[0]])
             factors, _, have = _kept(one, index_at(squares[stage[0]], _WIDEST)[_OFFSET], count, kept)

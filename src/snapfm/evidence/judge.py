@@ -45,7 +45,7 @@ class Verdict:
 
     samples: int
     claimed: int  # samples the method calls converged
-    converged: int  # those of them that the judge confirms
+    converged: int  # those of them that the judge confirms; `accepted` does not ask the method
     lawful: int  # samples within the tolerance, nearest or not
     violation: float | None  # worst of all samples
     stationarity: float | None  # worst of the samples that have multipliers
@@ -53,8 +53,21 @@ class Verdict:
     iterations_median: float | None
     iterations_worst: int | None
     laws: tuple[LawError, ...] = ()
-    # The distances to first order if every answer kept its laws exactly; None where it is not confirmed. Older records have none.
+    # The distances to first order if every answer kept its laws exactly; None where the judge does not accept it.
     exact_distances: tuple[float | None, ...] = ()
+
+    @property
+    def accepted(self) -> int:
+        """Count the samples that the judge accepts, lawful and nearest, whatever the method says of them.
+
+        Older records have no exact distances: of them only what the method claimed, too, is known.
+        """
+        return sum(one is not None for one in self.exact_distances) if self.exact_distances else self.converged
+
+    @property
+    def false_claims(self) -> int:
+        """Count the samples that the method calls converged and the judge does not accept."""
+        return self.claimed - self.converged
 
 
 @dataclass(frozen=True)
@@ -116,10 +129,15 @@ def measure(laws: Sequence[Law], u_hat: Tensor, u: Tensor, multipliers: Mapping[
     return Sizes(*torch.tensor(found, dtype=torch.float64).reshape(-1, 4).unbind(1))
 
 
+def nearest(tolerance: float) -> float:
+    """Return the largest stationarity and complementarity that the judge accepts; violation is accepted up to `tolerance`."""
+    return max(NEAREST, tolerance)
+
+
 def lawful_and_nearest(sizes: Sizes, tolerance: float) -> tuple[Tensor, Tensor]:
     """Return which samples obey their laws, and which of them are also nearest: (b,) bool each."""
     lawful = sizes.violation <= tolerance * ROUNDING
-    return lawful, lawful & (sizes.nearness <= max(NEAREST, tolerance) * ROUNDING)
+    return lawful, lawful & (sizes.nearness <= nearest(tolerance) * ROUNDING)
 
 
 def verdict(laws: Sequence[Law], u_hat: Tensor, answers: Answers, params: Params, tolerance: float) -> Verdict:

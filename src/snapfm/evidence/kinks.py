@@ -16,7 +16,8 @@ import torch
 from scipy.optimize import lsq_linear
 from torch import Tensor
 from torch.fx import GraphModule, Interpreter
-from torch.fx.experimental.proxy_tensor import make_fx
+
+from snapfm.torch_internals import make_fx
 
 aten = torch.ops.aten
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+
+from snapfm.torch_internals import TorchDispatchMode, is_mutable, tree_leaves, tree_map
 
 _FINER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
@@ -33,7 +33,7 @@ class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         given = (args, kwargs or {})
-        args, kwargs = given if func._schema.is_mutable else _without_mixing(given)
+        args, kwargs = given if is_mutable(func) else _without_mixing(given)
         return func(*args, **kwargs)
 
 

@@ -54,7 +54,8 @@ def _scaling(raw: Mapping[str, Any]) -> Scaling:
 _RAW = tomllib.loads(resources.files("snapfm.evidence").joinpath("published.toml").read_text(encoding="utf-8"))
 _PROBLEMS: dict[str, Any] = _RAW["problems"]
 
-# By problem: samples of its runs, its title, seconds by column, seconds of the network, errors by column and law.
+# By problem: points of its grid, samples of its runs, its title, seconds by column, seconds of the network, errors by law.
+GRIDS: dict[str, tuple[int, ...]] = {name: tuple(one["grid"]) for name, one in _PROBLEMS.items()}
 SAMPLES: dict[str, int] = {name: one["samples"] for name, one in _PROBLEMS.items()}
 TITLES: dict[str, str] = {name: one["title"] for name, one in _PROBLEMS.items()}
 RUNTIMES = {name: _finished(one["runtimes"]) for name, one in _PROBLEMS.items()}

@@ -1,18 +1,20 @@
 """Records on disk and the runner that fills them: JSON Lines, one record per line, synced before the work goes on.
 
-The records of a run (records.jsonl) begin with a header line that holds the suite. Every other line is one finished cell; if a
-cell has several lines, the newest counts. An incomplete line, left by a killed process, is dropped. Shares of a run, some cases
+The records of a run (records.jsonl) begin with a header line that holds the suite and the sources it runs with. Every other line
+is one finished cell; if a cell has several lines, the newest counts. Records of another suite or of other sources are refused,
+never renewed. An incomplete line, left by a killed process, is dropped. Shares of a run, some cases
 each, may append to one file at the same time. A stopped run continues after its last finished cell. Knows no suites and no cells:
 both are dataclasses that `load` rebuilds from their type hints.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
@@ -22,6 +24,7 @@ from types import UnionType
 from typing import Any, Generic, Protocol, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from snapfm.errors import DataError, UnknownName
+from snapfm.evidence.machine import source
 from snapfm.runs import WHOLE, Share
 from snapfm.runs.locks import locked, taken
 
@@ -95,6 +98,34 @@ def read(file: Path, suite: type[T], cell: type[C]) -> tuple[T | None, dict[Any,
     return found, {one.key: one for one in cells}
 
 
+def suite_digest(suite: Any) -> str:
+    """Identify a suite by all its settings."""
+    return hashlib.sha256(to_line({"suite": asdict(suite)}).encode()).hexdigest()[:16]
+
+
+def check_source(folder: Path, found: dict[str, Any] | None, cells: Mapping[Any, Any], suite: Any) -> None:
+    """Refuse to continue a run that was begun with other sources, or whose header was changed under its cells."""
+    now, digest = source(), suite_digest(suite)
+    if found != now:
+        raise DataError(
+            f"--out {folder} is expected to hold records of the present sources, {_sources(now)}; got those of "
+            f"{_sources(found)}. Choose another folder, or check out what it was begun with."
+        )
+    for cell in cells.values():
+        if getattr(cell, "suite", digest) != digest:
+            raise DataError(
+                f"--out {folder} is expected to hold cells of suite '{suite.name}' as its header has it; got a cell "
+                f"{cell.key} of another one. Choose another folder, or remove that one."
+            )
+
+
+def _sources(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "an unknown commit"
+    name = f"commit {found['commit']}" if found["commit"] else f"version {found['changes']}"
+    return f"{name} with changes ({found['changes']})" if found["dirty"] else name
+
+
 def check_same(folder: Path, found: Any, asked: Any) -> None:
     """Refuse a folder that holds records of another suite, naming the settings that differ."""
     if found == asked:
@@ -148,9 +179,10 @@ class Records(Generic[C]):
             with self.alone():
                 found, self.cells = read(self._file, type(suite), cell)
                 if found is None:
-                    _write(self._file, to_line({"suite": asdict(suite)}))
+                    _write(self._file, to_line({"suite": asdict(suite), "source": source()}))
                 else:
                     check_same(folder, found, suite)
+                    check_source(folder, _lines(self._file)[0].get("source"), self.cells, suite)
         except BaseException:
             self._held.close()
             raise

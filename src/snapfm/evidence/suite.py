@@ -56,11 +56,11 @@ class Shelf(Generic[T]):
             entry.name.removesuffix(_ENDING) for entry in self._folder.iterdir() if entry.name.endswith(_ENDING)
         )
 
-    def load(self, name: str) -> T:
-        """Read a shipped suite, or another one by the path of its file, which may extend a shipped one."""
+    def load(self, name: str, changes: Mapping[str, Any] | None = None) -> T:
+        """Read a shipped suite, or one by the path of its file, which may extend a shipped one; `changes` replace keys."""
         name, raw = self._find(name)
         what = f"suite '{name}'"
-        suite = built(self._kind, what, {"name": name, "title": name, **raw})
+        suite = built(self._kind, what, {"name": name, "title": name, **raw, **(changes or {})})
         self._check(what, suite)
         return suite
 
@@ -106,6 +106,20 @@ def built(kind: type[T], what: str, raw: Mapping[str, Any]) -> T:
     if missing:
         raise ParamsError(f"{what} expects a value for {missing[0]!r}; got none. Add a line `{missing[0]} = …`.")
     return kind(**given)
+
+
+def settings(option: str, given: Sequence[str]) -> dict[str, Any]:
+    """Read settings KEY=VALUE of a command line; a value that is no TOML is a string."""
+    found: dict[str, Any] = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not key or not equals:
+            raise ParamsError(f"{option} expects KEY=VALUE; got {one!r}. Write {option} tolerance=1e-6.")
+        try:
+            found[key] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[key] = value
+    return found
 
 
 def check_one_of(what: str, key: str, known: Sequence[str], value: Any) -> None:

@@ -23,6 +23,7 @@ from torch.autograd import forward_ad
 from snapfm.flow.network import FNOVelocity
 from snapfm.flow.path import check, embed
 from snapfm.flow.prepared import ChannelMlp, Layer, Prepared, Seal, Stage, known, prepare
+from snapfm.torch_internals import transformed
 
 # Hidden values of the samples that are evaluated together. One sample of the paper's network is a tile by itself; for small
 # networks, tiles of 4 to 16 samples took the same time per sample, single samples twice as long, 32 a tenth longer.
@@ -139,12 +140,7 @@ class _Copy:
 
 def _transformed() -> bool:
     """Return whether torch is tracing, differentiating or converting, and must see the network itself."""
-    return (
-        torch.is_autocast_enabled("cpu")
-        or torch.compiler.is_compiling()
-        or torch._C._functorch.maybe_current_level() is not None
-        or torch._C._len_torch_dispatch_stack() > 0
-    )
+    return torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling() or transformed()
 
 
 def _lifting(prepared: Prepared, embedding: Tensor) -> Tensor:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir  # type: ignore[import-untyped]
-from numba import cfunc, njit, types
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
-from snapfm.kernels.compiling import SOURCES, compiled
+from snapfm.kernels.compiling import c_function, compiled, provide
 from snapfm.kernels.operators import FUNCTIONS, by_lane
 from snapfm.kernels.packs import WIDTH, load, store
 
@@ -26,10 +26,9 @@ _SYMBOL = "snapfm_lane_by_lane"
 
 
 def _lane_by_lane() -> Any:
-    """Compile all these operators; the value or a derivative overwrites pack a in memory."""
-    name = f"lane_by_lane_{SOURCES[:16]}"  # numba's cache is keyed by name and by this file, not by the table
+    """Write a function of all these operators; the value or a derivative overwrites pack a in memory."""
     lines = [
-        f"def {name}(op, order, at):",
+        "def lane_by_lane(op, order, at):",
         "    packs = carray(at, 2 * WIDTH)",
         "    for lane in range(WIDTH):",
         "        a, b = packs[lane], packs[WIDTH + lane]",
@@ -37,25 +36,20 @@ def _lane_by_lane() -> Any:
         *(f"        {line}" for line in by_lane()),
         "        packs[lane] = f if order == 0 else g if order == 1 else h",
     ]
-    kind = types.void(types.int64, types.int64, types.CPointer(types.float64))
     functions = {name: njit(error_model="numpy")(function) for name, function in FUNCTIONS.items()}
     scope = {"__name__": __name__, "carray": carray, "np": np, "WIDTH": WIDTH, **functions}
-    exec(compile("\n".join(lines), __file__, "exec"), scope)  # under this file's name: numba caches functions of a file
-    try:
-        return cfunc(kind, cache=True, error_model="numpy")(scope[name])
-    except RuntimeError as cause:
-        if "no locator available" not in str(cause):
-            raise
-        return cfunc(kind, error_model="numpy")(scope[name])
+    exec(compile("\n".join(lines), __file__, "exec"), scope)
+    return scope["lane_by_lane"]
 
 
-_compiled = _lane_by_lane()  # held: the symbol below is its address
-binding.add_symbol(_SYMBOL, _compiled.address)
+_KIND = types.void(types.int64, types.int64, types.CPointer(types.float64))
+c_function(_SYMBOL, _KIND, _lane_by_lane(), "by_lane.lane_by_lane", error_model="numpy")
 
 
 @intrinsic
 def _call(_: Any, op: Any, order: Any, cells: Any, offset: Any) -> tuple[Any, Any]:
     """Call the symbol on cells from `offset` on."""
+    provide(_SYMBOL)
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         number, pointer = ir.IntType(64), ir.DoubleType().as_pointer()

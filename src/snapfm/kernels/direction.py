@@ -74,10 +74,9 @@ def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negativ
     weight, inverse = section(tile, layout.DIAGONAL), section(tile, layout.INVERSE)
     to_bound = section(tile, layout.TO_BOUND)
     negative[:] = 0
-    if frame.shared == 1:
-        for j in team(len(weight) // LANES):
+    if frame.shared == 1:  # on the CPU alone: a callback has these factors
+        for j in range(len(weight) // LANES):
             store(inverse, j, full(1.0))
-        join()
         return
     if frame.coupled == 1:
         spread_of(frame, tile, inverse)
@@ -242,6 +241,7 @@ def solved(frame, plan, tile, rhs, out):  # read: rhs, which is the section RHS;
         return
     factor, pivots, work = section(tile, layout.FACTOR), section(tile, layout.PIVOTS), section(tile, layout.WORK)
     solve_tile(plan, factor, pivots, rhs, LANES, 0, work, out)
+    join()
 
 
 @compiled(nogil=True, error_model="numpy")

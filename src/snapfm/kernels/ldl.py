@@ -226,7 +226,7 @@ def solve(plan, factor, inverse, rhs, lanes, work, out):
 
 @compiled(nogil=True, error_model="numpy")
 def solve_tile(plan, factor, inverse, rhs, lanes, tile, work, out):  # written: work (slots), out
-    """Solve one tile of rhs (n * lanes)."""
+    """Solve one tile of rhs (n * lanes). Row i of `out` is written by the thread of pass i; others have to join first."""
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
     slot = plan.slot
@@ -239,7 +239,6 @@ def solve_tile(plan, factor, inverse, rhs, lanes, tile, work, out):  # written: 
     _substitute(plan, factor, inverse, work)
     for i in team(len(slot)):
         put(out, i * lanes + start, count, load(work, slot[i]))
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -178,4 +178,3 @@ def blend(which, source, target):
         for lane in range(LANES):
             if which[lane]:
                 target[k * LANES + lane] = source[k * LANES + lane]
-    join()

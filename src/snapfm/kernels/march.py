@@ -216,7 +216,6 @@ def solve_stage_tile(
             for lane in range(LANES):
                 memory.step[one.plan.column[k] * LANES + lane] = work[k * LANES + lane]
         _merits(one.starts, rows, memory.base)
-        join()
         _search(one, rule, memory, lanes)
         for lane in range(LANES):
             if not going[lane]:
@@ -397,7 +396,6 @@ def determine_stage_tile(
     if not one.constant:
         fill_cells(inputs, outside, field, externals, first, cells)
         tile_values(one.code, cells, rows)
-        join()
         tile_partials(one.code, cells, False, memory.partial)
         tile_slopes(one.code, memory.partial, memory.slope, memory.left, memory.right, entries)
     for k in team(m):

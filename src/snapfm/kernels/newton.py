@@ -252,6 +252,7 @@ def _push_off(frame, tile, lane, times):  # written: step, direction (one lane)
         size = max(size, abs(x[j * LANES + lane]), abs(target[j * LANES + lane]))
     size = greatest(size)
     size = size if size > 0.0 else 1.0
+    join()  # the step was found from the direction of all rows
     _fill_lane(section(tile, layout.DIRECTION), lane, 0.0)
     if frame.coupled == 1:
         along, largest = section(tile, layout.CONJUGATE), 1e-300
@@ -260,11 +261,10 @@ def _push_off(frame, tile, lane, times):  # written: step, direction (one lane)
         largest = greatest(largest)
         for j in team(len(x) // LANES):
             step[j * LANES + lane] = _PUSH * size * along[j * LANES + lane] / largest
-        join()
-        return
-    for j in team(len(x) // LANES):
-        # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
-        step[j * LANES + lane] = _PUSH * size * (2.0 * ((_GOLDEN * (j + 1) * times) % 1.0) - 1.0)
+    else:
+        for j in team(len(x) // LANES):
+            # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
+            step[j * LANES + lane] = _PUSH * size * (2.0 * ((_GOLDEN * (j + 1) * times) % 1.0) - 1.0)
     join()
 
 

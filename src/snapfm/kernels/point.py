@@ -45,7 +45,6 @@ def residual_at(code, frame, tile):  # read: x, λ, shift; written: cells, rows,
             total = fnma(full(gram[p]), load(lam, column[p]), total)
         total = fnma(delta, load(lam, r), total)
         store(residual, r, total)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -90,7 +89,6 @@ def derivatives_at(code, frame, tile):
             if gram_column[p] == r:
                 total = add(total, full(gram[p]))
         store(norm, r, total)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -110,7 +108,10 @@ def size_rows(tile, ordinary):  # read: residual, norm; written: row_size, row_w
 
 @compiled(nogil=True, error_model="numpy")
 def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, where a broken row has no slope; active
-    """Push x off points where a broken row's slope vanishes (a quadratic at its center): no step could start there."""
+    """Push x off points where a broken row's slope vanishes (a quadratic at its center): no step could start there.
+
+    Return whether there is such a row: the point has to be evaluated again.
+    """
     residual, x, norm = section(tile, layout.RESIDUAL), section(tile, layout.X), section(tile, layout.ROW_NORM)
     equality = table(frame, layout.EQUALITY)
     flat, found = section(tile, layout.ACTIVE), 0  # not chosen yet: its memory is free
@@ -126,17 +127,14 @@ def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, wher
         return False
     join()
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
-    pushed = 0
     for j in team(len(ptr) - 1):
         for lane in range(LANES):
             for p in range(ptr[j], ptr[j + 1]):
                 if flat[row[p] * LANES + lane] == 1.0:
                     # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
                     x[j * LANES + lane] += _NUDGE * (2.0 * ((0.6180339887498949 * (j + 1)) % 1.0) - 1.0)
-                    pushed = 1
                     break
-    join()
-    return greatest(pushed) == 1
+    return True
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -197,6 +195,7 @@ def merit_parts(frame, tile, theta, objective, violation):  # written: the last 
         for p in range(ptr[r], ptr[r + 1]):
             moved = fma(full(gram[p]), load(lam, column[p]), moved)
         value = fma(load(lam, r), moved, value)
+    join()  # for what residual_at and derivatives_at wrote, and before a trial changes multipliers that are read here
     x, target = section(tile, layout.X), section(tile, layout.TARGET)
     for j in team(len(x) // LANES):
         away = fnma(full(1.0), load(target, j), load(x, j))

@@ -1,7 +1,8 @@
 """Texture: whether fields vary from point to point like true ones. Noise can obey every law; this detects it.
 
 There are two measures per axis. The correlation of neighbors is near one for resolved fields and near zero for white noise.
-The power spectrum, in octaves, shows which share of the variation is at scales where true fields have none. Imports errors only.
+The power spectrum, in octaves, shows which share of the variation is at scales where true fields have none. Neither sees how
+large a field is. Two more do: how far values leave the range of true ones, and how much a field varies. Imports errors only.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from snapfm.errors import ShapeError
 CORRELATION_SHARE = 0.5
 # Two batches of a dozen true fields differ by less than 0.2, projected white noise by more than 0.5.
 SPECTRUM_LIMIT = 0.3
+# Values of another batch of a dozen true fields leave the range of the first by less than REACH_TRUE of it.
+REACH_LIMIT = 0.5
+# Standard deviations of single true fields are within this factor of the smallest and the largest of a dozen others.
+SWING_LIMIT = 2.0
 # Wave numbers below this count as one scale: how true fields distribute their power among them varies from draw to draw.
 _LARGE_SCALES = 4
 
@@ -29,6 +34,8 @@ class Texture:
     correlation: Tensor  # (b, axes)
     true_correlation: Tensor  # (axes,), the median of true fields
     spectrum_distance: Tensor  # (axes,), in [0, 1]: the share of power at other scales
+    reach: Tensor  # (b,), how far values leave the range of true fields, in units of that range
+    swing: Tensor  # (b,), the factor by which the standard deviation is beyond those of true fields, at least 1
 
     @property
     def noise(self) -> Tensor:
@@ -36,9 +43,15 @@ class Texture:
         return ~(self.correlation >= CORRELATION_SHARE * self.true_correlation).all(dim=1)
 
     @property
+    def oversized(self) -> Tensor:
+        """Mask of the samples (b,) whose values are too far from those of true fields, or vary too much or too little."""
+        return ~((self.reach <= REACH_LIMIT) & (self.swing <= SWING_LIMIT))
+
+    @property
     def alike(self) -> bool:
-        """Whether no sample is noise and the batch has its power at the scales of true fields."""
-        return not bool(self.noise.any()) and bool((self.spectrum_distance <= SPECTRUM_LIMIT).all())
+        """Whether no sample is noise or of another size, and the batch has its power at the scales of true fields."""
+        strange = self.noise | self.oversized
+        return not bool(strange.any()) and bool((self.spectrum_distance <= SPECTRUM_LIMIT).all())
 
 
 def texture(fields: Tensor, truth: Tensor) -> Texture:
@@ -52,7 +65,20 @@ def texture(fields: Tensor, truth: Tensor) -> Texture:
     distances = [0.5 * (_spectrum(fields, axis) - _spectrum(truth, axis)).abs().sum() for axis in axes]
     # A batch without any variation has no spectrum: it gets the largest distance.
     distance = torch.stack(distances).nan_to_num(nan=1.0)
-    return Texture(neighbor_correlation(fields), neighbor_correlation(truth).median(0).values, distance)
+    correlations = neighbor_correlation(fields), neighbor_correlation(truth).median(0).values
+    return Texture(*correlations, distance, _reach(fields, truth), _swing(fields, truth))
+
+
+def _reach(fields: Tensor, truth: Tensor) -> Tensor:
+    low, high = truth.double().min(), truth.double().max()
+    flat = fields.double().flatten(1)
+    beyond = torch.maximum(low - flat.min(1).values, flat.max(1).values - high).clamp(min=0.0)
+    return beyond / (high - low)  # NaN in a field stays NaN, and counts as oversized
+
+
+def _swing(fields: Tensor, truth: Tensor) -> Tensor:
+    own, true = (_centered(one).flatten(1).square().mean(1).sqrt() for one in (fields, truth))
+    return torch.maximum(own / true.max(), true.min() / own).clamp(min=1.0)
 
 
 def neighbor_correlation(fields: Tensor) -> Tensor:

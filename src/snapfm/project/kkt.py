@@ -8,7 +8,7 @@ augmented matrix [[W, Jᵀ], [J, −G]]. Must not import project.part.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -40,8 +40,12 @@ _LARGE = 50_000
 _FEW, _MANY = 16, 2000
 # On the diagonal of the augmented matrix's lower block: keeps dependent rows factorable, too small to change a step.
 _SOFT = 1e-11
-# A schedule that nothing reads, for systems that a callback factorizes.
-_NOTHING = schedule(np.array([0, 1]), np.zeros(1, np.int64), np.zeros(1, np.int64))
+
+
+@cache
+def _nothing() -> Schedule:
+    """Return a schedule that nothing reads, for systems that a callback factorizes; not at import, which would compile it."""
+    return schedule(np.array([0, 1]), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class KKT:
     @cached_property
     def schedule(self) -> Schedule:
         """What the compiled loop factorizes by."""
-        return self.linear.plan if isinstance(self.linear, PreparedLanes) else _NOTHING
+        return self.linear.plan if isinstance(self.linear, PreparedLanes) else _nothing()
 
     @property
     def entries(self) -> int:

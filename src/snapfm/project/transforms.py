@@ -21,6 +21,7 @@ from torch.autograd import forward_ad
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
 from snapfm.project.base import PER_SAMPLE, Projection
+from snapfm.torch_internals import wrapped
 
 Call = Callable[[Tensor, dict[str, Tensor]], Projection]
 _BY_LAW = ("multipliers", "by_law")
@@ -28,7 +29,7 @@ _BY_LAW = ("multipliers", "by_law")
 
 def transformed(u: Any, params: Any) -> bool:
     """Whether any tensor belongs to a transform of torch.func, or carries a forward derivative."""
-    return any(_wrapped(one) or _dual(one) for one in _tensors(u, params))
+    return any(wrapped(one) or _dual(one) for one in _tensors(u, params))
 
 
 def _tensors(u: Any, params: Any) -> list[Tensor]:
@@ -39,7 +40,7 @@ def _tensors(u: Any, params: Any) -> list[Tensor]:
 
 def refuse_transformed(call: str, u: Any, params: Any) -> None:
     """Refuse tensors inside torch.func for a method that reads their memory."""
-    if any(_wrapped(one) for one in _tensors(u, params)):
+    if any(wrapped(one) for one in _tensors(u, params)):
         raise UnsupportedLaw(
             f"{call} expects plain tensors; got one inside torch.func (vmap, grad, jvp). Call it on the whole batch outside of "
             "the transform: samples are independent. The projector itself may be called inside."
@@ -51,7 +52,7 @@ def project_transformed(call: Call, u_hat: Tensor, params: Params, differentiabl
     names = tuple(params)
     # Own params for every sample: the gradient in shared ones is then a sum that torch makes.
     rows = [value.expand(len(u_hat), *value.shape[1:]) for value in params.values()]
-    tracked = [_wrapped(value) or _dual(value) or value.requires_grad for value in params.values()]
+    tracked = [wrapped(value) or _dual(value) or value.requires_grad for value in params.values()]
     ask = _Asked(call, names, tuple(name for name, one in zip(names, tracked) if one), differentiable)
     out = Nearest.apply(u_hat, ask, *rows)  # type: ignore[no-untyped-call]
     return ask.packed(dict(zip(ask.layout, out[1:])))
@@ -222,11 +223,6 @@ def _folded(value: Tensor, dim: int | None, size: int) -> Tensor:
 
 def _unfolded(value: Tensor, size: int) -> Tensor:
     return value.reshape(size, len(value) // size, *value.shape[1:])
-
-
-def _wrapped(value: Tensor) -> bool:
-    # There is no public way to ask; torch's own custom functions ask this one.
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(value))
 
 
 def _dual(value: Tensor) -> bool:

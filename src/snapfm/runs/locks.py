@@ -5,17 +5,13 @@ They keep two processes from doing the same work; results never depend on them, 
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from snapfm.errors import DataError
+from snapfm.locking import held
 from snapfm.runs.share import Share
-
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextmanager
@@ -29,33 +25,24 @@ def taken(folder: Path, share: Share, shown: str) -> Iterator[None]:
         )
 
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, fcntl.LOCK_EX if share.whole else fcntl.LOCK_SH, refuse):
+    with locked(folder, refuse, shared=not share.whole):
         if share.whole:
             yield
             return
         own = folder / f".part-{share.part}-of-{share.parts}"
-        with locked(own, fcntl.LOCK_EX, refuse):
+        with locked(own, refuse):
             yield
-            own.unlink(missing_ok=True)
+            with suppress(PermissionError):  # Windows does not remove what is open
+                own.unlink(missing_ok=True)
 
 
 @contextmanager
-def locked(place: Path, kind: int = fcntl.LOCK_EX, refuse: Callable[[], DataError] | None = None) -> Iterator[None]:
+def locked(place: Path, refuse: Callable[[], DataError] | None = None, *, shared: bool = False) -> Iterator[None]:
     """Hold the lock of a file or folder while the block runs; it ends with the process too. A file is created.
 
     Waits for it unless there is an error to raise.
     """
-    handle = os.open(place, os.O_RDONLY if place.is_dir() else os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(handle, kind if refuse is None else kind | fcntl.LOCK_NB)
-        except BlockingIOError as busy:
-            if refuse is None:
-                raise
-            raise refuse() from busy
-        except OSError as trouble:
-            if trouble.errno not in _NO_LOCKS:
-                raise
+    with held(place, shared=shared, wait=float("inf") if refuse is None else 0.0) as granted:
+        if not granted and refuse is not None:
+            raise refuse()
         yield
-    finally:
-        os.close(handle)

@@ -20,11 +20,10 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 from torch.fx import Graph, GraphModule, Node
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from snapfm.laws import Params
+from snapfm.torch_internals import OpOverload, TorchDispatchMode, tree_map
 
 # What an operator raises because of the values it is given: torch.linalg.LinAlgError is a RuntimeError; overflow and division
 # by zero are ArithmeticErrors; an index computed from the field may be out of range.
@@ -93,10 +92,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if not isinstance(func, torch._ops.OpOverload) or not _FROZEN.isdisjoint(func.tags):
+        if not isinstance(func, OpOverload) or not _FROZEN.isdisjoint(func.tags):
             raise Unrecordable(str(func))
         value = func(*args, **(kwargs or {}))
-        named, keywords = tree_map_only(Tensor, self.node, (args, kwargs or {}))
+        named, keywords = tree_map(lambda one: self.node(one) if isinstance(one, Tensor) else one, (args, kwargs or {}))
         made = self.graph.call_function(func, named, keywords)
         if isinstance(value, (tuple, list)):
             for number, part in enumerate(value):

@@ -26,6 +26,7 @@ from snapfm.structure.exclusive import jvp
 from snapfm.structure.pattern import Pattern
 from snapfm.structure.propagate import dependents, reads_shape_only
 from snapfm.structure.rules import rule_for
+from snapfm.torch_internals import silence_vmap
 
 Side = Literal["rows", "columns"]
 
@@ -97,7 +98,7 @@ _WEIGHT = ""  # the name λ goes by among the params: laws cannot ask for it
 # Torch warns that an operator's derivative is batched by a loop. Nobody who calls a projector can act on that, and where
 # warnings are errors it would end the call. Python's filters cannot drop it safely: they are the process's own and change
 # under other threads. Torch's own switch is set once, here, and no call touches it.
-torch._C._functorch._set_vmap_fallback_warning_enabled(False)  # type: ignore[attr-defined]
+silence_vmap()
 
 
 def jacobian_values(function: Residual, passes: Passes, u: Tensor, params: Params, out: Tensor) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
-from torch.utils._pytree import tree_leaves, tree_map
 
 from snapfm.laws import Params
 from snapfm.structure.propagate import dependents, reads_shape_only
+from snapfm.torch_internals import tree_leaves, tree_map
 
 _FINER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 _HALF = (torch.float16, torch.bfloat16, torch.complex32)

@@ -15,6 +15,7 @@ from snapfm.errors import LawError, StructureWarning
 from snapfm.laws import Params
 from snapfm.structure.pattern import Sets, TooDense
 from snapfm.structure.rules import Call, Operand, dense, rule_for
+from snapfm.torch_internals import tree_leaves, tree_map
 
 _SHAPE_ONLY = {
     "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
@@ -41,7 +42,7 @@ def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: b
     width = u.numel()
     unruled: list[str] = []
     env: dict[Node, Any] = {}
-    inputs = iter([u, *torch.utils._pytree.tree_leaves(dict(params))])
+    inputs = iter([u, *tree_leaves(dict(params))])
     result: Any = None
     last_use = _last_uses(graph)
     for node in graph.graph.nodes:
@@ -81,10 +82,8 @@ def _step(node: Node, env: dict[Node, Any], width: int, unruled: list[str]) -> A
     kwargs: Any = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
     if target is operator.getitem:
         return args[0][args[1]]
-    leaves = [leaf for leaf in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Operand)]
-    plain_args, plain_kwargs = torch.utils._pytree.tree_map(
-        lambda leaf: leaf.value if isinstance(leaf, Operand) else leaf, (args, kwargs)
-    )
+    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Operand)]
+    plain_args, plain_kwargs = tree_map(lambda leaf: leaf.value if isinstance(leaf, Operand) else leaf, (args, kwargs))
     value = target(*plain_args, **plain_kwargs)
     if reads_shape_only(node):
         return Operand(value, None, known=True)

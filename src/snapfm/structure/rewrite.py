@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import get_decompositions
 from torch.fx import GraphModule, Node
 from torch.overrides import TorchFunctionMode
+
+from snapfm.torch_internals import OpOverload, decompositions, schema
 
 aten = torch.ops.aten
 
@@ -140,7 +141,7 @@ SIMPLER: dict[Any, Any] = {
     aten._pdist_forward.default: _pair_distances,
     aten._trilinear.default: _trilinear,
     aten.mvlgamma.default: _multivariate_lgamma,
-    **get_decompositions(
+    **decompositions(
         [
             aten._prelu_kernel, aten._safe_softmax, aten._scaled_dot_product_flash_attention_for_cpu,
             aten.addcdiv, aten.addcmul, aten.addr, aten.aminmax, aten.binary_cross_entropy, aten.embedding, aten.fill,
@@ -181,9 +182,9 @@ def lift(graph: GraphModule) -> None:
 def rewrite(graph: GraphModule) -> None:
     """Turn the copies that functionalization made of views back into views: nothing writes to them any more."""
     for node in graph.graph.nodes:
-        if not isinstance(node.target, torch._ops.OpOverload):
+        if not isinstance(node.target, OpOverload):
             continue
-        name = node.target._schema.name.removeprefix("aten::")
+        name = schema(node.target).name.removeprefix("aten::")
         if name == "copy":
             _replace_copy(graph, node)
         elif name == "_conj_copy":

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 from torch.fx import GraphModule
 
 from snapfm.arrays import Values
@@ -24,6 +23,7 @@ from snapfm.laws import Params
 from snapfm.structure.batched import RAISED
 from snapfm.structure.opaque import Opaque
 from snapfm.structure.passes import alone
+from snapfm.torch_internals import OpOverload
 
 if TYPE_CHECKING:
     from snapfm.structure.compiled import CompiledLaws

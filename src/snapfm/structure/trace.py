@@ -23,6 +23,7 @@ from snapfm.structure.exclusive import recorded
 from snapfm.structure.promote import promoted
 from snapfm.structure.propagate import dependents, reads_shape_only
 from snapfm.structure.rewrite import SIMPLER, TensorIndices, lift, rewrite
+from snapfm.torch_internals import OpOverload, is_mutable
 
 _PROBE_SEED = 20240229  # any fixed seed: the probe must only differ from the field that was traced
 # Agreement asked of two ways to one number, relative to the largest: far above the rounding of long float64 sums, and for laws
@@ -98,7 +99,7 @@ def _record(law: Equality | Inequality, function: Function, u: Tensor, params: P
 def _refuse_writes(law: Equality | Inequality, graph: GraphModule) -> None:
     """Refuse a law that changes its own inputs: a batch evaluated through it would come back changed."""
     for node in graph.graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+        if isinstance(node.target, OpOverload) and is_mutable(node.target):
             raise LawError(
                 f"law '{law.name}' expects to leave u and params as they are; it writes into one of them. Write into a "
                 "copy: u = u.clone()."

@@ -64,6 +64,24 @@ def test_the_snippet_of_the_page_gives_the_same_fields(finished: tuple[Result, P
     assert abs(u - collect(COUNT, STEPS, SEED).heat.fields["lawful"]).max() <= record.cases[0].shape[0] * rounding
 
 
+def test_both_runs_of_all_problems_are_rehearsed_before_any_is_timed(monkeypatch: pytest.MonkeyPatch):
+    """On a new installation the first run compiles; it must not be the one whose time is shown."""
+    import snapfm
+    from snapfm.evidence.demo.record import collect
+
+    made: list[tuple[str, bool]] = []
+    real = snapfm.sample
+
+    def spy(velocity: Any, project: Any, **settings: Any) -> snapfm.Samples:
+        made.append(("with" if project else "without", settings["progress"] is not None))
+        return real(velocity, project, **settings)
+
+    monkeypatch.setattr(snapfm, "sample", spy)
+    collect(1, STEPS, SEED, lambda *_: None)
+    runs = ["without", "with"] * 2
+    assert made == [(run, False) for run in runs] + [(run, True) for run in runs]
+
+
 def test_a_failed_sample_ends_with_code_1_and_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from snapfm.evidence.demo import run
 

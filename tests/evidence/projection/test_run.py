@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -17,10 +18,11 @@ from tests.evidence.projection.toys import NOTES, suite_file
 
 from snapfm.errors import DataError, UnknownName
 from snapfm.evidence.judge import Verdict
+from snapfm.evidence.machine import source
 from snapfm.evidence.projection import Cell, Kind, State, inputs, load_suite, run
 from snapfm.evidence.projection.run import Cells, ours_failed
 from snapfm.evidence.projection.suite import Turn
-from snapfm.evidence.record import RECORDS, Now, load, to_line
+from snapfm.evidence.record import RECORDS, Now, load, suite_digest, to_line
 
 pytestmark = pytest.mark.slow  # every cell is a process that loads torch
 
@@ -84,6 +86,8 @@ def test_cold_and_hot_times_are_apart(planted: tuple[Path, Cells, list[Now], str
     assert (cell.samples, cell.unknowns, cell.rows, cell.problem) == (3, 99, 9 + 9 + 8, "burgers-bc-mass")
     assert cell.peak_bytes is None or cell.peak_bytes > 0
     assert cell.machine["versions"]["torch"]
+    assert (cell.machine["commit"], cell.machine["dirty"]) == (source()["commit"], source()["dirty"])
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", cell.machine["date"])
 
 
 def test_threads_are_those_of_the_suite(planted: tuple[Path, Cells, list[Now], str]):
@@ -94,8 +98,8 @@ def test_threads_are_those_of_the_suite(planted: tuple[Path, Cells, list[Now], s
 def test_a_false_claim_is_exposed(planted: tuple[Path, Cells, list[Now], str]):
     cells = planted[1]
     honest, lying = (cells["burgers", name, "projection"].turns[0].verdict for name in ("good", "lying"))
-    assert (honest.claimed, honest.converged, honest.lawful) == (3, 3, 3)
-    assert (lying.claimed, lying.converged, lying.lawful) == (3, 0, 0)
+    assert (honest.claimed, honest.accepted, honest.false_claims, honest.lawful) == (3, 3, 0, 3)
+    assert (lying.claimed, lying.accepted, lying.false_claims, lying.lawful) == (3, 0, 3, 0)
     assert lying.violation > 1e-3
     assert lying.distances == (None, None, None)
     liar = cells["burgers", "lying", "projection"]
@@ -152,6 +156,22 @@ def test_finished_cells_are_not_run_again_but_failed_ones_if_asked(planted: tupl
     assert again.digest == cells["burgers", "good", "projection"].inputs
 
 
+WALK = {
+    "noisy = 0.01": 'model = "heat-small"\nkinds = ["walk"]\nsteps = {steps}',
+    "burgers-bc-mass": "heat-ic-mass",
+    "settings = { nx = 11, nt = 9 }": "",
+}
+
+
+def test_a_cell_that_ran_out_of_time_is_repeated_if_asked(tmp_path: Path):
+    changes = {**WALK, "{steps}": "1000", "samples = 3": "samples = 1"}
+    suite, out = load_suite(str(suite_file(tmp_path, ["slow"], changes=changes))), tmp_path / "out"
+    assert run(suite, out)["burgers", "slow", "walk"].state is State.DNF
+    ran: list[str] = []
+    run(suite, out, again=True, progress=lambda now: ran.append(now.key[1]) if now.finished else None)
+    assert ran == ["slow"]
+
+
 def test_a_hanging_method_is_killed_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(NOTES, str(tmp_path / "notes.txt"))
     # Long enough to be through the first call on a busy machine, which is what the record then says.
@@ -166,13 +186,6 @@ def test_a_hanging_method_is_killed_with_its_children(tmp_path: Path, monkeypatc
     assert gone(child)
 
 
-WALK = {
-    "noisy = 0.01": 'model = "heat-small"\nkinds = ["walk"]\nsteps = {steps}',
-    "burgers-bc-mass": "heat-ic-mass",
-    "settings = { nx = 11, nt = 9 }": "",
-}
-
-
 def test_walks_of_ours_and_of_a_peer_end_in_the_same_fields(tmp_path: Path):
     changes = {**WALK, "{steps}": "3", "samples = 3": "samples = 2"}
     cells = run(load_suite(str(suite_file(tmp_path, ["ours", "good"], changes=changes))), tmp_path / "out")
@@ -184,6 +197,22 @@ def test_walks_of_ours_and_of_a_peer_end_in_the_same_fields(tmp_path: Path):
         assert cell.walk["total"] >= cell.walk["velocity"] + cell.walk["projection"]
         assert "first_call" in cell.cold
     assert ours.verdict.laws == pytest.approx(peer.verdict.laws)
+
+
+def test_a_peer_that_takes_warm_starts_gets_its_own_answers_wherever_ours_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(NOTES, str(tmp_path / "notes.txt"))
+    changes = {**WALK, "{steps}": "3", "samples = 3": "samples = 2", "repeats = 2": "repeats = 2\nwalk_repeats = 2"}
+    cell = run(load_suite(str(suite_file(tmp_path, ["warm"], changes=changes))), tmp_path / "out")[
+        "burgers", "warm", "walk"
+    ]
+    assert (cell.state, cell.verdict.accepted) == (State.DONE, 2)
+    # Before the walks a cold and a warm call; each walk begins cold, goes on warm, and ends with a certified call of its own.
+    told = [line for line in (tmp_path / "notes.txt").read_text().splitlines() if line in ("cold", "warm")]
+    assert told == ["cold", "warm", *["cold", "warm", "warm", "cold"] * len(cell.walks)]
+    assert len(cell.walks) == 2
+    assert cell.walk["total"] == min(cell.walks)  # of two, the lower one is the median
 
 
 def test_a_walk_that_would_take_too_long_is_given_up_with_its_steps(tmp_path: Path):
@@ -210,8 +239,8 @@ def test_a_walk_is_not_begun_by_a_method_that_projects_too_slowly(tmp_path: Path
     made, made_from = inputs.make(suite, suite.cases[0]), inputs.fingerprint(suite, suite.cases[0])
     (out / "inputs").mkdir(parents=True)
     (out / "inputs" / "burgers.npz").write_bytes(inputs.pack(made, made_from))
-    tried = Cell("burgers", "good", Kind.PROJECTION, inputs=made.digest(), **TRIED[words])
-    head = json.dumps({"suite": asdict(suite)})
+    tried = Cell("burgers", "good", Kind.PROJECTION, inputs=made.digest(), suite=suite_digest(suite), **TRIED[words])
+    head = json.dumps({"suite": asdict(suite), "source": source()})
     (out / RECORDS).write_text(f"{head}\n{to_line(tried)}\n", encoding="utf-8")
     cell = run(suite, out)["burgers", "good", "walk"]
     assert (cell.state, cell.steps, cell.steps_done, cell.seconds) == (State.DNF, 50, 0, 0.0)

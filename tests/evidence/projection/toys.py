@@ -90,6 +90,23 @@ class Slow(Good):
         return super().run(u_hat, params, tolerance)
 
 
+class Warm(Good):
+    """Takes warm starts, and tells of every start."""
+
+    def run(self, u_hat: Tensor, params: Params, tolerance: float) -> Tensor:
+        note("cold")
+        return super().run(u_hat, params, tolerance)
+
+    def solve(self, u_hat: Tensor, params: Params, tolerance: float) -> Solution:
+        note("cold")
+        return super().solve(u_hat, params, tolerance)
+
+    def again(self, u_hat: Tensor, params: Params, tolerance: float, last: Tensor) -> Tensor:
+        assert last.shape == u_hat.shape
+        note("warm")
+        return super().run(u_hat, params, tolerance)
+
+
 class Leaving(Good):
     """Ends the process."""
 
@@ -145,6 +162,7 @@ METHODS = {
     "lying": Method(Lying),
     "hanging": Method(Hanging),
     "slow": Method(Slow),
+    "warm": Method(Warm),
     "leaving": Method(Leaving),
     "faulting": Method(Faulting),
     "raising": Method(Raising),

@@ -154,10 +154,12 @@ def collect(count: int = 16, steps: int = 20, seed: int = 0, progress: Progress 
     """
     problems = [snapfm.problem(one.problem, **one.settings) for one in CHOSEN]
     given = [problem.params(count, _generator(seed)) for problem in problems]
-    heat, burgers = (
-        _scene(problem, one.model, params, count, steps, seed, progress)
-        for one, problem, params in zip(CHOSEN, problems, given)
-    )
+    stages = [
+        _Stage(problem, one.model, params, count, steps, seed) for one, problem, params in zip(CHOSEN, problems, given)
+    ]
+    for stage in stages:
+        stage.rehearse()
+    heat, burgers = (_scene(stage, progress) for stage in stages)
     record = Record(
         count=count,
         steps=steps,
@@ -171,30 +173,33 @@ def collect(count: int = 16, steps: int = 20, seed: int = 0, progress: Progress 
     return Evidence(record, heat, burgers, _array(u0), mass, _mass(x, u0[:, :, None])[:, 0])
 
 
-def _scene(
-    problem: Problem,
-    model: str,
-    params: dict[str, Tensor],
-    count: int,
-    steps: int,
-    seed: int,
-    progress: Progress | None,
-) -> Scene:
-    velocity = shipped(model)
-    project = snapfm.Projector(problem.laws, shape=problem.grid.shape, params=params, tolerance=TOLERANCE)
+class _Stage:
+    """One problem, its model and projector, ready to be sampled with and without laws."""
 
-    def sampled(run: Run, steps: int, progress: Progress | None) -> snapfm.Samples:
-        laws: dict[str, Any] = {"params": params} if run == "lawful" else {"shape": problem.grid.shape}
-        following = None if progress is None else partial(progress, problem.name, run)
-        projector = project if run == "lawful" else None
-        return snapfm.sample(velocity, projector, count=count, steps=steps, seed=seed, progress=following, **laws)
+    def __init__(
+        self, problem: Problem, model: str, params: dict[str, Tensor], count: int, steps: int, seed: int
+    ) -> None:
+        self.problem, self.model, self.params = problem, model, params
+        self.velocity = shipped(model)
+        self.project = snapfm.Projector(problem.laws, problem.grid.shape, params, tolerance=TOLERANCE)
+        self._settings: dict[str, Any] = {"count": count, "steps": steps, "seed": seed}
 
-    # Not timed: first calls load, compile and trace, which would count against the run they fall into.
-    first = sampled("free", 1, None).u
-    for _ in range(2):
-        project(first, params)
-        project.move(first, params)
-    free, lawful = sampled("free", steps, progress), sampled("lawful", steps, progress)
+    def sampled(self, run: Run, progress: Progress | None = None) -> snapfm.Samples:
+        """Sample from the noise that both runs share."""
+        laws: dict[str, Any] = {"params": self.params} if run == "lawful" else {"shape": self.problem.grid.shape}
+        following = None if progress is None else partial(progress, self.problem.name, run)
+        projector = self.project if run == "lawful" else None
+        return snapfm.sample(self.velocity, projector, progress=following, **self._settings, **laws)
+
+    def rehearse(self) -> None:
+        """Make both runs once, untimed: first calls load, trace and compile, which would count as the cost of the laws."""
+        for run in RUNS:
+            self.sampled(run)
+
+
+def _scene(stage: _Stage, progress: Progress | None) -> Scene:
+    problem, params, project = stage.problem, stage.params, stage.project
+    free, lawful = stage.sampled("free", progress), stage.sampled("lawful", progress)
     certificate = lawful.projection
     assert certificate is not None  # only a run without projector has none
     # A second lawful run in float64 would at least double the run time. Only the last projection is repeated, on the same
@@ -203,8 +208,8 @@ def _scene(
     rows = {law.name: [residuals(law, u, params) for u in (free.u, lawful.u, lawful64.u)] for law in problem.laws}
     case = Case(
         problem=problem.name,
-        model=model,
-        weights=sum(weight.numel() for weight in velocity.parameters()),
+        model=stage.model,
+        weights=sum(weight.numel() for weight in stage.velocity.parameters()),
         shape=tuple(problem.grid.shape),
         tolerance=TOLERANCE,
         laws=tuple(_figures(name, found) for name, found in rows.items()),

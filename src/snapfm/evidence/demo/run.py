@@ -196,15 +196,20 @@ def time_split(record: Record) -> TerminalTable:
 
 def _collect(count: int, steps: int, seed: int, console: Console) -> Evidence:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"))
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bars:
-        tasks = {
-            (chosen.problem, run): bars.add_task(f"{name}, {CAPTIONS[run].lower()}".ljust(21), total=steps, start=False)
-            for name, chosen in zip(_EQUATIONS, CHOSEN)
-            for run in RUNS
-        }
+    bars = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console)
+    tasks = {
+        (chosen.problem, run): bars.add_task(f"{name}, {CAPTIONS[run].lower()}".ljust(21), total=steps, start=False)
+        for name, chosen in zip(_EQUATIONS, CHOSEN)
+        for run in RUNS
+    }
 
-        def progress(problem: str, run: Run, done: int, total: int) -> None:
-            bars.start_task(tasks[problem, run])  # its clock starts with its first step
-            bars.update(tasks[problem, run], completed=done, total=total)
+    def progress(problem: str, run: Run, done: int, total: int) -> None:
+        bars.start()  # not before the first step: until then compiling has a line of its own
+        bars.start_task(tasks[problem, run])  # its clock starts with its first step
+        bars.update(tasks[problem, run], completed=done, total=total)
 
+    console.print("loading models, tracing laws, rehearsing both runs without the clock …")
+    try:
         return collect(count, steps, seed, progress)
+    finally:
+        bars.stop()

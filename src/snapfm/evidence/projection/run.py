@@ -21,7 +21,17 @@ from snapfm.evidence.machine import machine
 from snapfm.evidence.projection import inputs
 from snapfm.evidence.projection.stand import FIELDS, FIRST_CALL, INPUTS, RECORD, Job
 from snapfm.evidence.projection.suite import OURS, Case, Cell, Kind, Suite, methods
-from snapfm.evidence.record import Follow, Records, Report, State, check_name, load, run_cells, to_line
+from snapfm.evidence.record import (
+    Follow,
+    Records,
+    Report,
+    State,
+    check_name,
+    load,
+    run_cells,
+    suite_digest,
+    to_line,
+)
 from snapfm.evidence.supervise import End, supervised
 from snapfm.runs import WHOLE, Share
 
@@ -56,13 +66,12 @@ def run(
 ) -> Cells:
     """Run the cells that a folder lacks; return all cells it holds.
 
-    `only` names one case, `chosen` some methods. `again` repeats cells that failed or whose package was missing. A cell whose
-    inputs have changed since, because its network has, is run again. A share of the run computes every N-th case.
+    `only` names one case, `chosen` some methods. `again` repeats cells that failed, ran out of time or lacked their package.
+    A cell whose inputs have changed since, because its network has, is run again. A share of the run computes every N-th case.
     """
     check_name("--only", f"case of suite '{suite.name}'", [case.name for case in suite.cases], only)
-    known = list(dict.fromkeys(name for case in suite.cases for name in suite.methods_of(case)))
     for name in chosen:
-        check_name("--method", f"method of suite '{suite.name}'", known, name)
+        check_name("--method", f"method of suite '{suite.name}'", suite.names(), name)
     mine = share.of([case.name for case in suite.cases])
     running = out / (_RUNNING if share.whole else f"{_RUNNING}.{share.part}-of-{share.parts}")
     with Records(out, suite, Cell, share) as records:
@@ -76,12 +85,13 @@ def run(
             and not _finished(suite, out, records.cells.get(key), again)
         ]
         given: dict[str, _Given] = {}
-        about = machine()
+        about, digest = machine(), suite_digest(suite)
 
         def make(key: Key, report: Report) -> Cell:
             if key[0] not in given:
                 given[key[0]] = _inputs(suite, out, running, suite.case(key[0]), report)
-            return replace(_cell(suite, out, running, key, given[key[0]], records.cells, report), machine=about)
+            cell = _cell(suite, out, running, key, given[key[0]], records.cells, report)
+            return replace(cell, machine={**about, **cell.machine}, suite=digest)
 
         run_cells(records, todo, make, progress)
         shutil.rmtree(running, ignore_errors=True)
@@ -91,9 +101,7 @@ def run(
 def ours_failed(cells: Cells) -> bool:
     """Return whether our own method failed: no answer, or a claim that the judge does not confirm."""
     ours = [cell for cell in cells.values() if cell.method == OURS and cell.state is not State.ABSENT]
-    return any(
-        cell.state is not State.DONE or any(one.claimed > one.converged for one in cell.verdicts) for cell in ours
-    )
+    return any(cell.state is not State.DONE or any(one.false_claims for one in cell.verdicts) for cell in ours)
 
 
 def _keys(suite: Suite) -> list[Key]:
@@ -102,14 +110,14 @@ def _keys(suite: Suite) -> list[Key]:
         (case.name, method, str(kind))
         for case in suite.cases
         for kind in Kind
-        for method in suite.methods_of(case)
+        for method in suite.methods_of(case, kind)
         if kind in case.kinds and (kind is not Kind.CURVE or catalog[method].curve)
     ]
 
 
 def _finished(suite: Suite, out: Path, cell: Cell | None, again: bool) -> bool:
     """Return whether a record is still valid: not if it is of other inputs than the current ones."""
-    if cell is None or (again and cell.state in (State.FAILED, State.ABSENT)):
+    if cell is None or (again and cell.state in (State.FAILED, State.ABSENT, State.DNF)):
         return False
     case = suite.case(cell.case)
     known = inputs.kept(_inputs_file(out, case))
@@ -177,6 +185,7 @@ def _read(file: Path, blank: Cell, end: End, budget: float) -> Cell:
     found = load(Cell, json.loads(file.read_text(encoding="utf-8")))
     return replace(
         blank, state=found.state, why=found.why, cold=found.cold or cold, turns=found.turns, walk=found.walk,
+        walks=found.walks, machine=found.machine,
         steps_done=found.steps_done if found.state is State.DONE else far.steps_done, verdict=found.verdict,
         curve=found.curve, phases=found.phases, peak_bytes=found.peak_bytes, threads=found.threads,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from snapfm.errors import ParamsError
 from snapfm.evidence.judge import Answers, Verdict, claims, verdict
 from snapfm.evidence.machine import forget_peak, peak_bytes, resident_bytes
 from snapfm.evidence.projection.inputs import Inputs, load
@@ -130,6 +131,8 @@ def prepared(job: Job) -> Stand:
     write_progress(job.folder, Progress("build", cold=cold))
     with _clock(cold, "build"):
         solver = method.build(projector)
+        if suite.options:
+            _configure(job.method, solver, suite.options)
         solver.prepare(suite.tolerance, case.samples)
     return Stand(
         job,
@@ -151,6 +154,17 @@ def fields_of(answer: Any, shape: tuple[int, ...]) -> Tensor:
     """Return the fields of what `run` returns: a tensor, or an object with the fields as `u`."""
     found = answer if isinstance(answer, Tensor) else answer.u
     return torch.as_tensor(found).reshape(-1, *shape)
+
+
+def _configure(name: str, solver: Solver, options: Mapping[str, Any]) -> None:
+    """Hand a solver options in place of its own; refuse them for one that takes none."""
+    held = getattr(solver, "more", None)
+    if held is None:
+        raise ParamsError(
+            f"options expects a method that takes them, such as ipopt-tuned or rootfinder-2; got '{name}'. Name another, or "
+            "leave them out."
+        )
+    held.update(options)
 
 
 @contextmanager

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 CATALOG = "snapfm.project.peers.catalog"
 OURS = "ours"
+TUNED = "ipopt-tuned"  # the rival that every headline names
 OWN = (OURS, "ours-gpu")  # our methods, which are no rivals
 AXES = ("rows", "samples", "unknowns")
+LAST = "tau 1.00"  # the input of the last projection of a walk, where most methods have nothing left to do
 
 _FILE_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -75,7 +77,8 @@ class Cell:
     turns: tuple[Turn, ...] = ()  # of a projection
     steps: int | None = None  # of a walk
     steps_done: int | None = None  # of them; fewer than steps in a walk that did not end
-    walk: dict[str, float] = field(default_factory=dict)  # seconds: velocity, projection, total
+    walk: dict[str, float] = field(default_factory=dict)  # seconds: velocity, projection, total; of the median walk
+    walks: tuple[float, ...] = ()  # total seconds of every repeat
     verdict: Verdict | None = None  # of a walk: its last projection
     curve: tuple[Point, ...] = ()
     phases: dict[str, float] = field(default_factory=dict)  # hot seconds of one call by phase, if the method has them
@@ -86,12 +89,18 @@ class Cell:
     seconds: float = 0.0  # of the whole cell
     seed: int = 0
     inputs: str | None = None  # digest of fields and params, the same for all methods of a case
+    suite: str = ""  # digest of the suite it was run for
     machine: dict[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str]:
         """Identify the cell within its suite."""
         return self.case, self.method, str(self.kind)
+
+    @property
+    def totals(self) -> tuple[float, ...]:
+        """Return the total seconds of every walk; older records have one."""
+        return self.walks or (self.walk["total"],)
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -131,6 +140,7 @@ class Case:
     axis: str | None = None  # what grows from case to case
     published: str | None = None  # the problem of the published tables it is compared with
     methods: tuple[str, ...] = ()  # none: the suite's
+    projection_methods: tuple[str, ...] = ()  # those of its projections alone
     budget: Seconds | None = None  # None: the suite's
     walk_budget: Seconds | None = None
 
@@ -152,18 +162,28 @@ class Suite:
     title: str
     methods: tuple[str, ...]
     cases: tuple[Case, ...]
+    walk_methods: tuple[str, ...] = ()  # those that walk; none: all of them
+    curve_methods: tuple[str, ...] = ()
     threads: Annotated[int, at_least(1)] = 2
     repeats: Annotated[int, at_least(1)] = 5  # hot calls on each input
+    walk_repeats: Annotated[int, at_least(1)] = 1  # walks of a method that is fast enough for more than one
     warmup: Annotated[int, at_least(1)] = 1  # calls before them, the first of which is judged
     budget: Seconds = 60.0  # wall seconds of one cell
     walk_budget: Seconds | None = None  # of one that walks; None: the same
     tolerance: Annotated[float, positive] = 1e-5
     seed: Annotated[int, at_least(0)] = 0
     catalog: str = CATALOG
+    options: Mapping[str, Any] = field(default_factory=dict)  # in place of a method's own, where it takes options
 
-    def methods_of(self, case: Case) -> tuple[str, ...]:
-        """Return the methods that run on a case."""
-        return case.methods or self.methods
+    def methods_of(self, case: Case, kind: Kind) -> tuple[str, ...]:
+        """Return the methods whose cells of a kind run on a case; those of the case come first."""
+        fewer = {Kind.WALK: self.walk_methods, Kind.CURVE: self.curve_methods}.get(kind, ())
+        own = case.projection_methods if kind is Kind.PROJECTION else ()
+        return own or case.methods or fewer or self.methods
+
+    def names(self) -> list[str]:
+        """Return the names of all its methods, each once."""
+        return list(dict.fromkeys(name for case in self.cases for kind in Kind for name in self.methods_of(case, kind)))
 
     def budget_of(self, case: Case, kind: Kind) -> float:
         """Return the wall seconds of a cell; those of the case come first."""
@@ -176,10 +196,15 @@ class Suite:
 
 
 def _check(what: str, suite: Suite) -> None:
+    if not isinstance(suite.options, dict):
+        raise ParamsError(
+            f'{what} expects options to be a table; got {suite.options!r}. Write options = {{ "ipopt.tol" = 1e-6 }}.'
+        )
     if not isinstance(suite.catalog, str):
         raise ParamsError(f"{what} expects catalog to be the name of a module; got {suite.catalog!r}. Leave it out.")
     known = list(methods(suite.catalog))
-    _check_some(what, "methods", suite.methods, known, UnknownName)
+    for key in ("methods", "walk_methods", "curve_methods"):
+        _check_some(what, key, getattr(suite, key), known, UnknownName)
     if not suite.methods:
         raise ParamsError(f"{what} expects at least one method in methods; got none. Name some of {known}.")
     for case in suite.cases:
@@ -200,7 +225,8 @@ def _check_case(what: str, case: Case, known: Sequence[str]) -> None:
             raise ParamsError(f"{what} expects taus to be flow times in [0, 1]; got {tau!r}. Give such numbers.")
     if case.axis is not None and case.axis not in AXES:
         raise ParamsError(f"{what} expects axis to be one of {list(AXES)}; got {case.axis!r}. Choose one of these.")
-    _check_some(what, "methods", case.methods, known, UnknownName)
+    for key in ("methods", "projection_methods"):
+        _check_some(what, key, getattr(case, key), known, UnknownName)
     if case.kinds != (Kind.WALK,) and not case.taus and case.noisy is None:
         raise ParamsError(
             f"{what} expects inputs, taus or noisy; got neither. Add `taus = [0.0, 0.5, 1.0]` and a model, or `noisy = 0.01`."

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from snapfm.evidence.machine import digest, machine_and_threads
 from snapfm.evidence.quality.suite import (
     TRUE_FIELDS,
+    TRUE_MEAN,
     Cell,
     Cells,
     CoverageScore,
@@ -118,7 +119,7 @@ def _texture(u: Tensor, examples: Tensor) -> TextureScore:
     found = texture(u, examples)
     axes = (found.correlation.median(0).values, found.true_correlation, found.spectrum_distance)
     median, true, distance = (tuple(finite(value) for value in values.tolist()) for values in axes)
-    return TextureScore(int(found.noise.sum()), median, true, distance, found.alike)
+    return TextureScore(int(found.noise.sum()), median, true, distance, found.alike, int(found.oversized.sum()))
 
 
 def _interval(found: Estimate) -> Interval:
@@ -160,13 +161,16 @@ def prepare(suite: Suite, task: Task) -> Prepared:
 
 def reference_cell(suite: Suite, here: Prepared, name: str) -> Outcome:
     """Score an answer that needs no model: as many true fields, drawn independently, or the true mean every time."""
-    if name == TRUE_FIELDS:
-        u, params = here.problem.draw_truth(suite.seed + _TRUTH_SEED, here.truth.count, suite.samples)
-    else:
+    count = suite.samples
+    if name == TRUE_MEAN:
         mean = here.truth.moments.mean
-        u, params = mean.expand(suite.samples, *mean.shape), _first(here.params, suite.samples)
+        u, params = mean.expand(count, *mean.shape), _first(here.params, count)
+    else:
+        _, _, other = name.removeprefix(TRUE_FIELDS).partition("-")
+        count = int(other) if other else count
+        u, params = here.problem.draw_truth(suite.seed + _TRUTH_SEED, here.truth.count, count)
     scores = score(here.problem.laws, u, params, here.truth, suite.bootstrap, suite.seed)
-    cell = Cell(here.task.name, name, State.DONE, suite.samples, machine=machine_and_threads(), **scores)
+    cell = Cell(here.task.name, name, State.DONE, count, machine=machine_and_threads(), **scores)
     return cell, moments(u)
 
 

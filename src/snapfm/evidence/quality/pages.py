@@ -14,7 +14,7 @@ from snapfm.evidence.page import document as doc
 from snapfm.evidence.page import html
 from snapfm.evidence.page.document import NOT_YET, PUBLISHED, Entry, Table, Words, markdown, table
 from snapfm.evidence.quality.score_tables import SCORES, score_table, step_table
-from snapfm.evidence.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, Interval, Suite, Task
+from snapfm.evidence.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, Interval, Suite, Task, stored_rows
 from snapfm.evidence.record import State
 from snapfm.text import NOTHING, scientific, seconds, settings_text, size
 
@@ -66,7 +66,8 @@ def task_table(suite: Suite, task: Task, cells: Cells) -> Table:
         "certified", "like true fields", "values", "network calls", "time",
     )  # fmt: skip
     best = _best(_row_of(suite, task, cells))
-    shown = REFERENCES | {sampler.name: sampler.title for sampler in suite.samplers}
+    shown = suite.references | {sampler.name: sampler.title for sampler in suite.samplers}
+    shown |= {name: title for name, title in stored_rows(cells).items() if (task.name, name) in cells}
     return table(heads, [_row(title, cells.get((task.name, name)), laws, best) for name, title in shown.items()])
 
 
@@ -162,6 +163,8 @@ def _texture(cell: Cell) -> Entry:
         return Entry(NOTHING)
     if cell.texture.noise:
         return Entry("no", f"{cell.texture.noise} are noise")
+    if cell.texture.oversized:
+        return Entry("no", f"{cell.texture.oversized} of another size")
     return Entry("yes") if cell.texture.alike else Entry("no", "other scales")
 
 

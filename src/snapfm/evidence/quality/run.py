@@ -6,6 +6,7 @@ sample quality that writes, except for the records.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from snapfm.evidence.page.document import NOT_YET
 from snapfm.evidence.quality.cell import Prepared, chosen_cell, model_digest, prepare, reference_cell, sampler_cell
 from snapfm.evidence.quality.pages import page, text
 from snapfm.evidence.quality.pictures import Images, curve, pictured_task
+from snapfm.evidence.quality.stored import Stored, stored_cell
 from snapfm.evidence.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, Suite
 from snapfm.evidence.record import Follow, Records, Report, check_name, npz, read_folder, run_cells
 from snapfm.flow.storage import write_file
@@ -26,15 +28,19 @@ TRUTH = "truth"
 
 
 def run(
-    suite: Suite, out: Path, only: str | None = None, progress: Follow | None = None, share: Share = WHOLE
-) -> Cells:
-    """Run the cells that a folder lacks, then write its pages; return all cells it holds.
+    suite: Suite, out: Path, only: str | None = None, progress: Follow | None = None, share: Share = WHOLE,
+    stored: Sequence[Stored] = (),
+) -> Cells:  # fmt: skip
+    """Run the cells that a folder lacks, then write its pages; return all cells it holds. `stored` are scored besides.
 
     A cell whose model has changed since, or was missing, is run again. `only` names one task. A share of the run computes every
     N-th task.
     """
     check_name("--only", f"task of suite '{suite.name}'", [task.name for task in suite.tasks], only)
+    for given in stored:
+        check_name("--stored", f"task of suite '{suite.name}'", [task.name for task in suite.tasks], given.task)
     mine = share.of([task.name for task in suite.tasks])
+    files = {(given.task, given.name): given for given in stored}
     with Records(out, suite, Cell, share) as records:
         tasks = {task.name: task for task in suite.tasks}
         samplers = {one.name: one for one in suite.samplers}
@@ -43,12 +49,13 @@ def run(
         names = [name for one in suite.samplers for name in (*(trial.name for trial in one.trials), one.name)]
         todo = [
             (task, name)
-            for name in (*REFERENCES, *names)
+            for name in (*suite.references, *names)
             for task in tasks
             if only in (None, task)
             and task in mine
-            and not _finished(records.cells.get((task, name)), model_digest(tasks[task].model))
+            and not _finished(suite, records.cells.get((task, name)), model_digest(tasks[task].model))
         ]
+        todo += [key for key in files if key not in records.cells and only in (None, key[0]) and key[0] in mine]
         prepared: dict[tuple[str, bool], Prepared] = {}
 
         def make(key: tuple[str, str], report: Report) -> Cell:
@@ -65,7 +72,9 @@ def run(
 
             if trial:
                 return sampler_cell(selection, here, trials[name], tell)[0]
-            if name in REFERENCES:
+            if key in files:
+                cell, found = stored_cell(suite, here, files[key])
+            elif name in suite.references:
                 cell, found = reference_cell(suite, here, name)
             elif samplers[name].step_choices:
                 cell, found = chosen_cell(suite, here, samplers[name], records.cells, tell)
@@ -101,9 +110,9 @@ def write_pages(out: Path, suite: Suite) -> None:
     write_file(out / "index.html", page(suite, cells, pictures, curve(suite, cells)).encode())
 
 
-def _finished(cell: Cell | None, model: str | None) -> bool:
+def _finished(suite: Suite, cell: Cell | None, model: str | None) -> bool:
     """Return whether a record is still valid: not if its model has changed, or was added later."""
-    return cell is not None and (cell.sampler in REFERENCES or cell.model == model)
+    return cell is not None and (cell.sampler in suite.references or cell.model == model)
 
 
 def _keep(out: Path, key: tuple[str, str], found: Moments) -> None:

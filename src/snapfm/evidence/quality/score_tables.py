@@ -6,7 +6,7 @@ Figures are in the units of the field. Records from before a score was measured 
 from __future__ import annotations
 
 from snapfm.evidence.page.document import NOT_YET, Entry, Table, table
-from snapfm.evidence.quality.suite import REFERENCES, Cell, Cells, Interval, SamplerEntry, Suite, Task
+from snapfm.evidence.quality.suite import Cell, Cells, Interval, SamplerEntry, Suite, Task, stored_rows
 from snapfm.evidence.record import State
 from snapfm.text import NOTHING
 
@@ -38,7 +38,8 @@ def score_table(suite: Suite, task: Task, cells: Cells) -> Table | None:
     )
     ours = [cells.get((task.name, sampler.name)) for sampler in suite.samplers]
     best = {name: _lowest(ours, name) for name in ("crps", "energy_distance")}
-    shown = REFERENCES | {sampler.name: sampler.title for sampler in suite.samplers}
+    shown = suite.references | {sampler.name: sampler.title for sampler in suite.samplers}
+    shown |= {name: title for name, title in stored_rows(cells).items() if (task.name, name) in cells}
     rows: list[tuple[str | Entry, ...]] = []
     for name, title in shown.items():
         cell = cells.get((task.name, name))

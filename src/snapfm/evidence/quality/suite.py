@@ -18,6 +18,7 @@ from snapfm.sampling import ECI, PCFM, Conditional, DFlow, EndProjection, Flow, 
 
 TRUE_FIELDS, TRUE_MEAN = "true-fields", "true-mean"  # reference rows: answers that need no model
 TRIAL = "@"  # between a sampler's name and the steps of a trial
+STORED = "stored "  # before the names of rows of files that others released
 REFERENCES = {TRUE_FIELDS: "True fields", TRUE_MEAN: "True mean"}
 
 
@@ -50,6 +51,7 @@ class TextureScore:
     true_correlation: tuple[float | None, ...]
     spectrum_distance: tuple[float | None, ...]
     alike: bool
+    oversized: int = 0  # samples whose values are not of the size of true ones; older records did not look
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,12 @@ class Cell:
 
 
 Cells = Mapping[tuple[str, str], Cell]
+
+
+def stored_rows(cells: Cells) -> dict[str, str]:
+    """Return the names and titles of the rows of stored files."""
+    names = dict.fromkeys(name for _, name in cells if name.startswith(STORED))
+    return {name: f"Stored files: {name.removeprefix(STORED)}" for name in names}
 
 
 _SAMPLERS: tuple[type[Sampler], ...] = (Flow, PCFM, EndProjection, Projected, ECI, Guidance, DFlow, Conditional)
@@ -167,6 +175,12 @@ class Suite:
     tolerance: Annotated[float, positive] = 1e-10  # of the projector
     dtype: str = "float64"  # of the fields; the network keeps its own
 
+    @property
+    def references(self) -> dict[str, str]:
+        """Return the reference rows: one of true fields for every number of samples that a sampler has of its own."""
+        others = sorted({one.samples for one in self.samplers if one.samples and one.samples != self.samples})
+        return REFERENCES | {f"{TRUE_FIELDS}-{count}": f"{REFERENCES[TRUE_FIELDS]}, {count}" for count in others}
+
 
 def _check(what: str, suite: Suite) -> None:
     if suite.dtype not in DTYPES:
@@ -185,7 +199,7 @@ def _check(what: str, suite: Suite) -> None:
 
 
 def _check_sampler(what: str, sampler: SamplerEntry) -> None:
-    if sampler.name in REFERENCES:
+    if sampler.name in REFERENCES or sampler.name.startswith(f"{TRUE_FIELDS}-"):
         raise ParamsError(
             f"{what} expects a name other than {list(REFERENCES)}, which are reference rows. Choose another."
         )

@@ -22,9 +22,22 @@ from snapfm.project.judge import judge
 from snapfm.project.peers.presolved import Presolved
 from snapfm.structure import CompiledLaws
 
-# Slack times multiplier that an interior point may leave at a bound or inequality. Its root bounds the smaller of both, which
-# is the stationarity that the judge finds for that unknown.
-COMPLEMENTARITY = STATIONARITY**2
+_LOST = 1e6  # largest number of a field or multiplier that is still a start for the next input: fields are of order one
+
+
+def accepted(tolerance: float) -> float:
+    """Return the stationarity that the outside judge accepts of answers asked for at a tolerance: a peer need do no better."""
+    return max(STATIONARITY, tolerance)
+
+
+def complementarity(limits: Limits, tolerance: float) -> float:
+    """Return slack times multiplier that the outside judge accepts of an interior point.
+
+    Of inequalities it measures the product itself. At a bound it measures the smaller of slack and multiplier, which is at most
+    the root of their product.
+    """
+    allowed = accepted(tolerance)
+    return allowed**2 if bool(limits.bounded.any()) else allowed
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,13 @@ class Answer:
     multipliers: Values
     iterations: npt.NDArray[np.int64]
     status: npt.NDArray[np.int8]
+
+    def start(self, target: Values) -> tuple[Values, Values]:
+        """Return where the next, nearby input (b, n) begins: this answer, or the input itself where a sample was lost."""
+        whole = np.concatenate([self.u, self.multipliers], axis=1)
+        with np.errstate(invalid="ignore"):
+            usable = (np.abs(whole) <= _LOST).all(axis=1)[:, None]
+        return np.where(usable, self.u, target), np.where(usable, self.multipliers, 0.0)
 
 
 def certified(
@@ -70,7 +90,7 @@ def certified(
 def converged(structure: CompiledLaws, limits: Limits, solved: Solution, tolerance: float) -> Tensor:
     """Mark the samples (b,) that obey their laws and are stationary, for peers that do not report it."""
     violation = judge(structure, solved.residual, limits, solved.u).violation
-    return (violation <= tolerance) & (solved.stationarity <= STATIONARITY)
+    return (violation <= tolerance) & (solved.stationarity <= accepted(tolerance))
 
 
 def broken(start: Tensor, params: Params) -> Tensor:

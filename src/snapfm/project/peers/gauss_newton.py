@@ -15,7 +15,7 @@ from torch.func import jacrev, vmap
 from snapfm.errors import Status
 from snapfm.laws import Params
 from snapfm.project.base import Limits, Solution
-from snapfm.project.budget import CERTIFIED
+from snapfm.project.peers.certificate import accepted
 from snapfm.project.peers.scope import equalities_only
 from snapfm.structure import CompiledLaws
 from snapfm.structure.trace import TracedLaw
@@ -26,8 +26,8 @@ ITERATIONS = 50  # near an answer it takes 4; where the Hessian matters 20 to 40
 class GaussNewton:
     """Prepared for compiled laws that are equalities; raises UnsupportedLaw for inequalities and bounds.
 
-    Redundant rows are dropped: with them a dense JJᵀ would be singular. Tolerance: a sample stops
-    where our own iteration does, at the violation asked for with a stationarity of CERTIFIED.
+    Redundant rows are dropped: with them a dense JJᵀ would be singular. Tolerance: a sample stops at the violation asked for
+    with a stationarity that the judge accepts.
     """
 
     def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
@@ -53,10 +53,19 @@ class GaussNewton:
         """Project a float64 batch (b, *shape) from û; every sample stops for itself."""
         return self.limited(start, params, tolerance, self.iterations)
 
-    def limited(self, start: Tensor, params: Params, tolerance: float, limit: int) -> Solution:
+    def again(self, start: Tensor, params: Params, tolerance: float, last: Solution) -> Solution:
+        """Project as `run` does, each sample from the fields of the last answer; multipliers follow from them."""
+        usable = torch.isfinite(last.u).all(dim=1, keepdim=True)
+        begin = torch.where(usable, last.u, start.reshape(last.u.shape))
+        return self.limited(start, params, tolerance, self.iterations, begin)
+
+    def limited(
+        self, start: Tensor, params: Params, tolerance: float, limit: int, begin: Tensor | None = None
+    ) -> Solution:
         """Project with a limit of iterations of its own: one point of a convergence curve."""
         count, target = len(start), start.reshape(len(start), self.structure.unknowns)
-        u, multipliers = target.clone(), start.new_zeros(count, self.structure.rows)
+        u = (target if begin is None else begin).clone()
+        multipliers = start.new_zeros(count, self.structure.rows)
         stationarity = start.new_full((count,), torch.inf)
         status = torch.full((count,), int(Status.ITERATION_LIMIT), dtype=torch.int8)
         iterations = torch.zeros(count, dtype=torch.int64)
@@ -69,7 +78,7 @@ class GaussNewton:
             rest = u[live] - target[live] + torch.einsum("bm,bmn->bn", multipliers[live], slopes)
             stationarity[live] = rest.abs().amax(dim=1)
             violation = residual.abs().amax(dim=1)
-            done = (violation <= tolerance) & (stationarity[live] <= CERTIFIED)
+            done = (violation <= tolerance) & (stationarity[live] <= accepted(tolerance))
             finite = torch.isfinite(violation) & torch.isfinite(stationarity[live])
             status[live[done]] = int(Status.CONVERGED)
             status[live[~finite]] = int(Status.NONFINITE)

@@ -30,21 +30,21 @@ class IpoptFused(Ipopt):
 
     def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
         super().__init__(structure, limits, True, iterations)
-        self._wholes: dict[tuple[float, int, int], Call] = {}
+        self._wholes: dict[tuple[float, int, int, bool], Call] = {}
 
-    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None) -> Call:
+    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None, warm: bool = False) -> Call:
         """Build the problem of a batch size, once."""
-        limit = self.iterations if iterations is None else iterations
-        if (tolerance, limit, count) not in self._wholes:
-            call = Call(self.whole(tolerance, limit, count))
+        key = (tolerance, self.iterations if iterations is None else iterations, count, warm)
+        if key not in self._wholes:
+            call = Call(self.whole(*key))
             floor = np.where(self.structure.equality_rows[self.model.kept], 0.0, -np.inf)
             call.arguments["lbg"][:] = np.tile(floor, count)
             call.arguments["lbx"][:] = np.tile(self.limits.lower, count)
             call.arguments["ubx"][:] = np.tile(self.limits.upper, count)
-            self._wholes[tolerance, limit, count] = call
-        return self._wholes[tolerance, limit, count]
+            self._wholes[key] = call
+        return self._wholes[key]
 
-    def whole(self, tolerance: float, iterations: int, count: int) -> Symbol:
+    def whole(self, tolerance: float, iterations: int, count: int, warm: bool = False) -> Symbol:
         """Write one problem over all samples, sample after sample, and return casadi's solver for it."""
         ca, model, unknowns = casadi(), self.model, self.structure.unknowns
         u, known = ca.MX.sym("u", unknowns), ca.MX.sym("known", model.knowns)
@@ -53,20 +53,21 @@ class IpoptFused(Ipopt):
         target, given = p[: unknowns * count], p[unknowns * count :]
         held = ca.vec(rows(ca.reshape(x, unknowns, count), ca.reshape(given, model.knowns, count)))
         problem = {"x": x, "p": p, "f": 0.5 * ca.sumsqr(x - target), "g": held}
-        return ca.nlpsol("whole", self.plugin, problem, self.options(tolerance, iterations))
+        return ca.nlpsol("whole", self.plugin, problem, self.all_options(tolerance, iterations, warm))
 
     def run(
-        self, start: Tensor, params: Params, tolerance: float, begin: Begin = "input", iterations: int | None = None
-    ) -> Answer:
+        self, start: Tensor, params: Params, tolerance: float, begin: Begin = "input", iterations: int | None = None,
+        last: Answer | None = None,
+    ) -> Answer:  # fmt: skip
         """Solve without certificate, all samples as one."""
-        given, able = self._inputs(start, params, begin), np.flatnonzero(~broken(start, params).numpy())
+        given, able = self._inputs(start, params, begin, last), np.flatnonzero(~broken(start, params).numpy())
         count = len(start)
         if not len(able):
             empty = np.zeros((0, self.structure.unknowns))
             return self._answer(given, able, Outputs(empty, np.zeros((0, len(self.model.kept))), able, []))
         stand_in = np.full(count, able[0])
         stand_in[able] = able
-        call = self.prepare(tolerance, count, iterations)
+        call = self.prepare(tolerance, count, iterations, last is not None)
         self._fill(call, given.take(stand_in))
         call()
         stats = call.stats()
@@ -79,6 +80,6 @@ class IpoptFused(Ipopt):
         arguments, fixed, shape = call.arguments, self.model.fixed, inputs.target.shape
         arguments["p"][: inputs.target.size] = inputs.target.ravel()
         arguments["p"][inputs.target.size :] = inputs.known.ravel()
-        arguments["x0"][:] = inputs.first.ravel()
+        arguments["x0"][:], arguments["lam_g0"][:] = inputs.first.ravel(), inputs.weights.ravel()
         for name in ("x0", "lbx", "ubx"):
             arguments[name].reshape(shape)[:, fixed] = inputs.pinned

@@ -27,7 +27,7 @@ from snapfm.project.peers.model import casadi
 from snapfm.project.peers.nlp import Begin, Outputs, sweep
 from snapfm.structure import CompiledLaws
 
-Key: TypeAlias = tuple[int, float, int]  # number of the peer, tolerance, limit of iterations
+Key: TypeAlias = tuple[int, float, int, bool]  # number of the peer, tolerance, limit of iterations, with a warm start
 
 PROCESSES = 2
 _number = numbers()
@@ -46,10 +46,10 @@ class IpoptProcesses(Ipopt):
         super().__init__(structure, limits, True, iterations)
         self.processes, self._number = processes, next(_number)
 
-    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None) -> Call:
+    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None, warm: bool = False) -> Call:
         """Build the solver here and send it to every process, once."""
-        call = super().prepare(tolerance, count, iterations)
-        key, crew = self._key(tolerance, iterations), started(self.processes)
+        call = super().prepare(tolerance, count, iterations, warm)
+        key, crew = self._key(tolerance, iterations, warm), started(self.processes)
         if key not in crew.loaded:
             text = self.solver(*key[1:]).serialize()
             limits = {name: call.arguments[name].copy() for name in ("lbg", "lbx", "ubx")}
@@ -58,13 +58,14 @@ class IpoptProcesses(Ipopt):
         return call
 
     def run(
-        self, start: Tensor, params: Params, tolerance: float, begin: Begin = "input", iterations: int | None = None
-    ) -> Answer:
+        self, start: Tensor, params: Params, tolerance: float, begin: Begin = "input", iterations: int | None = None,
+        last: Answer | None = None,
+    ) -> Answer:  # fmt: skip
         """Solve without certificate, all processes at once."""
-        given, able = self._inputs(start, params, begin), np.flatnonzero(~broken(start, params).numpy())
-        self.prepare(tolerance, len(start), iterations)
+        given, able = self._inputs(start, params, begin, last), np.flatnonzero(~broken(start, params).numpy())
+        self.prepare(tolerance, len(start), iterations, last is not None)
         deals = [able[i :: self.processes] for i in range(self.processes)]
-        key = self._key(tolerance, iterations)
+        key = self._key(tolerance, iterations, last is not None)
         parts: list[Outputs] = started(self.processes).ask([("solve", key, given.take(deal)) for deal in deals])
         whole = Outputs(
             np.concatenate([part.u for part in parts]),
@@ -74,8 +75,8 @@ class IpoptProcesses(Ipopt):
         )
         return self._answer(given, np.concatenate(deals), whole)
 
-    def _key(self, tolerance: float, iterations: int | None) -> Key:
-        return self._number, tolerance, self.iterations if iterations is None else iterations
+    def _key(self, tolerance: float, iterations: int | None, warm: bool) -> Key:
+        return self._number, tolerance, self.iterations if iterations is None else iterations, warm
 
 
 @cache

@@ -16,9 +16,9 @@ from scipy.optimize import Bounds, minimize
 from snapfm.arrays import Values
 from snapfm.errors import Status
 from snapfm.project.base import Limits
-from snapfm.project.budget import STATIONARITY
+from snapfm.project.peers.certificate import accepted
 from snapfm.project.peers.numeric import Sample
-from snapfm.project.peers.samplewise import End, Samplewise
+from snapfm.project.peers.samplewise import Begin, End, Samplewise
 from snapfm.structure import CompiledLaws
 
 ITERATIONS = 5000  # of all penalties together
@@ -31,7 +31,7 @@ class Lbfgs(Samplewise):
     """Prepared for compiled laws and limits; bounds are L-BFGS-B's own, pinned unknowns and implied rows removed.
 
     Tolerance: a penalty's minimum counts as found when its projected gradient, which is the stationarity of u with λ = ρh, is
-    the judge's (`gtol`); the penalty rises until the largest violation is the tolerance asked for.
+    what the judge accepts (`gtol`); the penalty rises until the largest violation is the tolerance asked for.
     """
 
     def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
@@ -41,20 +41,20 @@ class Lbfgs(Samplewise):
         """Build values and products with Jᵀ: no Jacobian, no Hessian."""
         _ = self.rows.values, self.rows.pulls
 
-    def one(self, sample: Sample, tolerance: float, iterations: int) -> End:
-        """Minimize from û, each penalty from the minimum of the one before."""
-        rows, target = self.rows, sample.target
+    def one(self, sample: Sample, tolerance: float, iterations: int, begin: Begin) -> End:
+        """Minimize, each penalty from the minimum of the one before; the first one is too weak to use an earlier answer."""
+        rows, target, nearest = self.rows, sample.target, accepted(tolerance)
         x, rho, used = np.clip(target, rows.lower, rows.upper), 1.0, 0
         bounds = Bounds(rows.lower, rows.upper) if rows.bounded else None
         while True:
-            found = self._minimum(sample, x, rho, bounds, iterations - used)
+            found = self._minimum(sample, x, rho, bounds, iterations - used, nearest)
             x, used = found.x, used + int(found.nit)
             excess = _excess(sample, x)
             violation, weight = float(np.abs(excess).max(initial=0.0)), rho * excess
             stationarity = rows.stationarity(x, x - target + sample.pull(x, weight))
             if not np.isfinite(violation + stationarity):
                 return End(x, weight, used, Status.NONFINITE)
-            if violation <= tolerance and stationarity <= STATIONARITY:
+            if violation <= tolerance and stationarity <= nearest:
                 return End(x, weight, used, Status.CONVERGED)
             if used >= iterations:
                 return End(x, weight, used, Status.ITERATION_LIMIT)
@@ -62,14 +62,16 @@ class Lbfgs(Samplewise):
                 return End(x, weight, used, Status.STALLED)
             rho *= RISE
 
-    def _minimum(self, sample: Sample, x: Values, rho: float, bounds: Bounds | None, iterations: int) -> Any:
+    def _minimum(
+        self, sample: Sample, x: Values, rho: float, bounds: Bounds | None, iterations: int, nearest: float
+    ) -> Any:
         target = sample.target
 
         def value(x: Values) -> tuple[float, Values]:
             away, excess = x - target, _excess(sample, x)
             return 0.5 * float(away @ away + rho * excess @ excess), away + sample.pull(x, rho * excess)
 
-        options = {"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": MEMORY, "ftol": 0.0, "gtol": STATIONARITY}
+        options = {"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": MEMORY, "ftol": 0.0, "gtol": nearest}
         return minimize(value, x, method="L-BFGS-B", jac=True, bounds=bounds, options=options)
 
 

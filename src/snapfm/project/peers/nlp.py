@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -39,10 +39,11 @@ class Inputs:
     first: Values  # (b, n), where iterations begin
     known: Values  # (b, knowns)
     pinned: Values  # (b, fixed)
+    weights: Values  # (b, kept), multipliers to begin with
 
     def take(self, samples: npt.NDArray[np.int64]) -> Inputs:
         """Choose samples."""
-        return Inputs(self.target[samples], self.first[samples], self.known[samples], self.pinned[samples])
+        return Inputs(*(getattr(self, one.name)[samples] for one in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -61,31 +62,37 @@ class Nlp(ABC):
     plugin: ClassVar[str]
     word: ClassVar[str] = "return_status"  # the statistic that says how a solve ended
     statuses: ClassVar[Mapping[str, Status]]  # its statuses; every other one counts as STALLED
+    warm_options: ClassVar[Mapping[str, Any]] = {}  # further options where it begins at the answer to a nearby input
 
     def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int, presolve: bool) -> None:
         self.structure, self.limits, self.iterations = structure, limits, iterations
         self.model = Model(structure, limits, presolve)
-        self._calls: dict[tuple[float, int], Call] = {}
+        self.more: dict[str, Any] = {}  # options of somebody who knows better; to be set before the first call
+        self._calls: dict[tuple[float, int, bool], Call] = {}
 
     @abstractmethod
     def options(self, tolerance: float, iterations: int) -> dict[str, Any]:
         """Return the plugin's options."""
 
-    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None) -> Call:
+    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None, warm: bool = False) -> Call:
         """Build the solver, once; `solve` does so at first use. It does not depend on the batch size."""
-        limit = self.iterations if iterations is None else iterations
-        if (tolerance, limit) not in self._calls:
-            self._calls[tolerance, limit] = self._limited(Call(self.solver(tolerance, limit)))
-        return self._calls[tolerance, limit]
+        key = (tolerance, self.iterations if iterations is None else iterations, warm and bool(self.warm_options))
+        if key not in self._calls:
+            self._calls[key] = self._limited(Call(self.solver(*key)))
+        return self._calls[key]
 
-    def solver(self, tolerance: float, iterations: int) -> Symbol:
+    def all_options(self, tolerance: float, iterations: int, warm: bool) -> dict[str, Any]:
+        """Return the plugin's options, with those for a start at the answer to a nearby input if that is what it has."""
+        return {**self.options(tolerance, iterations), **(self.warm_options if warm else {}), **self.more}
+
+    def solver(self, tolerance: float, iterations: int, warm: bool = False) -> Symbol:
         """Write the problem over symbols and return casadi's solver for it."""
         ca, model = casadi(), self.model
         # MX, not SX: evaluation takes a tenth of the time either way, and MX is built ten times faster.
         u, p = ca.MX.sym("u", self.structure.unknowns), ca.MX.sym("p", self.structure.unknowns + model.knowns)
         target, known = p[: self.structure.unknowns], p[self.structure.unknowns :]
         problem = {"x": u, "p": p, "f": 0.5 * ca.sumsqr(u - target), "g": model.rows(u, known)}
-        return ca.nlpsol(self.plugin, self.plugin, problem, self.options(tolerance, iterations))
+        return ca.nlpsol(self.plugin, self.plugin, problem, self.all_options(tolerance, iterations, warm))
 
     def _limited(self, call: Call) -> Call:
         call.arguments["lbg"][:] = np.where(self.structure.equality_rows[self.model.kept], 0.0, -np.inf)
@@ -105,18 +112,27 @@ class Nlp(ABC):
         return certified(self.structure, self.limits, start, params, answer, self.model)
 
     def run(
-        self, start: Tensor, params: Params, tolerance: float, begin: Begin = "input", iterations: int | None = None
-    ) -> Answer:
+        self, start: Tensor, params: Params, tolerance: float, begin: Begin = "input", iterations: int | None = None,
+        last: Answer | None = None,
+    ) -> Answer:  # fmt: skip
         """Project without the certificate: what is timed."""
-        given, able = self._inputs(start, params, begin), np.flatnonzero(~broken(start, params).numpy())
-        call = self.prepare(tolerance, len(start), iterations)
+        given, able = self._inputs(start, params, begin, last), np.flatnonzero(~broken(start, params).numpy())
+        call = self.prepare(tolerance, len(start), iterations, last is not None)
         return self._answer(given, able, sweep(call, self.model.fixed, given.take(able), self.word))
 
-    def _inputs(self, start: Tensor, params: Params, begin: Begin) -> Inputs:
+    def again(self, start: Tensor, params: Params, tolerance: float, last: Answer) -> Answer:
+        """Project as `run` does, each sample from the fields and multipliers of the last answer, to a nearby input."""
+        return self.run(start, params, tolerance, last=last)
+
+    def _inputs(self, start: Tensor, params: Params, begin: Begin, last: Answer | None) -> Inputs:
         count = len(start)
         target: Values = start.reshape(count, self.structure.unknowns).numpy()
+        known, pinned = self.model.inputs(params, count)
+        if last is not None:
+            first, weights = last.start(target)
+            return Inputs(target, first, known, pinned, weights[:, self.model.kept])
         first = _first(type(self).__name__, begin, start).reshape(target.shape)
-        return Inputs(target, first, *self.model.inputs(params, count))
+        return Inputs(target, first, known, pinned, np.zeros((count, len(self.model.kept))))
 
     def _answer(self, given: Inputs, able: npt.NDArray[np.int64], left: Outputs) -> Answer:
         """Combine the outputs of the samples that were solved with those that could not be."""
@@ -141,6 +157,7 @@ def sweep(call: Call, fixed: npt.NDArray[np.int64], inputs: Inputs, word: str) -
         given["p"][:unknowns], given["p"][unknowns:] = inputs.target[i], inputs.known[i]
         given["x0"][:] = inputs.first[i]
         given["x0"][fixed] = given["lbx"][fixed] = given["ubx"][fixed] = inputs.pinned[i]
+        given["lam_g0"][:] = inputs.weights[i]
         call()
         stats = call.stats()
         u[i], multipliers[i] = call.results["x"], call.results["lam_g"]

@@ -1,4 +1,4 @@
-"""Our own projector as called by a model on a GPU: tensors come from the device and go back to it. Not measured by us."""
+"""Our own projector as called by a model on a GPU: tensors of the device in, tensors of it out. Not measured by us."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GPU = "cuda"
 class OursGpu(Ours):
     """Ours, called with fields and params on a device. Tolerance: that asked for.
 
-    The work itself is done on the CPU (limitations.md): the timing also includes the copies there and back.
+    Work is done there, as for any caller (project.on_device); the CPU does what that leaves open, and laws without a form there.
     """
 
     def __init__(self, project: Projector, device: str = GPU) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from types import ModuleType
@@ -14,8 +15,7 @@ from snapfm.arrays import Index, Values
 from snapfm.errors import Status, require
 from snapfm.laws import Params
 from snapfm.project.base import Limits
-from snapfm.project.budget import STATIONARITY
-from snapfm.project.peers.certificate import COMPLEMENTARITY, Answer, broken
+from snapfm.project.peers.certificate import Answer, accepted, broken, complementarity
 from snapfm.project.peers.numeric import Numeric, Sample
 from snapfm.project.peers.stoppable import Stoppable
 from snapfm.structure import CompiledLaws
@@ -23,7 +23,7 @@ from snapfm.structure import CompiledLaws
 ITERATIONS = 500  # as for Ipopt
 
 # Its statuses, in Ipopt's numbers; every other one counts as STALLED, also "acceptable", which misses the tolerance.
-_STATUS = {
+STATUS = {
     0: Status.CONVERGED,
     2: Status.INFEASIBLE,
     -1: Status.ITERATION_LIMIT,
@@ -36,12 +36,19 @@ def pounce() -> ModuleType:
     return require("pounce", "the POUNCE peer", "peers")
 
 
+@dataclass(frozen=True)
+class Ended(Answer):
+    """An answer with what POUNCE returned for it: fields, multipliers and barrier, its own warm start."""
+
+    ends: list[Any] = field(default_factory=list, repr=False)
+
+
 class Pounce(Stoppable):
     """POUNCE on a batch.
 
-    Tolerance: as for Ipopt, whose options it has: `tol` and `constr_viol_tol` are the tolerance asked for, `dual_inf_tol` is
-    the judge's stationarity, `compl_inf_tol` its square, nothing is relaxed or merely acceptable. Laws are
-    called back one at a time; the threads share the linear algebra.
+    Tolerance: as for Ipopt, whose options it has: `tol` and `constr_viol_tol` are the tolerance asked for, `dual_inf_tol` and
+    `compl_inf_tol` what the judge accepts, nothing is relaxed or merely acceptable. Laws are called back one at a time; the
+    threads share the linear algebra. A warm start is its own: it is handed what it returned for the last input.
     """
 
     def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
@@ -49,6 +56,7 @@ class Pounce(Stoppable):
         super().__init__(structure, limits, iterations)
         _ = self.rows.hessians  # raises if the Hessian is too dense, before any work is done
         self.lock = Lock()
+        self.more: dict[str, Any] = {}  # options of somebody who knows better
 
     @cached_property
     def hessian(self) -> Triangle:
@@ -59,7 +67,18 @@ class Pounce(Stoppable):
         """Build values, Jacobian and Hessian, once; `solve` does so at first use."""
         _ = self.rows.values, self.rows.jacobians, self.hessian
 
-    def run(self, start: Tensor, params: Params, tolerance: float, iterations: int | None = None) -> Answer:
+    def again(self, start: Tensor, params: Params, tolerance: float, last: Answer) -> Answer:
+        """Project as `run` does, with its own warm start from the last answer, to a nearby input."""
+        return self.run(start, params, tolerance, warms=last.ends if isinstance(last, Ended) else None)
+
+    def run(
+        self,
+        start: Tensor,
+        params: Params,
+        tolerance: float,
+        iterations: int | None = None,
+        warms: list[Any] | None = None,
+    ) -> Answer:
         """Project without the certificate."""
         self.prepare(tolerance, len(start))
         rows, count = self.rows, len(start)
@@ -71,13 +90,17 @@ class Pounce(Stoppable):
         ends = pounce().solve_nlp_batch(
             [self._problem(sample) for sample in samples],
             [np.clip(sample.target, rows.lower, rows.upper) for sample in samples],
-            options=_options(tolerance, self.iterations if iterations is None else iterations),
+            options={
+                **options(self.limits, tolerance, self.iterations if iterations is None else iterations),
+                **self.more,
+            },
             share_structure=True,
+            warms=warms if warms is not None and len(warms) == len(able) else None,
         )
         for i, sample, (x, info) in zip(able, samples, ends):
             u[i], multipliers[i, rows.kept] = sample.whole(x), info["mult_g"]
-            done[i], status[i] = info["iter_count"], _STATUS.get(int(info["status"]), Status.STALLED)
-        return Answer(u, multipliers, done, status)
+            done[i], status[i] = info["iter_count"], STATUS.get(int(info["status"]), Status.STALLED)
+        return Ended(u, multipliers, done, status, ends)
 
     def _problem(self, sample: Sample) -> Any:
         rows = self.rows
@@ -92,14 +115,15 @@ class Pounce(Stoppable):
         )
 
 
-def _options(tolerance: float, iterations: int) -> dict[str, Any]:
+def options(limits: Limits, tolerance: float, iterations: int) -> dict[str, Any]:
+    """Map the tolerance as `Pounce` says."""
     return {
         "print_level": 0,
         "max_iter": iterations,
         "tol": tolerance,
         "constr_viol_tol": tolerance,
-        "compl_inf_tol": min(tolerance, COMPLEMENTARITY),
-        "dual_inf_tol": STATIONARITY,
+        "compl_inf_tol": complementarity(limits, tolerance),
+        "dual_inf_tol": accepted(tolerance),
         "bound_relax_factor": 0.0,
         "acceptable_iter": 0,
         # As tuned for Ipopt: no least-squares start of the multipliers, no scaling of rows of order one.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import redirect_stderr
 from io import StringIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,9 +35,8 @@ SHIFT = 1e-12
 class Rootfinder:
     """Prepared for compiled laws that are equalities; raises UnsupportedLaw for inequalities and bounds.
 
-    `threads` > 1 maps a whole batch over threads. `line_search` halves steps that raise the residual; off, because near an
-    answer it only costs. Tolerance: the root-finder stops at half of it in every element of the system, the other half is
-    for the shift.
+    `threads` > 1 maps a whole batch over threads. `line_search` halves steps that raise the residual. Tolerance: the root-finder
+    stops at half of it in every element of the system, the other half is for the shift; the judge accepts all of it.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Rootfinder:
         self.structure, self.limits = structure, limits
         self.threads, self.line_search, self.shift = threads, line_search, shift
         self.model = Model(structure, limits, presolve=True)
+        self.more: dict[str, Any] = {}  # options of somebody who knows better; to be set before the first call
         self._finders: dict[tuple[float, int], Symbol] = {}
         self._calls: dict[tuple[float, int, int], Call] = {}
 
@@ -82,7 +83,7 @@ class Rootfinder:
             "error_on_fail": False,
             "show_eval_warnings": False,
         }
-        return ca.rootfinder("rootfinder", "newton", function, options)
+        return ca.rootfinder("rootfinder", "newton", function, {**options, **self.more})
 
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
         """Project a float64 batch (b, *shape), each sample from û with multipliers of zero."""
@@ -90,7 +91,10 @@ class Rootfinder:
 
     def limited(self, start: Tensor, params: Params, tolerance: float, iterations: int) -> Solution:
         """Project with a limit of iterations of its own: one point of a convergence curve."""
-        answer = self.run(start, params, tolerance, iterations)
+        return self.certify(start, params, tolerance, self.run(start, params, tolerance, iterations))
+
+    def certify(self, start: Tensor, params: Params, tolerance: float, answer: Answer) -> Solution:
+        """Complete an answer, and count as converged what the judge accepts."""
         solved = certified(self.structure, self.limits, start, params, answer, self.model)
         assert solved.status is not None
         # Its own status is lost on threads, so its answers are checked: what misses the tolerance ran out of iterations.
@@ -99,33 +103,45 @@ class Rootfinder:
         solved.status[~finite | broken(start, params)] = int(Status.NONFINITE)
         return solved
 
-    def run(self, start: Tensor, params: Params, tolerance: float, iterations: int = ITERATIONS) -> Answer:
-        """Project without certificate and status: what is timed."""
+    def again(self, start: Tensor, params: Params, tolerance: float, last: Answer) -> Answer:
+        """Project as `run` does, each sample from the fields and multipliers of the last answer, to a nearby input."""
+        return self.run(start, params, tolerance, last=last)
+
+    def run(
+        self, start: Tensor, params: Params, tolerance: float, iterations: int = ITERATIONS, begin: Tensor | None = None,
+        last: Answer | None = None,
+    ) -> Answer:  # fmt: skip
+        """Project without certificate and status, from û or from its field in `begin`: what is timed."""
         model, count = self.model, len(start)
         target: Values = start.reshape(count, self.structure.unknowns).numpy()
         known, pinned = model.inputs(params, count)
         free = len(model.free)
-        begin = np.zeros((count, free + len(model.kept)))
-        begin[:, :free] = target[:, model.free]
-        given = np.concatenate([begin[:, :free], pinned, known], axis=1)
+        first = target if begin is None else begin.reshape(target.shape).numpy()
+        weight = np.zeros((count, self.structure.rows))
+        if last is not None:
+            first, weight = last.start(target)
+        begins = np.concatenate([first[:, model.free], weight[:, model.kept]], axis=1)
+        given = np.concatenate([target[:, model.free], pinned, known], axis=1)
         with redirect_stderr(StringIO()):  # casadi prints a line for every zero pivot; the status reports it
-            found, done = self._find(begin, given, tolerance, iterations)
+            found, done = self._find(begins, given, tolerance, iterations)
         u, multipliers = np.empty_like(target), np.zeros((count, self.structure.rows))
         u[:, model.free], u[:, model.fixed] = found[:, :free], pinned
         multipliers[:, model.kept] = found[:, free:]
         return Answer(u, multipliers, done, np.full(count, Status.ITERATION_LIMIT, np.int8))
 
-    def _find(self, begin: Values, given: Values, tolerance: float, limit: int) -> tuple[Values, npt.NDArray[np.int64]]:
-        call = self.prepare(tolerance, len(begin), limit)
+    def _find(
+        self, begins: Values, given: Values, tolerance: float, limit: int
+    ) -> tuple[Values, npt.NDArray[np.int64]]:
+        call = self.prepare(tolerance, len(begins), limit)
         (z, p), (out,) = call.arguments.values(), call.results.values()
-        found, iterations = np.empty_like(begin), np.full(len(begin), UNKNOWN, np.int64)
+        found, iterations = np.empty_like(begins), np.full(len(begins), UNKNOWN, np.int64)
         if self.threads > 1:
-            z[:], p[:] = begin.ravel(), given.ravel()
+            z[:], p[:] = begins.ravel(), given.ravel()
             call()
             found[:] = out.reshape(found.shape)
             return found, iterations
-        for i in range(len(begin)):
-            z[:], p[:] = begin[i], given[i]
+        for i in range(len(begins)):
+            z[:], p[:] = begins[i], given[i]
             call()
             found[i], iterations[i] = out, call.stats()["iter_count"]
         return found, iterations

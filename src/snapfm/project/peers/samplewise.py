@@ -27,12 +27,20 @@ class End:
     status: Status
 
 
+@dataclass(frozen=True)
+class Begin:
+    """Where iterations of one sample begin: û and zeros, or an answer to a nearby input."""
+
+    x: Values
+    multipliers: Values
+
+
 class Samplewise(Stoppable):
     """Its functions serve every tolerance and batch size."""
 
     @abstractmethod
-    def one(self, sample: Sample, tolerance: float, iterations: int) -> End:
-        """Solve one sample from û."""
+    def one(self, sample: Sample, tolerance: float, iterations: int, begin: Begin) -> End:
+        """Solve one sample."""
 
     @abstractmethod
     def build(self) -> None:
@@ -42,10 +50,18 @@ class Samplewise(Stoppable):
         """Build everything that does not depend on values, once; `solve` does so at first use."""
         self.build()
 
-    def run(self, start: Tensor, params: Params, tolerance: float, iterations: int | None = None) -> Answer:
+    def again(self, start: Tensor, params: Params, tolerance: float, last: Answer) -> Answer:
+        """Project as `run` does, each sample from the last answer, to a nearby input, as far as the method can use it."""
+        return self.run(start, params, tolerance, last=last)
+
+    def run(
+        self, start: Tensor, params: Params, tolerance: float, iterations: int | None = None, last: Answer | None = None
+    ) -> Answer:
         """Project one sample after the other without the certificate."""
         count, rows = len(start), self.rows
         u: Values = start.reshape(count, self.structure.unknowns).numpy().copy()
+        first, weight = (u, np.zeros((count, self.structure.rows))) if last is None else last.start(u)
+        first, weight = first[:, rows.free].copy(), weight[:, rows.kept]
         multipliers, done = np.zeros((count, self.structure.rows)), np.zeros(count, np.int64)
         status = np.full(count, Status.NONFINITE, np.int8)
         limit = self.iterations if iterations is None else iterations
@@ -53,7 +69,7 @@ class Samplewise(Stoppable):
             warnings.simplefilter("ignore")  # the status reports overflow and rank
             for i in np.flatnonzero(~broken(start, params).numpy()):
                 sample = rows.sample(start, params, int(i))
-                end = self.one(sample, tolerance, limit)
+                end = self.one(sample, tolerance, limit, Begin(first[i], weight[i]))
                 u[i], done[i], status[i] = sample.whole(end.x), end.iterations, end.status
                 multipliers[i, rows.kept] = end.multipliers
         return Answer(u, multipliers, done, status)

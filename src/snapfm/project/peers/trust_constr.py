@@ -14,10 +14,9 @@ from scipy.sparse import csr_array, eye_array
 from snapfm.arrays import Values
 from snapfm.errors import Status
 from snapfm.project.base import Limits
-from snapfm.project.budget import STATIONARITY
-from snapfm.project.peers.certificate import COMPLEMENTARITY
+from snapfm.project.peers.certificate import accepted, complementarity
 from snapfm.project.peers.numeric import Sample
-from snapfm.project.peers.samplewise import End, Samplewise
+from snapfm.project.peers.samplewise import Begin, End, Samplewise
 from snapfm.structure import CompiledLaws
 
 ITERATIONS = 500  # small problems take 2 to 30
@@ -29,7 +28,7 @@ class TrustConstr(Samplewise):
 
     Pinned unknowns and implied rows are removed. The first trust region lets every unknown move by one. Tolerance: it
     stops where the largest constraint violation is the tolerance asked for, absolute, and stationarity and complementarity
-    are the judge's stationarity. SciPy's own rule (`gtol`) has one number for both and ignores the barrier, so it is off.
+    are what the judge accepts. SciPy's own rule (`gtol`) has one number for both and ignores the barrier, so it is off.
     """
 
     def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
@@ -40,21 +39,22 @@ class TrustConstr(Samplewise):
         """Build values, Jacobian and Hessian."""
         _ = self.rows.values, self.rows.jacobians, self.rows.hessians
 
-    def one(self, sample: Sample, tolerance: float, iterations: int) -> End:
-        """Minimize from û."""
+    def one(self, sample: Sample, tolerance: float, iterations: int, begin: Begin) -> End:
+        """Minimize; SciPy estimates multipliers itself."""
         rows, target = self.rows, sample.target
         last = _Last(target, np.zeros(len(rows.kept)))
-        if not np.isfinite(sample.residual(target)).all():
+        if not np.isfinite(sample.residual(begin.x)).all():
             return End(target, last.multipliers, 0, Status.NONFINITE)  # it would run to its limit
+        nearest = accepted(tolerance)
 
         def watch(x: Values, state: Any) -> bool:
             last.update(x, state)
-            return bool(state.constr_violation <= tolerance and self._stationarity(x, target, state) <= STATIONARITY)
+            return bool(state.constr_violation <= tolerance and self._stationarity(x, target, state) <= nearest)
 
         try:
             found = minimize(
                 lambda x: 0.5 * float((x - target) @ (x - target)),
-                target,
+                begin.x,
                 method="trust-constr",
                 jac=lambda x: x - target,
                 hess=lambda x: csr_array(eye_array(len(x))),
@@ -64,7 +64,7 @@ class TrustConstr(Samplewise):
                 options={
                     "gtol": 0.0,
                     "xtol": _NARROWEST,
-                    "barrier_tol": COMPLEMENTARITY,
+                    "barrier_tol": complementarity(self.limits, tolerance),
                     "maxiter": iterations,
                     "initial_tr_radius": max(1.0, np.sqrt(len(target))),
                     "sparse_jacobian": True,
@@ -84,7 +84,7 @@ class TrustConstr(Samplewise):
         if not len(self.rows.kept):
             return self.rows.stationarity(x, x - target)
         weight, unequal = state.v[0], ~self.rows.equal
-        slack = np.minimum(-state.constr[0][unequal], np.abs(weight[unequal])).max(initial=0.0)
+        slack = np.abs(state.constr[0][unequal] * weight[unequal]).max(initial=0.0)
         return max(self.rows.stationarity(x, x - target + state.jac[0].T @ weight), float(slack))
 
     def _constraints(self, sample: Sample) -> list[NonlinearConstraint]:

@@ -16,6 +16,7 @@ from torch.fx import Node
 from snapfm.arrays import Index, Values
 from snapfm.kernels.operators import Op
 from snapfm.structure.lowering.tape import Form, Tape, added, stacked
+from snapfm.torch_internals import schema
 
 if TYPE_CHECKING:
     from snapfm.structure.lowering.walk import Walk
@@ -153,7 +154,7 @@ def arguments(node: Node) -> dict[str, Any]:
     """Return the arguments of an operator call by name, defaults included."""
     target: Any = node.target
     found = {}
-    for place, argument in enumerate(target._schema.arguments):
+    for place, argument in enumerate(schema(target).arguments):
         default = argument.default_value if argument.has_default_value() else None
         found[argument.name] = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, default)
     return found

@@ -26,6 +26,7 @@ from snapfm.structure.propagate import reads_shape_only
 from snapfm.structure.rules.mixing import transform
 from snapfm.structure.rules.movement import move, move_by_index
 from snapfm.structure.rules.registry import flat, positions, rule_for
+from snapfm.torch_internals import tree_leaves
 
 _COARSE = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)  # rounds what float64 would keep
 
@@ -35,7 +36,7 @@ class Walk:
 
     def __init__(self, tape: Tape, graph: GraphModule, u: Tensor, params: Params, dry: bool = False) -> None:
         self.tape, self.graph, self.u, self.dry = tape, graph, u, dry
-        self.inputs = [u, *torch.utils._pytree.tree_leaves(dict(params))]
+        self.inputs = [u, *tree_leaves(dict(params))]
         self.value: dict[Node, Any] = {}
         self.known: dict[Node, bool] = {}
         self.form: dict[Node, Form] = {}  # real tensors of the field
@@ -124,7 +125,7 @@ class Walk:
 
     def _is_complex(self, node: Node) -> bool:
         """Whether complex numbers go in or come out."""
-        values = torch.utils._pytree.tree_leaves([self.value[one] for one in (node, *node.all_input_nodes)])
+        values = tree_leaves([self.value[one] for one in (node, *node.all_input_nodes)])
         return any(isinstance(value, Tensor) and value.is_complex() for value in values)
 
     def _written(self, node: Node) -> bool:
@@ -249,7 +250,7 @@ class Walk:
     def _indices(self, node: Node) -> list[Node]:
         """List the index tensors and masks among the arguments of a moving operator."""
         given = arguments(node)
-        leaves = torch.utils._pytree.tree_leaves([given.get(name) for name in ("index", "indices", "mask")])
+        leaves = tree_leaves([given.get(name) for name in ("index", "indices", "mask")])
         return [leaf for leaf in leaves if isinstance(leaf, Node)]
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from snapfm.errors import LawError
 from snapfm.structure.pattern import Sets, stacked, union
 from snapfm.structure.rules.registry import Call, Found, Operand, dense, flat, positions, rule
+from snapfm.torch_internals import tree_map
 
 _FILL = {"constant_pad_nd": 2}  # operators with a fill value, and where it stands: a fill depends on nothing
 
@@ -45,8 +46,8 @@ def move(call: Call) -> Found:
     name, plain = call.name, list(call.args)
     if name in _FILL and len(plain) > _FILL[name]:
         plain[_FILL[name]] = 0.0
-    numbered_args = torch.utils._pytree.tree_map(number, tuple(plain))
-    numbered_kwargs = {key: torch.utils._pytree.tree_map(number, value) for key, value in call.kwargs.items()}
+    numbered_args = tree_map(number, tuple(plain))
+    numbered_kwargs = {key: tree_map(number, value) for key, value in call.kwargs.items()}
     if name in ("masked_fill", "index_fill", "scatter") and not isinstance(numbered_args[-1], Tensor):
         numbered_args = (*numbered_args[:-1], 0.0)
     result = call.target(*numbered_args, **numbered_kwargs)

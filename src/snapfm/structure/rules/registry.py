@@ -18,6 +18,7 @@ from torch import Tensor
 
 from snapfm.arrays import Index
 from snapfm.structure.pattern import Sets, union
+from snapfm.torch_internals import tree_leaves
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Call:
 
     def operands(self) -> list[Operand]:
         """List all tensors that go in."""
-        leaves = torch.utils._pytree.tree_leaves((self.args, self.kwargs))
+        leaves = tree_leaves((self.args, self.kwargs))
         return [leaf for leaf in leaves if isinstance(leaf, Operand)]
 
     def reads(self, operand: Any) -> Sets:

@@ -13,17 +13,21 @@ from snapfm.evidence.judge import LawError, Verdict
 from snapfm.evidence.projection.suite import Cell, Kind, Point, Turn
 from snapfm.evidence.record import State, to_line
 
-MACHINE = {"processor": "x86_64", "cores": 2, "versions": {"snapfm": "0.1.0", "torch": "2.13.0"}}
+MACHINE = {
+    "commit": "0123456789ab", "dirty": False, "date": "2026-11-18", "processor": "x86_64", "cores": 2,
+    "versions": {"snapfm": "0.1.0", "torch": "2.13.0"},
+}  # fmt: skip
 SAMPLES, STEPS = 32, 100
 INPUTS = ("tau 0.00", "tau 1.00")
 
 
-def verdict(converged: int = SAMPLES, *, samples: int = SAMPLES, **given: Any) -> Verdict:
-    """A verdict on samples that all lie two from their inputs, unless given otherwise."""
+def verdict(accepted: int = SAMPLES, *, samples: int = SAMPLES, **given: Any) -> Verdict:
+    """A verdict on samples that all lie two from their inputs, of which some are accepted, unless given otherwise."""
     laws = (LawError("initial", 1.5e-12, 2.5e-13), LawError("mass", 2.5e-11, 3.5e-12))
     settings = {
-        "claimed": converged, "converged": converged, "lawful": converged, "violation": 1e-9, "stationarity": 2e-9,
+        "claimed": accepted, "converged": accepted, "lawful": accepted, "violation": 1e-9, "stationarity": 2e-9,
         "distances": (2.0,) * samples, "iterations_median": 4.0, "iterations_worst": 7, "laws": laws,
+        "exact_distances": (2.0,) * accepted + (None,) * (samples - accepted),
     }  # fmt: skip
     return Verdict(samples=samples, **{**settings, **given})
 
@@ -44,8 +48,10 @@ def projection(case: str, method: str, seconds: float, found: Verdict | None = N
 
 
 def walk(case: str, method: str, velocity: float, spent: float, found: Verdict | None = None, **given: Any) -> Cell:
+    """Three walks, of which the median takes `velocity` + `spent` seconds, all of the rest in projections."""
     seconds = {"velocity": velocity, "projection": spent, "total": velocity + spent}
-    return cell(case, method, Kind.WALK, walk=seconds, steps=STEPS, verdict=found or verdict(), **given)
+    walks = (1.5 * seconds["total"], seconds["total"], seconds["total"])
+    return cell(case, method, Kind.WALK, walk=seconds, walks=walks, steps=STEPS, verdict=found or verdict(), **given)
 
 
 def paper_suite() -> dict[str, Any]:

@@ -8,21 +8,23 @@ from itertools import zip_longest
 
 from snapfm.evidence import published
 from snapfm.evidence.judge import Verdict
+from snapfm.evidence.judge import nearest as nearest_to
 from snapfm.evidence.page.document import PUBLISHED, Block, Entry, Section, Table, Words, columns, table, titled
 from snapfm.evidence.projection.report.book import Book, Case, fastest, outcome, title, typical
 from snapfm.evidence.projection.suite import OURS, OWN, Cell, Kind, Turn
 from snapfm.evidence.record import State
-from snapfm.text import NOTHING, short, size, times
+from snapfm.text import NOTHING, short, size, spread, times, two
 
 # Distances that differ by less than this share are equal. The share is of the tolerance where a distance is below it: an input
 # that is already feasible is within rounding of its projection.
 NEARER = 1e-6
 _PROJECTION = (
-    "Milliseconds per sample: the median of the hot calls on the whole batch, or the only call if a method is too slow for more. "
-    "With each figure: how many samples converged (by the method and by the judge), and the time relative to {ours}. *Claims* "
-    "marks a method that reports more samples converged than the judge confirms. Bold is the fastest of those that converge on "
-    "the most samples. Violation and stationarity are the worst over all samples and inputs, whatever the method reports. "
-    "*Cold* is everything before the first hot call: structure, model, first call."
+    "Milliseconds per sample: the median of the hot calls on the whole batch, or the only call if a method is too slow for more, "
+    "and the range from the fastest to the slowest. With each figure: how many samples the judge accepts, and the time relative "
+    "to {ours}. The judge alone counts, whatever the method reports; a *false claim* is a sample that the method reports as "
+    "converged and the judge does not accept. Bold is the fastest of those with the most samples accepted. At τ = 1 most methods "
+    "have nothing left to do. Violation and stationarity are the worst over all samples and inputs. *Cold* is everything before "
+    "the first hot call: structure, model, first call."
 )
 _ERRORS = (
     "Mean over all samples of ‖R‖₂ of each law, in float64 and in the law's own units; with it the worst single row of any "
@@ -63,9 +65,14 @@ class Nearness:
 
 
 def confirmed(verdict: Verdict) -> str:
-    """Write how many samples converged by the judge, and the method's own count if that is larger."""
-    words = f"{verdict.converged} of {verdict.samples}"
-    return words if verdict.claimed <= verdict.converged else f"{words}, claims {verdict.claimed}"
+    """Write how many samples are accepted, and the method's false claims if there are any."""
+    words, false = f"{verdict.accepted} of {verdict.samples}", verdict.false_claims
+    return f"{words}, {false} false {'claim' if false == 1 else 'claims'}" if false else words
+
+
+def thresholds(tolerance: float) -> str:
+    """Write what the judge accepts."""
+    return f"The judge accepts violations up to {tolerance:g}, stationarity and complementarity up to {nearest_to(tolerance):g}."
 
 
 def projection(book: Book) -> Section | None:
@@ -75,7 +82,8 @@ def projection(book: Book) -> Section | None:
         if case.of(Kind.PROJECTION):
             some = next((cell for cell in case.cells if cell.unknowns), case.cells[0])
             about = f"{case.problem}: " if case.problem else ""
-            about += f"{some.samples} samples of {some.unknowns:,} unknowns, {some.rows:,} rows, tolerance {some.tolerance:g}."
+            about += f"{some.samples} samples of {some.unknowns:,} unknowns, {some.rows:,} rows. "
+            about += thresholds(some.tolerance)
             blocks += titled(
                 case.title, (Words(about, note=True), projection_table(case)), folded=case.axis is not None
             )
@@ -92,7 +100,7 @@ def projection_table(case: Case) -> Table:
             if turn.seconds:
                 by_input[turn.input][method] = turn
     first = {
-        name: fastest({method: (typical(turn), turn.verdict.converged) for method, turn in turns.items()})
+        name: fastest({method: (typical(turn), turn.verdict.accepted) for method, turn in turns.items()})
         for name, turns in by_input.items()
     }
     rows: list[Row] = []
@@ -205,10 +213,11 @@ def _time(method: str, turns: dict[str, Turn], first: bool) -> Entry:
     if method not in turns:
         return Entry(NOTHING)
     turn, ours = turns[method], turns.get(OURS)
-    detail = confirmed(turn.verdict)
+    unit = 1e3 / turn.verdict.samples
+    parts = [spread(unit * min(turn.seconds), unit * max(turn.seconds)), confirmed(turn.verdict)]
     if ours is not None and method != OURS:
-        detail += f"; {times(typical(turn) / typical(ours))}"
-    return Entry(f"{short(1e3 * typical(turn) / turn.verdict.samples)} ms", detail, first)
+        parts.append(times(typical(turn) / typical(ours)))
+    return Entry(f"{two(unit * typical(turn))} ms", "; ".join(part for part in parts if part), first)
 
 
 def _worst(cell: Cell) -> Row:

@@ -1,7 +1,7 @@
 """All records of one report, read from the folders of one or several runs of `snapfm bench`, and comparisons of methods.
 
-Comparisons are numbers: typical times, the fastest fair rival, whose answers are nearest. Only the judge's verdict on a method
-counts, never its own claims. Writes nothing.
+Comparisons are numbers: typical times, the strongest rival, whose answers are nearest. A sample is accepted if the judge accepts
+it; what a method says of itself decides nothing. Writes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from snapfm.errors import DataError
 from snapfm.evidence import record
 from snapfm.evidence.page.document import Entry
-from snapfm.evidence.projection.suite import OURS, OWN, Cell, Kind, Turn
+from snapfm.evidence.projection.suite import LAST, OURS, OWN, Cell, Kind, Turn
 from snapfm.evidence.record import RECORDS, State
 from snapfm.project.peers.catalog import METHODS
 from snapfm.text import NOTHING
@@ -72,7 +72,9 @@ class Run:
         held = {cell.key for cell in self.cells}
         for name, entry in self.entries.items():
             for kind in entry.get("kinds", ()):
-                for method in entry.get("methods") or self.suite.get("methods", ()):
+                fewer = self.suite.get(f"{kind}_methods")
+                own = entry.get(f"{kind}_methods") or entry.get("methods")
+                for method in own or fewer or self.suite.get("methods", ()):
                     if kind != Kind.CURVE and (name, method, kind) not in held:
                         yield self.shown(name), method, kind
 
@@ -150,34 +152,57 @@ def _cases(runs: Sequence[Run]) -> tuple[Case, ...]:
 
 @dataclass(frozen=True)
 class Totals:
-    """The seconds of one cell, and how many samples converged, by the judge, on each of its inputs."""
+    """The seconds of one cell, and how many samples the judge accepts on each of its inputs."""
 
-    seconds: float  # of one batch: a walk's total, or the mean over inputs of the median call
-    converged: tuple[int, ...]  # samples, by input
+    seconds: float  # of one batch: the median walk's total, or the mean over inputs of the median call
+    least: float  # the same of the fastest repeats, and of the slowest
+    most: float
+    accepted: tuple[int, ...]  # samples that the judge accepts, by input
     samples: int
-    lawful: tuple[int, ...]  # samples within the tolerance, converged or not
+    lawful: tuple[int, ...]  # samples within the tolerance, nearest or not
     inputs: tuple[tuple[str, ...], str | None] = ((), None)  # labels, and the digest of the arrays behind them
 
     @property
+    def lost(self) -> int:
+        """Count the samples that are not accepted, over all inputs."""
+        return self.samples * len(self.accepted) - sum(self.accepted)
+
+    @property
     def complete(self) -> bool:
-        """Whether every sample of every input converged."""
-        return all(count == self.samples for count in self.converged)
+        """Whether every sample of every input is accepted."""
+        return self.lost == 0
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Ours on one case against the fastest rival with at least as many converged samples on every input."""
+    """Ours on one case against its rivals on the same inputs."""
 
     case: Case
     kind: Kind
+    last: bool  # of a projection: of its input at τ = 1
     ours: Totals
-    rival: str | None  # None: no rival converges on as many
-    seconds: float | None
+    rivals: Mapping[str, Totals]
 
     @property
-    def ratio(self) -> float | None:
-        """Return the rival's seconds as a multiple of ours: above one, ours is faster."""
-        return None if self.seconds is None else self.seconds / self.ours.seconds
+    def rival(self) -> str | None:
+        """Name the strongest rival: the fastest with at least half of its samples accepted; None without one."""
+        able = {method: one.seconds for method, one in self.rivals.items() if one.lost <= sum(one.accepted)}
+        return min(able, key=lambda method: able[method], default=None)
+
+    @property
+    def complete(self) -> str | None:
+        """Name the fastest rival with at least as many samples accepted as ours on every input; None without one."""
+        fair = {
+            method: one.seconds
+            for method, one in self.rivals.items()
+            if all(theirs >= mine for theirs, mine in zip(one.accepted, self.ours.accepted))
+        }
+        return min(fair, key=lambda method: fair[method], default=None)
+
+    def ratio(self, method: str | None) -> float | None:
+        """Return a rival's seconds as a multiple of ours: above one, ours is faster; None for one without figures."""
+        other = self.rivals.get(method or "")
+        return None if other is None else other.seconds / self.ours.seconds
 
 
 def typical(turn: Turn) -> float:
@@ -185,52 +210,47 @@ def typical(turn: Turn) -> float:
     return median(turn.seconds)
 
 
-def totals_of(cell: Cell | None) -> Totals | None:
-    """Summarize a cell; None for one without figures."""
+def totals_of(cell: Cell | None, last: bool = False) -> Totals | None:
+    """Summarize a cell, of a projection its inputs before τ = 1, or that at τ = 1 alone; None without figures."""
     if cell is None or cell.state is not State.DONE:
         return None
-    if cell.kind is Kind.WALK and cell.verdict is not None and "total" in cell.walk:
-        seconds, found, labels = cell.walk["total"], [cell.verdict], ()
-    elif cell.kind is Kind.PROJECTION and cell.turns:
-        seconds, found = fmean(typical(turn) for turn in cell.turns), [turn.verdict for turn in cell.turns]
-        labels = tuple(turn.input for turn in cell.turns)  # type: ignore[assignment]
+    if cell.kind is Kind.WALK and cell.verdict is not None and "total" in cell.walk and not last:
+        spent, found, labels = [cell.totals], [cell.verdict], ()
     else:
-        return None
-    converged, lawful = tuple(one.converged for one in found), tuple(one.lawful for one in found)
-    return Totals(seconds, converged, found[0].samples, lawful, (labels, cell.inputs))
+        turns = [turn for turn in cell.turns if turn.seconds and (turn.input == LAST) is last]
+        if cell.kind is not Kind.PROJECTION or not turns:
+            return None
+        spent, found = [turn.seconds for turn in turns], [turn.verdict for turn in turns]
+        labels = tuple(turn.input for turn in turns)  # type: ignore[assignment]
+    accepted, lawful = tuple(one.accepted for one in found), tuple(one.lawful for one in found)
+    seconds, least, most = (fmean(map(pick, spent)) for pick in (median, min, max))
+    return Totals(seconds, least, most, accepted, found[0].samples, lawful, (labels, cell.inputs))
 
 
-def contest(case: Case, kind: Kind) -> Contest | None:
-    """Find the fastest fair rival of ours; None where ours has no figure or no converged sample."""
-    ours, rivals = _same_inputs(case, kind)
-    if ours is None or not any(ours.converged):
-        return None
-    fair = {
-        method: other.seconds
-        for method, other in rivals.items()
-        if all(theirs >= mine for theirs, mine in zip(other.converged, ours.converged))
-    }
-    rival = min(fair, key=lambda method: fair[method], default=None)
-    return Contest(case, kind, ours, rival, None if rival is None else fair[rival])
+def contest(case: Case, kind: Kind, last: bool = False) -> Contest | None:
+    """Compare ours with its rivals; None where ours has no figure or no sample accepted."""
+    ours, rivals = _same_inputs(case, kind, last)
+    return None if ours is None or not any(ours.accepted) else Contest(case, kind, last, ours, rivals)
 
 
-def faster(case: Case, kind: Kind) -> list[str]:
-    """List the rivals that took less time than ours on the same inputs, fair or not."""
-    ours, rivals = _same_inputs(case, kind)
-    return [] if ours is None else [method for method, other in rivals.items() if other.seconds < ours.seconds]
+def faster(found: Contest) -> list[str]:
+    """List the rivals that took less time than ours, whatever they lost."""
+    return [method for method, other in found.rivals.items() if other.seconds < found.ours.seconds]
 
 
-def more_lawful(case: Case, kind: Kind) -> list[str]:
-    """List the rivals with more feasible answers than ours on any of the same inputs, converged or not."""
-    ours, rivals = _same_inputs(case, kind)
-    own = () if ours is None else ours.lawful
-    return [name for name, other in rivals.items() if any(theirs > mine for theirs, mine in zip(other.lawful, own))]
+def more_lawful(found: Contest) -> list[str]:
+    """List the rivals with more lawful answers than ours on any input, nearest or not."""
+    return [
+        name
+        for name, other in found.rivals.items()
+        if any(theirs > mine for theirs, mine in zip(other.lawful, found.ours.lawful))
+    ]
 
 
-def _same_inputs(case: Case, kind: Kind) -> tuple[Totals | None, dict[str, Totals]]:
+def _same_inputs(case: Case, kind: Kind, last: bool) -> tuple[Totals | None, dict[str, Totals]]:
     """Summarize ours, and the rivals that had the same inputs."""
-    ours = totals_of(case.of(kind).get(OURS))
-    others = {method: totals_of(cell) for method, cell in case.of(kind).items() if method not in OWN}
+    ours = totals_of(case.of(kind).get(OURS), last)
+    others = {method: totals_of(cell, last) for method, cell in case.of(kind).items() if method not in OWN}
     same = {
         name: one for name, one in others.items() if ours is not None and one is not None and one.inputs == ours.inputs
     }
@@ -244,7 +264,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def fastest(totals: Mapping[str, tuple[float, int]]) -> str | None:
-    """Return the fastest of those with the most converged samples; `totals` are (seconds, converged samples)."""
-    most = max((converged for _, converged in totals.values()), default=0)
-    fair = {method: seconds for method, (seconds, converged) in totals.items() if converged == most > 0}
+    """Return the fastest of those with the most samples accepted; `totals` are (seconds, samples accepted)."""
+    most = max((accepted for _, accepted in totals.values()), default=0)
+    fair = {method: seconds for method, (seconds, accepted) in totals.items() if accepted == most > 0}
     return min(fair, key=lambda method: fair[method], default=None)

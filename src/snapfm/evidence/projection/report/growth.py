@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from snapfm.errors import require
 from snapfm.evidence import published
-from snapfm.evidence.judge import NEAREST
+from snapfm.evidence.judge import nearest
 from snapfm.evidence.page.document import PUBLISHED, Block, Entry, Head, Picture, Section, Table, Words, table
 from snapfm.evidence.page.html import image
 from snapfm.evidence.projection import suite
@@ -51,7 +51,7 @@ _MEASURES = {"violation": "Largest violation of a law", "stationarity": "Station
 
 @dataclass(frozen=True)
 class Point:
-    """One size of one series: seconds, and whether every sample converged."""
+    """One size of one series: seconds, and whether every sample is accepted."""
 
     size: int
     seconds: float
@@ -117,7 +117,7 @@ def groups(book: Book) -> list[Group]:
 
 
 def fitted(points: list[Point]) -> float | None:
-    """Fit the power of the points where every sample converged."""
+    """Fit the power of the points where every sample is accepted."""
     return slope([(point.size, point.seconds) for point in points if point.complete])
 
 
@@ -202,7 +202,7 @@ def _size(case: Case, axis: str) -> int:
 def _within(stop: suite.Point, tolerance: float) -> bool:
     """Return whether the median sample is feasible and, if its stationarity is known, nearest."""
     lawful = stop.violation is not None and stop.violation <= tolerance
-    return lawful and (stop.stationarity is None or stop.stationarity <= max(tolerance, NEAREST))
+    return lawful and (stop.stationarity is None or stop.stationarity <= nearest(tolerance))
 
 
 def _lines(case: Case, measure: str) -> dict[str, list[tuple[float, float]]]:

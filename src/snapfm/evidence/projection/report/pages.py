@@ -17,16 +17,16 @@ from snapfm.evidence import published
 from snapfm.evidence.page import html
 from snapfm.evidence.page.document import NOT_YET, Block, Entry, Section, Table, Words, columns, markdown_page, table
 from snapfm.evidence.projection.report import book as books
-from snapfm.evidence.projection.report.answers import errors, nearest, projection
-from snapfm.evidence.projection.report.book import Book, Contest, contest, title, totals_of
+from snapfm.evidence.projection.report.answers import errors, nearest, projection, thresholds
+from snapfm.evidence.projection.report.book import Book, Contest, Totals, contest, outcome, title
 from snapfm.evidence.projection.report.growth import curves, scaling
 from snapfm.evidence.projection.report.pictures import fields
 from snapfm.evidence.projection.report.walks import published_ratio, runtime, split
-from snapfm.evidence.projection.suite import OURS, Kind
+from snapfm.evidence.projection.suite import OURS, TUNED, Kind
 from snapfm.evidence.record import State
 from snapfm.flow.storage import write_file
 from snapfm.project.peers.catalog import METHODS
-from snapfm.text import NOTHING, short, times
+from snapfm.text import NOTHING, short, spread, times, two
 
 PAGE, TEXT = "index.html", "report.md"
 _NOTE = """\
@@ -36,9 +36,12 @@ from <code>snapfm.evidence.published</code>. Measure with <code>snapfm bench SUI
 _KINDS = {Kind.PROJECTION: "projections", Kind.WALK: "walks"}
 _GIGABYTE = 1e9
 _ABOUT = (
-    "A sample counts as converged if the method says so and the float64 judge agrees: lawful to the tolerance, and nearest. A "
-    "rival is fair if it converges on at least as many samples as {ours} on every input. Seconds are for a whole batch: for a "
-    "walk the total, network included; for a projection the median of the hot calls, averaged over the inputs."
+    "A sample is accepted if the float64 judge finds it lawful to the tolerance, and nearest, whatever its method reports. The "
+    "strongest rival is the fastest of those with at least half of their samples accepted; the samples it loses are counted "
+    "beside it. Next to it are the fastest rival with at least as many samples accepted as {ours} on every input, and tuned "
+    "Ipopt. Seconds are for a whole batch, medians of repeats with their spread: for a walk the total, network included; for a "
+    "projection the hot calls, averaged over the inputs before τ = 1. The input at τ = 1, where most methods have nothing left "
+    "to do, has a row of its own."
 )
 _MEANINGS = {
     State.DNF: "used up its time budget",
@@ -46,34 +49,38 @@ _MEANINGS = {
     State.ABSENT: "the package behind it is not installed",
     State.REFUSED: "cannot handle these laws",
 }
+_APART = ("commit", "dirty", "date", "versions")  # of a machine's description: told on lines of their own
 _PENDING = "the suite lists it, but it has no record yet"
 
 
 def summary(book: Book) -> Section:
     """Write the headline and the table behind it."""
     contests = [found for kind in _KINDS for case in book.cases if (found := contest(case, kind)) is not None]
+    last = [found for case in book.cases if (found := contest(case, Kind.PROJECTION, last=True)) is not None]
     blocks: list[Block] = [Words(words, lead=True) for words in headline(book, contests)]
-    if contests:
-        blocks += [Words(_ABOUT.format(ours=title(OURS))), _table(contests)]
+    if contests or last:
+        judged = " ".join(map(thresholds, sorted({cell.tolerance for cell in book.cells if cell.tolerance})))
+        blocks += [Words(f"{_ABOUT.format(ours=title(OURS))} {judged}"), _table([*contests, *last])]
     return Section("Summary", tuple(blocks))
 
 
 def headline(book: Book, contests: list[Contest]) -> list[str]:
-    """Write in sentences how ours compares with the fastest fair rival, and how many cells have a figure."""
+    """Write in sentences how ours compares with the strongest rival, and how many cells have a figure."""
     sentences, ours = [], title(OURS)
     for kind, words in _KINDS.items():
         of_kind = [one for one in contests if one.kind is kind]
-        ratios = sorted(one.ratio for one in of_kind if one.ratio is not None)
+        ratios = sorted(ratio for one in of_kind if (ratio := one.ratio(one.rival)) is not None)
         alone = len(of_kind) - len(ratios)
         if ratios:
             first = sum(ratio > 1.0 for ratio in ratios)
+            losing = sum(one.rivals[one.rival].lost > 0 for one in of_kind if one.rival is not None)
             sentences.append(
-                f"{words.capitalize()}: {ours} is faster than the fastest fair rival in {first} of {len(ratios)} cases; "
-                f"the rival's time is {_spread(ratios)} that of {ours}."
+                f"{words.capitalize()}: {ours} is faster than the strongest rival in {first} of {len(ratios)} cases; "
+                f"the rival's time is {_spread(ratios)} that of {ours}, and it loses samples in {losing} of them."
             )
         if alone:
             sentences.append(
-                f"{words.capitalize()} where no rival converges on as many samples: {alone} of {len(of_kind)} cases."
+                f"{words.capitalize()} where no rival has half of its samples accepted: {alone} of {len(of_kind)} cases."
             )
     if contests:
         quick = _nobody(contests, books.faster, "takes less time")
@@ -81,16 +88,15 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
     ratios = sorted(ratio for case in book.cases if (ratio := published_ratio(case)) is not None)
     if ratios:
         sentences.append(
-            f"Projection within whole walks: {published.BEST}, as published and minus network time, took {_spread(ratios)} the "
-            f"time of {ours} in {len(ratios)} cases, on other hardware ({published.HARDWARE})."
+            f"Whole walks minus network time: {published.BEST}, as published, took {_spread(ratios)} the time of {ours} in "
+            f"{len(ratios)} cases, on other hardware ({published.HARDWARE})."
         )
-    totals = [found for cell in book.cells if cell.method == OURS and (found := totals_of(cell)) is not None]
-    if totals:
-        converged, asked = (
-            sum(sum(one.converged) for one in totals),
-            sum(one.samples * len(one.converged) for one in totals),
+    judged = [one for cell in book.cells if cell.method == OURS for one in cell.verdicts]
+    if judged:
+        accepted, asked, false = (
+            sum(getattr(one, name) for one in judged) for name in ("accepted", "samples", "false_claims")
         )
-        sentences.append(f"{ours} converges on {converged:,} of {asked:,} samples.")
+        sentences.append(f"{ours}: {accepted:,} of {asked:,} samples accepted, {false or 'no'} false claims.")
     return [*sentences, coverage(book)]
 
 
@@ -107,16 +113,15 @@ def coverage(book: Book) -> str:
 def made(book: Book) -> list[tuple[str, str]]:
     """List how the records were made: suites, settings, machine and versions, each set of them once."""
     lines = [("suite" if len(book.runs) == 1 else f"suite {run.name}", _suite(run)) for run in book.runs]
-    machines: dict[str, Mapping[str, Any]] = {repr(cell.machine): cell.machine for cell in book.cells if cell.machine}
+    lines += [("sources", words) for words in [_sources([cell.machine for cell in book.cells])] if words]
+    plain = [
+        {name: one for name, one in cell.machine.items() if name not in _APART} for cell in book.cells if cell.machine
+    ]
+    machines = {repr(one): one for one in plain}
     for place, machine in enumerate(machines.values(), start=1):
         which = "machine" if len(machines) == 1 else f"machine {place}"
-        groups = {name: group for name, group in machine.items() if isinstance(group, Mapping)}
-        plain = ", ".join(_plain(name, value) for name, value in machine.items() if name not in groups)
-        lines.append((which, plain))
-        lines += [
-            (f"{which}, {name}", ", ".join(f"{key} {value}" for key, value in group.items()))
-            for name, group in groups.items()
-        ]
+        lines.append((which, ", ".join(_plain(name, value) for name, value in machine.items())))
+    lines.append(("versions", _versions([cell.machine.get("versions", {}) for cell in book.cells])))
     loads = [cell.load for cell in book.cells if cell.load is not None]
     if loads:
         lines.append(("load", f"{short(median(loads))} runnable threads before a cell, at most {short(max(loads))}"))
@@ -124,13 +129,15 @@ def made(book: Book) -> list[tuple[str, str]]:
 
 
 def methods(book: Book) -> Section:
-    """Tabulate the methods, ours first: what each is, how tolerances map to it, which published column it corresponds to."""
+    """Tabulate the methods, ours first: what each is, how tolerances map to it, what it is given and what not."""
     table = columns(
         dict.fromkeys(cell.method for cell in book.cells),
         ("method", title),
         ("in suites and records", str),
         ("corresponds to the published", lambda name: _known(name, "published")),
         ("what it is, and how tolerances map to it", lambda name: _known(name, "about")),
+        ("what it got", lambda name: _known(name, "got")),
+        ("what it did not get", lambda name: _known(name, "lacks")),
     )
     return Section("Methods", (table,))
 
@@ -155,9 +162,9 @@ def missing(book: Book) -> Section:
 
 
 def _nobody(contests: list[Contest], who: Callable[..., list[str]], does: str) -> str:
-    """Write in how many contests no rival, fair or not, does something, and who does in the others."""
-    exceptions = [(one, found) for one in contests if (found := who(one.case, one.kind))]
-    words = f"In {len(contests) - len(exceptions)} of {len(contests)} comparisons no rival, fair or not, {does}"
+    """Write in how many contests no rival, whatever it loses, does something, and who does in the others."""
+    exceptions = [(one, found) for one in contests if (found := who(one))]
+    words = f"In {len(contests) - len(exceptions)} of {len(contests)} comparisons no rival, whatever it loses, {does}"
     others = [f"{one.case.title}, {one.kind} ({', '.join(map(title, found))})" for one, found in exceptions]
     return f"{words}; exceptions: {'; '.join(others)}." if others else f"{words}."
 
@@ -182,6 +189,24 @@ def _suite(run: books.Run) -> str:
     return "; ".join([*parts, f"{done} of {len(run.cells)} cells with a figure"])
 
 
+def _sources(machines: list[Mapping[str, Any]]) -> str:
+    """Write the commits and the days of all cells; older records have none."""
+    known = [one for one in machines if one.get("commit")]
+    commits = dict.fromkeys(f"commit {one['commit']}{', with changes' if one['dirty'] else ''}" for one in known)
+    days = sorted({one["date"] for one in known})
+    words = [*commits, *(["records without a commit"] if len(known) < sum(map(bool, machines)) else [])]
+    return "; ".join([*words, " to ".join(dict.fromkeys([days[0], days[-1]])) if days else ""]).removesuffix("; ")
+
+
+def _versions(held: list[Mapping[str, str]]) -> str:
+    """Write the versions of all cells; a package that had several has all of them."""
+    found: dict[str, dict[str, None]] = {}
+    for versions in held:
+        for name, version in versions.items():
+            found.setdefault(name, {})[version] = None
+    return ", ".join(f"{name} {' and '.join(several)}" for name, several in found.items())
+
+
 def _plain(name: str, value: object) -> str:
     what, _, unit = name.rpartition("_")
     if unit == "bytes" and isinstance(value, int):
@@ -198,13 +223,29 @@ def _table(contests: list[Contest]) -> Table:
     return columns(
         contests,
         ("case", lambda one: one.case.title),
-        ("what", lambda one: str(one.kind)),
-        (f"{title(OURS)}, s", lambda one: short(one.ours.seconds)),
-        ("converged", lambda one: f"{sum(one.ours.converged)} of {one.ours.samples * len(one.ours.converged)}"),
-        ("fastest fair rival", lambda one: "none converges on as many" if one.rival is None else title(one.rival)),
-        ("its seconds", lambda one: NOTHING if one.seconds is None else short(one.seconds)),
-        (f"times {title(OURS)}", lambda one: Entry(times(one.ratio), first=one.ratio is not None and one.ratio > 1.0)),
+        ("what", lambda one: f"{one.kind}{' at τ = 1' if one.last else ''}"),
+        (f"{title(OURS)}, s", lambda one: _seconds(one.ours)),
+        ("accepted", lambda one: f"{sum(one.ours.accepted)} of {one.ours.samples * len(one.ours.accepted)}"),
+        ("strongest rival", lambda one: "none has half accepted" if one.rival is None else title(one.rival)),
+        ("its seconds", lambda one: NOTHING if one.rival is None else _seconds(one.rivals[one.rival])),
+        (f"times {title(OURS)}", lambda one: ratio_of(one, one.rival)),
+        ("fastest with as many accepted", lambda one: NOTHING if one.complete is None else title(one.complete)),
+        (f"times {title(OURS)}", lambda one: ratio_of(one, one.complete)),
+        (f"{title(TUNED)}, times {title(OURS)}", lambda one: ratio_of(one, TUNED)),
     )
+
+
+def ratio_of(found: Contest, method: str | None) -> Entry:
+    """Write a rival's time as a multiple of ours, with the samples it loses; how its cell ended if it has no figure."""
+    ratio = found.ratio(method)
+    if method is None or ratio is None:
+        return Entry(NOTHING) if method is None else outcome(found.case.of(found.kind).get(method))
+    lost, asked = found.rivals[method].lost, found.ours.samples * len(found.ours.accepted)
+    return Entry(times(ratio), f"loses {lost} of {asked}" if lost else "", first=ratio > 1.0)
+
+
+def _seconds(totals: Totals) -> Entry:
+    return Entry(two(totals.seconds), spread(totals.least, totals.most))
 
 
 def write(folders: Sequence[Path], out: Path) -> Book:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from snapfm.evidence import published
 from snapfm.evidence.page import document as doc
 from snapfm.evidence.page.document import PUBLISHED, Block, Entry, Section, Table, Words, columns, table
@@ -9,7 +11,7 @@ from snapfm.evidence.projection.report.answers import confirmed
 from snapfm.evidence.projection.report.book import Book, Case, contest, fastest, outcome, title, totals_of
 from snapfm.evidence.projection.suite import OURS, Cell, Kind
 from snapfm.evidence.record import State
-from snapfm.text import NOTHING, seconds, short, size, times, total
+from snapfm.text import NOTHING, seconds, short, size, spread, times, total
 
 _ABOUT = (
     "Seconds of whole runs of constrained sampling, network included, for one batch. *Published* figures are the paper's, "
@@ -18,16 +20,16 @@ _ABOUT = (
     f"{published.BUDGET_HOURS} h."
 )
 _PROJECTION = (
-    "The projection alone: the time {ours} spent in it over the whole walk, compared with the published total of {best} minus "
-    "its published network time (the larger figure where a range is given). If the network time of a problem was not "
-    "published, the total is used, which makes the published projection look slower than it was."
+    "The time of a walk apart from its network: total minus network, for {ours} and for the published {best} (the larger "
+    "figure where a range of network times is given). If the network time of a problem was not published, totals are compared "
+    "on both sides."
 )
 _OTHER_SIZE = "Samples or steps differ from the published runs, so no ratios are given."
 _NETWORK = "network"
 
 
 def runtime(book: Book) -> Section | None:
-    """Write the overview, our projection against the published one, and one table per case."""
+    """Write the overview, our walks against the published ones without networks, and one table per case."""
     cases = [case for case in book.cases if case.of(Kind.WALK)]
     if not cases:
         return None
@@ -38,7 +40,11 @@ def runtime(book: Book) -> Section | None:
     against = [case for case in cases if known(case)]
     if against:
         words = _PROJECTION.format(ours=title(OURS), best=published.BEST)
-        blocks += [doc.Head("Projection against the published one"), Words(words), against_published(against)]
+        blocks += [
+            doc.Head("Walks without their networks, against the published ones"),
+            Words(words),
+            against_published(against),
+        ]
     for case in cases:
         note = (Words(_OTHER_SIZE, note=True),) if known(case) and not comparable(case) else ()
         blocks += doc.titled(_case_title(case), (case_table(case), *note), folded=case.axis is not None)
@@ -62,9 +68,22 @@ def published_rest(case: Case) -> float | None:
     return None if given is None else given - published.NETWORK.get(case.published, 0.0)
 
 
+def own_rest(case: Case) -> float | None:
+    """Return the seconds of our walk by the same account: minus its network where the published one's is known."""
+    spent = _walk_of(case.of(Kind.WALK).get(OURS))
+    return spent["total"] - (spent["velocity"] if case.published in published.NETWORK else 0.0) if spent else None
+
+
+def other_grid(case: Case) -> str:
+    """Write the published grid where a walk here has another number of unknowns; nothing where it has the same."""
+    grid = published.GRIDS.get(case.published, ())
+    here = next((cell.unknowns for cell in case.cells if cell.unknowns), prod(grid))
+    return "" if here == prod(grid) else f"{here:,} unknowns here, {' × '.join(map(str, grid))} published"
+
+
 def published_ratio(case: Case) -> float | None:
-    """Return the published projection's seconds as a multiple of ours; None if the runs differ in size."""
-    ours = _walk_of(case.of(Kind.WALK).get(OURS)).get("projection")
+    """Return the published seconds as a multiple of ours, both without their networks; None if the runs differ in size."""
+    ours = own_rest(case)
     rest = published_rest(case) if ours and comparable(case) else None
     return None if rest is None or not ours else rest / ours
 
@@ -83,23 +102,27 @@ def overview(cases: list[Case]) -> Table:
 
 
 def against_published(cases: list[Case]) -> Table:
-    """Tabulate our projection seconds against the published total minus its network."""
+    """Tabulate our walk against the published one, each without its network."""
 
     def ours(case: Case) -> str | Entry:
         cell = case.of(Kind.WALK).get(OURS)
-        spent = _walk_of(cell).get("projection")
-        return outcome(cell) if spent is None else total(spent)
+        return total(_walk_of(cell)["total"]) if _walk_of(cell) else outcome(cell)
 
     def network(case: Case) -> str | None:
         return f"{published.NETWORK[case.published]:g}" if case.published in published.NETWORK else None
 
+    def rest(seconds: float | None, case: Case) -> Entry:
+        return Entry(total(seconds), "" if network(case) else "the total")
+
     return columns(
         cases,
-        ("case", _case_title),
-        (f"{title(OURS)}: projection, s", ours),
+        ("case", lambda case: Entry(_case_title(case), other_grid(case))),
+        (f"{title(OURS)}: total, s", ours),
+        ("its network, s", lambda case: total(_walk_of(case.of(Kind.WALK).get(OURS)).get("velocity"))),
+        ("the rest, s", lambda case: rest(own_rest(case), case)),
         (f"{published.BEST}: total, s", lambda case: total(published.RUNTIMES[case.published][published.BEST])),
         ("its network, s", lambda case: network(case) or "not published"),
-        ("its projection, s", lambda case: Entry(total(published_rest(case)), "" if network(case) else "the total")),
+        ("the rest, s", lambda case: rest(published_rest(case), case)),
         (f"times {title(OURS)}", lambda case: times(published_ratio(case))),
     )
 
@@ -107,21 +130,22 @@ def against_published(cases: list[Case]) -> Table:
 def case_table(case: Case) -> Table:
     """Tabulate the walks of one case, and the published ones under them."""
     heads = (
-        "method", "total, s", f"times {title(OURS)}", "network, s", "projection, s", f"times {title(OURS)}", "converged",
+        "method", "total, s", f"times {title(OURS)}", "network, s", "the rest, s", f"times {title(OURS)}", "accepted",
         "largest violation", "stationarity",
     )  # fmt: skip
     cells = case.of(Kind.WALK)
-    own, first = _walk_of(cells.get(OURS)), _first(cells)
+    own, first = _parts(cells.get(OURS)), _first(cells)
     rows: list[tuple[str | Entry, ...]] = []
     for method, cell in cells.items():
-        verdict, walk = cell.verdict, cell.walk
+        verdict, walk = cell.verdict, _parts(cell)
         if totals_of(cell) is None or verdict is None:
             rows.append((title(method), outcome(cell)))
             continue
-        ratios = [_times(walk.get(part), own.get(part)) for part in ("total", "projection")]
-        spent = Entry(total(walk["total"]), first=method == first), ratios[0], total(walk.get("velocity"))
+        ratios = [_times(walk.get(part), own.get(part)) for part in ("total", "rest")]
+        whole = Entry(total(walk["total"]), spread(min(cell.totals), max(cell.totals)), method == first)
+        spent = whole, ratios[0], total(walk.get("velocity"))
         judged = confirmed(verdict), size(verdict.violation), size(verdict.stationarity)
-        rows.append((title(method), *spent, total(walk.get("projection")), ratios[1], *judged))
+        rows.append((title(method), *spent, total(walk.get("rest")), ratios[1], *judged))
     network, same = published.NETWORK.get(case.published), own if comparable(case) else {}
     for column, given in published.RUNTIMES.get(case.published, {}).items():
         rest = given - network if given is not None and network is not None else None
@@ -130,12 +154,12 @@ def case_table(case: Case) -> Table:
             _times(given, same.get("total")),
             NOTHING if network is None else f"{network:g}",
         )
-        rows.append((f"{column}{PUBLISHED}", *shown, total(rest), _times(rest, same.get("projection"))))
+        rows.append((f"{column}{PUBLISHED}", *shown, total(rest), _times(rest, same.get("rest"))))
     return table(heads, rows)
 
 
 def split(book: Book) -> Section | None:
-    """Draw one bar per walk of ours and of its fastest fair rival, and one per cell with phases."""
+    """Draw one bar per walk of ours and of its strongest rival, and one per cell with phases."""
     blocks = _bars([case for case in book.cases if case.axis is None])
     folded = _bars([case for case in book.cases if case.axis is not None])
     if folded:
@@ -159,7 +183,7 @@ def _bars(cases: list[Case]) -> list[Block]:
                 phases.append(doc.Bar(f"{case.title}: {title(method)}", seconds(whole), tuple(cell.phases.items())))
     blocks: list[Block] = []
     if walks:
-        words = f"Whole walks of {title(OURS)} and of its fastest fair rival. All bars have the same width: compare shares only."
+        words = f"Whole walks of {title(OURS)} and of its strongest rival. All bars have the same width: compare shares only."
         blocks += [doc.Head("Walks"), Words(words), doc.Bars(tuple(walks), quiet=_NETWORK)]
     if phases:
         blocks += [doc.Head("One projection of a batch, by phase"), doc.Bars(tuple(phases))]
@@ -182,20 +206,27 @@ def _walk_of(cell: Cell | None) -> dict[str, float]:
     return cell.walk if cell is not None and cell.state is State.DONE else {}
 
 
+def _parts(cell: Cell | None) -> dict[str, float]:
+    """Return the seconds of a walk with `rest`, its total less its network: what can be said of published walks too."""
+    spent = _walk_of(cell)
+    return {**spent, "rest": spent["total"] - spent["velocity"]} if spent else {}
+
+
 def _times(theirs: float | None, own: float | None) -> str:
     return times(theirs / own if theirs is not None and own else None)
 
 
 def _first(cells: dict[str, Cell]) -> str | None:
     found = {method: one for method, cell in cells.items() if (one := totals_of(cell)) is not None}
-    return fastest({method: (one.seconds, sum(one.converged)) for method, one in found.items()})
+    return fastest({method: (one.seconds, sum(one.accepted)) for method, one in found.items()})
 
 
 def _total(cell: Cell | None, first: bool) -> Entry:
     found = totals_of(cell)
     if found is None or cell is None or cell.verdict is None:
         return outcome(cell)
-    return Entry(total(found.seconds), "" if found.complete else confirmed(cell.verdict), first)
+    parts = [spread(found.least, found.most), "" if found.complete else confirmed(cell.verdict)]
+    return Entry(total(found.seconds), "; ".join(part for part in parts if part), first)
 
 
 def _published_total(case: Case, column: str) -> str:
