@@ -187,12 +187,15 @@ def test_the_state_of_all_kernel_files_names_the_folder(monkeypatch: pytest.Monk
 
 def test_folders_that_nobody_used_for_a_month_are_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("SNAPFM_CACHE", str(tmp_path))
-    for name, days in (("old", 31), ("new", 29)):
+    for name, days in (("kernels-old", 31), ("kernels-new", 29), ("photographs", 31), ("kernels-of-corn", 31)):
         (tmp_path / name).mkdir()
+        if name in ("kernels-old", "kernels-new"):
+            (tmp_path / name / "locks").mkdir()
         then = (tmp_path / name).stat().st_mtime - days * 24 * 3600
         os.utime(tmp_path / name, (then, then))
     own = kept.own.__wrapped__()
-    assert sorted(one.name for one in tmp_path.iterdir()) == sorted([own.name, "new"])
+    left = sorted([own.name, "kernels-new", "photographs", "kernels-of-corn"])
+    assert sorted(one.name for one in tmp_path.iterdir()) == left
 
 
 def test_where_the_cache_is_on_each_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

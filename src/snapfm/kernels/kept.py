@@ -33,6 +33,7 @@ from snapfm.locking import held
 SHIPPED = Path(__file__).parent / "objects"  # in wheels that were built with machine code
 FEATURES = "features.txt"  # of a shipped folder: what a processor needs to run its code
 OBJECT, LINKABLE = "object", "linkable"  # the two forms
+_PREFIX, _LOCKS = "kernels-", "locks"  # of a folder's name, and the folder inside it that every one has
 _PATIENCE = 600.0  # seconds to wait for another process that compiles the same kernel
 _UNUSED = 30 * 24 * 3600.0  # seconds after which a folder of another state is removed
 
@@ -73,7 +74,7 @@ def alone(kernel: str, signature: Any, form: str) -> Iterator[None]:
     if folder is None or not kernel:
         yield
         return
-    with held(folder / "locks" / _name(kernel, signature, form), wait=_PATIENCE):
+    with held(folder / _LOCKS / _name(kernel, signature, form), wait=_PATIENCE):
         yield  # also where another process takes too long: then two compile it
 
 
@@ -83,10 +84,10 @@ def own() -> Path | None:
     base = _base()
     if base is None:
         return None
-    folder = base / _digest(*_state(), cpu_target.target_context.codegen().magic_tuple())
+    folder = base / f"{_PREFIX}{_digest(*_state(), cpu_target.target_context.codegen().magic_tuple())}"
     try:
         new = not folder.exists()
-        (folder / "locks").mkdir(parents=True, exist_ok=True)
+        (folder / _LOCKS).mkdir(parents=True, exist_ok=True)
         os.utime(folder)  # in use
         trial = folder / f"trial.{uuid.uuid4().hex[:8]}"
         trial.touch()
@@ -173,8 +174,8 @@ def _name(kernel: str, signature: Any, form: str) -> str:
 
 
 def _tidy(base: Path) -> None:
-    """Remove folders that no process has used for a month."""
-    for folder in base.iterdir():
+    """Remove folders of kernels that no process has used for a month; the user may keep other things beside them."""
+    for folder in base.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            if folder.is_dir() and time.time() - folder.stat().st_mtime > _UNUSED:
+            if (folder / _LOCKS).is_dir() and time.time() - folder.stat().st_mtime > _UNUSED:
                 shutil.rmtree(folder, ignore_errors=True)

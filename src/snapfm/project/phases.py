@@ -19,7 +19,9 @@ from snapfm.project.newton import Newton
 from snapfm.project.part import Part
 
 _REPEATS = 5
-_TIMES = 20  # repetitions of a step beside the one that all share, so that noise does not hide it
+# Repetitions of a step beside the one that all share, so that noise does not hide it: this many, or fewer where so many of all
+# steps together take this many seconds.
+_TIMES, _ENOUGH = 20, 0.2
 RESIDUAL, JACOBIAN, FACTOR, SOLVE, REST = "residual", "jacobian", "factor", "solve", "rest"
 
 
@@ -51,9 +53,10 @@ def _of_part(part: Part, iterations: Index) -> dict[str, float]:
             return median(_seconds(run) for _ in range(_REPEATS))
 
         once = seconds(none, none, none, none)
+        repeated = int(np.clip(_ENOUGH / once, 1, _TIMES))
 
         def share(*times: Index) -> float:
-            return max(0.0, seconds(*(_TIMES * one for one in times)) - once) / _TIMES
+            return max(0.0, seconds(*(repeated * one for one in times)) - once) / repeated
 
         return {
             RESIDUAL: share(steps + 1, none, none, none),
