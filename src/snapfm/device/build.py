@@ -100,7 +100,8 @@ def _go_offline() -> None:
 
     Functions ask the driver for the device's version; kernels for a given one do not. Functions may not return arrays,
     as nothing would own them: here nothing is owned. Kernels count from the beginning, so no index is compared with zero.
-    Products and sums are not fused unless a kernel says so.
+    Products and sums are not fused unless a kernel says so. Functions are linked in the order in which they are first
+    called, not in that of a set, which is another in every process.
     """
     dispatcher, typed_passes = _module("numba.cuda.dispatcher"), _module("numba.cuda.core.typed_passes")
     nvrtc, nvvm = _module("numba.cuda.cudadrv.nvrtc"), _module("numba.cuda.cudadrv.nvvm")
@@ -109,12 +110,28 @@ def _go_offline() -> None:
     arrays, intp = _module("numba.cuda.np.arrayobj"), _module("numba.cuda.types").intp
     arrays.fix_integer_index = lambda context, builder, kind, index, _: context.cast(builder, index, kind, intp)
     nvrtc.get_arch_option = lambda *_: "compute_80"  # asks a library of a hundred megabytes
+    library = _module("numba.cuda.codegen").CUDACodeLibrary
+    begin = library.__init__
+
+    def begin_in_order(self: Any, *given: Any, **options: Any) -> None:
+        begin(self, *given, **options)
+        self._linking_libraries = _InOrder()
+
+    library.__init__ = begin_in_order
     original = nvvm.compile_ir
 
     def compile_ir(code: list[str] | str, **options: Any) -> Any:
         return original([_kept_apart(one) for one in ([code] if isinstance(code, str) else code)], fma=False, **options)
 
     nvvm.compile_ir = compile_ir
+
+
+class _InOrder(dict[Any, None]):
+    """A set that remembers the order in which things were added."""
+
+    def add(self, one: Any) -> None:
+        """Add at the end, unless it is there."""
+        self.setdefault(one)
 
 
 def _module(name: str) -> Any:
