@@ -12,18 +12,11 @@ from typing import Any
 import torch
 
 import snapfm
+from benchmarks.ipopt import PROBLEMS
 from snapfm.errors import Status
 from snapfm.project.peers.ipopt import Ipopt
 
 TOLERANCE, SAMPLES, NOISE, MOVED = 1e-5, 2, 0.3, 0.02
-PROBLEMS: dict[str, dict[str, Any]] = {
-    "heat-ic-mass": {},
-    "heat-ic-mass-pde-energy": {"discretization": "release"},
-    "burgers-bc-mass": {},
-    "burgers-ic-mass-flux": {"flux_steps": 5},
-    "reaction-diffusion-ic-mass": {"discretization": "release"},
-    "navier-stokes-ic-mass-enstrophy": {"discretization": "release"},
-}
 COLD: dict[str, dict[str, Any]] = {
     "present": {},
     "mu_init 1e-2": {"ipopt.mu_init": 1e-2},
