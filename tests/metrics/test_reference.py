@@ -13,6 +13,9 @@ import torch
 
 import snapfm
 from snapfm.metrics.scores import Scores, scores
+from snapfm.problems.base import uniform
+from snapfm.problems.reaction_diffusion import DIFFUSIVITY, LEFT_FLUX, RATE, RIGHT_FLUX, strang_fields
+from snapfm.seeds import stream
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
 TRUTH = 12
@@ -38,9 +41,16 @@ def judged(file: str, array: str) -> Scores:
     truth, params = problem.draw_truth(1, 0, TRUTH)
     with np.load(DATA / file) as arrays:
         values = torch.from_numpy(arrays[array].astype(np.float64))
-    if kind == "rd":  # its initial state is one of the authors' own
+    if kind == "rd":  # its initial state is one of the authors' own: true fields start from it too
         with np.load(DATA / "rd.npz") as arrays:
-            params = {"u0": torch.from_numpy(arrays["u0"].astype(np.float64))[None]}
+            start = torch.from_numpy(arrays["u0"].astype(np.float64)).expand(TRUTH, -1)
+        random = stream(0, 0)
+        flux = torch.stack(
+            [torch.stack([uniform(random, LEFT_FLUX), uniform(random, RIGHT_FLUX)]) for _ in range(TRUTH)]
+        )
+        truth, params = strang_fields(problem.grid, start, flux, RATE, DIFFUSIVITY), {"u0": start}
+    if array == "ffm":  # a network without any law draws its own initial states, as training did
+        truth = problem.draw_fields(1, 0, TRUTH)
     fields = values.permute(0, *range(values.ndim - 1, 0, -1))
     return scores(problem.laws, fields, {name: value[:1] for name, value in params.items()}, truth)
 

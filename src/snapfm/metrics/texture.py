@@ -19,7 +19,7 @@ from snapfm.errors import ShapeError
 CORRELATION_SHARE = 0.5
 # Two batches of a dozen true fields differ by less than 0.2, projected white noise by more than 0.5.
 SPECTRUM_LIMIT = 0.3
-# Values of another batch of a dozen true fields leave the range of the first by less than REACH_TRUE of it.
+# Values of another batch of a dozen true fields leave the range of the first by far less than half of it.
 REACH_LIMIT = 0.5
 # Standard deviations of single true fields are within this factor of the smallest and the largest of a dozen others.
 SWING_LIMIT = 2.0
