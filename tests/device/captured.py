@@ -1,4 +1,4 @@
-"""What Newton's kernel is given by real projections, and what the CPU's kernel makes of it."""
+"""What kernels of iterations are given by real projections, and what the CPU's kernels make of it."""
 
 from __future__ import annotations
 
@@ -12,39 +12,51 @@ from torch import Tensor
 
 import snapfm
 from snapfm.kernels import layout
+from snapfm.kernels.interior import interior_tiles
 from snapfm.kernels.newton import solve_tiles
 from snapfm.kernels.operations import LANES
+from snapfm.kernels.restoration import restore_tiles
 from snapfm.project.part import Loops
+
+# Kernels of iterations by their entry: each has settings, then limits, a stop and live lanes, and memory.
+KERNELS = {"newton": solve_tiles, "interior": interior_tiles, "restore": restore_tiles}
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of solve_tiles: structure, settings, memory before and after (lane by lane), and how lanes ended."""
+    """One call of a kernel of iterations: structure, settings, memory before and after (lane by lane), and how lanes ended."""
 
+    entry: str
     read: tuple[Any, ...]  # Code, Frame, Schedule
     at: np.ndarray  # where sections begin, of one lane
-    settings: layout.Settings
+    settings: tuple[float, ...]
     limits: np.ndarray
     before: np.ndarray
     after: np.ndarray
     status: np.ndarray
     iterations: np.ndarray
-    second: np.ndarray
+    second: np.ndarray  # Newton's method alone
 
     def given(self, before: np.ndarray | None = None, **settings: float) -> Call:
-        """The same call with other memory or settings, solved by the CPU's kernel."""
+        """The same call of Newton's method with other memory or settings, solved by the CPU's kernel."""
+        assert isinstance(self.settings, layout.Settings)
+        chosen = self.settings._replace(**settings)
+        return self.of("newton", chosen, before)
+
+    def of(self, entry: str, settings: tuple[float, ...], before: np.ndarray | None = None) -> Call:
+        """The call of another kernel on the same memory, or on other memory, solved by the CPU's kernel."""
         before, lanes = self.before if before is None else before, len(self.before)
-        chosen, tiles = self.settings._replace(**settings), -(-lanes // LANES)
+        tiles = -(-lanes // LANES)
         space, at = by_tile(before), self.at * LANES
         limits, live = np.zeros(tiles * LANES, np.int64), np.zeros(tiles * LANES, bool)
         limits[:lanes], live[:lanes] = self.limits, True
         written = [np.zeros((tiles, LANES), np.int64) for _ in range(3)]
-        solve_tiles(
-            *self.read, chosen, limits.reshape(tiles, LANES), np.zeros(1, np.int64), live.reshape(tiles, LANES), space, at,
-            np.zeros(int(at[-1])), *written,
+        KERNELS[entry](
+            *self.read, *([settings] if entry == "newton" else settings), limits.reshape(tiles, LANES), np.zeros(1, np.int64),
+            live.reshape(tiles, LANES), space, at, np.zeros(int(at[-1])), *written[: 3 if entry == "newton" else 2],
         )  # fmt: skip
         ended = [one.ravel()[:lanes] for one in written]
-        return Call(self.read, self.at, chosen, self.limits, before, by_lane(space)[:lanes], *ended)
+        return Call(entry, self.read, self.at, settings, self.limits, before, by_lane(space)[:lanes], *ended)
 
     def only(self, i: int) -> Call:
         """The call with one lane alone."""
@@ -69,7 +81,7 @@ def newton_calls(project: snapfm.Projector, u_hat: Tensor, params: dict[str, Ten
             lanes = int(live.sum())
             kept.append(
                 Call(
-                    self._read, tiles.at // LANES, settings, limits.ravel()[:lanes].copy(), by_lane(before)[:lanes],
+                    "newton", self._read, tiles.at // LANES, settings, limits.ravel()[:lanes].copy(), by_lane(before)[:lanes],
                     by_lane(tiles.space)[:lanes], *(one.ravel()[:lanes].copy() for one in written),
                 )
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Small calls that reach all parts of Newton's kernel: every form of the matrix, functions, filters, saddles, failures."""
+"""Small calls that reach all parts of the kernels of iterations: forms of the matrix, functions, filters, saddles, failures."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from snapfm.project import kkt
 
 Laws = tuple[snapfm.Projector, Tensor, dict[str, Tensor]]
 FEW = 3  # calls of a projection: later ones are attempts on what failed
+ORDINARY, TOLERANCE = 1e-3, 1e-8
 
 
 def _noise(*shape: int, seed: int = 3) -> Tensor:
@@ -155,7 +156,23 @@ def _with_gradients(laws: Callable[[], Laws]) -> list[Call]:
         return newton_calls(*laws())[:FEW]
 
 
-_ALL = (
+_NEWTON = (
     bounded, augmented, augmented_and_bounded, eliminated, coupled, filtered, saddles, flat, failing, pushed_off, halved,
 )  # fmt: skip
-CASES = {case.__name__: case for case in _ALL}
+_OTHERS = (bounded, augmented, augmented_and_bounded, eliminated, coupled, flat, failing, halved)
+# The other loops from where Newton's method begins: a barrier, firm and with soft equalities, and the violation alone.
+_LOOPS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "barrier": ("interior", (ORDINARY, 0)),
+    "soft_barrier": ("interior", (ORDINARY, 1)),
+    "restored": ("restore", (TOLERANCE,)),
+}
+
+
+def _other(case: Callable[[], list[Call]], loop: str) -> Callable[[], list[Call]]:
+    """Return the case of another loop, with iterations enough for most."""
+    return lambda: [replace(call, limits=np.full_like(call.limits, 40)).of(*_LOOPS[loop]) for call in case()]
+
+
+CASES = {case.__name__: case for case in _NEWTON} | {
+    f"{case.__name__}_{loop}": _other(case, loop) for case in _OTHERS for loop in _LOOPS
+}

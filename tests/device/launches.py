@@ -87,7 +87,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Solved:
-    """What the entry `newton` made of a Call."""
+    """What an entry made of a Call."""
 
     memory: np.ndarray
     status: np.ndarray
@@ -97,13 +97,13 @@ class Solved:
 
 
 def solve(call: Call, device: Device | None = None) -> Solved:
-    """Run the entry `newton` on a call."""
+    """Run the entry of a call, with the iterations that each of its lanes may use."""
     device = Device() if device is None else device
     count, memory = len(call.before), call.before.copy()
     work = np.zeros((device.teams or count, int(call.at[-1])))
     ended = [np.zeros(count, np.int64) for _ in range(3)]
     report = device.launch(
-        "newton", Descriptor(*call.read, call.at), count, *(float(one) for one in call.settings[:4]),
-        *(int(one) for one in call.settings[4:]), int(call.limits.max()), memory, work, *ended,
+        call.entry, Descriptor(*call.read, call.at), count, *call.settings, int(call.limits.max()), call.limits, memory, work,
+        *ended[: 3 if call.entry == "newton" else 2],
     )  # fmt: skip
     return Solved(memory, *ended, report)

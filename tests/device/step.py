@@ -16,7 +16,7 @@ from snapfm.errors import Status
 from snapfm.kernels import layout
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.panels import Schedule
-from snapfm.project.attempts import _ENDLESS, _MANY, _ORDINARY
+from snapfm.project.attempt_settings import ENDLESS, MANY, ORDINARY
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.closed_form import Rows
 from snapfm.project.march import _KEPT
@@ -178,7 +178,7 @@ class Step:
         stopping = certified(self.stopping.tolerance) if part.inequalities else self.stopping
         ended = [np.zeros(lanes, np.int64) for _ in range(3)]
         spec = Descriptor(system.program.code, part.kkt.frame, part.kkt.schedule, at)
-        settings = (*(float(one) for one in stopping), _ORDINARY, _MANY, 0, _ENDLESS, self.limit)
+        settings = (*(float(one) for one in stopping), ORDINARY, MANY, 0, ENDLESS, self.limit, 0)
         self._launch("newton", spec, *settings, space, self._memory(int(at[-1]), lanes), *ended, count=lanes)
         spec = Descriptor(system.unknowns, system.rows, at)
         self._launch("out_of_tiles", spec, self.width, u, height, multipliers, rows, totals, space, count=lanes)

@@ -1,4 +1,4 @@
-"""The PTX of Newton's iterations, executed on the CPU thread by thread, against the kernel for the CPU."""
+"""The PTX of Newton's method, barriers and restoration, executed on the CPU thread by thread, against the kernels for the CPU."""
 
 from __future__ import annotations
 
@@ -81,6 +81,6 @@ def test_a_sample_that_is_not_finite_ends_alone(calls):
     call = calls[0]
     spoiled = call.before.copy()
     spoiled[0] = np.nan
-    whole, broken = solve(call), solve(call.given(spoiled))
+    whole, broken = solve(call), solve(call.of(call.entry, call.settings, spoiled))
     assert broken.status[0] == 4  # NONFINITE
     assert np.array_equal(broken.memory[1:], whole.memory[1:], equal_nan=True)

@@ -32,6 +32,17 @@ def noise(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
+class Drift(torch.nn.Module):
+    """A network with a weight, which says where fields are made."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(weight, requires_grad=False)
+
+    def forward(self, u: Tensor, tau: Tensor) -> Tensor:
+        return (0.3 * torch.sin(u) - 0.2 * u) * self.weight
+
+
 def totals() -> Case:
     """Sums over slices after an initial state: a diagonal Gram matrix, and unknowns that params alone determine."""
     u0 = noise(COUNT, 6, seed=1)

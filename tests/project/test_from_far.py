@@ -9,7 +9,7 @@ import torch
 import snapfm
 from snapfm.evidence.judge import measure
 from snapfm.kernels import layout
-from snapfm.project import attempts
+from snapfm.project import attempt_settings, attempts
 
 
 def chain(u, p):
@@ -59,7 +59,7 @@ def test_transport_from_white_noise_with_free_boundaries():
     assert checked(problem.laws, noise, params).all()
 
 
-@pytest.mark.parametrize("other", [attempts._penalized, attempts._filtered], ids=["penalty", "filter"])
+@pytest.mark.parametrize("other", [attempts.penalized, attempts._filtered], ids=["penalty", "filter"])
 def test_either_way_alone_leads_to_the_laws(other, monkeypatch):
     monkeypatch.setattr(attempts, "_EQUALITIES", (other,))
     monkeypatch.setattr(attempts, "_FIRST", 1)
@@ -223,4 +223,4 @@ def test_a_first_attempt_that_crawls_is_left_early(monkeypatch):
     u, params = problem.truth(4, generator)
     noise = torch.randn(u.shape, generator=generator, dtype=torch.float64)
     assert checked(problem.laws, noise, params).all()
-    assert first[0].max() < 0.5 * attempts._FIRST
+    assert first[0].max() < 0.5 * attempt_settings.FIRST

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.device.emulated.machine import CHECKED
 from tests.device.far import CUDA, Copied, Emulated, Far, emulated, far, near
-from tests.project.device_laws import CASES, COUNT, Case, noise
+from tests.project.device_laws import CASES, COUNT, Case, Drift, noise
 
 import snapfm
 from snapfm.errors import Status, StructureWarning
@@ -32,21 +32,6 @@ def case(request) -> Case:
 @pytest.fixture(scope="module")
 def project(case) -> snapfm.Projector:
     return case.projector()
-
-
-def velocity(u, tau):
-    return 0.3 * torch.sin(u) - 0.2 * u
-
-
-class Drift(torch.nn.Module):
-    """A network with a weight, which says where fields are made."""
-
-    def __init__(self, weight):
-        super().__init__()
-        self.weight = torch.nn.Parameter(weight, requires_grad=False)
-
-    def forward(self, u, tau):
-        return velocity(u, tau) * self.weight
 
 
 def test_cases_reach_every_step():
@@ -109,7 +94,7 @@ def test_the_row_of_the_benchmark_times_the_device(case, project, monkeypatch):
     with emulated() as machine:
         made = row.run(u_hat, case.params, project.tolerance)
     assert machine.launches
-    assert machine.reads == 1  # the six numbers of each sample, for the certificate
+    assert machine.reads == 1  # the eight numbers of each sample, for the certificate
     assert isinstance(made.u, Far)
     assert torch.equal(near(made.status), project(u_hat, case.params).status)
 

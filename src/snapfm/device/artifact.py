@@ -13,8 +13,8 @@ _HERE = Path(__file__).parent
 PATH = _HERE / "kernels.json.gz"
 # Modules of snapfm.kernels that entries call, directly or not, and that device.target does not replace.
 _KERNELS = (
-    "batches", "coordinates", "coupled", "direction", "filter", "lanes", "layout", "ldl", "lu", "march", "newton", "operations",
-    "operators", "panels", "point", "program", "runs",
+    "batches", "coordinates", "copies", "coupled", "direction", "filter", "interior", "lanes", "layout", "ldl", "lu", "march",
+    "newton", "operations", "operators", "panels", "point", "program", "restoration", "runs", "soft_rows",
 )  # fmt: skip
 
 
@@ -45,8 +45,9 @@ def shipped() -> Artifact:
 def sources() -> str:
     """Hash the files that the PTX is made from."""
     kernels = [_HERE.parent / "kernels" / f"{name}.py" for name in _KERNELS]
+    here = [_HERE / f"{name}.py" for name in ("reading", "systems", "entries", "build")]
     digest = hashlib.sha256()
-    for file in [*kernels, *sorted((_HERE / "target").glob("*.py")), _HERE / "entries.py", _HERE / "build.py"]:
+    for file in [*kernels, *sorted((_HERE / "target").glob("*.py")), *here]:
         digest.update(file.name.encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()

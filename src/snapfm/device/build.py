@@ -26,12 +26,15 @@ _ALONE = "--compile"  # the argument of the process that does nothing else
 _APART = (
     "apply", "called", "slopes", "bends", "tile_values", "tile_partials", "tile_slopes", "tile_bends", "_adjoints", "residual_at",
     "derivatives_at", "merit_parts", "choose_sets", "gap_of", "factorize_tile", "_substitute", "correct", "_follow", "_apply",
-    "_precondition", "_conjugate", "spread_of", "added", "greatest",
+    "_precondition", "_conjugate", "spread_of", "rows_at", "_off", "_merit", "_break", "added", "greatest",
 )  # fmt: skip
 _FOREIGN = re.compile(r'@"?(llvm\.|__nv_)')  # instructions, and functions of libdevice: none waits
 _LARGE = re.compile(rf"\d({'|'.join(_APART)})B\d+v\d")
 # Of the language. The compiler states its own, which drivers of last year do not know; instructions are those of 7.0.
 _VERSION = re.compile(r"^\.version [\d.]+$", re.M)
+_HINT = re.compile(
+    r'^\s*\.pragma "used_bytes_mask [^"]*";\n', re.M
+)  # which bytes of a load are used: of 8.3, and only a hint
 _MANGLED, _KERNEL = re.compile(r"\b(_ZN\w+?)(_param_\d+)?\b"), re.compile(r"\d([A-Za-z_]+)B\d+v\d")
 _FLOATS = frozenset(
     {"tolerance", "stationarity", "polish", "ordinary", "back", "goal"}
@@ -61,7 +64,7 @@ def _compiled() -> bytes:
         names = entry.__code__.co_varnames[: entry.__code__.co_argcount]
         signature = tuple(kinds.float64 if name in _FLOATS else kinds.int64 for name in names)
         text, _ = cuda.compile_ptx(entry, signature, cc=(8, 0))
-        ptx[entry.__name__] = _named(_VERSION.sub(".version 8.0", text))
+        ptx[entry.__name__] = _named(_HINT.sub("", _VERSION.sub(".version 8.0", text)))
     return Artifact(sources(), f"numba-cuda {_module('numba_cuda').__version__}", ptx).packed()
 
 

@@ -30,10 +30,13 @@ SCALARS = 6  # packs of that section
 
 
 @compiled(nogil=True, error_model="numpy")
-def newton_direction(frame, plan, tile, damping, status, convex, stop):
-    """Solve the KKT system with the current factors. Written: step, direction; convex, where negative curvature was met."""
+def newton_direction(frame, plan, tile, damping, status, convex, stop, held):
+    """Solve the KKT system with the current factors; `held`: whether unknowns may be held at their bounds.
+
+    Written: step, direction; convex, where negative curvature was met.
+    """
     if frame.augmented == 1:
-        augmented_direction(frame, plan, tile)
+        augmented_direction(frame, plan, tile, held)
         return
     schur_direction(frame, plan, tile)
     if frame.coupled == 0:

@@ -264,8 +264,11 @@ def _follow(frame, tile, direction, step):  # written: step
 
 
 @compiled(nogil=True, error_model="numpy")
-def augmented_direction(frame, plan, tile):  # written: direction, step, rhs
-    """[[W, Jᵀ], [J, −G]] (dx, dλ) = −(slope, h), with known values of idle rows and held unknowns moved to the right."""
+def augmented_direction(frame, plan, tile, held):  # written: direction, step, rhs
+    """[[W, Jᵀ], [J, −G]] (dx, dλ) = −(slope, h), with known values of idle rows and held unknowns moved to the right.
+
+    `held`: whether unknowns may be held at their bounds.
+    """
     rhs, slope, residual = section(tile, layout.RHS), section(tile, layout.GRADIENT), section(tile, layout.RESIDUAL)
     jacobian, active, idle = section(tile, layout.JACOBIAN), section(tile, layout.ACTIVE), section(tile, layout.IDLE)
     to_bound = section(tile, layout.TO_BOUND)
@@ -284,7 +287,7 @@ def augmented_direction(frame, plan, tile):  # written: direction, step, rhs
         for p in range(gram_ptr[r], gram_ptr[r + 1]):
             total = fnma(full(gram[p]), load(idle, gram_column[p]), total)
         store(rhs, v + r, fma(load(active, r), total, load(idle, r)))
-    if frame.bounded == 1:
+    if frame.bounded == 1 and held:
         for i in team(v * LANES):
             if to_bound[i] == to_bound[i]:
                 rhs[i] = to_bound[i]
@@ -303,7 +306,6 @@ def augmented_direction(frame, plan, tile):  # written: direction, step, rhs
         store(step, j, load(rhs, j))
     for r in team(m):
         store(direction, r, load(rhs, v + r))
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")

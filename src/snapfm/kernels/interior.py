@@ -10,10 +10,15 @@ Soft equalities (kernels.soft_rows) harden as the barrier falls. Imports kernels
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
+from snapfm.arrays import Mask, Values
 from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
+from snapfm.kernels.copies import copy, copy_lane, fill, fill_lane
 from snapfm.kernels.coupled import newton_direction
 from snapfm.kernels.direction import RUNNING, factorize
 from snapfm.kernels.filter import passes_filter
@@ -22,6 +27,7 @@ from snapfm.kernels.newton import new_lanes
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
 from snapfm.kernels.soft_rows import balance, harden, mean_square, rows_at
+from snapfm.kernels.teams import added, greatest, join, team
 
 ARRIVED, LIMIT, BROKEN = 0, 3, 4  # errors.Status
 
@@ -35,34 +41,44 @@ _SLOWLY, _LOOSE = 0.3, 1e-4
 _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8
 
 
+class Path(NamedTuple):
+    """Where lanes are on the path of a barrier, one number per lane and name."""
+
+    parameter: Values  # μ of the barrier
+    softness: Values  # δ of soft equalities
+    size: Values  # mean square of the rows' sizes, the unit of δ
+    fresh: Mask  # the filter belongs to another barrier problem, and is to be emptied
+
+
 @compiled(nogil=True, error_model="numpy")
 def interior_tiles(code, frame, plan, ordinary, soft, limits, stop, live, space, at, work, status, iterations):
     """Follow the barrier in all tiles, with soft equalities if `soft` is 1; see newton.solve_tiles.
 
     Written: space, status, iterations (tiles, …).
     """
-    lanes = new_lanes()
+    lanes, path = new_lanes(), Path(np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES, np.bool_))
     for k in range(len(space)):
         tile = entered(code, frame, space[k], at, work)
-        _follow_barrier(
-            code, frame, plan, ordinary, soft, limits[k], stop, live[k], tile, lanes, status[k], iterations[k]
+        interior_tile(
+            code, frame, plan, ordinary, soft, limits[k], stop, live[k], tile, lanes, path, status[k], iterations[k]
         )  # fmt: skip
-        section(tile, layout.BARRIER)[:] = 0.0
-        section(tile, layout.BOUND_WEIGHT)[:] = 0.0
         left(code, frame, tile, space[k])
 
 
 @compiled(nogil=True, error_model="numpy")
-def _follow_barrier(code, frame, plan, ordinary, soft, limits, stop, live, tile, lanes, status, iterations):
-    mu, damping, fresh = np.full(LANES, _FIRST), np.zeros(LANES), np.ones(LANES, np.bool_)
-    convex, negative = np.empty(LANES), np.empty(LANES, np.int64)
-    delta, size = np.zeros(LANES), np.zeros(LANES)
+def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, lanes, path, status, iterations):
+    """Follow the barrier in one tile; see interior_tiles. Written: tile, lanes, path, status, iterations."""
+    mu, delta, size, fresh = path.parameter, path.softness, path.size, path.fresh
+    damping, accepted = lanes.damping, lanes.accepted
+    mu[:], delta[:], size[:], fresh[:], damping[:] = _FIRST, 0.0, 0.0, True, 0.0
+    most = 0
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else ARRIVED
         iterations[lane] = 0
-    section(tile, layout.ACTIVE)[:] = 1.0
-    section(tile, layout.IDLE)[:] = 0.0
-    section(tile, layout.TO_BOUND)[:] = np.nan
+        most = max(most, limits[lane])
+    fill(section(tile, layout.ACTIVE), 1.0)
+    fill(section(tile, layout.IDLE), 0.0)
+    fill(section(tile, layout.TO_BOUND), np.nan)
     _enter(frame, tile)
     residual_at(code, frame, tile)
     derivatives_at(code, frame, tile)
@@ -70,16 +86,18 @@ def _follow_barrier(code, frame, plan, ordinary, soft, limits, stop, live, tile,
     _slacken(frame, tile)
     if soft == 1:
         mean_square(tile, size)
-        delta[:] = size
+        for lane in range(LANES):
+            delta[lane] = size[lane]
         rows_at(code, frame, tile, delta)
-    for iteration in range(limits.max() + 1):
+    for iteration in range(most + 1):
         derivatives_at(code, frame, tile)
+        join()
         running = False
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
             off = _off(frame, tile, lane, mu[lane])
-            if not np.isfinite(off):
+            if not math.isfinite(off):
                 status[lane] = BROKEN
                 continue
             while off <= _SOLVED * mu[lane] and mu[lane] > _LAST:
@@ -99,12 +117,12 @@ def _follow_barrier(code, frame, plan, ordinary, soft, limits, stop, live, tile,
         if not running:
             break
         _press(frame, tile, mu, delta)
-        factorize(frame, plan, tile, damping, status, convex, negative, stop)
+        factorize(frame, plan, tile, damping, status, lanes.convex, lanes.negative, stop)
         if stop[0] != 0:
             rows_at(code, frame, tile, delta)  # _press changed it
             continue
-        newton_direction(frame, plan, tile, damping, status, convex, stop)
-        accepted = _advance(code, frame, stop, tile, mu, delta, status, lanes, fresh)
+        newton_direction(frame, plan, tile, damping, status, lanes.convex, stop, False)
+        _advance(code, frame, stop, tile, path, status, lanes)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
@@ -117,6 +135,8 @@ def _follow_barrier(code, frame, plan, ordinary, soft, limits, stop, live, tile,
                     fresh[lane] = True
                 if damping[lane] > _LAST_DAMPING:
                     status[lane] = LIMIT
+    fill(section(tile, layout.BARRIER), 0.0)
+    fill(section(tile, layout.BOUND_WEIGHT), 0.0)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -126,7 +146,7 @@ def _enter(frame, tile):  # written: x, the duals of bounds
         return
     x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
     low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
-    for i in range(len(x)):
+    for i in team(len(x)):
         width = upper[i] - lower[i]
         below, above = lower[i] > -np.inf, upper[i] < np.inf
         if below:
@@ -143,7 +163,7 @@ def _slacken(frame, tile):  # written: slack, multiplier of inequalities
         return
     residual, slack, lam = section(tile, layout.RESIDUAL), section(tile, layout.SLACK), section(tile, layout.MULTIPLIER)
     equality, row_size = table(frame, layout.EQUALITY), section(tile, layout.ROW_SIZE)
-    for r in range(len(equality)):
+    for r in team(len(equality)):
         for lane in range(LANES):
             i = r * LANES + lane
             slack[i] = max(-residual[i], _ROOM * row_size[i])
@@ -159,32 +179,33 @@ def _off(frame, tile, lane, mu):
     equality, row_weight = table(frame, layout.EQUALITY), section(tile, layout.ROW_WEIGHT)
     slack = section(tile, layout.SLACK)
     worst = 0.0
-    for r in range(len(equality)):
+    for r in team(len(equality)):
         i = r * LANES + lane
         off = row_weight[i] * abs(residual[i] if equality[r] == 1 else residual[i] + slack[i])
         if equality[r] == 0:
             off = max(off, abs(slack[i] * lam[i] - mu))
-        if np.isnan(off):
-            return off
-        worst = max(worst, off)
+        worst = _larger(worst, off)
     if frame.bounded == 0:
-        for i in range(lane, len(slope), LANES):
-            if np.isnan(slope[i]):
-                return slope[i]
-            worst = max(worst, abs(slope[i]))
-        return worst
+        for j in team(len(slope) // LANES):
+            worst = _larger(worst, abs(slope[j * LANES + lane]))
+        return greatest(worst)
     x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
     low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
-    for i in range(lane, len(slope), LANES):
+    for j in team(len(slope) // LANES):
+        i = j * LANES + lane
         off = abs(slope[i] - low[i] + high[i])
         if lower[i] > -np.inf:
             off = max(off, abs((x[i] - lower[i]) * low[i] - mu))
         if upper[i] < np.inf:
             off = max(off, abs((upper[i] - x[i]) * high[i] - mu))
-        if np.isnan(off):
-            return off
-        worst = max(worst, off)
-    return worst
+        worst = _larger(worst, off)
+    return greatest(worst)
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def _larger(one, other):
+    """Return the larger number; NaN if one is."""
+    return one if other <= one or one != one else other
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -192,13 +213,13 @@ def _press(frame, tile, mu, delta):
     """Add the barrier to the KKT system of the step. Written: barrier, bound_weight, weight, residual, slope."""
     residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
     equality, barrier = table(frame, layout.EQUALITY), section(tile, layout.BARRIER)
-    for r in range(len(equality)):
+    for r in team(len(equality)):
         if equality[r] == 1:
             for lane in range(LANES):
                 barrier[r * LANES + lane] = delta[lane]
     if frame.mixed == 1:
         slack = section(tile, layout.SLACK)
-        for r in range(len(equality)):
+        for r in team(len(equality)):
             if equality[r] == 0:
                 for lane in range(LANES):
                     i = r * LANES + lane
@@ -209,7 +230,7 @@ def _press(frame, tile, mu, delta):
         low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
         slope, weight = section(tile, layout.GRADIENT), section(tile, layout.DIAGONAL)
         more = section(tile, layout.BOUND_WEIGHT)
-        for i in range(len(x)):
+        for i in team(len(x)):
             more[i] = 0.0
             if lower[i] > -np.inf:
                 more[i] += low[i] / (x[i] - lower[i])
@@ -221,77 +242,40 @@ def _press(frame, tile, mu, delta):
 
 
 @compiled(nogil=True, error_model="numpy")
-def _advance(code, frame, stop, tile, mu, delta, status, lanes, fresh):
+def _advance(code, frame, stop, tile, path, status, lanes):
     """Line search along the step, inside the boundary, with a filter; that of `fresh` lanes is emptied first.
 
     A merit function takes short steps where multipliers are large (water that almost runs dry: 250 iterations, now 40).
-    Written: x, multiplier, slack, duals, residual; returns which lanes moved.
+    Written: x, multiplier, slack, duals, residual; path's fresh; lanes' accepted (which lanes moved), alpha and more.
     """
+    mu, delta, fresh = path.parameter, path.softness, path.fresh
     x, lam, slack = section(tile, layout.X), section(tile, layout.MULTIPLIER), section(tile, layout.SLACK)
     step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
     before, before_lam = section(tile, layout.PREVIOUS), section(tile, layout.PREVIOUS_MULTIPLIER)
-    before_slack = section(tile, layout.PREVIOUS_SLACK)
-    low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
-    lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
-    target, equality = section(tile, layout.TARGET), table(frame, layout.EQUALITY)
-    ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
-    gram, alpha = weights(frame, layout.GRAM), lanes.alpha
-    before[:], before_lam[:], before_slack[:] = x, lam, slack
-    accepted = np.zeros(LANES, np.bool_)
+    before_slack, equality = section(tile, layout.PREVIOUS_SLACK), table(frame, layout.EQUALITY)
+    alpha, accepted = lanes.alpha, lanes.accepted
+    copy(x, before)
+    copy(lam, before_lam)
+    copy(slack, before_slack)
     rows_at(code, frame, tile, delta)  # _press changed it
     for lane in range(LANES):
-        if status[lane] != RUNNING:
-            accepted[lane] = True
+        accepted[lane] = status[lane] != RUNNING
+        if accepted[lane]:
             alpha[lane] = 0.0
-            step[lane::LANES] = 0.0
-            direction[lane::LANES] = 0.0
+            fill_lane(step, lane, 0.0)
+            fill_lane(direction, lane, 0.0)
             continue
-        length, fall = 1.0, 0.0
-        for r in range(len(equality)):
-            i = r * LANES + lane
-            for p in range(ptr[r], ptr[r + 1]):
-                fall += lam[i] * gram[p] * direction[column[p] * LANES + lane]
-            if equality[r] == 1:
-                fall += delta[lane] * lam[i] * direction[i]
-            else:
-                ds = mu[lane] / lam[i] - slack[i] - slack[i] / lam[i] * direction[i]
-                fall -= mu[lane] * ds / slack[i]
-                if ds < 0.0:
-                    length = min(length, -_KEEP * slack[i] / ds)
-                if direction[i] < 0.0:
-                    length = min(length, -_KEEP * lam[i] / direction[i])
-        for i in range(lane, len(x), LANES):
-            fall += (x[i] - target[i]) * step[i]
-        if frame.bounded == 1:
-            for i in range(lane, len(x), LANES):
-                if lower[i] > -np.inf:
-                    room = x[i] - lower[i]
-                    fall -= mu[lane] * step[i] / room
-                    change = mu[lane] / room - low[i] - low[i] / room * step[i]
-                    if step[i] < 0.0:
-                        length = min(length, -_KEEP * room / step[i])
-                    if change < 0.0:
-                        length = min(length, -_KEEP * low[i] / change)
-                if upper[i] < np.inf:
-                    room = upper[i] - x[i]
-                    fall += mu[lane] * step[i] / room
-                    change = mu[lane] / room - high[i] + high[i] / room * step[i]
-                    if step[i] > 0.0:
-                        length = min(length, _KEEP * room / step[i])
-                    if change < 0.0:
-                        length = min(length, -_KEEP * high[i] / change)
-        alpha[lane] = length
-        lanes.slopes[lane] = fall
+        alpha[lane], lanes.slopes[lane] = _reach(frame, tile, lane, mu[lane], delta[lane])
         lanes.theta[lane], lanes.objective[lane] = _merit(frame, tile, lane, mu[lane], delta[lane])
         if fresh[lane]:
             lanes.entries[lane], lanes.first_theta[lane], fresh[lane] = 0, max(lanes.theta[lane], 1.0), False
     for _ in range(_HALVINGS):
-        for i in range(len(x)):
+        for i in team(len(x)):
             x[i] = before[i] + alpha[i % LANES] * step[i]
-        for i in range(len(lam)):
+        for i in team(len(lam)):
             lam[i] = before_lam[i] + alpha[i % LANES] * direction[i]
         if frame.mixed == 1:
-            for r in range(len(equality)):
+            for r in team(len(equality)):
                 if equality[r] == 0:
                     for lane in range(LANES):
                         i = r * LANES + lane
@@ -312,19 +296,77 @@ def _advance(code, frame, stop, tile, mu, delta, status, lanes, fresh):
             break
     for lane in range(LANES):
         if status[lane] == RUNNING and accepted[lane] and frame.bounded == 1:
-            for i in range(lane, len(x), LANES):
-                if lower[i] > -np.inf:
-                    room = before[i] - lower[i]
-                    low[i] += alpha[lane] * (mu[lane] / room - low[i] - low[i] / room * step[i])
-                if upper[i] < np.inf:
-                    room = upper[i] - before[i]
-                    high[i] += alpha[lane] * (mu[lane] / room - high[i] + high[i] / room * step[i])
+            _follow_duals(tile, lane, alpha[lane], mu[lane])
         if not accepted[lane]:
-            x[lane::LANES] = before[lane::LANES]
-            lam[lane::LANES] = before_lam[lane::LANES]
-            slack[lane::LANES] = before_slack[lane::LANES]
+            copy_lane(before, x, lane)
+            copy_lane(before_lam, lam, lane)
+            copy_lane(before_slack, slack, lane)
     rows_at(code, frame, tile, delta)
-    return accepted
+
+
+@compiled(nogil=True, error_model="numpy")
+def _reach(frame, tile, lane, mu, delta):
+    """Return how far a lane can go along its step inside the boundary, at most 1, and the slope of the objective along it."""
+    x, lam, slack = section(tile, layout.X), section(tile, layout.MULTIPLIER), section(tile, layout.SLACK)
+    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
+    target, equality = section(tile, layout.TARGET), table(frame, layout.EQUALITY)
+    ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
+    gram = weights(frame, layout.GRAM)
+    length, fall = 1.0, 0.0
+    for r in team(len(equality)):
+        i = r * LANES + lane
+        for p in range(ptr[r], ptr[r + 1]):
+            fall += lam[i] * gram[p] * direction[column[p] * LANES + lane]
+        if equality[r] == 1:
+            fall += delta * lam[i] * direction[i]
+        else:
+            ds = mu / lam[i] - slack[i] - slack[i] / lam[i] * direction[i]
+            fall -= mu * ds / slack[i]
+            if ds < 0.0:
+                length = min(length, -_KEEP * slack[i] / ds)
+            if direction[i] < 0.0:
+                length = min(length, -_KEEP * lam[i] / direction[i])
+    for j in team(len(x) // LANES):
+        i = j * LANES + lane
+        fall += (x[i] - target[i]) * step[i]
+    if frame.bounded == 1:
+        lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
+        low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
+        for j in team(len(x) // LANES):
+            i = j * LANES + lane
+            if lower[i] > -np.inf:
+                room = x[i] - lower[i]
+                fall -= mu * step[i] / room
+                change = mu / room - low[i] - low[i] / room * step[i]
+                if step[i] < 0.0:
+                    length = min(length, -_KEEP * room / step[i])
+                if change < 0.0:
+                    length = min(length, -_KEEP * low[i] / change)
+            if upper[i] < np.inf:
+                room = upper[i] - x[i]
+                fall += mu * step[i] / room
+                change = mu / room - high[i] + high[i] / room * step[i]
+                if step[i] > 0.0:
+                    length = min(length, _KEEP * room / step[i])
+                if change < 0.0:
+                    length = min(length, -_KEEP * high[i] / change)
+    return -greatest(-length), added(fall)
+
+
+@compiled(nogil=True, error_model="numpy")
+def _follow_duals(tile, lane, alpha, mu):  # written: the duals of bounds, one lane
+    """Let the multipliers of bounds take a step of length alpha."""
+    before, step = section(tile, layout.PREVIOUS), section(tile, layout.STEP)
+    lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
+    low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
+    for j in team(len(before) // LANES):
+        i = j * LANES + lane
+        if lower[i] > -np.inf:
+            room = before[i] - lower[i]
+            low[i] += alpha * (mu / room - low[i] - low[i] / room * step[i])
+        if upper[i] < np.inf:
+            room = upper[i] - before[i]
+            high[i] += alpha * (mu / room - high[i] + high[i] / room * step[i])
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -336,23 +378,26 @@ def _merit(frame, tile, lane, mu, delta):
     ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram, row_weight = weights(frame, layout.GRAM), section(tile, layout.ROW_WEIGHT)
     theta, value = 0.0, 0.0
-    for r in range(len(equality)):
+    for r in team(len(equality)):
         i = r * LANES + lane
         if equality[r] == 1:
             theta += row_weight[i] * abs(residual[i])
             value += 0.5 * delta * lam[i] ** 2
         else:
             theta += row_weight[i] * abs(residual[i] + slack[i])
-            value -= mu * np.log(slack[i])
+            value -= mu * math.log(slack[i])
         for p in range(ptr[r], ptr[r + 1]):
             value += 0.5 * lam[i] * gram[p] * lam[column[p] * LANES + lane]
-    for i in range(lane, len(x), LANES):
+    join()  # before a trial changes multipliers that are read here
+    for j in team(len(x) // LANES):
+        i = j * LANES + lane
         value += 0.5 * (x[i] - target[i]) ** 2
     if frame.bounded == 1:
         lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
-        for i in range(lane, len(x), LANES):
+        for j in team(len(x) // LANES):
+            i = j * LANES + lane
             if lower[i] > -np.inf:
-                value -= mu * np.log(x[i] - lower[i])
+                value -= mu * math.log(x[i] - lower[i])
             if upper[i] < np.inf:
-                value -= mu * np.log(upper[i] - x[i])
-    return theta, value
+                value -= mu * math.log(upper[i] - x[i])
+    return added(theta), added(value)

@@ -15,6 +15,7 @@ import numpy as np
 
 from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
+from snapfm.kernels.copies import add_lane, copy, copy_lane, fill_lane
 from snapfm.kernels.coupled import check_curvature, newton_direction
 from snapfm.kernels.direction import RUNNING, correct, factorize
 from snapfm.kernels.filter import FILTER, clear_filter, passes_filter
@@ -148,7 +149,7 @@ def solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, sta
         factorize(frame, plan, tile, lanes.shift, status, lanes.convex, lanes.negative, stop)
         if stop[0] != 0:
             continue  # ends above
-        newton_direction(frame, plan, tile, lanes.shift, status, lanes.convex, stop)
+        newton_direction(frame, plan, tile, lanes.shift, status, lanes.convex, stop, True)
         for lane in range(LANES):
             if status[lane] == RUNNING:
                 right = lanes.convex[lane] == 0.0
@@ -253,7 +254,7 @@ def _push_off(frame, tile, lane, times):  # written: step, direction (one lane)
     size = greatest(size)
     size = size if size > 0.0 else 1.0
     join()  # the step was found from the direction of all rows
-    _fill_lane(section(tile, layout.DIRECTION), lane, 0.0)
+    fill_lane(section(tile, layout.DIRECTION), lane, 0.0)
     if frame.coupled == 1:
         along, largest = section(tile, layout.CONJUGATE), 1e-300
         for j in team(len(x) // LANES):
@@ -265,7 +266,6 @@ def _push_off(frame, tile, lane, times):  # written: step, direction (one lane)
         for j in team(len(x) // LANES):
             # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
             step[j * LANES + lane] = _PUSH * size * (2.0 * ((_GOLDEN * (j + 1) * times) % 1.0) - 1.0)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -278,6 +278,7 @@ def _predict(frame, tile, lanes):  # written: lanes' penalty and decrease
     gram = weights(frame, layout.GRAM)
     slope, largest, delta = full(0.0), full(0.0), load(section(tile, layout.REGULARIZATION), 0)
     row_size = section(tile, layout.ROW_SIZE)
+    join()
     for j in team(len(x) // LANES):
         slope = fma(fnma(full(1.0), load(target, j), load(x, j)), load(step, j), slope)
     for r in team(len(ptr) - 1):
@@ -308,9 +309,9 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
     step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
     plain, plain_direction = section(tile, layout.PLAIN_STEP), section(tile, layout.PLAIN_DIRECTION)
     before, before_lam = section(tile, layout.PREVIOUS), section(tile, layout.PREVIOUS_MULTIPLIER)
-    _copy(x, before)
-    _copy(lam, before_lam)
-    _copy(section(tile, layout.RESIDUAL), section(tile, layout.PREVIOUS_RESIDUAL))
+    copy(x, before)
+    copy(lam, before_lam)
+    copy(section(tile, layout.RESIDUAL), section(tile, layout.PREVIOUS_RESIDUAL))
     theta, objective, penalty, alpha = lanes.theta, lanes.objective, lanes.penalty, lanes.alpha
     trials = settings.trials
     new_theta, new_objective, accepted = lanes.new_theta, lanes.new_objective, lanes.accepted
@@ -319,10 +320,10 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
     for lane in range(LANES):
         accepted[lane] = status[lane] != RUNNING
         if accepted[lane]:  # done: a zero step, so that not even infinity times zero can change its numbers
-            _fill_lane(step, lane, 0.0)
-            _fill_lane(direction, lane, 0.0)
-    _copy(step, plain)
-    _copy(direction, plain_direction)
+            fill_lane(step, lane, 0.0)
+            fill_lane(direction, lane, 0.0)
+    copy(step, plain)
+    copy(direction, plain_direction)
     for _ in range(max(trials, 1)):
         for j in team(len(x) // LANES):
             store(x, j, add(load(before, j), load(step, j)))
@@ -365,8 +366,8 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
     for lane in range(LANES):
         if not accepted[lane]:
             restored = True
-            _copy_lane(before, x, lane)
-            _copy_lane(before_lam, lam, lane)
+            copy_lane(before, x, lane)
+            copy_lane(before_lam, lam, lane)
         full_step = accepted[lane] and status[lane] == RUNNING and alpha[lane] == 1.0
         doubled = trials > 0 and settings.filtered == 0 and not lanes.pushed[lane]
         wanted[lane] = full_step and lanes.convex[lane] > 0.0 and doubled
@@ -398,8 +399,8 @@ def _stretch(code, frame, plan, tile, lanes):
             if going[lane]:
                 any_going = True
                 alpha[lane] *= 2.0
-                _copy_lane(step, best, lane)
-                _copy_lane(direction, best_direction, lane)
+                copy_lane(step, best, lane)
+                copy_lane(direction, best_direction, lane)
                 for j in team(len(x) // LANES):
                     i = j * LANES + lane
                     x[i] = before[i] + alpha[lane] * plain[i]
@@ -412,8 +413,8 @@ def _stretch(code, frame, plan, tile, lanes):
         correct(frame, plan, tile, alpha, going)
         for lane in range(LANES):
             if going[lane]:
-                _add_lane(before, step, x, lane)
-                _add_lane(before_lam, direction, lam, lane)
+                add_lane(before, step, x, lane)
+                add_lane(before_lam, direction, lam, lane)
         residual_at(code, frame, tile)
         merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
         for lane in range(LANES):
@@ -423,34 +424,8 @@ def _stretch(code, frame, plan, tile, lanes):
                     merit[lane] = new_merit
                     continue
                 going[lane] = False
-                _copy_lane(best, step, lane)
-                _copy_lane(best_direction, direction, lane)
-                _add_lane(before, step, x, lane)
-                _add_lane(before_lam, direction, lam, lane)
+                copy_lane(best, step, lane)
+                copy_lane(best_direction, direction, lane)
+                add_lane(before, step, x, lane)
+                add_lane(before_lam, direction, lam, lane)
     residual_at(code, frame, tile)
-
-
-@compiled(nogil=True, error_model="numpy", forceinline=True)
-def _copy(source, target):  # written: target
-    for i in team(
-        len(source)
-    ):  # not pack by pack: one lane may just have been written alone, and a pack waits for that
-        target[i] = source[i]
-
-
-@compiled(nogil=True, error_model="numpy", forceinline=True)
-def _copy_lane(source, target, lane):  # written: target, one lane
-    for k in team(len(source) // LANES):
-        target[k * LANES + lane] = source[k * LANES + lane]
-
-
-@compiled(nogil=True, error_model="numpy", forceinline=True)
-def _fill_lane(target, lane, value):  # written: target, one lane
-    for k in team(len(target) // LANES):
-        target[k * LANES + lane] = value
-
-
-@compiled(nogil=True, error_model="numpy", forceinline=True)
-def _add_lane(one, other, target, lane):  # written: target, one lane
-    for k in team(len(target) // LANES):
-        target[k * LANES + lane] = one[k * LANES + lane] + other[k * LANES + lane]

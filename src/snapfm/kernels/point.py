@@ -244,36 +244,3 @@ def gap_of(frame, tile, gap):  # written: gap
                     if not (off <= gap[lane] or math.isnan(gap[lane])):
                         gap[lane] = off
     store(gap, 0, greatest(load(gap, 0)))
-
-
-@compiled(nogil=True, error_model="numpy")
-def pull_of(frame, tile, lane):
-    """Return of one lane, with rows relative to their size, ‖Jᵀh₊‖² over the unknowns that can move, and the largest ‖J_r‖²."""
-    residual, jacobian = section(tile, layout.RESIDUAL), section(tile, layout.JACOBIAN)
-    norm = section(tile, layout.ROW_NORM)
-    equality = table(frame, layout.EQUALITY)
-    gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
-    gram = weights(frame, layout.GRAM)
-    broken, row_weight = np.zeros(len(equality)), section(tile, layout.ROW_WEIGHT)
-    pull, norms = 0.0, _TINY
-    for r in range(len(equality)):
-        h = residual[r * LANES + lane]
-        weight = row_weight[r * LANES + lane] ** 2
-        broken[r] = weight * h if equality[r] == 1 or h > 0.0 else 0.0
-        norms = max(norms, weight * norm[r * LANES + lane])
-    for r in range(len(equality)):
-        for p in range(gram_ptr[r], gram_ptr[r + 1]):
-            pull += broken[r] * gram[p] * broken[gram_column[p]]
-    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
-    entry = table(frame, layout.COLUMN_ENTRY)
-    x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
-    for j in range(len(ptr) - 1):
-        total = 0.0
-        for p in range(ptr[j], ptr[j + 1]):
-            total += jacobian[entry[p] * LANES + lane] * broken[row[p]]
-        i = j * LANES + lane
-        # at a bound, a pull outwards moves nothing
-        if frame.bounded == 1 and ((total > 0.0 and x[i] <= lower[i]) or (total < 0.0 and x[i] >= upper[i])):
-            total = 0.0
-        pull += total * total
-    return pull, norms

@@ -7,15 +7,19 @@ violation, which is what "locally infeasible" means (math.md, eq. infeasible). I
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from snapfm.kernels import layout
 from snapfm.kernels.compiling import compiled
-from snapfm.kernels.coupled import newton_direction
-from snapfm.kernels.direction import RUNNING, factorize
-from snapfm.kernels.layout import entered, left, section, table
+from snapfm.kernels.copies import copy, copy_lane, fill, fill_lane
+from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
+from snapfm.kernels.layout import entered, left, section, table, weights
+from snapfm.kernels.newton import new_lanes
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.point import derivatives_at, pull_of, residual_at, size_rows
+from snapfm.kernels.point import derivatives_at, residual_at, size_rows
+from snapfm.kernels.teams import added, greatest, join, team
 
 FEASIBLE, INFEASIBLE, LIMIT, BROKEN = 0, 1, 3, 4  # errors.Status
 
@@ -23,41 +27,45 @@ FEASIBLE, INFEASIBLE, LIMIT, BROKEN = 0, 1, 3, 4  # errors.Status
 # of it. _FAR⁻² is the largest useful value; _MOST is two orders beyond.
 _FIRST, _LEAST, _MOST = 1e-3, 1e-12, 1e14
 _STATIONARY = 1e-7  # ‖Jᵀh₊‖ below this share of ‖J‖‖h₊‖ counts as zero
+_TINY = 1e-30  # least ‖J_r‖²
 _FAR = 1e-6  # or below this share of ‖h₊‖², where slopes vanish: no step of a million times the field's size would help
 
 
 @compiled(nogil=True, error_model="numpy")
 def restore_tiles(code, frame, plan, tolerance, limits, stop, live, space, at, work, status, iterations):
     """Lower the violation in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
+    lanes = new_lanes()
     for k in range(len(space)):
         tile = entered(code, frame, space[k], at, work)
-        _restore(
-            code, frame, plan, tolerance, limits[k], stop, live[k], tile, status[k], iterations[k]
+        restore_tile(
+            code, frame, plan, tolerance, limits[k], stop, live[k], tile, lanes, status[k], iterations[k]
         )  # fmt: skip
-        section(tile, layout.BARRIER)[:] = 0.0
         left(code, frame, tile, space[k])
 
 
 @compiled(nogil=True, error_model="numpy")
-def _restore(code, frame, plan, tolerance, limits, stop, live, tile, status, iterations):
+def restore_tile(code, frame, plan, tolerance, limits, stop, live, tile, lanes, status, iterations):
+    """Lower the violation in one tile; see restore_tiles. Written: tile, lanes, status, iterations."""
     x, lam = section(tile, layout.X), section(tile, layout.MULTIPLIER)
     step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
     before, before_lam = section(tile, layout.PREVIOUS), section(tile, layout.PREVIOUS_MULTIPLIER)
     lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
-    barrier, damping, none = section(tile, layout.BARRIER), np.full(LANES, _FIRST), np.zeros(LANES)
-    size, worst, norm = np.empty(LANES), np.empty(LANES), np.ones(LANES)
-    convex, negative = np.empty(LANES), np.empty(LANES, np.int64)
+    barrier, damping, none = section(tile, layout.BARRIER), lanes.damping, lanes.shift
+    size, old, worst, norm = lanes.theta, lanes.new_theta, lanes.violation, lanes.sizes
+    damping[:], none[:], norm[:] = _FIRST, 0.0, 1.0
+    most = 0
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else FEASIBLE
         iterations[lane] = 0
-    section(tile, layout.IDLE)[:] = 0.0
-    section(tile, layout.TO_BOUND)[:] = np.nan
+        most = max(most, limits[lane])
+    fill(section(tile, layout.IDLE), 0.0)
+    fill(section(tile, layout.TO_BOUND), np.nan)
     if frame.bounded == 1:
-        for i in range(len(x)):
+        for i in team(len(x)):
             x[i] = min(max(x[i], lower[i]), upper[i])
     residual_at(code, frame, tile)
     inverse, row_size = section(tile, layout.UNIT), section(tile, layout.ROW_SIZE)
-    for iteration in range(limits.max() + 1):
+    for iteration in range(most + 1):
         derivatives_at(code, frame, tile)
         if iteration == 0:
             size_rows(tile, 1.0)
@@ -67,9 +75,9 @@ def _restore(code, frame, plan, tolerance, limits, stop, live, tile, status, ite
             if status[lane] != RUNNING:
                 continue
             allowed = tolerance * inverse[LANES + lane]
-            pull, norms = pull_of(frame, tile, lane)
+            pull, norms = _pull(frame, tile, lane)
             norm[lane] = norms
-            if not np.isfinite(size[lane]):
+            if not math.isfinite(size[lane]):
                 status[lane] = BROKEN
             elif worst[lane] <= 0.1 * allowed:
                 status[lane] = FEASIBLE
@@ -84,37 +92,44 @@ def _restore(code, frame, plan, tolerance, limits, stop, live, tile, status, ite
             break
         if frame.bounded == 1:
             _hold(frame, tile)
-        section(tile, layout.DIAGONAL)[:] = 1.0
-        section(tile, layout.GRADIENT)[:] = 0.0
-        section(tile, layout.HESSIAN)[:] = 0.0
-        for i in range(len(barrier)):
+        fill(section(tile, layout.DIAGONAL), 1.0)
+        fill(section(tile, layout.GRADIENT), 0.0)
+        fill(section(tile, layout.HESSIAN), 0.0)
+        for i in team(len(barrier)):
             barrier[i] = damping[i % LANES] * norm[i % LANES] * row_size[i] ** 2
-        factorize(frame, plan, tile, none, status, convex, negative, stop)
+        join()
+        factorize(frame, plan, tile, none, status, lanes.convex, lanes.negative, stop)
         if stop[0] != 0:
             continue  # ends above
-        newton_direction(frame, plan, tile, none, status, convex, stop)
-        before[:], before_lam[:] = x, lam
-        old = size.copy()
+        if frame.augmented == 1:
+            augmented_direction(frame, plan, tile, True)
+        else:  # D is W: its Hessian is zero
+            schur_direction(frame, plan, tile)
+        copy(x, before)
+        copy(lam, before_lam)
         for lane in range(LANES):
+            old[lane] = size[lane]
             if status[lane] != RUNNING:
-                step[lane::LANES] = 0.0
-                direction[lane::LANES] = 0.0
-        for i in range(len(x)):
+                fill_lane(step, lane, 0.0)
+                fill_lane(direction, lane, 0.0)
+        for i in team(len(x)):
             x[i] += step[i]
             if frame.bounded == 1:
                 x[i] = min(max(x[i], lower[i]), upper[i])
-        for i in range(len(lam)):
+        for i in team(len(lam)):
             lam[i] += direction[i]
         residual_at(code, frame, tile)
         _break(frame, tile, size, worst)
+        join()  # multipliers of other rows were read
         for lane in range(LANES):
             if status[lane] == RUNNING and not size[lane] < old[lane]:
-                x[lane::LANES] = before[lane::LANES]
-                lam[lane::LANES] = before_lam[lane::LANES]
+                copy_lane(before, x, lane)
+                copy_lane(before_lam, lam, lane)
                 damping[lane] *= 10.0
             elif status[lane] == RUNNING:
                 damping[lane] = max(_LEAST, 0.1 * damping[lane])
         residual_at(code, frame, tile)
+    fill(barrier, 0.0)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -126,7 +141,7 @@ def _hold(frame, tile):  # written: to_bound
     row_weight = section(tile, layout.ROW_WEIGHT)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
-    for j in range(len(ptr) - 1):
+    for j in team(len(ptr) - 1):
         for lane in range(LANES):
             i, pull = j * LANES + lane, 0.0
             for p in range(ptr[j], ptr[j + 1]):
@@ -142,12 +157,46 @@ def _break(frame, tile, size, worst):  # written: active, size, worst
     residual, active = section(tile, layout.RESIDUAL), section(tile, layout.ACTIVE)
     equality, row_weight = table(frame, layout.EQUALITY), section(tile, layout.ROW_WEIGHT)
     for lane in range(LANES):
-        size[lane], worst[lane] = 0.0, 0.0
-        for r in range(len(equality)):
+        total, largest = 0.0, 0.0
+        for r in team(len(equality)):
             h = residual[r * LANES + lane]
             # an inequality that holds takes part only where it is broken; NaN counts as broken
             broken = equality[r] == 1 or not h <= 0.0
             active[r * LANES + lane] = 1.0 if broken else 0.0
             if broken:
-                size[lane] += (row_weight[r * LANES + lane] * h) ** 2
-                worst[lane] = abs(h) if not abs(h) <= worst[lane] else worst[lane]
+                total += (row_weight[r * LANES + lane] * h) ** 2
+                largest = abs(h) if not abs(h) <= largest else largest
+        size[lane], worst[lane] = added(total), greatest(largest)
+
+
+@compiled(nogil=True, error_model="numpy")
+def _pull(frame, tile, lane):  # read: active; written: plain_direction, one lane
+    """Return of one lane, with rows relative to their size, ‖Jᵀh₊‖² over the unknowns that can move, and the largest ‖J_r‖²."""
+    residual, jacobian = section(tile, layout.RESIDUAL), section(tile, layout.JACOBIAN)
+    norm, active = section(tile, layout.ROW_NORM), section(tile, layout.ACTIVE)
+    gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
+    gram, row_weight = weights(frame, layout.GRAM), section(tile, layout.ROW_WEIGHT)
+    broken = section(tile, layout.PLAIN_DIRECTION)  # free until conjugate gradients
+    pull, norms = 0.0, _TINY
+    for r in team(len(gram_ptr) - 1):
+        i = r * LANES + lane
+        weight = row_weight[i] ** 2
+        broken[i] = weight * residual[i] if active[i] == 1.0 else 0.0
+        norms = max(norms, weight * norm[i])
+    join()
+    for r in team(len(gram_ptr) - 1):
+        for p in range(gram_ptr[r], gram_ptr[r + 1]):
+            pull += broken[r * LANES + lane] * gram[p] * broken[gram_column[p] * LANES + lane]
+    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
+    entry = table(frame, layout.COLUMN_ENTRY)
+    x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
+    for j in team(len(ptr) - 1):
+        total = 0.0
+        for p in range(ptr[j], ptr[j + 1]):
+            total += jacobian[entry[p] * LANES + lane] * broken[row[p] * LANES + lane]
+        i = j * LANES + lane
+        # at a bound, a pull outwards moves nothing
+        if frame.bounded == 1 and ((total > 0.0 and x[i] <= lower[i]) or (total < 0.0 and x[i] >= upper[i])):
+            total = 0.0
+        pull += total * total
+    return added(pull), greatest(norms)

@@ -19,6 +19,33 @@ from snapfm.kernels.newton import solve_tiles
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.threads import Turn
+from snapfm.project.attempt_settings import (
+    ALL,
+    BARRIER,
+    BRIEF,
+    ENDLESS,
+    FEW,
+    FINELY,
+    FINER,
+    FINER_PENALTIES,
+    FIRM,
+    LOOSE,
+    MANY,
+    MIXED,
+    NEWTON,
+    OPEN,
+    ORDINARY,
+    PATIENCE,
+    PENALIZED,
+    PENALTIES,
+    REGULARIZED,
+    SCATTERED,
+    SETTLED,
+    SOFT,
+    SOFTLY,
+    TENTHS,
+    first_attempt,
+)
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.inside import guarded, move_inside
 from snapfm.project.isolated import isolated
@@ -26,39 +53,7 @@ from snapfm.project.sequential import dense, sequential, violation
 from snapfm.project.tiles import Ended, Room, Tiles, taken
 
 if TYPE_CHECKING:
-    from snapfm.project.part import Loops
-
-# Iterations of one attempt, as shares of a sample's limit.
-_NEWTON, _SCATTERED, _BARRIER, _REGULARIZED = 0.2, 0.1, 0.3, 0.4
-# Iterations of the first attempt: benchmark inputs need 2 to 12, and one that takes longer rarely converges.
-_FIRST = 30
-# Iterations of a barrier before a falling penalty is tried: one that converges takes 15 to 40.
-_BRIEF = 0.1
-# Of Newton's method after it: 3 to 6 where the barrier has found the active set, and none are enough where it has not.
-_SETTLED = 0.04
-# Of a barrier along which equalities harden: a gas from far takes 20 to 200 of the 500.
-_SOFTLY = 0.4
-_FIRM, _SOFT = 0, 1  # see kernels.interior
-LONGEST = max(_NEWTON, _BARRIER, _SOFTLY)  # of one call of a compiled loop
-_SETS_CYCLE = 8  # iterations with inequalities or bounds after which active sets count as cycling
-# Trials of a step. Towards a wrong active set no step length helps, and near an answer full steps find the active set in fewer
-# iterations than a line search.
-_MANY, _SOME, _FEW, _NONE = 50, 24, 4, 0
-# Short or rejected steps in a row after which the first attempt leaves a lane without inequalities to the others: a merit
-# function whose penalty has grown with the multipliers rarely recovers. Damping has then grown from none to the size of W.
-_PATIENCE, _ENDLESS = 4, 0
-# Rows of sizes from this to one over it are not scaled at first. Scaling all rows takes more iterations where it is not needed
-# (Heat-2 from noise), and fewer where it is (a total and an energy of a field of size 1e-3).
-_ORDINARY, _ALL = 1e-3, 1.0
-# δ of a penalty, relative to the rows' size squared, and the share of iterations for each. Few values whose minimum is found
-# lead to near answers; many, with few iterations each, to an answer more often.
-_PENALTIES, _PENALIZED = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-6), 0.02
-_FINER_PENALTIES, _FINELY = tuple(10.0 ** (-k / 4) for k in range(25)), 0.006
-_LOOSE = Stopping(1e-4, 1e-2, 1.0)  # a minimum known this well is a start for the next one
-_FINER = 1024.0  # times smaller than the field: the unit of a barrier where the field's own unit is one
-_MIXED = 1e-2  # of the field's size: bounds closer together belong to unknowns of another size
-_TENTHS = 6  # times that the regularization is divided by ten
-_OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # statuses of lanes that another attempt may help
+    from snapfm.project.part import Loops, Part
 
 Attempt = Callable[["Loops", Tiles, Values, Stopping, Room, Turn], Ended]
 
@@ -85,8 +80,8 @@ def attempt(
         return ended
     beside = _outside(loops, tiles, first, status)
     status[beside] = int(Status.STALLED)  # until the other attempts have begun inside
-    for other in (*more, *_order(loops)):
-        failed = np.flatnonzero(np.isin(status, _OPEN) & (iterations < limit))
+    for other in (*more, *order(loops.part)):
+        failed = np.flatnonzero(np.isin(status, OPEN) & (iterations < limit))
         if turn.over or not len(failed):
             break
         again = tiles.take(failed)
@@ -101,18 +96,11 @@ def attempt(
         tiles.put(failed[better], again, better)
         status[failed[better]], second[failed[better]] = outcome.status[better], outcome.second[better]
     # With iterations and time left all attempts were made: a lane that has not converged has stalled.
-    stuck = np.isin(status, _OPEN)
+    stuck = np.isin(status, OPEN)
     short = (iterations >= limit) | turn.over
     status[stuck] = np.where(short[stuck], int(Status.ITERATION_LIMIT), int(Status.STALLED))
     status[beside & stuck] = int(Status.NONFINITE)
     return Ended(status, iterations, second)
-
-
-def first_attempt(stopping: Stopping, inequalities: bool, near: bool, limit: int) -> tuple[core.Settings, int]:
-    """Return settings and iterations of the first attempt, here and on devices. `near`: see attempt."""
-    if inequalities:
-        return core.Settings(*stopping, _ORDINARY, _NONE if near else _FEW, 0, _ENDLESS), min(_SETS_CYCLE, limit)
-    return core.Settings(*stopping, _ORDINARY, _SOME, 0, _PATIENCE), min(_FIRST, limit)
 
 
 def _outside(loops: Loops, tiles: Tiles, first: Values, status: Index) -> Mask:
@@ -128,8 +116,8 @@ def _outside(loops: Loops, tiles: Tiles, first: Values, status: Index) -> Mask:
 
 
 def newton(
-    loops: Loops, tiles: Tiles, stopping: Stopping, limit: Index, turn: Turn, trials: int = _MANY,
-    ordinary: float = _ORDINARY, filtered: bool = False, patience: int = _ENDLESS,
+    loops: Loops, tiles: Tiles, stopping: Stopping, limit: Index, turn: Turn, trials: int = MANY,
+    ordinary: float = ORDINARY, filtered: bool = False, patience: int = ENDLESS,
 ) -> Ended:  # fmt: skip
     """Run Newton's iterations; return how the lanes ended. `filtered`: a filter judges steps, not the merit function.
 
@@ -144,23 +132,23 @@ def newton(
 
 
 def barrier(
-    loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn, ordinary: float = _ORDINARY,
-    share: float = _BARRIER, settled: float = _NEWTON,
+    loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn, ordinary: float = ORDINARY,
+    share: float = BARRIER, settled: float = NEWTON,
 ) -> Ended:  # fmt: skip
     """Follow a barrier from `first` until the active set is clear, then run Newton's method from there."""
     tiles.section(core.X)[:] = first
     live, limits, status, iterations = _blank(tiles, room.upto(share))
-    loops.run(interior_tiles, (ordinary, _FIRM, limits, turn.stop, live), tiles, (status, iterations))
+    loops.run(interior_tiles, (ordinary, FIRM, limits, turn.stop, live), tiles, (status, iterations))
     used = iterations.ravel()[: tiles.lanes]
-    patience = _PATIENCE if settled < _NEWTON else _ENDLESS
+    patience = PATIENCE if settled < NEWTON else ENDLESS
     left = room.less(used).upto(settled)
-    ended = newton(loops, tiles, stopping, left, turn, _FEW if patience else _MANY, ordinary, patience=patience)
+    ended = newton(loops, tiles, stopping, left, turn, FEW if patience else MANY, ordinary, patience=patience)
     return Ended(ended.status, ended.iterations + used, ended.second)
 
 
-def _brief_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+def brief_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
     """Follow a barrier for as long as most need; what takes longer may find its way by a falling penalty."""
-    return barrier(loops, tiles, first, stopping, room, turn, share=_BRIEF, settled=_SETTLED)
+    return barrier(loops, tiles, first, stopping, room, turn, share=BRIEF, settled=SETTLED)
 
 
 def _soft_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
@@ -172,10 +160,10 @@ def _soft_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping,
     none = np.zeros(tiles.lanes, np.int64)
     # Newton's method without an iteration evaluates.
     move_inside(loops.part.system, tiles, lambda: newton(loops, tiles, stopping, none, turn))
-    live, limits, status, iterations = _blank(tiles, room.upto(_SOFTLY))
-    loops.run(interior_tiles, (_ORDINARY, _SOFT, limits, turn.stop, live), tiles, (status, iterations))
+    live, limits, status, iterations = _blank(tiles, room.upto(SOFTLY))
+    loops.run(interior_tiles, (ORDINARY, SOFT, limits, turn.stop, live), tiles, (status, iterations))
     used = iterations.ravel()[: tiles.lanes]
-    ended = newton(loops, tiles, stopping, room.less(used).upto(_SCATTERED), turn)
+    ended = newton(loops, tiles, stopping, room.less(used).upto(SCATTERED), turn)
     return Ended(ended.status, ended.iterations + used, ended.second)
 
 
@@ -187,15 +175,15 @@ def _fine_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping,
     """
     tiles.section(core.X)[:] = first
     unit = tiles.section(core.UNIT)[:, :LANES].ravel()
-    factor = np.where(unit > 1.0, unit, _FINER)
+    factor = np.where(unit > 1.0, unit, FINER)
     used = np.zeros(tiles.lanes, np.int64)
     for scale in (np.ones_like(factor), factor):
-        live, limits, status, iterations = _blank(tiles, room.less(used).upto(_BARRIER))
+        live, limits, status, iterations = _blank(tiles, room.less(used).upto(BARRIER))
         tiles.rescale(scale)
-        loops.run(interior_tiles, (_ALL, _FIRM, limits, turn.stop, live), tiles, (status, iterations))
+        loops.run(interior_tiles, (ALL, FIRM, limits, turn.stop, live), tiles, (status, iterations))
         tiles.rescale(1.0 / scale)
         used += iterations.ravel()[: tiles.lanes]
-    ended = newton(loops, tiles, stopping, room.less(used).upto(_NEWTON), turn)
+    ended = newton(loops, tiles, stopping, room.less(used).upto(NEWTON), turn)
     return Ended(ended.status, ended.iterations + used, ended.second)
 
 
@@ -205,7 +193,7 @@ def _mixed_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping
     ended = Ended(np.full(lanes, int(Status.STALLED)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
     widths = tiles.by_lane(core.UPPER) - tiles.by_lane(core.LOWER)
     narrow = np.where(widths > 0.0, widths, np.inf).min(axis=1, initial=np.inf)
-    mixed = np.flatnonzero(narrow < _MIXED) if widths.size else np.zeros(0, np.int64)
+    mixed = np.flatnonzero(narrow < MIXED) if widths.size else np.zeros(0, np.int64)
     if len(mixed):
         some = tiles.take(mixed)
         found = _fine_barrier(loops, some, taken(first, mixed), stopping, room.at(mixed), turn)
@@ -223,15 +211,15 @@ def _regularized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, 
     lanes = tiles.lanes
     ended = Ended(np.full(lanes, int(Status.STALLED)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
     delta, tolerance = 0.1 * stopping.tolerance, stopping.tolerance / tiles.by_lane(core.UNIT)[:, 0]
-    room = Room(room.upto(_REGULARIZED), room.limit)
+    room = Room(room.upto(REGULARIZED), room.limit)
     waiting = np.arange(lanes)
-    for _ in range(_TENTHS):
+    for _ in range(TENTHS):
         if turn.over or not len(waiting):
             break
         some = tiles.take(waiting)
         some.section(core.REGULARIZATION)[:] = delta
         some.section(core.BARRIER)[:] = delta
-        left = room.less(ended.iterations).at(waiting).upto(_NEWTON)
+        left = room.less(ended.iterations).at(waiting).upto(NEWTON)
         found = newton(loops, some, certified(0.1 * stopping.tolerance), left, turn)
         off = delta * np.abs(some.by_lane(core.MULTIPLIER)).max(axis=1, initial=0.0)
         tiles.put(waiting, some, np.arange(len(waiting)))
@@ -245,9 +233,9 @@ def _regularized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, 
     return ended
 
 
-def _penalized(
+def penalized(
     loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn,
-    penalties: tuple[float, ...] = _PENALTIES, each: float = _PENALIZED,
+    penalties: tuple[float, ...] = PENALTIES, each: float = PENALIZED,
 ) -> Ended:  # fmt: skip
     """Follow the minimum of ½‖x − x̂‖² + ‖h‖²/2δ from û as δ falls, then let the rows hold.
 
@@ -266,43 +254,43 @@ def _penalized(
             section = tiles.section(number)
             section[:] = np.tile(share * delta, section.shape[1] // LANES)
         left = room.less(iterations).upto(each)
-        iterations += newton(loops, tiles, _LOOSE, left, turn, filtered=True).iterations
+        iterations += newton(loops, tiles, LOOSE, left, turn, filtered=True).iterations
     for number in (core.REGULARIZATION, core.BARRIER):
         tiles.section(number)[:] = 0.0
-    left = room.less(iterations).upto(_SCATTERED)
-    ended = newton(loops, tiles, stopping, left, turn, filtered=True, patience=_PATIENCE)
+    left = room.less(iterations).upto(SCATTERED)
+    ended = newton(loops, tiles, stopping, left, turn, filtered=True, patience=PATIENCE)
     return Ended(ended.status, ended.iterations + iterations, ended.second)
 
 
 def _slowly_penalized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
     """Follow the same path in smaller steps, for lanes that lost it in large ones."""
-    return _penalized(loops, tiles, first, stopping, room, turn, _FINER_PENALTIES, _FINELY)
+    return penalized(loops, tiles, first, stopping, room, turn, FINER_PENALTIES, FINELY)
 
 
 def _filtered(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
     """Begin again at û with a filter in place of the merit function, whose penalty makes steps short far from an answer."""
     tiles.section(core.X)[:] = first
-    return newton(loops, tiles, stopping, room.upto(_NEWTON), turn, filtered=True)
+    return newton(loops, tiles, stopping, room.upto(NEWTON), turn, filtered=True)
 
 
 def _scattered(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
     """Go on from a point beside the one where Newton's method stopped."""
     tiles.scatter(core.X)
-    return newton(loops, tiles, stopping, room.upto(_SCATTERED), turn)
+    return newton(loops, tiles, stopping, room.upto(SCATTERED), turn)
 
 
 def _from_zero(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
     """Start from zero: for transport laws noise is the worst start, and zero often the best."""
     tiles.section(core.X)[:] = 0.0
     tiles.scatter(core.X)
-    return newton(loops, tiles, stopping, room.upto(_NEWTON), turn)
+    return newton(loops, tiles, stopping, room.upto(NEWTON), turn)
 
 
-def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+def restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
     """Minimize the violation alone from û; go on from a feasible point, or try to prove that there is none."""
     tiles.section(core.X)[:] = first
     lanes = tiles.lanes
-    live, limits, status, used = _blank(tiles, room.upto(_BARRIER))
+    live, limits, status, used = _blank(tiles, room.upto(BARRIER))
     loops.run(restore_tiles, (stopping.tolerance, limits, turn.stop, live), tiles, (status, used))
     found, iterations = status.ravel()[:lanes], used.ravel()[:lanes]
     broken = np.flatnonzero((found != Status.CONVERGED) & (found != Status.NONFINITE))
@@ -321,9 +309,9 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
         again, left = tiles.take(feasible), room.less(iterations).at(feasible)
         if loops.part.inequalities:
             begin = np.array(again.section(core.X))
-            ended = barrier(loops, again, begin, stopping, left, turn, _ALL)
+            ended = barrier(loops, again, begin, stopping, left, turn, ALL)
         else:
-            ended = newton(loops, again, stopping, left.upto(_NEWTON), turn, ordinary=_ALL)
+            ended = newton(loops, again, stopping, left.upto(NEWTON), turn, ordinary=ALL)
         tiles.put(feasible, again, np.arange(len(feasible)))
         found[feasible], second[feasible] = ended.status, ended.second
         iterations[feasible] += ended.iterations
@@ -331,11 +319,11 @@ def _restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, roo
 
 
 _WITH_INEQUALITIES: tuple[Attempt, ...] = (
-    _brief_barrier, _penalized, _soft_barrier, _restored, sequential, barrier, _mixed_barrier, _scattered, _from_zero,
+    brief_barrier, penalized, _soft_barrier, restored, sequential, barrier, _mixed_barrier, _scattered, _from_zero,
     _regularized, _fine_barrier,
 )  # fmt: skip
 _EQUALITIES: tuple[Attempt, ...] = (
-    _penalized, _soft_barrier, _slowly_penalized, _filtered, _scattered, _regularized, _from_zero, _restored, sequential,
+    penalized, _soft_barrier, _slowly_penalized, _filtered, _scattered, _regularized, _from_zero, restored, sequential,
 )  # fmt: skip
 
 
@@ -348,14 +336,14 @@ def _quadratic(loops: Loops) -> bool:
     return bool(system.opaque and loops.part.inequalities and not system.program.hessian.nnz and dense(system))
 
 
-def _order(loops: Loops) -> tuple[Attempt, ...]:
+def order(part: Part) -> tuple[Attempt, ...]:
     """Return the attempts after Newton's. As many equations as unknowns: what obeys is a point, and the nearest one."""
-    system = loops.part.system
-    others = _WITH_INEQUALITIES if loops.part.inequalities else _EQUALITIES
+    system = part.system
+    others = _WITH_INEQUALITIES if part.inequalities else _EQUALITIES
     # Evaluations of an opaque part cost more than linear algebra: exact programs take the fewest of them.
     first: tuple[Attempt, ...] = (sequential,) if system.opaque and dense(system) else ()
     if int(system.equality.sum()) >= system.unknowns.shape[1] and not system.eliminated.shape[1]:
-        first = (*first, _restored, sequential)
+        first = (*first, restored, sequential)
     if guarded(system):  # other attempts begin at û, perhaps behind a pole
         first = (*first, _soft_barrier)
     return (*dict.fromkeys((*first, *others)),)

@@ -21,9 +21,10 @@ from snapfm.errors import Status
 from snapfm.kernels import layout
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.panels import Schedule
-from snapfm.project.attempts import first_attempt
+from snapfm.project.attempt_settings import first_attempt
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.closed_form import AffinePart, Coordinates, Rows
+from snapfm.project.device_attempts import Lanes, SecondAttempt
 from snapfm.project.march import Marching
 from snapfm.project.part import Part
 from snapfm.project.stage_newton import share
@@ -177,13 +178,14 @@ class DevicePart:
         system, program = part.system, part.system.program
         self.parts, self._rows = system.parts, system.rows.shape[1]
         at = part.at // LANES
-        self._kept, self._whole = int(at[layout.KEPT]), int(at[-1])
+        self._at: tuple[int, ...] = tuple(at.tolist())
+        self._kept, self._second = self._at[layout.KEPT], SecondAttempt.of(part)
         self._inequalities = part.inequalities
         self._width = ALONE if program.cells + program.pattern.nnz + part.kkt.schedule.packs <= _SMALL else WARP
         self._into = structures.add(
             system.inputs, part.rows.outside, system.unknowns, system.rows, program.constants, part.lower[0], part.upper[0], at
         )  # fmt: skip
-        self._newton = structures.add(program.code, part.kkt.frame, part.kkt.schedule, at)
+        self._system = structures.add(program.code, part.kkt.frame, part.kkt.schedule, at)
         self._out = structures.add(system.unknowns, system.rows, at)
         self._runs = structures.add(part.eliminated)
         self._eliminates = len(part.eliminated.place) > 0
@@ -192,9 +194,10 @@ class DevicePart:
         self._first, self._moved = placed(system.unknowns[0], device), placed(system.eliminated.ravel(), device)
         self._rank, self._gravity = placed(RANK, device), placed(np.array([int(one) for one in GRAVITY]), device)
 
-    def most(self, limit: int) -> int:
-        """Return how many iterations a sample may use."""
-        return first_attempt(certified(1.0), self._inequalities, False, limit)[1]
+    @property
+    def tries_again(self) -> bool:
+        """Whether there is an attempt that is made only `again`: see solve."""
+        return self._second is not None and not self._second.prompt
 
     def pull(self, held: Held, at: Fields, multipliers: Tensor, rest: Tensor) -> None:
         """Add Jᵀλ of this part's rows to `rest`."""
@@ -202,37 +205,40 @@ class DevicePart:
 
     def solve(
         self, held: Held, at: Fields, multipliers: Tensor, warm: Tensor | None, stopping: Stopping, limit: int,
-        beside: float,
+        beside: float, again: bool,
     ) -> EndedThere:  # fmt: skip
-        """Iterate from u to the feasible point nearest to û: as Newton._iterate. Written: at.u, multipliers."""
+        """Iterate from u to the feasible point nearest to û: as Newton._iterate. Written: at.u, multipliers.
+
+        Lanes that fail are tried again by a barrier, and with `again` also in ways that take more launches.
+        """
         if not len(self._lengths):
-            return self._iterate(held, at, multipliers, warm, stopping, limit)
+            return self._iterate(held, at, multipliers, warm, stopping, limit, again)
         u, start, lengths = at.u, at.start, self._lengths
         if not self._inequalities:
             flat = u[:, lengths]
             size = start[:, self._first].abs().amax(dim=1, keepdim=True)
             u[:, lengths] = torch.where(flat == 0.0, beside * torch.where(size > 0.0, size, 1.0), flat)
-        ended = self._iterate(held, at, multipliers, warm, stopping, limit)
+        ended = self._iterate(held, at, multipliers, warm, stopping, limit, again)
         # Aggregates with y₂ < 0 go on from their mirror image. All samples are launched, as nothing waits to learn how many
         # need it; those that do not are NaN, and end at once.
-        again = (u[:, lengths] < 0.0).any(dim=1) & (ended.status == int(Status.CONVERGED))
+        behind = (u[:, lengths] < 0.0).any(dim=1) & (ended.status == int(Status.CONVERGED))
         mirrored = u.clone()
         mirrored[:, lengths] = mirrored[:, lengths].abs()
         mirrored[:, self._moved] = start[:, self._moved]
-        mirrored = torch.where(again[:, None], mirrored, torch.nan)
+        mirrored = torch.where(behind[:, None], mirrored, torch.nan)
         found = multipliers.clone()
-        then = self._iterate(held, Fields(start, mirrored, at.externals), found, None, stopping, limit)
-        u.copy_(torch.where(again[:, None], mirrored, u))
-        multipliers.copy_(torch.where(again[:, None], found, multipliers))
+        then = self._iterate(held, Fields(start, mirrored, at.externals), found, None, stopping, limit, again)
+        u.copy_(torch.where(behind[:, None], mirrored, u))
+        multipliers.copy_(torch.where(behind[:, None], found, multipliers))
         return EndedThere(
-            torch.where(again, then.status, ended.status),
-            ended.iterations + torch.where(again, then.iterations, 0),
-            torch.where(again, then.second, ended.second),
+            torch.where(behind, then.status, ended.status),
+            ended.iterations + torch.where(behind, then.iterations, 0),
+            torch.where(behind, then.second, ended.second),
         )
 
     def _iterate(
-        self, held: Held, at: Fields, multipliers: Tensor, warm: Tensor | None, stopping: Stopping, limit: int
-    ) -> EndedThere:
+        self, held: Held, at: Fields, multipliers: Tensor, warm: Tensor | None, stopping: Stopping, limit: int, again: bool
+    ) -> EndedThere:  # fmt: skip
         count, width, lanes, rows = at.count, at.width, at.count * self.parts, self.parts * self._rows
         height, device = multipliers.shape[1], at.u.device
         totals = torch.zeros(count, rows, dtype=torch.float64, device=device)
@@ -245,18 +251,19 @@ class DevicePart:
         if self._inequalities:  # see Part._iterate
             stopping = certified(stopping.tolerance)
         settings, allowed = first_attempt(stopping, self._inequalities, warm is not None, limit)
-        ended = torch.empty(3, lanes, dtype=torch.int64, device=device)
-        held.run(
-            "newton", self._newton, lanes, *settings, allowed, space, ROOM, ended[0], ended[1], ended[2], width=self._width,
-            room=self._whole,
-        )  # fmt: skip
+        tiles, second = Lanes(held, self._system, space, self._at, self._width), self._second
+        if second is None or not (second.prompt or again):
+            ended = tiles.run("newton", settings, allowed, None)
+        else:
+            begin = tiles.section(layout.X).clone()
+            ended = second(tiles, begin, tiles.run("newton", settings, allowed, None), stopping, limit)
         given = (width, at.u, height, multipliers, rows, totals, space)
         held.run("out_of_tiles", self._out, lanes, *given, width=self._width)
         if self._eliminates:
             held.run("transposed", self._runs, count, width, at.u, rows, totals)
-        status, iterations, second = ended.view(3, count, self.parts)
+        status, iterations, curvature = ended.view(3, count, self.parts)
         gravest = self._gravity[self._rank[status].amax(dim=1)]
-        return EndedThere(gravest, iterations.amax(dim=1), second.amin(dim=1))
+        return EndedThere(gravest, iterations.amax(dim=1), curvature.amin(dim=1))
 
 
 class DeviceMarch:

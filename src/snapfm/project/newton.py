@@ -29,7 +29,7 @@ from snapfm.laws import Params
 from snapfm.linear import Automatic, Solver
 from snapfm.project.adjoint import Adjoint
 from snapfm.project.adjoint_on_kinks import AdjointOnKinks
-from snapfm.project.attempts import LONGEST
+from snapfm.project.attempt_settings import LONGEST
 from snapfm.project.base import Adjoints, Limits, Solution, Warm
 from snapfm.project.budget import Budget, Stopping, certified, enough
 from snapfm.project.closed_form import AffinePart, Coordinates, Rows

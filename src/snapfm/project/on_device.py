@@ -20,6 +20,7 @@ from snapfm.kernels.layout import HOLDS
 from snapfm.laws import Params
 from snapfm.project.base import Method, WarmThere
 from snapfm.project.budget import Stopping, certified, enough
+from snapfm.project.device_attempts import summed
 from snapfm.project.device_parts import (
     LARGEST_GRAM,
     DeviceAffine,
@@ -32,7 +33,6 @@ from snapfm.project.device_parts import (
     placed,
 )
 from snapfm.project.newton import BESIDE, Newton
-from snapfm.project.stage_newton import share
 from snapfm.structure.batched import each
 from snapfm.structure.batched import placed as placed_graph
 
@@ -137,9 +137,11 @@ class OnDevice:
         u = run.at.u[:, : self.newton.laws.unknowns].to(given.dtype).reshape(given.shape)
         return u, WarmThere(place, run.multipliers, run.status == _CONVERGED, self)
 
-    def solve(self, given: Tensor, params: Params, tolerance: float, warm: WarmThere | None, limit: int) -> SolvedThere:
-        """Project with all that a judge asks for. Nothing waits for the device here either."""
-        run = self._run(given, params, certified(tolerance), warm, limit)
+    def solve(
+        self, given: Tensor, params: Params, tolerance: float, warm: WarmThere | None, limit: int, again: bool = False
+    ) -> SolvedThere:  # fmt: skip
+        """Project with all that a judge asks for, and with `again` by all attempts. Nothing waits for the device here either."""
+        run = self._run(given, params, certified(tolerance), warm, limit, again)
         place = run.at.u[:, self._moving]
         stationarity = self._certify(run)
         self._coordinates.leave(self._held, run.at.start, run.at.u)
@@ -156,10 +158,10 @@ class OnDevice:
             u, run.multipliers, run.iterations, residual, stationarity, distance, status, run.second, ended
         )
 
-    def most(self, limit: int) -> int:
-        """Return how many iterations of its limit a sample may use here."""
-        own = [part.most(limit) for part in self._parts]
-        return max([*own, share(limit)] if self._march is not None else own, default=0)
+    @property
+    def tries_again(self) -> bool:
+        """Whether `solve` with `again` makes attempts that it does not make without."""
+        return any(part.tries_again for part in self._parts)
 
     def brought(self, values: Tensor) -> Tensor:
         """Wait for the device, and copy a tensor to the CPU."""
@@ -202,7 +204,7 @@ class OnDevice:
         return found
 
     def _run(
-        self, given: Tensor, params: Params, stopping: Stopping, warm: WarmThere | None, limit: int
+        self, given: Tensor, params: Params, stopping: Stopping, warm: WarmThere | None, limit: int, again: bool = False
     ) -> _Run:  # fmt: skip
         """Substitute, march, solve affine parts, iterate: see Newton._solve_piece."""
         newton, held, count = self.newton, self._held, len(given)
@@ -233,7 +235,7 @@ class OnDevice:
             constants = self._affine.known.evaluate(held, at) if known.constants is None else known.constants
             self._affine.solve(held, at, constants, multipliers)
         for part in self._parts:
-            ended = part.solve(held, at, multipliers, multiplier, stopping, limit, BESIDE)
+            ended = part.solve(held, at, multipliers, multiplier, stopping, limit, BESIDE, again)
             # Any failure is looked at again by the CPU, which says which one it is.
             status = torch.where(status == _CONVERGED, ended.status, status)
             iterations = torch.maximum(iterations, ended.iterations)
@@ -279,15 +281,6 @@ class OnDevice:
             return residual.new_zeros(len(residual))
         sign, room = multipliers[:, self._inequality], (-residual[:, self._inequality]).clamp(min=0.0)
         return torch.maximum(-sign, sign.abs() * room).amax(dim=1).clamp(min=0.0)
-
-
-def summed(values: Tensor) -> Tensor:
-    """Sum over the last axis, halves at a time: in one order whatever the batch, which torch's own sums do not promise."""
-    while values.shape[-1] > 1:
-        half = values.shape[-1] // 2
-        folded = values[..., :half] + values[..., half : 2 * half]
-        values = torch.cat([folded, values[..., 2 * half :]], dim=-1)
-    return values[..., 0] if values.shape[-1] else values.new_zeros(values.shape[:-1])
 
 
 def _versions(given: Params) -> tuple[int, ...]:

@@ -6,16 +6,17 @@ the CPU projects it, and its judge says how it ended. Must not import project.pr
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.arrays import Index
+from snapfm.arrays import Index, Mask
 from snapfm.device.launch import Machine
 from snapfm.errors import Status
+from snapfm.project.attempt_settings import OPEN
 from snapfm.project.base import PER_SAMPLE, Projection, WarmThere
 from snapfm.project.budget import stationary
 from snapfm.project.judge import STEEP, Judgement
@@ -23,7 +24,25 @@ from snapfm.project.on_device import SolvedThere
 from snapfm.structure import LawStack
 
 
-def open_samples(machine: Machine, solved: SolvedThere, violation: Tensor, u_hat: Tensor, tolerance: float) -> Index:
+@dataclass(frozen=True)
+class Open:
+    """Samples that a device has not brought to an end: their numbers, iterations, and whether another attempt may help."""
+
+    index: Index
+    iterations: Index
+    unfinished: Mask
+
+    def after(self, still: Open) -> Open:
+        """Return what is open after another attempt on the unfinished ones, of which those of `still` remain so."""
+        again, others = np.flatnonzero(self.unfinished)[still.index], ~self.unfinished
+        return Open(
+            np.concatenate([self.index[others], self.index[again]]),
+            np.concatenate([self.iterations[others], self.iterations[again] + still.iterations]),
+            np.concatenate([self.unfinished[others], still.unfinished]),
+        )
+
+
+def open_samples(machine: Machine, solved: SolvedThere, violation: Tensor, u_hat: Tensor, tolerance: float) -> Open:
     """Return the samples that have not converged on a device: judge.verdict, but for rules that only the CPU can apply."""
     steepest = torch.cat([solved.multipliers, solved.multipliers.new_zeros(len(u_hat), 1)], dim=1).abs().amax(dim=1)
     flat = torch.cat([u_hat.flatten(1).double(), solved.u.new_zeros(len(u_hat), 1)], dim=1)
@@ -36,13 +55,15 @@ def open_samples(machine: Machine, solved: SolvedThere, violation: Tensor, u_hat
                 solved.second_order.double(),
                 steepest,
                 flat.abs().amax(dim=1),
+                solved.iterations.double(),
+                solved.status.double(),
             ]
         )
     )
-    broken, stationarity, distance, second, slope, size = told
+    broken, stationarity, distance, second, slope, size, iterations, status = told
     met = (broken <= tolerance) & (stationarity <= stationary(size)) & (second != 0) & np.isfinite(distance)
     found: Index = np.flatnonzero(~(met & (slope <= STEEP)))
-    return found
+    return Open(found, iterations[found].astype(np.int64), np.isin(status[found], OPEN))
 
 
 def projection_of(

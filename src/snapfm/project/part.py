@@ -23,7 +23,8 @@ from snapfm.kernels.sections import starts
 from snapfm.kernels.threads import Turn
 from snapfm.linear import Lanes, Solver, Workspace
 from snapfm.linear.bordered import PreparedBordered
-from snapfm.project.attempts import LONGEST, attempt, newton
+from snapfm.project.attempt_settings import LONGEST
+from snapfm.project.attempts import attempt, newton
 from snapfm.project.budget import Stopping, certified
 from snapfm.project.closed_form import Rows
 from snapfm.project.infeasible import Proof

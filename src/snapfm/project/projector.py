@@ -31,7 +31,7 @@ from snapfm.project.memory import LARGEST, described
 from snapfm.project.metric import Metric
 from snapfm.project.newton import Newton
 from snapfm.project.on_device import OnDevice
-from snapfm.project.open_samples import open_samples, projection_of, with_samples
+from snapfm.project.open_samples import Open, open_samples, projection_of, with_samples
 from snapfm.project.serial import one_thread
 from snapfm.project.transforms import project_transformed, refuse_transformed, transformed
 from snapfm.project.travel import packed, sharing, unpacked
@@ -251,26 +251,41 @@ class Projector:
         self, there: OnDevice, u_hat: Tensor, given: dict[str, Tensor], tolerance: float, warm: Projection | Moved | None,
         budget: Budget,
     ) -> Projection:  # fmt: skip
-        """Project on a device; samples that its iterations leave open are projected by the CPU. Waits for the device once."""
+        """Project on a device; samples that it leaves open after two attempts are projected by the CPU.
+
+        Waits for the device once, and once more for samples that need the second attempt.
+        """
         with torch.no_grad():
-            solved = there.solve(u_hat, given, tolerance, self._recall_there(there, warm), budget.limit)
-            judged = judge(self.structure, solved.residual, self.limits, solved.u)
-            answer = solved.u.reshape(u_hat.shape).to(u_hat.dtype)
-            returned, rounding = judged, judged.violation.new_zeros(len(u_hat))
-            if answer.dtype != torch.float64 or self.structure.coarse:
-                returned, rounding = self.check(answer, given), self.changed(solved.u.view_as(u_hat), answer, given)
-            made = projection_of(self.structure, solved, answer, returned, rounding, tolerance)
-            failed = open_samples(there.machine, solved, judged.violation, u_hat, tolerance)
-            if not len(failed):
+            made, failed = self._looked_at(there, u_hat, given, tolerance, warm, budget.limit)
+            if failed.unfinished.any() and there.tries_again:
+                on = torch.from_numpy(failed.index[failed.unfinished]).to(u_hat.device)
+                left = max(1, budget.limit - int(failed.iterations.max()))
+                again, still = self._looked_at(there, u_hat[on], _chosen(given, on), tolerance, None, left, again=True)
+                made = with_samples(made, on, again)
+                failed = failed.after(still)
+            if not len(failed.index):
                 return made
-            index = torch.from_numpy(failed)
-            left, on = max(1, budget.limit - there.most(budget.limit)), index.to(u_hat.device)
+            on = torch.from_numpy(failed.index).to(u_hat.device)
             again = self.plain(
-                there.brought(u_hat[on]),
-                {name: there.brought(value if len(value) == 1 else value[on]) for name, value in given.items()},
-                tolerance=tolerance, limit=left, seconds=max(budget.clock.left, _MOMENT),
+                there.brought(u_hat[on]), {name: there.brought(value) for name, value in _chosen(given, on).items()},
+                tolerance=tolerance, limit=max(1, budget.limit - int(failed.iterations.max())),
+                seconds=max(budget.clock.left, _MOMENT),
             )  # fmt: skip
             return with_samples(made, on, _on(u_hat.device, again))
+
+    def _looked_at(
+        self, there: OnDevice, u_hat: Tensor, given: dict[str, Tensor], tolerance: float, warm: Projection | Moved | None,
+        limit: int, again: bool = False,
+    ) -> tuple[Projection, Open]:  # fmt: skip
+        """Project on a device, judge, and wait for it to learn which samples are open: their results are not to be used."""
+        solved = there.solve(u_hat, given, tolerance, self._recall_there(there, warm), limit, again)
+        judged = judge(self.structure, solved.residual, self.limits, solved.u)
+        answer = solved.u.reshape(u_hat.shape).to(u_hat.dtype)
+        returned, rounding = judged, judged.violation.new_zeros(len(u_hat))
+        if answer.dtype != torch.float64 or self.structure.coarse:
+            returned, rounding = self.check(answer, given), self.changed(solved.u.view_as(u_hat), answer, given)
+        made = projection_of(self.structure, solved, answer, returned, rounding, tolerance)
+        return made, open_samples(there.machine, solved, judged.violation, u_hat, tolerance)
 
     def _asked(
         self, u_hat: Tensor, params: Params | None, warm: Projection | Moved | None, tolerance: float | None,
@@ -427,6 +442,11 @@ def _equal(kept: Params, given: Params) -> bool:
         value.dtype == kept[name].dtype and value.device == kept[name].device and torch.equal(value, kept[name])
         for name, value in given.items()
     )
+
+
+def _chosen(params: dict[str, Tensor], index: Tensor) -> dict[str, Tensor]:
+    """Return the params of some samples."""
+    return {name: value if len(value) == 1 else value[index] for name, value in params.items()}
 
 
 def _on(device: torch.device, made: Projection) -> Projection:

@@ -119,7 +119,7 @@ class Room:
 
     def upto(self, share: float) -> Index:
         """Return how many iterations one attempt may use."""
-        return np.clip(self.left, 0, max(1, round(share * self.limit)))
+        return np.clip(self.left, 0, most(share, self.limit))
 
     def less(self, used: Index) -> Room:
         """Subtract used iterations."""
@@ -128,6 +128,11 @@ class Room:
     def at(self, lanes: Index) -> Room:
         """Choose lanes."""
         return Room(self.left[lanes], self.limit)
+
+
+def most(share: float, limit: int) -> int:
+    """Return the iterations that are a share of a limit, at least one."""
+    return max(1, round(share * limit))
 
 
 def gravest(status: Index) -> Index:
