@@ -69,7 +69,10 @@ def factored(small: Small, damping: float = 0.0, status=RUNNING) -> Factored:
 
 def stepped(small: Small) -> tuple[np.ndarray, np.ndarray]:
     """Step and direction (…, LANES) from the factors at hand."""
-    (augmented_direction if small.frame.augmented else schur_direction)(small.frame, small.plan, small.tile)
+    if small.frame.augmented:
+        augmented_direction(small.frame, small.plan, small.tile, True)
+    else:
+        schur_direction(small.frame, small.plan, small.tile)
     return small.section(layout.STEP).copy(), small.section(layout.DIRECTION).copy()
 
 

@@ -28,7 +28,6 @@ from snapfm.kernels.point import (
     gap_of,
     merit_parts,
     nudge,
-    pull_of,
     residual_at,
     settle,
     size_rows,
@@ -254,29 +253,6 @@ def test_the_gap_of_a_held_unknown_is_its_way_to_the_bound():
     small = Small(PLANE, bounds=([0.0] * 3, [9.0] * 3)).start([0.125, 0.5, 0.375], [-3.0, 0.5, 0.375])
     looked(small)
     assert gap(small).tolist() == [0.125] * LANES
-
-
-@pytest.mark.parametrize("example", [CIRCLE, LENS, PARABOLA, TWICE], ids=lambda example: example.name)
-def test_the_pull_is_the_slope_of_the_squared_violation(example: Example):
-    small = looked(started(example))
-    for lane in range(LANES):
-        pull, norms = pull_of(small.frame, small.tile, lane)
-        u, weight = small.point(lane), small.section(layout.ROW_WEIGHT)[:, lane]
-        jacobian, h = np.array(example.jacobian(u), float), np.array(example.rows(u), float)
-        broken = np.where(small.system.equality | (h > 0.0), h, 0.0)
-        slope = jacobian.T @ (weight**2 * broken)
-        assert pull == pytest.approx(slope @ slope, rel=ROUNDING, abs=ROUNDING**2)
-        assert norms == pytest.approx((weight**2 * (jacobian**2).sum(1)).max(), rel=ROUNDING)
-
-
-def test_a_pull_outwards_at_a_bound_is_none():
-    bounds = ([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
-    full = looked(Small(PLANE, bounds=bounds).start([1.0, 1.0, 0.5], AIM), ordinary=1e-3)
-    assert pull_of(full.frame, full.tile, 0) == (3 * 1.5**2, 3.0)  # too large: all may fall
-    bare = looked(Small(PLANE, bounds=bounds).start([0.0, 0.5, 0.0], AIM), ordinary=1e-3)
-    assert pull_of(bare.frame, bare.tile, 0) == (3 * 0.5**2, 3.0)  # too small: all may rise
-    over = Small(PLANE, bounds=([0.0, 0.0, 0.5], [1.0, 1.0, 2.0])).start([0.0, 1.0, 0.5], AIM)
-    assert pull_of(over.frame, looked(over, ordinary=1e-3).tile, 0) == (0.5**2, 3.0)  # two of three cannot fall
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

@@ -7,6 +7,7 @@ import pytest
 from tests.kernels.small import (
     CIRCLE,
     DISC,
+    EPS,
     EXAMPLES,
     LENS,
     NEVER,
@@ -24,8 +25,11 @@ from tests.kernels.small import (
 from snapfm import Equality, Inequality
 from snapfm.kernels import layout
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.restoration import _FAR, _STATIONARY, BROKEN, FEASIBLE, INFEASIBLE, LIMIT
+from snapfm.kernels.point import derivatives_at, residual_at, size_rows
+from snapfm.kernels.restoration import _FAR, _STATIONARY, BROKEN, FEASIBLE, INFEASIBLE, LIMIT, mark_broken, pull_of
 
+AIM = [1.0, 0.8, 0.5]
+ROUNDING = 64 * EPS  # of sums of some ten products of order one
 forms = pytest.mark.parametrize("augmented", [False, True], ids=["schur", "augmented"])
 BESIDE = Example(  # the unit circle does not reach the line u₀ = 3
     "circle and a line beside it",
@@ -204,3 +208,35 @@ def test_rows_in_small_units_count_as_much_as_those_in_large_ones():
     done, right = restore(small), restore(large)
     assert done.status.tolist() == right.status.tolist() == [INFEASIBLE] * LANES
     np.testing.assert_allclose(done.x, right.x, rtol=0.0, atol=100 * _STATIONARY)
+
+
+def marked(small: Small, ordinary: float) -> Small:
+    """Evaluate, and mark the rows that are broken."""
+    residual_at(small.code, small.frame, small.tile)
+    derivatives_at(small.code, small.frame, small.tile)
+    size_rows(small.tile, ordinary)
+    mark_broken(small.frame, small.tile, np.empty(LANES), np.empty(LANES))
+    return small
+
+
+@pytest.mark.parametrize("example", [CIRCLE, LENS, PARABOLA, TWICE], ids=lambda example: example.name)
+def test_the_pull_is_the_slope_of_the_squared_violation(example: Example):
+    small = marked(begun(example), 1.0)
+    for lane in range(LANES):
+        pull, norms = pull_of(small.frame, small.tile, lane)
+        u, weight = small.point(lane), small.section(layout.ROW_WEIGHT)[:, lane]
+        jacobian, h = np.array(example.jacobian(u), float), np.array(example.rows(u), float)
+        broken = np.where(small.system.equality | (h > 0.0), h, 0.0)
+        slope = jacobian.T @ (weight**2 * broken)
+        assert pull == pytest.approx(slope @ slope, rel=ROUNDING, abs=ROUNDING**2)
+        assert norms == pytest.approx((weight**2 * (jacobian**2).sum(1)).max(), rel=ROUNDING)
+
+
+def test_a_pull_outwards_at_a_bound_is_none():
+    bounds = ([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+    full = marked(Small(PLANE, bounds=bounds).start([1.0, 1.0, 0.5], AIM), 1e-3)
+    assert pull_of(full.frame, full.tile, 0) == (3 * 1.5**2, 3.0)  # too large: all may fall
+    bare = marked(Small(PLANE, bounds=bounds).start([0.0, 0.5, 0.0], AIM), 1e-3)
+    assert pull_of(bare.frame, bare.tile, 0) == (3 * 0.5**2, 3.0)  # too small: all may rise
+    over = Small(PLANE, bounds=([0.0, 0.0, 0.5], [1.0, 1.0, 2.0])).start([0.0, 1.0, 0.5], AIM)
+    assert pull_of(over.frame, marked(over, 1e-3).tile, 0) == (0.5**2, 3.0)  # two of three cannot fall

@@ -62,7 +62,7 @@ def test_transport_from_white_noise_with_free_boundaries():
 @pytest.mark.parametrize("other", [attempts.penalized, attempts._filtered], ids=["penalty", "filter"])
 def test_either_way_alone_leads_to_the_laws(other, monkeypatch):
     monkeypatch.setattr(attempts, "_EQUALITIES", (other,))
-    monkeypatch.setattr(attempts, "_FIRST", 1)
+    monkeypatch.setattr(attempt_settings, "FIRST", 1)
     generator = torch.Generator().manual_seed(0)
     u, params = bent(8, generator)
     given = u + 0.2 * torch.randn(u.shape, generator=generator, dtype=torch.float64)

@@ -26,7 +26,7 @@ _ALONE = "--compile"  # the argument of the process that does nothing else
 _APART = (
     "apply", "called", "slopes", "bends", "tile_values", "tile_partials", "tile_slopes", "tile_bends", "_adjoints", "residual_at",
     "derivatives_at", "merit_parts", "choose_sets", "gap_of", "factorize_tile", "_substitute", "correct", "_follow", "_apply",
-    "_precondition", "_conjugate", "spread_of", "rows_at", "_off", "_merit", "_break", "added", "greatest",
+    "_precondition", "_conjugate", "spread_of", "rows_at", "_off", "_merit", "mark_broken", "added", "greatest",
 )  # fmt: skip
 _FOREIGN = re.compile(r'@"?(llvm\.|__nv_)')  # instructions, and functions of libdevice: none waits
 _LARGE = re.compile(rf"\d({'|'.join(_APART)})B\d+v\d")

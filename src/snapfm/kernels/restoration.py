@@ -69,13 +69,13 @@ def restore_tile(code, frame, plan, tolerance, limits, stop, live, tile, lanes, 
         derivatives_at(code, frame, tile)
         if iteration == 0:
             size_rows(tile, 1.0)
-        _break(frame, tile, size, worst)
+        mark_broken(frame, tile, size, worst)
         running = False
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
             allowed = tolerance * inverse[LANES + lane]
-            pull, norms = _pull(frame, tile, lane)
+            pull, norms = pull_of(frame, tile, lane)
             norm[lane] = norms
             if not math.isfinite(size[lane]):
                 status[lane] = BROKEN
@@ -119,7 +119,7 @@ def restore_tile(code, frame, plan, tolerance, limits, stop, live, tile, lanes, 
         for i in team(len(lam)):
             lam[i] += direction[i]
         residual_at(code, frame, tile)
-        _break(frame, tile, size, worst)
+        mark_broken(frame, tile, size, worst)
         join()  # multipliers of other rows were read
         for lane in range(LANES):
             if status[lane] == RUNNING and not size[lane] < old[lane]:
@@ -152,7 +152,7 @@ def _hold(frame, tile):  # written: to_bound
 
 
 @compiled(nogil=True, error_model="numpy")
-def _break(frame, tile, size, worst):  # written: active, size, worst
+def mark_broken(frame, tile, size, worst):  # written: active, size, worst
     """Mark the broken rows; compute per lane Σh₊² of rows relative to their size, and max h₊, unscaled."""
     residual, active = section(tile, layout.RESIDUAL), section(tile, layout.ACTIVE)
     equality, row_weight = table(frame, layout.EQUALITY), section(tile, layout.ROW_WEIGHT)
@@ -170,7 +170,7 @@ def _break(frame, tile, size, worst):  # written: active, size, worst
 
 
 @compiled(nogil=True, error_model="numpy")
-def _pull(frame, tile, lane):  # read: active; written: plain_direction, one lane
+def pull_of(frame, tile, lane):  # read: active; written: plain_direction, one lane
     """Return of one lane, with rows relative to their size, ‖Jᵀh₊‖² over the unknowns that can move, and the largest ‖J_r‖²."""
     residual, jacobian = section(tile, layout.RESIDUAL), section(tile, layout.JACOBIAN)
     norm, active = section(tile, layout.ROW_NORM), section(tile, layout.ACTIVE)
