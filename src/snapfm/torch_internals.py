@@ -15,8 +15,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
-    "OpOverload", "TorchDispatchMode", "decompositions", "is_mutable", "make_fx", "schema", "silence_vmap", "transformed",
-    "tree_leaves", "tree_map", "wrapped",
+    "OpOverload", "TorchDispatchMode", "decompositions", "is_mutable", "make_fx", "mixes_dtypes", "schema", "silence_vmap",
+    "transformed", "tree_leaves", "tree_map", "wrapped",
 ]  # fmt: skip
 
 OpOverload = type(torch.ops.aten.add.Tensor)  # the class of an operator with its types
@@ -99,3 +99,20 @@ def silence_vmap() -> None:
     switch = _found("torch._C._functorch", "_set_vmap_fallback_warning_enabled")
     if switch is not None:
         switch(False)
+
+
+# How torch says that an operator got two dtypes: it has no exception class for it.
+_TWO_DTYPES = (
+    "same dtype",
+    "same datatype",
+    "same scalar type",
+    "expected scalar type",
+    "type (double)",
+    "type (float)",
+    "::Half)",
+)
+
+
+def mixes_dtypes(error: BaseException) -> bool:
+    """Tell whether torch refused operands of different dtypes."""
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _TWO_DTYPES)

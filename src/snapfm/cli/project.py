@@ -128,3 +128,8 @@ def _print(found: ProjectedFile, seconds: float) -> None:
     for law, before, after in zip(found.laws, totals.before, totals.after):
         table.add_row(law, f"{before:.1e}", f"{after:.1e}")
     Console().print(table)
+    asked = found.asked
+    if asked["dtype"] == "float32" and not totals.failed and max(totals.after, default=0.0) > asked["tolerance"]:
+        typer.echo(
+            f"Violations above the tolerance of {asked['tolerance']:g} come from rounding to float32; --dtype float64 avoids it."
+        )

@@ -34,6 +34,11 @@ def check_function(kind: str, name: Any, function: Any) -> None:
         raise LawError(
             f"{call} expects a callable function(u, params) -> residual; got {named(function)}. Wrap it: lambda u, p: ..."
         )
+    if hasattr(function, "_torchdynamo_orig_callable"):
+        raise LawError(
+            f"{call} expects a function that can be traced; got one of torch.compile, which cannot. Pass the function it was "
+            "made from: laws are compiled by the projector."
+        )
     if not takes_two(function):
         raise LawError(
             f"{call} expects a function of the field and its params, function(u, params); got one that takes "
