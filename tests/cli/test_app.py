@@ -26,12 +26,12 @@ HANGS = 600.0  # seconds after which a command counts as hanging; a busy machine
 
 # The arguments of every command but --out, and what it does its work with.
 COMMANDS: dict[str, tuple[list[str], str]] = {
-    "problems": ([], "snapfm.cli.problems.names"),
+    "problems": ([], "snapfm.problems.names"),
     "inspect": (["heat-ic-mass"], "snapfm.cli.problems.structure_of"),
     "data": (["heat-ic-mass", "--count", "2", "--out", "OUT"], "snapfm.data.write"),
     "audit": (["heat-ic-mass"], "snapfm.evidence.audit.audit"),
     "demo": (["--out", "OUT"], "snapfm.evidence.demo.run.run"),
-    "train": (["heat-ic-mass", "--out", "OUT"], "snapfm.cli.train.table"),
+    "train": (["heat-ic-mass", "--out", "OUT"], "snapfm.problems.training.table"),
     "sample": (["heat-ic-mass", "--count", "2", "--out", "OUT"], "snapfm.generate.generate"),
     "project": (["in.npy", "--laws", "mine:laws", "--out", "OUT"], "snapfm.generate.projected.Projected"),
     "export": (["in.zarr", "--out", "OUT"], "snapfm.data.well.export_well"),
