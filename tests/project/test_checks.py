@@ -450,3 +450,9 @@ def test_an_empty_batch_is_projected_and_differentiated(dtype: torch.dtype, powe
     assert result.raise_for_status().u.shape == u_hat.grad.shape == (0, 6, 5)
     assert project.check(u_hat).violation.shape == (0,)
     assert "0 fields" in str(result)
+
+
+@pytest.mark.parametrize("made", [lambda u: u.to_sparse(), lambda u: u.to("meta")])
+def test_tensors_without_dense_values_are_refused(project: Projector, made: Callable[[torch.Tensor], torch.Tensor]):
+    with pytest.raises(DtypeError, match=r"expects a dense tensor that holds values; got .*to_dense"):
+        project(made(torch.zeros(2, *project.shape)), {"u0": torch.zeros(1, 3)})

@@ -177,6 +177,13 @@ def check_field(u_hat: Tensor, shape: tuple[int, ...]) -> None:
         raise DtypeError(
             f"project(u_hat=…) expects a torch tensor; got {type(u_hat).__name__}. Convert it with torch.as_tensor."
         )
+    empty = u_hat.device.type == "meta"
+    if empty or u_hat.layout != torch.strided:
+        kind = "one on the device meta" if empty else f"layout {u_hat.layout}"
+        raise DtypeError(
+            f"project(u_hat=…) expects a dense tensor that holds values; got {kind}. Convert it with u_hat.to_dense(), or make "
+            "it on the CPU."
+        )
     if u_hat.dtype not in (torch.float32, torch.float64):
         raise DtypeError(
             f"project(u_hat=…) expects float32 or float64; got {u_hat.dtype}. {_dtype_cure(u_hat.dtype, shape)}"

@@ -4,26 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from snapfm.errors import ShapeError
+from snapfm.errors import SettingError, ShapeError, SnapfmError
 from snapfm.project.base import dtype_text
 from snapfm.torch_internals import mixes_dtypes
 
+_SHAPES = (
+    "shape",
+    "size",
+    "dimension",
+    "channels",
+    "index",
+)  # in what torch says of tensors that do not fit each other
 
-def misfit(cause: Exception, u: Tensor, tau: float | Tensor) -> str | None:
-    """Return the message for an exception of a model's first call, if it comes from how it was called; None otherwise."""
+
+def misfit(cause: Exception, u: Tensor, tau: float | Tensor) -> SnapfmError | None:
+    """Return the error for an exception of a model's first call, if it comes from how it was called; None otherwise."""
     first = str(cause).strip().partition("\n")[0].rstrip(".")
     raised = f"it raised {type(cause).__name__}: {first}"
     if mixes_dtypes(cause):
-        return (
+        return SettingError(
             f"velocity(u, tau) expects to run on {dtype_text(u)} fields; {raised}. Pass the network itself, whose dtype is then "
             "used, or sample(…, dtype=torch.float64), or convert: lambda u, tau: net(u.half(), tau).float()."
         )
     if isinstance(tau, float) and not isinstance(cause, RuntimeError) and "float" in first:
-        return (
+        return SettingError(
             f"velocity(u, tau) expects to take the flow time as one number; {raised}. If the model wants one time per sample, "
             "as a tensor, adapt it: snapfm.adapters.field_first(model), or time_first(model) if time comes first."
+        )
+    fits = isinstance(cause, torch.OutOfMemoryError) or not any(word in first for word in _SHAPES)
+    if isinstance(cause, (RuntimeError, IndexError)) and not fits:
+        return ShapeError(
+            f"velocity(u, tau) expects to run on fields {tuple(u.shape)}; {raised}. If the model takes another layout, adapt it: "
+            "snapfm.adapters.flat for flat fields, channels for an axis of components."
         )
     return None
 

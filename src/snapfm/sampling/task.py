@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from snapfm.display import Sheet
-from snapfm.errors import ParamsError, SettingError
+from snapfm.errors import ParamsError
 from snapfm.flow import Evaluator
 from snapfm.laws import Params
 from snapfm.project import Moved, Projection, Projector
@@ -111,9 +111,9 @@ class Task:
         dtype = home(self.model, self.noise.dtype)[1]
         try:
             speed = self.model(u.to(dtype), tau.to(dtype) if isinstance(tau, Tensor) else tau)
-        except (TypeError, AttributeError, RuntimeError) as cause:
+        except (TypeError, AttributeError, IndexError, RuntimeError) as cause:
             if not self.calls and (trouble := misfit(cause, u.to(dtype), tau)):
-                raise SettingError(trouble) from cause
+                raise trouble from cause
             raise
         check_speed(speed, u)
         self.seconds["velocity"] += time.perf_counter() - began
