@@ -113,3 +113,8 @@ def test_nothing_is_left_behind_where_zarr_is_missing(monkeypatch: pytest.Monkey
     answer = CliRunner().invoke(app, ["project", "fields.npz", "--laws", "laws_at_hand:laws", "--out", "out.zarr"])
     assert "pip install 'snapfm[data]'" in str(answer.exception)
     assert not list(Path().glob("out.zarr*"))
+
+
+def test_help_shows_what_a_law_looks_like() -> None:
+    answer = CliRunner().invoke(app, ["project", "--help"], catch_exceptions=False)
+    assert 'Equality("mean", lambda u, p: u.mean())' in " ".join(answer.output.split())

@@ -146,3 +146,17 @@ def test_one_sample_is_told_in_the_singular(model: Path, tmp_path: Path):
     assert f"{tmp_path / 'one.zarr'}: 1 sample of 9×7; 1 of 1 converged" in answer.stdout
     again = run(tmp_path / "one.zarr", model, "--count", "1")
     assert "already holds 1 sample of this run" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "came"),
+    [
+        ([], "got no --laws, no --shape."),
+        (["--laws", "mine:laws"], "got no --shape."),
+        ([PROBLEM, "--laws", "mine:laws", "--shape", "4,5"], "got the PROBLEM."),
+        (["--laws", "mine:laws", "--shape", "4,5", "--set", "nx=4"], "got --set."),
+    ],
+)
+def test_what_is_missing_beside_a_model_of_ones_own_is_named(more: list[str], came: str):
+    answer = RUN.invoke(app, ["sample", *more, "--velocity", "mine:velocity", "--count", "2", "--out", "own.zarr"])
+    assert came in str(answer.exception)

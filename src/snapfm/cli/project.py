@@ -70,7 +70,7 @@ def project(
     and the violation of every law before and after.
 
     Laws are Python: --laws mine:laws is the list `laws` of a file mine.py in
-    this folder, such as laws = [snapfm.Equality("mean", lambda u, p: u.mean())].
+    this folder, with laws such as Equality("mean", lambda u, p: u.mean()).
 
     A field that does not converge stops the run; blocks before it are kept.
     With --keep-failed the run continues. Either way the exit code is 1.
