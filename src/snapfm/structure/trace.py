@@ -19,9 +19,9 @@ from snapfm.arrays import Mask
 from snapfm.errors import LawError
 from snapfm.laws import Equality, Inequality, Params
 from snapfm.structure.batched import Batched
-from snapfm.structure.exclusive import recorded
 from snapfm.structure.promote import promoted
 from snapfm.structure.propagate import dependents, reads_shape_only
+from snapfm.structure.recording import recorded
 from snapfm.structure.rewrite import SIMPLER, TensorIndices, lift, rewrite
 from snapfm.torch_internals import OpOverload, is_mutable
 
@@ -72,9 +72,8 @@ def _flattened(law: Equality | Inequality) -> Function:
 
 
 def _record(law: Equality | Inequality, function: Function, u: Tensor, params: Params) -> GraphModule:
-    copies = {name: value.clone() for name, value in params.items()}  # tracing runs the law, which may write into them
     try:
-        return recorded(function, u.clone(), copies, decompositions=SIMPLER)
+        return recorded(function, u, dict(params), decompositions=SIMPLER)
     except LawError:
         raise
     except Exception as cause:
