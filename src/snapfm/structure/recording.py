@@ -130,7 +130,11 @@ class _Recorder(DispatchMode):  # type: ignore[no-untyped-call]
         if func is aten.lift_fresh.default:  # what torch.tensor makes: a copy, lest writes into it change the constant
             func = aten.lift_fresh_copy.default
         operands, options = tree_map(self.node, (args, kwargs))
-        value = func(*args, **kwargs)
+        try:
+            value = func(*args, **kwargs)
+        except Exception:  # a function that goes on does what these values make it do
+            self._lost = f"{func} raised"
+            raise
         self._made(value, self.graph.call_function(func, operands, options))
         return value
 
