@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import torch
 import scipy  # its modules are imported when they are used: scipy.optimize takes long
+import torch
 from torch import Tensor
 
 from snapfm.flow.path import Velocity, interpolate

@@ -63,7 +63,9 @@ def _step(problem: Problem, point: Point, columns: Values, box: float) -> tuple[
     matrix = np.concatenate([slopes, damping * np.eye(len(free))])[:, free]
     goal = np.concatenate([-rows, np.zeros(len(free))])
     step = np.zeros(len(free))
-    step[free] = scipy.optimize.lsq_linear(matrix, goal, (low[free], high[free]), method="bvls", max_iter=10 * len(free)).x
+    step[free] = scipy.optimize.lsq_linear(
+        matrix, goal, (low[free], high[free]), method="bvls", max_iter=10 * len(free)
+    ).x
     left = float(np.sum((rows + slopes @ step) ** 2))
     to: Values = np.clip(point.x + step / columns, problem.lower, problem.upper)
     return to, 1.0 - left / float(rows @ rows)

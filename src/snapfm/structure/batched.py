@@ -13,7 +13,6 @@ reports as NONFINITE. The others keep the bits they would have had without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor

@@ -25,9 +25,10 @@ aten = torch.ops.aten
 Decompositions = Mapping[Any, Callable[..., Any]]
 
 _PLAIN = (Tensor, torch.nn.Parameter)  # other classes of tensors have operators of their own
+# Arguments that a graph can hold.
 _WRITTEN_OUT = (
     bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format,
-)  # fmt: skip  # arguments that a graph can hold
+)  # fmt: skip
 
 
 class Unrecordable(Exception):
