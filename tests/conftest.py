@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy reads it when it is imported
-import torch  # noqa: E402
+import torch
 
 torch.set_num_threads(1)  # not in a fixture: modules of tests prepare, too
 

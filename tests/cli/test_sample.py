@@ -8,7 +8,6 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-import torch
 from click.testing import Result
 from tests.generate.tiny import GRID, PROBLEM, write_model
 from typer.testing import CliRunner
@@ -31,7 +30,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(out: Path, model: Path, *more: str) -> Result:
-    torch.set_num_threads(1)  # torch's threads spin, which crawls where others work too
     options = ["--count", "7", "--steps", "2", "--batch", "3", "--model", str(model), "--out", str(out), *SMALL, *more]
     return RUN.invoke(app, ["sample", PROBLEM, *options], catch_exceptions=False)
 

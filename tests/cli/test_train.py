@@ -1,12 +1,10 @@
 import inspect
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 import typer
 from typer.testing import CliRunner
 
@@ -18,15 +16,6 @@ from snapfm.problems.training import TRAINING_SETS
 
 app = typer.Typer()
 app.command()(train)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """torch's threads spin, which crawls where others work too."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def run(out: Path, *more: str) -> str:
