@@ -12,6 +12,7 @@ import pytest
 
 from snapfm.device.artifact import Artifact, shipped, sources
 from snapfm.device.build import build
+from snapfm.errors import MissingDependency
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,6 +44,12 @@ def test_the_compiler_is_the_one_of_the_extra():
 @pytest.mark.slow
 def test_the_ptx_is_the_same_when_it_is_built_again():
     assert build() == shipped().packed()
+
+
+def test_without_numba_cuda_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr("snapfm.errors.find_spec", lambda _: None)
+    with pytest.raises(MissingDependency, match=r"numba_cuda is needed for .* pip install 'snapfm\[cuda-build\]'"):
+        build()
 
 
 def test_nothing_of_cuda_is_imported_with_the_package():
