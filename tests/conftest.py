@@ -1,6 +1,6 @@
 """Two workers of pytest-xdist: a core for each, and the order of the tests, of which each gets one half (`--dist worksteal`).
 
-Threads of torch and of numpy's BLAS spin while they wait for each other. Where workers share the cores, some tests took twenty
+Threads of torch and of numpy's BLAS spin while they wait for each other. Where workers share the cores, some tests took many
 times as long; so a worker has one of each. What threads change, tests ask for by number. Threads of the kernels are as for users.
 
 Compiling the loops of Newton's method takes the longest of all kernels, and one worker would wait for the other (`make test`
