@@ -1,9 +1,10 @@
 """What a first call costs: seconds from `import snapfm` to the first answer, in processes of their own.
 
-Cold: the cache folder is empty. Warm: a new process that finds what the cold one kept. `seconds` is import (beyond torch),
-preparing and the call together; `processor` is the processor time of the same, to be read where `load` says that other work
-shared the machine. Run by the Python of an environment with a
-wheel, it measures that wheel; `shipped` says whether it has machine code for this processor.
+Cold: the cache folder is empty. Warm: a new process that finds what the cold one kept. Python keeps its bytecode, as pip does for
+a package that is installed, whatever the environment says. `seconds` is import (beyond torch), preparing and the call
+together; `processor` is the processor time of the same, to be read where `load` says that other work shared the machine. Run
+by the Python of an environment with a wheel, it measures that wheel; `shipped` says whether it has machine code for this
+processor.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def _shipped() -> bool:
 
 def _fresh(case: str, folder: str) -> dict[str, float]:
     """Measure a case in a new process, with this cache folder."""
-    environment = {**os.environ, "SNAPFM_CACHE": folder, "NUMBA_CACHE_DIR": folder}
+    own = {"SNAPFM_CACHE": folder, "NUMBA_CACHE_DIR": folder, "PYTHONDONTWRITEBYTECODE": ""}
+    environment = {**os.environ, **own}
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.first_call", case],
         env=environment,
@@ -70,6 +72,8 @@ def measure(case: str) -> dict[str, float]:
     began, processor = perf_counter(), process_time()
     import snapfm
 
+    for name in snapfm.__all__:  # names are imported when they are first used
+        getattr(snapfm, name)
     imported = prepared = answered = perf_counter()
     if case != "import":
         laws, shape, params = CASES[case](snapfm, torch)

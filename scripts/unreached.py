@@ -36,6 +36,7 @@ HOOKS = {
     "get_overload",
     "_customize_flags",
     "cache_path",
+    "_should_skip_dynamo",
 }
 # Decorators that hand a function to someone who calls it; `property` and the like do not.
 PASSIVE = {"property", "cached_property", "classmethod", "staticmethod", "dataclass", "compiled", "intrinsic", "cache",

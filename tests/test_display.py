@@ -106,3 +106,13 @@ def test_a_sheet_cuts_names_and_wraps_sentences():
     assert "…" in text[2]
     assert long in sheet.html()
     assert np.all([line.startswith("  ") for line in text[5:]])
+
+
+def test_a_judgement_shows_laws_not_tensors(project: Projector):
+    judged = project.check(torch.ones(3, *SHAPE), {"u0": torch.zeros(1, SHAPE[0])})
+    assert repr(judged).startswith("Judgement(3 fields; violation at most ")
+    lines = str(judged).splitlines()
+    assert lines[0] == "Judgement of 3 fields, as they are"
+    assert lines[1].split() == ["law", "largest", "violation", "median"]
+    assert all(line.strip().startswith(name) for line, name in zip(lines[2:], judged.by_law, strict=True))
+    assert "<table>" in judged._repr_html_()

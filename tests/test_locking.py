@@ -18,9 +18,9 @@ from snapfm import locking
 from snapfm.locking import held
 
 HOLD = """
-import sys
+import runpy, sys
 from pathlib import Path
-from snapfm.locking import held
+held = runpy.run_path(sys.argv[3])["held"]  # the file alone: to import the package takes seconds
 with held(Path(sys.argv[1]), shared=sys.argv[2] == "shared") as taken:
     print(taken, flush=True)
     sys.stdin.read()
@@ -31,8 +31,9 @@ with held(Path(sys.argv[1]), shared=sys.argv[2] == "shared") as taken:
 def another(place: Path, kind: str) -> Iterator[None]:
     """Let another process hold a lock."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(place), kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-c", HOLD, str(place), kind, locking.__file__],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "True\n"
     try:

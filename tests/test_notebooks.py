@@ -20,12 +20,9 @@ LARGEST = 600_000  # bytes of a file, pictures included
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def random_numbers_of_its_own() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         yield
-    torch.set_num_threads(threads)
 
 
 def kinds(notebook: dict[str, Any]) -> list[list[str]]:

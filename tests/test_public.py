@@ -89,7 +89,43 @@ def test_an_unknown_problem_is_told_with_the_known_ones():
 
 
 def test_importing_snapfm_loads_no_optional_package():
-    optional = ["neuralop", "safetensors", "matplotlib", "casadi", "ray", "nvmath", "zarr", "xarray"]
-    code = f"import sys, snapfm; print([name for name in {optional} if name in sys.modules])"
+    optional = [
+        "neuralop", "safetensors", "matplotlib", "casadi", "ray", "nvmath", "zarr", "xarray", "flow_matching", "torchcfm", "ot",
+    ]  # fmt: skip
+    code = f"import sys, snapfm, snapfm.adapters, snapfm.linear; print([name for name in {optional} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_subpackages_are_attributes_without_an_import_of_their_own():
+    code = "import snapfm; print(snapfm.adapters.flat.__name__, snapfm.metrics.__name__, snapfm.sampling.PCFM.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[1:] == ["snapfm.metrics", "PCFM"]
+
+
+def test_an_unknown_attribute_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'snapfm' has no attribute 'Sampler'"):
+        _ = snapfm.Sampler
+    assert set(snapfm.__all__) <= set(dir(snapfm))
+
+
+def test_a_missing_package_inside_a_subpackage_is_not_hidden(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "snapfm.adapters", raising=False)
+    monkeypatch.delattr(snapfm, "adapters", raising=False)
+    for name in [name for name in sys.modules if name.startswith("snapfm.adapters")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "snapfm.adapters.base", None)
+    with pytest.raises(ModuleNotFoundError, match=r"snapfm\.adapters\.base"):
+        _ = snapfm.adapters
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["project", "--help"], ["train", "--help"]])
+def test_help_and_version_do_not_wait_for_torch(arguments: list[str]):
+    code = (
+        "import sys\nfrom snapfm.cli import main\n"
+        f"sys.argv[1:] = {arguments}\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapfm.text import extents, percent, plural, scientific, seconds, spread, times, two
+from snapfm.text import bytes_text, extents, meant, one_field, percent, plural, scientific, seconds, spread, times, two
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,21 @@ def test_a_spread_that_two_digits_do_not_show_is_left_out():
     assert spread(0.331, 0.334) == ""
     assert spread(0.331, 0.36) == "0.33 to 0.36"
     assert times(None) == "–"
+
+
+def test_a_name_close_to_a_known_one_is_asked_for():
+    assert meant("heat-ic-mas", ["heat-ic-mass", "burgers-ic"]) == "Did you mean 'heat-ic-mass'? "
+    assert meant("wave", ["heat-ic-mass", "burgers-ic"]) == ""
+
+
+def test_small_memory_is_not_rounded_to_nothing():
+    assert (bytes_text(400), bytes_text(99_000), bytes_text(1.25e6), bytes_text(0)) == (
+        "0.4 kB",
+        "99.0 kB",
+        "1.2 MB",
+        "0.0 kB",
+    )
+
+
+def test_a_field_of_one_axis_is_a_field_of_so_many():
+    assert (one_field((6,)), one_field((3, 4))) == ("field of 6", "3×4 field")

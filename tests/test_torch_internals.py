@@ -11,6 +11,7 @@ import torch
 
 import snapfm
 from snapfm import torch_internals
+from snapfm.structure.recording import Unrecordable, record, recorded
 
 SOURCES = Path(snapfm.__file__).parent
 Pair = namedtuple("Pair", "a b")
@@ -79,3 +80,21 @@ def test_what_is_gone_is_left_to_torch(monkeypatch: pytest.MonkeyPatch):
 def test_a_module_or_a_name_that_is_gone_is_none():
     assert torch_internals._found("torch._no_such_module", "anything") is None
     assert torch_internals._found("torch", "_no_such_function") is None
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["torch's", "ours"])
+def test_operators_that_autograd_has_not_seen_are_taken_apart(monkeypatch: pytest.MonkeyPatch, gone: bool):
+    if gone:
+        monkeypatch.setattr(torch_internals, "_decomposes", None)
+    x = torch.rand(2, 3)
+    parts = torch_internals.decomposed(torch.ops.aten.reshape.default, (x, [3, 2]), {})
+    assert torch.equal(parts, x.reshape(3, 2))
+    assert torch_internals.decomposed(torch.ops.aten.sin.default, (x,), {}) is NotImplemented
+
+
+def test_where_a_graph_cannot_unpack_its_inputs_torch_records(monkeypatch: pytest.MonkeyPatch):
+    point = {"x": torch.ones(3)}
+    monkeypatch.setattr(torch_internals, "_unpacking", None)
+    with pytest.raises(Unrecordable):
+        record(lambda p: p["x"].sin(), point, decompositions={})
+    assert torch.equal(recorded(lambda p: p["x"].sin(), point)({"x": torch.zeros(3)}), torch.zeros(3))

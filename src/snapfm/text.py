@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from math import floor, log10
 
 NOTHING = "–"  # in place of a missing figure
@@ -22,6 +23,16 @@ def plural(number: int, noun: str, more: str | None = None) -> str:
 def extents(shape: Sequence[int]) -> str:
     """Write the shape of one field: '100×100'."""
     return "×".join(map(str, shape)) or "scalar"
+
+
+def one_field(shape: Sequence[int]) -> str:
+    """Write one field by its shape: '100×100 field', and of one axis 'field of 6'."""
+    return f"field of {extents(shape)}" if len(shape) == 1 else f"{extents(shape)} field"
+
+
+def bytes_text(size: float) -> str:
+    """Write a number of bytes with one decimal, such as '3.4 MB', and below a tenth of a megabyte '12.3 kB'."""
+    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
 
 
 def scientific(value: float) -> str:
@@ -85,3 +96,9 @@ def size(value: float | None, missing: str = NOTHING) -> str:
 def settings_text(settings: Mapping[str, object]) -> str:
     """Write settings as `name=value, …`."""
     return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """Return 'Did you mean …? ' for a name close to one that is known, else nothing."""
+    near = get_close_matches(str(name), list(known), n=1)
+    return f"Did you mean {near[0]!r}? " if near else ""

@@ -11,13 +11,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.fx import Graph
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
-    "OpOverload", "TorchDispatchMode", "decompositions", "is_mutable", "make_fx", "schema", "silence_vmap", "transformed",
-    "tree_leaves", "tree_map", "wrapped",
+    "DispatchMode", "OpOverload", "decomposed", "decompositions", "is_mutable", "make_fx", "mixes_dtypes", "nested", "schema",
+    "silence_vmap", "transformed", "tree_leaves", "tree_map", "wrapped",
 ]  # fmt: skip
+
+
+class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The base of modes that see every operator of their thread."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Let torch call the mode as it is: to keep torch.compile out of it, torch would import its compilers first."""
+        return False
+
 
 OpOverload = type(torch.ops.aten.add.Tensor)  # the class of an operator with its types
 
@@ -31,6 +42,9 @@ def _found(module: str, name: str) -> Any:
 
 
 _leaves, _map = _found("torch.utils._pytree", "tree_leaves"), _found("torch.utils._pytree", "tree_map")
+_flatten = _found("torch.utils._pytree", "tree_flatten")
+_unpacking, _packed = _found("torch.fx.graph", "_PyTreeCodeGen"), _found("torch.fx.graph", "_PyTreeInfo")
+_decomposes = _found("torch.utils._python_dispatch", "autograd_would_have_decomposed")
 _current_level = _found("torch._C._functorch", "maybe_current_level")
 _modes = _found("torch._C", "_len_torch_dispatch_stack")
 _is_wrapped = _found("torch._C._functorch", "is_functorch_wrapped_tensor")
@@ -76,6 +90,25 @@ def decompositions(operators: Sequence[Any]) -> dict[Any, Callable[..., Any]]:
     return {} if get is None else dict(get(operators))
 
 
+def decomposed(operator: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Run an operator as the operators that autograd takes it for, where autograd has not; NotImplemented for the others."""
+    if _decomposes is not None and not _decomposes(operator, tree_leaves((args, kwargs))):
+        return NotImplemented
+    return operator.decompose(*args, **kwargs)
+
+
+def nested(graph: Graph, inputs: tuple[Any, ...], value: Any) -> bool:
+    """Let a graph of flat inputs and outputs be called with inputs nested like these, and return what is nested like `value`.
+
+    Return whether torch can do that.
+    """
+    if _unpacking is None or _packed is None or _flatten is None:
+        return False
+    names = [f"given_{number}" for number in range(len(inputs))]
+    graph.set_codegen(_unpacking(_packed(names, _flatten(inputs)[1], _flatten(value)[1])))
+    return True
+
+
 def transformed() -> bool:
     """Whether torch is differentiating, batching or recording, so that it must see every operator.
 
@@ -99,3 +132,20 @@ def silence_vmap() -> None:
     switch = _found("torch._C._functorch", "_set_vmap_fallback_warning_enabled")
     if switch is not None:
         switch(False)
+
+
+# How torch says that an operator got two dtypes: it has no exception class for it.
+_TWO_DTYPES = (
+    "same dtype",
+    "same datatype",
+    "same scalar type",
+    "expected scalar type",
+    "type (double)",
+    "type (float)",
+    "::Half)",
+)
+
+
+def mixes_dtypes(error: BaseException) -> bool:
+    """Tell whether torch refused operands of different dtypes."""
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _TWO_DTYPES)

@@ -71,14 +71,11 @@ class Net(nn.Module):
 def fit(network: nn.Module, loss: Callable[[], Tensor], steps: int = 600) -> None:
     optimizer = torch.optim.Adam(network.parameters(), lr=2e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # matrices this small are slower on two, and far slower where tests share two cores
     for _ in range(steps):
         optimizer.zero_grad()
         loss().backward()
         optimizer.step()
         schedule.step()
-    torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)

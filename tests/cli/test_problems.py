@@ -41,3 +41,11 @@ def test_sizes_are_the_published_ones(name: str, listed: dict[str, dict]):
     found = (row["shape"], row["equality_rows"], inequalities, row["affine_rows"], row["redundant_rows"])
     assert found == PUBLISHED[name]
     assert row["affine_rows"] + row["nonlinear_rows"] == row["rows"]
+
+
+def test_nothing_is_cut_off_in_80_columns(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    answer = CliRunner().invoke(app, ["problems"], catch_exceptions=False)
+    assert "…" not in answer.output.partition("problem ")[2]
+    assert all(len(line.rstrip()) <= 80 for line in answer.output.splitlines())
+    assert all(name in answer.output for name in names())

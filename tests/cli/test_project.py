@@ -82,3 +82,39 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path: Path) -> 
     done = subprocess.run(line, capture_output=True, text=True, timeout=600, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 3
+
+
+def test_a_file_in_place_of_a_module_is_told_the_module() -> None:
+    answer = CliRunner().invoke(app, ["project", "fields.npz", "--laws", "laws_at_hand.py:laws", "--out", "out.zarr"])
+    assert "Write --laws laws_at_hand:laws" in " ".join(str(answer.exception).split())
+
+
+def test_a_misspelt_list_of_laws_is_asked_for() -> None:
+    answer = CliRunner().invoke(app, ["project", "fields.npz", "--laws", "laws_at_hand:lawz", "--out", "out.zarr"])
+    assert "Did you mean 'laws'?" in str(answer.exception)
+
+
+def test_params_beside_a_single_array_are_told_a_file_for_both() -> None:
+    np.save("alone.npy", np.zeros((4, 5, 4)))
+    command = ["project", "alone.npy", "--laws", "laws_at_hand:laws", "--params", "m", "--out", "out.zarr"]
+    answer = CliRunner().invoke(app, command)
+    assert "numpy.savez('both.npz', u=fields, m=values)" in str(answer.exception)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_violations_left_by_rounding_are_explained(dtype: str) -> None:
+    answer = run("--dtype", dtype)
+    assert answer.exit_code == 0, answer.output
+    assert ("come from rounding to float32; --dtype float64 avoids it" in answer.output) == (dtype == "float32")
+
+
+def test_nothing_is_left_behind_where_zarr_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    answer = CliRunner().invoke(app, ["project", "fields.npz", "--laws", "laws_at_hand:laws", "--out", "out.zarr"])
+    assert "pip install 'snapfm[data]'" in str(answer.exception)
+    assert not list(Path().glob("out.zarr*"))
+
+
+def test_help_shows_what_a_law_looks_like() -> None:
+    answer = CliRunner().invoke(app, ["project", "--help"], catch_exceptions=False)
+    assert 'Equality("mean", lambda u, p: u.mean())' in " ".join(answer.output.split())

@@ -8,7 +8,6 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-import torch
 from click.testing import Result
 from tests.generate.tiny import GRID, PROBLEM, write_model
 from typer.testing import CliRunner
@@ -31,7 +30,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(out: Path, model: Path, *more: str) -> Result:
-    torch.set_num_threads(1)  # torch's threads spin, which crawls where others work too
     options = ["--count", "7", "--steps", "2", "--batch", "3", "--model", str(model), "--out", str(out), *SMALL, *more]
     return RUN.invoke(app, ["sample", PROBLEM, *options], catch_exceptions=False)
 
@@ -146,3 +144,17 @@ def test_one_sample_is_told_in_the_singular(model: Path, tmp_path: Path):
     assert f"{tmp_path / 'one.zarr'}: 1 sample of 9×7; 1 of 1 converged" in answer.stdout
     again = run(tmp_path / "one.zarr", model, "--count", "1")
     assert "already holds 1 sample of this run" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "came"),
+    [
+        ([], "got no --laws, no --shape."),
+        (["--laws", "mine:laws"], "got no --shape."),
+        ([PROBLEM, "--laws", "mine:laws", "--shape", "4,5"], "got the PROBLEM."),
+        (["--laws", "mine:laws", "--shape", "4,5", "--set", "nx=4"], "got --set."),
+    ],
+)
+def test_what_is_missing_beside_a_model_of_ones_own_is_named(more: list[str], came: str):
+    answer = RUN.invoke(app, ["sample", *more, "--velocity", "mine:velocity", "--count", "2", "--out", "own.zarr"])
+    assert came in str(answer.exception)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from snapfm.device.artifact import Artifact, shipped, sources
 from snapfm.device.build import build
+from snapfm.errors import MissingDependency
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_ptx_was_made_from_these_sources():
-    assert shipped().sources == sources(), (
-        "kernels changed: run `python -m snapfm.device.build`, with the extra cuda-build"
-    )
+    assert shipped().sources == sources(), "kernels changed: run `make ptx`"
 
 
 def test_every_entry_is_for_any_device_since_compute_80():
@@ -31,12 +33,23 @@ def test_the_ptx_holds_no_path_and_reads_back():
     assert Artifact.unpacked(artifact.packed()) == artifact
 
 
+def test_the_compiler_is_the_one_of_the_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    pinned = dict(one.split("==") for one in extras["cuda-build"])
+    assert shipped().compiler == f"numba-cuda {pinned['numba-cuda']}"
+    for name, ptx in shipped().ptx.items():
+        assert re.findall(r"^// Cuda compilation tools, .* V(\S+)$", ptx, re.M) == [pinned["nvidia-nvvm"]], name
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is not installed (extra cuda-build)"
-)
 def test_the_ptx_is_the_same_when_it_is_built_again():
     assert build() == shipped().packed()
+
+
+def test_without_numba_cuda_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr("snapfm.errors.find_spec", lambda _: None)
+    with pytest.raises(MissingDependency, match=r"numba_cuda is needed for .* pip install 'snapfm\[cuda-build\]'"):
+        build()
 
 
 def test_nothing_of_cuda_is_imported_with_the_package():

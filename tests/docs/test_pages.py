@@ -65,6 +65,13 @@ def test_when_it_fails(capsys: pytest.CaptureFixture[str]):
     assert "expects (b, 8, 6)" in said
 
 
+def test_the_first_five_minutes(capsys: pytest.CaptureFixture[str]):
+    names = run("first-five-minutes.md")
+    assert bool(names["result"].converged.all())
+    assert names["result"].u.shape == (3, 6, 4)
+    assert "law" in capsys.readouterr().out
+
+
 def test_every_status_has_its_section():
     page = (DOCS / "when-it-fails.md").read_text(encoding="utf-8")
     assert re.findall(r"^## ([A-Z_]+)$", page, re.MULTILINE) == [status.name for status in Status]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,15 +13,6 @@ from snapfm.evidence.audit import READINGS, Verdict, audit, audit_reading, finer
 from snapfm.problems import names
 
 OBEYED, APPROXIMATE, CONTRADICTED = Verdict
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Fields are judged one by one, too small to share: torch's threads spin, which crawls where others work too."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def verdicts(target: str) -> dict[tuple[str, str, str], Verdict]:

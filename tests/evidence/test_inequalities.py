@@ -16,10 +16,7 @@ from snapfm.problems import problem
 
 @pytest.fixture(scope="module")
 def record() -> dict[str, Any]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     found = inequalities.run(samples=2, steps=2, noise_samples=2)
-    torch.set_num_threads(threads)
     return json.loads(json.dumps(found))  # as a record is read
 
 

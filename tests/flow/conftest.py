@@ -1,7 +1,5 @@
 """Networks small enough that every test is quick, on asymmetric grids."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -9,15 +7,6 @@ from snapfm.flow import Checkpoint, FNOVelocity, NetworkSettings
 from snapfm.grid import Axis, Grid
 
 SMALLEST = {"width": 5, "layers": 2, "lifting": 6, "projection": 7, "embedding": 8}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Bits are promised for a given number of threads; and torch's threads spin, which crawls where others work too."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(

@@ -309,9 +309,10 @@ def test_a_failed_sample_stops_the_run_and_is_named_by_its_number(model: Path, t
     out = tmp_path / "a.zarr"
     with spoiled(12), pytest.raises(ProjectionFailed) as told:
         generate(recipe(model), out)
-    first, second, last = str(told.value).splitlines()
+    first, second, advice, last = str(told.value).splitlines()
     assert first == "samples 10 to 14 are expected to converge; 1 of 5 failed:"
-    assert second.startswith("  sample 12: NONFINITE, law 'pde' is off by nan (tolerance 1e-08); the input field")
+    assert second == "  sample 12: NONFINITE, law 'pde' is off by nan (tolerance 1e-08)"
+    assert advice == f"NONFINITE: {Status.NONFINITE.advice}."
     assert last.startswith("Samples before these are kept. Go on with --keep-failed (on_failure='keep')")
     assert not out.exists()
 
@@ -341,8 +342,8 @@ def test_a_run_stopped_by_a_failed_sample_goes_on_when_told_to_keep_it(
 
 
 def test_many_failed_samples_are_counted(model: Path, tmp_path: Path) -> None:
-    hopeless = recipe(model, batch=23, tolerance=1e-300)
-    with pytest.raises(ProjectionFailed, match=r"samples 0 to 22 .*; 23 of 23 failed:(.|\n)*… and 15 more\n"):
+    hopeless = recipe(model, count=10, batch=10, tolerance=1e-300)
+    with pytest.raises(ProjectionFailed, match=r"samples 0 to 9 .*; 10 of 10 failed:(.|\n)*… and 2 more\n"):
         generate(hopeless, tmp_path / "a.zarr")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def test_slices_of_three_axes_have_the_second_upwards():
     drawn = plot.fields(field, dims=("x", "y", "t"))
     shown = images(drawn)
     assert [axes.get_title(loc="left") for axes in drawn.axes if axes.images] == [
-        "t 0", "t 3", "t 5", "t 8",
+        "t = 0", "t = 3", "t = 5", "t = 8",
     ]  # fmt: skip
     assert np.array_equal(shown[1].get_array(), field[0, :, :, 3].numpy().T)
     two = plot.fields(field, field, count=2)
@@ -82,7 +83,7 @@ def test_slices_of_three_axes_have_the_second_upwards():
 def test_four_axes_are_cut_in_the_middle_of_those_between():
     field = fields(3, 4, 6, 2)
     drawn = plot.fields(field, dims=("x", "y", "z", "t"))
-    assert [axes.get_title(loc="left") for axes in drawn.axes if axes.images] == ["z 3, t 0", "z 3, t 1"]
+    assert [axes.get_title(loc="left") for axes in drawn.axes if axes.images] == ["z = 3, t = 0", "z = 3, t = 1"]
     assert np.array_equal(images(drawn)[1].get_array(), field[0, :, :, 3, 1].numpy().T)
 
 
@@ -238,3 +239,35 @@ def test_one_slice_is_the_last_state():
 def test_scales_are_white_at_zero_for_both_signs():
     assert canvas.scale(np.array([-1.0, 2.0]))["cmap"] == canvas.DIVERGING
     assert canvas.scale(np.array([0.0, 2.0])) == {"cmap": canvas.SEQUENTIAL, "vmin": 0.0, "vmax": 2.0}
+
+
+def test_names_of_rows_do_not_run_into_each_other():
+    drawn = plot.fields(fields(2, 4, 5), fields(2, 4, 5), count=2, channels=0)
+    drawn.draw_without_rendering()
+    labels = [text for axes in drawn.axes for text in axes.texts if text.get_text().startswith("component")]
+    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.y0)
+    assert len(boxes) == 6
+    assert all(below.y1 < above.y0 for below, above in pairwise(boxes))
+    assert all(box.x0 >= 0 for box in boxes)
+
+
+def test_violations_that_rounding_explains_have_a_line_of_their_own(project: Projector):
+    def lines(result: Any) -> list[str]:
+        return [line.get_label() for line in plot.violation(result).axes[0].lines]
+
+    rough = project(fields(5, 7))
+    assert bool(rough.converged.all())
+    assert "tolerance + rounding to float32" in lines(rough)
+    assert not any("rounding" in label for label in lines(project(fields(5, 7).double())))
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5])
+def test_a_number_of_fields_that_cannot_be_drawn_is_refused(count: Any):
+    with pytest.raises(ShapeError, match=r"plot.fields\(count\) expects how many fields to draw"):
+        plot.fields(fields(4), count=count)
+
+
+@pytest.mark.parametrize("laws", [[Equality("mass", lambda u, p: u.sum())], "mass", None])
+def test_a_pattern_of_something_else_is_refused(laws: Any):
+    with pytest.raises(SettingError, match=r"plot.pattern\(laws\) expects a Projector or compiled laws; got"):
+        plot.pattern(laws)

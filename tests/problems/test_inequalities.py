@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,14 +18,6 @@ from snapfm.problems.burgers import burgers_grid, godunov_fields
 ROUNDING = 1e-13
 SAMPLES = 32
 BURGERS, REACTION = "burgers-ic-mass-entropy", "reaction-diffusion-ic-mass-bounds"
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def violations(name: str, count: int = 16, **settings: Any) -> dict[str, Tensor]:

@@ -160,7 +160,7 @@ PARAMS = [
     ),
     Mistake(
         "example params that are no tensors", on_build(params={"u0": [0.0]}), ParamsError, ValueError,
-        "params['u0'] expects a tensor with a leading batch axis", "got list", "torch.as_tensor(value)[None]",
+        "params['u0'] expects a tensor with a leading batch axis", "got list", "torch.as_tensor(value), and add the batch axis",
     ),
     Mistake(
         "an example without a batch axis", on_build(params={"u0": torch.tensor(1.0)}), ParamsError, ValueError,
@@ -269,7 +269,7 @@ BUILDING = [
     ),
     Mistake(
         "a law that does not fit the field", on_build(laws=[Equality("edge", lambda u, p: u[7])]), LawError, ValueError,
-        "law 'edge' expects to run on one field of shape (3, 5)", "it raised IndexError", "law.residual(torch.zeros",
+        "law 'edge' expects to run on one float64 field of shape (3, 5)", "it raised IndexError", "law.residual(torch.zeros",
     ),
     Mistake(
         "a law that returns a number", on_build(laws=[Equality("total", lambda u, p: 1.0)]), LawError, ValueError,
@@ -425,3 +425,34 @@ def test_the_slow_path_is_reported_with_law_and_operator():
     assert "slow path: law 'largest' uses sort" in str(project.structure)
     usual = Projector([initial()], (3, 5), EXAMPLE)
     assert "slow path" not in str(usual.structure)
+
+
+def test_a_value_without_batch_axis_is_told_to_get_one():
+    value = torch.ones(5)
+    project = Projector([Equality("total", lambda u, p: u.sum(0) - p["total"])], (6, 5), {"total": value})
+    with pytest.raises(ParamsError, match=r"got \(5,\)\. If \(5,\) is the value for one sample, .* value\[None\]"):
+        project(torch.zeros(4, 6, 5), {"total": value})
+
+
+def test_an_axis_of_components_is_not_taken_for_samples():
+    project = Projector([Equality("total", lambda u, p: u.sum() - 1.0)], (6, 5))
+    with pytest.raises(ShapeError, match=r"3 components of one field, build the Projector with shape=\(3, 6, 5\)"):
+        project(torch.zeros(2, 3, 6, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("power", [1, 2])
+def test_an_empty_batch_is_projected_and_differentiated(dtype: torch.dtype, power: int):
+    project = Projector([Equality("total", lambda u, p: (u**power).sum(0) - 1.0)], (6, 5))
+    u_hat = torch.zeros(0, 6, 5, dtype=dtype, requires_grad=True)
+    result = project(u_hat)
+    result.u.sum().backward()
+    assert result.raise_for_status().u.shape == u_hat.grad.shape == (0, 6, 5)
+    assert project.check(u_hat).violation.shape == (0,)
+    assert "0 fields" in str(result)
+
+
+@pytest.mark.parametrize("made", [lambda u: u.to_sparse(), lambda u: u.to("meta")])
+def test_tensors_without_dense_values_are_refused(project: Projector, made: Callable[[torch.Tensor], torch.Tensor]):
+    with pytest.raises(DtypeError, match=r"expects a dense tensor that holds values; got .*to_dense"):
+        project(made(torch.zeros(2, *project.shape)), {"u0": torch.zeros(1, 3)})

@@ -10,6 +10,7 @@ from snapfm.errors import MemoryWarning
 from snapfm.kernels.operations import LANES
 from snapfm.linear import Fronts
 from snapfm.project import memory
+from snapfm.text import bytes_text
 
 SIDE = 24
 
@@ -103,5 +104,5 @@ def test_large_batches_may_take_a_multiple_of_themselves():
 
 def test_the_description_names_the_memory(project):
     _, _, line = " ".join(str(project.structure).split()).partition("memory of a call")
-    assert f"{project.method.bytes(1) / 1e6:,.1f} MB for one sample" in line
-    assert f"{project.method.bytes(LANES) / 1e6:,.1f} MB for 8 at once" in line
+    assert f"{bytes_text(project.method.bytes(1))} for one sample" in line
+    assert f"{bytes_text(project.method.bytes(LANES))} for 8 at once" in line

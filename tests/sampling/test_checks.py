@@ -422,3 +422,45 @@ def test_a_path_is_made_of_functions():
     assert str(caught.value) == (
         "Path(noise) expects a function of flow time; got 1.0. Write noise=lambda tau: ...; STRAIGHT and COSINE are ready-made."
     )
+
+
+class Output:  # as models of diffusers return it
+    def __init__(self, sample: Tensor) -> None:
+        self.sample = sample
+
+
+DOUBLE = nn.Conv1d(SHAPE[0], SHAPE[0], 1).double()
+
+
+@pytest.mark.parametrize(
+    ("velocity", "told"),
+    [
+        (lambda u, tau: u * tau[:, None, None], "snapfm.adapters.field_first(model), or time_first(model)"),
+        (lambda u, tau: torch.cat([u, tau], 1), "snapfm.adapters.field_first(model), or time_first(model)"),
+        (lambda u, tau: u * tau.view(-1, 1, 1), "snapfm.adapters.field_first(model), or time_first(model)"),
+        (lambda u, tau: DOUBLE(u), "sample(…, dtype=torch.float64)"),
+        (lambda u, tau: u @ torch.ones(99, 99), "snapfm.adapters.flat for flat fields"),
+        (lambda u, tau: u + torch.ones(99), "snapfm.adapters.flat for flat fields"),
+        (lambda u, tau: u[:, :, :, 0], "channels for an axis of components"),
+        (lambda u, tau: Output(u), "got Output with a tensor .sample. Adapt the model: snapfm.adapters.diffusers("),
+        (lambda u, tau: u[:, 0], "snapfm.adapters.time_first for a model that takes the time first"),
+        (lambda u, tau: (u, None), "got tuple. Return one tensor"),
+    ],
+)
+def test_a_model_that_is_called_otherwise_is_told_the_adapter(velocity: Any, told: str):
+    with pytest.raises(SnapfmError) as caught:
+        sample(velocity, None, count=2, steps=2, shape=SHAPE)
+    assert told in str(caught.value)
+
+
+def test_the_adapters_named_in_messages_can_be_had_from_the_package():
+    names = ("conditioned", "diffusers", "field_first", "flat", "joined", "channels", "time_first")
+    assert all(callable(getattr(snapfm.adapters, name)) for name in names)
+
+
+def test_a_model_with_an_error_of_its_own_raises_it():
+    def broken(u: Tensor, tau: float) -> Tensor:
+        raise RuntimeError("my own")
+
+    with pytest.raises(RuntimeError, match=r"^my own$"):
+        sample(broken, None, count=2, steps=2, shape=SHAPE)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 import snapfm
 from snapfm.structure import CompiledLaws, compile_laws
-from snapfm.structure.batched import Unrecordable, each, isolated, replayable
+from snapfm.structure.batched import each, isolated
+from snapfm.structure.recording import Unrecordable, record_flat
 
 pytestmark = pytest.mark.filterwarnings("ignore::snapfm.errors.StructureWarning")
 EYE = torch.eye(3, dtype=torch.float64)
@@ -53,14 +54,14 @@ def test_a_record_does_the_same_with_other_values():
         parts[0].add_(1.0)  # in place, on a result of its own
         return torch.stack([parts[0], parts[2]]).sum(0) + torch.sort(y, 0)[0][:1]
 
-    record = replayable(function, fields(3, seed=1), fields(3, seed=2))
+    record = record_flat(function, fields(3, seed=1), fields(3, seed=2))
     x, y = fields(3, seed=3), fields(3, seed=4)
     assert torch.equal(record(x, y), function(x, y))
 
 
 def test_a_function_that_reads_a_value_is_not_recorded():
     with pytest.raises(Unrecordable, match="_local_scalar_dense"):
-        replayable(lambda x: x * float(x.sum()), fields(3))
+        record_flat(lambda x: x * float(x.sum()), fields(3))
 
 
 # Samples for which a law raises.

@@ -15,7 +15,8 @@ from torch.func import vmap
 
 import snapfm
 from snapfm.structure import compile_laws
-from snapfm.structure.exclusive import jvp, recorded
+from snapfm.structure.exclusive import jvp
+from snapfm.structure.recording import recorded
 
 TIMEOUT = 60.0  # of a child that needs milliseconds
 

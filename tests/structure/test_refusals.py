@@ -157,8 +157,9 @@ def test_missing_param() -> None:
 
 def test_law_that_raises() -> None:
     assert refusal(lambda u, p: u - torch.ones(4)) == (
-        "law 'odd' expects to run on one field of shape (3, 5); it raised RuntimeError: The size of tensor a (5) must match "
-        "the size of tensor b (4) at non-singleton dimension 1. Try it by hand: law.residual(torch.zeros(3, 5), params)."
+        "law 'odd' expects to run on one float64 field of shape (3, 5); it raised RuntimeError: The size of tensor a (5) must "
+        "match the size of tensor b (4) at non-singleton dimension 1. Try it by hand: law.residual(torch.zeros((3, 5), "
+        "dtype=torch.float64), params)."
     )
 
 
@@ -313,3 +314,48 @@ def test_a_law_under_no_grad_is_differentiated_all_the_same() -> None:
 
     structure = compile_laws([Equality("quiet", law)], (3, 5))
     assert structure.jacobian(torch.zeros(1, 3, 5, dtype=torch.float64), {}).tolist() == [[1.0] * 15]
+
+
+FLOAT32 = torch.ones(2, 3)
+NETWORK = torch.nn.Linear(3, 2)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda u, p: FLOAT32 @ u,
+        lambda u, p: NETWORK(u.T),
+        lambda u, p: torch.nn.Conv2d(1, 1, 3)(u[None, None]),
+        lambda u, p: torch.nn.BatchNorm1d(3)(u.T),
+        lambda u, p: torch.zeros(2, 5).index_add(0, torch.tensor([0, 1, 0]), u),
+    ],
+)
+def test_a_law_of_two_dtypes_is_told_that_fields_are_float64(law: Callable[..., object]) -> None:
+    told = refusal(law)
+    assert told.startswith("law 'odd' expects to run on one float64 field of shape (3, 5); it raised RuntimeError: ")
+    assert "tensor.to(u.dtype)" in told
+    assert "network.double()" in told
+
+
+def test_the_cures_for_two_dtypes_work() -> None:
+    for law in (
+        lambda u, p: FLOAT32.to(u.dtype) @ u,
+        lambda u, p: NETWORK(u.T.float()),
+        lambda u, p: torch.zeros(2, 5, dtype=u.dtype).index_add(0, torch.tensor([0, 1, 0]), u),
+    ):
+        assert compile_laws([Equality("even", law)], (3, 5), PARAMS).rows == 10
+
+
+def test_autograd_inside_a_law_is_told_the_function_that_works() -> None:
+    def slope(u: Tensor, p: object) -> Tensor:
+        v = u.detach().requires_grad_()
+        return torch.autograd.grad(v.square().sum(), v)[0]
+
+    assert "torch.func.grad" in refusal(slope)
+    law = Equality("even", lambda u, p: torch.func.grad(lambda v: v.square().sum())(u))
+    assert compile_laws([law], (3, 5), PARAMS).rows == 15
+
+
+def test_a_compiled_function_is_a_law_as_well() -> None:
+    law = Equality("even", torch.compile(lambda u, p: u[0] ** 2 - 1.0))
+    assert compile_laws([law], (3, 5), PARAMS).nnz == 5

@@ -6,6 +6,7 @@ import json
 import platform
 import re
 import warnings
+from importlib import metadata
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _SAMPLES = 10
 _AGREE = 1e-10  # of fields projected on a device and on the CPU
+_EXTRAS = ("flow", "data", "plot", "report", "peers", "ray")  # of docs/installing.md; gpu is said with cuDSS
+_REQUIRED = re.compile(r"""^([\w.-]+).*extra == ['"]([\w-]+)['"]""")
 _LANGUAGE = re.compile(r"^\.version ([\d.]+)$", re.M)
 
 
@@ -52,9 +55,34 @@ def _examined() -> dict[str, Any]:
         + (f"; machine code for {level.name} came with the package" if (level := machine_code()) else ""),
         "devices": [_described(one) for one in devices],
         "PTX": _ptx(shipped()),
+        "extras": _extras(),
         "cuDSS": "installed, for snapfm.linear.CuDSS()" if available() else "not installed (the extra gpu)",
         "self-test": [_tested(one) for one in devices],
     }
+
+
+def _extras() -> list[str]:
+    """List the extras whose packages are all installed, and those that are not, with the line that installs them."""
+    try:
+        required = metadata.requires("snapfm") or []
+    except metadata.PackageNotFoundError:
+        return ["not known: snapfm runs from its sources, without being installed"]
+    packages: dict[str, list[str]] = {extra: [] for extra in _EXTRAS}
+    for line in required:
+        if (found := _REQUIRED.match(line)) and found.group(2) in packages:
+            packages[found.group(2)].append(found.group(1))
+    missing = [extra for extra, names in packages.items() if not all(map(_installed, names))]
+    lines = [f"{', '.join(extra for extra in packages if extra not in missing) or 'none'}: installed"]
+    if missing:
+        lines.append(f"{', '.join(missing)}: not installed; for example pip install 'snapfm[{missing[0]}]'")
+    return lines
+
+
+def _installed(package: str) -> bool:
+    try:
+        return bool(metadata.version(package))
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def _ptx(artifact: Artifact) -> str:
@@ -116,7 +144,8 @@ def _tested(device: torch.device) -> dict[str, Any]:
 
 def _sentence(test: dict[str, Any]) -> str:
     verdict = "passed" if test["passed"] else "FAILED"
+    apart = "" if test["device"] == "cpu" else f", fields {test['from_cpu']:.1e} from those of the CPU"
     return (
         f"{test['device']}: {test['converged']} of {test['of']} converged, violation at most {test['violation']:.1e}, "
-        f"stationarity {test['stationarity']:.1e}, {test['from_cpu']:.1e} from the CPU: {verdict}"
+        f"stationarity at most {test['stationarity']:.1e}{apart}: {verdict}"
     )

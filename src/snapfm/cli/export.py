@@ -11,6 +11,7 @@ import typer
 
 from snapfm.cli.options import check_suffix
 from snapfm.errors import UnknownName
+from snapfm.text import bytes_text
 
 _FORMATS = ("well",)
 
@@ -41,7 +42,7 @@ def export(
     else:
         names = ", ".join(found.fields)
         typer.echo(
-            f"{out}: {found.count} trajectories ({names}), {len(found.scalars)} scalars ({found.bytes / 1e6:.1f} MB)."
+            f"{out}: {found.count} trajectories ({names}), {len(found.scalars)} scalars ({bytes_text(found.bytes)})."
         )
         if found.left_out:
             typer.echo(f"Left out, because The Well has no place for their axes: {', '.join(found.left_out)}.")

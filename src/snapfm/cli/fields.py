@@ -15,7 +15,7 @@ from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.cli.options import ProblemName, Settings, read_names, read_settings, read_shape
 from snapfm.cli.watch import Log, Watch
 from snapfm.errors import DataError, ProjectionFailed, SettingError, require_all
-from snapfm.text import extents, plural
+from snapfm.text import bytes_text, extents, plural
 
 if TYPE_CHECKING:
     from snapfm.data import Written
@@ -161,8 +161,11 @@ def sample(
         recipe = Recipe(problem, count, model, steps, seed, batch, tolerance, kind, chosen, threads)
     else:
         if problem is not None or model is not None or settings or laws is None or shape is None:
+            lacking = [option for option, value in (("--laws", laws), ("--shape", shape)) if value is None]
+            beside = {"the PROBLEM": problem, "--model": model, "--set": settings}
+            came = [f"no {option}" for option in lacking] + [option for option, value in beside.items() if value]
             raise SettingError(
-                "snapfm sample --velocity expects --laws and --shape, and no PROBLEM, --model or --set; got something else. "
+                f"snapfm sample --velocity expects --laws and --shape, and no PROBLEM, --model or --set; got {', '.join(came)}. "
                 "Write it as in --velocity mine:velocity --laws mine:laws --shape 64,64."
             )
         recipe = OwnRecipe(
@@ -253,4 +256,4 @@ def described_file(written: Written) -> dict[str, Any]:
 def described(written: Written) -> tuple[str, str, str]:
     """Return the shape, how much was there before, and the size, in words."""
     resumed = f", {written.found} of them from an earlier run" if written.found else ""
-    return extents(written.shape), resumed, f"{written.bytes / 1e6:.1f} MB"
+    return extents(written.shape), resumed, bytes_text(written.bytes)

@@ -8,22 +8,25 @@ from __future__ import annotations
 import json
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from snapfm.cli.options import ProblemName, Settings, check_suffix, read_settings
-from snapfm.problems import Problem, names, problem
-from snapfm.structure import CompiledLaws, RowKind, compile_laws
+
+if TYPE_CHECKING:
+    from snapfm.problems import Problem
+    from snapfm.structure import CompiledLaws
 
 _WIDE = 120  # columns of a terminal that has room for the summary of each problem
 
 
 def problems(as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False) -> None:
     """List all benchmark problems: unknowns, rows, affine and nonlinear rows, redundant rows."""
+    from snapfm.problems import names, problem
+
     console = Console()
     found: list[dict[str, Any]] = []
     with console.status("analysing …") as status:
@@ -34,9 +37,9 @@ def problems(as_json: Annotated[bool, typer.Option("--json", help="Print JSON fo
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
-    # Narrow terminals omit the number of unknowns, which follows from the field's shape, and the summary of the laws.
+    # Narrow terminals omit what follows from the rest: unknowns from the field's shape, affine rows from the nonlinear ones.
     heads = ["problem", "field", "unknowns", "rows", "affine", "nonlinear", "redundant", "laws"]
-    shown = [head for head in heads if console.width >= _WIDE or head not in ("unknowns", "laws")]
+    shown = [head for head in heads if console.width >= _WIDE or head not in ("unknowns", "affine", "laws")]
     table = Table(box=None, padding=(0, 1, 0, 0))
     for head in shown:
         words = head in ("problem", "field", "laws")
@@ -73,6 +76,7 @@ def inspect(
     from snapfm.flow.storage import write_file
     from snapfm.plot import pattern
     from snapfm.plot.canvas import png
+    from snapfm.problems import problem
 
     if out is not None:
         check_suffix("inspect", out, ".png")
@@ -111,6 +115,8 @@ def audit(
     """
     from dataclasses import asdict
 
+    import torch
+
     from snapfm.evidence.audit import Verdict
     from snapfm.evidence.audit import audit as run
     from snapfm.text import settings_text
@@ -148,11 +154,17 @@ def audit(
 
 def structure_of(one: Problem) -> CompiledLaws:
     """Analyse a problem's laws under the conditions of its first sample."""
+    import torch
+
+    from snapfm.structure import compile_laws
+
     return compile_laws(one.laws, one.grid.shape, one.params(1, torch.Generator().manual_seed(0)))
 
 
 def _sizes(one: Problem, structure: CompiledLaws) -> dict[str, Any]:
     """Count unknowns, rows of each kind, non-zeros and redundant rows."""
+    from snapfm.structure import RowKind
+
     affine = int((structure.kinds <= RowKind.PARAMETRIC).sum())
     return {
         "name": one.name,
@@ -170,6 +182,8 @@ def _sizes(one: Problem, structure: CompiledLaws) -> dict[str, Any]:
 
 def _sizes_by_law(structure: CompiledLaws) -> list[dict[str, Any]]:
     """Count the same for each law."""
+    from snapfm.structure import RowKind
+
     found = []
     for name, rows in structure.slices().items():
         kinds, starts = structure.kinds[rows], structure.pattern.indptr

@@ -69,6 +69,9 @@ def project(
     holds the projected fields, their params, the certificate of each field,
     and the violation of every law before and after.
 
+    Laws are Python: --laws mine:laws is the list `laws` of a file mine.py in
+    this folder, with laws such as Equality("mean", lambda u, p: u.mean()).
+
     A field that does not converge stops the run; blocks before it are kept.
     With --keep-failed the run continues. Either way the exit code is 1.
     """
@@ -128,3 +131,8 @@ def _print(found: ProjectedFile, seconds: float) -> None:
     for law, before, after in zip(found.laws, totals.before, totals.after):
         table.add_row(law, f"{before:.1e}", f"{after:.1e}")
     Console().print(table)
+    asked = found.asked
+    if asked["dtype"] == "float32" and not totals.failed and max(totals.after, default=0.0) > asked["tolerance"]:
+        typer.echo(
+            f"Violations above the tolerance of {asked['tolerance']:g} come from rounding to float32; --dtype float64 avoids it."
+        )

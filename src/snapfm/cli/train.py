@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-import snapfm.flow as flow
 from snapfm.cli.options import ProblemName, check_folder
 from snapfm.errors import CheckpointError, SettingError, ShapeError, require_all
-from snapfm.flow.checkpoint import RECORD
-from snapfm.flow.presets import FRAME_TRAINING, PLAIN_TRAINING
-from snapfm.flow.quality import answer_error, quality
-from snapfm.flow.run import check_run, identify_run
-from snapfm.flow.storage import read_json
-from snapfm.problems import problem as build
-from snapfm.problems.training import IMAGES, PLAIN_SETS, PLAIN_SETTINGS, TRAINING_SETS, TrainingSet, table, with_images
 from snapfm.text import plural
+
+if TYPE_CHECKING:
+    from snapfm.problems.training import TrainingSet
 
 _FNO_PRESETS = ("small", "paper")  # whose networks are those of neuralop
 _FIELDS = 256  # training fields, at least, by which a network's error is measured
@@ -72,6 +66,15 @@ def train(
     resumes and ends with the same weights. On a finished run it does nothing
     and says so; a larger --steps extends the run from where it is.
     """
+    import torch
+
+    import snapfm.flow as flow
+    from snapfm.flow.presets import PLAIN_TRAINING
+    from snapfm.flow.quality import answer_error, quality
+    from snapfm.flow.run import check_run, identify_run
+    from snapfm.problems import problem as build
+    from snapfm.problems.training import IMAGES, PLAIN_SETS, PLAIN_SETTINGS, TRAINING_SETS, table, with_images
+
     networks = {"neuralop": "flow"} if preset in _FNO_PRESETS else {}
     require_all("snapfm train", {"safetensors": "flow", **networks})  # now rather than after the first hundred steps
     if samples == 1:
@@ -160,6 +163,8 @@ def train(
 
 def _law_aware(recipe: TrainingSet, preset: str) -> dict[str, Any]:
     """Return the settings that prepare a network for laws: paired noise, imposed slices and what else it is shown."""
+    from snapfm.flow.presets import FRAME_TRAINING
+
     more = {**FRAME_TRAINING, "pairing": recipe.pairing} if preset == "frame" else recipe.small
     return {"imposed": recipe.imposed, **more}
 
@@ -171,6 +176,9 @@ def _finished(
 
     Fields depend on the equation alone, so another problem of it asks for the same run.
     """
+    from snapfm.flow.checkpoint import RECORD
+    from snapfm.flow.storage import read_json
+
     try:
         record = read_json(model / RECORD)
     except CheckpointError:  # none yet, or a damaged one, which is written again

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from snapfm.data import archive
 from snapfm.data.layout import Arrays, Source
 from snapfm.data.place import Address, Place, place_of
-from snapfm.errors import DataError
+from snapfm.errors import DataError, require
 from snapfm.runs import BlockFailed, Engine, Here, Progress, Report
 from snapfm.runs.plan import Figures, torch_threads
 
@@ -164,6 +164,7 @@ def stream(
     of blocks that an engine gave up are marked as never computed.
     """
     _check_name(str(out), source.command)
+    require("zarr", "data files", "data")  # before any folder is made
     place = place_of(out)
     shown = place.url if isinstance(place, Address) else Path(out) if place.path == Path(out).absolute() else place.path
     plan = Fields(source, place, keep_failed)

@@ -43,6 +43,9 @@ _FLOATS = frozenset(
 
 def build() -> bytes:
     """Compile all entries; return an Artifact, packed. In a process of its own: kernels for the CPU have the same names."""
+    from snapfm.errors import require_all  # not in that process, where the package is not run
+
+    require_all("compiling kernels for CUDA", {"numba_cuda": "cuda-build"})
     return subprocess.run(
         [sys.executable, str(Path(__file__).resolve()), _ALONE], check=True, stdout=subprocess.PIPE
     ).stdout
@@ -112,7 +115,8 @@ def _go_offline() -> None:
     typed_passes.types = types.SimpleNamespace(**vars(typed_passes.types) | {"Array": ()})
     arrays, intp = _module("numba.cuda.np.arrayobj"), _module("numba.cuda.types").intp
     arrays.fix_integer_index = lambda context, builder, kind, index, _: context.cast(builder, index, kind, intp)
-    nvrtc.get_arch_option = lambda *_: "compute_80"  # asks a library of a hundred megabytes
+    nvrtc.get_arch_option = lambda *_: "compute_80"  # asks nvrtc, a library of a hundred megabytes
+    _module("numba.cuda.cuda_paths")._get_nvrtc_path = lambda: None  # so it need not be there
     library = _module("numba.cuda.codegen").CUDACodeLibrary
     begin = library.__init__
 

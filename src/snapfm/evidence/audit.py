@@ -23,6 +23,7 @@ from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
 from snapfm.metrics.scores import constraint_errors, one_of, residuals
 from snapfm.problems import Problem, defaults, names, problem
 from snapfm.structure import CompiledLaws, compile_laws
+from snapfm.text import meant
 
 ALL = "all"
 
@@ -103,7 +104,9 @@ def audit(target: str, count: int = 8, seed: int = 0, progress: Progress | None 
     if not isinstance(count, int) or count < 1:
         raise ShapeError(f"audit(count) expects a whole number >= 1; got {count!r}. Eight samples are enough.")
     if target not in targets():
-        raise UnknownName(f"audit(target) expects one of {targets()}; got {target!r}. `snapfm problems` lists them.")
+        raise UnknownName(
+            f"audit(target) expects one of {targets()}; got {target!r}. {meant(target, targets())}`snapfm problems` lists them."
+        )
     chosen = [name for name in READINGS if target in (ALL, name, problem(name).equation)]
     return [
         one

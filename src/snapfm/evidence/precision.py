@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from snapfm.torch_internals import TorchDispatchMode, is_mutable, tree_leaves, tree_map
+from snapfm.torch_internals import DispatchMode, is_mutable, tree_leaves, tree_map
 
 _FINER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
@@ -26,7 +26,7 @@ def in_float64() -> Iterator[None]:
         yield
 
 
-class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Operators(DispatchMode):  # type: ignore[no-untyped-call]
     """Below autograd, where every cast is an operator with a dtype."""
 
     def __torch_dispatch__(

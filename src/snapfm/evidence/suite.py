@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from snapfm.errors import ParamsError, UnknownName
+from snapfm.text import meant
 
 _ENDING = ".toml"
 
@@ -71,7 +72,7 @@ class Shelf(Generic[T]):
         if not file.is_file():
             raise UnknownName(
                 f"{self._command} SUITE expects one of {self.names()} or the path of a TOML file; got {name!r}, which is "
-                f"neither. Write a file like those in {self._place}."
+                f"neither. {meant(name, self.names())}Write a file like those in {self._place}."
             )
         try:
             raw = _parsed(file.stem, file.read_text(encoding="utf-8"))

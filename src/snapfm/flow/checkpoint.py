@@ -22,6 +22,7 @@ from snapfm.flow.network import NetworkSettings
 from snapfm.flow.presets import Settings, VelocityNetwork, network_of
 from snapfm.flow.storage import pack_json, pack_tensors, read_bytes, read_json, restore, unpack_tensors, write_folder
 from snapfm.grid import Axis, Grid
+from snapfm.text import meant
 
 FORMAT = "snapfm-velocity"
 VERSION = 1
@@ -128,8 +129,8 @@ def shipped(name: str) -> VelocityNetwork:
     """
     if name not in shipped_names():
         raise UnknownName(
-            f"shipped(name) expects one of {shipped_names()}; got {name!r}. Train another with `snapfm train`, and "
-            "load it with load_checkpoint(folder)."
+            f"shipped(name) expects one of {shipped_names()}; got {name!r}. {meant(name, shipped_names())}Train another with "
+            "`snapfm train`, and load it with load_checkpoint(folder)."
         )
     with as_file(_SHIPPED / name) as folder:
         return load_checkpoint(folder).network

@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import scipy  # its modules are imported when they are used: scipy.optimize takes long
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from snapfm.flow.path import Velocity, interpolate
@@ -60,7 +60,7 @@ def _pair(noise: Tensor, data: Tensor, index: Tensor) -> Tensor:
     """Return the index of the field that each noise is paired with, among those at `index`."""
     products = noise.flatten(1) @ data[index].flatten(1).T
     # A field that is not finite must reach the loss, whose check names the step; the assignment would only refuse it.
-    _, partner = linear_sum_assignment(products.nan_to_num().numpy(), maximize=True)
+    _, partner = scipy.optimize.linear_sum_assignment(products.nan_to_num().numpy(), maximize=True)
     return index[torch.from_numpy(partner)]
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from snapfm.errors import ShapeError, UnknownName
 from snapfm.flow.frame import FrameSettings, FrameVelocity
 from snapfm.flow.network import FNOVelocity, NetworkSettings
+from snapfm.text import meant
 
 Settings: TypeAlias = NetworkSettings | FrameSettings
 VelocityNetwork: TypeAlias = FNOVelocity | FrameVelocity
@@ -84,7 +85,8 @@ def preset(name: str, shape: Sequence[int]) -> Settings:
     """Return the settings of a preset for fields of one shape; modes never exceed the grid."""
     if name not in PRESETS:
         raise UnknownName(
-            f"preset(name, shape) expects one of {sorted(PRESETS)}; got {name!r}. Choose a listed preset."
+            f"preset(name, shape) expects one of {sorted(PRESETS)}; got {name!r}. {meant(name, PRESETS)}Choose a listed "
+            "preset."
         )
     return PRESETS[name](tuple(shape))
 

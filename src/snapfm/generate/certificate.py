@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor
 
 from snapfm.data.layout import Variable
@@ -11,7 +9,6 @@ from snapfm.errors import ProjectionFailed, Status
 from snapfm.project import Projection
 
 NEVER, NEVER_COMPUTED = -1, "NEVER_COMPUTED"  # status of samples whose block was given up: the fill value of a file
-_LISTED = 8  # failed samples named in a message; the rest are counted
 
 # Variables of the last projection of each sample, stored with the laws' params.
 CERTIFICATE = {
@@ -45,19 +42,8 @@ def refuse_failed(certificate: Projection, start: int, stop: int) -> None:
         return
     which = f"sample {start} is" if stop - start == 1 else f"samples {start} to {stop - 1} are"
     lines = [f"{which} expected to converge; {len(failed)} of {stop - start} failed:"]
-    for place in failed[:_LISTED]:
-        status = Status(int(certificate.status[place]))
-        lines.append(f"  sample {start + place}: {status.name}, {_worst(certificate, place)}; {status.advice}.")
-    if len(failed) > _LISTED:
-        lines.append(f"  … and {len(failed) - _LISTED} more")
+    lines += certificate.failures(failed, start)
     lines.append(
         "Samples before these are kept. Go on with --keep-failed (on_failure='keep'), which writes failed samples too, marked."
     )
     raise ProjectionFailed("\n".join(lines))
-
-
-def _worst(certificate: Projection, place: int) -> str:
-    """Name the law with the largest violation; NaN counts as the largest."""
-    sizes = {name: float(value[place]) for name, value in certificate.by_law.items()}
-    law, size = max(sizes.items(), key=lambda item: math.inf if math.isnan(item[1]) else item[1])
-    return f"law '{law}' is off by {size:.1e} (tolerance {certificate.tolerance:.0e})"

@@ -13,6 +13,7 @@ from typing import Any
 from snapfm.errors import SnapfmError, UnknownName
 from snapfm.laws import Law
 from snapfm.project import checks
+from snapfm.text import meant
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,11 @@ class Named:
             raise UnknownName(
                 f"{self.option} expects module:name; got {self.text!r}. Write it as in {self.option} mine:laws."
             )
+        if module.endswith(".py"):
+            raise UnknownName(
+                f"{self.option} expects a module, not a file; got {module!r}. Write {self.option} "
+                f"{Path(module).stem}:{name}, in the folder of the file."
+            )
         if self.folder not in sys.path:
             sys.path.insert(0, self.folder)
         try:
@@ -43,7 +49,9 @@ class Named:
             ) from cause
         for part in name.split("."):
             if not hasattr(found, part):
-                raise UnknownName(f"{self.option} expects '{name}' in module {module}; it has none. Check the name.")
+                raise UnknownName(
+                    f"{self.option} expects '{name}' in module {module}; it has none. {meant(part, dir(found))}Check the name."
+                )
             found = getattr(found, part)
         return found
 

@@ -184,9 +184,12 @@ class Projected:
         for asked in self.recipe.params:
             name, _, array = asked.rpartition("=")
             if array not in beside:
+                cure = "Use some of these; NAME=ARRAY gives one the name that your laws read."
+                if not beside:
+                    cure = f"Put both into one file: numpy.savez('both.npz', u=fields, {array}=values)."
                 raise DataError(
                     f"--params expects arrays of {self.input.name} with {self.count} values, or one for all fields: {beside}; "
-                    f"got {array!r}. Use some of these; NAME=ARRAY gives one the name that your laws read."
+                    f"got {array!r}. {cure}"
                 )
             found[name or _last(array)] = array
         return found

@@ -19,6 +19,7 @@ from snapfm.flow.checkpoint import MODEL
 from snapfm.flow.storage import read_json
 from snapfm.grid import Grid
 from snapfm.problems import Problem, problem
+from snapfm.text import meant
 
 
 def check_drawing(recipe: Any) -> None:
@@ -99,7 +100,7 @@ def find_model(model: str | Path | None, problem: Problem) -> Model:
     if not folder.is_dir():
         raise UnknownName(
             f"sample(model) expects one of {shipped_names()} or the folder of a checkpoint; got '{model}', which is "
-            "neither. Check the path; `snapfm train` writes a checkpoint to FOLDER/model."
+            f"neither. {meant(model, shipped_names())}Check the path; `snapfm train` writes a checkpoint to FOLDER/model."
         )
     return _load(folder, folder.resolve().name, problem)
 

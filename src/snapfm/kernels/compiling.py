@@ -21,6 +21,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import _FunctionCompiler
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime import rtsys
 
 from snapfm.kernels import kept
 from snapfm.kernels.announcing import announced
@@ -152,11 +153,15 @@ class _Kept:
         return None if folder is None else str(folder)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return what was kept, ready to be called."""
-        target_context.refresh()
+        """Return what was kept, ready to be called.
+
+        Of numba, machine code needs its memory only. To refresh the whole context, as numba does here, imports what it compiles
+        with: whoever compiles refreshes it first anyway.
+        """
         found = kept.read(self.kernel, sig, OBJECT)
         if found is None:
             return None
+        rtsys.initialize(target_context)
         _provide(found[1])
         return compiler.CompileResult._rebuild(target_context, *found[0])
 

@@ -31,6 +31,7 @@ SEQUENTIAL = "viridis"
 _DPI = 200  # on a page a picture is shown at half its pixels
 _COLUMN, _SQUARE = 236, 196  # pixels of an image with its gap, and of the image alone
 _LEFT, _RIGHT, _TOP, _BOTTOM, _BETWEEN = 130, 150, 60, 28, 34  # pixels around and between the rows
+_LETTERS = 16  # of a row's name that fit beside one image; longer names are broken at their commas
 _BOTH_SIGNS = 0.05  # a negative part of this share of the positive one makes a field one of both signs
 
 _STYLE: dict[str, object] = {
@@ -117,7 +118,14 @@ def image_figure(
             if column == 0:
                 axes.set_ylabel(names[1], fontsize=7.5, labelpad=-6 if extent else 2)
                 axes.text(
-                    -0.42, 0.5, label, transform=axes.transAxes, rotation=90, va="center", ha="center", fontsize=8.5
+                    -0.42,
+                    0.5,
+                    _broken(label),
+                    transform=axes.transAxes,
+                    rotation=90,
+                    va="center",
+                    ha="center",
+                    fontsize=8.5,
                 )
         if image is None:
             continue
@@ -127,6 +135,17 @@ def image_figure(
         bar.ax.tick_params(labelsize=6.5, length=2)
         bar.ax.locator_params(nbins=4)
     return drawn
+
+
+def _broken(label: str) -> str:
+    """Break the name of a row at its commas, so that it does not run into the names of its neighbors."""
+    lines: list[str] = []
+    for part in label.split(", "):
+        if lines and len(lines[-1]) + len(part) + 2 <= _LETTERS:
+            lines[-1] += f", {part}"
+        else:
+            lines.append(part)
+    return ",\n".join(lines)
 
 
 def _ticks(set_ticks: Callable[..., Any], ends: tuple[float, ...] | None) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from snapfm.errors import ShapeError
 from snapfm.plot import canvas
 from snapfm.plot.views import Fields, Views, batch_of, views_of, with_channels
+from snapfm.project.checks import is_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,6 +42,10 @@ def fields(
         raise ShapeError(
             f"{call}(after, before) expects two batches of one shape; got {last.shape} and {first.shape}. Pass the fields that "
             "went into the projection, and those that came out."
+        )
+    if count is not None and not (is_whole(count) and count >= 1):
+        raise ShapeError(
+            f"{call}(count) expects how many fields to draw, a whole number >= 1; got {count!r}. Leave it out."
         )
     views = views_of(last.shape[2:], dims, call)
     sliced = len(views.titles) > 1

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from snapfm.errors import SettingError
+from snapfm.laws.checks import named
 from snapfm.plot import canvas
 from snapfm.project import Projector
 from snapfm.structure import CompiledLaws
@@ -20,6 +22,10 @@ _PIXELS, _DPI = (1500, 750), 150
 def pattern(laws: Projector | CompiledLaws, title: str | None = None) -> Figure:
     """Draw where the Jacobian of a projector's laws can be non-zero: rows down, unknowns across."""
     structure = laws.sparse("a picture of the pattern") if isinstance(laws, Projector) else laws
+    if not isinstance(structure, CompiledLaws):
+        raise SettingError(
+            f"plot.pattern(laws) expects a Projector or compiled laws; got {named(laws)}. Build one: Projector(laws, shape)."
+        )
     found, rows_of = structure.pattern, structure.slices()
     row = found.row_of()
     # A mark is about as high as a row's share of the picture, but never invisible.

@@ -47,8 +47,8 @@ class Views:
         """What each plane of a field shows; an empty text if there is but one."""
         if len(self.shape) <= 2 or self.slices == 1:
             return [""]
-        middle = [f"{name} {extent // 2}" for name, extent in zip(self.dims[2:-1], self.shape[2:-1])]
-        return [", ".join([*middle, f"{self.dims[-1]} {place}"]) for place in self._places]
+        middle = [f"{name} = {extent // 2}" for name, extent in zip(self.dims[2:-1], self.shape[2:-1])]
+        return [", ".join([*middle, f"{self.dims[-1]} = {place}"]) for place in self._places]
 
     def planes(self, field: NDArray[Any]) -> list[NDArray[Any]]:
         """Cut the planes out of one field, first axis upwards."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from snapfm.errors import SettingError
 from snapfm.plot import canvas
 from snapfm.project import Projection
+from snapfm.project.base import dtype_text
 from snapfm.project.judge import Judgement
 from snapfm.sampling import Samples
 
@@ -27,7 +28,7 @@ _LOOKS = {"before": canvas.COLORS[1], "after": canvas.COLORS[0]}
 
 
 def violation(after: Judged, before: Judged | None = None) -> Figure:
-    """Draw the violation of every law by every sample as dots; dashed is the tolerance.
+    """Draw the violation of every law by every sample as dots; dashed is the tolerance, dotted what rounding adds to it.
 
     `after` and `before` are projections, samples, or what `project.check(u, params)` returns, or mappings from names of laws to
     violations (b,). Exact zeros are drawn at the left, apart from the scale.
@@ -38,6 +39,7 @@ def violation(after: Judged, before: Judged | None = None) -> Figure:
     sizes = np.concatenate([np.zeros(0), *(values for laws in found.values() for values in laws.values())])
     last = after.projection if isinstance(after, Samples) else after
     tolerance = last.tolerance if isinstance(last, Projection) else None
+    rounded, kind = (_rounded(last), dtype_text(last.u)) if isinstance(last, Projection) else (None, "")
     positive = np.append(sizes[np.isfinite(sizes) & (sizes > 0)], [] if tolerance is None else tolerance)
     zero = float(positive.min()) / _BELOW if positive.size else _LEAST
     with canvas.style():
@@ -63,6 +65,14 @@ def violation(after: Judged, before: Judged | None = None) -> Figure:
             axes.text(zero, len(names) - 0.55, "exactly 0", ha="center", color=canvas.FAINT, fontsize=7.5)
         if tolerance is not None:
             axes.axvline(tolerance, color=canvas.FAINT, linestyle=(0, (4, 3)), linewidth=1.0, label="tolerance")
+        if rounded is not None:
+            axes.axvline(
+                rounded,
+                color=canvas.FAINT,
+                linestyle=":",
+                linewidth=1.2,
+                label=f"tolerance + rounding to {kind}",
+            )
         axes.set(xscale="log", xlabel="violation, in the law's own units", ylim=(len(names) - 0.5, -0.5))
         axes.set_yticks(range(len(names)), names)
         axes.grid(True, axis="x", color=canvas.FAINT, linewidth=0.5, alpha=0.3)
@@ -70,6 +80,12 @@ def violation(after: Judged, before: Judged | None = None) -> Figure:
         if handles:
             drawn.legend(handles, labels, loc="outside upper right", ncols=len(labels))
     return drawn
+
+
+def _rounded(last: Projection) -> float | None:
+    """Return the largest violation that rounding explains, if it is visibly more than the tolerance."""
+    rounding = float(last.rounding.nan_to_num(0.0).max()) if len(last.rounding) else 0.0
+    return last.tolerance + rounding if rounding > last.tolerance else None
 
 
 def _by_law(one: Judged) -> dict[str, NDArray[np.float64]]:

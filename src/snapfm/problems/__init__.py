@@ -19,6 +19,7 @@ from snapfm.problems.burgers import (
 from snapfm.problems.heat import heat_ic_mass, heat_ic_mass_implicit, heat_ic_mass_pde_energy
 from snapfm.problems.navier_stokes import navier_stokes_ic_mass, navier_stokes_ic_mass_enstrophy
 from snapfm.problems.reaction_diffusion import reaction_diffusion_ic_mass, reaction_diffusion_ic_mass_bounds
+from snapfm.text import meant
 
 _PROBLEMS: dict[str, Callable[..., Problem]] = {
     "heat-ic-mass": heat_ic_mass,
@@ -50,14 +51,16 @@ def problem(name: str, **settings: Any) -> Problem:
     """
     if name not in _PROBLEMS:
         raise UnknownName(
-            f"snapfm.problem(name) expects one of {names()}; got {name!r}. `snapfm problems` lists them with sizes."
+            f"snapfm.problem(name) expects one of {names()}; got {name!r}. {meant(name, names())}`snapfm problems` lists them "
+            "with sizes."
         )
     builder = _PROBLEMS[name]
     known, hints = _defaults(builder), get_type_hints(builder)
     for setting, value in settings.items():
         if setting not in known:
             raise UnknownName(
-                f"problem '{name}' expects settings among {list(known)}; got {setting!r}. Use one of these names."
+                f"problem '{name}' expects settings among {list(known)}; got {setting!r}. {meant(setting, known)}Use one of "
+                "these names."
             )
         if not _fits(hints[setting], value):
             raise SettingError(

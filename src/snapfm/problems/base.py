@@ -16,6 +16,7 @@ from snapfm.errors import ShapeError, UnknownName
 from snapfm.grid import Axis, Grid
 from snapfm.laws import Law
 from snapfm.seeds import base_seed, draw
+from snapfm.text import meant
 
 Params: TypeAlias = dict[str, Tensor]
 
@@ -111,7 +112,9 @@ def uniform_or(random: torch.Generator, limits: tuple[float, float], fixed: floa
 def choose(argument: str, name: str, variants: Mapping[str, T]) -> T:
     """Look up a variant; `argument` is how the caller wrote it, such as "burgers_bc_mass(mass)"."""
     if name not in variants:
-        raise UnknownName(f"{argument} expects one of {list(variants)}; got {name!r}. Choose one of these names.")
+        raise UnknownName(
+            f"{argument} expects one of {list(variants)}; got {name!r}. {meant(name, variants)}Choose one of these names."
+        )
     return variants[name]
 
 

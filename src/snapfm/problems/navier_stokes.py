@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.fft
+import scipy  # its modules are imported when they are used
 import torch
 from torch import Tensor
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import scipy.fft
+import scipy  # its modules are imported when they are used
 import torch
 from torch import Tensor
 

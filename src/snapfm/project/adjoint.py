@@ -48,7 +48,7 @@ class Adjoint:
     def solve(self, u: Tensor, params: Params, multipliers: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Solve for (w, ν) at answers u (b, *shape), given their multipliers (b, m) and the gradient (b, *shape)."""
         laws, count = self.laws, len(u)
-        flat, point = gradient.reshape(count, -1).numpy(), u.reshape(count, -1).numpy()
+        flat, point = (one.reshape(count, laws.unknowns).numpy() for one in (gradient, u))
         held = (point >= self.limits.upper) | (point <= self.limits.lower)
         active = laws.equality_rows | _active(multipliers.numpy())
         w, nu = np.full(flat.shape, np.nan), np.full(multipliers.shape, np.nan)

@@ -189,7 +189,7 @@ class Projection:
         return {status.name: found[status] for status in Status if found[status]}
 
     def __repr__(self) -> str:
-        return f"Projection({self._title()}; violation at most {_largest(self.violation)})"
+        return f"Projection({self._title()}; violation at most {largest_text(self.violation)})"
 
     def __str__(self) -> str:
         return self.sheet().text()
@@ -203,39 +203,54 @@ class Projection:
 
     def sheet(self) -> Sheet:
         """Show the violation of each law over all samples, and the rest of the certificates."""
-        rows = [(name, _largest(value), _typical(value)) for name, value in self.by_law.items()]
         spent, way = self.iterations, self.distance
-        lines = [f"tolerance {self.tolerance:g}; stationarity at most {_largest(self.stationarity)}"]
+        lines = [f"tolerance {self.tolerance:g}; stationarity at most {largest_text(self.stationarity)}"]
         if len(spent):
             lines.append(
                 f"iterations {int(spent.min())} to {int(spent.max())}; distance ‖u − û‖ {float(way.min()):.3g} to "
                 f"{float(way.max()):.3g}"
             )
         if bool((self.rounding > 0).any()):
-            lines.append(f"of the violation, rounding to {dtype_text(self.u)} makes at most {_largest(self.rounding)}")
-        return Sheet(f"Projection of {self._title()}", ("law", "largest violation", "median"), rows, lines)
+            lines.append(
+                f"rounding to {dtype_text(self.u)} accounts for at most {largest_text(self.rounding)} of the violation"
+            )
+        return violations_sheet(f"Projection of {self._title()}", self.by_law, lines)
 
     def _complaint(self, first: int) -> str:
         failed = torch.nonzero(~self.converged).flatten().tolist()
         lines = [f"expected {plural(len(self.status), 'converged sample')}; {len(failed)} failed:"]
-        for sample in failed[:_LISTED]:
-            status = Status(int(self.status[sample]))
-            lines.append(f"  sample {first + sample}: {status.name}, {self._worst(sample)}; {status.advice}.")
-        if len(failed) > _LISTED:
-            lines.append(f"  … and {len(failed) - _LISTED} more")
+        lines += self.failures(failed, first)
         lines.append(
             "To go on with the samples that did converge take result.u[result.converged]; snapfm.sample and the command line "
             "return the others too, marked, with on_failure='keep' (--keep-failed)."
         )
         return "\n".join(lines)
 
+    def failures(self, failed: Sequence[int], first: int = 0) -> list[str]:
+        """Describe samples that failed, each in a line, and then the advice for each status among them, once.
+
+        `first` is added to their numbers.
+        """
+        statuses = [Status(int(self.status[sample])) for sample in failed]
+        named = list(zip(failed, statuses))[:_LISTED]
+        lines = [f"  sample {first + sample}: {status.name}, {self._worst(sample)}" for sample, status in named]
+        if len(failed) > _LISTED:
+            lines.append(f"  … and {len(failed) - _LISTED} more")
+        return lines + [f"{status.name}: {status.advice}." for status in sorted(set(statuses))]
+
     def _worst(self, sample: int) -> str:
-        """Name the law that is broken most."""
+        """Name the law that is broken most; NaN counts as the largest."""
         sizes = {name: float(value[sample]) for name, value in self.by_law.items()}
         if not sizes:
             return "no law"
         name = max(sizes, key=lambda key: sizes[key] if sizes[key] == sizes[key] else float("inf"))
         return f"law '{name}' is off by {sizes[name]:.1e} (tolerance {self.tolerance:.0e})"
+
+
+def violations_sheet(title: str, by_law: Mapping[str, Tensor], lines: Sequence[str] = ()) -> Sheet:
+    """Show the largest and the median violation of each law, and sentences below."""
+    rows = [(name, largest_text(value), _typical(value)) for name, value in by_law.items()]
+    return Sheet(title, ("law", "largest violation", "median"), rows, lines)
 
 
 def fields_text(u: Tensor) -> str:
@@ -248,7 +263,8 @@ def dtype_text(u: Tensor) -> str:
     return str(u.dtype).removeprefix("torch.")
 
 
-def _largest(values: Tensor) -> str:
+def largest_text(values: Tensor) -> str:
+    """Write the largest of some sizes; 0 where there are none."""
     return scientific(float(values.max())) if len(values) else "0"
 
 

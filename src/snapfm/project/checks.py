@@ -135,8 +135,8 @@ def check_example(params: Params | None) -> dict[str, Tensor]:
     for name, value in (params or {}).items():
         if not isinstance(value, Tensor):
             raise ParamsError(
-                f"params['{name}'] expects a tensor with a leading batch axis; got {type(value).__name__}. Convert it: "
-                "torch.as_tensor(value)[None]."
+                f"params['{name}'] expects a tensor with a leading batch axis; got {type(value).__name__}. Convert it with "
+                "torch.as_tensor(value), and add the batch axis with [None] if it has none."
             )
         if value.dim() == 0 or len(value) == 0:
             raise ParamsError(
@@ -177,6 +177,13 @@ def check_field(u_hat: Tensor, shape: tuple[int, ...]) -> None:
         raise DtypeError(
             f"project(u_hat=…) expects a torch tensor; got {type(u_hat).__name__}. Convert it with torch.as_tensor."
         )
+    empty = u_hat.device.type == "meta"
+    if empty or u_hat.layout != torch.strided:
+        kind = "one on the device meta" if empty else f"layout {u_hat.layout}"
+        raise DtypeError(
+            f"project(u_hat=…) expects a dense tensor that holds values; got {kind}. Convert it with u_hat.to_dense(), or make "
+            "it on the CPU."
+        )
     if u_hat.dtype not in (torch.float32, torch.float64):
         raise DtypeError(
             f"project(u_hat=…) expects float32 or float64; got {u_hat.dtype}. {_dtype_cure(u_hat.dtype, shape)}"
@@ -206,9 +213,14 @@ def check_params(params: Params | None, example: Params, batch: int) -> dict[str
             )
         if value.shape[1:] != model.shape[1:] or value.dim() != model.dim() or len(value) not in (1, batch):
             wanted = ", ".join([f"{batch} or 1", *map(str, model.shape[1:])])
+            cure = "Its leading axis is the batch; the rest is as in the example given at construction."
+            if value.shape == model.shape and len(value) > 1:
+                cure = (
+                    f"If {tuple(value.shape)} is the value for one sample, give it a batch axis with value[None], here and at "
+                    "construction."
+                )
             raise ParamsError(
-                f"params['{name}'] expects shape ({wanted}) for {plural(batch, 'sample')}; got {tuple(value.shape)}. Its "
-                "leading axis is the batch; the rest is as in the example given at construction."
+                f"params['{name}'] expects shape ({wanted}) for {plural(batch, 'sample')}; got {tuple(value.shape)}. {cure}"
             )
         if value.is_floating_point() != model.is_floating_point():
             raise ParamsError(
@@ -245,6 +257,11 @@ def _shape_cure(came: tuple[int, ...], shape: tuple[int, ...]) -> str:
     if len(came) == len(shape) + 1 and sorted(came[1:]) == sorted(shape):
         order = ", ".join(map(str, _order(came[1:], shape)))
         return f"Bring the axes into order, for example with u_hat.permute({order})."
+    if len(came) == len(shape) + 2 and came[2:] == shape and came[1] > 1:
+        return (
+            f"If axis 1 holds {came[1]} components of one field, build the Projector with shape={came[1:]}; if it holds samples, "
+            f"reshape with {view}."
+        )
     return f"Reshape with {view}." if fits else "Build the Projector with the shape of these fields."
 
 

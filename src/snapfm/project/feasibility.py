@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import lsq_linear
+import scipy  # its modules are imported when they are used: scipy.optimize takes long
 
 from snapfm.arrays import Values
 from snapfm.project.lane_laws import Point, Problem
@@ -63,7 +63,9 @@ def _step(problem: Problem, point: Point, columns: Values, box: float) -> tuple[
     matrix = np.concatenate([slopes, damping * np.eye(len(free))])[:, free]
     goal = np.concatenate([-rows, np.zeros(len(free))])
     step = np.zeros(len(free))
-    step[free] = lsq_linear(matrix, goal, (low[free], high[free]), method="bvls", max_iter=10 * len(free)).x
+    step[free] = scipy.optimize.lsq_linear(
+        matrix, goal, (low[free], high[free]), method="bvls", max_iter=10 * len(free)
+    ).x
     left = float(np.sum((rows + slopes @ step) ** 2))
     to: Values = np.clip(point.x + step / columns, problem.lower, problem.upper)
     return to, 1.0 - left / float(rows @ rows)

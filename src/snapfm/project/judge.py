@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.display import Sheet
 from snapfm.errors import Status
 from snapfm.laws import Params
-from snapfm.project.base import Limits, Solution
+from snapfm.project.base import Limits, Solution, largest_text, violations_sheet
 from snapfm.project.budget import stationary
 from snapfm.project.infeasible import contradicts
 from snapfm.structure import CompiledLaws, LawStack
+from snapfm.text import plural
 
 _STRIDE = 97  # of a first check: a pass over whole fields costs a tenth of a small call
 STEEP = 1e6  # multipliers below this cannot spoil the stationarity by rounding
@@ -31,6 +33,18 @@ class Judgement:
     """Largest violation of each sample: (b,)."""
     by_law: dict[str, Tensor]
     """The violation of each law by its name: (b,)."""
+
+    def __repr__(self) -> str:
+        return f"Judgement({plural(len(self.violation), 'field')}; violation at most {largest_text(self.violation)})"
+
+    def __str__(self) -> str:
+        return self._sheet().text()
+
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
+
+    def _sheet(self) -> Sheet:
+        return violations_sheet(f"Judgement of {plural(len(self.violation), 'field')}, as they are", self.by_law)
 
 
 def judge(laws: LawStack, residual: Tensor, limits: Limits, u: Tensor) -> Judgement:

@@ -6,7 +6,7 @@ Exact where rows are dependent or more than enough are active: the method adds i
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import nnls
+import scipy  # its modules are imported when they are used: scipy.optimize takes long
 
 from snapfm.arrays import Mask, Values
 
@@ -38,7 +38,7 @@ def least_distance(rows: Values, limits: Values, equal: Mask) -> tuple[Values, V
     goal = np.zeros(len(matrix))
     goal[-1] = 1.0
     try:
-        weights, left = nnls(matrix, goal, maxiter=10 * matrix.shape[1])
+        weights, left = scipy.optimize.nnls(matrix, goal, maxiter=10 * matrix.shape[1])
     except RuntimeError:  # too many exchanges
         return None
     remainder = matrix @ weights - goal
@@ -59,7 +59,7 @@ def balance(rows: Values, equal: Mask, pull: Values) -> Values | None:
     if size == 0.0 or not len(rows):
         return np.zeros(len(rows))
     try:
-        weights, _ = nnls((sign[:, None] * rows[columns]).T, pull / size, maxiter=10 * len(columns))
+        weights, _ = scipy.optimize.nnls((sign[:, None] * rows[columns]).T, pull / size, maxiter=10 * len(columns))
     except RuntimeError:
         return None
     y: Values = np.bincount(columns, sign * weights, len(rows)).astype(np.float64) * size

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from snapfm.errors import MemoryWarning
 from snapfm.kernels.operations import LANES
+from snapfm.text import bytes_text
 
 # A call may take so many times its batch in float64, or so many bytes if that is more, without saying so.
 MULTIPLE, SMALL = 40, 2e9
@@ -63,5 +64,5 @@ def _levels_to_caller() -> int:
 
 def described(predict: Predict) -> str:
     """Write what one sample takes and what a full tile takes, for a description of the laws."""
-    one, tile = (predict(samples) / 1e6 for samples in (1, LANES))
-    return f"memory of a call beside the batch, predicted: {one:,.1f} MB for one sample, {tile:,.1f} MB for {LANES} at once"
+    one, tile = (bytes_text(predict(samples)) for samples in (1, LANES))
+    return f"predicted memory of a call, without the batch: {one} for one sample, {tile} for {LANES} at once"

@@ -268,7 +268,7 @@ class Newton:
         w, nu = self._adjoint.solve(field, params, solved.multipliers, gradient)
         pulls: dict[int, Tensor] = {}
         if solved.generalized is not None and solved.away is not None:
-            flat, lam = gradient.reshape(len(field), -1).numpy(), solved.multipliers.numpy()
+            flat, lam = gradient.reshape(len(field), self.laws.unknowns).numpy(), solved.multipliers.numpy()
             for i in torch.nonzero(solved.generalized).flatten().tolist():
                 own = {name: value[i : i + 1] for name, value in params.items()}
                 found = self._on_kinks.solve(field[i], own, lam[i], solved.away[i].numpy(), flat[i], in_params)

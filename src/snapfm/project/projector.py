@@ -336,7 +336,7 @@ class Projector:
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             field, inside = self._at_home(u, given)
             residual = self.structure.written(field, inside)
-            return judge(self.structure, residual, self.limits, field.reshape(len(u), -1))
+            return judge(self.structure, residual, self.limits, field.reshape(len(u), self.structure.unknowns))
 
     def changed(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
         """Return the largest difference (b,) of any row, in the law's own units, between two batches.

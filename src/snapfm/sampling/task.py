@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from snapfm.display import Sheet
-from snapfm.errors import ParamsError, ShapeError
+from snapfm.errors import ParamsError
 from snapfm.flow import Evaluator
 from snapfm.laws import Params
 from snapfm.project import Moved, Projection, Projector
 from snapfm.project.base import fields_text
+from snapfm.sampling.calls import check_speed, misfit
 from snapfm.sampling.path import Path
 from snapfm.text import plural
 from snapfm.text import seconds as seconds_text
@@ -108,13 +109,13 @@ class Task:
         """
         began = time.perf_counter()
         dtype = home(self.model, self.noise.dtype)[1]
-        speed = self.model(u.to(dtype), tau.to(dtype) if isinstance(tau, Tensor) else tau)
-        if not isinstance(speed, Tensor) or speed.shape != u.shape:  # it would broadcast against the fields
-            came = tuple(speed.shape) if isinstance(speed, Tensor) else type(speed).__name__
-            raise ShapeError(
-                f"velocity(u, tau) expects fields {tuple(u.shape)} back; got {came}. Return one tensor of the shape of its "
-                "input."
-            )
+        try:
+            speed = self.model(u.to(dtype), tau.to(dtype) if isinstance(tau, Tensor) else tau)
+        except (TypeError, AttributeError, IndexError, RuntimeError) as cause:
+            if not self.calls and (trouble := misfit(cause, u.to(dtype), tau)):
+                raise trouble from cause
+            raise
+        check_speed(speed, u)
         self.seconds["velocity"] += time.perf_counter() - began
         self.calls += 1
         return speed.to(u.dtype)

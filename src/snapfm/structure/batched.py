@@ -2,7 +2,7 @@
 
 At once: the graph under `vmap` is recorded per batch size as operators that carry the batch axis themselves, which saves
 the overhead of `vmap` at every call. A batch size is recorded when it comes for the second time, so that an odd last
-batch costs nothing extra. Recording changes nothing global and is safe in threads (make_fx is not, see structure.exclusive).
+batch costs nothing extra (structure.recording, which changes nothing global: many threads may call).
 Alone: a long sum or a product may round differently in a batch than by itself, so whatever enters an answer (not only its
 judgement) is evaluated sample by sample.
 
@@ -12,18 +12,15 @@ reports as NONFINITE. The others keep the bits they would have had without it.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 from torch.func import vmap
-from torch.fx import Graph, GraphModule, Node
-from torch.utils.weak import WeakTensorKeyDictionary
+from torch.fx import Graph, GraphModule
 
 from snapfm.laws import Params
-from snapfm.torch_internals import OpOverload, TorchDispatchMode, tree_map
+from snapfm.structure.recording import Unrecordable, record_flat
 
 # What an operator raises because of the values it is given: torch.linalg.LinAlgError is a RuntimeError; overflow and division
 # by zero are ArithmeticErrors; an index computed from the field may be out of range.
@@ -60,59 +57,6 @@ def isolated(run: Callable[[Tensor | None], Tensor], count: int) -> Tensor:
     except RAISED:  # it is the batch that cannot be worked on, not a sample
         value = torch.cat([run(chosen[number : number + 1]) for number in range(count)])
     return torch.where(bad.reshape(-1, *[1] * (value.dim() - 1)).to(value.device), torch.nan, value)
-
-
-_FROZEN = {torch.Tag.data_dependent_output, torch.Tag.nondeterministic_seeded}
-
-
-class Unrecordable(Exception):
-    """A function does other things for other values; never leaves the package."""
-
-
-def replayable(function: Callable[..., Tensor], *inputs: Tensor) -> GraphModule:
-    """Run a function of tensors and return the graph of the operators it ran; raises Unrecordable."""
-    recorder = _Recorder()
-    for number, tensor in enumerate(inputs):
-        recorder.nodes[tensor] = recorder.graph.placeholder(f"input_{number}")
-    with recorder:
-        value = function(*inputs)
-    recorder.graph.output(recorder.node(value))
-    return GraphModule(recorder.root, recorder.graph)
-
-
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Writes down every operator of the thread that entered it, below vmap: with the batch axis in all tensors."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.graph, self.root = Graph(), torch.nn.Module()
-        # Weak, because all intermediate results of a batch may not fit in memory.
-        self.nodes: MutableMapping[Tensor, Node] = WeakTensorKeyDictionary()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if not isinstance(func, OpOverload) or not _FROZEN.isdisjoint(func.tags):
-            raise Unrecordable(str(func))
-        value = func(*args, **(kwargs or {}))
-        named, keywords = tree_map(lambda one: self.node(one) if isinstance(one, Tensor) else one, (args, kwargs or {}))
-        made = self.graph.call_function(func, named, keywords)
-        if isinstance(value, (tuple, list)):
-            for number, part in enumerate(value):
-                if isinstance(part, Tensor):
-                    self.nodes[part] = self.graph.call_function(operator.getitem, (made, number))
-        elif isinstance(value, Tensor):
-            self.nodes[value] = made
-        return value
-
-    def node(self, tensor: Tensor) -> Node:
-        """Return the node that computed a tensor; a tensor without one is a constant."""
-        found = self.nodes.get(tensor)
-        if found is None:
-            name = f"constant_{len(self.graph.nodes)}"
-            self.root.register_buffer(name, tensor)
-            found = self.nodes[tensor] = self.graph.get_attr(name)
-        return found
 
 
 _KEPT = 4  # batch sizes remembered; a run has one or two
@@ -190,7 +134,7 @@ class Batched:
             # Copies, because tensors made in inference mode cannot be recorded.
             inputs = [u.clone(), *(params[name].clone() for name in names)]
             try:
-                record = replayable(positional, *inputs)
+                record = record_flat(positional, *inputs)
                 other = inputs[0] + 0.25 * inputs[0].abs()  # anywhere else: what was frozen into the record would show
                 expected, found = positional(other, *inputs[1:]), record.forward(other, *inputs[1:])
             except Unrecordable:

@@ -17,7 +17,7 @@ from snapfm.structure.oracle import OracleLaw
 from snapfm.structure.presolve import SEARCH_LIMIT, Redundancy
 from snapfm.structure.reads import RowKind, reads
 from snapfm.structure.reduce import determined
-from snapfm.text import counted, extents, plural
+from snapfm.text import counted, one_field, plural
 
 if TYPE_CHECKING:
     from snapfm.structure.compiled import CompiledLaws
@@ -35,7 +35,7 @@ def describe(laws: CompiledLaws) -> Sheet:
     shares = (f"{_of_kinds(laws.kinds, kinds) / laws.rows:.0%}" if laws.rows else "–" for kinds in _KINDS)
     body.append(("all", "", counted(laws.rows), counted(laws.nnz), *shares, ""))
     title = (
-        f"{extents(laws.shape)} field: {plural(laws.unknowns, 'unknown')}, {plural(laws.rows, 'row')}, "
+        f"{one_field(laws.shape)}: {plural(laws.unknowns, 'unknown')}, {plural(laws.rows, 'row')}, "
         f"{plural(laws.nnz, 'non-zero')} ({laws.nnz / cells if cells else 0.0:.2%} of the Jacobian)"
     )
     lines = [limits_text(one) for one in laws.bounds]

@@ -1,9 +1,9 @@
-"""What torch can do for one thread at a time only: record a function with make_fx, and differentiate forward.
+"""What torch can do for one thread at a time only: record the operators of a function, and differentiate forward.
 
-Both keep their state in globals of the process (torch 2.13). `make_fx` replaces methods of torch.nn.Module while it runs:
-a module that another thread calls meanwhile returns the same values, but one made by torch.compile refuses to run, and two
-records at once leave the replacements in place for good. `jvp` counts its nesting in a global: two at once raise, or return
-wrong slopes silently. So both hold one lock of the process, and `make_fx` is for preparing only, never for a call.
+Both keep their state in globals of the process (torch 2.13). `make_fx` replaces methods of torch.nn.Module while it runs: two at
+once leave the replacements in place for good. Modes note in a global that there is one: two that are entered and left at once
+leave the note, and torch.compile compiles nothing any more. `jvp` counts its nesting in a global: two at once raise, or
+return wrong slopes silently. So all of them hold one lock of the process.
 
 A fork waits for the lock, so that no child begins with torch half-way through, and the child gets a lock of its own.
 """
@@ -12,29 +12,25 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule
-
-from snapfm.torch_internals import make_fx
 
 _lock = threading.RLock()  # a law may itself record or differentiate
 
 
-def recorded(
-    function: Callable[..., Any], *inputs: Any, decompositions: Mapping[Any, Callable[..., Any]] | None = None
-) -> GraphModule:
-    """Record the operators that a function runs on example inputs."""
+@contextmanager
+def alone() -> Iterator[None]:
+    """Let no other thread of the package do such a thing meanwhile."""
     with _lock:
-        return make_fx(function, tracing_mode="real", decomposition_table=decompositions)(*inputs)
+        yield
 
 
 def jvp(function: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor) -> Tensor:
     """Differentiate a function forward: its slope at a point, along a direction."""
-    with _lock:
+    with alone():
         slope: Tensor = torch.func.jvp(function, (at,), (direction,))[1]
     return slope
 

@@ -22,7 +22,7 @@ from snapfm.structure.example import example_of
 from snapfm.structure.preparing import Report, silent
 from snapfm.structure.stack import LawStack
 from snapfm.structure.trace import TracedLaw, trace_law
-from snapfm.text import counted, extents, plural
+from snapfm.text import counted, one_field, plural
 
 Product = Callable[[Tensor], Tensor]  # of a matrix and a vector
 
@@ -65,7 +65,7 @@ class MatrixFreeLaws(LawStack):
     def sheet(self) -> Sheet:
         """Describe rows, and why there is no matrix."""
         kind = "affine" if self.affine else "nonlinear"
-        title = f"{extents(self.shape)} field: {plural(self.unknowns, 'unknown')}, {plural(self.rows, 'row')}, {kind}"
+        title = f"{one_field(self.shape)}: {plural(self.unknowns, 'unknown')}, {plural(self.rows, 'row')}, {kind}"
         rows = [(law.name, law.kind, counted(law.rows)) for law in self.laws]
         lines = [limits_text(one) for one in self.bounds]
         lines.append(

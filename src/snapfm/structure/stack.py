@@ -18,7 +18,7 @@ from snapfm.display import Sheet
 from snapfm.laws import Params
 from snapfm.structure.oracle import OracleLaw
 from snapfm.structure.trace import TracedLaw
-from snapfm.text import extents, plural
+from snapfm.text import one_field, plural
 
 
 class LawStack(ABC):
@@ -86,7 +86,7 @@ class LawStack(ABC):
 
     def __repr__(self) -> str:
         of = f"{plural(self.rows, 'row')} of {plural(len(self.laws), 'law')}"
-        return f"{type(self).__name__}({extents(self.shape)} field, {of})"
+        return f"{type(self).__name__}({one_field(self.shape)}, {of})"
 
     def __str__(self) -> str:
         return self.sheet().text()

@@ -19,11 +19,11 @@ from snapfm.arrays import Mask
 from snapfm.errors import LawError
 from snapfm.laws import Equality, Inequality, Params
 from snapfm.structure.batched import Batched
-from snapfm.structure.exclusive import recorded
 from snapfm.structure.promote import promoted
 from snapfm.structure.propagate import dependents, reads_shape_only
+from snapfm.structure.recording import recorded
 from snapfm.structure.rewrite import SIMPLER, TensorIndices, lift, rewrite
-from snapfm.torch_internals import OpOverload, is_mutable
+from snapfm.torch_internals import OpOverload, is_mutable, mixes_dtypes
 
 _PROBE_SEED = 20240229  # any fixed seed: the probe must only differ from the field that was traced
 # Agreement asked of two ways to one number, relative to the largest: far above the rounding of long float64 sums, and for laws
@@ -72,9 +72,8 @@ def _flattened(law: Equality | Inequality) -> Function:
 
 
 def _record(law: Equality | Inequality, function: Function, u: Tensor, params: Params) -> GraphModule:
-    copies = {name: value.clone() for name, value in params.items()}  # tracing runs the law, which may write into them
     try:
-        return recorded(function, u.clone(), copies, decompositions=SIMPLER)
+        return recorded(function, u, dict(params), decompositions=SIMPLER)
     except LawError:
         raise
     except Exception as cause:
@@ -89,11 +88,26 @@ def _record(law: Equality | Inequality, function: Function, u: Tensor, params: P
                 f"law '{law.name}' reads params[{cause.args[0]!r}]; given are {sorted(params)}. Pass it in "
                 "Projector(..., params={...})."
             ) from cause
-        first = reason.strip().splitlines()[0] if reason.strip() else type(cause).__name__
-        raise LawError(
-            f"law '{law.name}' expects to run on one field of shape {tuple(u.shape)}; it raised {type(cause).__name__}: "
-            f"{first}. Try it by hand: law.residual(torch.zeros{tuple(u.shape)}, params)."
-        ) from cause
+        raise LawError(_refused(law, cause, u)) from cause
+
+
+def _refused(law: Equality | Inequality, cause: Exception, u: Tensor) -> str:
+    """Return the message for a law that cannot be run: what it raised, and the cure for what users meet most."""
+    reason = str(cause).strip() or type(cause).__name__
+    field = f"one float64 field of shape {tuple(u.shape)}"
+    raised = f"it raised {type(cause).__name__}: {reason.splitlines()[0].rstrip('.')}"
+    if mixes_dtypes(cause):
+        return (
+            f"law '{law.name}' expects to run on {field}; {raised}. Convert the tensors it closes over, with tensor.to(u.dtype) "
+            "or dtype=u.dtype, and a network with network.double(), or call it with u.float()."
+        )
+    if "does not require grad" in reason:
+        return (
+            f"law '{law.name}' expects to run on {field}, without autograd; {raised}. Take derivatives inside a law with "
+            "torch.func.grad, vjp or jvp."
+        )
+    by_hand = f"law.residual(torch.zeros({tuple(u.shape)}, dtype=torch.float64), params)"
+    return f"law '{law.name}' expects to run on {field}; {raised}. Try it by hand: {by_hand}."
 
 
 def _refuse_writes(law: Equality | Inequality, graph: GraphModule) -> None:
@@ -136,7 +150,11 @@ def _check_replay(law: Equality | Inequality, graph: GraphModule, u: Tensor, par
     probe = u + torch.rand(u.shape, generator=generator, dtype=u.dtype)
     constants = [getattr(graph, node.target) for node in graph.graph.nodes if node.op == "get_attr"]
     versions = [constant._version for constant in constants]
-    expected, replayed = law.residual(probe, params).reshape(-1), graph(probe, dict(params))
+    try:
+        expected = law.residual(probe, params).reshape(-1)
+    except Exception as cause:  # recorded operators are decomposed, and may accept what the law itself does not
+        raise LawError(_refused(law, cause, u)) from cause
+    replayed = graph(probe, dict(params))
     if versions != [constant._version for constant in constants]:
         raise LawError(
             f"law '{law.name}' expects to leave the tensors it closes over as they are; it writes into one of them. Write "

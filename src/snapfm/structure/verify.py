@@ -12,6 +12,7 @@ from snapfm.arrays import Values
 from snapfm.errors import LawError
 from snapfm.laws import Params
 from snapfm.structure.pattern import Pattern
+from snapfm.structure.pullback import pullback
 from snapfm.structure.trace import TracedLaw, agreement
 
 
@@ -21,8 +22,8 @@ def check_law(law: TracedLaw, u: Tensor, params: Params, pull: Callable[[Values]
         return
     weight = torch.randn(law.rows, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     try:
-        value, torch_pull = torch.func.vjp(partial(_residual, law, params), u)[:2]
-        truth = torch_pull(weight.to(value.dtype))[0].flatten().double()
+        value, torch_pull = pullback(partial(_residual, law, params), u)
+        truth = torch_pull(weight.to(value.dtype)).flatten().double()
     except (NotImplementedError, RuntimeError):
         return  # torch has no derivative to compare with
     if not torch.isfinite(truth).all():

@@ -139,7 +139,7 @@ def test_finished_cells_are_not_run_again_but_failed_ones_if_asked(planted: tupl
     suite = load_suite(str(out.parent / "tiny.toml"))
     before = lines(out)
     run(suite, out, progress=lambda now: pytest.fail("nothing is left to do"))
-    (out / "inputs" / "burgers.npz").rename(out / "inputs" / "elsewhere.npz")  # nobody needs it any more
+    (out / "inputs" / "burgers.npz").write_bytes(b"PK half a file")  # nobody needs it any more
     run(suite, out, progress=lambda now: pytest.fail("nothing is left to do"))
     ran: list[str] = []
     run(
@@ -152,7 +152,7 @@ def test_finished_cells_are_not_run_again_but_failed_ones_if_asked(planted: tupl
     assert ran == ["missing"]
     assert lines(out)[: len(before)] == before
     again = inputs.kept(out / "inputs" / "burgers.npz")
-    assert again is not None
+    assert again is not None  # damaged inputs are made again
     assert again.digest == cells["burgers", "good", "projection"].inputs
 
 
@@ -161,15 +161,6 @@ WALK = {
     "burgers-bc-mass": "heat-ic-mass",
     "settings = { nx = 11, nt = 9 }": "",
 }
-
-
-def test_a_cell_that_ran_out_of_time_is_repeated_if_asked(tmp_path: Path):
-    changes = {**WALK, "{steps}": "1000", "samples = 3": "samples = 1"}
-    suite, out = load_suite(str(suite_file(tmp_path, ["slow"], changes=changes))), tmp_path / "out"
-    assert run(suite, out)["burgers", "slow", "walk"].state is State.DNF
-    ran: list[str] = []
-    run(suite, out, again=True, progress=lambda now: ran.append(now.key[1]) if now.finished else None)
-    assert ran == ["slow"]
 
 
 def test_a_hanging_method_is_killed_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -186,9 +177,19 @@ def test_a_hanging_method_is_killed_with_its_children(tmp_path: Path, monkeypatc
     assert gone(child)
 
 
-def test_walks_of_ours_and_of_a_peer_end_in_the_same_fields(tmp_path: Path):
-    changes = {**WALK, "{steps}": "3", "samples = 3": "samples = 2"}
-    cells = run(load_suite(str(suite_file(tmp_path, ["ours", "good"], changes=changes))), tmp_path / "out")
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Cells, str]:
+    folder = tmp_path_factory.mktemp("walked")
+    changes = {**WALK, "{steps}": "3", "samples = 3": "samples = 2", "repeats = 2": "repeats = 2\nwalk_repeats = 2"}
+    suite = load_suite(str(suite_file(folder, ["ours", "good", "warm"], changes=changes)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(NOTES, str(folder / "notes.txt"))
+        cells = run(suite, folder / "out")
+    return cells, (folder / "notes.txt").read_text(encoding="utf-8")
+
+
+def test_walks_of_ours_and_of_a_peer_end_in_the_same_fields(walked: tuple[Cells, str]):
+    cells, _ = walked
     ours, peer = cells["burgers", "ours", "walk"], cells["burgers", "good", "walk"]
     for cell in (ours, peer):
         assert (cell.state, cell.why, cell.steps, cell.steps_done) == (State.DONE, None, 3, 3)
@@ -199,30 +200,27 @@ def test_walks_of_ours_and_of_a_peer_end_in_the_same_fields(tmp_path: Path):
     assert ours.verdict.laws == pytest.approx(peer.verdict.laws)
 
 
-def test_a_peer_that_takes_warm_starts_gets_its_own_answers_wherever_ours_would(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv(NOTES, str(tmp_path / "notes.txt"))
-    changes = {**WALK, "{steps}": "3", "samples = 3": "samples = 2", "repeats = 2": "repeats = 2\nwalk_repeats = 2"}
-    cell = run(load_suite(str(suite_file(tmp_path, ["warm"], changes=changes))), tmp_path / "out")[
-        "burgers", "warm", "walk"
-    ]
+def test_a_peer_that_takes_warm_starts_gets_its_own_answers_wherever_ours_would(walked: tuple[Cells, str]):
+    cells, notes = walked
+    cell = cells["burgers", "warm", "walk"]
     assert (cell.state, cell.verdict.accepted) == (State.DONE, 2)
     # Before the walks a cold and a warm call; each walk begins cold, goes on warm, and ends with a certified call of its own.
-    told = [line for line in (tmp_path / "notes.txt").read_text().splitlines() if line in ("cold", "warm")]
+    told = [line for line in notes.splitlines() if line in ("cold", "warm")]
     assert told == ["cold", "warm", *["cold", "warm", "warm", "cold"] * len(cell.walks)]
     assert len(cell.walks) == 2
     assert cell.walk["total"] == min(cell.walks)  # of two, the lower one is the median
 
 
-def test_a_walk_that_would_take_too_long_is_given_up_with_its_steps(tmp_path: Path):
+def test_a_walk_that_would_take_too_long_is_given_up_with_its_steps_and_repeated_if_asked(tmp_path: Path):
     changes = {**WALK, "{steps}": "1000", "samples = 3": "samples = 1"}
-    cell = run(load_suite(str(suite_file(tmp_path, ["slow"], changes=changes))), tmp_path / "out")[
-        "burgers", "slow", "walk"
-    ]
+    suite, out = load_suite(str(suite_file(tmp_path, ["slow"], changes=changes))), tmp_path / "out"
+    cell = run(suite, out)["burgers", "slow", "walk"]
     assert (cell.state, cell.steps, cell.steps_done) == (State.DNF, 1000, 3)
     assert cell.why.startswith("given up after step 3 of 1000: at its pace the walk would take ")
     assert cell.why.endswith(" s of 120 s")
+    ran: list[str] = []
+    run(suite, out, again=True, progress=lambda now: ran.append(now.key[1]) if now.finished else None)
+    assert ran == ["slow"]
 
 
 VERDICT = Verdict(3, 3, 3, 3, 1e-9, 1e-9, (1.0, 1.0, 1.0), 2.0, 3)
@@ -318,11 +316,3 @@ def test_other_suites_and_unknown_names_are_refused(tmp_path: Path):
     (tmp_path / "out" / RECORDS).write_text(json.dumps({"suite": asdict(other)}) + "\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"got those of suite 'tiny' with another repeats. Choose another folder"):
         run(suite, tmp_path / "out")
-
-
-def test_damaged_inputs_are_made_again(tmp_path: Path):
-    suite, out = load_suite(str(suite_file(tmp_path, ["ours"]))), tmp_path / "out"
-    (out / "inputs").mkdir(parents=True)
-    (out / "inputs" / "burgers.npz").write_bytes(b"PK half a file")
-    assert run(suite, out)["burgers", "ours", "projection"].state is State.DONE
-    assert inputs.kept(out / "inputs" / "burgers.npz") is not None

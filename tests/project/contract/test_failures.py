@@ -84,7 +84,7 @@ def test_raise_for_status_counts_what_it_does_not_list():
         project(torch.full((11, 3, 5), float("nan"))).raise_for_status()
     said = str(caught.value)
     assert "11 failed" in said
-    assert said.count("NONFINITE") == 8
+    assert said.count(": NONFINITE, ") == 8
     assert "and 3 more" in said
 
 
@@ -111,3 +111,15 @@ def test_rounding_is_never_called_a_contradiction(scale: float):
     result = project(randn(63, 40, 5, seed=8), {"c": randn(63, 5, seed=9)})
     assert bool((result.violation > tolerance).any())
     assert Status.INFEASIBLE not in result.status.tolist()
+
+
+def test_the_advice_of_a_status_is_given_once_for_all_its_samples():
+    a, b = torch.zeros(12), torch.ones(12)
+    project = Projector(two_totals(), shape=(3, 5), params={"a": a[:1], "b": b[:1]})
+    u_hat = randn(12, 3, 5)
+    u_hat[0] = torch.nan
+    with pytest.raises(ProjectionFailed) as caught:
+        project(u_hat, {"a": a, "b": b}).raise_for_status()
+    said = str(caught.value)
+    assert said.count(Status.INFEASIBLE.advice) == said.count(Status.NONFINITE.advice) == 1
+    assert "… and 4 more" in said

@@ -35,6 +35,7 @@ from snapfm.project.peers.torch_sla import TorchSla
 from snapfm.project.peers.trust_constr import TrustConstr
 from snapfm.project.projector import Projector
 from snapfm.structure import CompiledLaws
+from snapfm.text import meant
 
 
 class Solver(Protocol):
@@ -209,5 +210,7 @@ METHODS: dict[str, Method] = {one.name: one for one in _ALL}
 def method(name: str) -> Method:
     """Find a method by its name."""
     if name not in METHODS:
-        raise UnknownName(f"method(name=…) expects one of {', '.join(METHODS)}; got {name!r}. Choose one of these.")
+        raise UnknownName(
+            f"method(name=…) expects one of {', '.join(METHODS)}; got {name!r}. {meant(name, METHODS)}Choose one of these."
+        )
     return METHODS[name]

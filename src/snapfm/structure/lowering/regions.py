@@ -24,6 +24,7 @@ from snapfm.errors import LawError
 from snapfm.kernels.coloring import color_columns
 from snapfm.structure.lowering.tape import Form, Unlowerable, added, stacked
 from snapfm.structure.pattern import Pattern, Sets
+from snapfm.structure.pullback import pullback
 from snapfm.structure.rules import Call, Operand, rule_for
 from snapfm.structure.rules.mixing import resample, transform
 from snapfm.structure.rules.movement import accumulate, move, move_by_index
@@ -242,9 +243,8 @@ def probe(function: Function, pattern: Pattern) -> tuple[csr_array, Values]:
     ):  # few long rows: a few totals or modes
         flipped, entry = turned
         start = torch.zeros(pattern.columns, dtype=torch.float64)
-        pull = torch.func.vjp(function, start)[1]
         values = np.empty(pattern.nnz)
-        values[entry] = _products(lambda seed: pull(seed)[0].detach(), flipped)
+        values[entry] = _products(pullback(function, start)[1], flipped)
     else:
         values = _products(lambda seed: function(seed) - torch.from_numpy(offset), pattern)
     matrix = pattern.csr(_equalized(pattern, values)).copy()  # the pattern is not to lose its zeros
