@@ -22,8 +22,7 @@ rm -f "$venv/.ready"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" || fail "could not create $venv."
 
 install() {
-    # Python compiles what is imported when it is imported, a small part of all that these packages hold.
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt "$@" 2>"$venv/pip.log" || {
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$@" 2>"$venv/pip.log" || {
         tail -n 5 "$venv/pip.log" >&2
         fail "expected a reachable package index; pip could not install: $*. Check the network (or PIP_INDEX_URL) and run the command again; finished downloads are kept."
     }

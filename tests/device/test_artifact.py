@@ -56,9 +56,10 @@ def test_nothing_of_cuda_is_imported_with_the_package():
     code = (
         "import sys, torch\n"
         "before = set(sys.modules)  # torch imports CUDA's bindings where they are installed\n"
-        "import snapfm, snapfm.device.artifact, snapfm.device.build\n"
+        "import snapfm.device.artifact, snapfm.device.build\n"
+        "from snapfm import *  # all public names\n"
         "print([m for m in sys.modules if m not in before and (m.split('.')[0] in ('numba_cuda', 'cuda', 'nvmath', 'cupy') "
-        "or m.startswith(('numba.cuda', 'snapfm.device.target', 'snapfm.device.entries')))])"
+        "or m.startswith(('numba.cuda', 'snapfm.device.target', 'snapfm.device.entries', 'snapfm.device.systems')))])"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
