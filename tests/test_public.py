@@ -92,7 +92,10 @@ def test_importing_snapfm_loads_no_optional_package():
     optional = [
         "neuralop", "safetensors", "matplotlib", "casadi", "ray", "nvmath", "zarr", "xarray", "flow_matching", "torchcfm", "ot",
     ]  # fmt: skip
-    code = f"import sys, snapfm.adapters, snapfm.linear; from snapfm import *; print([name for name in {optional} if name in sys.modules])"
+    code = (
+        "import sys, snapfm.adapters, snapfm.linear; from snapfm import *; "
+        f"print([name for name in {optional} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
