@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 DOCS_READY := .venv/.docs-ready
 
-.PHONY: help demo test docs lint types imports kernels ptx pytest bench tables wheel format clean
+.PHONY: help demo test docs lint types imports kernels ptx pytest golden bench tables wheel format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -48,6 +48,9 @@ ptx: $(READY) ## compile the kernels for CUDA, after a change of them; writes sr
 
 pytest: kernels
 	$(BIN)/pytest -q -n 2 --dist worksteal
+
+golden: $(READY) ## compare every answer with the committed record: bits, rounding or behavior
+	$(BIN)/python -m benchmarks.golden
 
 bench: $(READY) ## run the micro benchmarks; appends to benchmarks/records/
 	$(BIN)/python -m benchmarks
