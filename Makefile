@@ -10,7 +10,7 @@ DOCS_READY := .venv/.docs-ready
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
 
-$(READY): pyproject.toml constraints.txt scripts/setup.sh
+$(READY): pyproject.toml bench/pyproject.toml constraints.txt scripts/setup.sh
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh
 
 demo: $(READY) ## sample heat and Burgers fields without and with laws; writes build/demo/
@@ -50,13 +50,13 @@ pytest: kernels
 	$(BIN)/pytest -q -n 2 --dist worksteal
 
 golden: $(READY) ## compare every answer with the committed record: bits, rounding or behavior
-	$(BIN)/python -m benchmarks.golden
+	PYTHONPATH=.:bench $(BIN)/python -m benchmarks.golden
 
-bench: $(READY) ## run the micro benchmarks; appends to benchmarks/records/
-	$(BIN)/python -m benchmarks
+bench: $(READY) ## run the micro benchmarks; appends to bench/records/
+	PYTHONPATH=.:bench $(BIN)/python -m benchmarks
 
 tables: $(READY) ## run every published timing on this commit, in about 65 minutes; writes the pages
-	$(BIN)/python -m benchmarks.published
+	PYTHONPATH=.:bench $(BIN)/python -m benchmarks.published
 
 wheel: $(READY) ## build a wheel with compiled kernels, for this system and Python; writes dist/
 	rm -rf build/objects

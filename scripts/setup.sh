@@ -35,8 +35,8 @@ echo "set-up 1/4: $torch"
 install "$torch"
 echo "set-up 2/4: build backend"
 install hatchling editables
-echo "set-up 3/4: snapfm and its tools"
-install --no-build-isolation --editable '.[dev]'
+echo "set-up 3/4: snapfm, snapfm-bench and their tools"
+install --no-build-isolation --editable '.[dev]' --editable './bench[peers]'
 # The tests of snapfm.adapters train models with these. Alone: torchcfm asks for torchdyn and with it for Lightning, Jupyter and
 # torchvision, of which its flow matchers import nothing but POT. No extra names them, because snapfm imports neither, and
 # flow_matching's licence (CC BY-NC) must not come along with a dependency.

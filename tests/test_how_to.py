@@ -91,7 +91,7 @@ def test_pictures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_data_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("xarray")
-    from snapfm.data import Recipe, write
+    from snapfm.files import Recipe, write
 
     monkeypatch.chdir(tmp_path)
     write(Recipe("heat-ic-mass", 3, settings={"nx": 6, "nt": 5}), "heat.zarr")

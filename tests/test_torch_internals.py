@@ -11,7 +11,7 @@ import torch
 
 import snapfm
 from snapfm import torch_internals
-from snapfm.structure.recording import Unrecordable, record, recorded
+from snapfm.compile.trace.recording import Unrecordable, record, recorded
 
 SOURCES = Path(snapfm.__file__).parent
 Pair = namedtuple("Pair", "a b")

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from snapfm import Equality, Projector
-from snapfm.kernels import kept
+from snapfm.kernels.numba import cache as kept
 
 ROOT = Path(__file__).parents[1]
 PROJECT = """
@@ -26,7 +26,7 @@ project = snapfm.Projector([snapfm.Equality("mass", lambda u, p: u.sum() - 1.0)]
 print(float(project(torch.zeros(1, 3, dtype=torch.float64)).u.sum()))
 """
 NEVER = """
-from snapfm.kernels.compiling import Kernel
+from snapfm.kernels.numba.compiling import Kernel
 def never(self, *given):
     raise AssertionError(f"{self.__name__} was compiled")
 Kernel._make = never

@@ -4,7 +4,7 @@ Public names and subpackages are imported when they are first used, so that `sna
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -13,11 +13,18 @@ __all__ = [
     "plot", "problem", "sample",
 ]  # fmt: skip
 
+
+def problem(name: str, **settings: Any) -> Any:
+    """Build a benchmark problem of the package snapfm_bench by name: see snapfm_bench.problem."""
+    from snapfm.errors import bench
+
+    return bench("snapfm.problem").problem(name, **settings)
+
+
 if TYPE_CHECKING:
     from snapfm import plot
     from snapfm.errors import Status
     from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle
-    from snapfm.problems import problem
     from snapfm.project import Metric, Projection, Projector
     from snapfm.sampling import Samples, Spread
     from snapfm.sampling.sample import sample
@@ -25,7 +32,6 @@ else:
     _HOMES = {
         "errors": ("Status",),
         "laws": ("Bounds", "Equality", "Inequality", "Law", "Oracle"),
-        "problems": ("problem",),
         "project": ("Metric", "Projection", "Projector"),
         "sampling": ("Samples", "Spread", "sample"),
     }

@@ -113,25 +113,37 @@ _ADVICE = {
 }
 
 
-def require(package: str, purpose: str, extra: str) -> ModuleType:
-    """Import an optional package, or name the extra that installs it."""
+def require(package: str, purpose: str, extra: str, of: str = "snapfm") -> ModuleType:
+    """Import an optional package, or name the extra, of the distribution `of`, that installs it."""
     try:
         return importlib.import_module(package)
     except ImportError as cause:
-        raise _missing(purpose, {package.partition(".")[0]: extra}) from cause
+        raise _missing(purpose, {package.partition(".")[0]: extra}, of) from cause
+
+
+def bench(purpose: str) -> ModuleType:
+    """Import snapfm_bench, the package with the benchmark problems and their models, or say how to install it."""
+    try:
+        return importlib.import_module("snapfm_bench")
+    except ModuleNotFoundError as cause:
+        if cause.name != "snapfm_bench":
+            raise
+        raise MissingDependency(
+            f"snapfm_bench is needed for {purpose}; it is not installed. Install it with: pip install snapfm-bench"
+        ) from cause
 
 
 def require_all(purpose: str, packages: Mapping[str, str]) -> None:
     """Refuse to start without packages, each named with its extra: all that are missing, in one message."""
     missing = {package: extra for package, extra in packages.items() if find_spec(package) is None}
     if missing:
-        raise _missing(purpose, missing)
+        raise _missing(purpose, missing, "snapfm")
 
 
-def _missing(purpose: str, packages: Mapping[str, str]) -> MissingDependency:
+def _missing(purpose: str, packages: Mapping[str, str], of: str) -> MissingDependency:
     *others, last = packages
     names, extras = f"{', '.join(others)} and {last}" if others else last, ",".join(dict.fromkeys(packages.values()))
     be, they, them = ("are", "they are", "them") if others else ("is", "it is", "it")
     return MissingDependency(
-        f"{names} {be} needed for {purpose}; {they} not installed. Install {them} with: pip install 'snapfm[{extras}]'"
+        f"{names} {be} needed for {purpose}; {they} not installed. Install {them} with: pip install '{of}[{extras}]'"
     )

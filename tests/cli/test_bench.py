@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.evidence.projection.toys import suite_file
+from bench.tests.suites.projection.toys import suite_file
 from typer.testing import CliRunner
 
 from snapfm.cli.app import app, main

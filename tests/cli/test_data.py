@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from snapfm.cli.app import app, main
-from snapfm.data import load
+from snapfm.files import load
 
 pytest.importorskip("zarr")
 RUN = CliRunner()

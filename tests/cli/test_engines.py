@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from snapfm.cli.app import app
 from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.errors import SettingError, UnknownName
-from snapfm.runs import Here, OnRay, Share
+from snapfm.files.engines import Here, OnRay, Share
 
 
 def test_engines_are_built_from_options() -> None:

@@ -11,7 +11,7 @@ from snapfm.cli import kernels as module
 from snapfm.cli import tour
 from snapfm.cli.app import app
 from snapfm.errors import SnapfmError
-from snapfm.kernels import kept
+from snapfm.kernels.numba import cache as kept
 
 
 @pytest.fixture

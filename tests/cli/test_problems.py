@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from snapfm.cli.app import app
-from snapfm.problems import names
+from snapfm_bench.problems import names
 
 # name: (field, equality rows, inequality rows, affine rows, redundant rows)
 PUBLISHED = {
@@ -18,7 +18,7 @@ PUBLISHED = {
     "burgers-ic": ([101, 101], 101, 0, 101, 0),
     "burgers-ic-mass": ([101, 101], 202, 0, 202, 1),
     "burgers-ic-mass-flux": ([101, 101], 697, 0, 202, 1),
-    "reaction-diffusion-ic-mass": ([64, 100], 163, 0, 64, 0),  # 128 points: tests/problems/test_registry.py
+    "reaction-diffusion-ic-mass": ([64, 100], 163, 0, 64, 0),  # 128 points: bench/tests/problems/test_registry.py
     "navier-stokes-ic-mass-enstrophy": ([16, 16, 50], 354, 0, 305, 0),
 }
 

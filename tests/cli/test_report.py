@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.evidence.projection.report.planted import folder, paper_cells, paper_suite, scaling_cells, scaling_suite
+from bench.tests.suites.projection.report.planted import folder, paper_cells, paper_suite, scaling_cells, scaling_suite
 from typer.testing import CliRunner
 
 from snapfm.cli.app import app, main

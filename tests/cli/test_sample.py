@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from tests.generate.tiny import GRID, PROBLEM, write_model
+from tests.files.generate.tiny import GRID, PROBLEM, write_model
 from typer.testing import CliRunner
 
 from snapfm.cli.app import app, main
 from snapfm.cli.fields import sample
-from snapfm.data import load
 from snapfm.errors import DataError
-from snapfm.generate import Recipe
+from snapfm.files import Recipe, load
 
 pytest.importorskip("neuralop")
 pytest.importorskip("zarr")

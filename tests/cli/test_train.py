@@ -8,11 +8,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from snapfm.cli.train import train
 from snapfm.errors import CheckpointError, SettingError, ShapeError, UnknownName
-from snapfm.flow import TrainingSettings, load_checkpoint
-from snapfm.problems import names, problem
-from snapfm.problems.training import TRAINING_SETS
+from snapfm_bench.commands.train import train
+from snapfm_bench.flow import TrainingSettings, load_checkpoint
+from snapfm_bench.problems import names, problem
+from snapfm_bench.problems.training import TRAINING_SETS
 
 app = typer.Typer()
 app.command()(train)
@@ -59,7 +59,7 @@ def nothing_simulated(*arguments: object) -> None:
 def test_a_finished_run_is_told_and_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path, "--steps", "1")
     before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}
-    monkeypatch.setattr("snapfm.problems.training.table", nothing_simulated)
+    monkeypatch.setattr("snapfm_bench.problems.training.table", nothing_simulated)
     told = " ".join(run(tmp_path, "--steps", "1").split())
     assert told == (
         f"{tmp_path} is finished: {tmp_path}/model holds the small network of heat after 1 step. Nothing was done. Extend it "
@@ -102,7 +102,7 @@ def test_another_run_is_refused_before_its_fields_are_simulated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], words: str
 ) -> None:
     run(tmp_path, "--steps", "1")
-    monkeypatch.setattr("snapfm.problems.training.table", nothing_simulated)
+    monkeypatch.setattr("snapfm_bench.problems.training.table", nothing_simulated)
     with pytest.raises(CheckpointError, match=words):
         run(tmp_path, *more)
 
@@ -114,7 +114,7 @@ def test_more_steps_make_a_run_longer(tmp_path: Path, monkeypatch: pytest.Monkey
     record = load_checkpoint(tmp_path / "model").record
     assert (record["steps"], record["settings"]["steps"]) == (3, 3)
     assert record["extended"] == [{"step": 1, "of": 1}]
-    monkeypatch.setattr("snapfm.problems.training.table", nothing_simulated)
+    monkeypatch.setattr("snapfm_bench.problems.training.table", nothing_simulated)
     assert "after 3 steps. Nothing was done." in " ".join(run(tmp_path, "--steps", "3").split())
     with pytest.raises(
         CheckpointError, match=r"steps=2; got one with steps=3\. Use the same .*, or more steps to make it"
@@ -129,7 +129,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
 
 
 def test_one_sample_to_judge_by_is_refused_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("snapfm.problems.training.table", nothing_simulated)
+    monkeypatch.setattr("snapfm_bench.problems.training.table", nothing_simulated)
     with pytest.raises(ShapeError, match=r"--samples expects 0, or at least 2 to have a spread; got 1\. The default"):
         run(tmp_path, "--samples", "1")
 

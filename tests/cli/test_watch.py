@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from snapfm.cli import watch as module
 from snapfm.cli.app import app
 from snapfm.cli.watch import Watch
-from snapfm.runs import BlockFailed
+from snapfm.files.engines import BlockFailed
 
 
 def lines(file: Path) -> list[dict]:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tests.linear import dense
 
+from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.errors import DtypeError, ShapeError
 from snapfm.linear import Fronts, Lanes, Outcome
-from snapfm.structure.pattern import Pattern
 
 EPS = np.finfo(np.float64).eps
 SOLVERS = [Lanes(), Fronts()]

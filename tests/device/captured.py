@@ -16,7 +16,7 @@ from snapfm.kernels.interior import interior_tiles
 from snapfm.kernels.newton import solve_tiles
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
-from snapfm.project.part import Loops
+from snapfm.solve.system import Loops
 
 # Kernels of iterations by their entry: each has settings, then limits, a stop and live lanes, and memory.
 KERNELS = {"newton": solve_tiles, "interior": interior_tiles, "restore": restore_tiles}

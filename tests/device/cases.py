@@ -14,7 +14,7 @@ from torch import Tensor
 import snapfm
 from snapfm.kernels import layout
 from snapfm.linear import Lanes
-from snapfm.project import kkt
+from snapfm.solve import kkt
 
 Laws = tuple[snapfm.Projector, Tensor, dict[str, Tensor]]
 FEW = 3  # calls of a projection: later ones are attempts on what failed

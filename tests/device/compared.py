@@ -13,8 +13,8 @@ from torch import Tensor
 
 import snapfm
 from snapfm.linear import Lanes
-from snapfm.project.budget import Budget, certified, enough
-from snapfm.project.newton import Newton
+from snapfm.solve.budget import Budget, certified, enough
+from snapfm.solve.newton import Newton
 
 LIMIT, SECONDS = 30, 600.0  # iterations: Newton's first attempt has no more, and those that fail take all of them
 CLOSE = 1e-10

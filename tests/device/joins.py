@@ -15,7 +15,7 @@ from tests.device.launches import Device, Launch, solve
 from tests.device.law_sets import MADE, gallery, problem, sums
 
 from snapfm.device.artifact import shipped
-from snapfm.kernels.runs import Runs
+from snapfm.kernels.run_length import Runs
 
 RACE, DIVERGED, BITS, UNNOTICED, UNREACHED = "race", "diverged", "bits", "unnoticed", "unreached"
 NOTICED = (RACE, DIVERGED, BITS)

@@ -1,4 +1,4 @@
-"""A whole projection as launches of entries, with numpy in between: what project.newton does, on the emulated device.
+"""A whole projection as launches of entries, with numpy in between: what solve.newton does, on the emulated device.
 
 For laws that kernels evaluate, without other attempts on what Newton's first one leaves open (`retry` is False).
 """
@@ -16,14 +16,14 @@ from snapfm.errors import Status
 from snapfm.kernels import layout
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.panels import Schedule
-from snapfm.project.attempt_settings import ENDLESS, MANY, ORDINARY
-from snapfm.project.budget import Stopping, certified
-from snapfm.project.closed_form import Rows
-from snapfm.project.march import _KEPT
-from snapfm.project.newton import BESIDE, Newton
-from snapfm.project.part import Part
-from snapfm.project.stage_newton import share
-from snapfm.project.tiles import gravest
+from snapfm.solve.attempts.settings import ENDLESS, MANY, ORDINARY
+from snapfm.solve.budget import Stopping, certified
+from snapfm.solve.closed_form import Rows
+from snapfm.solve.march import _KEPT
+from snapfm.solve.newton import BESIDE, Newton
+from snapfm.solve.stage_newton import share
+from snapfm.solve.system import Part
+from snapfm.solve.tiles import gravest
 
 NOWHERE = np.zeros(0)
 NO_SCHEDULE = Schedule(*(np.zeros((0, 8) if name == "updates" else 0, np.int64) for name in Schedule._fields))

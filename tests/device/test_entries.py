@@ -14,8 +14,8 @@ from tests.device.launches import Device
 import snapfm
 from snapfm.kernels import batches
 from snapfm.kernels.coordinates import condense, expand, rotate
-from snapfm.kernels.runs import Runs, add_batch, join, products
-from snapfm.project.newton import Newton
+from snapfm.kernels.run_length import Runs, add_batch, join, products
+from snapfm.solve.newton import Newton
 
 COUNT, CLOSE = 2, 1e-10
 

@@ -25,7 +25,7 @@ import snapfm
 import snapfm.cli, snapfm.linear, snapfm.sampling
 from snapfm.device.artifact import shipped
 from snapfm.device.launch import machine_of
-from snapfm.project.elsewhere import prepared_for
+from snapfm.project.cpu_fallback import prepared_for
 
 assert "newton" in shipped().ptx
 assert machine_of(torch.device("cpu")) is None

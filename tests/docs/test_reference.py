@@ -85,8 +85,9 @@ def test_names_of_a_page_exist(page: Path):
 TENSORS = [
     "snapfm.Equality", "snapfm.Inequality", "snapfm.Bounds", "snapfm.Oracle", "snapfm.Projector", "snapfm.Projection",
     "snapfm.Samples", "snapfm.Spread", "snapfm.Metric", "snapfm.sample", "snapfm.problem", "snapfm.adapters.Normalized",
-    "snapfm.metrics.crps.crps", "snapfm.metrics.scores.scores", "snapfm.data.load", "snapfm.flow.train", "snapfm.laws.initial",
-    "snapfm.laws.mass", "snapfm.laws.dirichlet", "snapfm.structure.compile_laws",
+    "snapfm.metrics.crps.crps", "snapfm.metrics.scores.scores", "snapfm.files.load", "snapfm_bench.flow.train",
+    "snapfm.laws.initial",
+    "snapfm.laws.mass", "snapfm.laws.dirichlet", "snapfm.compile.compile_laws",
 ]  # fmt: skip
 
 

@@ -15,6 +15,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
 
 from snapfm import Equality, Inequality
+from snapfm.compile import compile_laws
+from snapfm.compile.program import build_program
 from snapfm.kernels import layout
 from snapfm.kernels.callback import Callback
 from snapfm.kernels.interior import interior_tiles
@@ -24,11 +26,9 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import Code
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.linear import Lanes, Solver
-from snapfm.project import kkt
-from snapfm.project.part import Part, _served
-from snapfm.structure import compile_laws
-from snapfm.structure.program import build_program
-from snapfm.structure.reduce import System
+from snapfm.reduce.reduce import System
+from snapfm.solve import kkt
+from snapfm.solve.system import Part, _served
 
 Values = npt.NDArray[np.float64]
 

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from snapfm import progress
-from snapfm.kernels import announcing
-from snapfm.kernels.announcing import announced
+from snapfm.kernels.numba import announcing
+from snapfm.kernels.numba.announcing import announced
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from tests.kernels.small import (
 
 from snapfm.kernels import layout
 from snapfm.kernels.callback import NO_CALLBACK, Callback, call_back
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.newton import CONVERGED
+from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.linear import Fronts
 from snapfm.linear.fronts import FrontsWorkspace

@@ -13,9 +13,10 @@ import numba
 import numpy as np
 import pytest
 
-from snapfm.kernels import compiling, kept
-from snapfm.kernels.compiling import compiled
-from snapfm.kernels.kept import LINKABLE, OBJECT
+from snapfm.kernels.numba import cache as kept
+from snapfm.kernels.numba import compiling
+from snapfm.kernels.numba.cache import LINKABLE, OBJECT
+from snapfm.kernels.numba.compiling import compiled
 
 
 @pytest.fixture
@@ -226,7 +227,7 @@ TWO = """
 import sys, time
 from pathlib import Path
 from numba import int64
-from snapfm.kernels import compiling
+from snapfm.kernels.numba import compiling
 from snapfm.kernels.segments import cut_segments
 real = compiling.Kernel._make
 compiling.Kernel._make = lambda self, *a: (print(self._cache.kernel), time.sleep(0.5), real(self, *a))[2]

@@ -28,7 +28,7 @@ from snapfm.kernels.newton import CONVERGED
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import choose_sets, derivatives_at, residual_at, size_rows
 from snapfm.linear import Fronts
-from snapfm.project.kkt import _SOFT
+from snapfm.solve.kkt import _SOFT
 
 CENTER, AIM = [1.2, 0.9, 0.7], [1.0, 0.8, 0.5]
 forms = pytest.mark.parametrize("augmented", [False, True], ids=["schur", "augmented"])

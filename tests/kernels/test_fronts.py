@@ -10,8 +10,8 @@ from snapfm.kernels.front_solves import solve, solve_eight
 from snapfm.kernels.fronts import factorize as factorize_lane
 from snapfm.kernels.fronts import scratch
 from snapfm.kernels.ldl import FACTORED, NONFINITE, SINGULAR
+from snapfm.kernels.numba.packs import WIDTH
 from snapfm.kernels.ordering import best
-from snapfm.kernels.packs import WIDTH
 from snapfm.kernels.supernodes import WIDEST, supernodes
 from snapfm.linear.memory import aligned
 

@@ -11,8 +11,8 @@ from numba import njit
 from scipy.sparse import csr_array, tril
 
 from snapfm.kernels import ldl
+from snapfm.kernels.numba.packs import WIDTH, absolute, add, div, fma, fnma, full, load, mul, pick, put, store, take
 from snapfm.kernels.ordering import best
-from snapfm.kernels.packs import WIDTH, absolute, add, div, fma, fnma, full, load, mul, pick, put, store, take
 from snapfm.kernels.panels import BLOCK, PANEL, schedule
 
 BURGERS_LIKE = [(24, 4), (9, 2), (1, 1), (40, 7)]

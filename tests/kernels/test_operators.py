@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from numba import njit
 from torch import Tensor
 
+from snapfm.kernels.numba.packs import load, store
 from snapfm.kernels.operations import LANES, apply, bends, slopes
 from snapfm.kernels.operators import FLAT, STRAIGHT, Op
-from snapfm.kernels.packs import load, store
 
 EPS = torch.finfo(torch.float64).eps
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array, random_array
 
-from snapfm.kernels.runs import add_batch, join, products, products_to_tiles, tiles_to_field
+from snapfm.kernels.run_length import add_batch, join, products, products_to_tiles, tiles_to_field
 
 
 def _slices(nx: int = 5, nt: int = 7) -> coo_array:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, diags_array, eye_array, kron
 
+from snapfm.kernels.numba.packs import WIDTH
 from snapfm.kernels.ordering import best
-from snapfm.kernels.packs import WIDTH
 from snapfm.kernels.supernodes import WIDEST, supernodes
 
 

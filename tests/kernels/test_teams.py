@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from snapfm.kernels.packs import WIDTH, add, load, store
+from snapfm.kernels.numba.packs import WIDTH, add, load, store
 from snapfm.kernels.teams import added, greatest, join, leads, team, team_between
 
 

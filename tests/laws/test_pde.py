@@ -8,7 +8,7 @@ import torch
 
 from snapfm.errors import LawError
 from snapfm.laws import crank_nicolson, energy_balance, forward_euler, heat_kernel, mass
-from snapfm.problems.heat import exact, heat_grid
+from snapfm_bench.problems.heat import exact, heat_grid
 
 ALPHA = torch.tensor(1.7, dtype=torch.float64)
 ROUNDING = 1e-12

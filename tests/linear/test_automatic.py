@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.errors import ShapeError
 from snapfm.kernels.ordering import Order
 from snapfm.linear import Automatic, Outcome
 from snapfm.linear.automatic import predicted_fronts, predicted_lanes
 from snapfm.linear.fronts import PreparedFronts
 from snapfm.linear.lanes import PreparedLanes
-from snapfm.structure.pattern import Pattern
 
 
 def order(flops, fill):

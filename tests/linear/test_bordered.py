@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.linear import Outcome
 from snapfm.linear.bordered import PreparedBordered
-from snapfm.structure.pattern import Pattern
 
 LANES, SIZE = 8, 9
 

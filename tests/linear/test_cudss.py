@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import snapfm
+from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.errors import MissingDependency
 from snapfm.linear import CuDSS, Lanes, Outcome
-from snapfm.structure.pattern import Pattern
 
 _INT32, _FLOAT64 = 10, 1
 

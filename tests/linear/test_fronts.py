@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.errors import ShapeError
 from snapfm.kernels import front_solves
 from snapfm.linear import Fronts, Outcome
-from snapfm.structure.pattern import Pattern
 
 SIZE, LANES = 150, 5
 

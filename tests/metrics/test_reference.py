@@ -13,9 +13,9 @@ import torch
 
 import snapfm
 from snapfm.metrics.scores import Scores, scores
-from snapfm.problems.base import uniform
-from snapfm.problems.reaction_diffusion import DIFFUSIVITY, LEFT_FLUX, RATE, RIGHT_FLUX, strang_fields
 from snapfm.seeds import stream
+from snapfm_bench.problems.base import uniform
+from snapfm_bench.problems.reaction_diffusion import DIFFUSIVITY, LEFT_FLUX, RATE, RIGHT_FLUX, strang_fields
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
 TRUTH = 12

@@ -12,6 +12,7 @@ from torch import Tensor
 import snapfm
 from snapfm.errors import ShapeError
 from snapfm.metrics.texture import REACH_LIMIT, SWING_LIMIT, neighbor_correlation, texture
+from snapfm_bench.problems import Problem
 
 SIX = {
     "heat": ("heat-ic-mass", {}),
@@ -33,7 +34,7 @@ COUNT = 12
 class Drawn(NamedTuple):
     """Two sets of true fields, simulated once for all tests, and the params of the first."""
 
-    problem: snapfm.problems.Problem
+    problem: Problem
     truth: Tensor
     params: dict[str, Tensor]
     other: Tensor

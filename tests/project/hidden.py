@@ -9,7 +9,7 @@ from torch import Tensor
 
 from snapfm import Equality, Inequality, Projector
 from snapfm.laws import Law
-from snapfm.project.newton import Newton
+from snapfm.solve.newton import Newton
 
 
 def hidden(x: Tensor) -> Tensor:

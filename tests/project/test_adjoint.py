@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import snapfm
-from snapfm.project.adjoint import Adjoint
+from snapfm.solve.gradient import Adjoint
 
 SHAPE = (3, 5)
 

@@ -16,9 +16,9 @@ from snapfm import Equality, Inequality, Projector, Status
 from snapfm.arrays import Values
 from snapfm.errors import SettingError
 from snapfm.kernels.threads import Clock, Turn, cut, run, workers
-from snapfm.project.newton import Newton
-from snapfm.project.part import Batch
-from snapfm.project.tiles import Ended
+from snapfm.solve.newton import Newton
+from snapfm.solve.system import Batch
+from snapfm.solve.tiles import Ended
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -228,8 +228,8 @@ def test_a_first_call_shares_its_work_where_iterations_take_long(monkeypatch):
         used.append(threads)
         return run(work, pieces, clock, threads, watched)
 
-    monkeypatch.setattr("snapfm.project.newton.run", watched)
-    monkeypatch.setattr("snapfm.project.newton.workers", lambda: 2)
+    monkeypatch.setattr("snapfm.solve.newton.run", watched)
+    monkeypatch.setattr("snapfm.solve.newton.workers", lambda: 2)
     Projector(coupled(32), (2, 32, 32))(randn(16, 2, 32, 32), limit=1)
     Projector([Equality("sphere", lambda u, p: (u**2).sum() - 1.0)], (7,))(randn(16, 7), limit=1)
     assert used == [2, 1]

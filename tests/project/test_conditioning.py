@@ -5,9 +5,9 @@ from typing import Any
 import torch
 
 from snapfm import Equality, Inequality, Projector
-from snapfm.project.conditioning import Conditioning
 from snapfm.project.linearized import Frame
 from snapfm.project.metric import Metric
+from snapfm.sampling.conditional.conditioning import Conditioning
 
 # Newton's method on the arctangent leaves for good from |u| > 1.4: each step lands further out on the other side.
 FAR = torch.tensor([[3.0, 0.0], [0.5, 0.0], [-40.0, 0.0]], dtype=torch.float64)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import snapfm
-from snapfm.evidence.judge import measure
 from snapfm.linear import Fronts, Lanes
-from snapfm.project import kkt
+from snapfm.solve import kkt
+from snapfm_bench.judge import measure
 
 N = 9
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from snapfm import Equality, Projector
-from snapfm.evidence.judge import Answers, verdict
+from snapfm_bench.judge import Answers, verdict
 
 
 def test_a_float32_network_is_projected_onto_below_its_rounding():

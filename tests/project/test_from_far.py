@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import snapfm
-from snapfm.evidence.judge import measure
 from snapfm.kernels import layout
-from snapfm.project import attempt_settings, attempts
+from snapfm.solve.attempts import order as attempts
+from snapfm.solve.attempts import settings as attempt_settings
+from snapfm_bench.judge import measure
 
 
 def chain(u, p):

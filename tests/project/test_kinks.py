@@ -13,10 +13,10 @@ from torch import Tensor
 
 from snapfm import Bounds, Equality, Inequality, Projector
 from snapfm.arrays import Values
-from snapfm.evidence.judge import measure
 from snapfm.laws import Law
 from snapfm.laws.pde import godunov
-from snapfm.project.newton import Newton
+from snapfm.solve.newton import Newton
+from snapfm_bench.judge import measure
 
 
 def noise(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from snapfm.project.krylov import lowest, minres
+from snapfm.solve.matrix_free.krylov import lowest, minres
 
 
 def _symmetric(eigenvalues: list[float]) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from snapfm.project.least_distance import balance, least_distance
+from snapfm.solve.attempts.least_distance import balance, least_distance
 
 
 @pytest.mark.parametrize("seed", range(8))

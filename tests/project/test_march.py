@@ -10,10 +10,10 @@ from tests.project.marching_laws import CASES, DT, crank_nicolson, example, init
 import snapfm
 from snapfm.errors import Status
 from snapfm.kernels.threads import Clock, Turn
-from snapfm.project import march as project_march
-from snapfm.project import stage_solver
-from snapfm.project.budget import certified
-from snapfm.structure import march, reduce
+from snapfm.reduce import march, reduce
+from snapfm.solve import march as project_march
+from snapfm.solve import stage_solver
+from snapfm.solve.budget import certified
 
 
 @pytest.fixture(autouse=True)

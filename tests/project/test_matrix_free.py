@@ -9,11 +9,11 @@ from torch import Tensor
 
 import snapfm
 from snapfm import Bounds, Equality, Inequality
+from snapfm.compile import MatrixFreeLaws, TooDense, compile_laws, compiled, pattern
+from snapfm.compile.lower import regions
 from snapfm.errors import Status, UnsupportedLaw
 from snapfm.laws import Law, Params
 from snapfm.linear import Lanes
-from snapfm.structure import MatrixFreeLaws, TooDense, compile_laws, compiled, pattern
-from snapfm.structure.lowering import regions
 
 SIDE = 8
 K = 2 * math.pi * torch.fft.fftfreq(SIDE, 1 / SIDE, dtype=torch.float64)

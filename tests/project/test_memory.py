@@ -9,7 +9,7 @@ import snapfm
 from snapfm.errors import MemoryWarning
 from snapfm.kernels.operations import LANES
 from snapfm.linear import Fronts
-from snapfm.project import memory
+from snapfm.solve import memory
 from snapfm.text import bytes_text
 
 SIDE = 24

@@ -9,8 +9,8 @@ import torch
 
 import snapfm
 from snapfm import Equality, Inequality, Status
-from snapfm.evidence.judge import measure
-from snapfm.project import kkt
+from snapfm.solve import kkt
+from snapfm_bench.judge import measure
 
 N = 10
 SHAPE = (2, N, N)

@@ -14,11 +14,11 @@ from tests.project.device_laws import CASES, COUNT, Case, Drift, noise
 import snapfm
 from snapfm.errors import Status, StructureWarning
 from snapfm.project import Projection
-from snapfm.project.base import WarmThere
-from snapfm.project.newton import Newton
 from snapfm.project.on_device import OnDevice
-from snapfm.project.peers.catalog import method
 from snapfm.sampling import ECI, PCFM, Projected
+from snapfm.solve.base import WarmThere
+from snapfm.solve.newton import Newton
+from snapfm_bench.peers.catalog import method
 
 CLOSE = 1e-8  # of fields whose iterations end at a tolerance of 1e-8 on both sides
 STEPS = 20

@@ -16,10 +16,10 @@ from tests.project.hidden import hidden, is_opaque, opaque
 from torch import Tensor
 
 from snapfm import Bounds, Equality, Inequality, Projector, Status
+from snapfm.compile import CompiledLaws
 from snapfm.laws import Law
-from snapfm.project.budget import Budget
-from snapfm.project.workspaces import Workspaces
-from snapfm.structure import CompiledLaws
+from snapfm.solve.budget import Budget
+from snapfm.solve.workspaces import Workspaces
 
 SHAPE = (3, 5)
 EYE = torch.eye(3, dtype=torch.float64)

@@ -283,7 +283,7 @@ def test_a_projector_with_an_oracle_pickles_and_serves_threads():
 
 @pytest.mark.parametrize("threads", [False, True])
 def test_functions_run_one_at_a_time_unless_threads_are_allowed(threads: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("snapfm.project.newton.workers", lambda: 3)
+    monkeypatch.setattr("snapfm.solve.newton.workers", lambda: 3)
     callers = set()
 
     def watched(u: Any, p: Any) -> Any:

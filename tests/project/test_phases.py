@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from snapfm import Equality, Projector
-from snapfm.project.peers.ours import Ours
-from snapfm.project.phases import FACTOR, JACOBIAN, RESIDUAL, REST, SOLVE
+from snapfm_bench.peers.ours import Ours
+from snapfm_bench.peers.phases import FACTOR, JACOBIAN, RESIDUAL, REST, SOLVE
 
 
 def fields(count: int) -> torch.Tensor:

@@ -10,7 +10,7 @@ from tests.project.device_laws import Case, Drift, noise
 from torch import Tensor
 
 import snapfm
-from snapfm.project.attempts import brief_barrier, order, penalized, restored
+from snapfm.solve.attempts.order import brief_barrier, order, penalized, restored
 
 CLOSE = 1e-8
 STEPS = 20

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from snapfm import Equality
+from snapfm.compile import MatrixFreeLaws, matrix_free
 from snapfm.laws import Params
-from snapfm.project.symbols import _left, inverse_gram, row_sizes
-from snapfm.structure import MatrixFreeLaws, matrix_free
+from snapfm.solve.matrix_free.symbols import _left, inverse_gram, row_sizes
 
 
 def laplacian(u: Tensor) -> Tensor:

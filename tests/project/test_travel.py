@@ -16,10 +16,10 @@ from torch.utils.data import DataLoader
 
 import snapfm
 from snapfm import Equality, Projector
+from snapfm.compile import MatrixFreeLaws, compiled, pattern
+from snapfm.compile.lower import regions
 from snapfm.errors import LawError, MissingDependency
-from snapfm.project import travel
-from snapfm.structure import MatrixFreeLaws, compiled, pattern
-from snapfm.structure.lowering import regions
+from snapfm.project import pickling as travel
 
 sys.path.append(str(Path(__file__).parent))  # workers that are spawned import the laws by their own name
 from travelling_laws import KINDS, PARAMS, SHAPE, Projected, bits, randn, spectrum, total

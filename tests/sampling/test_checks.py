@@ -14,7 +14,6 @@ from torch import Tensor, nn
 import snapfm
 from snapfm import Projector, sample
 from snapfm.errors import DtypeError, ParamsError, SettingError, ShapeError, SnapfmError
-from snapfm.flow import Checkpoint
 from snapfm.grid import Axis, Grid
 from snapfm.sampling import (
     COSINE,
@@ -29,6 +28,7 @@ from snapfm.sampling import (
     Projected,
     Relaxation,
 )
+from snapfm_bench.flow import Checkpoint
 
 U0 = torch.randn(2, SHAPE[0], generator=seeded(1), dtype=torch.float64)
 
@@ -78,7 +78,7 @@ NETWORK = "Pass the trained network itself, or a function of (u, tau)."
         (None, f"got NoneType. {NETWORK}"),
         (torch.zeros(3), f"got Tensor. {NETWORK}"),
         (Tall, f"got the class Tall. {NETWORK}"),
-        ("heat-small", "got the text 'heat-small'. Load a shipped model: snapfm.flow.shipped('heat-small')."),
+        ("heat-small", "got the text 'heat-small'. Load a shipped model: snapfm_bench.flow.shipped('heat-small')."),
         (
             Checkpoint(nn.Identity(), Grid((Axis("x", 0, 1, 3),)), "heat", "small", {}),  # type: ignore[arg-type]
             "got a Checkpoint. Pass its network: checkpoint.network.",

@@ -16,15 +16,15 @@ from torch import Tensor
 from snapfm import Bounds, Equality, Inequality, Projector
 from snapfm.adapters import Normalized
 from snapfm.errors import ParamsError, ProjectionFailed, SnapfmError
-from snapfm.evidence.exact.curves import ellipse, saddle
-from snapfm.evidence.exact.gaussian import gaussian_field
-from snapfm.evidence.exact.heat import heat
-from snapfm.evidence.exact.mixture import mixture
-from snapfm.evidence.exact.run import Prepared
-from snapfm.evidence.exact.suite import Suite
-from snapfm.evidence.exact.truncated import truncated
 from snapfm.sampling import COSINE, PCFM, STRAIGHT, Conditional, Flow, Path, Samples, Spread, sample
-from snapfm.sampling.conditional import Measure, _explained
+from snapfm.sampling.conditional.sampler import Measure, _explained
+from snapfm_bench.suites.exact.curves import ellipse, saddle
+from snapfm_bench.suites.exact.gaussian import gaussian_field
+from snapfm_bench.suites.exact.heat import heat
+from snapfm_bench.suites.exact.mixture import mixture
+from snapfm_bench.suites.exact.run import Prepared
+from snapfm_bench.suites.exact.suite import Suite
+from snapfm_bench.suites.exact.truncated import truncated
 
 COUNT = 256
 FAIR = 2.0  # times chance: what the mean over seeds of as many exact draws scores

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from snapfm import Bounds, Equality, Metric, Projector
 from snapfm.laws import Law
-from snapfm.project.conditioning import Conditioning
-from snapfm.sampling import metropolis
-from snapfm.sampling.metropolis import Chain
+from snapfm.sampling.conditional.conditioning import Conditioning
+from snapfm.sampling.conditional.metropolis import Chain
+from snapfm.sampling.conditional.sampler import metropolis
 from snapfm.seeds import stream
 
 WIDE, HIGH = 1.5, 0.7

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from snapfm.flow import shipped, shipped_names
-from snapfm.sampling.own_spread import own_spread
-from snapfm.sampling.spread import Spread
+from snapfm.sampling.conditional.own_spread import own_spread
+from snapfm.sampling.conditional.spread import Spread
+from snapfm_bench.flow import shipped, shipped_names
 
 
 @pytest.mark.parametrize("name", [name for name in shipped_names() if name.endswith("-plain")])

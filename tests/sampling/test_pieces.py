@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from snapfm.sampling.pieces import Pieces, fitted
+from snapfm.sampling.conditional.mixture import Pieces, fitted
 
 RANDOM = np.random.default_rng(3)
 

@@ -7,9 +7,9 @@ from tests.sampling.toys import seeded
 from torch import Tensor
 
 from snapfm.adapters import Normalized
-from snapfm.evidence.exact.gaussian import Gaussian, gaussian_field
-from snapfm.evidence.exact.mixture import mixture
 from snapfm.sampling import Spread
+from snapfm_bench.suites.exact.gaussian import Gaussian, gaussian_field
+from snapfm_bench.suites.exact.mixture import mixture
 
 SHAPE = (3, 5)
 LEFT = 0.01  # variance in all directions but a few

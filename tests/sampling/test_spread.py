@@ -37,7 +37,9 @@ def test_what_is_left_keeps_the_total_variance():
 
 
 def test_large_fields_get_the_same_directions_from_a_randomized_range(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("snapfm.sampling.spread._EXACT", 100)  # so that fields need not be large to count as such
+    monkeypatch.setattr(
+        "snapfm.sampling.conditional.spread._EXACT", 100
+    )  # so that fields need not be large to count as such
     roots = 0.5 ** torch.arange(12, dtype=torch.float64)
     basis = torch.linalg.qr(torch.randn(110, 12, generator=seeded(1), dtype=torch.float64))[0]
     fields = torch.randn(120, 12, generator=seeded(2), dtype=torch.float64) * roots @ basis.T

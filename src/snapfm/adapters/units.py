@@ -14,11 +14,11 @@ from snapfm.adapters.base import Adapter, Model, levels, numbers_of
 from snapfm.errors import ParamsError, SettingError, ShapeError, Status, UnsupportedLaw
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.project import Metric, Moved, Projection, Projector
-from snapfm.project.budget import LIMIT, SECONDS
 from snapfm.project.checks import check_field, check_laws, check_shape
 from snapfm.project.judge import Judgement
 from snapfm.project.linearized import Linearized
 from snapfm.project.transforms import transformed
+from snapfm.solve.budget import LIMIT, SECONDS
 
 
 class Normalized(Adapter):

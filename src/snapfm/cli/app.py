@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import sys
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
@@ -13,17 +14,12 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from snapfm import __version__
-from snapfm.cli.bench import bench, report
-from snapfm.cli.demo import demo
 from snapfm.cli.doctor import doctor
 from snapfm.cli.export import export
-from snapfm.cli.fields import data, sample
+from snapfm.cli.fields import sample
 from snapfm.cli.kernels import kernels
 from snapfm.cli.options import file_error
-from snapfm.cli.problems import audit, inspect, problems
 from snapfm.cli.project import project
-from snapfm.cli.quality import quality
-from snapfm.cli.train import train
 from snapfm.errors import SnapfmError
 
 _USER_ERROR = 2  # the exit code of a wrong call, as in click; 1 is left for work that was done and failed
@@ -57,23 +53,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (
-    problems,
-    inspect,
-    data,
-    audit,
-    demo,
-    train,
-    sample,
-    project,
-    export,
-    quality,
-    bench,
-    report,
-    doctor,
-    kernels,
-):
+for command in (sample, project, export, doctor, kernels):
     app.command()(command)
+for package in entry_points(group="snapfm.commands"):  # such as snapfm_bench
+    package.load()(app)
 
 
 def _version(asked: bool) -> None:

@@ -42,8 +42,8 @@ def _examined() -> dict[str, Any]:
 
     from snapfm import __version__
     from snapfm.device.artifact import shipped
-    from snapfm.kernels.kept import own
-    from snapfm.kernels.kept import shipped as machine_code
+    from snapfm.kernels.numba.cache import own
+    from snapfm.kernels.numba.cache import shipped as machine_code
     from snapfm.kernels.threads import workers
     from snapfm.linear.cudss import available
 

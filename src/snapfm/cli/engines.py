@@ -16,7 +16,7 @@ import typer
 from snapfm.errors import SettingError, UnknownName
 
 if TYPE_CHECKING:
-    from snapfm.runs import Engine
+    from snapfm.files.engines import Engine
 
 _NAMES = ("here", "ray")
 
@@ -47,7 +47,7 @@ class EngineOptions:
 
     def build(self, told: Callable[[str], None] | None = None) -> Engine:
         """Build the engine; refuse options of another one. `told` hears of blocks that are given up."""
-        from snapfm.runs import Here, OnRay, share_of
+        from snapfm.files.engines import Here, OnRay, share_of
 
         if self.engine not in _NAMES:
             raise UnknownName(f"--engine expects one of {list(_NAMES)}; got {self.engine!r}. Use one of these.")

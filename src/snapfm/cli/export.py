@@ -31,7 +31,7 @@ def export(
     Fields become (samples, time, space) in float32. The values drawn for each
     sample and its certificate become scalars.
     """
-    from snapfm.data.well import export_well
+    from snapfm.files.well import export_well
 
     if form not in _FORMATS:
         raise UnknownName(f"snapfm export --format expects one of {list(_FORMATS)}; got {form!r}. Use one of these.")

@@ -1,4 +1,4 @@
-"""`snapfm data` and `snapfm sample`: simulated or constrained fields in a Zarr file; the same command resumes a stopped run."""
+"""`snapfm sample`: constrained fields in a Zarr file; the same command resumes a stopped run."""
 
 from __future__ import annotations
 
@@ -12,70 +12,20 @@ import typer
 from rich.console import Console
 
 from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
-from snapfm.cli.options import ProblemName, Settings, read_names, read_settings, read_shape
+from snapfm.cli.options import Settings, read_names, read_settings, read_shape
 from snapfm.cli.watch import Log, Watch
-from snapfm.errors import DataError, ProjectionFailed, SettingError, require_all
+from snapfm.errors import ProjectionFailed, SettingError, bench, require_all
 from snapfm.text import bytes_text, extents, plural
 
 if TYPE_CHECKING:
-    from snapfm.data import Written
-    from snapfm.generate import Generated
-    from snapfm.runs import Share
+    from snapfm.files import Generated, Written
+    from snapfm.files.engines import Share
 
 Out: TypeAlias = Annotated[
     str, typer.Option(metavar="FILE.zarr|URL", help="File to write, created only once complete; or a URL: s3://…")
 ]
 FAILED = 1  # exit code of work that was done and failed
 _PARTS = {"velocity": "network", "projection": "projection", "other": "other"}  # of the time, as the summary names them
-
-
-@with_engine
-def data(
-    problem: ProblemName,
-    count: Annotated[str, typer.Option(metavar="N", help="Number of fields; `paper`: as many as in the paper.")],
-    out: Out,
-    seed: Annotated[int, typer.Option(help="Seed; field i depends only on the seed and i.")] = 0,
-    dtype: Annotated[str, typer.Option(help="float64 keeps every bit, float32 halves the file.")] = "float64",
-    settings: Settings = None,
-    engine: EngineOptions = THIS_PROCESS,
-    log: Log = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
-) -> None:
-    """Simulate fields of a problem into a Zarr file; resumes a run that was stopped.
-
-    The file holds the fields and the values drawn for them. It has the same
-    bits however often the run was stopped. Read it with xarray.open_zarr.
-    """
-    from snapfm.data import Recipe, paper_count, write
-    from snapfm.data.recipe import DtypeName, Simulated
-
-    number = paper_count(problem) if count == "paper" else _whole(count)
-    recipe = Recipe(problem, number, seed, cast(DtypeName, dtype), read_settings("data", settings))
-    watch = Watch(log)
-    chosen_engine = engine.build(watch.failed)
-    began = perf_counter()
-    units = chosen_engine.share.units(number, Simulated.block)
-    with failures_told(), watch.shown(units, Simulated.block, "fields") as show:
-        written = write(recipe, out, show, engine=chosen_engine)
-    seconds = perf_counter() - began
-    shape, resumed, size = described(written)
-    if as_json:
-        typer.echo(json.dumps({**recipe.asked(), **described_file(written), "seconds": round(seconds, 3)}, indent=2))
-    elif written.missing:
-        typer.echo(unfinished(written, chosen_engine.share, seconds))
-    elif written.found == number:
-        typer.echo(f"{out} already holds {plural(number, 'field')} of this run ({size}).")
-    else:
-        typer.echo(f"{out}: {plural(number, 'field')} of {shape}, {dtype}{resumed} ({size}, {seconds:.1f} s).")
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as cause:
-        raise DataError(
-            f"snapfm data --count expects a whole number or 'paper'; got {text!r}. Try --count 1000."
-        ) from cause
 
 
 @with_engine
@@ -145,12 +95,13 @@ def sample(
     A sample that does not converge stops the run; blocks before it are kept.
     With --keep-failed the run continues. Either way the exit code is 1.
     """
-    from snapfm.data.recipe import DtypeName
-    from snapfm.generate import OwnRecipe, Recipe, generate, named
+    from snapfm.files import OwnRecipe, generate, named
+    from snapfm.files.requests import DtypeName
+    from snapfm.files.run import SampleRequest
 
-    require_all("snapfm sample", {"zarr": "data"} | ({"safetensors": "flow"} if velocity is None else {}))
+    require_all("snapfm sample", {"zarr": "data"})
     kind = cast(DtypeName, dtype)
-    recipe: Recipe | OwnRecipe
+    recipe: SampleRequest
     if velocity is None:
         if problem is None or laws or shape or params or dims:
             raise SettingError(
@@ -158,7 +109,8 @@ def sample(
                 "`snapfm problems` lists the problems."
             )
         chosen = read_settings("sample", settings)
-        recipe = Recipe(problem, count, model, steps, seed, batch, tolerance, kind, chosen, threads)
+        files = bench("snapfm sample PROBLEM").files
+        recipe = files.SampleRecipe(problem, count, model, steps, seed, batch, tolerance, kind, chosen, threads)
     else:
         if problem is not None or model is not None or settings or laws is None or shape is None:
             lacking = [option for option, value in (("--laws", laws), ("--shape", shape)) if value is None]
@@ -227,7 +179,7 @@ def _sentence(found: Generated, seconds: float) -> str:
 @contextmanager
 def failures_told() -> Iterator[None]:
     """Say which samples did not converge, or which block was given up, and end with the exit code of work that failed."""
-    from snapfm.runs import BlockFailed
+    from snapfm.files.engines import BlockFailed
 
     try:
         yield

@@ -36,7 +36,7 @@ def kernels(
     """Compile the kernels now and keep them, so that no later call has to wait for it."""
     at_once = workers or min(_MOST, os.cpu_count() or 1)
     if ship is None:
-        from snapfm.kernels.kept import own
+        from snapfm.kernels.numba.cache import own
 
         if (folder := own()) is None:
             raise SnapfmError(
@@ -89,7 +89,7 @@ def _toured(workers: int, environment: dict[str, str]) -> float:
 
 def _shipped(made: Path, ship: Path, level: str, features: str) -> Path:
     """Copy machine code to the folder where an installation looks for it."""
-    from snapfm.kernels.kept import FEATURES, OBJECT, stamp
+    from snapfm.kernels.numba.cache import FEATURES, OBJECT, stamp
 
     target = ship / stamp() / level
     target.mkdir(parents=True, exist_ok=True)
@@ -100,6 +100,6 @@ def _shipped(made: Path, ship: Path, level: str, features: str) -> Path:
 
 
 def _counted(folder: Path) -> int:
-    from snapfm.kernels.kept import OBJECT
+    from snapfm.kernels.numba.cache import OBJECT
 
     return sum(1 for _ in folder.glob(f"*.{OBJECT}"))

@@ -17,7 +17,7 @@ from snapfm.cli.watch import Log, Watch
 from snapfm.text import plural
 
 if TYPE_CHECKING:
-    from snapfm.generate import ProjectedFile
+    from snapfm.files import ProjectedFile
 
 
 @with_engine
@@ -75,9 +75,9 @@ def project(
     A field that does not converge stops the run; blocks before it are kept.
     With --keep-failed the run continues. Either way the exit code is 1.
     """
-    from snapfm.data.recipe import DtypeName
-    from snapfm.generate import Projecting, named, project_file
-    from snapfm.generate.projected import Projected
+    from snapfm.files import Projecting, named, project_file
+    from snapfm.files.projected import Projected
+    from snapfm.files.requests import DtypeName
 
     kind = cast(DtypeName | None, dtype)
     recipe = Projecting(

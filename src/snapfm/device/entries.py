@@ -23,7 +23,6 @@ from snapfm.device.reading import (
 )
 from snapfm.device.systems import interior, into_tiles, newton, out_of_tiles, restore
 from snapfm.kernels.batches import evaluate_tile, pull_tile, substitute_tile
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.coordinates import condense_line, expand_line
 from snapfm.kernels.ldl import solve_tile as solve_factored
 from snapfm.kernels.march import (
@@ -37,13 +36,14 @@ from snapfm.kernels.march import (
     solve_stage_tile,
     stage_packs,
 )
-from snapfm.kernels.runs import add_products, add_transposed
-from snapfm.kernels.sections import (  # type: ignore[attr-defined]
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.sections import (  # type: ignore[attr-defined]
     index_at,
     index_grid_at,
     values_at,
     values_grid_at,
 )
+from snapfm.kernels.run_length import add_products, add_transposed
 from snapfm.kernels.teams import join, leads, team
 
 _STAGE_FLAGS = 7  # of StageLanes
@@ -195,7 +195,7 @@ def pull(spec_at, count, width, field, known, externals, cells, memory, height, 
 
 
 def products(spec_at, count, width, field, rows, out):
-    """Add matrix · field to out: kernels.runs. Descriptor: Runs."""
+    """Add matrix · field to out: kernels.run_length. Descriptor: Runs."""
     spec = index_at(spec_at, WIDEST)
     runs = runs_of(spec, 0)
     for sample in samples_of_team(count):
@@ -203,7 +203,7 @@ def products(spec_at, count, width, field, rows, out):
 
 
 def transposed(spec_at, count, width, field, rows, weight):
-    """Add matrixᵀ · weight to field: kernels.runs. Descriptor: Runs."""
+    """Add matrixᵀ · weight to field: kernels.run_length. Descriptor: Runs."""
     spec = index_at(spec_at, WIDEST)
     runs = runs_of(spec, 0)
     for sample in samples_of_team(count):
@@ -211,7 +211,7 @@ def transposed(spec_at, count, width, field, rows, weight):
 
 
 def affine(spec_at, count, width, field, rows, base, height, multipliers, memory):
-    """Project onto affine rows, with a factor that samples share: kernels.runs and kernels.ldl.
+    """Project onto affine rows, with a factor that samples share: kernels.run_length and kernels.ldl.
 
     Descriptor: Runs, index of the rows, diagonal of AAᵀ if that is all, else Schedule, factor and inverse pivots. Memory: two
     numbers a row and one a slot.

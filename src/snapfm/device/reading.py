@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from numba import cuda
 
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.layout import Frame
 from snapfm.kernels.lu import Elimination
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.sections import index_at, index_grid_at, table_at, values_at  # type: ignore[attr-defined]
 from snapfm.kernels.panels import Schedule
 from snapfm.kernels.program import Code
-from snapfm.kernels.runs import Runs
-from snapfm.kernels.sections import index_at, index_grid_at, table_at, values_at  # type: ignore[attr-defined]
+from snapfm.kernels.run_length import Runs
 
 WIDEST = 64  # integers of the longest descriptor
 

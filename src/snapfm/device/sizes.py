@@ -11,10 +11,10 @@ from scipy.sparse import csr_array, tril
 from snapfm.arrays import Values
 from snapfm.kernels.ldl import TALLY, factorize
 from snapfm.kernels.march import Structure, stage_packs
+from snapfm.kernels.numba.packs import WIDTH
 from snapfm.kernels.ordering import best
-from snapfm.kernels.packs import WIDTH
 from snapfm.kernels.panels import Schedule, schedule
-from snapfm.kernels.runs import Runs
+from snapfm.kernels.run_length import Runs
 
 _TINY = 64 * float(np.finfo(np.float64).eps)  # a pivot below this share of its scale belongs to a dependent row
 

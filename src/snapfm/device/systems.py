@@ -15,7 +15,6 @@ from snapfm.device.reading import (
     team_number,
     values_of,
 )
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.filter import FILTER
 from snapfm.kernels.interior import Path, interior_tile
 from snapfm.kernels.lanes import enter_units_tile, gather_lane, leave_units_tile, scatter_lane
@@ -37,18 +36,19 @@ from snapfm.kernels.layout import (
     X,
 )
 from snapfm.kernels.newton import solve_tile
-from snapfm.kernels.restoration import restore_tile
-from snapfm.kernels.sections import (  # type: ignore[attr-defined]
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.sections import (  # type: ignore[attr-defined]
     index_at,
     index_grid_at,
     values_at,
     values_grid_at,
 )
+from snapfm.kernels.restoration import restore_tile
 from snapfm.kernels.teams import leads, team, team_between
 
 _REALS, _COUNTS, _FLAGS = 22, 9, 9  # of Lanes and Path, of what a loop is given, and of how a lane ended
 _STATUS, _ITERATIONS, _LIMIT, _STOP, _LIVE = 5, 6, 7, 8, 8  # places among these
-_NO_WEIGHT = -1.0  # of a kink: project.kinks
+_NO_WEIGHT = -1.0  # of a kink: solve.kinks.search
 
 
 @compiled()

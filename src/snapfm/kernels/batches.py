@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import full, store
+from snapfm.kernels.numba.sections import section
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.packs import full, store
 from snapfm.kernels.program import ROW_PTR, VARYING, tile_bends, tile_gradient, tile_partials, tile_slopes, tile_values
-from snapfm.kernels.sections import section
 from snapfm.kernels.teams import join, leads, team
 
 

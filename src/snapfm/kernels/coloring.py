@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Index
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 
 # Neighbors of a column per entry of the pattern up to which they are looked at one by one: rows of whole planes have thousands.
 _SCANNED = 200

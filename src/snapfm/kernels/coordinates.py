@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
-from snapfm.kernels.compiling import compiled
-from snapfm.kernels.packs import WIDTH, add, fma, fnma, full, load_at, store_at
-from snapfm.kernels.runs import add_products
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import WIDTH, add, fma, fnma, full, load_at, store_at
+from snapfm.kernels.run_length import add_products
 from snapfm.kernels.teams import join, leads, team, team_between
 
 _GOLDEN = 0.6180339887498949  # multiples of it, modulo one: a scatter without symmetry

@@ -5,7 +5,7 @@ Imports kernels only.
 
 from __future__ import annotations
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.teams import team
 

@@ -9,11 +9,11 @@ curvature ends them; the step so far is then that of a convex model. Every lane 
 from __future__ import annotations
 
 from snapfm.kernels import layout
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.direction import RUNNING, augmented_direction, schur_direction, solved, spread_of, without_rounding
 from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, section, table
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import absolute, add, div, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.packs import absolute, add, div, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.teams import added, greatest, join, leads, team
 
 # Error of a step, relative to its size: a smaller one saves no Newton iteration, each of which costs many of these.

@@ -1,14 +1,14 @@
 """Terms of a Hessian: which operations join each pair of unknowns, and through which slots.
 
 Pairs are counted before they are listed, and lists are sorted where they stand: there may be millions. Sets are compressed rows,
-as in kernels.merging. Numpy in, numpy out; imports kernels.compiling only.
+as in kernels.merging. Numpy in, numpy out; imports kernels.numba.compiling only.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 
 MIXED = 1  # the kind of terms that join unknowns of two different operands
 

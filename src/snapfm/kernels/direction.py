@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from snapfm.kernels import layout
 from snapfm.kernels.callback import NO_CALLBACK, call_back
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.layout import section, table, weights
 from snapfm.kernels.ldl import factorize_tile, solve_tile
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.teams import added, join, leads, team
 
 RUNNING = -1  # status of a lane that is not done

@@ -2,7 +2,7 @@
 
 A separator is one level of a breadth-first search from the rim of the graph, thinned to what touches both sides. On grids in
 three dimensions (space and time count alike) it needs a fraction of the work of minimum degree. Reads both triangles of a
-pattern by rows. Numpy in, numpy out; imports kernels.compiling only.
+pattern by rows. Numpy in, numpy out; imports kernels.numba.compiling only.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapfm.arrays import Index
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 
 _LEAF = 48  # unknowns that are not split further: their factor is dense enough by then
 _SIDE = 0.3  # least share of a side: a thinner separator is worth an uneven cut, up to here

@@ -7,7 +7,7 @@ kernels only.
 
 from __future__ import annotations
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
 
 FILTER = 64  # points remembered per lane; later ones replace the oldest

@@ -1,13 +1,13 @@
 """Dense products of row groups of a panel: the inner loop of kernels.fronts.
 
 Compiled here rather than left to a BLAS: the one inside SciPy starts threads of its own, and their number is a setting of the
-whole process. Sixteen packs are added up in registers. May import kernels.packs only.
+whole process. Sixteen packs are added up in registers. May import kernels.numba.packs only.
 """
 
 from __future__ import annotations
 
-from snapfm.kernels.compiling import compiled
-from snapfm.kernels.packs import WIDTH, fma, full, load, spread, store
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import WIDTH, fma, full, load, spread, store
 
 
 @compiled(nogil=True, error_model="numpy")

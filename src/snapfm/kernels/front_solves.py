@@ -1,12 +1,12 @@
 """Solves with the factor of kernels.fronts: one right-hand side in packs of rows, or eight right-hand sides at once.
 
-Read: Supernodes, the panels and D⁻¹; allocates nothing. May import kernels.packs only.
+Read: Supernodes, the panels and D⁻¹; allocates nothing. May import kernels.numba.packs only.
 """
 
 from __future__ import annotations
 
-from snapfm.kernels.compiling import compiled
-from snapfm.kernels.packs import WIDTH, add, fma, full, load, load_at, mul, spread, store, store_at
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import WIDTH, add, fma, full, load, load_at, mul, spread, store, store_at
 
 _BLOCK = WIDTH * WIDTH
 

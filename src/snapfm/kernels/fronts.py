@@ -3,8 +3,8 @@
 Reads Supernodes and the values of one lane. Right-looking: a panel is eliminated, then its products are added to the later
 panels they belong to, eight columns at a time, so that no memory is needed beside the factor. All arithmetic is in an order fixed
 by the pattern; a bad pivot is counted, never raised. Every row of a panel holds X = L D (unscaled), as in kernels.ldl: a
-pivot that is left out (D⁻¹ = 0) leaves finite numbers. kernels.front_solves solves with the factor. May import kernels.packs,
-kernels.supernodes, kernels.ldl and kernels.front_products only.
+pivot that is left out (D⁻¹ = 0) leaves finite numbers. kernels.front_solves solves with the factor. May import
+kernels.numba.packs, kernels.supernodes, kernels.ldl and kernels.front_products only.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from snapfm.arrays import Index, Values
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.front_products import multiply_one, multiply_two
 from snapfm.kernels.ldl import FACTORED, NONFINITE, SINGULAR
-from snapfm.kernels.packs import WIDTH, add, fma, full, load, load_at, mul, spread, store, store_at
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import WIDTH, add, fma, full, load, load_at, mul, spread, store, store_at
 from snapfm.kernels.supernodes import WIDEST, Supernodes
 
 # Groups of eight columns whose products are computed side by side: each row group is then read once for all of them.

@@ -17,13 +17,13 @@ import numpy as np
 
 from snapfm.arrays import Mask, Values
 from snapfm.kernels import layout
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.copies import copy, copy_lane, fill, fill_lane
 from snapfm.kernels.coupled import newton_direction
 from snapfm.kernels.direction import RUNNING, factorize
 from snapfm.kernels.filter import passes_filter
 from snapfm.kernels.layout import entered, left, section, table, weights
 from snapfm.kernels.newton import new_lanes
+from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
 from snapfm.kernels.soft_rows import balance, harden, mean_square, rows_at

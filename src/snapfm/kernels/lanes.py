@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.layout import LOWER, MULTIPLIER, SHIFT, TARGET, UNIT, UPPER, Tile, X, section
+from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.teams import greatest, leads, team
 

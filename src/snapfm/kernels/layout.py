@@ -1,7 +1,7 @@
 """The memory of Newton's kernels: names of the sections of a system's structure and of a tile's workspace.
 
-Structure (Frame) is shared by all tiles and calls; the workspace of one tile is a flat array of packs. See kernels.sections.
-Between loops only the sections before KEPT hold anything; the others are scratch that all tiles share.
+Structure (Frame) is shared by all tiles and calls; the workspace of one tile is a flat array of packs. See
+kernels.numba.sections. Between loops only the sections before KEPT hold anything; the others are scratch that all tiles share.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from snapfm.arrays import Index, Mask, Table, Values
 from snapfm.kernels.callback import NO_CALLBACK
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import load, store
+from snapfm.kernels.numba.sections import section as part
+from snapfm.kernels.numba.sections import unowned
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.packs import load, store
-from snapfm.kernels.sections import section as part
-from snapfm.kernels.sections import unowned
 
 # Sections of Frame.table: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the
 # Hessian; lower triangle of the matrix and, per entry, what it sums up; which rows are equalities.
@@ -31,8 +31,8 @@ CELLS, JACOBIAN, X, TARGET, LOWER, UPPER, MULTIPLIER, SHIFT, RESIDUAL, ROW_SIZE,
 # What a barrier adds to the rows and to W; one pack, δ: rows are h − δλ = 0; two packs: the power of two that a lane's
 # unknowns, rows and multipliers are measured in, and one over it.
 BARRIER, BOUND_WEIGHT, REGULARIZATION, UNIT = range(11, 15)
-# Per kink: the weight of its two slopes, of a lane whose answer is certified with a generalized gradient (project.kinks). Per
-# operation: the slope of the Lagrangian by its value.
+# Per kink: the weight of its two slopes, of a lane whose answer is certified with a generalized gradient (solve.kinks.search).
+# Per operation: the slope of the Lagrangian by its value.
 WEIGHT, ADJOINT = 15, 16
 KEPT = 17
 # The rest is scratch, shared by the tiles of a call. Of the program: rows, slopes, derivatives of operations, Hessian (and the

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapfm.kernels.compiling import compiled
-from snapfm.kernels.packs import WIDTH, absolute, add, div, fma, fnma, full, load, mul, pick, put, store, take
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import WIDTH, absolute, add, div, fma, fnma, full, load, mul, pick, put, store, take
 from snapfm.kernels.panels import BLOCK, PANEL
 from snapfm.kernels.teams import added, join, leads, team, team_between
 

@@ -13,10 +13,10 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from snapfm.arrays import Index
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import div, fnma, full, load, mul, store
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.ordering import best
-from snapfm.kernels.packs import div, fnma, full, load, mul, store
 from snapfm.kernels.symbolic import columns, permuted, tree
 from snapfm.kernels.teams import added, join, leads, team, team_between
 

@@ -1,7 +1,7 @@
 """March: solve stages of square blocks for eight samples at once, and find their multipliers.
 
 Newton's method with a line search per block. Factors are kept from stage to stage while they contract; each lane decides for
-itself when it needs a new one, so that its bits do not depend on its neighbors. project.march calls it stage by stage and solves
+itself when it needs a new one, so that its bits do not depend on its neighbors. solve.march calls it stage by stage and solves
 with pivoting what fails here. Imports kernels only.
 """
 
@@ -14,10 +14,10 @@ import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels.batches import fill_cells
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.lu import Elimination, blend, factorize, solve, solve_transposed
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import load, store
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.packs import load, store
 from snapfm.kernels.program import Code, tile_partials, tile_slopes, tile_values
 from snapfm.kernels.teams import greatest, join, leads, team, team_between
 

@@ -1,14 +1,14 @@
 """Index sets along sparse rows: which unknowns a row of cells reaches, and through which entries of the cells' sets.
 
 Sets are compressed rows with ascending indices. A mark per index makes every merge linear in what it reads: no product of sparse
-matrices, no search. Numpy in, numpy out; imports kernels.compiling only.
+matrices, no search. Numpy in, numpy out; imports kernels.numba.compiling only.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 
 
 @compiled(nogil=True)

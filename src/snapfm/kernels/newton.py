@@ -14,14 +14,15 @@ import math
 import numpy as np
 
 from snapfm.kernels import layout
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.copies import add_lane, copy, copy_lane, fill_lane
 from snapfm.kernels.coupled import check_curvature, newton_direction
 from snapfm.kernels.direction import RUNNING, correct, factorize
 from snapfm.kernels.filter import FILTER, clear_filter, passes_filter
 from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, Lanes, entered, left, section, table, weights
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, store
+from snapfm.kernels.numba.sections import outlive, unowned
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.point import (
     choose_sets,
     derivatives_at,
@@ -32,7 +33,6 @@ from snapfm.kernels.point import (
     settle,
     size_rows,
 )  # fmt: skip
-from snapfm.kernels.sections import outlive, unowned
 from snapfm.kernels.teams import added, greatest, join, team
 
 CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration finds what is infeasible

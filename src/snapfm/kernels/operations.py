@@ -1,17 +1,17 @@
 """The compiled code of the table of operators: values and derivatives of eight lanes at once.
 
-`apply`, `slopes` and `bends` branch once per pack. Operators without an instruction are evaluated lane by lane (kernels.by_lane).
-Imports kernels only.
+`apply`, `slopes` and `bends` branch once per pack. Operators without an instruction are evaluated lane by lane
+(kernels.numba.by_lane). Imports kernels only.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from snapfm.kernels.by_lane import SPILL, called
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.by_lane import SPILL, called
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import WIDTH, absolute, add, div, fnma, full, mul, pick, root
 from snapfm.kernels.operators import BENDS, NO_BENDS, NO_SLOPES, SLOPES, VALUES, Op
-from snapfm.kernels.packs import WIDTH, absolute, add, div, fnma, full, mul, pick, root
 
 __all__ = ["LANES", "SPILL", "apply", "bends", "slopes"]
 

@@ -394,7 +394,7 @@ def _sinc(a):  # sin πa / πa; near zero the quotients would cancel
 # so that no bound on a sum of kinks becomes infeasible. b = −1 − θ is the linear piece of slope θ in [0, 1]: 0 and 1 are the
 # kink's two sides, and a weight between them is used on the kink itself;
 # b = −3 − θ has the same slope and the kink's own value, zero, as if a were zero.
-# structure.kinks writes max, min, abs, relu and where with them; laws as they are recorded hold neither.
+# compile.kinks writes max, min, abs, relu and where with them; laws as they are recorded hold neither.
 
 
 def _ramp_in_casadi(ca, a, b):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from snapfm.arrays import Index
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.symbolic import columns, permuted, postorder, tree
 
 PANEL = 4

@@ -11,10 +11,10 @@ import numpy as np
 
 from snapfm.kernels import layout
 from snapfm.kernels.callback import NO_CALLBACK, call_back
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.layout import section, table, weights
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.program import tile_bends, tile_partials, tile_slopes, tile_values
 from snapfm.kernels.teams import added, greatest, join, team
 

@@ -2,7 +2,7 @@
 
 A program is a sequence of nonlinear operations on single numbers (cells) whose operands are linear combinations of
 earlier cells. Cell 0 is the constant 1, then come the inputs, one cell per operation, and SPILL spare ones.
-structure.program builds it; its arrays are sections of two flat ones. The state of a tile is one flat array of packs per name.
+compile.program builds it; its arrays are sections of two flat ones. The state of a tile is one flat array of packs per name.
 Nothing is allocated in a loop, and a lane's bits do not depend on its neighbors. Imports kernels only.
 """
 
@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from snapfm.arrays import Index, Table, Values
 from snapfm.kernels.callback import NO_CALLBACK
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import add, fma, full, load, mul, store
+from snapfm.kernels.numba.sections import section
 from snapfm.kernels.operations import apply, bends, slopes
-from snapfm.kernels.packs import add, fma, full, load, mul, store
-from snapfm.kernels.sections import section
 from snapfm.kernels.teams import join, leads, team
 
 # Sections of Code.table. Operands a, b, c of operation e are cells A_CELL[A_PTR[e] : A_PTR[e + 1]] with the weights A below.

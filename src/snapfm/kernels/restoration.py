@@ -12,11 +12,11 @@ import math
 import numpy as np
 
 from snapfm.kernels import layout
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.copies import copy, copy_lane, fill, fill_lane
 from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
 from snapfm.kernels.layout import entered, left, section, table, weights
 from snapfm.kernels.newton import new_lanes
+from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
 from snapfm.kernels.teams import added, greatest, join, team

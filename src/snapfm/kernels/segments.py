@@ -1,10 +1,10 @@
-"""Cut the operations of a program into segments that do not read each other. Imports kernels.compiling only."""
+"""Cut the operations of a program into segments that do not read each other. Imports kernels.numba.compiling only."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 
 
 @compiled(nogil=True)

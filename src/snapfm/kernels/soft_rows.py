@@ -7,8 +7,8 @@ kernels.interior, which it must not import.
 from __future__ import annotations
 
 from snapfm.kernels import layout
-from snapfm.kernels.compiling import compiled
 from snapfm.kernels.layout import section, table
+from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import residual_at
 from snapfm.kernels.teams import added, team

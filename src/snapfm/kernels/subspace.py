@@ -1,13 +1,13 @@
 """Batches of vectors (b, n), sample by sample, and the small problems of a subspace: min ½‖y‖² on quadrics.
 
-Used by project.nullspace. The bits of a sample do not depend on the others. Imports kernels only.
+Used by solve.nullspace. The bits of a sample do not depend on the others. Imports kernels only.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 
 _ITERATIONS = 60  # of Newton's method on a small problem; most take 4 to 8
 _SHORTEST = 1e-6  # step, as a share of Newton's

@@ -1,7 +1,7 @@
 """Symbolic elimination: which entries a symmetric matrix gains when it is factorized in a given order.
 
 Reads the lower triangle of a pattern by rows (CSR, int64) and an order; returns the elimination tree, the entries per
-column of the factor and their rows. Never reads values. Numpy in, numpy out; imports kernels.compiling only.
+column of the factor and their rows. Never reads values. Numpy in, numpy out; imports kernels.numba.compiling only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 
 from snapfm.arrays import Index
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 
 
 class Tree(NamedTuple):

@@ -1,6 +1,6 @@
 """Oracle: a law that brings its own derivatives, such as a simulator's, as plain functions of numpy arrays.
 
-States WHAT must hold, like the other kinds of law: lower <= value(u, params) <= upper. structure.oracle evaluates it on batches.
+States WHAT must hold, like the other kinds of law: lower <= value(u, params) <= upper. compile.oracle evaluates it on batches.
 May import errors and the checks of laws only.
 """
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from snapfm.arrays import Index
+from snapfm.compile.sparsity.pattern import Pattern
+from snapfm.kernels.numba.packs import WIDTH
 from snapfm.kernels.ordering import Order, best
-from snapfm.kernels.packs import WIDTH
 from snapfm.linear.base import check_pattern
 from snapfm.linear.fronts import PreparedFronts
 from snapfm.linear.lanes import PreparedLanes
-from snapfm.structure.pattern import Pattern
 
 # Seconds per multiply-add, per entry of the factor and per call; see above.
 _LANES_FLOP, _LANES_ENTRY = 0.7e-9, 21e-9

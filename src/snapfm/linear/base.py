@@ -15,7 +15,8 @@ A pivot is weak if it is at most TINY times its scale. Its row is left out: its 
 A pivot may have either sign, also with `signs`: the inertia counts the negative ones.
 
 A numerical failure is data, one Outcome per lane. A lane's bits do not depend on the other lanes, on their number or on
-its place among them. A lane that is NONFINITE has no specified solution. Numpy only; may import structure.pattern and errors.
+its place among them. A lane that is NONFINITE has no specified solution. Numpy only; may import
+compile.sparsity.pattern and errors.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.errors import DtypeError, ShapeError
 from snapfm.kernels.ordering import Order
-from snapfm.structure.pattern import Pattern
 
 # Lanes to factorize and solve at a time: two tiles, so that the work around them is done half as often. The factors of all
 # lanes are kept, and more lanes leave the caches. Burgers flux 5, Schur matrix, one thread, µs per sample: 11 at 8 lanes,

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.kernels.ordering import Order
 from snapfm.linear.base import TINY, Outcome, Pivots, Workspace
 from snapfm.linear.fronts import Factor, Fronts
-from snapfm.structure.pattern import Pattern
 
 # Columns of B that changed by less than this share of their size are not solved for again: the factors are then as exact as
 # rounding in a column leaves them.

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.errors import require
 from snapfm.kernels.ordering import Order, best
 from snapfm.linear.base import Outcome, Pivots, Workspace, check_pattern
-from snapfm.structure.pattern import Pattern
 
 _FLOAT64, _INT32 = 1, 10  # of CUDA's cudaDataType
 _WHOLE = 0  # an end of rows that is not given: rows lie one after the other

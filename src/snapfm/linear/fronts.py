@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.kernels.front_solves import solve, solve_eight
 from snapfm.kernels.fronts import Scratch, factorize, scratch
+from snapfm.kernels.numba.packs import WIDTH
 from snapfm.kernels.ordering import Order, best
-from snapfm.kernels.packs import WIDTH
 from snapfm.kernels.supernodes import Supernodes, supernodes
 from snapfm.linear.base import TINY, Outcome, Pivots, Workspace, check_pattern
 from snapfm.linear.memory import aligned
-from snapfm.structure.pattern import Pattern
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.kernels.ldl import TALLY, factorize, solve
+from snapfm.kernels.numba.packs import WIDTH
 from snapfm.kernels.ordering import Order, best
-from snapfm.kernels.packs import WIDTH
 from snapfm.kernels.panels import Schedule, schedule
 from snapfm.linear.base import TINY, Pivots, Workspace, check_pattern
 from snapfm.linear.memory import aligned
-from snapfm.structure.pattern import Pattern
 
 
 @dataclass(frozen=True)

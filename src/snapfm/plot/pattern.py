@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from snapfm.compile import CompiledLaws
 from snapfm.errors import SettingError
 from snapfm.laws.checks import named
 from snapfm.plot import canvas
 from snapfm.project import Projector
-from snapfm.structure import CompiledLaws
 from snapfm.text import extents, plural
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from snapfm.errors import SettingError
 from snapfm.plot import canvas
 from snapfm.project import Projection
-from snapfm.project.base import dtype_text
 from snapfm.project.judge import Judgement
 from snapfm.sampling import Samples
+from snapfm.solve.base import dtype_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

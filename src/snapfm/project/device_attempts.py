@@ -1,4 +1,4 @@
-"""A second attempt on a device, on lanes that Newton's first one leaves open: as project.attempts, as launches of entries.
+"""A second attempt on a device, on lanes that Newton's first one leaves open: as solve.attempts.order, as launches of entries.
 
 It is the one that the CPU would make first. All lanes are launched, as nothing waits to learn how many need it; the others end at
 once. What follows on the CPU (exact programs, proofs, kinks) stays there. Must not import project.device_parts.
@@ -15,7 +15,8 @@ from snapfm.device.held import ROOM, Held
 from snapfm.device.structures import Place
 from snapfm.errors import Status
 from snapfm.kernels import layout
-from snapfm.project.attempt_settings import (
+from snapfm.solve.attempts.order import Attempt, brief_barrier, order, penalized, restored
+from snapfm.solve.attempts.settings import (
     ALL,
     BARRIER,
     BRIEF,
@@ -33,10 +34,9 @@ from snapfm.project.attempt_settings import (
     SCATTERED,
     SETTLED,
 )
-from snapfm.project.attempts import Attempt, brief_barrier, order, penalized, restored
-from snapfm.project.budget import Stopping
-from snapfm.project.part import Part
-from snapfm.project.tiles import most
+from snapfm.solve.budget import Stopping
+from snapfm.solve.system import Part
+from snapfm.solve.tiles import most
 
 _CONVERGED = int(Status.CONVERGED)
 

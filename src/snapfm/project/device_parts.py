@@ -1,7 +1,7 @@
-"""Parts on a device: what project.closed_form, project.part and project.march do, as launches of entries on torch's memory.
+"""Parts on a device: what solve.closed_form, solve.system and solve.march do, as launches of entries on torch's memory.
 
 Prepared from the objects of the CPU: their arrays become Structures, and a call's memory is torch's. Nothing here waits for the
-device. Must not import project.newton.
+device. Must not import solve.newton.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from snapfm.errors import Status
 from snapfm.kernels import layout
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.panels import Schedule
-from snapfm.project.attempt_settings import first_attempt
-from snapfm.project.budget import Stopping, certified
-from snapfm.project.closed_form import AffinePart, Coordinates, Rows
 from snapfm.project.device_attempts import Lanes, SecondAttempt
-from snapfm.project.march import Marching
-from snapfm.project.part import Part
-from snapfm.project.stage_newton import share
-from snapfm.project.tiles import GRAVITY, RANK
-from snapfm.structure.cascade import Level
+from snapfm.reduce.cascade import Level
+from snapfm.solve.attempts.settings import first_attempt
+from snapfm.solve.budget import Stopping, certified
+from snapfm.solve.closed_form import AffinePart, Coordinates, Rows
+from snapfm.solve.march import Marching
+from snapfm.solve.stage_newton import share
+from snapfm.solve.system import Part
+from snapfm.solve.tiles import GRAVITY, RANK
 
 _SMALL = 256  # cells, entries and packs of the factor of a part that one thread works through: a team would mostly wait
 _NOTHING = Schedule(*(np.zeros((0, 8) if name == "updates" else 0, np.int64) for name in Schedule._fields))
@@ -62,7 +62,7 @@ class Fields:
 
 @dataclass(frozen=True)
 class EndedThere:
-    """Status, iterations and sign of the curvature of samples: as project.tiles.Ended, on a device."""
+    """Status, iterations and sign of the curvature of samples: as solve.tiles.Ended, on a device."""
 
     status: Tensor
     iterations: Tensor
@@ -172,7 +172,7 @@ class DeviceAffine:
 
 
 class DevicePart:
-    """A System on a device: as project.part. A team works on a part, of one thread where parts are small."""
+    """A System on a device: as solve.system. A team works on a part, of one thread where parts are small."""
 
     def __init__(self, part: Part, structures: Structures, device: torch.device) -> None:
         system, program = part.system, part.system.program
@@ -267,7 +267,7 @@ class DevicePart:
 
 
 class DeviceMarch:
-    """All stages of a march, in one launch: as project.march, for samples that kernels.march gets through."""
+    """All stages of a march, in one launch: as solve.march, for samples that kernels.march gets through."""
 
     def __init__(self, marching: Marching, structures: Structures) -> None:
         squares, stages = list[Place](), list[Place]()

@@ -1,6 +1,6 @@
 """The judge: the violation of each law, in float64, and from it the status of each sample, whatever the method claims.
 
-Called at stop 3 of the walk with the laws' own residual. Must not import project.newton.
+Called at stop 3 of the walk with the laws' own residual. Must not import solve.newton.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.compile import CompiledLaws, LawStack
 from snapfm.display import Sheet
 from snapfm.errors import Status
 from snapfm.laws import Params
-from snapfm.project.base import Limits, Solution, largest_text, violations_sheet
-from snapfm.project.budget import stationary
-from snapfm.project.infeasible import contradicts
-from snapfm.structure import CompiledLaws, LawStack
+from snapfm.solve.base import Limits, Solution, largest_text, violations_sheet
+from snapfm.solve.budget import stationary
+from snapfm.solve.infeasible import contradicts
 from snapfm.text import plural
 
 _STRIDE = 97  # of a first check: a pass over whole fields costs a tenth of a small call

@@ -5,7 +5,7 @@ nearest field to y on h + J(u − p) = 0 is u = y − Vc − DJᵀ(q − S⁻¹B
 M has one row per direction. Nothing is divided by δ, which may be tiny.
 
 The symbolic work is done once per list of laws. Slopes that never change are factorized once per metric's directions. Samples
-are handled one by one, so that no bit depends on the batch. Must not import project.newton or project.projector.
+are handled one by one, so that no bit depends on the batch. Must not import solve.newton or project.projector.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from scipy.linalg.lapack import dgetrf, dgetrs
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.compile import CompiledLaws, Pattern, RowKind
 from snapfm.laws import Params
 from snapfm.linear.fronts import Factor, Fronts
 from snapfm.project.metric import Metric
-from snapfm.structure import CompiledLaws, Pattern, RowKind
 
 # Added to S relative to its diagonal: rows that repeat each other stay solvable.
 _SOFT = 1e-13

@@ -1,7 +1,7 @@
 """Metric: in which sense a projected field is nearest. A covariance Σ says how readily each part of a field moves.
 
 The distance is ½(u − û)ᵀΣ⁻¹(u − û) with Σ a diagonal plus a few directions (math.md, eq. metric). Holds values only; what is
-prepared for them is in project.linearized and project.in_metric.
+prepared for them is in project.linearized and project.metric_projection.
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from snapfm.compile.trace.batched import each
+from snapfm.compile.trace.batched import placed as placed_graph
 from snapfm.device.held import Held
 from snapfm.device.launch import Machine
 from snapfm.device.structures import Structures
 from snapfm.errors import Status
 from snapfm.kernels.layout import HOLDS
 from snapfm.laws import Params
-from snapfm.project.base import Method, WarmThere
-from snapfm.project.budget import Stopping, certified, enough
 from snapfm.project.device_attempts import summed
 from snapfm.project.device_parts import (
     LARGEST_GRAM,
@@ -32,9 +32,9 @@ from snapfm.project.device_parts import (
     WalkThere,
     placed,
 )
-from snapfm.project.newton import BESIDE, Newton
-from snapfm.structure.batched import each
-from snapfm.structure.batched import placed as placed_graph
+from snapfm.solve.base import Method, WarmThere
+from snapfm.solve.budget import Stopping, certified, enough
+from snapfm.solve.newton import BESIDE, Newton
 
 _CONVERGED, _STALLED = int(Status.CONVERGED), int(Status.STALLED)
 

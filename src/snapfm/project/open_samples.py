@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Index, Mask
+from snapfm.compile import LawStack
 from snapfm.device.launch import Machine
 from snapfm.errors import Status
-from snapfm.project.attempt_settings import OPEN
-from snapfm.project.base import PER_SAMPLE, Projection, WarmThere
-from snapfm.project.budget import stationary
 from snapfm.project.judge import STEEP, Judgement
 from snapfm.project.on_device import SolvedThere
-from snapfm.structure import LawStack
+from snapfm.solve.attempts.settings import OPEN
+from snapfm.solve.base import PER_SAMPLE, Projection, WarmThere
+from snapfm.solve.budget import stationary
 
 
 @dataclass(frozen=True)

@@ -15,28 +15,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from snapfm.compile import CompiledLaws, MatrixFreeLaws, TooDense, compile_laws, matrix_free
+from snapfm.compile.trace.progress_line import Report, preparing
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Law, Oracle, Params
 from snapfm.linear import Solver
 from snapfm.project import checks
-from snapfm.project.adjoint import attach_gradient
-from snapfm.project.base import Method, Moved, Projection, Warm, WarmThere, limits_of
-from snapfm.project.budget import LIMIT, SECONDS, Budget
-from snapfm.project.elsewhere import Elsewhere, prepared_for
-from snapfm.project.in_metric import SCALE, check_metric, project_in_metric, scaled_laws
+from snapfm.project.cpu_fallback import Elsewhere, prepared_for
 from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.linearized import Linearized
-from snapfm.project.matrix_free import MatrixFree
-from snapfm.project.memory import LARGEST, described
 from snapfm.project.metric import Metric
-from snapfm.project.newton import Newton
+from snapfm.project.metric_projection import SCALE, check_metric, project_in_metric, scaled_laws
 from snapfm.project.on_device import OnDevice
 from snapfm.project.open_samples import Open, open_samples, projection_of, with_samples
-from snapfm.project.serial import one_thread
+from snapfm.project.pickling import packed, sharing, unpacked
 from snapfm.project.transforms import project_transformed, refuse_transformed, transformed
-from snapfm.project.travel import packed, sharing, unpacked
-from snapfm.structure import CompiledLaws, MatrixFreeLaws, TooDense, compile_laws, matrix_free
-from snapfm.structure.preparing import Report, preparing
+from snapfm.solve.base import Method, Moved, Projection, Warm, WarmThere, limits_of
+from snapfm.solve.budget import LIMIT, SECONDS, Budget
+from snapfm.solve.gradient import attach_gradient
+from snapfm.solve.matrix_free.method import MatrixFree
+from snapfm.solve.memory import LARGEST, described
+from snapfm.solve.newton import Newton
+from snapfm.solve.single_thread import one_thread
 from snapfm.text import counted, extents
 
 _MOMENT = 1e-3  # seconds that are left for the CPU at least, so that a budget is never zero
@@ -373,7 +373,7 @@ class Projector:
         self, u_hat: Tensor, params: Params | None, metric: Metric, tolerance: float | None, limit: int | None,
         seconds: float | None,
     ) -> Projection:  # fmt: skip
-        """Project in a metric: see project.in_metric."""
+        """Project in a metric: see project.metric_projection."""
         given, _, budget = self._asked(u_hat, params, None, tolerance, limit, seconds)
         if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values())):
             raise UnsupportedLaw(

@@ -20,7 +20,7 @@ from torch.autograd import forward_ad
 
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
-from snapfm.project.base import PER_SAMPLE, Projection
+from snapfm.solve.base import PER_SAMPLE, Projection
 from snapfm.torch_internals import wrapped
 
 Call = Callable[[Tensor, dict[str, Tensor]], Projection]

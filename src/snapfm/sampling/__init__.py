@@ -3,14 +3,14 @@
 A sampler is a small frozen value that holds settings and has `run(task)`. May import flow, project and problems.
 """
 
-from snapfm.sampling.conditional import Conditional
+from snapfm.sampling.conditional.sampler import Conditional
+from snapfm.sampling.conditional.spread import Spread
 from snapfm.sampling.flow import EndProjection, Flow
 from snapfm.sampling.gradient import DFlow, Guidance
 from snapfm.sampling.path import COSINE, STRAIGHT, Path
 from snapfm.sampling.pcfm import PCFM, Relaxation
 from snapfm.sampling.projected import ECI, Projected
 from snapfm.sampling.sample import sample
-from snapfm.sampling.spread import Spread
 from snapfm.sampling.task import Sampler, Samples
 
 __all__ = [

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from snapfm.errors import DtypeError, ParamsError, SettingError, ShapeError
-from snapfm.flow import Checkpoint
 from snapfm.laws import Bounds, Equality, Inequality, Oracle
 from snapfm.laws.checks import named, signature_of, takes_two
 from snapfm.project import Projector
@@ -45,10 +44,11 @@ def check_velocity(velocity: Any) -> None:
         raise SettingError(f"{call}; got a Projector. The velocity comes first: sample(velocity, project).")
     if isinstance(velocity, str):
         raise SettingError(
-            f"{call}; got the text {velocity!r}. Load a shipped model: snapfm.flow.shipped({velocity!r})."
+            f"{call}; got the text {velocity!r}. Load a shipped model: snapfm_bench.flow.shipped({velocity!r})."
         )
-    if isinstance(velocity, Checkpoint):
-        raise SettingError(f"{call}; got a Checkpoint. Pass its network: checkpoint.network.")
+    if not callable(velocity) and callable(getattr(velocity, "network", None)):
+        kind = type(velocity).__name__
+        raise SettingError(f"{call}; got a {kind}. Pass its network: {kind.lower()}.network.")
     if isinstance(velocity, type) or not callable(velocity):
         raise SettingError(
             f"{call}; got {named(velocity)}. Pass the trained network itself, or a function of (u, tau)."

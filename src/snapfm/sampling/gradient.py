@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from snapfm.compile import RowKind
 from snapfm.errors import ParamsError
 from snapfm.project import Projector
 from snapfm.sampling.checks import check_flag, is_count, is_positive
 from snapfm.sampling.descent import descend
 from snapfm.sampling.task import Task
-from snapfm.structure import RowKind
 
 
 def row_weights(laws: Projector, physics: float) -> Tensor:

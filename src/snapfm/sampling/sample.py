@@ -14,22 +14,21 @@ from functools import partial
 
 import torch
 
-from snapfm.flow import evaluator
+from snapfm.compile import CompiledLaws
 from snapfm.laws import Params
 from snapfm.project import Projector
-from snapfm.project.base import OnFailure
 from snapfm.sampling import checks
-from snapfm.sampling.conditional import Conditional
+from snapfm.sampling.conditional.own_spread import own_spread
+from snapfm.sampling.conditional.sampler import Conditional
 from snapfm.sampling.flow import EndProjection, Flow
 from snapfm.sampling.gathered import Gathered, rows_of
 from snapfm.sampling.gradient import DFlow, Guidance
-from snapfm.sampling.own_spread import own_spread
 from snapfm.sampling.path import Path
 from snapfm.sampling.pcfm import PCFM
 from snapfm.sampling.projected import ECI, Projected
-from snapfm.sampling.task import Progress, Sampler, Samples, Task, Velocity, home, noise_of, white_noise
+from snapfm.sampling.task import Progress, Sampler, Samples, Task, Velocity, fast, home, noise_of, white_noise
 from snapfm.seeds import base_seed, stream
-from snapfm.structure import CompiledLaws
+from snapfm.solve.base import OnFailure
 
 _SAMPLERS = (
     PCFM,
@@ -101,7 +100,7 @@ def sample(
     gathered = Gathered(count)
     # A velocity with its own inputs has one row of them for every sample of the run.
     of_samples = getattr(velocity, "of_samples", lambda start, count: velocity)
-    model = evaluator(velocity)  # evaluates networks of snapfm.flow faster, others as they are
+    model = fast(velocity)
     with progress_bar(progress, len(starts) * each) as report:
         for number, start in enumerate(starts):
             began, some = time.perf_counter(), min(size, count - start)
@@ -109,7 +108,7 @@ def sample(
             own = of_samples(numbers[0], some)
             streams = tuple(stream(base, index) for index in numbers)
             task = Task(
-                model=model if own is velocity else evaluator(own),
+                model=model if own is velocity else fast(own),
                 projector=project,
                 params=params if some == count else rows_of(params, start, some),
                 noise=noise_of(own, white_noise(streams, field_shape)).to(device=home(own, dtype)[0], dtype=dtype),

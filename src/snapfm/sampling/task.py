@@ -14,12 +14,11 @@ from torch import Tensor, nn
 
 from snapfm.display import Sheet
 from snapfm.errors import ParamsError
-from snapfm.flow import Evaluator
 from snapfm.laws import Params
 from snapfm.project import Moved, Projection, Projector
-from snapfm.project.base import fields_text
 from snapfm.sampling.calls import check_speed, misfit
 from snapfm.sampling.path import Path
+from snapfm.solve.base import fields_text
 from snapfm.text import plural
 from snapfm.text import seconds as seconds_text
 
@@ -200,9 +199,21 @@ class Sampler(Protocol):
         ...
 
 
+def fast(velocity: Velocity) -> Velocity:
+    """Return the faster form that a network may offer by a method `evaluator()`; any other velocity as it is."""
+    offered = getattr(velocity, "evaluator", None)
+    found: Velocity = velocity if offered is None else offered()
+    return found
+
+
+def network_of(velocity: Velocity) -> Any:
+    """Return the network behind such a faster form, its attribute `network`; any other velocity as it is."""
+    return velocity if isinstance(velocity, nn.Module) else getattr(velocity, "network", velocity)
+
+
 def home(velocity: Velocity, dtype: torch.dtype) -> tuple[torch.device, torch.dtype]:
     """Return the device and dtype of a velocity's first floating-point weight, else the CPU and `dtype`."""
-    network = velocity.network if isinstance(velocity, Evaluator) else velocity
+    network = network_of(velocity)
     if isinstance(network, nn.Module):
         for weight in network.parameters():
             if weight.is_floating_point():

@@ -20,8 +20,8 @@ from torch import Tensor
 
 import snapfm
 from snapfm import Equality, Inequality, Status
-from snapfm.project.budget import certified
 from snapfm.project.projector import _on
+from snapfm.solve.budget import certified
 
 Law = Equality | Inequality
 

@@ -13,7 +13,7 @@ import torch
 from benchmarks.threads import SETS, stress
 
 from snapfm import Equality, Projector
-from snapfm.project.serial import one_thread
+from snapfm.solve.single_thread import one_thread
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -1,4 +1,4 @@
-"""Operators without an instruction, by the functions of libdevice: in place of kernels.by_lane."""
+"""Operators without an instruction, by the functions of libdevice: in place of kernels.numba.by_lane."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from numba.cuda import libdevice
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operators import FUNCTIONS, by_lane
 
 SPILL = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 
 NO_CALLBACK = 0
 

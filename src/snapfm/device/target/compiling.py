@@ -1,4 +1,4 @@
-"""Compile a kernel for CUDA, as a function that others call: in place of kernels.compiling."""
+"""Compile a kernel for CUDA, as a function that others call: in place of kernels.numba.compiling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packs of one number: in place of kernels.packs. A tile is one sample."""
+"""Packs of one number: in place of kernels.numba.packs. A tile is one sample."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from numba.cuda import cgutils, libdevice, types
 from numba.cuda.extending import intrinsic
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 
 WIDTH = 1
 

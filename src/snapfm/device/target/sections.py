@@ -1,4 +1,4 @@
-"""Sections of flat arrays, and arrays at addresses: in place of kernels.sections. Nothing owns memory on a device."""
+"""Sections of flat arrays, and arrays at addresses: in place of kernels.numba.sections. Nothing owns memory on a device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numba.cuda import cgutils, types
 from numba.cuda.extending import intrinsic
 from numba.cuda.np.arrayobj import populate_array
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 
 
 def _view(context: Any, builder: Any, kind: Any, data: Any, shape: list[Any], itemsize: Any) -> Any:

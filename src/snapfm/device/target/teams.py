@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba import cuda
 
-from snapfm.kernels.compiling import compiled
+from snapfm.kernels.numba.compiling import compiled
 
 _ALL = 0xFFFFFFFF
 

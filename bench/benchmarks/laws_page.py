@@ -1,0 +1,117 @@
+"""`python -m benchmarks.laws_page`: write docs/laws.md, large laws of the any-law suite, from the newest record of each."""
+
+from __future__ import annotations
+
+import sys
+from statistics import median
+from typing import Any
+
+from benchmarks.any_law import rows
+from benchmarks.any_law.methods import OURS, TUNED
+from benchmarks.any_law.summary import DONE
+from benchmarks.page import DOCS, main, told_source
+from snapfm.text import NOTHING, seconds, times
+from snapfm_bench.pages.document import Entry, Table, markdown, table
+
+LARGE = 1000  # unknowns of a field from which a law is on the page
+_ORDER = {"lost": 0, "neither": 1, "mixed": 2, "won": 3}  # what is lost comes first
+
+Line = tuple[dict[str, Any], str, dict[str, Any]]  # a case, a level of noise, and its figures
+
+
+def page(found: list[dict[str, Any]]) -> str:
+    """Write the page; every figure in it comes from a record."""
+    lines = [(row, level, figures) for row in found for level, figures in row["levels"].items()]
+    lines.sort(key=lambda line: _ORDER[outcome(line)])  # stable: within one kind in the order of the records
+    ended = [outcome(line) for line in lines]
+    ratios = [figures["comparison"]["ratio"] for _, _, figures in lines if figures["comparison"]["ratio"]]
+    return "\n\n".join(
+        [
+            "# Large coupled laws",
+            "Written by `python -m benchmarks.laws_page` from `bench/records/any_law.jsonl`; not edited by hand.",
+            f"Laws of the any-law suite on fields of {LARGE:,} unknowns and more, ours and Ipopt on one thread each, with the "
+            f"better of tuned and default options; {_timeouts(found)} s of wall time per law and level, preparing included. "
+            "*Accepted*: samples that the judge accepts, of those that were asked. *Ratio*: processor time of Ipopt over that of "
+            "ours, per sample.",
+            f"Of {len(lines)} rows ours wins {ended.count('won')}, loses {ended.count('lost')} and shares "
+            f"{ended.count('mixed')}; in {ended.count('neither')} neither has a sample accepted. Won: at least as many "
+            "accepted, none farther, and not slower. Lost: fewer accepted, or slower with no more accepted. "
+            f"The ratio is {times(min(ratios))} to {times(max(ratios))}, median {times(median(ratios))}, where both have one.",
+            told_sources(found),
+            markdown(rows_table(lines)),
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def told_sources(found: list[dict[str, Any]]) -> str:
+    """Write which sources the records are of: commits and days, or the digest of the code where a record has none."""
+    names = (told_source(row["machine"]) or f"code {row['code']}" for row in found)
+    return f"Records of {', '.join(dict.fromkeys(names))}; they are apart from the timed tables."
+
+
+def outcome(line: Line) -> str:
+    """Say whether ours wins a row, loses it, or neither."""
+    _, _, figures = line
+    pair, ours = figures["comparison"], figures[OURS]
+    own, other = ours.get("certified", 0), figures[pair["ipopt"]]["certified"] if pair["ipopt"] else 0
+    asked = (
+        min(ours.get("asked", 0) or other, figures[pair["ipopt"]]["asked"]) if pair["ipopt"] else ours.get("asked", 0)
+    )
+    if not own and not other:
+        return "neither"
+    slower = pair["ratio"] is not None and pair["ratio"] < 1.0
+    if (
+        ours["state"] != DONE
+        or min(own, asked) < min(other, asked)
+        or not own
+        or pair["only_ipopt"] > pair["only_ours"]
+    ):
+        return "lost"
+    if slower:
+        return "lost" if not pair["only_ours"] else "mixed"
+    return "mixed" if pair["farther"] else "won"
+
+
+def rows_table(lines: list[Line]) -> Table:
+    """Tabulate what became of every law and level, what is lost first."""
+    heads = (
+        "law", "shape", "input", "outcome", "ours per sample", "accepted", "Ipopt per sample", "accepted", "ratio",
+        "nearer / same / farther",
+    )  # fmt: skip
+    made: list[tuple[str | Entry, ...]] = []
+    for line in lines:
+        row, level, figures = line
+        pair = figures["comparison"]
+        name = pair["ipopt"] or TUNED
+        made.append(
+            (
+                row["name"],
+                "×".join(map(str, row["shape"])),
+                level,
+                Entry(outcome(line), first=outcome(line) == "lost"),
+                *_figures(figures[OURS]),
+                *_figures(figures[name]),
+                NOTHING if pair["ratio"] is None else times(pair["ratio"]),
+                f"{pair['nearer']} / {pair['same']} / {pair['farther']}",
+            )
+        )
+    return table(heads, made)
+
+
+def _figures(found: dict[str, Any]) -> tuple[str, str]:
+    if found["state"] != DONE:
+        return str(found["state"]), NOTHING
+    return seconds(found["seconds"]), f"{found['certified']} of {found['asked']}"
+
+
+def _timeouts(found: list[dict[str, Any]]) -> str:
+    return " or ".join(dict.fromkeys(f"{row['timeout']:g}" for row in found))
+
+
+def large() -> list[dict[str, Any]]:
+    """Return the newest rows of the laws on the page."""
+    return [row for row in rows().values() if row["unknowns"] >= LARGE]
+
+
+if __name__ == "__main__":
+    sys.exit(main({DOCS / "laws.md": page(large())}))

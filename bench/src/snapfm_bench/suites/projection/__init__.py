@@ -1,0 +1,11 @@
+"""The speed benchmark: methods × cases, each cell in a child process, judged in float64, kept as records, shown as a report.
+
+suite (what to run) → run (one cell after the other) → cell (inside the child process) with inputs and stand → records;
+report makes pages of them.
+"""
+
+from snapfm_bench.record import State
+from snapfm_bench.suites.projection.run import run
+from snapfm_bench.suites.projection.suite import Cell, Kind, Suite, load_suite, suite_names
+
+__all__ = ["Cell", "Kind", "State", "Suite", "load_suite", "run", "suite_names"]

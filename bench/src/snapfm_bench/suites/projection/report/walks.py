@@ -1,0 +1,234 @@
+"""Whole walks: runtime tables in the form of the paper with the published figures, and where the time goes."""
+
+from __future__ import annotations
+
+from math import prod
+
+from snapfm.text import NOTHING, seconds, short, size, spread, times, total
+from snapfm_bench import published
+from snapfm_bench.pages import document as doc
+from snapfm_bench.pages.document import PUBLISHED, Block, Entry, Section, Table, Words, columns, table
+from snapfm_bench.record import State
+from snapfm_bench.suites.projection.report.answers import confirmed
+from snapfm_bench.suites.projection.report.book import Book, Case, contest, fastest, outcome, title, totals_of
+from snapfm_bench.suites.projection.suite import OURS, Cell, Kind
+
+_ABOUT = (
+    "Seconds of whole runs of constrained sampling, network included, for one batch. *Published* figures are the paper's, "
+    f"measured on {published.HARDWARE} with its own networks. The hardware differs, so their ratios to what was measured here "
+    "compare two installations, not two methods on one machine. DNF is a run that exceeded its budget; published runs had "
+    f"{published.BUDGET_HOURS} h."
+)
+_PROJECTION = (
+    "The time of a walk apart from its network: total minus network, for {ours} and for the published {best} (the larger "
+    "figure where a range of network times is given). If the network time of a problem was not published, totals are compared "
+    "on both sides."
+)
+_OTHER_SIZE = "Samples or steps differ from the published runs, so no ratios are given."
+_NETWORK = "network"
+
+
+def runtime(book: Book) -> Section | None:
+    """Write the overview, our walks against the published ones without networks, and one table per case."""
+    cases = [case for case in book.cases if case.of(Kind.WALK)]
+    if not cases:
+        return None
+    blocks: list[Block] = [Words(_ABOUT)]
+    single = [case for case in cases if case.axis is None]  # the others are points of a scaling curve
+    if single:
+        blocks.append(overview(single))
+    against = [case for case in cases if known(case)]
+    if against:
+        words = _PROJECTION.format(ours=title(OURS), best=published.BEST)
+        blocks += [
+            doc.Head("Walks without their networks, against the published ones"),
+            Words(words),
+            against_published(against),
+        ]
+    for case in cases:
+        note = (Words(_OTHER_SIZE, note=True),) if known(case) and not comparable(case) else ()
+        blocks += doc.titled(_case_title(case), (case_table(case), *note), folded=case.axis is not None)
+    return Section("Runtime of whole walks", tuple(blocks))
+
+
+def known(case: Case) -> bool:
+    """Return whether runtimes of a case were published."""
+    return case.published in published.RUNTIMES
+
+
+def comparable(case: Case) -> bool:
+    """Return whether the walks here have the samples and steps of the published ones."""
+    theirs = (published.SAMPLES.get(case.published), published.STEPS)
+    return known(case) and all((cell.samples, cell.steps) == theirs for cell in case.done(Kind.WALK).values())
+
+
+def published_rest(case: Case) -> float | None:
+    """Return the seconds of the published best minus its network, or all of them if the network's were not published."""
+    given = published.RUNTIMES[case.published][published.BEST]
+    return None if given is None else given - published.NETWORK.get(case.published, 0.0)
+
+
+def own_rest(case: Case) -> float | None:
+    """Return the seconds of our walk by the same account: minus its network where the published one's is known."""
+    spent = _walk_of(case.of(Kind.WALK).get(OURS))
+    return spent["total"] - (spent["velocity"] if case.published in published.NETWORK else 0.0) if spent else None
+
+
+def other_grid(case: Case) -> str:
+    """Write the published grid where a walk here has another number of unknowns; nothing where it has the same."""
+    grid = published.GRIDS.get(case.published, ())
+    here = next((cell.unknowns for cell in case.cells if cell.unknowns), prod(grid))
+    return "" if here == prod(grid) else f"{here:,} unknowns here, {' × '.join(map(str, grid))} published"
+
+
+def published_ratio(case: Case) -> float | None:
+    """Return the published seconds as a multiple of ours, both without their networks; None if the runs differ in size."""
+    ours = own_rest(case)
+    rest = published_rest(case) if ours and comparable(case) else None
+    return None if rest is None or not ours else rest / ours
+
+
+def overview(cases: list[Case]) -> Table:
+    """Tabulate total seconds: cases downwards, methods across, then the published columns."""
+    methods = list(dict.fromkeys(method for case in cases for method in case.of(Kind.WALK)))
+    columns = list(dict.fromkeys(column for case in cases for column in published.RUNTIMES.get(case.published, ())))
+    rows: list[tuple[str | Entry, ...]] = []
+    for case in cases:
+        cells = case.of(Kind.WALK)
+        first = _first(cells)
+        here = [_total(cells.get(method), method == first) for method in methods]
+        rows.append((case.title, *here, *(_published_total(case, column) for column in columns)))
+    return table(("case", *map(title, methods), *(f"{column}{PUBLISHED}" for column in columns)), rows)
+
+
+def against_published(cases: list[Case]) -> Table:
+    """Tabulate our walk against the published one, each without its network."""
+
+    def ours(case: Case) -> str | Entry:
+        cell = case.of(Kind.WALK).get(OURS)
+        return total(_walk_of(cell)["total"]) if _walk_of(cell) else outcome(cell)
+
+    def network(case: Case) -> str | None:
+        return f"{published.NETWORK[case.published]:g}" if case.published in published.NETWORK else None
+
+    def rest(seconds: float | None, case: Case) -> Entry:
+        return Entry(total(seconds), "" if network(case) else "the total")
+
+    return columns(
+        cases,
+        ("case", lambda case: Entry(_case_title(case), other_grid(case))),
+        (f"{title(OURS)}: total, s", ours),
+        ("its network, s", lambda case: total(_walk_of(case.of(Kind.WALK).get(OURS)).get("velocity"))),
+        ("the rest, s", lambda case: rest(own_rest(case), case)),
+        (f"{published.BEST}: total, s", lambda case: total(published.RUNTIMES[case.published][published.BEST])),
+        ("its network, s", lambda case: network(case) or "not published"),
+        ("the rest, s", lambda case: rest(published_rest(case), case)),
+        (f"times {title(OURS)}", lambda case: times(published_ratio(case))),
+    )
+
+
+def case_table(case: Case) -> Table:
+    """Tabulate the walks of one case, and the published ones under them."""
+    heads = (
+        "method", "total, s", f"times {title(OURS)}", "network, s", "the rest, s", f"times {title(OURS)}", "accepted",
+        "largest violation", "stationarity",
+    )  # fmt: skip
+    cells = case.of(Kind.WALK)
+    own, first = _parts(cells.get(OURS)), _first(cells)
+    rows: list[tuple[str | Entry, ...]] = []
+    for method, cell in cells.items():
+        verdict, walk = cell.verdict, _parts(cell)
+        if totals_of(cell) is None or verdict is None:
+            rows.append((title(method), outcome(cell)))
+            continue
+        ratios = [_times(walk.get(part), own.get(part)) for part in ("total", "rest")]
+        whole = Entry(total(walk["total"]), spread(min(cell.totals), max(cell.totals)), method == first)
+        spent = whole, ratios[0], total(walk.get("velocity"))
+        judged = confirmed(verdict), size(verdict.violation), size(verdict.stationarity)
+        rows.append((title(method), *spent, total(walk.get("rest")), ratios[1], *judged))
+    network, same = published.NETWORK.get(case.published), own if comparable(case) else {}
+    for column, given in published.RUNTIMES.get(case.published, {}).items():
+        rest = given - network if given is not None and network is not None else None
+        shown = (
+            _published_total(case, column),
+            _times(given, same.get("total")),
+            NOTHING if network is None else f"{network:g}",
+        )
+        rows.append((f"{column}{PUBLISHED}", *shown, total(rest), _times(rest, same.get("rest"))))
+    return table(heads, rows)
+
+
+def split(book: Book) -> Section | None:
+    """Draw one bar per walk of ours and of its strongest rival, and one per cell with phases."""
+    blocks = _bars([case for case in book.cases if case.axis is None])
+    folded = _bars([case for case in book.cases if case.axis is not None])
+    if folded:
+        blocks.append(doc.Fold("Cases of the scaling curves", tuple(folded)))
+    return Section("Where the time goes", tuple(blocks)) if blocks else None
+
+
+def _bars(cases: list[Case]) -> list[Block]:
+    walks: list[doc.Bar] = []
+    phases: list[doc.Bar] = []
+    for case in cases:
+        cells, found = case.done(Kind.WALK), contest(case, Kind.WALK)
+        shown = [OURS] if found is None or found.rival is None else [OURS, found.rival]
+        walks += [
+            _walk_bar(f"{case.title}: {title(method)}", cells[method].walk)
+            for method in shown
+            if method in cells and cells[method].walk.get("total")
+        ]
+        for method, cell in case.done(Kind.PROJECTION).items():
+            if (whole := sum(cell.phases.values())) > 0:
+                phases.append(doc.Bar(f"{case.title}: {title(method)}", seconds(whole), tuple(cell.phases.items())))
+    blocks: list[Block] = []
+    if walks:
+        words = f"Whole walks of {title(OURS)} and of its strongest rival. All bars have the same width: compare shares only."
+        blocks += [doc.Head("Walks"), Words(words), doc.Bars(tuple(walks), quiet=_NETWORK)]
+    if phases:
+        blocks += [doc.Head("One projection of a batch, by phase"), doc.Bars(tuple(phases))]
+    return blocks
+
+
+def _walk_bar(name: str, walk: dict[str, float]) -> doc.Bar:
+    network, projection = walk.get("velocity", 0.0), walk.get("projection", 0.0)
+    rest = max(walk["total"] - network - projection, 0.0)
+    return doc.Bar(name, f"{short(walk['total'])} s", ((_NETWORK, network), ("projection", projection), ("rest", rest)))
+
+
+def _case_title(case: Case) -> str:
+    """Return the title of a case, with the paper's name if it has another."""
+    theirs = published.TITLES[case.published] if known(case) else case.title
+    return case.title if theirs == case.title else f"{case.title}: {theirs}"
+
+
+def _walk_of(cell: Cell | None) -> dict[str, float]:
+    return cell.walk if cell is not None and cell.state is State.DONE else {}
+
+
+def _parts(cell: Cell | None) -> dict[str, float]:
+    """Return the seconds of a walk with `rest`, its total less its network: what can be said of published walks too."""
+    spent = _walk_of(cell)
+    return {**spent, "rest": spent["total"] - spent["velocity"]} if spent else {}
+
+
+def _times(theirs: float | None, own: float | None) -> str:
+    return times(theirs / own if theirs is not None and own else None)
+
+
+def _first(cells: dict[str, Cell]) -> str | None:
+    found = {method: one for method, cell in cells.items() if (one := totals_of(cell)) is not None}
+    return fastest({method: (one.seconds, sum(one.accepted)) for method, one in found.items()})
+
+
+def _total(cell: Cell | None, first: bool) -> Entry:
+    found = totals_of(cell)
+    if found is None or cell is None or cell.verdict is None:
+        return outcome(cell)
+    parts = [spread(found.least, found.most), "" if found.complete else confirmed(cell.verdict)]
+    return Entry(total(found.seconds), "; ".join(part for part in parts if part), first)
+
+
+def _published_total(case: Case, column: str) -> str:
+    given = published.RUNTIMES.get(case.published, {}).get(column, 0.0)  # 0: not published
+    return "DNF" if given is None else total(given) if given else NOTHING

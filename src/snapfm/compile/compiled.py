@@ -1,0 +1,314 @@
+"""CompiledLaws: all rows of a list of laws, compiled once. The only source of pattern, row kinds, values and derivatives.
+
+Laws are traced, then lowered to scalar operations. A law that has no scalar form is differentiated by torch; an Oracle brings
+its derivatives. Residuals are
+always torch's own, so that a judge never depends on the lowering. Also of use by itself: sparse Jacobians and Hessians of
+plain torch functions.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array, vstack
+from torch import Tensor
+
+from snapfm.arrays import Index, Values
+from snapfm.compile.batch_independence import Together, together
+from snapfm.compile.derivatives import Scalar
+from snapfm.compile.lower import Block, Form, Tape, Unlowerable, Walk, refuse_dense_maps
+from snapfm.compile.lower.fuse import fused
+from snapfm.compile.lower.regions import ENTRY_LIMIT
+from snapfm.compile.opaque import Opaque
+from snapfm.compile.oracle import OracleLaw
+from snapfm.compile.presolve import Presolve, presolve
+from snapfm.compile.program import count_terms, refuse_terms
+from snapfm.compile.sparsity.pattern import Pattern, TooDense
+from snapfm.compile.sparsity.propagate import propagate
+from snapfm.compile.sparsity.reads import CellReads, RowKind, cell_reads, row_kinds, row_slopes
+from snapfm.compile.stack import LawStack
+from snapfm.compile.trace.example import example_of
+from snapfm.compile.trace.progress_line import Report, silent
+from snapfm.compile.trace.trace import TracedLaw, trace_law, unmoved
+from snapfm.compile.trace.verify import check_law, verify_law
+from snapfm.display import Sheet
+from snapfm.errors import LawError
+from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
+from snapfm.reduce.describe import describe
+
+
+@dataclass(frozen=True, repr=False)
+class CompiledLaws(LawStack):
+    """Compiled laws: all rows of a list of laws on fields of one shape, in the order the laws were given.
+
+    `scalar` holds the rows of all laws; those of laws that could not be lowered are empty there. `opaque` holds
+    the derivatives of these laws, by their place.
+    """
+
+    shape: tuple[int, ...]
+    laws: tuple[TracedLaw | OracleLaw, ...]
+    example: tuple[Tensor, dict[str, Tensor]]  # the float64 sample it was found at: one field, its params
+    scalar: Scalar
+    opaque: dict[int, Opaque | OracleLaw]
+    bounds: tuple[Bounds, ...] = ()  # which have no rows
+    remarks: list[str] = field(default_factory=list, compare=False)  # of a projector, for the description; written once
+
+    @property
+    def nnz(self) -> int:
+        """Number of entries of the stacked Jacobian that may be non-zero."""
+        return self.pattern.nnz
+
+    @property
+    def affine(self) -> bool:
+        """Whether every row is affine with slopes that never change."""
+        return bool((self.kinds == RowKind.AFFINE).all())
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """Where the stacked Jacobian may be non-zero."""
+        lowered = Pattern.from_sets(row_slopes(self.scalar.tape, self.scalar.rows), self.unknowns)
+        counts, indices = lowered.counts.copy(), [np.zeros(0, np.int64)]
+        for i, rows in enumerate(self.stack):
+            if i in self.opaque:
+                counts[rows] = self.opaque[i].pattern.counts
+                indices.append(self.opaque[i].pattern.indices)
+            else:
+                indices.append(lowered.indices[lowered.indptr[rows.start] : lowered.indptr[rows.stop]])
+        return Pattern(self.rows, self.unknowns, np.concatenate([[0], np.cumsum(counts)]), np.concatenate(indices))
+
+    @cached_property
+    def kinds(self) -> Index:
+        """Kind of every row (RowKind)."""
+        tape = self.scalar.tape
+        kinds = row_kinds(tape, self.scalar.rows, cell_reads(tape))
+        for i, law in self.opaque.items():
+            kinds[self.stack[i]] = law.kinds
+        return kinds
+
+    @property
+    def constants(self) -> Values:
+        """Jacobian values of the rows whose slopes never change; zero for all others."""
+        rows, values = self.scalar.rows, np.zeros(self.pattern.nnz)
+        # Such a row reads unknowns directly, or not at all: its entries are those of the pattern, in the same order.
+        affine = self.kinds == RowKind.AFFINE
+        affine[[row for i in self.opaque for row in range(self.stack[i].start, self.stack[i].stop)]] = False
+        mine = np.repeat(affine, np.diff(rows.indptr)) & (rows.indices < self.unknowns)
+        values[np.repeat(affine, self.pattern.counts)] = rows.data[mine]
+        return values
+
+    @cached_property
+    def presolve(self) -> Presolve:
+        """Fixed unknowns and redundant rows, found at first use."""
+        constant = (self.kinds == RowKind.AFFINE) & self.equality_rows
+        return presolve(self.pattern, self.constants, constant)
+
+    @cached_property
+    def hessian_pattern(self) -> Pattern | None:
+        """Where Σλ∇²h may be non-zero, both triangles; None where that is too much to write out."""
+        parts = [self.scalar.hessian_pattern, *(law.hessian_pattern for law in self.opaque.values())]
+        if any(part is None for part in parts):
+            return None
+        row = np.concatenate([part.row_of() for part in parts if part is not None])
+        column = np.concatenate([part.indices for part in parts if part is not None])
+        return Pattern.from_coordinates(row, column, (self.unknowns, self.unknowns))
+
+    @cached_property
+    def together(self) -> Together:
+        """Which functions may be evaluated a batch at a time without changing a bit of any sample; tried at first use."""
+        return together(self)
+
+    @cached_property
+    def uncurved(self) -> list[str]:
+        """Names of the laws whose second derivatives are not given."""
+        return [law.name for law in self.laws if isinstance(law, OracleLaw) and not law.curved]
+
+    @cached_property
+    def threads(self) -> bool:
+        """Whether several threads may evaluate the laws at once: an Oracle has to allow it."""
+        return all(law.oracle.threads for law in self.laws if isinstance(law, OracleLaw))
+
+    def jacobian(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate the stacked Jacobian's values on a batch: (b, nnz), in the order of `pattern`."""
+        lowered = torch.from_numpy(self.scalar.jacobian(u, params)) if len(self.opaque) < len(self.laws) else None
+        starts = self.scalar.program.pattern.indptr if lowered is not None else np.zeros(0, np.int64)
+        parts = [u.new_zeros(len(u), 0, device="cpu")]
+        for i, rows in enumerate(self.stack):
+            if i in self.opaque:
+                parts.append(self.opaque[i].jacobian(u, params))
+            else:
+                assert lowered is not None
+                parts.append(lowered[:, starts[rows.start] : starts[rows.stop]])
+        return torch.cat(parts, dim=1)
+
+    def hessian(self, u: Tensor, params: Params, multipliers: Tensor) -> Values:
+        """Evaluate Σλ∇²h of all rows: (b, entries of hessian_pattern), with multipliers λ (b, m).
+
+        There has to be such a pattern.
+        """
+        whole = self.hessian_pattern
+        assert whole is not None
+        out, keys = np.zeros((len(u), whole.nnz)), whole.row_of() * self.unknowns + whole.indices
+
+        def add(pattern: Pattern, values: Values) -> None:
+            out[:, np.searchsorted(keys, pattern.row_of() * self.unknowns + pattern.indices)] += values
+
+        if len(self.opaque) < len(self.laws) and self.scalar.hessian_pattern is not None:
+            add(self.scalar.hessian_pattern, self.scalar.hessian(u, params, np.ascontiguousarray(multipliers.numpy())))
+        for i, law in self.opaque.items():
+            if law.hessian_pattern is not None:
+                add(law.hessian_pattern, law.hessian(u, params, multipliers[:, self.stack[i]]).numpy())
+        return out
+
+    def pulled_sizes(self, u: Tensor, params: Params, sizes: Values) -> Values:
+        """Return |J|ᵀ sizes (n,) at a batch of one, sizes (m,): rounding of Jᵀλ is at most an ε of that for |λ|."""
+        slopes = self.jacobian(u, params)[0].abs().numpy()
+        found: Values = self.pattern.csr(slopes).T @ sizes
+        return found
+
+    def check(self) -> None:
+        """Compare slopes with one random product of torch's per law, at the example: cheap enough for every first use.
+
+        Raises LawError when an entry is missing or wrong.
+        """
+        u, params = self.example
+        batch = {name: value[None] for name, value in params.items()}
+        for i, (law, rows) in enumerate(zip(self.laws, self.stack)):
+            if isinstance(law, OracleLaw):
+                law.check()
+            elif i in self.opaque:
+                slopes = self.opaque[i].pattern.csr(self.opaque[i].jacobian(u[None], batch)[0].numpy())
+                check_law(law, u, params, partial(operator.matmul, slopes.T))
+            else:
+                check_law(law, u, params, partial(self._pull, u, batch, rows))
+
+    def _pull(self, u: Tensor, batch: Params, rows: slice, weight: Values) -> Values:
+        pulled: Values = self.scalar.pull(u[None], batch, rows, weight[None])[0]
+        return pulled
+
+    def verify(self, u: Tensor, params: Params) -> None:
+        """Compare Jacobian and Hessian with dense ones at a batch of fields; slow, for tests and small fields.
+
+        Raises LawError naming the law and the worst entry.
+        """
+        jacobian = self.jacobian(u, params).numpy()
+        for law, rows in zip(self.laws, self.stack):
+            if isinstance(law, OracleLaw):
+                law.check()
+                continue
+            weight = torch.randn(len(u), law.rows, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+            mine = self.pattern.entries(np.arange(rows.start, rows.stop))
+            pattern = self.pattern.take(np.arange(rows.start, rows.stop))
+            curved: tuple[Pattern, Values] | None = None
+            if self.hessian_pattern is not None:
+                whole = torch.zeros(len(u), self.rows, dtype=torch.float64)
+                whole[:, rows] = weight
+                curved = self.hessian_pattern, self.hessian(u, params, whole)
+            verify_law(law, u, params, pattern, jacobian[:, mine], weight, curved)
+
+    def sheet(self) -> Sheet:
+        """Describe rows, presolve and the size of factors."""
+        return describe(self)
+
+
+def compile_laws(
+    laws: Sequence[Law], shape: tuple[int, ...], params: Params | None = None, report: Report = silent
+) -> CompiledLaws:
+    """Compile laws on fields of one `shape`; `params` are an example with a leading batch axis, (1, …) by name.
+    `report` is called with what is being done. Bounds have no rows and are left out. Raises LawError for laws that cannot be
+    used as written, and TooDense for one whose pattern is too much to write out (compile.matrix_free takes those).
+    """
+    u, sample = example_of(tuple(shape), params)
+    tape, forms, opaque = Tape(u.numel()), [], dict[int, Opaque | OracleLaw]()
+    slopes = CellReads(tape, slopes=True)
+    traced: list[TracedLaw | OracleLaw] = []
+    given: list[Equality | Inequality | Oracle] = []
+    for law in laws:
+        if isinstance(law, Bounds):
+            continue
+        if isinstance(law, Oracle):
+            own = opaque[len(traced)] = OracleLaw(law, u, sample)
+            forms.append(Form(csr_array((own.rows, tape.cells)), (own.rows,)))
+            traced.append(own)
+            given.append(law)
+            continue
+        if not isinstance(law, (Equality, Inequality)):
+            raise LawError(
+                f"laws expects Equality, Inequality, Bounds and Oracle; got {type(law).__name__}. Wrap a function: "
+                "snapfm.Equality('name', function)."
+            )
+        report(f"tracing law '{law.name}'")
+        one = trace_law(law, u, sample)
+        report(f"lowering law '{law.name}'")
+        before = tape.mark()
+        try:
+            refuse_dense_maps(one.graph, u, sample)
+            form = Walk(tape, one.graph, u, sample).run()
+            _refuse_terms(slopes, tape.blocks[before[1] :], form)
+            forms.append(form)
+        except Unlowerable as cause:
+            tape.forget(before)
+            slopes.forget()
+            opaque[len(traced)] = _opaque(law, one, str(cause), u, sample)
+            forms.append(Form(csr_array((one.rows, tape.cells)), (one.rows,)))
+        traced.append(one)
+        given.append(law)
+    report("finding patterns")
+    parts = [form.widened(tape.cells).matrix for form in forms]
+    rows = csr_array(vstack([csr_array((0, tape.cells)), *parts], format="csr"))
+    rows.eliminate_zeros()  # what cancelled while forms were added
+    rows.sort_indices()
+    tape, rows = fused(tape, rows)
+    bounds = tuple(law for law in laws if isinstance(law, Bounds))
+    compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), Scalar(tape, rows, u), opaque, bounds)
+    _check_slopes(compiled, given)
+    return compiled
+
+
+def _refuse_terms(slopes: CellReads, blocks: Sequence[Block], form: Form) -> None:
+    """Raise Unlowerable if the slopes of a law, lowered to these blocks and rows, are too much to write out."""
+    pool = slopes.follow()
+    terms = count_terms(form.matrix, pool)
+    terms += sum(count_terms(operand, pool) for block in blocks for operand in block.operands[:2])
+    refuse_terms(terms, form.matrix, pool)
+
+
+def _opaque(law: Equality | Inequality, traced: TracedLaw, reason: str, u: Tensor, params: Params) -> Opaque:
+    """Find the pattern of a law that has no scalar form, by sparsity rules unless the caller states it; raises TooDense."""
+    reads = propagate(traced.graph, u, params, law.name, quiet=law.pattern is not None)
+    if law.pattern is None and reads.nnz > ENTRY_LIMIT:
+        raise TooDense(
+            f"law '{law.name}' uses {reason}, so that torch has to differentiate it; it expects rows with at most "
+            f"{ENTRY_LIMIT:,} entries in all then; got {reads.nnz:,}. Keep fewer rows, or give Equality(…, pattern=…).",
+            reads.nnz,
+        )
+    pattern = Pattern.from_sets(reads, u.numel())
+    if law.pattern is not None:
+        pattern = Pattern.from_coordinates(*law.pattern, (traced.rows, u.numel()))
+    if traced.rows and u.numel() and not reads.nnz:
+        raise LawError(unmoved(law.name))
+    return Opaque(law.name, reason, traced.graph, pattern, u, params)
+
+
+def _check_slopes(compiled: CompiledLaws, given: Sequence[Equality | Inequality | Oracle]) -> None:
+    """Refuse a law without slopes, and a pattern given by hand that lacks entries: what was found is exact."""
+    unknowns = compiled.unknowns
+    for i, (law, rows) in enumerate(zip(given, compiled.stack)):
+        found = compiled.pattern.take(np.arange(rows.start, rows.stop))
+        if isinstance(law, Oracle):  # its pattern is its own; OracleLaw.check compares it with differences
+            continue
+        pattern = None if law.pattern is None else Pattern.from_coordinates(*law.pattern, (found.rows, unknowns))
+        if found.rows and unknowns and not (found.nnz and (pattern is None or pattern.nnz)):
+            raise LawError(unmoved(law.name))
+        if pattern is None or i in compiled.opaque:
+            continue
+        lacking = ~np.isin(found.row_of() * unknowns + found.indices, pattern.row_of() * unknowns + pattern.indices)
+        if lacking.any():
+            raise LawError(
+                f"law '{law.name}' expects a pattern with every entry that can be non-zero; row {found.row_of()[lacking][0]} "
+                f"lacks some (unknown {found.indices[lacking][0]} is one). Correct the pattern given, or leave it out."
+            )

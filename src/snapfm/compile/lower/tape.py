@@ -1,0 +1,158 @@
+"""The tape: what laws are lowered to. Blocks of nonlinear operations on linear forms over cells.
+
+A cell is one number: an unknown, a value that depends on params only, the constant 1, or the result of one nonlinear
+operation. Every element of a tensor is a linear combination of cells, kept as a row of a sparse matrix. So linear operators cost
+nothing at run time: they are multiplied out here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array, diags_array, vstack
+from torch import Tensor
+from torch.fx import GraphModule
+
+from snapfm.arrays import Index, Values
+from snapfm.compile.sparsity.pattern import NONE
+from snapfm.kernels.operators import Op
+
+
+@dataclass(frozen=True)
+class Form:
+    """The elements of one tensor, flattened, as rows over the cells; `shape` is the tensor's."""
+
+    matrix: csr_array
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(self.matrix.shape[0])
+
+    def gather(self, source: Index, shape: tuple[int, ...]) -> Form:
+        """Copy elements; NONE becomes a zero."""
+        rows = np.flatnonzero(source != NONE)
+        pick = csr_array((np.ones(len(rows)), (rows, source[rows])), shape=(len(source), self.size))
+        return Form(csr_array(pick @ self.matrix), shape)
+
+    def group(self, label: Index, source: Index, weight: Values, size: int, shape: tuple[int, ...]) -> Form:
+        """Sum weighted elements: element e is Σ weight[i] · element source[i] over all i with label[i] == e."""
+        mix = csr_array((weight, (label, source)), shape=(size, self.size))
+        return Form(csr_array(mix @ self.matrix), shape)
+
+    def scaled(self, factor: Values) -> Form:
+        """Multiply element by element."""
+        return Form(csr_array(diags_array(factor) @ self.matrix), self.shape)
+
+    def widened(self, cells: int) -> Form:
+        """See the form over a larger number of cells."""
+        if self.matrix.shape[1] == cells:
+            return self
+        one = self.matrix
+        return Form(csr_array((one.data, one.indices, one.indptr), shape=(self.size, cells)), self.shape)
+
+
+def added(one: Form, other: Form, cells: int) -> Form:
+    """Add two forms of one shape."""
+    return Form(csr_array(one.widened(cells).matrix + other.widened(cells).matrix), one.shape)
+
+
+def chosen_rows(matrix: csr_array, rows: Index) -> csr_array:
+    """Take rows, which are distinct; the matrix itself, not a copy, if they are all of them in order, as large ones often are."""
+    if len(rows) == matrix.shape[0] and bool((np.diff(rows) == 1).all()):
+        return matrix
+    return csr_array(matrix[rows])
+
+
+def moved_columns(matrix: csr_array, place: Index, width: int) -> csr_array:
+    """Put column k of a matrix at place[k], among `width` columns."""
+    return csr_array((matrix.data, place[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))
+
+
+def stacked(forms: list[Form], cells: int) -> Form:
+    """Put the elements of several forms one after the other."""
+    matrix = csr_array(vstack([form.widened(cells).matrix for form in forms], format="csr"))
+    return Form(matrix, (matrix.shape[0],))
+
+
+class Unlowerable(Exception):
+    """An operator has no scalar form here; never leaves the package."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One nonlinear operation on `size` elements: cells first .. first + size − 1 = op(a, b, c)."""
+
+    op: Op
+    first: int
+    a: csr_array
+    b: csr_array | None = None
+    c: csr_array | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(self.a.shape[0])
+
+    @property
+    def operands(self) -> list[csr_array]:
+        """The operands that the operation has."""
+        return [operand for operand in (self.a, self.b, self.c) if operand is not None]
+
+    def mapped(self, change: Callable[[csr_array], csr_array], first: int) -> Block:
+        """Change every operand; the results are cells from `first` on."""
+        b, c = (None if operand is None else change(operand) for operand in (self.b, self.c))
+        return Block(self.op, first, change(self.a), b, c)
+
+
+@dataclass
+class Tape:
+    """Cells 0 .. unknowns − 1 are the field, then the constant 1, then what blocks and params define, as met."""
+
+    unknowns: int
+    cells: int = 0
+    blocks: list[Block] = field(default_factory=list)
+    externals: list[tuple[int, GraphModule, int]] = field(default_factory=list)  # first cell, graph of params, count
+
+    def __post_init__(self) -> None:
+        self.cells = self.unknowns + 1
+
+    def mark(self) -> tuple[int, int, int]:
+        """Return how far the tape goes now."""
+        return self.cells, len(self.blocks), len(self.externals)
+
+    def forget(self, mark: tuple[int, int, int]) -> None:
+        """Drop everything after a mark: the part of a law before the operator that could not be lowered."""
+        self.cells = mark[0]
+        del self.blocks[mark[1] :], self.externals[mark[2] :]
+
+    @property
+    def one(self) -> int:
+        """The cell that holds the constant 1."""
+        return self.unknowns
+
+    def unit(self, first: int, size: int, shape: tuple[int, ...]) -> Form:
+        """Return `size` consecutive cells as a form."""
+        place = np.arange(size)
+        matrix = csr_array((np.ones(size), (place, first + place)), shape=(size, self.cells))
+        return Form(matrix, shape)
+
+    def constant(self, value: Tensor) -> Form:
+        """Write known numbers as multiples of the constant cell."""
+        numbers = value.to(torch.float64).reshape(-1).numpy()
+        present = np.flatnonzero(numbers)
+        matrix = csr_array(
+            (numbers[present], (present, np.full(len(present), self.one))), shape=(len(numbers), self.cells)
+        )
+        return Form(matrix, tuple(value.shape))
+
+    def apply(self, op: Op, a: Form, b: Form | None = None, c: Form | None = None) -> Form:
+        """Add a block and return its result."""
+        first = self.cells
+        self.blocks.append(Block(op, first, *(form and form.widened(first).matrix for form in (a, b, c))))
+        self.cells += a.size
+        return self.unit(first, a.size, a.shape)

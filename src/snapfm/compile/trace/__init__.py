@@ -1,0 +1,1 @@
+"""A law recorded once as a graph of torch operators, replayed on another field to prove it."""

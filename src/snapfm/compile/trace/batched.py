@@ -1,0 +1,193 @@
+"""Evaluate a law on a whole batch: all samples at once, or each alone. A sample that fails does not affect the others.
+
+At once: the graph under `vmap` is recorded per batch size as operators that carry the batch axis themselves, which saves
+the overhead of `vmap` at every call. A batch size is recorded when it comes for the second time, so that an odd last
+batch costs nothing extra (compile.trace.recording, which changes nothing global: many threads may call).
+Alone: a long sum or a product may round differently in a batch than by itself, so whatever enters an answer (not only its
+judgement) is evaluated sample by sample.
+
+Operators such as torch.linalg.inv raise for a whole batch when one sample is singular. That sample gets NaN, which the judge
+reports as NONFINITE. The others keep the bits they would have had without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+from torch.fx import Graph, GraphModule
+
+from snapfm.compile.trace.recording import Unrecordable, record_flat
+from snapfm.laws import Params
+
+# What an operator raises because of the values it is given: torch.linalg.LinAlgError is a RuntimeError; overflow and division
+# by zero are ArithmeticErrors; an index computed from the field may be out of range.
+RAISED = (RuntimeError, ArithmeticError, IndexError, ValueError)
+
+
+def isolated(run: Callable[[Tensor | None], Tensor], count: int) -> Tensor:
+    """Return run(None), a batch of `count`; where that raises, with NaN for the samples that raise by themselves.
+
+    `run` takes the numbers of the samples to work on, None for all of them. A sample that raises is replaced by one that
+    does not, so that the others are worked on in a batch of the same size and keep their bits. If there is none, raises what
+    the samples raise.
+    """
+    try:
+        return run(None)
+    except RAISED:
+        if count == 1:
+            raise
+    good, cause = [], None
+    for number in range(count):
+        try:
+            run(torch.tensor([number]))
+            good.append(number)
+        except RAISED as error:
+            cause = error
+    if not good:
+        assert cause is not None
+        raise cause
+    bad = torch.ones(count, dtype=torch.bool)
+    bad[good] = False
+    chosen = torch.where(bad, good[0], torch.arange(count))
+    try:
+        value = run(chosen)
+    except RAISED:  # it is the batch that cannot be worked on, not a sample
+        value = torch.cat([run(chosen[number : number + 1]) for number in range(count)])
+    return torch.where(bad.reshape(-1, *[1] * (value.dim() - 1)).to(value.device), torch.nan, value)
+
+
+_KEPT = 4  # batch sizes remembered; a run has one or two
+_CPU = torch.device("cpu")
+
+Whole = Callable[[Tensor, Params], Tensor]
+
+
+class Batched:
+    """Evaluate `graph(u, params)` of one sample on batches: (b, *shape) to (b, m)."""
+
+    def __init__(self, graph: GraphModule, rows: int, device: torch.device = _CPU) -> None:
+        self.graph, self.rows, self._device = graph, rows, device
+        self._elsewhere: Mapping[torch.device, Batched] = {}  # replaced whole, like the mapping below
+        # How to evaluate a batch size that has come before, None if it came once. Never written to: threads that read it
+        # while another adds a size see the mapping as it was, or the new one.
+        self._known: Mapping[int, Whole | None] = {}
+
+    def __call__(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate all at once; with gradients wanted the graph runs under `vmap`, which knows how to differentiate it."""
+        if u.device != self._device:
+            return self._on(u.device)(u, params)
+        if len(u) == 0:
+            return u.new_zeros(0, self.rows)
+        # To compare a record with the graph, the CPU would have to wait for another device.
+        vmapped = torch.is_grad_enabled() or self._device != _CPU
+        whole = self._vmapped if vmapped else self._whole(u, params)
+
+        def run(some: Tensor | None) -> Tensor:
+            if some is None:
+                return whole(u, params)
+            chosen = {name: value[some] for name, value in params.items()}
+            return (whole if len(some) == len(u) else self._vmapped)(u[some], chosen)
+
+        try:
+            return isolated(run, len(u))
+        except RAISED:  # for every sample; the gradient, if one is wanted, is NaN too
+            return (u.flatten(1).sum(dim=1, keepdim=True) * torch.nan).expand(len(u), self.rows)
+
+    def alone(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate sample by sample, each from memory of its own, so that its bits do not depend on the batch."""
+        return each(self.graph, u, params, self.rows).reshape(len(u), self.rows)
+
+    def _on(self, device: torch.device) -> Batched:
+        """Return the same for another device, made at first use. Threads that meet here each make one."""
+        made = self._elsewhere.get(device)
+        if made is None:
+            made = Batched(placed(self.graph, device), self.rows, device)
+            self._elsewhere = {**self._elsewhere, device: made}
+        return made
+
+    def _vmapped(self, u: Tensor, params: Params) -> Tensor:
+        value: Tensor = vmap(self.graph)(u, dict(params))
+        return value
+
+    def _whole(self, u: Tensor, params: Params) -> Whole:
+        """Return how to evaluate a batch of this size; record it if it has come before."""
+        known = self._known
+        found = known.get(len(u))
+        if found is not None:
+            return found
+        whole = self._recorded(u, params) if len(u) in known else None
+        others = [(size, kept) for size, kept in known.items() if size != len(u)]
+        self._known = dict([*others, (len(u), whole)][-_KEPT:])
+        return self._vmapped if whole is None else whole
+
+    def _recorded(self, u: Tensor, params: Params) -> Whole | None:
+        """Record the graph for batches of this size, unless that changes the values; None if this batch does not show it."""
+        names = sorted(params)  # one by one, whatever order a caller's dict has: unpacking a dict costs at every call
+
+        def positional(u: Tensor, *values: Tensor) -> Tensor:
+            return self._vmapped(u, dict(zip(names, values)))
+
+        with torch.inference_mode(False), torch.no_grad():
+            # Copies, because tensors made in inference mode cannot be recorded.
+            inputs = [u.clone(), *(params[name].clone() for name in names)]
+            try:
+                record = record_flat(positional, *inputs)
+                other = inputs[0] + 0.25 * inputs[0].abs()  # anywhere else: what was frozen into the record would show
+                expected, found = positional(other, *inputs[1:]), record.forward(other, *inputs[1:])
+            except Unrecordable:
+                return self._vmapped
+            except RAISED:
+                return None
+        if not torch.allclose(found, expected, rtol=0.0, atol=0.0, equal_nan=True):
+            return self._vmapped
+
+        def whole(u: Tensor, params: Params) -> Tensor:
+            value: Tensor = record.forward(u, *(params[name] for name in names))
+            return value
+
+        return whole
+
+
+def placed(graph: GraphModule, device: torch.device) -> GraphModule:
+    """Copy a graph recorded on the CPU, with its constants and with whatever it makes itself on another device."""
+    copied = Graph()
+    copied.output(copied.graph_copy(graph.graph, {}))
+    copied.set_codegen(graph.graph._codegen)  # takes (u, params) apart as the graph does
+    made = GraphModule(graph, copied)
+    for node in made.graph.nodes:
+        if node.op == "get_attr":
+            constant = getattr(made, node.target)
+            delattr(made, node.target)
+            made.register_buffer(node.target, constant.to(device))
+        elif node.kwargs.get("device") is not None:
+            node.kwargs = {**node.kwargs, "device": device}
+    made.recompile()
+    return made
+
+
+def each(graph: GraphModule, u: Tensor, params: Params, size: int | None = None) -> Tensor:
+    """Evaluate a graph sample by sample and stack the results; the stack of an empty batch is empty.
+
+    A sample for which it raises gets NaN; `size` is the number of elements that has if it raises for all of them.
+    """
+    if len(u) == 0:
+        return u.new_zeros(0)
+    values: list[Tensor | None] = []
+    cause: Exception | None = None
+    for i in range(len(u)):
+        try:
+            values.append(graph(u[i].clone(), {name: value[i].clone() for name, value in params.items()}))
+        except RAISED as error:
+            values.append(None)
+            cause = error
+    like = next((value for value in values if value is not None), None)
+    if like is None:
+        if size is None:
+            assert cause is not None
+            raise cause
+        like = u.new_empty(size)
+    numbers = like if like.is_floating_point() or like.is_complex() else like.double()
+    return torch.stack([torch.full_like(numbers, torch.nan) if value is None else value for value in values])

@@ -1,0 +1,1 @@
+"""Machinery of compiled code apart from mathematics: compiling, the cache on disk, packs of lanes, memory sections."""

@@ -1,0 +1,309 @@
+"""Projection in a metric: min ½(u − û)ᵀΣ⁻¹(u − û) subject to the laws, with Σ = δD + VVᵀ (math.md, eq. metric-projection).
+
+Move û by Vc, then project in the plain sense: the answer is the one whose c minimizes F(c) = ½δ|c|² + ½dist²(û + Vc, laws),
+with slope Φ(c) = δc − Vᵀ(u − û − Vc). Every evaluation is a certified projection, so inequalities, bounds, kinks and statuses are
+those of the plain one. F has one unknown per direction and is minimized by BFGS from the Hessian of the linearized laws, which
+is exact for affine ones: they take one step. A diagonal D that is not uniform is a change of units, u = √D·x, and its projector
+takes √D as a parameter of the laws, so that a new metric needs no symbolic work.
+
+Must not import project.projector: it is handed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from snapfm.arrays import Index, Mask, Values
+from snapfm.errors import ShapeError, Status, UnsupportedLaw
+from snapfm.laws import Bounds, Equality, Inequality, Law, Params
+from snapfm.project.judge import Judgement, near
+from snapfm.project.linearized import Linearized, Nearest, products
+from snapfm.project.metric import Metric
+from snapfm.solve.base import PER_SAMPLE, Projection
+from snapfm.solve.budget import Budget
+
+SCALE = "√D of the metric"  # a parameter of the laws in changed units; no user's name has a space in it
+_LIMIT = 40  # steps of BFGS; a few suffice where laws bend little
+_ENOUGH = 1e-10  # remaining step relative to the size of the field
+_DECREASE = 1e-4  # share of the predicted decrease that a step has to reach
+_HALVINGS = 12
+_MOMENT = 0.01  # seconds: a plain projection always gets some time
+
+
+class Plain(Protocol):
+    """The projector in the plain metric."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def linearized(self) -> Linearized:
+        """The laws ready to be linearized in a metric."""
+        ...
+
+    def plain(
+        self, u_hat: Tensor, params: Params | None = None, *, tolerance: float | None = None, limit: int | None = None,
+        seconds: float | None = None,
+    ) -> Projection:  # fmt: skip
+        """Project in the plain metric."""
+        ...
+
+    def check(self, u: Tensor, params: Params | None = None) -> Judgement:
+        """Judge fields without projecting them."""
+        ...
+
+    def changed(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
+        """Return the largest difference of any row."""
+        ...
+
+    def inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
+        """Convert params to float64 on the CPU."""
+        ...
+
+
+def scaled_laws(laws: Sequence[Law]) -> list[Law]:
+    """Return the laws of x = u/√D, with √D among the params; bounds become inequalities, as their limits move with it."""
+    found: list[Law] = []
+    for law in laws:
+        if isinstance(law, Bounds):
+            for name, limit, sign in ((f"{law.name} lower", law.lower, -1.0), (f"{law.name} upper", law.upper, 1.0)):
+                if limit is not None:
+                    found.append(Inequality(name, _limit_in_units(torch.as_tensor(limit, dtype=torch.float64), sign)))
+        elif isinstance(law, (Equality, Inequality)):
+            found.append(type(law)(law.name, _in_units(law)))
+        else:
+            raise UnsupportedLaw(
+                f"a metric with a diagonal that is not uniform expects laws in torch; got the Oracle '{law.name}'. Give the "
+                "metric one number as its diagonal."
+            )
+    return found
+
+
+def _in_units(law: Equality | Inequality) -> Callable[[Tensor, Params], Tensor]:
+    def residual(x: Tensor, params: Params) -> Tensor:
+        others = {name: value for name, value in params.items() if name != SCALE}
+        return law.residual(params[SCALE] * x, others)
+
+    return residual
+
+
+def _limit_in_units(limit: Tensor, sign: float) -> Callable[[Tensor, Params], Tensor]:
+    return lambda x, params: sign * (params[SCALE] * x - limit)
+
+
+def check_metric(metric: Any, shape: tuple[int, ...]) -> None:
+    """Accept a Metric for fields of this shape, or None."""
+    if metric is None:
+        return
+    if not isinstance(metric, Metric):
+        raise ShapeError(
+            f"project(metric) expects a snapfm.Metric; got {type(metric).__name__}. Write Metric(diagonal), or with "
+            "directions and variances."
+        )
+    if metric.shape not in (None, shape):
+        raise ShapeError(
+            f"project(metric) expects a metric of fields {shape}; got one of {metric.shape}. Build it from fields of this shape."
+        )
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What one call projects: û (b, n), the metric, the plain projection of samples by number, and their linearized laws."""
+
+    start: Values
+    metric: Metric
+    plain: Callable[[Values, Mask], Projection]
+    near: Nearest
+    params: dict[str, Tensor]
+    late: Callable[[], bool]  # whether the time is over
+
+
+def solve(problem: Problem) -> tuple[Projection, Values, Index]:
+    """Return the plain projection of û + Vc at the best c, the length (b,) of the step that remains, and the steps taken (b,)."""
+    metric, start = problem.metric, problem.start
+    directions = metric.scaled(problem.near.directions)  # Vᵀ (r, n)
+    count, rank = len(start), len(directions)
+    c, every = np.zeros((count, rank)), np.ones(count, bool)
+    found = problem.plain(start, every)
+    steps = np.ones(count, np.int64)
+    if not rank:
+        return found, np.zeros(count), steps
+    inverse = _inverse_hessians(problem, found)
+    value, slope = _value(problem, directions, c, found)
+    size = np.maximum(np.abs(start).max(axis=1, initial=0.0), np.finfo(float).tiny)
+    step = _times(inverse, slope)
+    left = _length(step, directions)
+    for _ in range(_LIMIT):
+        live = (left > _ENOUGH * size) & np.isfinite(left)
+        if problem.late() or not live.any():
+            break
+        moved, landed, taken = _search(problem, directions, c, step, value, slope, live)
+        live &= taken
+        if not live.any():
+            break
+        new_value, new_slope = _value(problem, directions, moved, landed)
+        for i in np.flatnonzero(live).tolist():
+            inverse[i] = _updated(inverse[i], moved[i] - c[i], new_slope[i] - slope[i])
+        c[live], value[live], slope[live] = moved[live], new_value[live], new_slope[live]
+        found = _merge(found, landed, live)
+        steps += live
+        step = _times(inverse, slope)
+        left = np.where(live, _length(step, directions), left)
+    return found, left, steps
+
+
+def _inverse_hessians(problem: Problem, found: Projection) -> Values:
+    """Return M⁻¹ (b, r, r) at the plain projection, over its active rows."""
+    rows = problem.near.system
+    flat = found.u.double().flatten(1).numpy()
+    active = None
+    if not rows.equality.all():
+        whole = torch.cat(list(found.multipliers.values()), dim=1).numpy()
+        active = rows.equality | (whole[:, rows.rows] > 0.0)
+    frames = problem.near.frames(flat, problem.params, active)
+    return np.stack([np.linalg.inv(frame.middle(problem.metric)) for frame in frames])
+
+
+def _value(problem: Problem, directions: Values, c: Values, found: Projection) -> tuple[Values, Values]:
+    """Evaluate F (b,) and its slope Φ (b, r) from the plain projection of û + Vc."""
+    away = found.u.double().flatten(1).numpy() - problem.start - products(c, directions)
+    level = problem.metric.level
+    value = 0.5 * level * (c * c).sum(axis=1) + 0.5 * (away * away).sum(axis=1)
+    return value, level * c - products(away, directions.T)
+
+
+def _search(
+    problem: Problem, directions: Values, c: Values, step: Values, value: Values, slope: Values, live: Mask
+) -> tuple[Values, Projection, Mask]:
+    """Halve steps until F decreases enough; return the new c, its projections, and which samples found one."""
+    share, waiting, taken = np.ones(len(c)), live.copy(), np.zeros(len(c), bool)
+    predicted = (step * slope).sum(axis=1)
+    moved = c.copy()
+    landed: Projection | None = None
+    for _ in range(_HALVINGS):
+        trial = c + share[:, None] * step
+        here = problem.plain(problem.start + products(trial, directions), waiting)
+        landed = here if landed is None else _merge(landed, here, waiting)
+        new, _ = _value(problem, directions, trial, here)
+        slack = 1e-14 * np.abs(value)  # F is known to rounding only
+        good = waiting & here.converged.numpy() & (new <= value + _DECREASE * share * predicted + slack)
+        moved[good], taken = trial[good], taken | good
+        waiting &= ~good
+        if problem.late() or not waiting.any():
+            break
+        share[waiting] *= 0.5
+    assert landed is not None
+    return moved, landed, taken
+
+
+def _updated(inverse: Values, moved: Values, change: Values) -> Values:
+    """Update an inverse Hessian by BFGS; leave it where the change has no positive curvature."""
+    curvature = float(moved @ change)
+    if not curvature > 1e-12 * float(np.linalg.norm(moved) * np.linalg.norm(change)):
+        return inverse
+    left = np.eye(len(moved)) - np.outer(moved, change) / curvature
+    found: Values = left @ inverse @ left.T + np.outer(moved, moved) / curvature
+    return found
+
+
+def _times(inverse: Values, slope: Values) -> Values:
+    """Return the steps (b, r) of Newton's method."""
+    return -np.stack([matrix @ one for matrix, one in zip(inverse, slope)])
+
+
+def _length(step: Values, directions: Values) -> Values:
+    """Return the largest change (b,) of a field that a step in c makes."""
+    found: Values = np.abs(products(step, directions)).max(axis=1, initial=0.0)
+    return found
+
+
+def _merge(old: Projection, new: Projection, which: Mask) -> Projection:
+    """Replace some samples of a projection by those of another of the same batch."""
+    mask = torch.from_numpy(which)
+
+    def pick(one: Tensor, two: Tensor) -> Tensor:
+        return torch.where(mask.view(-1, *[1] * (one.ndim - 1)), two, one)
+
+    def pick_all(one: dict[str, Tensor], two: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: pick(value, two[name]) for name, value in one.items()}
+
+    picked: dict[str, Any] = {name: pick(getattr(old, name), getattr(new, name)) for name in PER_SAMPLE}
+    return replace(
+        old, **picked, warm=None,
+        multipliers=pick_all(old.multipliers, new.multipliers), by_law=pick_all(old.by_law, new.by_law),
+    )  # fmt: skip
+
+
+def project_in_metric(
+    plain: Plain, own: Plain, u_hat: Tensor, given: dict[str, Tensor], metric: Metric, scale: Tensor, tolerance: float | None,
+    limit: int | None, budget: Budget,
+) -> Projection:  # fmt: skip
+    """Project û (b, *shape) in a metric with a uniform diagonal, in units of `scale`; `own` judges in the caller's units."""
+    count = len(u_hat)
+    start = (u_hat.detach().to("cpu", torch.float64) / scale).flatten(1).contiguous().numpy()
+
+    def project(fields: Values, which: Mask) -> Projection:
+        index = torch.from_numpy(np.flatnonzero(which))
+        params = {name: value if len(value) == 1 else value[index] for name, value in given.items()}
+        some = torch.from_numpy(fields[which]).reshape(-1, *plain.shape)
+        found = plain.plain(some, params, tolerance=tolerance, limit=limit, seconds=max(budget.clock.left, _MOMENT))
+        return found if which.all() else _spread(found, index, count)
+
+    with torch.no_grad():
+        nearest = Nearest(plain.linearized, metric)
+        problem = Problem(start, metric, project, nearest, plain.inside_params(given, count), lambda: budget.over)
+        found, left, steps = solve(problem)
+        found = certified(found, left, steps, problem, plain.linearized.constant)
+        answer = (found.u * scale).to(device=u_hat.device, dtype=u_hat.dtype)
+        mine = {name: value for name, value in given.items() if name != SCALE}
+        judged = own.check(answer, mine)
+        rounding = own.changed((found.u * scale).double(), answer, mine).to(u_hat.device)
+    size = float(scale.max())
+    return replace(
+        found, u=answer, violation=judged.violation.to(u_hat.device), rounding=rounding, by_law=judged.by_law,
+        stationarity=(found.stationarity * size).to(u_hat.device), status=found.status.to(u_hat.device),
+    )  # fmt: skip
+
+
+def certified(found: Projection, left: Values, steps: Index, problem: Problem, affine: bool) -> Projection:
+    """Turn the plain projection of û + Vc into that of û in the metric: its own stationarity, distance and multipliers.
+
+    `stationarity` is the plain one plus the length of the step that remains along the directions. The curvature along the laws
+    in the metric is known for affine laws only.
+    """
+    metric, away = problem.metric, found.u.double().flatten(1).numpy() - problem.start
+    stationarity = found.stationarity.numpy() + left
+    status = found.status.clone()
+    unsettled = torch.from_numpy(~near(stationarity, torch.from_numpy(problem.start)))
+    status[unsettled & found.converged] = int(Status.ITERATION_LIMIT if problem.late() else Status.STALLED)
+    scaled = metric.scaled(problem.near.directions)
+    middle = metric.level * np.eye(len(scaled)) + scaled @ scaled.T
+    amounts = products(products(away, scaled.T), np.asarray(np.linalg.inv(middle), np.float64))
+    rest = away - products(amounts, scaled)
+    squared = (rest * rest).sum(axis=1) / metric.level + (amounts * amounts).sum(axis=1)
+    unknown = found.second_order.new_full((), -1)
+    second = found.second_order if affine else torch.where(found.second_order == 1, unknown, found.second_order)
+    return replace(
+        found, status=status, stationarity=torch.from_numpy(stationarity), distance=torch.from_numpy(np.sqrt(squared)),
+        multipliers={name: value / metric.level for name, value in found.multipliers.items()},
+        iterations=found.iterations + torch.from_numpy(steps) - 1, second_order=second, warm=None,
+    )  # fmt: skip
+
+
+def _spread(found: Projection, index: Tensor, count: int) -> Projection:
+    """Return a projection of `count` samples that holds those of `found` at `index`; the others are zero."""
+
+    def put(value: Tensor) -> Tensor:
+        return value.new_zeros(count, *value.shape[1:]).index_copy(0, index, value)
+
+    placed: dict[str, Any] = {name: put(getattr(found, name)) for name in PER_SAMPLE}
+    return replace(
+        found, **placed, warm=None,
+        multipliers={name: put(value) for name, value in found.multipliers.items()},
+        by_law={name: put(value) for name, value in found.by_law.items()},
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Compiled laws to reduced systems: substitution, blocks, rotation, aggregation, splitting."""

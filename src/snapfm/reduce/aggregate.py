@@ -1,0 +1,198 @@
+"""Aggregates: unknowns that enter every row in the same way, up to second order, are replaced by two.
+
+Where rows read a group of c unknowns only through Σu and Σu² with the same weights (total vorticity and enstrophy of a
+slice, its energy, its mass and reaction), the nearest field keeps the shape of û inside the group: u = y₁/√c + y₂ e, with
+e the unit vector along û minus its mean. Both coordinates are orthonormal, so "nearest" means the same, Σu = √c y₁ and
+Σu² = y₁² + y₂² (math.md, "Reduction"). A slice of 256 unknowns becomes two. Structure only; e is found per call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array, hstack, vstack
+
+from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.lower.tape import Block, Tape, moved_columns
+from snapfm.kernels.operators import Op
+
+_FEWEST = 3  # members of an aggregate that pays: two unknowns stand for it
+
+
+@dataclass(frozen=True)
+class Aggregates:
+    """Aggregate k has members[ptr[k] : ptr[k + 1]]; its coordinates y₁, y₂ are unknowns first + 2k and first + 2k + 1."""
+
+    ptr: Index
+    members: Index
+    first: int
+
+    def __len__(self) -> int:
+        return len(self.ptr) - 1
+
+
+@dataclass(frozen=True)
+class _Quadratic:
+    """How each row depends on each unknown, where that is at most quadratic: lin·u + quad·u² + rest over the rows."""
+
+    lin: csc_array
+    quad: csc_array
+    constant: Values  # per cell: its value at u = 0
+    owner: Index  # per cell: the unknown whose quadratic it is, -1 for none
+
+
+def find_aggregates(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Aggregates, _Quadratic]:
+    """Find aggregates of `usable` unknowns in the given rows (open ones, over the tape's cells)."""
+    n = tape.unknowns
+    owner, slope, square, constant = _single(tape, rows, usable)
+    cell = np.flatnonzero(owner >= 0)
+    over = csr_array(rows[:, cell])
+    spread = (np.arange(len(cell)), owner[cell])
+    lin = rows[:, :n] + over @ csr_array((slope[cell], spread), shape=(len(cell), n))
+    quad = over @ csr_array((square[cell], spread), shape=(len(cell), n))
+    lin, quad = csc_array(lin), csc_array(quad)
+    for matrix in (lin, quad):
+        matrix.eliminate_zeros()
+        matrix.sort_indices()
+    found = _Quadratic(lin, quad, constant, owner)
+    candidates = np.flatnonzero(usable & (np.diff(quad.indptr) > 0))
+    members, ptr = _equal_columns(lin, quad, candidates)
+    return Aggregates(ptr, members, n), found
+
+
+def aggregated(
+    tape: Tape, rows: csr_array, open_rows: Index, aggregates: Aggregates, found: _Quadratic
+) -> tuple[Tape, csr_array]:
+    """Write a tape and its rows with two unknowns in place of every aggregate; rows that are not open stay."""
+    n, extra, old = tape.unknowns, 2 * len(aggregates), tape.cells
+    place = np.arange(old)
+    place[n:] += extra
+    over = Tape(n + extra)
+    over.externals = [(first + extra, graph, size) for first, graph, size in tape.externals]
+    over.blocks = [
+        block.mapped(lambda part: moved_columns(part, place, part.shape[1] + extra), block.first + extra)
+        for block in tape.blocks
+    ]
+    squares = old + extra
+    each = np.arange(extra)
+    operand = csr_array((np.ones(extra), (each, n + each)), shape=(extra, squares))
+    over.blocks.append(Block(Op.SQUARE, squares, operand))
+    over.cells = squares + extra
+
+    count = np.diff(aggregates.ptr)
+    leader = aggregates.members[aggregates.ptr[:-1]]
+    gone = np.zeros(old, bool)
+    gone[aggregates.members] = True
+    member = gone[:n].copy()
+    inside = found.owner >= 0
+    gone[inside] = member[found.owner[inside]]
+    mine = csr_array(rows[open_rows])
+    constant = np.asarray(mine @ np.where(gone, found.constant, 0.0)).ravel()
+    kept = csr_array(mine @ csr_array((1.0 - gone, (np.arange(old), np.arange(old))), shape=(old, old)))
+    lin = csr_array(found.lin[:, leader] * np.sqrt(count))
+    quad = csr_array(found.quad[:, leader])
+    one, two = 2 * np.arange(len(aggregates)), 2 * np.arange(len(aggregates)) + 1
+    known = csr_array(kept[:, n : n + 1] + csr_array(constant[:, None]))
+    both = moved_columns(quad, one, extra) + moved_columns(quad, two, extra)
+    columns = [kept[:, :n], moved_columns(lin, one, extra), known, kept[:, n + 1 :], both]
+    part = csr_array(hstack(columns, format="csr"))
+    whole = moved_columns(rows, place, over.cells)
+    order = np.arange(rows.shape[0])
+    order[open_rows] = rows.shape[0] + np.arange(len(open_rows))
+    new = csr_array(csr_array(vstack([whole, part], format="csr"))[order])
+    new.eliminate_zeros()
+    new.sort_indices()
+    return over, new
+
+
+def _single(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Index, Values, Values, Values]:
+    """Per cell: the one usable unknown it is a quadratic of (-1: none), and its coefficients.
+
+    An unknown that enters anything else is struck off `usable`, which is written.
+    """
+    n, cells = tape.unknowns, tape.cells
+    owner = np.full(cells, -1, np.int64)
+    slope, square, constant = np.zeros(cells), np.zeros(cells), np.zeros(cells)
+    needed = np.zeros(cells, bool)
+    needed[rows.indices] = True
+    for block in reversed(tape.blocks):
+        here = slice(block.first, block.first + block.size)
+        wanted = needed[here]
+        if not wanted.any():
+            continue
+        simple = np.zeros(block.size, bool)
+        if block.op in (Op.SQUARE, Op.MUL):
+            a_one, a_slope, a_constant = _linear_in_one(block.a, n, usable)
+            b_one, b_slope, b_constant = (
+                (a_one, a_slope, a_constant) if block.b is None else _linear_in_one(block.b, n, usable)
+            )
+            simple = wanted & (a_one >= 0) & (a_one == b_one)
+            owner[here] = np.where(simple, a_one, -1)
+            slope[here] = a_slope * b_constant + a_constant * b_slope
+            square[here] = a_slope * b_slope
+            constant[here] = a_constant * b_constant
+        for operand in block.operands:
+            read = csr_array(operand[np.flatnonzero(wanted & ~simple)]).indices
+            needed[read] = True
+            usable[read[read < n]] = False
+    # A cell that another operation reads is no longer seen by rows alone.
+    for block in tape.blocks:
+        wanted = needed[block.first : block.first + block.size]
+        for operand in block.operands:
+            read = csr_array(operand[np.flatnonzero(wanted)]).indices
+            usable[owner[read[owner[read] >= 0]]] = False
+    lost = owner >= 0
+    lost[lost] = ~usable[owner[lost]]
+    owner[lost] = -1
+    return owner, slope, square, constant
+
+
+def _linear_in_one(operand: csr_array, n: int, usable: Mask) -> tuple[Index, Values, Values]:
+    """Per element: the only cell it reads beside the constant, if that is a usable unknown, its weight and the constant's."""
+    size = operand.shape[0]
+    label = np.repeat(np.arange(size), np.diff(operand.indptr))
+    known = operand.indices == n
+    constant = np.bincount(label[known], weights=operand.data[known], minlength=size).astype(np.float64)
+    others = np.bincount(label[~known], minlength=size)
+    unknown = np.full(size, -1, np.int64)
+    weight = np.zeros(size)
+    unknown[label[~known]] = operand.indices[~known]
+    weight[label[~known]] = operand.data[~known]
+    fine = (others == 1) & (unknown < n)
+    fine[fine] = usable[unknown[fine]]
+    return np.where(fine, unknown, -1), weight, constant
+
+
+def _equal_columns(lin: csc_array, quad: csc_array, candidates: Index) -> tuple[Index, Index]:
+    """Sort candidates into groups with equal columns in both matrices: members, ptr."""
+    random = np.random.default_rng(0)
+    keys = np.stack(
+        [
+            *(matrix.T @ random.standard_normal(matrix.shape[0]) for matrix in (lin, quad)),
+            np.diff(lin.indptr).astype(float),
+            np.diff(quad.indptr).astype(float),
+        ]
+    )[:, candidates]
+    _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    group = np.argsort(np.argsort(first))[group]  # in the order of the field: neighbours have neighbouring groups
+    order = np.argsort(group, kind="stable")
+    members, group = candidates[order], group[order]
+    leader = members[np.searchsorted(group, group)]
+    same = _same(lin, members, leader) & _same(quad, members, leader)
+    members, group = members[same], group[same]  # a colliding key: the unequal one is left out
+    counts = np.bincount(group)
+    large = counts >= _FEWEST
+    members = members[large[group]]
+    return members, np.concatenate([[0], np.cumsum(counts[large])]).astype(np.int64)
+
+
+def _same(matrix: csc_array, members: Index, leaders: Index) -> Mask:
+    """Whether columns are equal, entry by entry; pairs have equally many."""
+    counts = np.diff(matrix.indptr)[members]
+    label = np.repeat(np.arange(len(members)), counts)
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    one = matrix.indptr[members][label] + within
+    other = matrix.indptr[leaders][label] + within
+    differs = (matrix.indices[one] != matrix.indices[other]) | (matrix.data[one] != matrix.data[other])
+    return np.asarray(np.bincount(label[differs], minlength=len(members)) == 0, bool)

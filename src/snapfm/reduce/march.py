@@ -1,0 +1,211 @@
+"""March: stages of blocks that determine unknowns one after the other, each prepared as a square system.
+
+An implicit scheme after an initial condition is solved step by step, with memory for one step and time linear in their number.
+Stages with the same structure (the time steps) share one program. Consumes a tape and its rows. Knows nothing of solvers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array, diags_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
+from scipy.sparse.linalg import splu
+
+from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.lower.subtape import Cutter, Subtape
+from snapfm.compile.lower.tape import Tape, Unlowerable
+from snapfm.compile.program import Program, build_program
+from snapfm.compile.sparsity.pattern import Sets
+from snapfm.kernels.batches import derivatives
+from snapfm.kernels.lu import Planned, eliminate
+from snapfm.reduce.blocks import Stage, find_stages
+
+# Stages beyond which a march does not pay: each takes about half a millisecond to prepare.
+_STAGE_LIMIT = 4_096
+# Fewer rows, in all or for each stage, are left to the coupled system, which solves them in one compiled loop: a stage takes a
+# tenth of a millisecond however small it is. With 16 rows a stage both took the same time (reaction–diffusion in 1-D).
+_FEWEST_ROWS, _FEWEST_EACH = 256, 16
+# A pivot below this share of the largest at a random point: the block is singular whatever its unknowns are.
+_SINGULAR = 1e-13
+# Multiply-adds up to which the matrix of a stage is factorized to find that out: about a second of SuperLU. Larger ones are
+# singular only if the constants, which differences do not see, are a null vector on either side.
+_TRIED = 1_000_000_000
+# Multiply-adds up to which the compiled elimination is written out: beyond, SuperLU takes half the time on one sample, and twice
+# the time on eight.
+_WRITTEN_OUT = 10_000_000
+_SEARCHES = 4  # each leaves out the blocks that were found to be singular
+
+
+@dataclass(frozen=True)
+class Square:
+    """The structure of stages: as many rows as unknowns of their own.
+
+    `program` evaluates the rows over the stage's inputs, and their slopes by its own unknowns, which are inputs `own`. Block k is
+    the range starts[k] .. starts[k + 1] of both. Inputs `before` are the same unknowns one stage earlier, if all are read.
+    """
+
+    program: Program
+    own: Index
+    starts: Index
+    before: Index
+    matched: Index  # the row that each unknown of its own is eliminated with
+    plan: Planned  # of its elimination
+    regular: bool  # False: the matrix is singular whatever its unknowns are
+    curved: bool  # whether the program has second derivatives; they may be too many to list
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self.own)
+
+    @property
+    def affine(self) -> bool:
+        """Whether no slope ever changes."""
+        return len(self.program.varying) == 0
+
+
+@dataclass(frozen=True)
+class MarchStage:
+    """One stage: which structure it has (`square`), and what its rows, unknowns, inputs and externals are."""
+
+    square: int
+    rows: Index
+    unknowns: Index
+    inputs: Index
+    externals: Index  # counted from the first one
+
+
+@dataclass(frozen=True)
+class March:
+    """Stages in the order in which they are solved; empty if there is nothing to march through."""
+
+    squares: tuple[Square, ...] = ()
+    stages: tuple[MarchStage, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.stages)
+
+    def rows(self) -> Index:
+        """Rows of all stages."""
+        return np.concatenate([np.zeros(0, np.int64), *(stage.rows for stage in self.stages)])
+
+    def unknowns(self) -> Index:
+        """Unknowns of all stages."""
+        return np.concatenate([np.zeros(0, np.int64), *(stage.unknowns for stage in self.stages)])
+
+
+def find_march(tape: Tape, rows: csr_array, reads: Sets, usable: Mask, free: Mask) -> March:
+    """Find the unknowns, among the free ones, that blocks of `usable` rows determine, if marching through them pays."""
+    usable = usable.copy()
+    for _ in range(_SEARCHES):
+        stages = find_stages(reads, usable, free, _STAGE_LIMIT)
+        if sum(len(stage.rows) for stage in stages) < max(_FEWEST_ROWS, _FEWEST_EACH * len(stages)):
+            break
+        march = _prepared(tape, rows, stages)
+        if all(square.regular for square in march.squares):
+            return march
+        spoilt = [np.zeros(0, np.int64) if square.regular else _singular_rows(square) for square in march.squares]
+        for stage in march.stages:
+            usable[stage.rows[spoilt[stage.square]]] = False
+    return March()
+
+
+def _prepared(tape: Tape, rows: csr_array, stages: tuple[Stage, ...]) -> March:
+    """Build the program of every structure once."""
+    cutter, numbers = Cutter(tape), dict[bytes, int]()
+    plans: dict[bytes, tuple[Index, Planned]] = {}  # structures that differ in coefficients alone have one pattern
+    squares: list[Square] = []
+    found = []
+    for stage in stages:
+        part = cutter.cut(csr_array(rows[stage.rows]))
+        own = np.searchsorted(part.unknowns, stage.unknowns)
+        key = part.fingerprint(own) + stage.starts.tobytes()
+        number = numbers.setdefault(key, len(squares))
+        if number == len(squares):
+            squares.append(_square(part, own, stage.starts, plans))
+        outside = part.externals - (tape.unknowns + 1)
+        found.append(MarchStage(number, stage.rows, stage.unknowns, part.unknowns, outside))
+    return March(tuple(_following(squares, found)), tuple(found))
+
+
+def _square(part: Subtape, own: Index, starts: Index, plans: dict[bytes, tuple[Index, Planned]]) -> Square:
+    """Build the program of one structure and plan its elimination. Written: plans."""
+    try:
+        program, curved = build_program(part.tape, part.rows, own), True
+    except Unlowerable:  # the Hessian is too dense to be listed
+        program, curved = build_program(part.tape, part.rows, own, second=False), False
+    pattern = program.pattern
+    key = pattern.indptr.tobytes() + pattern.indices.tobytes()
+    if key not in plans:
+        matched = maximum_bipartite_matching(pattern.csr(np.ones(pattern.nnz)), "row").astype(np.int64)
+        plans[key] = matched, eliminate(pattern.row_of(), pattern.indices, matched, _WRITTEN_OUT)
+    matched, plan = plans[key]
+    return Square(program, own, starts, np.zeros(0, np.int64), matched, plan, _regular(program, plan), curved)
+
+
+def _following(squares: list[Square], stages: list[MarchStage]) -> list[Square]:
+    """Find the inputs that are the unknowns of the stage before, from two stages with the same structure."""
+    found = list(squares)
+    for number, square in enumerate(squares):
+        same = [stage for stage in stages if stage.square == number][:2]
+        if len(same) == 2:
+            place = np.searchsorted(same[1].inputs, same[0].unknowns)
+            inside = np.minimum(place, len(same[1].inputs) - 1)
+            if np.array_equal(same[1].inputs[inside], same[0].unknowns):
+                found[number] = replace(square, before=inside)
+    return found
+
+
+def _regular(program: Program, plan: Planned) -> bool:
+    """Whether the matrix is regular at a random point; if it is singular there, it is so everywhere."""
+    matrix = _random_slopes(program)
+    if not np.isfinite(matrix.data).all():
+        return True  # nothing is known
+    return _factorable(matrix) if plan.flops <= _TRIED else not _flat(matrix)
+
+
+def _singular_rows(square: Square) -> Index:
+    """List the rows of the blocks that are singular; all rows if no single block is."""
+    matrix = csr_array(_random_slopes(square.program))
+    blocks = [np.arange(first, last) for first, last in pairwise(square.starts)]
+    if square.plan.flops > _TRIED:
+        return np.concatenate(blocks)
+    singular = [mine for mine in blocks if not _factorable(csc_array(csr_array(matrix[mine])[:, mine]))]
+    return np.concatenate(singular or blocks)
+
+
+def _random_slopes(program: Program) -> csc_array:
+    random = np.random.default_rng(0)
+    # Uniform in (0.1, 0.9): inside the domain of roots and logarithms, away from the kinks at 0 and 1.
+    inputs, externals = (random.uniform(0.1, 0.9, (1, len(some))) for some in (program.unknowns, program.externals))
+    return csc_array(program.pattern.csr(slopes_at(program, inputs, externals)[0]))
+
+
+def _factorable(matrix: csc_array) -> bool:
+    """Whether a matrix is regular, whatever units its rows have."""
+    size = np.maximum(abs(matrix).max(axis=1).toarray(), np.finfo(float).tiny)
+    try:
+        factor = splu(csc_array(diags_array(1.0 / size) @ matrix))
+    except RuntimeError:  # SuperLU met a pivot that is exactly zero
+        return False
+    pivots = np.abs(factor.U.diagonal())
+    return bool(pivots.min(initial=np.inf) > _SINGULAR * pivots.max(initial=0.0))
+
+
+def _flat(matrix: csc_array) -> bool:
+    """Whether all rows, or all columns, of a matrix add up to zero."""
+    return any(bool((abs(matrix.sum(axis=axis)) <= _SINGULAR * abs(matrix).sum(axis=axis)).all()) for axis in (0, 1))
+
+
+def slopes_at(program: Program, inputs: Values, externals: Values) -> Values:
+    """Evaluate the Jacobian's values (b, nnz) at inputs (b, …) and externals (b, …) in the program's own order."""
+    count = len(inputs)
+    entries = np.tile(program.constants, (count, 1))
+    if len(program.varying):
+        places = (np.arange(inputs.shape[1])[None], np.arange(externals.shape[1])[None])
+        read = (program.code, program.cells, program.slots, *places, externals)
+        derivatives(*read, inputs, np.empty((count, 0)), entries, np.empty((count, 0)))
+    return entries

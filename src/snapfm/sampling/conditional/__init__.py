@@ -1,0 +1,1 @@
+"""Draws from a model's own distribution given the laws."""

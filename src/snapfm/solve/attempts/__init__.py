@@ -1,0 +1,1 @@
+"""What is tried on samples that Newton's method leaves unsolved, in the order of order.py."""

@@ -1,0 +1,237 @@
+"""Proof that laws cannot hold: a combination of rows that stays away from zero, or an implied row that is broken.
+
+`Proof` serves solve.attempts.order, `contradicts` the judge. INFEASIBLE is never reported without one of them. Must not import
+solve.system or project.judge.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csr_array, diags_array, eye_array, hstack
+from scipy.sparse.linalg import splu
+from torch import Tensor
+
+from snapfm.arrays import Index, Mask, Table, Values
+from snapfm.compile import CompiledLaws
+from snapfm.kernels.operators import Op
+from snapfm.kernels.program import A_CELL, A_PTR, B_CELL, B_PTR, C_CELL, C_PTR, OPS, ROW, ROW_CELL, ROW_PTR, A, B, Code
+from snapfm.laws import Params
+from snapfm.reduce.reduce import System
+
+_FAR = 1e3  # times the size of the input: the range assumed for unknowns without limits
+_DENSE = 1_000_000  # entries up to which weights are balanced by a dense factorization
+_SHARES = (0.0, 1e-6, 1e-4, 1e-2)  # of the largest weight: rows with less are left out
+
+
+class Proof:
+    """A combination of rows that stays away from zero wherever the unknowns are (math.md, eq. proof).
+
+    Rows are linear in cells: unknowns and the values of operations. With weights y, non-negative on inequalities, Σ y h is
+    bounded from below over the ranges of all cells, where an unknown and its own squares are bounded together. If the bound
+    exceeds tolerance·Σ|y|, no field obeys to the tolerance. The weights come from restoration, which ends where Jᵀy vanishes.
+    If the proof fails nothing is known. Unknowns without limits are taken to lie within a thousand times the size of the
+    input, or of one if that is larger. Prepared for one system at its first use.
+    """
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+
+    def holds(
+        self, cells: Values, rows: Values, weights: Values, target: Values, lower: Values, upper: Values, tolerance: float
+    ) -> Mask:  # fmt: skip
+        """Mark the lanes for which it is proven that no field obeys.
+
+        Per lane: values of all cells, and of the rows at the least violation; `weights` of the rows' squares there; `target` û
+        and limits of the unknowns. All in the laws' own units.
+        """
+        if self.system.opaque:  # nothing is known of the rows away from the points they were evaluated at
+            return np.zeros(len(cells), bool)
+        whole = weights * np.where(self.system.equality, rows, np.maximum(rows, 0.0))
+        far = _FAR * np.maximum(np.abs(cells[:, self._moving]), np.abs(target)).max(axis=1, initial=1.0)[:, None]
+        low, high = self._ranges(cells, lower, upper, far)
+        share = np.abs(whole) / np.sqrt(weights)
+        free = np.isinf(lower[0]) & np.isinf(upper[0])  # the same for all lanes
+        proven = np.zeros(len(cells), bool)
+        for least in _SHARES:  # any weights are valid: rows of small weight only weaken the bound
+            y = np.where(share >= least * share.max(axis=1, keepdims=True, initial=0.0), whole, 0.0)
+            for tried in (y, self._balanced(y, free)):
+                bound = self._bound(cells, tried, low, high, far)
+                proven |= np.isfinite(bound) & (bound > tolerance * np.abs(tried).sum(axis=1))
+        return proven
+
+    def _balanced(self, y: Values, free: Mask) -> Values:
+        """Remove from y what moves unknowns without limits or squares, as restoration would if it went on for ever."""
+        pulled = np.setdiff1d(self._moving[free], self._squares[1])
+        matrix = hstack([csr_array(self._rows[:, pulled]), self.system.linear])
+        if matrix.shape[0] * matrix.shape[1] > _DENSE:
+            return y
+        basis = matrix.toarray()
+        left: Values = y - (basis @ np.linalg.lstsq(basis, y.T, rcond=None)[0]).T
+        return np.where(self.system.equality, left, np.maximum(left, 0.0))
+
+    def _bound(self, cells: Values, y: Values, low: Values, high: Values, far: Values) -> Values:
+        """Bound Σ y h from below."""
+        combined = y @ self._rows
+        least = np.where(combined > 0.0, combined * low, combined * high)
+        least[combined == 0.0] = 0.0
+        self._join_squares(cells, combined, least)
+        eliminated = np.abs(y @ self.system.linear) * far
+        bound: Values = least.sum(axis=1) - eliminated.sum(axis=1)
+        return bound
+
+    def _join_squares(self, cells: Values, combined: Values, least: Values) -> None:
+        """Bound unknowns together with the squares (w x + b)² in them, where that is sharper. Written: least."""
+        number, place, weight = self._squares
+        if not len(number):
+            return
+        unknown, which = np.unique(place, return_inverse=True)
+        ops = self._code.first + number
+        c, rest = combined[:, ops], self._operand_at(cells, number) - weight * cells[:, place]
+        shape = (len(cells), len(unknown))
+        square, slope = np.zeros(shape), combined[:, unknown].copy()
+        constant, apart = np.zeros(shape), least[:, unknown].copy()
+        lanes = np.arange(len(cells))[:, None]
+        np.add.at(square, (lanes, which[None]), c * weight**2)
+        np.add.at(slope, (lanes, which[None]), 2.0 * c * weight * rest)
+        np.add.at(constant, (lanes, which[None]), c * rest**2)
+        np.add.at(apart, (lanes, which[None]), least[:, ops])
+        with np.errstate(divide="ignore"):
+            together = np.where(square > 0.0, constant - slope**2 / (4.0 * square), -np.inf)
+        least[:, ops] = 0.0
+        least[:, unknown] = np.maximum(apart, together)
+
+    def _operand_at(self, cells: Values, number: Index) -> Values:
+        """Evaluate the first operand of some operations."""
+        ptr = self._index(A_PTR)
+        matrix = csr_array((self._weight(A), self._index(A_CELL), ptr), shape=(len(ptr) - 1, cells.shape[1]))
+        value: Values = cells @ csr_array(matrix[number]).T
+        return value
+
+    @cached_property
+    def _squares(self) -> tuple[Index, Index, Values]:
+        """Operations that are squares of one unknown, w x + b: their numbers, the cell of x, and w."""
+        ptr, cell, weight = self._index(A_PTR), self._index(A_CELL), self._weight(A)
+        varies = np.concatenate([np.isin(np.arange(self._code.first), self._moving), self._varying])
+        ops, found = self._index(OPS), []
+        for e in np.flatnonzero((ops == Op.SQUARE) | (ops == Op.MUL)):
+            mine = np.arange(ptr[e], ptr[e + 1])
+            mine = mine[varies[cell[mine]]]
+            alone = len(mine) == 1 and cell[mine[0]] < self._code.first
+            if alone and (ops[e] == Op.SQUARE or self._same_operands(int(e))):
+                found.append((int(e), int(cell[mine[0]]), float(weight[mine[0]])))
+        number, place, w = zip(*found) if found else ((), (), ())
+        return np.array(number, np.int64), np.array(place, np.int64), np.array(w)
+
+    def _ranges(self, cells: Values, lower: Values, upper: Values, far: Values) -> tuple[Values, Values]:
+        """Return the range of every cell: its value if it is constant, else the range of its unknown or operation."""
+        low, high = cells.copy(), cells.copy()
+        low[:, self._moving] = np.where(np.isfinite(lower), lower, -far)
+        high[:, self._moving] = np.where(np.isfinite(upper), upper, far)
+        first, (least, most) = self._code.first, self._operations
+        varies = first + np.flatnonzero(self._varying)
+        low[:, varies], high[:, varies] = least[self._varying], most[self._varying]
+        number, place, weight = self._squares
+        rest = self._operand_at(cells, number) - weight * cells[:, place]
+        reach = np.abs(weight) * np.maximum(np.abs(low[:, place]), np.abs(high[:, place])) + np.abs(rest)
+        high[:, first + number] = reach**2
+        return low, high
+
+    @property
+    def _code(self) -> Code:
+        return self.system.program.code
+
+    @cached_property
+    def _moving(self) -> Index:
+        """Cells of the unknowns that are iterated on."""
+        place: Index = 1 + np.searchsorted(self.system.inputs[0], self.system.unknowns[0])
+        return place
+
+    @cached_property
+    def _rows(self) -> csr_array:
+        """The rows over all cells but the spare ones."""
+        ptr, cell, weight = self._index(ROW_PTR), self._index(ROW_CELL), self._weight(ROW)
+        program = self.system.program
+        return csr_array((weight, cell, ptr), shape=(len(ptr) - 1, self._code.first + program.operations))
+
+    @cached_property
+    def _operations(self) -> tuple[Values, Values]:
+        """The range of every operation's values, whatever its operands are."""
+        ops = self._index(OPS)
+        low, high = np.full(len(ops), -np.inf), np.full(len(ops), np.inf)
+        for op in Op:
+            low[ops == op], high[ops == op] = op.range
+        for e in np.flatnonzero(ops == Op.MUL):
+            if self._same_operands(int(e)):
+                low[e] = 0.0
+        return low, high
+
+    @cached_property
+    def _varying(self) -> Mask:
+        """Operations that depend on an unknown that is iterated on; the others are constant."""
+        varies = np.zeros(self._code.first + self.system.program.operations, bool)
+        varies[self._moving] = True
+        operands = [
+            (self._index(ptr), self._index(cell)) for ptr, cell in ((A_PTR, A_CELL), (B_PTR, B_CELL), (C_PTR, C_CELL))
+        ]
+        for e in range(self.system.program.operations):
+            varies[self._code.first + e] = any(varies[cell[ptr[e] : ptr[e + 1]]].any() for ptr, cell in operands)
+        return varies[self._code.first :]
+
+    def _same_operands(self, e: int) -> bool:
+        a, b = self._index(A_PTR)[e : e + 2], self._index(B_PTR)[e : e + 2]
+        one, two = slice(*a), slice(*b)
+        return np.array_equal(self._index(A_CELL)[one], self._index(B_CELL)[two]) and np.array_equal(
+            self._weight(A)[one], self._weight(B)[two]
+        )
+
+    def _index(self, section: int) -> Table:
+        at = self._code.table_at
+        part: Table = self._code.table[at[section] : at[section + 1]]
+        return part
+
+    def _weight(self, section: int) -> Values:
+        at = self._code.weight_at
+        part: Values = self._code.weight[at[section] : at[section + 1]]
+        return part
+
+
+_SOFT = 1e-13  # keeps dependent rows factorable
+_ROUNDS = 3  # of correction, which remove the effect of _SOFT
+_REBUILT = 1e-8  # share of a row that may remain; with more it does not follow from the others
+_ROOM = 4.0  # safety factor of the bound on rounding
+
+
+def contradicts(
+    laws: CompiledLaws, implied: Index, residual: Values, u: Tensor, params: Params, tolerance: float
+) -> bool:
+    """Whether an implied row of one sample contradicts the equalities, which hold to the tolerance (math.md, eq. implied)."""
+    slopes = laws.pattern.csr(laws.jacobian(u.reshape(1, *laws.shape), params)[0].numpy())
+    others = np.setdiff1d(np.flatnonzero(laws.equality_rows), implied)
+    size = np.abs(u.numpy().ravel())
+    broken = np.abs(residual) if laws.equality_rows.all() else np.where(laws.equality_rows, np.abs(residual), residual)
+    terms = abs(slopes) @ size
+    roundings = _ROOM * laws.unknowns * np.finfo(float).eps
+    rows = implied[broken[implied] > tolerance + roundings * terms[implied]]
+    if not len(rows) or not np.isfinite(slopes.data).all():
+        return False
+    basis, wanted = csr_array(slopes[others]), csr_array(slopes[rows])
+    weights, left = _rebuilt(basis, wanted)
+    follows = left <= _REBUILT * np.sqrt(np.asarray(wanted.multiply(wanted).sum(axis=1)).ravel())
+    bound = roundings * (np.abs(weights) @ terms[others] + terms[rows]) + np.abs(weights) @ np.abs(residual[others])
+    return bool((follows & (broken[rows] > tolerance + bound)).any())
+
+
+def _rebuilt(basis: csr_array, wanted: csr_array) -> tuple[Values, Values]:
+    """Return the least-squares weights (wanted, basis) of rows over others, and the norms of the remainders."""
+    target = wanted.toarray()
+    if basis.shape[0] == 0:
+        return np.zeros((len(target), 0)), np.linalg.norm(target, axis=1)
+    norms = np.sqrt(np.asarray(basis.multiply(basis).sum(axis=1)).ravel())
+    unit = csr_array(diags_array(1.0 / np.where(norms > 0.0, norms, 1.0)) @ basis)
+    factor = splu((unit @ unit.T + _SOFT * eye_array(unit.shape[0])).tocsc())
+    weights = np.zeros((len(target), basis.shape[0]))
+    for _ in range(_ROUNDS):
+        weights += factor.solve(unit @ (target - weights @ unit).T).T
+    return weights / np.where(norms > 0.0, norms, 1.0), np.linalg.norm(target - weights @ unit, axis=1)

@@ -1,0 +1,1 @@
+"""Answers on kinks of a law (max, abs, where), and gradients there."""

@@ -1,0 +1,164 @@
+"""Gradients through answers that lie on kinks: the KKT system of eq. adjoint with a further row for each kink that is held.
+
+A small change of û or of params leaves such an answer on its kinks, and changes their weights instead. So the switches of held
+kinks are rows like those of the laws, and all other kinks stay on their sides. One sample at a time, over all unknowns, with
+pivoting. Params enter through the tape's cells that depend on them alone; torch goes on from there (solve.gradient).
+Must not import solve.newton.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import block_array, csr_array, diags_array, eye_array, vstack
+from scipy.sparse.linalg import splu
+from torch import Tensor
+
+from snapfm.arrays import Index, Mask, Values
+from snapfm.compile import CompiledLaws
+from snapfm.compile.derivatives import evaluate_externals
+from snapfm.compile.kinks import Kinks, find_kinks
+from snapfm.compile.lower.subtape import with_externals
+from snapfm.compile.lower.tape import moved_columns
+from snapfm.compile.program import Program, build_program
+from snapfm.kernels import batches
+from snapfm.laws import Params
+from snapfm.solve.base import Limits
+
+_ON = 1e-8  # a switch is zero within this share of the field, along its slope
+_PUSHES = 1e-9  # multiplier, relative to the largest, of a kink that holds the answer
+_SOFT = 1e-13  # keeps dependent rows factorable
+_DEPENDENT = 1e-8  # the same where ν is found; what it is off by falls by this factor from pass to pass
+_PASSES = 8  # to find the sides of kinks within kinks, and ν
+_TINY = 1e-30
+
+
+class AdjointOnKinks:
+    """Prepared for compiled laws and limits; the work is done at the first gradient."""
+
+    def __init__(self, laws: CompiledLaws, limits: Limits) -> None:
+        self._laws, self._limits = laws, limits
+        self._made: tuple[Kinks, Program] | None = None
+        self._outer: tuple[Index, Program] | None = None
+
+    def solve(
+        self, u: Tensor, params: Params, multipliers: Values, away: Values, gradient: Values, in_params: bool
+    ) -> tuple[Values, Values, Values]:
+        """Return w (n,) and ν (m,) of one answer u (*shape) that is `away` (n,) from û, with multipliers (m,).
+
+        Third, with `in_params`, the slope of wᵀJᵀλ + νᵀh by the cells of params, numbered as in `evaluate_externals`.
+        """
+        kinks, program = self._prepared()
+        n, m, count = self._laws.unknowns, len(multipliers), len(kinks.state)
+        tape = self._laws.scalar.tape
+        field = u.reshape(1, n).numpy()
+        outside = np.zeros((1, kinks.tape.cells - n - 1))
+        known = evaluate_externals(tape, self._laws.example[0], params, 1)
+        outside[:, : known.shape[1]] = known
+        state, gate = kinks.state - n - 1, kinks.gate - n - 1
+        outside[0, gate], near = 1.0, np.zeros(count, bool)
+        for _ in range(_PASSES):
+            rows, jacobian, _ = _evaluated(program, field, outside, np.zeros(m + count))
+            switch, slopes = rows[m:], csr_array(jacobian[m:])
+            size = np.sqrt(np.asarray(slopes.multiply(slopes).sum(axis=1)).ravel())
+            near = (np.abs(switch) <= _ON * (1.0 + np.abs(field).max()) * size) & (size > _TINY)
+            sides = np.where(near, -1.0, -1.0 - (switch > 0.0))
+            if (sides == outside[0, state]).all():
+                break
+            outside[0, state] = sides
+        held = (field[0] >= self._limits.upper) | (field[0] <= self._limits.lower)
+        nu = np.zeros(count)
+        if near.any():
+            rest = -(away + jacobian[:m].T @ multipliers)
+            free = csr_array(csr_array(slopes[np.flatnonzero(near)])[:, np.flatnonzero(~held)])
+            nu[near] = _least_squares(free, rest[~held])
+        on = near & (np.abs(nu) > _PUSHES * np.abs(multipliers).max(initial=1.0))
+        factors = np.concatenate([multipliers, np.where(on, nu, 0.0)])
+        _, jacobian, hessian = _evaluated(program, field, outside, factors)
+        largest = np.abs(multipliers).max(initial=1.0)
+        active = self._laws.equality_rows | (multipliers > _PUSHES * largest)
+        taken = np.concatenate([active, on])
+        answer = _solved(jacobian, hessian, taken, held, gradient)
+        pull = np.zeros(known.shape[1])
+        if in_params and len(pull):
+            cells, outer = self._prepared_in_params()
+            wide = np.concatenate([field, outside[:, cells - n - 1]], axis=1)
+            rest = np.delete(outside, cells - n - 1, axis=1)
+            _, by_all, curved = _evaluated(outer, wide, rest, factors)
+            along = np.concatenate([answer[:n], np.zeros(len(cells))])
+            pull[cells - n - 1] = (curved @ along + by_all.T @ answer[n:])[n:]
+        return answer[:n], answer[n : n + m], pull
+
+    def _prepared_in_params(self) -> tuple[Index, Program]:
+        """Return the cells of params and the program with derivatives by the field and by them, made at first use."""
+        made = self._outer
+        if made is None:
+            kinks, tape = self._prepared()[0], self._laws.scalar.tape
+            cells = np.concatenate([cell + np.arange(size) for cell, _, size in tape.externals])
+            moved, place = with_externals(kinks.tape, cells)
+            rows = moved_columns(self._rows(kinks), place, moved.cells)
+            made = cells, build_program(moved, rows, np.arange(moved.unknowns))
+            self._outer = made
+        return made
+
+    def _rows(self, kinks: Kinks) -> csr_array:
+        """Return the laws' rows, then the rows that hold kinks."""
+        holds = csr_array(
+            (np.ones(len(kinks.hold)), kinks.hold, np.arange(len(kinks.hold) + 1)),
+            shape=(len(kinks.hold), kinks.tape.cells),
+        )
+        return csr_array(vstack([self._laws.scalar.rows @ kinks.forms, holds], format="csr"))
+
+    def _prepared(self) -> tuple[Kinks, Program]:
+        """Return kinks and program, made at first use. Threads that meet here each make one, and one stays."""
+        made = self._made
+        if made is None:
+            scalar = self._laws.scalar
+            kinks = find_kinks(scalar.tape)
+            assert kinks is not None  # or no answer would lie on one
+            made = kinks, build_program(kinks.tape, self._rows(kinks), np.arange(self._laws.unknowns))
+            self._made = made
+        return made
+
+
+def _least_squares(rows: csr_array, right: Values) -> Values:
+    """Return the smallest ν of least ‖rowsᵀν − right‖; rows of loops of switches are dependent."""
+    size = float(rows.multiply(rows).sum(axis=1).max())
+    factor = splu(csr_array(rows @ rows.T + _DEPENDENT * size * eye_array(rows.shape[0])).tocsc())
+    nu = np.zeros(rows.shape[0])
+    for _ in range(_PASSES):
+        nu += factor.solve(rows @ (right - rows.T @ nu))
+    return nu
+
+
+def _evaluated(
+    program: Program, field: Values, outside: Values, weights: Values
+) -> tuple[Values, csr_array, csr_array]:
+    """Return rows, Jacobian and Σ weight·∇²row at one field."""
+    first = field.shape[1] + 1
+    read = (program.unknowns[None], program.externals[None] - first, outside)
+    rows, entries = np.empty((1, program.pattern.rows)), program.constants[None].copy()
+    batches.evaluate(program.code, program.cells, *read, field, rows)
+    curvature = np.zeros((1, program.hessian.nnz))
+    batches.derivatives(
+        program.code, program.cells, program.slots, *read, field, weights[None], entries, curvature
+    )  # fmt: skip
+    lower = program.hessian.csr(curvature[0])
+    whole = csr_array(lower + lower.T - diags_array(lower.diagonal()))
+    return rows[0], program.pattern.csr(entries[0]), whole
+
+
+def _solved(jacobian: csr_array, hessian: csr_array, taken: Mask, held: Mask, gradient: Values) -> Values:
+    """Solve [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0) over the rows taken and the unknowns not held; zero elsewhere."""
+    n, m = len(held), len(taken)
+    free, rows = np.flatnonzero(~held), np.flatnonzero(taken)
+    own = csr_array(csr_array(jacobian[rows])[:, free])
+    upper = csr_array(csr_array(hessian[free])[:, free] + eye_array(len(free)))
+    scale = max(1.0, float(np.abs(own.data).max(initial=0.0)) ** 2)
+    matrix = block_array([[upper, own.T], [own, -_SOFT * scale * eye_array(len(rows))]], format="csc")
+    answer = np.zeros(n + m)
+    try:
+        found = splu(matrix).solve(np.concatenate([gradient[free], np.zeros(len(rows))]))
+    except RuntimeError:  # SuperLU met a pivot that is exactly zero
+        return np.full(n + m, np.nan)
+    answer[free], answer[n + rows] = found[: len(free)], found[len(free) :]
+    return answer

@@ -1,0 +1,155 @@
+"""The kinks of lanes during one attempt: what is seen of them at a point, and how they are put on sides or held.
+
+States, gates, shifts and multipliers of kinks live in tiles of the kinked part (compile.kinks). Used by solve.kinks.search and
+the three steps of its search: kink_smoothing, kink_path, kink_sides. Must not import them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from snapfm.arrays import Index, Mask, Values
+from snapfm.errors import Status
+from snapfm.kernels import batches
+from snapfm.kernels import layout as core
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.threads import Turn
+from snapfm.solve.attempts.order import newton
+from snapfm.solve.budget import Stopping, certified
+from snapfm.solve.tiles import Room, Tiles, tiles_for
+
+if TYPE_CHECKING:
+    from snapfm.solve.kinks.search import Kinked
+    from snapfm.solve.system import Loops
+
+_SEARCH = 0.45  # iterations of one attempt, as a share of the limit
+_STRENGTH = (
+    1e3  # of a hold, relative to the slope of its switch: the switch is off by 1/strength² of a multiplier's change
+)
+ON = 1e-11  # a held switch is zero within this share of the field, along its slope
+_NEAR = 1e-2  # a switch nearer to zero than this, along its slope and in the lane's unit, may be held
+_VANISHED = 1e-9  # jump of a switch that is zero, in the lane's unit
+TINY = 1e-30
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Kinks at a point, (lanes, kinks) each, in the lane's unit."""
+
+    switch: Values
+    slope: Values  # ‖∇s‖
+    # What the other side's slope adds along ∇s, relative to ‖∇s‖². A minimum may lie on the kink where it is positive.
+    reach: Values
+
+
+class KinkedLanes:
+    """The lanes of `tiles`, copied to tiles of the kinked part, and how far they have come."""
+
+    def __init__(self, kinked: Kinked, loops: Loops, tiles: Tiles, stopping: Stopping, room: Room, turn: Turn) -> None:
+        self.kinked, self.spec, self.loops = kinked, kinked.spec, loops.of(kinked.part)
+        self.stopping, self.turn = certified(stopping.tolerance), turn
+        self.room = Room(room.upto(_SEARCH), room.limit)
+        lanes, part = tiles.lanes, kinked.part
+        self.tiles = Tiles(np.zeros((tiles_for(lanes), int(part.at[core.KEPT]))), part.at, lanes)
+        self.used = np.zeros(lanes, np.int64)
+        self.status = np.full(lanes, int(Status.STALLED))
+        self.second = np.full(lanes, core.UNKNOWN)
+        for number in (core.X, core.TARGET, core.UNIT, core.LOWER, core.UPPER):
+            self.tiles.section(number)[:] = tiles.section(number)
+        m = LANES * self.spec.rows
+        self.tiles.section(core.SHIFT)[:, :m] = tiles.section(core.SHIFT)
+        self.tiles.section(core.JACOBIAN)[:] = np.repeat(self.spec.system.program.constants, LANES)
+        cells, own = self.packs(self.tiles, core.CELLS), self.packs(tiles, core.CELLS)
+        cells[:, 0] = 1.0
+        cells[:, 1 : 1 + len(self.spec.inputs)] = own[:, 1 + self.spec.inputs]
+        place = self._place()
+        cells[:, place] = self.packs(self.tiles, core.UNIT)[:, :1] * self.packs(self.tiles, core.X)
+
+    def hold(self, tiles: Tiles, seen: Seen, held: Mask, side: Mask, nu: Values, lanes: Mask | None = None) -> None:
+        """Put kinks on sides, or hold them with multipliers near `nu`. Written: tiles (cells, shift, multiplier)."""
+        spec = self.spec
+        state, gate = np.where(held | ~side, -1.0, -2.0), np.where(held, _STRENGTH / np.maximum(seen.slope, TINY), 0.0)
+        share = np.where(held, nu / np.where(held, gate, 1.0), 0.0)
+        for number, first, value in (
+            (core.CELLS, spec.state, state), (core.CELLS, spec.gate, gate),
+            (core.SHIFT, spec.rows + np.arange(len(spec.state)), share),
+            (core.MULTIPLIER, spec.rows + np.arange(len(spec.state)), share),
+        ):  # fmt: skip
+            self.write(tiles, first, value, lanes, number)
+
+    def see(self, tiles: Tiles) -> Seen:
+        """Evaluate switches, jumps and their slopes where the tiles are, and their reach as if near switches were zero.
+
+        Where a slope fades as the kink is approached (the square of a relu), the reach beside the kink has any sign.
+        """
+        spec, switches, count = self.spec, self.spec.switches, self.kinked.count
+        cells, lanes = self.cells(tiles), tiles.lanes
+        inside = np.ascontiguousarray(cells[:, 1 : spec.system.program.code.first])
+        inputs, outside = (part[None] for part in np.split(spec.switch_inputs, [len(switches.unknowns)]))
+        values = np.empty((lanes, 2 * count))
+        batches.evaluate(switches.code, switches.cells, inputs, outside, inside, inside, values)
+        entries = np.tile(switches.constants, (lanes, 1))
+        nothing = np.empty((lanes, 0))
+        batches.derivatives(
+            switches.code, switches.cells, switches.slots, inputs, outside, inside, inside, np.zeros((lanes, 2 * count)),
+            entries, nothing,
+        )  # fmt: skip
+        kinked = self.kinked
+        square = (kinked.by_switch @ (entries[:, : kinked.by_switch.shape[1]] ** 2).T).T
+        along = (kinked.by_both @ (entries[:, kinked.of_jump] * entries[:, kinked.of_switch]).T).T
+        switch, jump, slope = values[:, :count], values[:, count:], np.sqrt(square)
+        inverse = tiles.by_lane(core.UNIT)[:, 1:]
+        away = np.abs(switch * inverse) / np.maximum(slope, TINY)
+        ratio = along / np.maximum(square, TINY)
+        # A jump that does not vanish with the switch is no kink.
+        vanishes = np.abs(jump) <= 2.0 * np.abs(ratio * switch) + _VANISHED / inverse
+        # To first order in the switch: the jump is ratio·s and half the change of the ratio, times s.
+        beside = away > ON
+        ratio = np.where(beside, 2.0 * jump / np.where(beside, switch, 1.0) - ratio, ratio)
+        adjoint = self._adjoint(tiles, switch, (away <= _NEAR) & (slope > TINY))
+        return Seen(switch * inverse, slope, np.where(vanishes, ratio * adjoint, 0.0))
+
+    def _adjoint(self, tiles: Tiles, switch: Values, near: Mask) -> Values:
+        """Return what a change of each kink's result adds to the Lagrangian, as if `near` switches and wrong ones were zero."""
+        state = self.cells(tiles)[:, self.spec.state]
+        smooth = 0.5 * (1.0 + switch / np.maximum(np.hypot(switch, 2.0 * state), TINY))
+        weight = np.where(state >= 0.0, smooth, -1.0 - state)
+        wrong = (weight > 0.5) != (switch > 0.0)
+        there = tiles.take(np.arange(tiles.lanes))
+        self.write(there, self.spec.state, np.where(near | wrong, -3.0 - weight, state))
+        newton(self.loops, there, self.stopping, np.zeros(tiles.lanes, np.int64), self.turn)
+        return there.by_lane(core.ADJOINT)[:, self.spec.result]
+
+    def between(self, before: Tiles, after: Tiles, length: Values) -> None:
+        """Move lanes back to a share `length` (lanes,) of the way from `before`. Written: after (x, multipliers, cells)."""
+        lane = np.arange(after.lanes)
+        for number in (core.X, core.MULTIPLIER):
+            old, new = before.by_lane(number), after.by_lane(number)
+            moved = np.where(length[:, None] > 0.0, old + length[:, None] * (new - old), old)
+            self.packs(after, number)[lane // LANES, :, lane % LANES] = np.where(length[:, None] == 1.0, new, moved)
+        self.write(after, self._place(), after.by_lane(core.UNIT)[:, :1] * after.by_lane(core.X))
+
+    def _place(self) -> Index:
+        system = self.spec.system
+        place: Index = 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
+        return place
+
+    def write(
+        self, tiles: Tiles, place: Index, value: Values, lanes: Mask | None = None, number: int = core.CELLS
+    ) -> None:
+        """Write packs `place` of a section, with values (lanes, …), of all lanes or of some."""
+        lane = (np.arange(len(value)) if lanes is None else np.flatnonzero(lanes))[:, None]
+        self.packs(tiles, number)[lane // LANES, place[None], lane % LANES] = value[lane[:, 0]]
+
+    def cells(self, tiles: Tiles) -> Values:
+        """Return the cells of all lanes."""
+        return tiles.by_lane(core.CELLS)
+
+    @staticmethod
+    def packs(tiles: Tiles, number: int) -> Values:
+        """View a section as (tiles, packs, LANES)."""
+        part = tiles.section(number)
+        return part.reshape(len(part), part.shape[1] // LANES, LANES)

@@ -1,0 +1,234 @@
+"""Opaque laws, which only torch or an Oracle can evaluate, in Newton's compiled loop: one System over all rows and unknowns.
+
+The loop calls back, and CompiledLaws evaluates rows, Jacobian and Hessian: all lanes of a tile at once where no bit depends on
+the batch (compile.batch_independence), sample by sample elsewhere. A sample whose law raises gets NaN for its rows and ends
+NONFINITE. Used by solve.newton; must not import it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+
+from snapfm.arrays import Index, Values
+from snapfm.compile import CompiledLaws, Pattern
+from snapfm.compile.lower.tape import Tape
+from snapfm.compile.oracle import OracleLaw
+from snapfm.compile.program import build_program
+from snapfm.compile.trace.batched import RAISED
+from snapfm.kernels.callback import Callback
+from snapfm.kernels.layout import CELLS, HESSIAN, JACOBIAN, MULTIPLIER, ROWS, TO_EVALUATE
+from snapfm.kernels.operations import LANES
+from snapfm.kernels.threads import Turn
+from snapfm.laws import Params
+from snapfm.reduce.reduce import Reduction, whole_system
+from snapfm.solve.single_thread import one_thread
+
+
+def opaque_reduction(laws: CompiledLaws) -> Reduction:
+    """Make one System of all rows but the redundant ones; its only external cell holds the number of the sample."""
+    tape = Tape(laws.unknowns)
+    tape.cells += 1
+    kept = np.setdiff1d(np.arange(laws.rows), laws.presolve.dropped)
+    # Rows that read every unknown and the number of the sample, so that the program has a cell for each; nothing runs it.
+    every = csr_array(
+        (np.ones(tape.cells), np.arange(tape.cells), [0, *[tape.cells] * len(kept)]), shape=(len(kept), tape.cells)
+    )
+    program = build_program(tape, every, np.arange(laws.unknowns))
+    pattern = laws.pattern.take(kept)
+    program = replace(
+        program, pattern=pattern, constants=np.zeros(pattern.nnz), varying=np.arange(pattern.nnz), hessian=_lower(laws)
+    )
+    return whole_system(tape, program, kept, laws.presolve.dropped, laws.equality_rows[kept])
+
+
+class Evaluator:
+    """The laws of one call: `callback` fills tiles, `pull` adds Jᵀλ. For one call and its threads.
+
+    What was evaluated at a field is remembered for a while: a lane that has not moved, as those that have converged, or one that
+    goes back from a rejected step, is not evaluated again. Every callback looks at the clock of its thread's turn.
+    `uncurved` holds the samples with a law that has no second derivative: their curvature is unknown.
+    """
+
+    def __init__(self, laws: CompiledLaws, rows: Index, params: Params, at: Index) -> None:
+        self._laws, self._rows, self._params, self._at = laws, rows, params, at
+        self._entries = laws.pattern.entries(rows)
+        lower = laws.hessian_pattern
+        self._below = None if lower is None else np.flatnonzero(lower.indices <= lower.row_of())
+        # All rows are those of one Oracle: it takes arrays as they are.
+        self._oracle = laws.laws[0] if len(laws.laws) == 1 and isinstance(laws.laws[0], OracleLaw) else None
+        self._curveless = lower is None or bool(laws.uncurved)
+        self._own = threading.local()  # a thread's turn, and what it evaluated
+        self.uncurved: set[int] = set()
+        self.callback = Callback(self._serve)
+
+    def begin(self, turn: Turn) -> None:
+        """Begin a turn of this thread: when it is over, the next callback stops the compiled loops."""
+        self._own.turn, self._own.tiles = turn, {}
+        self._own.rows, self._own.jacobian, self._own.hessian = _Known(), _Known(), _Known()
+
+    def pull(self, u: Values, samples: Index, multipliers: Values, rest: Values) -> None:
+        """Add Jᵀλ to `rest` (b, n), with all multipliers λ (b, m) of the given samples. Written: rest."""
+        for first in range(0, len(samples), LANES):
+            some = slice(first, first + LANES)
+            keys = [field.tobytes() for field in np.concatenate([u[some], samples[some, None]], axis=1)]
+            values = self._values(self._own.jacobian, self._jacobian, keys, u[some], samples[some], u[some, :0])
+            for i, entries in enumerate(values, first):
+                rest[i] += self._laws.pattern.csr(entries).T @ multipliers[i]
+
+    def _serve(self, task: int, memory: int) -> None:
+        own = self._own
+        try:
+            if own.turn.over:
+                own.turn.stop[0] = 1
+            tile = own.tiles.get(memory)
+            if tile is None:
+                tile = own.tiles[memory] = _Tile(memory, self._at, self._laws.unknowns)
+            fields, samples = tile.fields, tile.samples.astype(np.int64)
+            keys = [place.tobytes() for place in tile.places]
+            nothing = fields[:, :0]
+            if task == TO_EVALUATE:
+                _fill(tile.rows, self._values(own.rows, self._residual, keys, fields, samples, nothing))
+                return
+            slopes = self._values(own.jacobian, self._jacobian, keys, fields, samples, nothing)
+            _fill(tile.jacobian, [values[self._entries] for values in slopes])
+            if len(tile.hessian):
+                self._bend_tile(tile, keys, samples)
+            if self._curveless:
+                self.uncurved.update(samples.tolist())
+        except BaseException:  # kept by the callback; loops have nothing to go on with
+            own.turn.stop[0] = 1
+            raise
+
+    def _bend_tile(self, tile: _Tile, keys: list[bytes], samples: Index) -> None:
+        """Write Σλ∇²h of all lanes: zero where all multipliers are, which needs no evaluation. Written: tile's hessian."""
+        tile.hessian[:] = 0.0
+        lanes = np.flatnonzero(tile.multipliers.any(axis=1))
+        if not len(lanes):
+            return
+        lam = tile.multipliers[lanes]
+        keys = [keys[lane] + weights.tobytes() for lane, weights in zip(lanes.tolist(), lam)]
+        tile.hessian[:, lanes] = np.stack(
+            self._values(self._own.hessian, self._hessian, keys, tile.fields[lanes], samples[lanes], lam), axis=1
+        )
+
+    def _values(
+        self, known: _Known, function: _Function, keys: list[bytes], fields: Values, samples: Index, multipliers: Values
+    ) -> list[Values]:
+        """Return a function's values by lane; evaluate it where they are not known, each field once. Written: known."""
+        missing = {key: lane for lane, key in enumerate(keys) if key not in known}
+        if missing:
+            lanes = list(missing.values())
+            with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
+                known.update(zip(missing, function(fields[lanes], samples[lanes], multipliers[lanes])))
+        values = [known[key] for key in keys]
+        for key in keys:  # the newest come last
+            known[key] = known.pop(key)
+        room = max(LANES, min(_FIELDS, _KEPT // max(1, len(values[0]))))
+        while len(known) > room:
+            del known[next(iter(known))]
+        return values
+
+    def _residual(self, fields: Values, samples: Index, _: Values) -> Values:
+        if self._oracle is not None:
+            return self._oracle.rows_on(fields, self._params_of(samples))[:, self._rows]
+        if self._laws.together.rows:
+            # Batches of a few sizes only: what is recorded for a size is used again.
+            full = _padded(len(fields))
+            values = self._laws.residual(*self._of(fields[full], samples[full]))[: len(fields)]
+        else:
+            values = self._laws.residual_alone(*self._of(fields, samples))
+        rows: Values = values.numpy()[:, self._rows]
+        return rows
+
+    def _jacobian(self, fields: Values, samples: Index, _: Values) -> Values:
+        if self._oracle is not None:
+            return self._oracle.slopes_on(fields, self._params_of(samples))
+        together = self._laws.together.jacobian
+        parts = [np.arange(len(fields))] if together else np.arange(len(fields))[:, None]
+        values = [self._laws.jacobian(*self._of(fields[part], samples[part])).numpy() for part in parts]
+        return np.concatenate(values)
+
+    def _hessian(self, fields: Values, samples: Index, multipliers: Values) -> Values:
+        """Return the lower triangle of Σλ∇²h; zeros if torch has no second derivative."""
+        assert self._below is not None
+        if self._oracle is not None:
+            lam = np.zeros((len(fields), self._laws.rows))
+            lam[:, self._rows] = multipliers
+            return self._oracle.curvature_on(fields, self._params_of(samples), lam)[:, self._below]
+        out = np.zeros((len(fields), len(self._below)))
+        weight = torch.zeros(len(fields), self._laws.rows, dtype=torch.float64)
+        weight[:, self._rows] = torch.from_numpy(np.ascontiguousarray(multipliers))
+        together = self._laws.together.hessian
+        for part in [np.arange(len(fields))] if together else np.arange(len(fields))[:, None]:
+            self._bend(fields, samples, weight, part, out)
+        return out
+
+    def _bend(self, fields: Values, samples: Index, weight: torch.Tensor, part: Index, out: Values) -> None:
+        """Evaluate the Hessian of some lanes; one by one if that raises for all of them. Written: out, uncurved."""
+        assert self._below is not None
+        try:
+            out[part] = self._laws.hessian(*self._of(fields[part], samples[part]), weight[part])[:, self._below]
+        except RAISED:  # then W = I, and steps are shorter
+            if len(part) == 1:
+                self.uncurved.add(int(samples[part[0]]))
+                return
+            for one in part[:, None]:
+                self._bend(fields, samples, weight, one, out)
+
+    def _of(self, fields: Values, samples: Index) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        return torch.from_numpy(np.array(fields)).reshape(-1, *self._laws.shape), self._params_of(samples)
+
+    def _params_of(self, samples: Index) -> dict[str, torch.Tensor]:
+        if not self._params:
+            return {}
+        chosen = torch.from_numpy(samples)
+        return {name: value[chosen] for name, value in self._params.items()}
+
+
+_KEPT = 4_000_000  # numbers of each function that a thread remembers, or those of eight fields
+_FIELDS = 64  # and fields at most: a line search goes back by one
+_Known: TypeAlias = dict[bytes, Values]  # by the bits of a field and its sample, and of multipliers
+_Function: TypeAlias = Callable[[Values, Index, Values], Values]
+
+
+class _Tile:
+    """Views of a tile's memory, a lane per row, and (…, lanes) what a callback writes."""
+
+    def __init__(self, memory: int, at: Index, unknowns: int) -> None:
+        tile = np.ctypeslib.as_array((ctypes.c_double * int(at[-1])).from_address(memory))
+
+        def section(number: int) -> Values:
+            return tile[at[number] : at[number + 1]].reshape(-1, LANES)
+
+        self.places = section(CELLS)[1 : unknowns + 2].T  # the field, then the number of the sample
+        self.fields, self.samples = self.places[:, :-1], self.places[:, -1]
+        self.rows, self.jacobian, self.hessian = section(ROWS), section(JACOBIAN), section(HESSIAN)
+        self.multipliers = section(MULTIPLIER).T
+
+
+def _fill(out: Values, values: list[Values]) -> None:  # written: out (…, lanes)
+    for lane, column in enumerate(values):
+        out[:, lane] = column
+
+
+def _padded(count: int) -> Index:
+    """List so many lanes, and the last one again up to a power of two."""
+    return np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1)
+
+
+def _lower(laws: CompiledLaws) -> Pattern:
+    """Return the lower triangle of the Hessian's pattern; empty if there is none."""
+    whole = laws.hessian_pattern
+    if whole is None:
+        nothing = np.zeros(0, np.int64)
+        return Pattern.from_coordinates(nothing, nothing, (laws.unknowns, laws.unknowns))
+    row, below = whole.row_of(), whole.indices <= whole.row_of()
+    return Pattern.from_coordinates(row[below], whole.indices[below], (whole.rows, whole.columns))

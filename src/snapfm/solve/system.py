@@ -1,0 +1,296 @@
+"""Part: one System of the reduction, prepared for the compiled loops, and stop 5 of the walk: batch (b, n) to tiles and back.
+
+Owns the memory of the iterations and lends it to one call at a time. Must not import solve.newton.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from snapfm.arrays import Index, Mask, Values
+from snapfm.kernels import layout as core
+from snapfm.kernels.callback import NO_CALLBACK, Callback
+from snapfm.kernels.coupled import SCALARS
+from snapfm.kernels.lanes import enter_units, fill, gather, leave_units, scatter
+from snapfm.kernels.ldl import TALLY
+from snapfm.kernels.numba.sections import starts
+from snapfm.kernels.operations import LANES, SPILL
+from snapfm.kernels.run_length import Runs, join, products_to_tiles, tiles_to_field
+from snapfm.kernels.threads import Turn
+from snapfm.linear import Lanes, Solver, Workspace
+from snapfm.linear.bordered import PreparedBordered
+from snapfm.reduce.kinked_system import KinkedRows, kinked_system
+from snapfm.reduce.reduce import System
+from snapfm.solve.attempts.order import attempt, newton
+from snapfm.solve.attempts.settings import LONGEST
+from snapfm.solve.budget import Stopping, certified
+from snapfm.solve.closed_form import Rows
+from snapfm.solve.infeasible import Proof
+from snapfm.solve.kinks.search import NO_WEIGHT, Kinked, attempts_on
+from snapfm.solve.kkt import KKT, prepare
+from snapfm.solve.nullspace import NullSpace
+from snapfm.solve.tiles import Ended, Tiles, tiles_for
+from snapfm.solve.workspaces import Workspaces
+
+_PACKS_A_SECOND = 8e8  # least speed of one thread, from profiles of the six problems
+_COUPLED = 4  # factorizations that take as long as one with conjugate gradients
+_ON_KINKS = (
+    2_000  # packs of arithmetic per unknown, row and kink of an augmented matrix: of a grid of some thousand points
+)
+_CALLBACK = 4_000_000  # packs of arithmetic that take as long as one callback, about 5 ms
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one call asks of a part: start, stopping rule and budget."""
+
+    start: Values  # (b, n) û
+    externals: Values  # (b, …) what depends on params only
+    stopping: Stopping
+    warm: Values | None  # (b, m) multipliers of an answer for a nearby input
+    limit: int
+    turn: Turn
+    evaluate: int = NO_CALLBACK  # address of the callback that evaluates opaque laws
+    retry: bool = True  # whether samples that fail are tried again in other ways
+
+
+class Part:
+    """Prepared for one system; `lower` and `upper` are the limits of all unknowns, `first_external` the first cell of params.
+
+    `lengths` are the unknowns that are the length y₂ of an aggregate; those of this System are kept. `kinks` is the System with
+    its kinks as smooth pieces, if it has any.
+    """
+
+    def __init__(
+        self, system: System, lower: Values, upper: Values, first_external: int, lengths: Index, solver: Solver,
+        kinks: KinkedRows | None = None,
+    ) -> None:  # fmt: skip
+        self.system, self.kinks, self._first_external = system, kinks, first_external
+        self._kinked: Kinked | None = None
+        self.lengths: Index = np.intersect1d(system.unknowns, lengths)
+        self.rows = Rows(system.program, system.inputs, system.externals - first_external)
+        self.lower, self.upper = lower[None], upper[None]
+        bounded = np.isfinite(lower[system.unknowns]) | np.isfinite(upper[system.unknowns])
+        self.kkt: KKT = prepare(system, bool(bounded.any()), solver)
+        self.inequalities = bool(self.kkt.frame.mixed or self.kkt.frame.bounded)
+        bordered = self.kkt.linear if isinstance(self.kkt.linear, PreparedBordered) and system.quadratic else None
+        self.nullspace = None if bordered is None else NullSpace(system, bordered, self.rows.outside)
+        self.at = self._sections()
+        self._packs = (self.at // LANES).tolist()
+        self.eliminated = _eliminated(system)
+        self.spaces: Workspaces[Values] = Workspaces(self._space)
+        self.scratch: Workspaces[Values] = Workspaces(self.new_scratch)
+        self._factors: Workspaces[Workspace] = Workspaces(self.kkt.linear.workspace)
+        self._proof = Proof(system)
+
+    def kinked(self) -> Kinked:
+        """Return the part with its kinks as smooth pieces, made at first use: threads that meet here each make one."""
+        made = self._kinked
+        if made is None:
+            assert self.kinks is not None
+            nothing = np.zeros(0, np.int64)
+            spec = kinked_system(self.kinks)
+            own = Part(spec.system, self.lower[0], self.upper[0], self._first_external, nothing, Lanes())
+            self._kinked = made = Kinked(spec, own)
+        return made
+
+    def seconds(self, samples: int, limit: int, opaque: bool) -> float:
+        """Estimate the longest time of one compiled call on so many samples."""
+        program = self.system.program
+        packs = 40 * program.operations + 20 * self.kkt.entries + LANES * _CALLBACK * opaque
+        packs += 30 * (program.pattern.nnz + program.pattern.columns + program.pattern.rows)
+        once = packs / _PACKS_A_SECOND + (_COUPLED if self.kkt.frame.coupled else 1) * self.kkt.seconds()
+        return once * tiles_for(samples * self.system.parts) * LONGEST * limit
+
+    def bytes(self, samples: int) -> float:
+        """Predict the memory of a piece of so many samples: tiles, twice, as attempts copy lanes; scratch; factors."""
+        lanes = samples * self.system.parts
+        numbers = 2 * tiles_for(lanes) * int(self.at[core.KEPT]) + int(self.at[-1])
+        return 8.0 * numbers + self.kkt.bytes(min(lanes, LANES))
+
+    @property
+    def seconds_on_kinks(self) -> float:
+        """Estimate the longest time of a compiled call in the search for answers on kinks, per sample and iteration."""
+        size = self.system.program.pattern.columns + self.system.program.pattern.rows + 2 * self.kink_count
+        return self.system.parts * _ON_KINKS * size * LONGEST / _PACKS_A_SECOND if self.kink_count else 0.0
+
+    def solve(self, batch: Batch, u: Values, multipliers: Values) -> Ended:
+        """Iterate from u to the feasible point nearest to û; return how every sample ended.
+
+        Written: u (this part's unknowns), multipliers (its rows).
+        """
+        if self.nullspace is not None and len(u):
+            return self.nullspace.solve_batch(batch, u, multipliers, self._in_tiles)
+        return self._in_tiles(batch, u, multipliers)
+
+    def _in_tiles(self, batch: Batch, u: Values, multipliers: Values) -> Ended:
+        tiles = tiles_for(len(u) * self.system.parts)
+        with self.spaces.lend(tiles) as space:
+            return self._solve(Tiles(space, self.at, len(u) * self.system.parts), batch, u, multipliers)
+
+    def _solve(self, tiles: Tiles, batch: Batch, u: Values, multipliers: Values) -> Ended:
+        system, parts, rows = self.system, self.system.parts, self.system.rows.shape[1]
+        space, at = tiles.space, self._packs
+        fill(system.inputs, self.rows.outside, u, batch.externals, at[core.CELLS], space)
+        gather(u, system.unknowns, at[core.X], space)
+        gather(batch.start, system.unknowns, at[core.TARGET], space)
+        products_to_tiles(self.eliminated, parts, rows, batch.start, at[core.SHIFT], space)
+        tiles.section(core.JACOBIAN)[:] = np.repeat(system.program.constants, LANES)
+        if self.kkt.frame.bounded:
+            for bound, number in ((self.lower, core.LOWER), (self.upper, core.UPPER)):
+                gather(np.repeat(bound, len(u), axis=0), system.unknowns, at[number], space)
+        if batch.warm is None:
+            tiles.section(core.MULTIPLIER)[:] = 0.0
+        else:
+            gather(batch.warm, system.rows, at[core.MULTIPLIER], space)
+        if self.kinks is not None:
+            tiles.section(core.WEIGHT)[:] = NO_WEIGHT
+        scaled = enter_units(space, self.at)
+        ended = self._iterate(tiles, batch)
+        if scaled:
+            leave_units(space, self.at)
+        scatter(space, at[core.X], system.unknowns, u)
+        tiles_to_field(self.eliminated, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
+        scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
+        weights = None
+        if self.kinks is not None:
+            weights = tiles.by_lane(core.WEIGHT).reshape(len(u), parts, self.kink_count)
+            weights = weights if (weights != NO_WEIGHT).any() else None
+        return ended.joined(len(u), parts, weights)
+
+    def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values, weights: Values | None) -> None:
+        """Add Jᵀλ of this part's rows to `rest`, with generalized slopes where there are weights (b, parts, kinks)."""
+        if weights is None:
+            self.rows.pull(self.system.rows, u, externals, multipliers, rest)
+        else:
+            self.kinked().pull(self.rows, self.system, u, externals, multipliers, rest, weights)
+
+    @property
+    def kink_count(self) -> int:
+        """Number of kinks of one part."""
+        return 0 if self.kinks is None else self.kinks.count
+
+    def _iterate(self, tiles: Tiles, batch: Batch) -> Ended:
+        """Make all attempts, with callbacks for this call alone."""
+        stopping = batch.stopping
+        if self.inequalities:  # an unknown close to its bound has no certificate: iterate until it is at the bound
+            stopping = certified(stopping.tolerance)
+        code, frame = self.system.program.code, self.kkt.frame
+        if batch.evaluate != NO_CALLBACK:
+            code = code._replace(callback=batch.evaluate)
+        with self.scratch.lend() as work:
+            if self.kkt.fused:
+                return _solved(Loops(self, code, frame, batch.turn, work), tiles, stopping, batch)
+            with self._factors.lend() as factors:
+                callback = Callback(_served(factors, self.at, self.kkt.entries, batch.turn.stop))
+                loops = Loops(self, code, frame._replace(callback=callback.address), batch.turn, work)
+                ended = _solved(loops, tiles, stopping, batch)
+                callback.check()
+            return ended
+
+    def proven(self, tiles: Tiles, tolerance: float) -> Mask:
+        """Mark the lanes, where restoration ended, for which it is proven that the laws cannot hold."""
+        unit = tiles.by_lane(core.UNIT)[:, :1]
+        rows, weights = unit * tiles.by_lane(core.RESIDUAL), tiles.by_lane(core.ROW_WEIGHT) ** 2
+        cells = tiles.by_lane(core.CELLS)[:, :-SPILL]
+        nothing = np.full((tiles.lanes, self.system.unknowns.shape[1]), np.inf)
+        lower, upper = -nothing, nothing
+        if self.kkt.frame.bounded:
+            lower, upper = unit * tiles.by_lane(core.LOWER), unit * tiles.by_lane(core.UPPER)
+        return self._proof.holds(cells, rows, weights, unit * tiles.by_lane(core.TARGET), lower, upper, tolerance)
+
+    def _space(self, tiles: int) -> Values:
+        return np.zeros((tiles, int(self.at[core.KEPT])))
+
+    def new_scratch(self) -> Values:
+        """Make the scratch memory of a tile."""
+        return np.zeros(int(self.at[-1]))
+
+    def _sections(self) -> Index:
+        """Return where each section of a tile's memory begins."""
+        program, plan, frame = self.system.program, self.kkt.schedule, self.kkt.frame
+        v, m, ops = program.pattern.columns, program.pattern.rows, program.operations
+        limits, slacks = v if frame.bounded else 0, m if frame.mixed else 0
+        packs = np.zeros(core.SECTIONS, np.int64)
+        packs[core.CELLS], packs[core.SLOTS] = program.cells, program.slots + 1
+        packs[[core.LEFT, core.RIGHT]] = program.slots
+        packs[core.PARTIAL], packs[core.ADJOINT] = 5 * ops, ops
+        packs[core.HESSIAN] = program.hessian.nnz
+        packs[[core.JACOBIAN, core.SCALED]] = program.pattern.nnz
+        packs[[core.X, core.TARGET, core.GRADIENT, core.DIAGONAL, core.INVERSE, core.PREVIOUS]] = v
+        packs[[core.STEP, core.PLAIN_STEP, core.BEST_STEP]] = v
+        packs[[core.LOWER, core.UPPER, core.TO_BOUND, core.LOWER_DUAL, core.UPPER_DUAL, core.BOUND_WEIGHT]] = limits
+        packs[[core.ROWS, core.RESIDUAL, core.PREVIOUS_RESIDUAL, core.SHIFT, core.ACTIVE, core.IDLE, core.BARRIER]] = m
+        packs[[core.MULTIPLIER, core.PREVIOUS_MULTIPLIER, core.ROW_NORM, core.ROW_SIZE, core.ROW_WEIGHT]] = m
+        packs[[core.DIRECTION, core.PLAIN_DIRECTION, core.BEST_DIRECTION]] = m
+        packs[[core.SLACK, core.PREVIOUS_SLACK]] = slacks
+        packs[core.REGULARIZATION], packs[core.UNIT], packs[core.TALLY] = 1, 2, TALLY
+        packs[core.WEIGHT] = self.kink_count
+        packs[core.MATRIX], packs[core.FACTOR] = self.kkt.entries, plan.packs
+        packs[core.RHS] = v + m if frame.augmented else m
+        packs[[core.PIVOTS, core.SCALE, core.WORK]] = plan.slots
+        if frame.coupled:
+            packs[[core.REMAINDER, core.CONJUGATE, core.IMAGE]], packs[core.CONJUGATE_MULTIPLIER] = v, m
+            packs[core.GRADIENTS], packs[core.WANTED] = SCALARS, 1
+        return starts((LANES * packs).tolist())
+
+
+class Loops:
+    """The compiled loops of a part during one call."""
+
+    def __init__(self, part: Part, code: Any, frame: Any, turn: Turn, work: Values) -> None:
+        self.part, self._turn, self._work = part, turn, work
+        self._read = (code, frame, part.kkt.schedule)
+
+    def scratch(self, number: int) -> Values:
+        """View a section of the scratch memory after the last tile: (lanes, packs)."""
+        at = self.part.at
+        return self._work[at[number] : at[number + 1]].reshape(-1, LANES).T
+
+    def of(self, part: Part) -> Loops:
+        """Return the loops of another part during the same call."""
+        return Loops(part, part.system.program.code, part.kkt.frame, self._turn, part.new_scratch())
+
+    def run(self, kernel: Any, given: tuple[Any, ...], tiles: Tiles, written: tuple[Index, ...]) -> None:
+        """Run a kernel on all tiles; its compilation at first use is not counted."""
+        if not kernel.overloads:
+            with self._turn.clock.paused():
+                kernel(*self._read, *given, tiles.space[:0], tiles.at, self._work, *written)
+        kernel(*self._read, *given, tiles.space, tiles.at, self._work, *written)
+
+
+def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, batch: Batch) -> Ended:
+    if not batch.retry:
+        return newton(loops, tiles, stopping, np.full(tiles.lanes, batch.limit), batch.turn)
+    part = loops.part
+    more = () if part.kinks is None else attempts_on(part.kinked)
+    return attempt(loops, tiles, stopping, batch.warm is not None, batch.limit, batch.turn, more)
+
+
+def _served(factors: Workspace, at: Index, entries: int, stop: Index) -> Any:
+    """Return a callback that factorizes and solves the running lanes of tiles with a workspace of any solver."""
+
+    def serve(task: int, memory: int) -> None:
+        tile = np.ctypeslib.as_array((ctypes.c_double * int(at[-1])).from_address(memory))
+        if task == core.TO_FACTORIZE:
+            matrix = tile[at[core.MATRIX] : at[core.MATRIX + 1]].reshape(entries, LANES)
+            tally = tile[at[core.TALLY] : at[core.TALLY + 1]].reshape(-1, LANES)
+            pivots = factors.factorize(matrix, tally[0] > 0.0, stop)
+            tally[0], tally[1] = pivots.negative, pivots.weak
+        else:
+            right = tile[at[core.RHS] : at[core.RHS + 1]].reshape(-1, LANES)
+            factors.solve(right)
+
+    return serve
+
+
+def _eliminated(system: System) -> Runs:
+    """Join the linear entries of eliminated unknowns for all parts: row r of part k becomes row k·m + r."""
+    entries, rows = system.linear.tocoo(), system.rows.shape[1]
+    place = system.eliminated[:, entries.col].ravel()
+    row = (rows * np.arange(system.parts)[:, None] + entries.row).ravel()
+    return join(place, row, np.tile(entries.data, system.parts))

@@ -1,0 +1,143 @@
+"""The lanes of one System during a call: their memory, how they ended, and how many iterations they have left.
+
+Used by solve.system and solve.attempts.order; must not import them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapfm.arrays import Index, Values
+from snapfm.errors import Status
+from snapfm.kernels import layout as core
+from snapfm.kernels.operations import LANES
+
+_GOLDEN = 0.6180339887498949
+
+
+def tiles_for(lanes: int) -> int:
+    """Return how many tiles hold so many lanes."""
+    return (lanes + LANES - 1) // LANES
+
+
+class Tiles:
+    """The first `lanes` lanes of a space (tiles, numbers); `at` says where each section of a tile begins."""
+
+    def __init__(self, space: Values, at: Index, lanes: int) -> None:
+        self.space, self.at, self.lanes = space, at, lanes
+
+    def section(self, number: int) -> Values:
+        """View a section of all tiles: (tiles, packs · LANES)."""
+        return self.space[:, self.at[number] : self.at[number + 1]]
+
+    def by_lane(self, number: int) -> Values:
+        """Return a section as (lanes, packs)."""
+        part = self.section(number)
+        packs = part.shape[1] // LANES
+        lanes = part.reshape(len(part), packs, LANES).transpose(0, 2, 1).reshape(len(part) * LANES, packs)
+        return lanes[: self.lanes]
+
+    def take(self, which: Index) -> Tiles:
+        """Copy chosen lanes into tiles of their own."""
+        return Tiles(taken(self.space, which), self.at, len(which))
+
+    def put(self, to: Index, source: Tiles, lanes: Index) -> None:
+        """Copy some lanes of other tiles to lanes `to` of these."""
+        width = self.space.shape[1] // LANES
+        whole = self.space.reshape(len(self.space), width, LANES)
+        part = source.space.reshape(len(source.space), width, LANES)
+        whole[to // LANES, :, to % LANES] = part[lanes // LANES, :, lanes % LANES]
+
+    def rescale(self, factor: Values) -> None:
+        """Divide the unit of every lane by a factor (tiles · LANES,), a power of two: no bit is lost."""
+        one = factor.reshape(len(self.space), 1, LANES)
+        for number in (core.X, core.TARGET, core.LOWER, core.UPPER, core.SHIFT, core.MULTIPLIER):
+            part = self.section(number)
+            part.reshape(len(part), -1, LANES)[:] *= one
+        unit = self.section(core.UNIT).reshape(len(self.space), 2, LANES)
+        unit[:, 0] /= one[:, 0]
+        unit[:, 1] *= one[:, 0]
+
+    def scatter(self, number: int) -> None:
+        """Move a section off a point where rows are flat or parallel, by a fixed scatter of a hundredth of the field's size."""
+        x = self.section(number)
+        unknowns = x.shape[1] // LANES
+        scatter = np.modf(np.arange(1, unknowns + 1) * _GOLDEN)[0] * 2.0 - 1.0
+        lanes = x.reshape(len(x), unknowns, LANES)
+        size = np.maximum(np.abs(lanes).max(axis=1, keepdims=True, initial=0.0), 1.0)
+        x += (1e-2 * size * scatter[:, None]).reshape(x.shape)
+
+
+def taken(space: Values, which: Index) -> Values:
+    """Copy chosen lanes; copies of the last lane fill the last tile."""
+    filled = np.concatenate([which, np.repeat(which[-1:], -len(which) % LANES)])
+    tiles, width = len(filled) // LANES, space.shape[1] // LANES
+    lanes = space.reshape(len(space), width, LANES)[filled // LANES, :, filled % LANES]
+    return np.ascontiguousarray(lanes.reshape(tiles, LANES, width).transpose(0, 2, 1)).reshape(tiles, width * LANES)
+
+
+# The status of a sample whose parts ended in different ways: the last in this order. One part that is proven infeasible
+# makes the whole sample infeasible.
+GRAVITY = (Status.CONVERGED, Status.STALLED, Status.ITERATION_LIMIT, Status.INFEASIBLE, Status.NONFINITE)
+RANK = np.argsort([int(status) for status in GRAVITY])
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Status, iterations and sign of the curvature (layout.HOLDS, …) of lanes or samples."""
+
+    status: Index
+    iterations: Index
+    second: Index
+    weights: Values | None = (
+        None  # (samples, parts, kinks) of generalized gradients, see solve.kinks.search; None: no sample has any
+    )
+
+    @classmethod
+    def unfinished(cls, lanes: int) -> Ended:
+        """Return lanes on which nothing was done."""
+        return cls(np.full(lanes, int(Status.ITERATION_LIMIT)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
+
+    def joined(self, samples: int, parts: int, weights: Values | None) -> Ended:
+        """Combine the parts of each sample."""
+        if parts == 1:
+            return self if weights is None else Ended(self.status, self.iterations, self.second, weights)
+        status, iterations, second = (
+            one.reshape(samples, parts) for one in (self.status, self.iterations, self.second)
+        )
+        return Ended(gravest(status), iterations.max(axis=1), second.min(axis=1), weights)
+
+
+@dataclass(frozen=True)
+class Room:
+    """Iterations that lanes have left, and the limit that attempts are shares of."""
+
+    left: Index
+    limit: int
+
+    def upto(self, share: float) -> Index:
+        """Return how many iterations one attempt may use."""
+        return np.clip(self.left, 0, most(share, self.limit))
+
+    def less(self, used: Index) -> Room:
+        """Subtract used iterations."""
+        return Room(self.left - used, self.limit)
+
+    def at(self, lanes: Index) -> Room:
+        """Choose lanes."""
+        return Room(self.left[lanes], self.limit)
+
+
+def most(share: float, limit: int) -> int:
+    """Return the iterations that are a share of a limit, at least one."""
+    return max(1, round(share * limit))
+
+
+def gravest(status: Index) -> Index:
+    """Combine the statuses (b, parts) of the parts of samples."""
+    if not status.any():
+        return status[:, 0]
+    found: Index = np.array([int(status) for status in GRAVITY])[RANK[status].max(axis=1)]
+    return found

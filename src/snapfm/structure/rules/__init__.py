@@ -1,6 +1,0 @@
-"""Sparsity rules by family of operators; importing this package fills the table."""
-
-from snapfm.structure.rules import mixing, movement
-from snapfm.structure.rules.registry import Call, Operand, dense, rule_for
-
-__all__ = ["Call", "Operand", "dense", "mixing", "movement", "rule_for"]

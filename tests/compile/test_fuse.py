@@ -1,0 +1,46 @@
+"""Fused blocks: few of them, and the same rows, slopes and curvature."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from snapfm import Equality
+from snapfm.compile import compile_laws
+from snapfm.compile.lower import fuse as module
+
+
+def nested(u, p):
+    value, found = u[0], []
+    for i in range(60):
+        value = value * 0.5 + u[i % 5] * u[(i + 1) % 5] - torch.sin(u[(i + 2) % 5] * p["k"])
+        found.append(value**2)
+    return torch.stack(found[::7]) + torch.where(u[:1] > 0.5, u[1:2], u[2:3])
+
+
+def test_scalars_become_a_few_blocks_with_the_same_values(monkeypatch):
+    params = {"k": torch.tensor([0.7], dtype=torch.float64)}
+    fused = compile_laws([Equality("nested", nested)], (5,), params)
+    monkeypatch.setattr(module, "_MANY", 10**9)
+    plain = compile_laws([Equality("nested", nested)], (5,), params)
+    assert len(plain.scalar.tape.blocks) > 150
+    assert len(fused.scalar.tape.blocks) < 10
+    assert fused.scalar.tape.cells == plain.scalar.tape.cells
+    for one, other in zip(fused.scalar.tape.blocks, fused.scalar.tape.blocks[1:]):
+        assert one.first + one.size == other.first
+    u = torch.rand(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    batch = {"k": params["k"].expand(3)}
+    assert np.array_equal(fused.pattern.indices, plain.pattern.indices)
+    assert np.array_equal(fused.kinds, plain.kinds)
+    assert torch.allclose(fused.jacobian(u, batch), plain.jacobian(u, batch), rtol=1e-13)
+    weight = torch.rand(3, fused.rows, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    assert np.allclose(fused.hessian(u, batch, weight), plain.hessian(u, batch, weight), rtol=1e-12)
+    fused.verify(u, batch)
+
+
+def test_few_blocks_stay_as_they_are():
+    laws = compile_laws([Equality("energy", lambda u, p: (u**2).sum() + torch.exp(u[0]))], (5,))
+    tape, rows = laws.scalar.tape, laws.scalar.rows
+    found = module.fused(tape, rows)
+    assert found[0] is tape
+    assert found[1] is rows
