@@ -27,6 +27,7 @@ from snapfm.kernels.numba import cache as kept
 from snapfm.kernels.numba.announcing import announced
 from snapfm.kernels.numba.cache import LINKABLE, OBJECT
 
+_KERNELS = __package__.rpartition(".")[0]  # the package of all kernels
 _DYNAMIC = "numba.dynamic.globals"  # addresses of this process in LLVM's code: not to be kept
 
 # What is used of numba's insides. A version without them compiles in numba's own way, in every process.
@@ -179,8 +180,8 @@ class _Kept:
 
 def _named(function: Any) -> str:
     """Name a kernel by its file and itself. Those of other packages have no name: their changes would not be noticed."""
-    package, _, file = function.__module__.rpartition(".")
-    return f"{file}.{function.__qualname__}" if package == __package__ else ""
+    package, _, file = function.__module__.partition(f"{_KERNELS}.")
+    return f"{file}.{function.__qualname__}" if not package else ""
 
 
 @contextmanager
