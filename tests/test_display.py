@@ -7,10 +7,10 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 import torch
-from bench.tests.suites.reader import Reader
 
 from snapfm import Bounds, Equality, Metric, Projection, Projector, Samples, Spread, sample
 from snapfm.display import WIDTH, Sheet
+from tests.reader import Reader
 
 SHAPE = (30, 40)
 LAWS = [

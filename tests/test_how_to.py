@@ -91,10 +91,10 @@ def test_pictures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_data_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("xarray")
-    from snapfm.files import Recipe, write
+    from snapfm_bench.files import DataRecipe, write
 
     monkeypatch.chdir(tmp_path)
-    write(Recipe("heat-ic-mass", 3, settings={"nx": 6, "nt": 5}), "heat.zarr")
+    write(DataRecipe("heat-ic-mass", 3, settings={"nx": 6, "nt": 5}), "heat.zarr")
     names = run({}, "Simulate data")
     assert names["u"].shape == names["data"]["u"].shape == (3, 6, 5)
     assert "u0" in names["params"]

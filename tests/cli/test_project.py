@@ -21,7 +21,7 @@ from snapfm import Equality
 
 laws = [Equality("mean", lambda u, p: u.mean() - p["m"]), Equality("energy", lambda u, p: (u ** 2).sum(0) - 1.0)]
 """
-KILLER = Path(__file__).parents[1] / "data" / "killer.py"
+KILLER = Path(__file__).parents[1] / "files" / "killer.py"
 MODULES = "snapfm.files,torch._dynamo,zarr,zarr.storage,zarr.codecs,rich.progress"
 
 

@@ -10,7 +10,8 @@ import torch
 from tests.compile import dense
 from torch import Tensor
 
-from snapfm.compile import CompiledLaws, RowKind, compile_laws, passes
+from snapfm.compile import CompiledLaws, RowKind, compile_laws
+from snapfm.compile.sparsity import passes
 from snapfm.laws import Equality
 
 U = torch.rand(5, 3, 4, generator=torch.Generator().manual_seed(9), dtype=torch.float64)

@@ -1,11 +1,11 @@
-"""Projectors of every kind on laws of a module, and a Dataset that holds them: what the processes of test_travel.py import."""
+"""Projectors of every kind on laws of a module, and a Dataset that holds them: what the processes of test_pickling.py import."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
-from hidden import hidden
+from tests.solve.hidden import hidden
 from torch import Tensor
 from torch.utils.data import Dataset
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bench.tests.suites.quality.toys import tiny
-from bench.tests.suites.reader import Reader
+from tests.reader import Reader
 
 from snapfm_bench.suites.quality import Cell, State, load_suite, run
 from snapfm_bench.suites.quality.pages import page, summary, task_table, text, verdicts

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from bench.tests.suites.projection.report.conftest import Made
 from bench.tests.suites.projection.report.planted import folder, paper_cells, paper_suite
-from bench.tests.suites.reader import Reader
+from tests.reader import Reader
 
 from snapfm.errors import DataError
 from snapfm_bench.pages.document import Fold, Table
