@@ -76,31 +76,36 @@ def test_the_advice_of_a_failure_says_what_to_try(status: Status, words: str):
 
 
 def test_require_gives_an_installed_package():
-    assert require("json", "reading records", "report") is json
-    assert require("json.decoder", "reading records", "report") is json.decoder
+    assert require("json", "reading records", "data") is json
+    assert require("json.decoder", "reading records", "data") is json.decoder
 
 
 @pytest.mark.parametrize("package", ["snapfm_no_such_package", "snapfm_no_such_package.deep.inside"])
 def test_require_says_what_is_missing_for_what_and_how_to_get_it(package: str):
     with pytest.raises(MissingDependency) as caught:
-        require(package, "the Ipopt peer", "peers")
+        require(package, "the Ipopt peer", "peers", of="snapfm-bench")
     assert str(caught.value) == (
         "snapfm_no_such_package is needed for the Ipopt peer; it is not installed. "
-        "Install it with: pip install 'snapfm[peers]'"
+        "Install it with: pip install 'snapfm-bench[peers]'"
     )
     assert isinstance(caught.value.__cause__, ImportError)
 
 
 def test_all_that_is_missing_is_named_at_once():
-    wanted = {"json": "data", "snapfm_no_such": "flow", "snapfm_nor_this": "report", "snapfm_nor_that": "flow"}
+    wanted = {"json": "data", "snapfm_no_such": "plot", "snapfm_nor_this": "ray", "snapfm_nor_that": "plot"}
     with pytest.raises(MissingDependency) as caught:
         require_all("snapfm demo", wanted)
     assert str(caught.value) == (
         "snapfm_no_such, snapfm_nor_this and snapfm_nor_that are needed for snapfm demo; they are not installed. Install them "
-        "with: pip install 'snapfm[flow,report]'"
+        "with: pip install 'snapfm[plot,ray]'"
     )
     with pytest.raises(
         MissingDependency, match=r"^snapfm_no_such is needed for snapfm demo; it is not installed\. Install it"
     ):
-        require_all("snapfm demo", {"json": "data", "snapfm_no_such": "flow"})
+        require_all("snapfm demo", {"json": "data", "snapfm_no_such": "plot"})
     require_all("snapfm demo", {"json": "data"})
+
+
+def test_what_a_distribution_brings_anyway_is_named_without_an_extra():
+    with pytest.raises(MissingDependency, match=r"with: pip install snapfm-bench$"):
+        require_all("snapfm demo", {"snapfm_no_such": ""}, of="snapfm-bench")

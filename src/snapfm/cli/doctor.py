@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SAMPLES = 10
 _AGREE = 1e-10  # of fields projected on a device and on the CPU
-_EXTRAS = ("flow", "data", "plot", "report", "peers", "ray")  # of docs/installing.md; gpu is said with cuDSS
+_EXTRAS = ("plot", "data", "ray")  # of docs/installing.md; gpu is said with cuDSS
 _REQUIRED = re.compile(r"""^([\w.-]+).*extra == ['"]([\w-]+)['"]""")
 _LANGUAGE = re.compile(r"^\.version ([\d.]+)$", re.M)
 

@@ -101,7 +101,7 @@ def report(
     """
     from snapfm_bench.suites.projection.report.pages import PAGE, coverage, write
 
-    require("matplotlib", "the pages of snapfm report", "report")
+    require("matplotlib", "the pages of snapfm report", "", of="snapfm-bench")
     check_folder("report", out)
     book = write(folders, out)
     screen = Console()

@@ -74,7 +74,7 @@ def quality(
     from snapfm_bench.suites.quality.stored import parse
 
     # Checked now rather than after an hour of sampling.
-    require_all("snapfm quality", {"safetensors": "flow", "matplotlib": "report"})
+    require_all("snapfm quality", {"safetensors": "", "matplotlib": ""}, of="snapfm-bench")
     chosen = load_suite(suite)
     check_folder("quality", out)
     if page_only:

@@ -75,8 +75,9 @@ def train(
     from snapfm_bench.problems import problem as build
     from snapfm_bench.problems.training import IMAGES, PLAIN_SETS, PLAIN_SETTINGS, TRAINING_SETS, table, with_images
 
-    networks = {"neuralop": "flow"} if preset in _FNO_PRESETS else {}
-    require_all("snapfm train", {"safetensors": "flow", **networks})  # now rather than after the first hundred steps
+    networks = {"neuralop": ""} if preset in _FNO_PRESETS else {}
+    # now rather than after the first hundred steps
+    require_all("snapfm train", {"safetensors": "", **networks}, of="snapfm-bench")
     if samples == 1:
         raise ShapeError("snapfm train --samples expects 0, or at least 2 to have a spread; got 1. The default is 128.")
     equation = build(problem).equation

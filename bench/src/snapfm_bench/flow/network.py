@@ -177,7 +177,7 @@ def _drop_metadata(module: nn.Module, state: dict[str, Any], prefix: str, local:
 def _fno(settings: NetworkSettings, seed: int) -> Any:
     """Build neuralop's FNO, leaving the caller's random state and warning filters as they were."""
     with warnings.catch_warnings():  # importing neuralop.models installs a filter for every UserWarning
-        models = require("neuralop.models", "the FNO velocity network", "flow")
+        models = require("neuralop.models", "the FNO velocity network", "", of="snapfm-bench")
     values = settings.patch ** len(settings.shape)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -55,7 +55,7 @@ def pack_tensors(tensors: Mapping[str, Tensor], half: bool = False) -> bytes:
 
     With `half`, all are rounded to float16.
     """
-    safetensors = require("safetensors.torch", "checkpoints", "flow")
+    safetensors = require("safetensors.torch", "checkpoints", "", of="snapfm-bench")
     real = {name: _real(tensor) for name, tensor in tensors.items()}
     packed: bytes = safetensors.save({name: tensor.half() for name, tensor in real.items()} if half else real)
     return packed
@@ -63,8 +63,8 @@ def pack_tensors(tensors: Mapping[str, Tensor], half: bool = False) -> bytes:
 
 def unpack_tensors(file: Path, content: bytes) -> dict[str, Tensor]:
     """Decode safetensors; complex tensors are returned as pairs, see `restore`."""
-    safetensors = require("safetensors", "checkpoints", "flow")
-    loader = require("safetensors.torch", "checkpoints", "flow")
+    safetensors = require("safetensors", "checkpoints", "", of="snapfm-bench")
+    loader = require("safetensors.torch", "checkpoints", "", of="snapfm-bench")
     try:
         tensors: dict[str, Tensor] = loader.load(content)
     except safetensors.SafetensorError as damage:

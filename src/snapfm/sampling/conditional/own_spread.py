@@ -16,6 +16,6 @@ def own_spread(velocity: Any) -> Spread | None:
     found = getattr(network_of(velocity), "spread", None)
     if isinstance(found, Spread):
         return found
-    if all(hasattr(found, name) for name in ("directions", "variances", "rest")):
+    if found is not None and all(hasattr(found, name) for name in ("directions", "variances", "rest")):
         return Spread(found.directions, found.variances, found.rest)
     return None

@@ -271,7 +271,7 @@ def _plot() -> tuple[Figure, Axes]:
 
 def _finished(figure: Figure, *logarithmic: Axis) -> bytes:
     """Add the legend above a plot and readable ticks to its logarithmic axes; return PNG bytes."""
-    ticker = require("matplotlib.ticker", "pictures", "report")
+    ticker = require("matplotlib.ticker", "pictures", "", of="snapfm-bench")
     for axis in logarithmic:
         low, high = axis.get_view_interval()
         if high < 10.0 * low:  # at least a decade: less shows the noise of one clock
