@@ -1,4 +1,4 @@
-"""Find functions, classes and methods of the package that nothing in the package uses: reachable from tests only, or not at all.
+"""Find functions, classes and methods that nothing in the two packages uses: reachable from tests only, or not at all.
 
 Goes by names: a definition counts as used if its name is read anywhere in the sources but in its own body, or if a decorator
 registers it. Public names and those listed below with a reason are exempt. Exits with 1 if anything is left.
@@ -10,15 +10,16 @@ import ast
 import sys
 from pathlib import Path
 
-SOURCES = Path(__file__).parents[1] / "src" / "snapfm"
+ROOT = Path(__file__).parents[1]
+LIBRARY, BENCH = ROOT / "src" / "snapfm", ROOT / "bench" / "src" / "snapfm_bench"
 
-# Used from outside the package, each for the reason given.
+# Used from outside the packages, each for the reason given.
 EXEMPT = {
     "main": "entry point of the command line",
     "log_determinant": "of the linear seam, for samplers that weigh by the volume of the constraint's normal space",
     "verify": "public: compares a user's laws with dense derivatives (docs/how-to.md)",
 }
-PUBLIC = ("", "adapters", "linear", "plot")  # packages whose names users import
+PUBLIC = ("", "adapters", "linear", "plot")  # packages of the library whose names users import; in the bench, all are
 # Methods that other packages call on their own base classes and callbacks.
 HOOKS = {
     "forward",
@@ -45,8 +46,11 @@ PASSIVE = {"property", "cached_property", "classmethod", "staticmethod", "datacl
 
 def main() -> int:
     """Report and give the exit code."""
-    trees = {path: ast.parse(path.read_text()) for path in sorted(SOURCES.rglob("*.py"))}
-    public = set().union(*(_exported(trees[SOURCES / place / "__init__.py"]) for place in PUBLIC))
+    trees = {
+        path: ast.parse(path.read_text()) for sources in (LIBRARY, BENCH) for path in sorted(sources.rglob("*.py"))
+    }
+    opened = [*(LIBRARY / place / "__init__.py" for place in PUBLIC), *BENCH.rglob("__init__.py")]
+    public = set().union(*(_exported(trees[file]) for file in opened))
     defined: dict[str, list[tuple[Path, int]]] = {}
     for path, tree in trees.items():
         for node in ast.walk(tree):
@@ -61,7 +65,7 @@ def main() -> int:
     }
     for name, places in sorted(left.items(), key=lambda one: one[1]):
         for path, line in places:
-            print(f"{path.relative_to(SOURCES.parents[1])}:{line}: {name} is used by nothing in src")
+            print(f"{path.relative_to(ROOT)}:{line}: {name} is used by nothing in src or bench/src")
     print(f"{sum(map(len, defined.values()))} definitions, {sum(map(len, left.values()))} of them unreached")
     return int(bool(left))
 

@@ -86,8 +86,8 @@ def test_names_of_a_page_exist(page: Path):
 TENSORS = [
     "snapfm.Equality", "snapfm.Inequality", "snapfm.Bounds", "snapfm.Oracle", "snapfm.Projector", "snapfm.Projection",
     "snapfm.Samples", "snapfm.Spread", "snapfm.Metric", "snapfm.sample", "snapfm.adapters.Normalized",
-    "snapfm_bench.problems.problem", "snapfm.metrics.crps.crps", "snapfm.metrics.scores.scores", "snapfm.files.load", "snapfm_bench.flow.train",
-    "snapfm.laws.initial", "snapfm.laws.mass", "snapfm.laws.dirichlet", "snapfm.compile.compile_laws",
+    "snapfm_bench.problems.problem", "snapfm.metrics.crps.crps", "snapfm.metrics.scores.scores", "snapfm.files.load",
+    "snapfm_bench.flow.train", "snapfm.laws.initial", "snapfm.laws.mass", "snapfm.laws.dirichlet", "snapfm.compile.compile_laws",
 ]  # fmt: skip
 
 
