@@ -95,13 +95,11 @@ def test_it_is_for_every_system_and_needs_six_packages(wheel: Path, metadata: Me
 
 def test_the_extra_all_holds_what_users_may_want_and_every_extra_is_used(metadata: Message):
     extras = set(metadata.get_all("Provides-Extra", []))
-    assert extras == {
-        "all", "cuda-build", "cutest", "data", "dev", "docs", "flow", "gpu", "peers", "plot", "ray", "report",
-    }  # fmt: skip
+    assert extras == {"all", "cuda-build", "data", "dev", "docs", "gpu", "plot", "ray"}
     asked = metadata.get_all("Requires-Dist", [])
     needs = {extra: names([one for one in asked if f"extra == '{extra}'" in one]) for extra in extras}
     assert all(needs.values())
-    assert needs["all"] == set().union(*(needs[one] for one in ("data", "flow", "peers", "plot", "ray", "report")))
+    assert needs["all"] == set().union(*(needs[one] for one in ("data", "plot", "ray")))
 
 
 def test_it_holds_the_package_and_nothing_else(wheel: Path):

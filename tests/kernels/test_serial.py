@@ -11,7 +11,7 @@ import snapfm.kernels
 
 
 def test_no_kernel_asks_for_threads_of_numba():
-    for file in Path(snapfm.kernels.__file__).parent.glob("*.py"):
+    for file in Path(snapfm.kernels.__file__).parent.rglob("*.py"):
         text = file.read_text()
         assert "prange" not in text, file
         assert "parallel=" not in text, file

@@ -55,8 +55,20 @@ app = typer.Typer(
 )
 for command in (sample, project, export, doctor, kernels):
     app.command()(command)
-for package in entry_points(group="snapfm.commands"):  # such as snapfm_bench
-    package.load()(app)
+
+
+def _join_packages() -> None:
+    """Add the commands of installed packages such as snapfm_bench; one that cannot be imported leaves the others usable."""
+    for package in entry_points(group="snapfm.commands"):
+        try:
+            register = package.load()
+        except ImportError as trouble:
+            _print(
+                f"snapfm expects the package {package.module.partition('.')[0]}, whose commands join it, to be importable; got: "
+                f"{escape(str(trouble))}. Install it again or remove it; all other commands work."
+            )
+        else:
+            register(app)
 
 
 def _version(asked: bool) -> None:
@@ -87,3 +99,6 @@ def main() -> None:
 def _print(text: str) -> None:
     # soft_wrap: the terminal breaks lines, so that a path can still be copied in one piece.
     Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+
+
+_join_packages()
