@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import snapfm
 from snapfm.cli.app import app
 from snapfm.errors import DataError
 from snapfm.files import Named, Projecting, load, project_file
@@ -35,7 +36,7 @@ def test_it_is_laid_out_as_specified(file: Path, tmp_path: Path) -> None:
         assert set(well) == {"dimensions", "boundary_conditions", "scalars", "t0_fields", "t1_fields", "t2_fields"}
         assert dict(well.attrs, simulation_parameters=0) == {
             "simulation_parameters": 0, "dataset_name": "navier-stokes-ic-mass", "grid_type": "cartesian",
-            "n_spatial_dims": 2, "n_trajectories": 35, "snapfm": "0.1.0",
+            "n_spatial_dims": 2, "n_trajectories": 35, "snapfm": snapfm.__version__,
         }  # fmt: skip
         axes = well["dimensions"]
         assert list(axes.attrs["spatial_dims"]) == ["x", "y"]
