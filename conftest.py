@@ -22,8 +22,8 @@ import torch
 torch.set_num_threads(1)  # not in a fixture: modules of tests prepare, too
 
 ROOT = Path(__file__).parent
-WITHOUT_LOOPS = ("flow", "files", "metrics", "compile")  # they lie around the middle
-LAST = ("project",)
+WITHOUT_LOOPS = ("flow", "files", "metrics", "compile", "reduce")  # they lie around the middle
+LAST = ("solve", "project")
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import snapfm
-from snapfm.errors import SnapfmError, UnknownName
+from snapfm.errors import MissingDependency, SnapfmError, UnknownName
 
 CONTRACT = {"Equality", "Inequality", "Bounds", "Oracle", "Projector", "Projection", "Status", "sample", "problem"}
 RESULT = {
@@ -88,9 +88,19 @@ def test_an_unknown_problem_is_told_with_the_known_ones():
         assert part in told
 
 
+def test_without_the_bench_a_problem_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "snapfm_bench", None)
+    with pytest.raises(MissingDependency) as caught:
+        snapfm.problem("heat-ic-mass")
+    assert str(caught.value) == (
+        "snapfm_bench is needed for snapfm.problem; it is not installed. Install it with: pip install snapfm-bench"
+    )
+
+
 def test_importing_snapfm_loads_no_optional_package():
     optional = [
-        "neuralop", "safetensors", "matplotlib", "casadi", "ray", "nvmath", "zarr", "xarray", "flow_matching", "torchcfm", "ot",
+        "snapfm_bench", "neuralop", "safetensors", "matplotlib", "casadi", "ray", "nvmath", "zarr", "xarray", "flow_matching",
+        "torchcfm", "ot",
     ]  # fmt: skip
     code = (
         "import sys, snapfm.adapters, snapfm.linear; from snapfm import *; "
