@@ -96,7 +96,7 @@ def test_it_is_for_every_system_and_needs_six_packages(wheel: Path, metadata: Me
 def test_the_extra_all_holds_what_users_may_want_and_every_extra_is_used(metadata: Message):
     extras = set(metadata.get_all("Provides-Extra", []))
     assert extras == {
-        "all", "cuda-build", "cutest", "data", "dev", "docs", "flow", "gpu", "peers", "plot", "ray", "report",
+        "all", "cutest", "data", "dev", "docs", "flow", "peers", "plot", "ray", "report",
     }  # fmt: skip
     asked = metadata.get_all("Requires-Dist", [])
     needs = {extra: names([one for one in asked if f"extra == '{extra}'" in one]) for extra in extras}
@@ -108,7 +108,7 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path):
     with zipfile.ZipFile(wheel) as archive:
         found = archive.namelist()
     assert {name.split("/")[0] for name in found if ".dist-info/" not in name} == {"snapfm"}
-    assert {"snapfm/py.typed", "snapfm/__main__.py", "snapfm/device/kernels.json.gz"} <= set(found)
+    assert {"snapfm/py.typed", "snapfm/__main__.py"} <= set(found)
     assert not [name for name in found if "/objects/" in name or name.endswith((".nbi", ".nbc"))]
 
 

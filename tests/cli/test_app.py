@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "quality": (["smoke", "--out", "OUT"], "snapfm_bench.suites.quality.run"),
     "bench": (["smoke", "--out", "OUT"], "snapfm_bench.suites.projection.run"),
     "report": (["RUN", "--out", "OUT"], "snapfm_bench.suites.projection.report.pages.write"),
-    "doctor": ([], "snapfm.device.artifact.shipped"),
+    "doctor": ([], "snapfm.cli.doctor._tested"),
     "kernels": ([], "snapfm.cli.kernels._toured"),
 }
 FOLDERS = ("demo", "train", "quality", "bench", "report")  # these write a folder

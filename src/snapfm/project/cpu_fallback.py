@@ -73,11 +73,10 @@ def by_cpu(project: Call[Result], u_hat: Tensor, given: Params, warm: Warm | Non
     if u_hat.is_cpu:
         return project(u_hat, given, warm)
     _warn(u_hat)
-    copies, piece = _Copies(u_hat.device), max(_SMALLEST, 2 * LANES * workers())
+    copies = _Copies(u_hat.device)
     with clock.paused():
         params = {name: copies.fetch(value) for name, value in given.items()}
-        pieces = cut(len(u_hat), LANES, -(-len(u_hat) // piece)) or [slice(0, 0)]
-        coming = [(some, copies.fetch(u_hat[some]), copies.arrival()) for some in pieces]
+        coming = [(some, copies.fetch(u_hat[some]), copies.arrival()) for some in pieces_of(len(u_hat))]
     made: list[Result] = []
     for some, start, arrived in coming:
         with clock.paused():
@@ -85,6 +84,12 @@ def by_cpu(project: Call[Result], u_hat: Tensor, given: Params, warm: Warm | Non
         own = {name: value if len(value) == 1 else value[some] for name, value in params.items()}
         made.append(_placed(copies.send, project(start, own, None if warm is None else warm.part(some))))
     return made[0] if len(made) == 1 else _joined(made)
+
+
+def pieces_of(count: int) -> list[slice]:
+    """Cut a batch into pieces that keep all threads busy; an empty one is one piece."""
+    most = max(_SMALLEST, 2 * LANES * workers())
+    return cut(count, LANES, -(-count // most)) or [slice(0, 0)]
 
 
 def judged_on(device: torch.device, judged: Judgement) -> Judgement:
