@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 DOCS_READY := .venv/.docs-ready
 
-.PHONY: help demo test docs lint types imports kernels ptx pytest golden bench tables wheel format clean
+.PHONY: help demo test docs lint types imports kernels pytest golden bench tables wheel format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -42,9 +42,6 @@ imports: $(READY)
 
 kernels: $(READY) ## compile the kernels now, on all cores
 	@$(BIN)/snapfm kernels
-
-ptx: $(READY) ## compile the kernels for CUDA, after a change of them; writes src/snapfm/device/kernels.json.gz
-	$(BIN)/python -m snapfm.device.build
 
 pytest: kernels
 	$(BIN)/pytest -q -n 2 --dist worksteal

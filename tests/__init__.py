@@ -1,1 +1,1 @@
-"""Tests. A package: some distributions install one of this name, and benchmarks import the emulated device from here."""
+"""Tests. A package: some distributions install one of this name, and benchmarks import cases from here."""

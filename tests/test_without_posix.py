@@ -12,10 +12,9 @@ del os.fork, os.register_at_fork, os.killpg, os.getloadavg
 for name in ("fcntl", "termios", "resource", "pwd", "grp"):
     sys.modules[name] = None
 import snapfm
-ON_DEVICE = ("snapfm.device.entries", "snapfm.device.systems", "snapfm.device.reading")
 for module in pkgutil.walk_packages(snapfm.__path__, "snapfm."):
-    if module.name.startswith(("snapfm.device.target", *ON_DEVICE, "snapfm.__main__")):
-        continue  # compiled for CUDA, where numba-cuda is installed; the command itself
+    if module.name == "snapfm.__main__":
+        continue  # the command itself
     try:
         importlib.import_module(module.name)
     except ModuleNotFoundError as missing:

@@ -31,6 +31,7 @@ CASES = (
     "godunov",
     "inequalities",
     "first_call",
+    "device_copy",
 )
 HOURS = (
     "any_law",

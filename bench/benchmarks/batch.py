@@ -47,7 +47,7 @@ def run() -> dict[str, Any]:
 
 
 def _samples(name: str) -> dict[str, Any]:
-    project, params, near = _near(snapfm.problem(name), 64)
+    project, params, near = nearby(snapfm.problem(name), 64)
     seconds = []
     for count in BATCHES:
         repeats = -(-count // 64)
@@ -60,7 +60,7 @@ def _samples(name: str) -> dict[str, Any]:
 def _grid(size: int) -> dict[str, Any]:
     problem = snapfm.problem("burgers-ic-mass-flux", nx=size, nt=size, flux_steps=5)
     began = time.perf_counter()
-    project, params, near = _near(problem, 1)
+    project, params, near = nearby(problem, 1)
     cold = time.perf_counter() - began
     result = project(near, params)
     return {
@@ -72,7 +72,7 @@ def _grid(size: int) -> dict[str, Any]:
     }
 
 
-def _near(problem: Problem, count: int) -> tuple[snapfm.Projector, dict[str, torch.Tensor], torch.Tensor]:
+def nearby(problem: Problem, count: int) -> tuple[snapfm.Projector, dict[str, torch.Tensor], torch.Tensor]:
     """Give a projector, params and fields that obey but for a little noise."""
     generator = torch.Generator().manual_seed(0)
     fields, params = problem.truth(count, generator)
@@ -93,7 +93,7 @@ def _apart(name: str, count: int) -> dict[str, Any]:
 
 def _memory(name: str, count: int) -> dict[str, Any]:
     """Measure in a fresh process; one sample first, so that compiled code and torch's own pools are not counted."""
-    project, params, near = _near(snapfm.problem(name), count)
+    project, params, near = nearby(snapfm.problem(name), count)
     project(near[:1], {key: value[:1] for key, value in params.items()})
     forget_peak()
     before = peak_bytes() or 0

@@ -77,6 +77,10 @@ class MemoryWarning(UserWarning):
     """A call is about to take more memory than a stated multiple of its batch."""
 
 
+class DeviceWarning(UserWarning):
+    """Fields on a device are copied to the CPU, which projects them, and back."""
+
+
 class Status(IntEnum):
     """The outcome of one sample; every value but CONVERGED is a failure. `Status(value).advice` says what to try."""
 

@@ -12,7 +12,7 @@ from snapfm.cli import doctor as module
 from snapfm.cli.app import app
 
 
-def test_it_tests_every_device_and_names_the_ptx():
+def test_it_tests_every_device():
     answer = CliRunner().invoke(app, ["doctor", "--json"], catch_exceptions=False)
     assert answer.exit_code == 0
     found = json.loads(answer.stdout)
@@ -23,21 +23,13 @@ def test_it_tests_every_device_and_names_the_ptx():
     assert test["converged"] == test["of"] == 10
     assert test["violation"] < 1e-8
     assert test["from_cpu"] == 0.0
-    assert "from the kernels of this installation" in found["PTX"]
-    assert found["PTX"].startswith("version 8.0, ")
-    assert "installed" in found["cuDSS"]
+    assert found["devices"][0] == "cpu: projections run here"
 
 
 def test_it_prints_a_line_for_each_thing():
     answer = CliRunner().invoke(app, ["doctor"], catch_exceptions=False)
     assert answer.exit_code == 0
-    assert [line.split()[0] for line in answer.stdout.splitlines()][:5] == [
-        "snapfm",
-        "threads",
-        "cache",
-        "devices",
-        "PTX",
-    ][:5]
+    assert [line.split()[0] for line in answer.stdout.splitlines()][:4] == ["snapfm", "threads", "cache", "devices"]
     assert "cpu: 10 of 10 converged" in answer.stdout
     assert "passed" in answer.stdout
 

@@ -1,8 +1,6 @@
-"""Who reads what in a program: segments of operations, and the transposed operands."""
+"""Who reads what in a program: the transposed operands."""
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import torch
@@ -19,7 +17,6 @@ from snapfm.kernels.program import (
     READER_OP,
     READER_PTR,
     READER_SLOPE,
-    SEGMENT,
     A,
     B,
 )
@@ -36,38 +33,16 @@ def _table(program: Program, number: int):
 
 
 LAWS = {
-    "one segment": (lambda u, p: (u**2).sum(0), 1),
-    "products of products": (lambda u, p: (u[0] * u[1]) * u[2] - 1.0, 2),
-    "a chain": (lambda u, p: torch.exp(torch.sin(torch.exp(0.1 * u[0]))) - 1.0, 3),
-    "independent chains": (lambda u, p: torch.stack([torch.exp(u[0]) ** 2, torch.sin(u[1]) * u[2]]) - 1.0, 2),
+    "squares": lambda u, p: (u**2).sum(0),
+    "products of products": lambda u, p: (u[0] * u[1]) * u[2] - 1.0,
+    "a chain": lambda u, p: torch.exp(torch.sin(torch.exp(0.1 * u[0]))) - 1.0,
+    "independent chains": lambda u, p: torch.stack([torch.exp(u[0]) ** 2, torch.sin(u[1]) * u[2]]) - 1.0,
+    "no operations": lambda u, p: u.sum(0),
 }
 
 
-def test_operations_of_a_segment_do_not_read_each_other():
-    for name, (law, most) in LAWS.items():
-        program = _program(law)
-        segment, first = _table(program, SEGMENT), program.code.first
-        assert segment[0] == 0, name
-        assert segment[-1] == program.operations, name
-        assert len(segment) - 1 >= most, name
-        for begin, end in itertools.pairwise(segment):
-            for ptr, cell in ((A_PTR, A_CELL), (B_PTR, B_CELL)):
-                at = _table(program, ptr)
-                assert (_table(program, cell)[at[begin] : at[end]] < first + begin).all(), name
-
-
-def test_independent_operations_share_a_segment():
-    program = _program(LAWS["one segment"][0])
-    assert list(_table(program, SEGMENT)) == [0, 15]
-
-
-def test_a_program_without_operations_has_no_segment():
-    program = _program(lambda u, p: u.sum(0))
-    assert list(_table(program, SEGMENT)) == [0]
-
-
 def test_readers_are_the_operands_transposed_last_reader_first():
-    for name, (law, _) in LAWS.items():
+    for name, law in LAWS.items():
         program = _program(law)
         wanted = []
         for side, (ptr, cell, weight) in enumerate(((A_PTR, A_CELL, A), (B_PTR, B_CELL, B))):

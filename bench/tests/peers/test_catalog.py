@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -18,7 +18,6 @@ from snapfm.solve.budget import STATIONARITY
 from snapfm_bench.peers.catalog import METHODS, Method, Solver, method
 from snapfm_bench.peers.certificate import Answer
 from snapfm_bench.peers.ipopt_processes import started
-from snapfm_bench.peers.ours_gpu import OursGpu
 
 SHAPE = (3, 5)
 TOLERANCE = 1e-6
@@ -117,7 +116,7 @@ def one(request) -> Method:
 
 def test_the_catalog_is_complete():
     assert tuple(METHODS) == (
-        "ours", "ours-gpu", "rootfinder-1", "rootfinder-2", "rootfinder-search", "rootfinder-start", "schur-newton", "ipopt",
+        "ours", "rootfinder-1", "rootfinder-2", "rootfinder-search", "rootfinder-start", "schur-newton", "ipopt",
         "ipopt-tuned", "ipopt-2", "ipopt-start", "ipopt-fused", "sqp-piqp", "sqp-2", "madnlp", "trust-constr", "lbfgs",
         "gauss-newton", "pounce", "pounce-layer", "torch-sla", "pinet", "jaxipm",
     )  # fmt: skip
@@ -261,25 +260,6 @@ def test_absent_madnlp_says_how_to_get_it():
         pytest.skip("libMad is there")
 
 
-def test_without_a_gpu_ours_on_one_is_absent_and_says_where_to_run_it(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(
-        MissingDependency, match=r"a CUDA device is needed for .*; torch finds none. Run it where there is"
-    ):
-        method("ours-gpu").build(projector(_plane()))
-
-
-def test_ours_called_from_a_device_is_ours():
-    known = _sphere(Equality)
-    there, here = OursGpu(projector(known), device="cpu"), method("ours").build(projector(known))
-    for _ in range(2):  # the second call finds its inputs on the device
-        found = there.solve(known.u_hat, known.params, TOLERANCE)
-        for name, value in asdict(here.solve(known.u_hat, known.params, TOLERANCE)).items():
-            assert name in ("warm", "second_order", "generalized", "away") or torch.equal(getattr(found, name), value)
-    other = there.solve(2.0 * known.u_hat, known.params, TOLERANCE)
-    assert not torch.equal(other.distance, found.distance)
-
-
 @pytest.mark.parametrize("name", ["mixed", "inequality"])
 def test_a_warm_start_leads_to_the_same_answers_in_no_more_iterations_together(ask, one, name):
     question = ask(name, tolerance=TOLERANCE)
@@ -346,7 +326,7 @@ def test_what_was_never_run_says_so():
 @pytest.mark.parametrize(
     ("package", "names"),
     [
-        ("casadi", set(METHODS) - {"ours", "ours-gpu", "gauss-newton", "pounce-layer", "torch-sla", "pinet", "jaxipm"}),
+        ("casadi", set(METHODS) - {"ours", "gauss-newton", "pounce-layer", "torch-sla", "pinet", "jaxipm"}),
         ("pounce", {"pounce", "pounce-layer"}),
     ],
 )
@@ -369,6 +349,6 @@ def test_absent_packages_are_told_by_those_that_need_them(monkeypatch, package, 
 
 def test_unknown_methods_are_named():
     with pytest.raises(
-        UnknownName, match=r"method\(name=…\) expects one of ours, ours-gpu, rootfinder-1, .*; got 'knitro'\. Choose"
+        UnknownName, match=r"method\(name=…\) expects one of ours, rootfinder-1, .*; got 'knitro'\. Choose"
     ):
         method("knitro")

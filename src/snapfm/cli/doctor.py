@@ -14,13 +14,10 @@ import typer
 if TYPE_CHECKING:
     import torch
 
-    from snapfm.device.artifact import Artifact
-
 _SAMPLES = 10
 _AGREE = 1e-10  # of fields projected on a device and on the CPU
-_EXTRAS = ("plot", "data", "ray")  # of docs/installing.md; gpu is said with cuDSS
+_EXTRAS = ("plot", "data", "ray")  # of docs/installing.md
 _REQUIRED = re.compile(r"""^([\w.-]+).*extra == ['"]([\w-]+)['"]""")
-_LANGUAGE = re.compile(r"^\.version ([\d.]+)$", re.M)
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -41,22 +38,17 @@ def _examined() -> dict[str, Any]:
     import torch
 
     from snapfm import __version__
-    from snapfm.device.artifact import shipped
-    from snapfm.kernels.numba.cache import own
-    from snapfm.kernels.numba.cache import shipped as machine_code
+    from snapfm.kernels.numba.cache import own, shipped
     from snapfm.kernels.threads import workers
-    from snapfm.linear.cudss import available
 
     devices = [torch.device("cpu"), *(torch.device("cuda", k) for k in range(torch.cuda.device_count()))]
     return {
         "snapfm": f"{__version__}, Python {platform.python_version()}, torch {torch.__version__}, numba {numba.__version__}",
         "threads": f"{workers()} at once",
         "cache": str(own() or "none: kernels are compiled again in every process")
-        + (f"; machine code for {level.name} came with the package" if (level := machine_code()) else ""),
+        + (f"; machine code for {level.name} came with the package" if (level := shipped()) else ""),
         "devices": [_described(one) for one in devices],
-        "PTX": _ptx(shipped()),
         "extras": _extras(),
-        "cuDSS": "installed, for snapfm.linear.CuDSS()" if available() else "not installed (the extra gpu)",
         "self-test": [_tested(one) for one in devices],
     }
 
@@ -85,28 +77,12 @@ def _installed(package: str) -> bool:
         return False
 
 
-def _ptx(artifact: Artifact) -> str:
-    """Say what the package ships for GPUs, and whether it belongs to this installation."""
-    from snapfm.device.artifact import sources
-
-    ours = "from the kernels of this installation" if artifact.sources == sources() else "from other kernels than these"
-    versions = {found.group(1) for text in artifact.ptx.values() if (found := _LANGUAGE.search(text))}
-    return (
-        f"version {', '.join(sorted(versions))}, {len(artifact.ptx)} entries for compute capability 8.0 and newer, "
-        f"{artifact.compiler}, made {ours}"
-    )
-
-
 def _described(device: torch.device) -> str:
     import torch
 
-    from snapfm.device.launch import machine_of
-
     if device.type == "cpu":
         return "cpu: projections run here"
-    major, minor = torch.cuda.get_device_capability(device)
-    where = "projections run there" if machine_of(device) is not None else "fields are moved to the CPU and back"
-    return f"{device}: {torch.cuda.get_device_name(device)}, compute capability {major}.{minor}; {where}"
+    return f"{device}: {torch.cuda.get_device_name(device)}; its fields are copied to the CPU, projected there, and copied back"
 
 
 def _tested(device: torch.device) -> dict[str, Any]:
@@ -114,6 +90,7 @@ def _tested(device: torch.device) -> dict[str, Any]:
     import torch
 
     from snapfm import Bounds, Equality, Inequality, Projector
+    from snapfm.errors import DeviceWarning
     from snapfm.laws import Law
 
     laws: list[Law] = [
@@ -126,8 +103,8 @@ def _tested(device: torch.device) -> dict[str, Any]:
     energy = torch.linspace(4.0, 2.0, 4, dtype=torch.float64).expand(_SAMPLES, 4).contiguous()
     project = Projector(laws, (6, 4), {"energy": energy[:1]})
     here = project(fields, {"energy": energy})
-    with warnings.catch_warnings():  # where the CPU works for a device is said above
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings():  # the list of devices says it
+        warnings.simplefilter("ignore", DeviceWarning)
         there = project(fields.to(device), {"energy": energy.to(device)})
     apart = float((there.u.cpu() - here.u).abs().max())
     converged = int(there.converged.sum())

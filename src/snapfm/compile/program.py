@@ -136,14 +136,14 @@ def _planned(
     a, b, c = (_chain([_terms_of(getattr(block, name), block.size) for block in blocks]) for name in "abc")
     slot_counts = np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in operands)])
     through_a, through_b = _chain([path for path, _ in paths]), _chain([path for _, path in paths])
-    readers = find_readers(first, a, b, c)
+    readers = find_readers(first, a, b)
     index = packed_index(
         [
             ops, a[0], a[1], b[0], b[1], c[0], c[1], rows.indptr, rows.indices,
             np.concatenate([[0], np.cumsum(slot_counts)]),
             through_a[0], through_a[1], through_b[0], through_b[1], entry[0], entry[1], varying,
             back.indptr, back.indices, *curvature,
-            readers.segments, readers.pointers, readers.operation, readers.slope,
+            readers.pointers, readers.operation, readers.slope,
         ]
     )  # fmt: skip
     weight = packed_values(

@@ -1,4 +1,4 @@
-"""Who reads the cells of a program: what lets its operations be evaluated, and differentiated backwards, side by side.
+"""Who reads the cells of a program: what its operations are differentiated backwards by.
 
 Used by compile.program and reduce.levels, which it must not import.
 """
@@ -10,23 +10,21 @@ from typing import NamedTuple
 import numpy as np
 
 from snapfm.arrays import Index, Values
-from snapfm.kernels.segments import cut_segments
 
 Chain = tuple[Index, Index, Values]  # sums of weighted cells, one after the other: pointers, cells, weights
 
 
 class Readers(NamedTuple):
-    """Sections of kernels.program.Code: segments of operations, and for each cell who reads it."""
+    """Sections of kernels.program.Code: for each cell, who reads it."""
 
-    segments: Index
     pointers: Index  # readers of each cell: operations, the last first
     operation: Index
     slope: Index  # of the reader by the operand that the cell is part of, among five derivatives per operation
     weight: Values
 
 
-def find_readers(first: int, a: Chain, b: Chain, c: Chain) -> Readers:
-    """Find them for the operands a, b, c of all operations; operation e is cell first + e. Operand c has no slope."""
+def find_readers(first: int, a: Chain, b: Chain) -> Readers:
+    """Find them for the operands a and b of all operations; operation e is cell first + e. Operand c has no slope."""
     operations = len(a[0]) - 1
     counts = [np.diff(one[0]) for one in (a, b)]
     cell = np.concatenate([a[1], b[1]])
@@ -34,7 +32,6 @@ def find_readers(first: int, a: Chain, b: Chain, c: Chain) -> Readers:
     operation = np.concatenate([np.repeat(np.arange(operations), count) for count in counts])
     order = np.lexsort((side, -operation, cell))
     return Readers(
-        cut_segments(first, a[0], a[1], b[0], b[1], c[0], c[1]),
         np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=first + operations))]),
         operation[order],
         (5 * operation + side)[order],

@@ -14,7 +14,6 @@ from snapfm.kernels.numba.packs import full, store
 from snapfm.kernels.numba.sections import section
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import ROW_PTR, VARYING, tile_bends, tile_gradient, tile_partials, tile_slopes, tile_values
-from snapfm.kernels.teams import join, leads, team
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -22,18 +21,11 @@ def substitute(code, size, inputs, outside, externals, unknowns, weights, field)
     """field[:, unknowns] −= row / weight. Read: inputs, outside (1, …), externals (b, …), weights; written: field (b, n)."""
     cells, rows = np.empty(size * LANES), np.empty(len(unknowns) * LANES)
     for first in range(0, len(field), LANES):
-        substitute_tile(code, inputs, outside, externals, unknowns, weights, field, first, cells, rows)
-
-
-@compiled(nogil=True, error_model="numpy")
-def substitute_tile(code, inputs, outside, externals, unknowns, weights, field, first, cells, rows):
-    """Substitute in samples first .. first + LANES − 1; see substitute. Written: field; cells and rows are memory."""
-    fill_cells(inputs, outside, field, externals, first, cells)
-    tile_values(code, cells, rows)
-    for lane in range(min(LANES, len(field) - first)):
-        for k in team(len(unknowns)):
-            field[first + lane, unknowns[k]] -= rows[k * LANES + lane] / weights[k]
-    join()
+        fill_cells(inputs, outside, field, externals, first, cells)
+        tile_values(code, cells, rows)
+        for lane in range(min(LANES, len(field) - first)):
+            for k in range(len(unknowns)):
+                field[first + lane, unknowns[k]] -= rows[k * LANES + lane] / weights[k]
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -41,17 +33,11 @@ def evaluate(code, size, inputs, outside, externals, field, out):
     """out (b, rows) = the rows of a program of one part. Read: the rest; written: out."""
     cells, rows = np.empty(size * LANES), np.empty(out.shape[1] * LANES)
     for first in range(0, len(field), LANES):
-        evaluate_tile(code, inputs, outside, externals, field, first, cells, rows, out)
-
-
-@compiled(nogil=True, error_model="numpy")
-def evaluate_tile(code, inputs, outside, externals, field, first, cells, rows, out):
-    """Evaluate samples first .. first + LANES − 1; see evaluate. Written: out; cells and rows are memory."""
-    fill_cells(inputs, outside, field, externals, first, cells)
-    tile_values(code, cells, rows)
-    for lane in range(min(LANES, len(field) - first)):
-        for k in team(out.shape[1]):
-            out[first + lane, k] = rows[k * LANES + lane]
+        fill_cells(inputs, outside, field, externals, first, cells)
+        tile_values(code, cells, rows)
+        for lane in range(min(LANES, len(field) - first)):
+            for k in range(out.shape[1]):
+                out[first + lane, k] = rows[k * LANES + lane]
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -62,29 +48,17 @@ def pull(code, size, inputs, outside, externals, index, multipliers, field, rest
     adjoint, partial = np.empty(size * LANES), np.empty(5 * LANES * max(size - code.first, 0))
     lanes = len(field) * parts
     for first in range(0, lanes, LANES):
-        pull_tile(
-            code, inputs, outside, externals, index, multipliers, field, first, cells, rows, weight, partial, adjoint, rest
-        )  # fmt: skip
-
-
-@compiled(nogil=True, error_model="numpy")
-def pull_tile(
-    code, inputs, outside, externals, index, multipliers, field, first, cells, rows, weight, partial, adjoint, rest
-):
-    """Pull lanes first .. first + LANES − 1; see pull. Written: rest; cells, rows, weight, partial, adjoint are memory."""
-    parts, width = index.shape
-    lanes = len(field) * parts
-    fill_cells(inputs, outside, field, externals, first, cells)
-    tile_values(code, cells, rows)
-    for lane in range(LANES):
-        which = min(first + lane, lanes - 1)
-        for k in team(width):
-            weight[k * LANES + lane] = multipliers[which // parts, index[which % parts, k]]
-    tile_gradient(code, cells, weight, partial, adjoint)
-    for lane in range(min(LANES, lanes - first)):
-        sample, part = (first + lane) // parts, (first + lane) % parts
-        for k in team(inputs.shape[1]):
-            rest[sample, inputs[part, k]] += adjoint[(1 + k) * LANES + lane]
+        fill_cells(inputs, outside, field, externals, first, cells)
+        tile_values(code, cells, rows)
+        for lane in range(LANES):
+            which = min(first + lane, lanes - 1)
+            for k in range(width):
+                weight[k * LANES + lane] = multipliers[which // parts, index[which % parts, k]]
+        tile_gradient(code, cells, weight, partial, adjoint)
+        for lane in range(min(LANES, lanes - first)):
+            sample, part = (first + lane) // parts, (first + lane) % parts
+            for k in range(inputs.shape[1]):
+                rest[sample, inputs[part, k]] += adjoint[(1 + k) * LANES + lane]
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -100,17 +74,15 @@ def fill_cells(inputs, outside, field, externals, first, cells):
     """Write the constant, the unknowns and the params of lanes first .. first + LANES − 1. Written: cells."""
     parts, own = inputs.shape
     lanes = len(field) * parts
-    if leads():
-        store(cells, 0, full(1.0))
+    store(cells, 0, full(1.0))
     for lane in range(LANES):
         which = min(first + lane, lanes - 1)
         line, known = field[which // parts], externals[which // parts]
         part = which % parts
-        for k in team(own):
+        for k in range(own):
             cells[(1 + k) * LANES + lane] = line[inputs[part, k]]
-        for k in team(outside.shape[1]):
+        for k in range(outside.shape[1]):
             cells[(1 + own + k) * LANES + lane] = known[outside[part, k]]
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -12,7 +12,6 @@ import numpy as np
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import WIDTH, add, fma, fnma, full, load_at, store_at
 from snapfm.kernels.run_length import add_products
-from snapfm.kernels.teams import join, leads, team, team_between
 
 _GOLDEN = 0.6180339887498949  # multiples of it, modulo one: a scatter without symmetry
 
@@ -21,16 +20,11 @@ _GOLDEN = 0.6180339887498949  # multiples of it, modulo one: a scatter without s
 def rotate(first, second, cos, sin, field):  # written: field
     """Rotate pairs of unknowns by their angles; pass −sin to rotate back."""
     for sample in range(len(field)):
-        rotate_line(first, second, cos, sin, field[sample])
-
-
-@compiled(nogil=True)
-def rotate_line(first, second, cos, sin, line):  # written: line
-    """Rotate the pairs of one sample, which share no unknown."""
-    for k in team(len(first)):
-        one, other = line[first[k]], line[second[k]]
-        line[first[k]] = cos[k] * one + sin[k] * other
-        line[second[k]] = cos[k] * other - sin[k] * one
+        line = field[sample]
+        for k in range(len(first)):
+            one, other = line[first[k]], line[second[k]]
+            line[first[k]] = cos[k] * one + sin[k] * other
+            line[second[k]] = cos[k] * other - sin[k] * one
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -39,55 +33,40 @@ def condense(runs, ptr, first, field):  # written: field, the coordinates of eac
     groups = len(ptr) - 1
     mean, rest, square = np.empty(groups), np.empty(groups), np.empty(groups)
     for sample in range(len(field)):
-        condense_line(runs, ptr, first, field[sample], mean, rest, square)
-
-
-@compiled(nogil=True, error_model="numpy")
-def condense_line(
-    runs, ptr, first, line, mean, rest, square
-):  # written: line; the others, one number a group, are memory
-    """Condense one sample; see condense."""
-    groups = len(ptr) - 1
-    for g in team(groups):
-        mean[g] = 0.0
-    join()
-    add_products(runs, line, mean)
-    for g in team(groups):
-        mean[g] /= ptr[g + 1] - ptr[g]
-        rest[g] = 0.0
-        square[g] = 0.0
-    join()
-    _deviations(runs, line, mean, rest, square)
-    for g in team(groups):
-        count = ptr[g + 1] - ptr[g]
-        left = rest[g] / count  # rounding error of the mean
-        line[first + 2 * g] = (mean[g] + left) * math.sqrt(count)
-        line[first + 2 * g + 1] = math.sqrt(max(square[g] - rest[g] * left, 0.0))
+        line = field[sample]
+        mean[:], rest[:], square[:] = 0.0, 0.0, 0.0
+        add_products(runs, line, mean)
+        for g in range(groups):
+            mean[g] /= ptr[g + 1] - ptr[g]
+        _deviations(runs, line, mean, rest, square)
+        for g in range(groups):
+            count = ptr[g + 1] - ptr[g]
+            left = rest[g] / count  # rounding error of the mean
+            line[first + 2 * g] = (mean[g] + left) * math.sqrt(count)
+            line[first + 2 * g + 1] = math.sqrt(max(square[g] - rest[g] * left, 0.0))
 
 
 @compiled(nogil=True, error_model="numpy")
 def _deviations(runs, line, mean, rest, square):  # written: rest and square, sums of the deviation and of its square
     for k in range(len(runs.place)):
         place, group, step, length = runs.place[k], runs.row[k], runs.step[k], runs.length[k]
-        if step == 0:  # one group: its sums have no order that threads could share
-            for i in range(length if leads() else 0):
+        if step == 0:  # one group
+            for i in range(length):
                 off = line[place + i] - mean[group]
                 rest[group] += off
                 square[group] += off * off
-            join()
             continue
         whole = length - length % WIDTH if step == 1 else 0
-        for p in team(whole // WIDTH):
+        for p in range(whole // WIDTH):
             i = p * WIDTH
             away = fnma(full(1.0), load_at(mean, group + i), load_at(line, place + i))
             store_at(rest, group + i, add(load_at(rest, group + i), away))
             store_at(square, group + i, fma(away, away, load_at(square, group + i)))
-        for i in team_between(whole, length):
+        for i in range(whole, length):
             at = group + step * i
             off = line[place + i] - mean[at]
             rest[at] += off
             square[at] += off * off
-        join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -96,33 +75,25 @@ def expand(runs, ptr, members, first, start, field):  # read: start, field's coo
     groups = len(ptr) - 1
     middle, mean, stretch = np.empty(groups), np.empty(groups), np.empty(groups)
     for sample in range(len(field)):
-        expand_line(runs, ptr, members, first, start[sample], field[sample], middle, mean, stretch)
-
-
-@compiled(nogil=True, error_model="numpy")
-def expand_line(runs, ptr, members, first, begin, line, middle, mean, stretch):
-    """Expand one sample; see expand. Written: line; middle, mean and stretch, one number a group, are memory."""
-    groups = len(ptr) - 1
-    for g in team(groups):
-        root = math.sqrt(ptr[g + 1] - ptr[g])
-        middle[g], mean[g] = line[first + 2 * g] / root, begin[first + 2 * g] / root
-        size = begin[first + 2 * g + 1]
-        stretch[g] = line[first + 2 * g + 1] / size if size > 0.0 else 0.0
-    join()
-    for k in range(len(runs.place)):
-        place, group, step, length = runs.place[k], runs.row[k], runs.step[k], runs.length[k]
-        whole = length - length % WIDTH if step == 1 else 0
-        for p in team(whole // WIDTH):
-            i = p * WIDTH
-            away = fnma(full(1.0), load_at(mean, group + i), load_at(begin, place + i))
-            store_at(line, place + i, fma(load_at(stretch, group + i), away, load_at(middle, group + i)))
-        for i in team_between(whole, length):
-            at = group + step * i
-            line[place + i] = middle[at] + stretch[at] * (begin[place + i] - mean[at])
-    join()
-    for g in team(groups):
-        if not begin[first + 2 * g + 1] > 0.0:
-            _scatter(members, ptr[g], ptr[g + 1] - ptr[g], middle[g], line[first + 2 * g + 1], line)
+        begin, line = start[sample], field[sample]
+        for g in range(groups):
+            root = math.sqrt(ptr[g + 1] - ptr[g])
+            middle[g], mean[g] = line[first + 2 * g] / root, begin[first + 2 * g] / root
+            size = begin[first + 2 * g + 1]
+            stretch[g] = line[first + 2 * g + 1] / size if size > 0.0 else 0.0
+        for k in range(len(runs.place)):
+            place, group, step, length = runs.place[k], runs.row[k], runs.step[k], runs.length[k]
+            whole = length - length % WIDTH if step == 1 else 0
+            for p in range(whole // WIDTH):
+                i = p * WIDTH
+                away = fnma(full(1.0), load_at(mean, group + i), load_at(begin, place + i))
+                store_at(line, place + i, fma(load_at(stretch, group + i), away, load_at(middle, group + i)))
+            for i in range(whole, length):
+                at = group + step * i
+                line[place + i] = middle[at] + stretch[at] * (begin[place + i] - mean[at])
+        for g in range(groups):
+            if not begin[first + 2 * g + 1] > 0.0:
+                _scatter(members, ptr[g], ptr[g + 1] - ptr[g], middle[g], line[first + 2 * g + 1], line)
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -14,7 +14,6 @@ from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, section, table
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import absolute, add, div, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.teams import added, greatest, join, leads, team
 
 # Error of a step, relative to its size: a smaller one saves no Newton iteration, each of which costs many of these.
 _STEP_ERROR = 1e-3
@@ -45,15 +44,12 @@ def newton_direction(frame, plan, tile, damping, status, convex, stop, held):
     inverse = section(tile, layout.INVERSE)
     _remainder(frame, tile, damping)
     size = full(0.0)
-    for j in team(len(step) // LANES):
+    for j in range(len(step) // LANES):
         size = fma(_weighed(load(step, j), load(inverse, j)), load(step, j), size)
-    size = added(size)
     wanted = section(tile, layout.WANTED)
-    if leads():
-        store(scalars, _SIZE, size)
-        for lane in range(LANES):
-            wanted[lane] = 1.0 if status[lane] == RUNNING else 0.0
-    join()
+    store(scalars, _SIZE, size)
+    for lane in range(LANES):
+        wanted[lane] = 1.0 if status[lane] == RUNNING else 0.0
     _conjugate(frame, plan, tile, damping, stop, True, _STEP_ERROR, _STEP_ITERATIONS)
     for lane in range(LANES):
         if wanted[lane] < 0.0:
@@ -78,27 +74,22 @@ def check_curvature(frame, plan, tile, damping, wanted, second, stop):
     for lane in range(LANES):
         if wanted[lane]:
             second[lane] = HOLDS
-            for j in team(len(weight) // LANES):
+            for j in range(len(weight) // LANES):
                 i = j * LANES + lane
                 if inverse[i] != 0.0 and weight[i] + damping[lane] <= spread[i]:
                     second[lane] = UNKNOWN
-            second[lane] = -greatest(-second[lane])
             any_open = any_open or second[lane] == UNKNOWN
-        if leads():
-            asked[lane] = 1.0 if wanted[lane] and second[lane] == UNKNOWN else 0.0
+        asked[lane] = 1.0 if wanted[lane] and second[lane] == UNKNOWN else 0.0
     if not any_open:
         return
     scalars = section(tile, layout.GRADIENTS)
     size = full(0.0)
-    for j in team(len(weight) // LANES):
+    for j in range(len(weight) // LANES):
         # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
         generic = full(2.0 * ((_GOLDEN * (j + 1)) % 1.0) - 1.0)
         store(spread, j, _free(generic, load(inverse, j)))
         size = fma(mul(load(spread, j), load(inverse, j)), load(spread, j), size)
-    size = added(size)
-    if leads():
-        store(scalars, _SIZE, size)
-    join()
+    store(scalars, _SIZE, size)
     _conjugate(frame, plan, tile, damping, stop, False, _CURVATURE_ERROR, _CURVATURE_ITERATIONS)
     for lane in range(LANES):
         if wanted[lane] and second[lane] == UNKNOWN and stop[0] == 0:
@@ -119,26 +110,24 @@ def _conjugate(frame, plan, tile, damping, stop, take, error, most):
     scalars, wanted = section(tile, layout.GRADIENTS), section(tile, layout.WANTED)
     unknowns, rows = len(remainder) // LANES, len(along) // LANES
     _precondition(frame, plan, tile, remainder, gradient, pulled)
-    for i in team(len(conjugate)):
+    for i in range(len(conjugate)):
         if wanted[i % LANES] == 1.0:
             conjugate[i] = gradient[i]
-    for i in team(len(along)):
+    for i in range(len(along)):
         if wanted[i % LANES] == 1.0:
             along[i] = pulled[i]
-    join()  # all have read what is wanted
     for _ in range(most):
         waiting = False
-        for lane in range(LANES if leads() else 0):
+        for lane in range(LANES):
             small = scalars[_RZ * LANES + lane] <= error * error * scalars[_SIZE * LANES + lane]
             if wanted[lane] == 1.0 and small:
                 wanted[lane] = 0.0
-        join()
         for lane in range(LANES):
             waiting = waiting or wanted[lane] == 1.0
         if not waiting or stop[0] != 0:
             return
         _apply(frame, tile, damping, conjugate, along, image)
-        for lane in range(LANES if leads() else 0):
+        for lane in range(LANES):
             scalars[_ALPHA * LANES + lane] = 0.0
             if wanted[lane] == 1.0:
                 curvature = scalars[_CURVED * LANES + lane]
@@ -146,30 +135,26 @@ def _conjugate(frame, plan, tile, damping, stop, take, error, most):
                     wanted[lane] = -1.0
                 else:
                     scalars[_ALPHA * LANES + lane] = scalars[_RZ * LANES + lane] / curvature
-        join()
         alpha = load(scalars, _ALPHA)
         if take:
-            for j in team(unknowns):
+            for j in range(unknowns):
                 store(step, j, fma(alpha, load(conjugate, j), load(step, j)))
-            for r in team(rows):
+            for r in range(rows):
                 store(direction, r, fma(alpha, load(along, r), load(direction, r)))
-        for j in team(unknowns):
+        for j in range(unknowns):
             store(remainder, j, fnma(alpha, load(image, j), load(remainder, j)))
-        if leads():
-            store(scalars, _LAST_RZ, load(scalars, _RZ))
-        join()
+        store(scalars, _LAST_RZ, load(scalars, _RZ))
         _precondition(frame, plan, tile, remainder, gradient, pulled)
-        for lane in range(LANES if leads() else 0):
+        for lane in range(LANES):
             going = wanted[lane] == 1.0
             before = scalars[_LAST_RZ * LANES + lane]
             # a lane that has ended keeps its direction
             scalars[_BETA * LANES + lane] = scalars[_RZ * LANES + lane] / before if going else 1.0
             scalars[_ALPHA * LANES + lane] = 1.0 if going else 0.0
-        join()
         alpha, beta = load(scalars, _ALPHA), load(scalars, _BETA)
-        for j in team(unknowns):
+        for j in range(unknowns):
             store(conjugate, j, fma(beta, load(conjugate, j), mul(alpha, load(gradient, j))))
-        for r in team(rows):
+        for r in range(rows):
             store(along, r, fma(beta, load(along, r), mul(alpha, load(pulled, r))))
 
 
@@ -179,7 +164,7 @@ def _remainder(frame, tile, damping):  # written: remainder, image
     remainder, slope = section(tile, layout.REMAINDER), section(tile, layout.GRADIENT)
     image, inverse = section(tile, layout.IMAGE), section(tile, layout.INVERSE)
     _apply(frame, tile, damping, section(tile, layout.STEP), section(tile, layout.DIRECTION), image)
-    for j in team(len(slope) // LANES):
+    for j in range(len(slope) // LANES):
         total = fnma(full(-1.0), load(slope, j), load(image, j))
         store(remainder, j, _free(fnma(full(1.0), total, full(0.0)), load(inverse, j)))
 
@@ -192,31 +177,27 @@ def _apply(frame, tile, damping, x, y, image):  # written: image; packs CURVED (
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
     more = load(damping, 0)
-    for j in team(len(ptr) - 1):
+    for j in range(len(ptr) - 1):
         total = mul(add(load(weight, j), more), load(x, j))
         for p in range(ptr[j], ptr[j + 1]):
             total = fma(load(jacobian, entry[p]), load(y, row[p]), total)
         store(image, j, total)
-    join()
     hessian_row, hessian_column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
-    for h in range(len(hessian_row) if leads() else 0):  # entries of one row follow each other anywhere
+    for h in range(len(hessian_row)):
         i, j = hessian_row[h], hessian_column[h]
         if i != j:
             value = load(hessian, h)
             store(image, i, fma(value, load(x, j), load(image, i)))
             store(image, j, fma(value, load(x, i), load(image, j)))
-    join()
     curvature, size = full(0.0), full(0.0)
-    for j in team(len(ptr) - 1):
+    for j in range(len(ptr) - 1):
         here = _free(load(image, j), load(inverse, j))
         store(image, j, here)
         curvature = fma(here, load(x, j), curvature)
         size = fma(_weighed(load(x, j), load(inverse, j)), load(x, j), size)
     scalars = section(tile, layout.GRADIENTS)
-    curvature, size = added(curvature), added(size)
-    if leads():
-        store(scalars, _CURVED, curvature)
-        store(scalars, _BETA, size)
+    store(scalars, _CURVED, curvature)
+    store(scalars, _BETA, size)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -228,7 +209,7 @@ def _precondition(
     active, jacobian = section(tile, layout.ACTIVE), section(tile, layout.JACOBIAN)
     inverse = section(tile, layout.INVERSE)
     row_ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
-    for r in team(len(row_ptr) - 1):
+    for r in range(len(row_ptr) - 1):
         total = full(0.0)
         for p in range(row_ptr[r], row_ptr[r + 1]):
             total = fma(load(scaled, p), load(remainder, column[p]), total)
@@ -242,16 +223,14 @@ def _precondition(
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
     product = full(0.0)
-    for j in team(len(ptr) - 1):
+    for j in range(len(ptr) - 1):
         total = load(remainder, j)
         for p in range(ptr[j], ptr[j + 1]):
             total = fnma(load(jacobian, entry[p]), load(pulled, row[p]), total)
         total = mul(total, load(inverse, j))
         store(gradient, j, total)
         product = fma(total, load(remainder, j), product)
-    product = added(product)
-    if leads():
-        store(section(tile, layout.GRADIENTS), _RZ, product)
+    store(section(tile, layout.GRADIENTS), _RZ, product)
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -13,7 +13,6 @@ from snapfm.kernels.ldl import factorize_tile, solve_tile
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.teams import added, join, leads, team
 
 RUNNING = -1  # status of a lane that is not done
 
@@ -74,13 +73,13 @@ def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negativ
     weight, inverse = section(tile, layout.DIAGONAL), section(tile, layout.INVERSE)
     to_bound = section(tile, layout.TO_BOUND)
     negative[:] = 0
-    if frame.shared == 1:  # on the CPU alone: a callback has these factors
+    if frame.shared == 1:  # a callback has these factors
         for j in range(len(weight) // LANES):
             store(inverse, j, full(1.0))
         return
     if frame.coupled == 1:
         spread_of(frame, tile, inverse)
-    for j in team(len(weight) // LANES):
+    for j in range(len(weight) // LANES):
         for lane in range(LANES):
             i = j * LANES + lane
             w = weight[i] + damping[lane]
@@ -91,9 +90,6 @@ def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negativ
             held = frame.bounded == 1 and to_bound[i] == to_bound[i]
             inverse[i] = 0.0 if held else 1.0 / w
             negative[lane] += 1 if inverse[i] < 0.0 else 0
-    for lane in range(LANES):
-        negative[lane] = added(negative[lane])
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -101,16 +97,14 @@ def spread_of(frame, tile, spread):  # written: spread
     """Sum up per unknown the sizes of the Hessian's entries off the diagonal."""
     hessian = section(tile, layout.HESSIAN)
     row, column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
-    if leads():
-        for j in range(len(spread) // LANES):
-            store(spread, j, full(0.0))
-        for h in range(len(row)):
-            i, j = row[h], column[h]
-            if i != j:
-                size = absolute(load(hessian, h))
-                store(spread, i, add(load(spread, i), size))
-                store(spread, j, add(load(spread, j), size))
-    join()
+    for j in range(len(spread) // LANES):
+        store(spread, j, full(0.0))
+    for h in range(len(row)):
+        i, j = row[h], column[h]
+        if i != j:
+            size = absolute(load(hessian, h))
+            store(spread, i, add(load(spread, i), size))
+            store(spread, j, add(load(spread, j), size))
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -121,13 +115,12 @@ def _assemble_schur(frame, tile):  # written: scaled, matrix
     inverse, active = section(tile, layout.INVERSE), section(tile, layout.ACTIVE)
     barrier = section(tile, layout.BARRIER)
     column = table(frame, layout.COLUMN)
-    for p in team(len(column)):
+    for p in range(len(column)):
         store(scaled, p, mul(load(jacobian, p), load(inverse, column[p])))
-    join()
     rows, columns = table(frame, layout.ENTRY_ROW), table(frame, layout.ENTRY_COLUMN)
     ptr, constant = table(frame, layout.TERM_PTR), weights(frame, layout.ENTRY_CONSTANT)
     left, right = table(frame, layout.TERM_LEFT), table(frame, layout.TERM_RIGHT)
-    for s in team(len(rows)):
+    for s in range(len(rows)):
         total = full(constant[s])
         for t in range(ptr[s], ptr[s + 1]):
             total = fma(load(scaled, left[t]), load(jacobian, right[t]), total)
@@ -153,7 +146,7 @@ def _assemble_augmented(frame, tile, damping, convex):  # written: matrix
     ptr, constant = table(frame, layout.TERM_PTR), weights(frame, layout.ENTRY_CONSTANT)
     left, right = table(frame, layout.TERM_LEFT), table(frame, layout.TERM_RIGHT)
     v = len(table(frame, layout.PLACE))
-    for s in team(len(rows)):
+    for s in range(len(rows)):
         i, j = rows[s], columns[s]
         total = full(constant[s])
         for t in range(ptr[s], ptr[s + 1]):
@@ -188,18 +181,17 @@ def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_
     without = section(tile, layout.PLAIN_STEP)  # free until the search
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
-    for j in team(len(ptr) - 1):
+    for j in range(len(ptr) - 1):
         total = load(slope, j)
         if frame.mixed == 1:
             for p in range(ptr[j], ptr[j + 1]):
                 total = fnma(load(jacobian, entry[p]), load(idle, row[p]), total)
         store(without, j, total)
-    join()
     row_ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
     gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
     x, target, shift = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.SHIFT)
-    for r in team(len(row_ptr) - 1):
+    for r in range(len(row_ptr) - 1):
         total = load(residual, r)
         for p in range(row_ptr[r], row_ptr[r + 1]):
             total = fnma(load(scaled, p), load(without, column[p]), total)
@@ -241,7 +233,6 @@ def solved(frame, plan, tile, rhs, out):  # read: rhs, which is the section RHS;
         return
     factor, pivots, work = section(tile, layout.FACTOR), section(tile, layout.PIVOTS), section(tile, layout.WORK)
     solve_tile(plan, factor, pivots, rhs, LANES, 0, work, out)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -251,14 +242,14 @@ def _follow(frame, tile, direction, step):  # written: step
     inverse = section(tile, layout.INVERSE)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
-    for j in team(len(ptr) - 1):
+    for j in range(len(ptr) - 1):
         total = load(slope, j)
         for p in range(ptr[j], ptr[j + 1]):
             total = fma(load(jacobian, entry[p]), load(direction, row[p]), total)
         store(step, j, fnma(total, load(inverse, j), full(0.0)))
     if frame.bounded == 1:
         to_bound = section(tile, layout.TO_BOUND)
-        for i in team(len(step)):
+        for i in range(len(step)):
             if to_bound[i] == to_bound[i]:
                 step[i] = to_bound[i]
 
@@ -277,34 +268,33 @@ def augmented_direction(frame, plan, tile, held):  # written: direction, step, r
     gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
     v, m, zero = len(ptr) - 1, len(gram_ptr) - 1, full(0.0)
-    for j in team(v):
+    for j in range(v):
         total = fnma(full(1.0), load(slope, j), zero)
         for p in range(ptr[j], ptr[j + 1]):
             total = fma(load(jacobian, entry[p]), load(idle, row[p]), total)
         store(rhs, j, total)
-    for r in team(m):
+    for r in range(m):
         total = fnma(full(1.0), load(residual, r), zero)
         for p in range(gram_ptr[r], gram_ptr[r + 1]):
             total = fnma(full(gram[p]), load(idle, gram_column[p]), total)
         store(rhs, v + r, fma(load(active, r), total, load(idle, r)))
     if frame.bounded == 1 and held:
-        for i in team(v * LANES):
+        for i in range(v * LANES):
             if to_bound[i] == to_bound[i]:
                 rhs[i] = to_bound[i]
         row_ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
-        for r in team(m):
+        for r in range(m):
             for p in range(row_ptr[r], row_ptr[r + 1]):
                 for lane in range(LANES):
                     move = to_bound[column[p] * LANES + lane]
                     if move == move and active[r * LANES + lane] > 0.0:
                         rhs[(v + r) * LANES + lane] -= jacobian[p * LANES + lane] * move
-        join()
         _move_curvature(frame, tile, rhs)
     solved(frame, plan, tile, rhs, rhs)
     step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
-    for j in team(v):
+    for j in range(v):
         store(step, j, load(rhs, j))
-    for r in team(m):
+    for r in range(m):
         store(direction, r, load(rhs, v + r))
 
 
@@ -313,7 +303,7 @@ def _move_curvature(frame, tile, rhs):  # read: hessian, to_bound; written: rhs 
     """Move the effect of held unknowns on the gradient of the others, through the Hessian, to the right-hand side."""
     hessian, to_bound = section(tile, layout.HESSIAN), section(tile, layout.TO_BOUND)
     row, column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
-    for h in range(len(row) if leads() else 0):  # entries of one row follow each other anywhere
+    for h in range(len(row)):
         for lane in range(LANES):
             i, j, entry = row[h] * LANES + lane, column[h] * LANES + lane, hessian[h * LANES + lane]
             held_row, held_column = to_bound[i] == to_bound[i], to_bound[j] == to_bound[j]
@@ -335,24 +325,24 @@ def correct(frame, plan, tile, alpha, wanted):  # written: rhs; step, direction 
     before = section(tile, layout.PREVIOUS_RESIDUAL)
     first = 0 if frame.augmented == 0 else len(step)
     sign = 1.0 if frame.augmented == 0 else -1.0
-    for i in team(first):
+    for i in range(first):
         rhs[i] = 0.0
-    for i in team(len(residual)):
+    for i in range(len(residual)):
         missed = residual[i] - max(1.0 - alpha[i % LANES], 0.0) * before[i]
         rhs[first + i] = sign * active[i] * missed if wanted[i % LANES] else 0.0  # zeros need no solve
     solved(frame, plan, tile, rhs, rhs)
-    for i in team(len(direction)):
+    for i in range(len(direction)):
         if wanted[i % LANES]:
             direction[i] = alpha[i % LANES] * plain_direction[i] + rhs[first + i]
     if frame.augmented == 1:
-        for i in team(len(step)):
+        for i in range(len(step)):
             if wanted[i % LANES]:
                 step[i] = alpha[i % LANES] * plain[i] + rhs[i]
         return
     jacobian, inverse = section(tile, layout.JACOBIAN), section(tile, layout.INVERSE)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
-    for j in team(len(ptr) - 1):
+    for j in range(len(ptr) - 1):
         for lane in range(LANES):
             if wanted[lane]:
                 total = 0.0

@@ -27,7 +27,6 @@ from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
 from snapfm.kernels.soft_rows import balance, harden, mean_square, rows_at
-from snapfm.kernels.teams import added, greatest, join, team
 
 ARRIVED, LIMIT, BROKEN = 0, 3, 4  # errors.Status
 
@@ -91,7 +90,6 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
         rows_at(code, frame, tile, delta)
     for iteration in range(most + 1):
         derivatives_at(code, frame, tile)
-        join()
         running = False
         for lane in range(LANES):
             if status[lane] != RUNNING:
@@ -146,7 +144,7 @@ def _enter(frame, tile):  # written: x, the duals of bounds
         return
     x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
     low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
-    for i in team(len(x)):
+    for i in range(len(x)):
         width = upper[i] - lower[i]
         below, above = lower[i] > -np.inf, upper[i] < np.inf
         if below:
@@ -163,7 +161,7 @@ def _slacken(frame, tile):  # written: slack, multiplier of inequalities
         return
     residual, slack, lam = section(tile, layout.RESIDUAL), section(tile, layout.SLACK), section(tile, layout.MULTIPLIER)
     equality, row_size = table(frame, layout.EQUALITY), section(tile, layout.ROW_SIZE)
-    for r in team(len(equality)):
+    for r in range(len(equality)):
         for lane in range(LANES):
             i = r * LANES + lane
             slack[i] = max(-residual[i], _ROOM * row_size[i])
@@ -179,19 +177,19 @@ def _off(frame, tile, lane, mu):
     equality, row_weight = table(frame, layout.EQUALITY), section(tile, layout.ROW_WEIGHT)
     slack = section(tile, layout.SLACK)
     worst = 0.0
-    for r in team(len(equality)):
+    for r in range(len(equality)):
         i = r * LANES + lane
         off = row_weight[i] * abs(residual[i] if equality[r] == 1 else residual[i] + slack[i])
         if equality[r] == 0:
             off = max(off, abs(slack[i] * lam[i] - mu))
         worst = _larger(worst, off)
     if frame.bounded == 0:
-        for j in team(len(slope) // LANES):
+        for j in range(len(slope) // LANES):
             worst = _larger(worst, abs(slope[j * LANES + lane]))
-        return greatest(worst)
+        return worst
     x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
     low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
-    for j in team(len(slope) // LANES):
+    for j in range(len(slope) // LANES):
         i = j * LANES + lane
         off = abs(slope[i] - low[i] + high[i])
         if lower[i] > -np.inf:
@@ -199,7 +197,7 @@ def _off(frame, tile, lane, mu):
         if upper[i] < np.inf:
             off = max(off, abs((upper[i] - x[i]) * high[i] - mu))
         worst = _larger(worst, off)
-    return greatest(worst)
+    return worst
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
@@ -213,13 +211,13 @@ def _press(frame, tile, mu, delta):
     """Add the barrier to the KKT system of the step. Written: barrier, bound_weight, weight, residual, slope."""
     residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
     equality, barrier = table(frame, layout.EQUALITY), section(tile, layout.BARRIER)
-    for r in team(len(equality)):
+    for r in range(len(equality)):
         if equality[r] == 1:
             for lane in range(LANES):
                 barrier[r * LANES + lane] = delta[lane]
     if frame.mixed == 1:
         slack = section(tile, layout.SLACK)
-        for r in team(len(equality)):
+        for r in range(len(equality)):
             if equality[r] == 0:
                 for lane in range(LANES):
                     i = r * LANES + lane
@@ -230,7 +228,7 @@ def _press(frame, tile, mu, delta):
         low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
         slope, weight = section(tile, layout.GRADIENT), section(tile, layout.DIAGONAL)
         more = section(tile, layout.BOUND_WEIGHT)
-        for i in team(len(x)):
+        for i in range(len(x)):
             more[i] = 0.0
             if lower[i] > -np.inf:
                 more[i] += low[i] / (x[i] - lower[i])
@@ -270,12 +268,12 @@ def _advance(code, frame, stop, tile, path, status, lanes):
         if fresh[lane]:
             lanes.entries[lane], lanes.first_theta[lane], fresh[lane] = 0, max(lanes.theta[lane], 1.0), False
     for _ in range(_HALVINGS):
-        for i in team(len(x)):
+        for i in range(len(x)):
             x[i] = before[i] + alpha[i % LANES] * step[i]
-        for i in team(len(lam)):
+        for i in range(len(lam)):
             lam[i] = before_lam[i] + alpha[i % LANES] * direction[i]
         if frame.mixed == 1:
-            for r in team(len(equality)):
+            for r in range(len(equality)):
                 if equality[r] == 0:
                     for lane in range(LANES):
                         i = r * LANES + lane
@@ -313,7 +311,7 @@ def _reach(frame, tile, lane, mu, delta):
     ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
     length, fall = 1.0, 0.0
-    for r in team(len(equality)):
+    for r in range(len(equality)):
         i = r * LANES + lane
         for p in range(ptr[r], ptr[r + 1]):
             fall += lam[i] * gram[p] * direction[column[p] * LANES + lane]
@@ -326,13 +324,13 @@ def _reach(frame, tile, lane, mu, delta):
                 length = min(length, -_KEEP * slack[i] / ds)
             if direction[i] < 0.0:
                 length = min(length, -_KEEP * lam[i] / direction[i])
-    for j in team(len(x) // LANES):
+    for j in range(len(x) // LANES):
         i = j * LANES + lane
         fall += (x[i] - target[i]) * step[i]
     if frame.bounded == 1:
         lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
         low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
-        for j in team(len(x) // LANES):
+        for j in range(len(x) // LANES):
             i = j * LANES + lane
             if lower[i] > -np.inf:
                 room = x[i] - lower[i]
@@ -350,7 +348,7 @@ def _reach(frame, tile, lane, mu, delta):
                     length = min(length, _KEEP * room / step[i])
                 if change < 0.0:
                     length = min(length, -_KEEP * high[i] / change)
-    return -greatest(-length), added(fall)
+    return length, fall
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -359,7 +357,7 @@ def _follow_duals(tile, lane, alpha, mu):  # written: the duals of bounds, one l
     before, step = section(tile, layout.PREVIOUS), section(tile, layout.STEP)
     lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
     low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
-    for j in team(len(before) // LANES):
+    for j in range(len(before) // LANES):
         i = j * LANES + lane
         if lower[i] > -np.inf:
             room = before[i] - lower[i]
@@ -378,7 +376,7 @@ def _merit(frame, tile, lane, mu, delta):
     ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram, row_weight = weights(frame, layout.GRAM), section(tile, layout.ROW_WEIGHT)
     theta, value = 0.0, 0.0
-    for r in team(len(equality)):
+    for r in range(len(equality)):
         i = r * LANES + lane
         if equality[r] == 1:
             theta += row_weight[i] * abs(residual[i])
@@ -388,16 +386,15 @@ def _merit(frame, tile, lane, mu, delta):
             value -= mu * math.log(slack[i])
         for p in range(ptr[r], ptr[r + 1]):
             value += 0.5 * lam[i] * gram[p] * lam[column[p] * LANES + lane]
-    join()  # before a trial changes multipliers that are read here
-    for j in team(len(x) // LANES):
+    for j in range(len(x) // LANES):
         i = j * LANES + lane
         value += 0.5 * (x[i] - target[i]) ** 2
     if frame.bounded == 1:
         lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
-        for j in team(len(x) // LANES):
+        for j in range(len(x) // LANES):
             i = j * LANES + lane
             if lower[i] > -np.inf:
                 value -= mu * math.log(x[i] - lower[i])
             if upper[i] < np.inf:
                 value -= mu * math.log(upper[i] - x[i])
-    return added(theta), added(value)
+    return theta, value

@@ -15,40 +15,27 @@ import math
 from snapfm.kernels.layout import LOWER, MULTIPLIER, SHIFT, TARGET, UNIT, UPPER, Tile, X, section
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.teams import greatest, leads, team
 
 
 @compiled(nogil=True)
 def gather(field, index, first, tiles):
     """tiles[:, first + k] = field[sample, index[part, k]]. Read: field (b, n), index (parts, k); written: tiles."""
-    lanes = len(field) * len(index)
     for lane in range(len(tiles) * LANES):
-        gather_lane(field, index, min(lane, lanes - 1), first, tiles, lane)
-
-
-@compiled(nogil=True)
-def gather_lane(field, index, source, first, tiles, lane):
-    """Gather for one lane what belongs to the lane `source`; see gather. Written: tiles."""
-    sample, part = source // len(index), source % len(index)
-    tile, at = lane // LANES, lane % LANES
-    for k in team(index.shape[1]):
-        tiles[tile, (first + k) * LANES + at] = field[sample, index[part, k]]
+        source = min(lane, len(field) * len(index) - 1)
+        sample, part = source // len(index), source % len(index)
+        tile, at = lane // LANES, lane % LANES
+        for k in range(index.shape[1]):
+            tiles[tile, (first + k) * LANES + at] = field[sample, index[part, k]]
 
 
 @compiled(nogil=True)
 def scatter(tiles, first, index, field):
     """field[sample, index[part, k]] = tiles[:, first + k]. Read: tiles, index (parts, k); written: field (b, n)."""
     for lane in range(len(field) * len(index)):
-        scatter_lane(tiles, lane, first, index, field)
-
-
-@compiled(nogil=True)
-def scatter_lane(tiles, lane, first, index, field):
-    """Scatter one lane; see scatter. Written: field."""
-    sample, part = lane // len(index), lane % len(index)
-    tile, at = lane // LANES, lane % LANES
-    for k in team(index.shape[1]):
-        field[sample, index[part, k]] = tiles[tile, (first + k) * LANES + at]
+        sample, part = lane // len(index), lane % len(index)
+        tile, at = lane // LANES, lane % LANES
+        for k in range(index.shape[1]):
+            field[sample, index[part, k]] = tiles[tile, (first + k) * LANES + at]
 
 
 @compiled(nogil=True)
@@ -71,27 +58,26 @@ def enter_units(space, at):
     """
     other = False
     for k in range(len(space)):
-        other |= enter_units_tile(Tile(space[k], space[k], at))
+        other |= _enter_tile(Tile(space[k], space[k], at))
     return other
 
 
 @compiled(nogil=True, error_model="numpy")
-def enter_units_tile(tile):
+def _enter_tile(tile):
     """Choose the units of one tile; see enter_units."""
     other = False
     unit, x, target = section(tile, UNIT), section(tile, X), section(tile, TARGET)
     for lane in range(LANES):
         size = 0.0
-        for j in team(len(x) // LANES):
+        for j in range(len(x) // LANES):
             size = max(size, abs(x[j * LANES + lane]), abs(target[j * LANES + lane]))
-        size, power = greatest(size), 0
+        power = 0
         if size > 0.0 and math.isfinite(size):
             power = math.frexp(size)[1]
         if abs(power) <= _ORDINARY:
             power = 0
         power = min(max(power, -_EXTREME), _EXTREME)
-        if leads():
-            unit[lane], unit[LANES + lane] = math.ldexp(1.0, power), math.ldexp(1.0, -power)
+        unit[lane], unit[LANES + lane] = math.ldexp(1.0, power), math.ldexp(1.0, -power)
         if power != 0:
             other = True
             for number in (X, TARGET, LOWER, UPPER, SHIFT, MULTIPLIER):
@@ -103,19 +89,14 @@ def enter_units_tile(tile):
 def leave_units(space, at):  # read: unit; written: x, multiplier
     """Convert x and multipliers back to the units of the laws."""
     for k in range(len(space)):
-        leave_units_tile(Tile(space[k], space[k], at))
-
-
-@compiled(nogil=True, error_model="numpy")
-def leave_units_tile(tile):  # read: unit; written: x, multiplier
-    """Convert one tile; see leave_units."""
-    unit = section(tile, UNIT)
-    for lane in range(LANES):
-        _multiply_lane(section(tile, X), lane, unit[lane])
-        _multiply_lane(section(tile, MULTIPLIER), lane, unit[lane])
+        tile = Tile(space[k], space[k], at)
+        unit = section(tile, UNIT)
+        for lane in range(LANES):
+            _multiply_lane(section(tile, X), lane, unit[lane])
+            _multiply_lane(section(tile, MULTIPLIER), lane, unit[lane])
 
 
 @compiled(nogil=True, error_model="numpy")
 def _multiply_lane(values, lane, factor):  # written: values, one lane
-    for k in team(len(values) // LANES):
+    for k in range(len(values) // LANES):
         values[k * LANES + lane] *= factor

@@ -15,7 +15,6 @@ import numpy as np
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import WIDTH, absolute, add, div, fma, fnma, full, load, mul, pick, put, store, take
 from snapfm.kernels.panels import BLOCK, PANEL
-from snapfm.kernels.teams import added, join, leads, team, team_between
 
 FACTORED, SINGULAR, NONFINITE = 0, 1, 2  # status of a lane; linear.base has the names
 _NEGATIVE, _WEAK, _BROKEN, _SMALLEST = range(4)
@@ -53,13 +52,12 @@ def factorize_tile(
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
     if signed:
-        for k in team(len(scale) // WIDTH):
+        for k in range(len(scale) // WIDTH):
             store(scale, k, full(0.0))
-    for k in team(PANEL):
+    for k in range(PANEL):
         store(factor, k, full(0.0))
-    for k in team(TALLY):
+    for k in range(TALLY):
         store(tally, k, full(np.inf if k == _SMALLEST else 0.0))
-    join()
     # The four steps are inlined by LLVM (forceinline). Inlined by numba, they counted references to the plan's arrays for
     # every panel, which took longer than the arithmetic.
     # Left-looking: a panel is written once, while it is in the nearest cache. Copying the values to the tile first, so
@@ -73,11 +71,10 @@ def factorize_tile(
             _receive(plan, panel, factor, inverse)
             _eliminate(plan, panel, tiny, factor, inverse, scale, tally)
         else:  # leaves: nothing to subtract, and none reaches another
-            for k in range(PANEL if leads() else 0):
+            for k in range(PANEL):
                 slot = PANEL * panel + k
                 pivot = load(factor, plan.base[panel] + k)
                 store(inverse, slot, _invert(pivot, slot, tiny, scale, tally))
-    join()  # a panel is read by others after they have joined for the next one; the last one, here
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
@@ -85,15 +82,13 @@ def _assemble(plan, panel, values, lanes, start, count, factor):
     """Scatter the entries into the zeroed panel. Written: factor."""
     zero = load(factor, 0)  # the row of zeros: a literal zero becomes a call of memset, slow for a few lines
     base, first, end = plan.base[panel], plan.entry_ptr[panel], plan.entry_ptr[panel + 1]
-    for k in team_between(base, plan.base[panel + 1]):
+    for k in range(base, plan.base[panel + 1]):
         store(factor, k, zero)
-    join()
     step = PANEL + 1 if plan.head[panel] == BLOCK else 1
-    for k in team_between(plan.width[panel], PANEL):
+    for k in range(plan.width[panel], PANEL):
         store(factor, base + step * k, full(_PHANTOM))
-    for p in team_between(first, end):
+    for p in range(first, end):
         store(factor, plan.entry_to[p], take(values, plan.entry_from[p] * lanes + start, count))
-    join()
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
@@ -105,7 +100,7 @@ def _scale(plan, panel, signed, factor, inverse, scale):
     """
     zero = full(0.0)
     step = PANEL + 1 if plan.head[panel] == BLOCK else 1
-    for k in team(PANEL):
+    for k in range(PANEL):
         slot = PANEL * panel + k
         size = absolute(load(factor, plan.base[panel] + step * k))
         if not signed:
@@ -113,16 +108,13 @@ def _scale(plan, panel, signed, factor, inverse, scale):
         else:
             store(scale, slot, pick(load(scale, slot), size, size, load(scale, slot)))
             store(inverse, slot, pick(size, zero, zero, div(full(1.0), size)))
-    join()
     if signed:
-        first = plan.entry_ptr[panel] if leads() else plan.entry_ptr[panel + 1]  # entries of one row may be anywhere
-        for p in range(first, plan.entry_ptr[panel + 1]):
+        for p in range(plan.entry_ptr[panel], plan.entry_ptr[panel + 1]):
             row, column = plan.entry_row[p], plan.entry_column[p]
             if row != column:
                 entry, gained = load(factor, plan.entry_to[p]), load(scale, row)
                 gain = mul(mul(entry, entry), load(inverse, column))
                 store(scale, row, pick(gained, gain, gain, gained))
-        join()
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
@@ -142,7 +134,7 @@ def _receive(plan, panel, factor, inverse):  # written: factor
         t22, t23 = mul(load(factor, p + 2), i2), mul(load(factor, p + 3), i3)
         t30, t31 = mul(load(factor, q), i0), mul(load(factor, q + 1), i1)
         t32, t33 = mul(load(factor, q + 2), i2), mul(load(factor, q + 3), i3)
-        for i in team(rows):
+        for i in range(rows):
             # In the rows of the diagonal block this also writes above the diagonal, where nothing is ever read.
             y, row = plan.targets[target + i], x + PANEL * i
             x0, x1, x2, x3 = load(factor, row), load(factor, row + 1), load(factor, row + 2), load(factor, row + 3)
@@ -154,7 +146,6 @@ def _receive(plan, panel, factor, inverse):  # written: factor
             store(factor, y + 1, y1)
             store(factor, y + 2, y2)
             store(factor, y + 3, y3)
-        join()
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
@@ -179,19 +170,17 @@ def _eliminate(plan, panel, tiny, factor, inverse, scale, tally):
     l32 = mul(x32, i2)
     d3 = fnma(x32, l32, fnma(x31, l31, fnma(x30, l30, load(factor, b + 15))))
     i3 = _invert(d3, s + 3, tiny, scale, tally)
-    join()  # the block is read by all, then written by one
-    if leads():
-        store(factor, b + 4, l10)
-        store(factor, b + 8, l20)
-        store(factor, b + 9, l21)
-        store(factor, b + 12, l30)
-        store(factor, b + 13, l31)
-        store(factor, b + 14, l32)
-        store(inverse, s, i0)
-        store(inverse, s + 1, i1)
-        store(inverse, s + 2, i2)
-        store(inverse, s + 3, i3)
-    for r in team((plan.base[panel + 1] - b - BLOCK) // PANEL):
+    store(factor, b + 4, l10)
+    store(factor, b + 8, l20)
+    store(factor, b + 9, l21)
+    store(factor, b + 12, l30)
+    store(factor, b + 13, l31)
+    store(factor, b + 14, l32)
+    store(inverse, s, i0)
+    store(inverse, s + 1, i1)
+    store(inverse, s + 2, i2)
+    store(inverse, s + 3, i3)
+    for r in range((plan.base[panel + 1] - b - BLOCK) // PANEL):
         x = b + BLOCK + PANEL * r
         x0 = load(factor, x)
         x1 = fnma(x0, l10, load(factor, x + 1))
@@ -208,12 +197,11 @@ def _invert(pivot, slot, tiny, scale, tally):  # written: tally
     zero, one = full(0.0), full(1.0)
     size, limit = absolute(pivot), mul(load(scale, slot), full(tiny))
     used = pick(size, limit, full(np.inf), pivot)
-    if leads():
-        store(tally, _NEGATIVE, add(load(tally, _NEGATIVE), pick(zero, used, zero, one)))
-        store(tally, _WEAK, add(load(tally, _WEAK), pick(size, limit, one, zero)))
-        store(tally, _BROKEN, add(load(tally, _BROKEN), pick(size, full(_LARGEST), zero, one)))
-        smallest = load(tally, _SMALLEST)
-        store(tally, _SMALLEST, pick(size, smallest, size, smallest))
+    store(tally, _NEGATIVE, add(load(tally, _NEGATIVE), pick(zero, used, zero, one)))
+    store(tally, _WEAK, add(load(tally, _WEAK), pick(size, limit, one, zero)))
+    store(tally, _BROKEN, add(load(tally, _BROKEN), pick(size, full(_LARGEST), zero, one)))
+    smallest = load(tally, _SMALLEST)
+    store(tally, _SMALLEST, pick(size, smallest, size, smallest))
     return div(one, used)
 
 
@@ -226,18 +214,16 @@ def solve(plan, factor, inverse, rhs, lanes, work, out):
 
 @compiled(nogil=True, error_model="numpy")
 def solve_tile(plan, factor, inverse, rhs, lanes, tile, work, out):  # written: work (slots), out
-    """Solve one tile of rhs (n * lanes). Row i of `out` is written by the thread of pass i; others have to join first."""
+    """Solve one tile of rhs (n * lanes)."""
     start = tile * WIDTH
     count = min(WIDTH, lanes - start)
     slot = plan.slot
-    for k in team(len(work) // WIDTH):  # phantoms stay zero
+    for k in range(len(work) // WIDTH):  # phantoms stay zero
         store(work, k, full(0.0))
-    join()
-    for i in team(len(slot)):
+    for i in range(len(slot)):
         store(work, slot[i], take(rhs, i * lanes + start, count))
-    join()
     _substitute(plan, factor, inverse, work)
-    for i in team(len(slot)):
+    for i in range(len(slot)):
         put(out, i * lanes + start, count, load(work, slot[i]))
 
 
@@ -256,37 +242,31 @@ def _substitute(plan, factor, inverse, x):  # written: x
             x3 = fnma(x2, load(factor, b + 14), x3)
         x0, x1 = mul(x0, load(inverse, s)), mul(x1, load(inverse, s + 1))
         x2, x3 = mul(x2, load(inverse, s + 2)), mul(x3, load(inverse, s + 3))
-        join()
-        if leads():
-            store(x, s, x0)
-            store(x, s + 1, x1)
-            store(x, s + 2, x2)
-            store(x, s + 3, x3)
+        store(x, s, x0)
+        store(x, s + 1, x1)
+        store(x, s + 2, x2)
+        store(x, s + 3, x3)
         first = row_ptr[panel]
-        for r in team(row_ptr[panel + 1] - first):
+        for r in range(row_ptr[panel + 1] - first):
             row, p = rows[first + r], b + head[panel] + PANEL * r
             y = fnma(x1, load(factor, p + 1), fnma(x0, load(factor, p), load(x, row)))
             store(x, row, fnma(x3, load(factor, p + 3), fnma(x2, load(factor, p + 2), y)))
-        join()
     for panel in range(panels - 1, -1, -1):
         b, s = base[panel], PANEL * panel
         s0 = s1 = s2 = s3 = full(0.0)
         first = row_ptr[panel]
-        for r in team(row_ptr[panel + 1] - first):
+        for r in range(row_ptr[panel + 1] - first):
             y, p = load(x, rows[first + r]), b + head[panel] + PANEL * r
             s0, s1 = fma(load(factor, p), y, s0), fma(load(factor, p + 1), y, s1)
             s2, s3 = fma(load(factor, p + 2), y, s2), fma(load(factor, p + 3), y, s3)
-        s0, s1, s2, s3 = added(s0), added(s1), added(s2), added(s3)
-        if leads():
-            x0, x1 = fnma(s0, load(inverse, s), load(x, s)), fnma(s1, load(inverse, s + 1), load(x, s + 1))
-            x2, x3 = fnma(s2, load(inverse, s + 2), load(x, s + 2)), fnma(s3, load(inverse, s + 3), load(x, s + 3))
-            if head[panel] == BLOCK:
-                x2 = fnma(x3, load(factor, b + 14), x2)
-                x1 = fnma(x2, load(factor, b + 9), fnma(x3, load(factor, b + 13), x1))
-                x0 = fnma(x2, load(factor, b + 8), fnma(x3, load(factor, b + 12), x0))
-                x0 = fnma(x1, load(factor, b + 4), x0)
-            store(x, s, x0)
-            store(x, s + 1, x1)
-            store(x, s + 2, x2)
-            store(x, s + 3, x3)
-        join()
+        x0, x1 = fnma(s0, load(inverse, s), load(x, s)), fnma(s1, load(inverse, s + 1), load(x, s + 1))
+        x2, x3 = fnma(s2, load(inverse, s + 2), load(x, s + 2)), fnma(s3, load(inverse, s + 3), load(x, s + 3))
+        if head[panel] == BLOCK:
+            x2 = fnma(x3, load(factor, b + 14), x2)
+            x1 = fnma(x2, load(factor, b + 9), fnma(x3, load(factor, b + 13), x1))
+            x0 = fnma(x2, load(factor, b + 8), fnma(x3, load(factor, b + 12), x0))
+            x0 = fnma(x1, load(factor, b + 4), x0)
+        store(x, s, x0)
+        store(x, s + 1, x1)
+        store(x, s + 2, x2)
+        store(x, s + 3, x3)

@@ -18,7 +18,6 @@ from snapfm.kernels.numba.packs import div, fnma, full, load, mul, store
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.ordering import best
 from snapfm.kernels.symbolic import columns, permuted, tree
-from snapfm.kernels.teams import added, join, leads, team, team_between
 
 
 class Elimination(NamedTuple):
@@ -98,35 +97,29 @@ def factorize(plan, entries, factor, work):
     """Factorize one tile. Read: entries (packs of the pattern); written: factor, work (two packs per row)."""
     size, count = len(plan.row), len(plan.places)
     lower, upper = size, size + count
-    for e in team(size + 2 * count):
+    for e in range(size + 2 * count):
         store(factor, e, full(0.0))
-    join()
-    for e in team(len(plan.target)):
+    for e in range(len(plan.target)):
         store(factor, plan.target[e], load(entries, e))
-    join()
     for k in range(size):
         first, last = plan.pointers[k], plan.pointers[k + 1]
-        for p in team_between(first, last):
+        for p in range(first, last):
             store(work, plan.places[p], load(factor, lower + p))
             store(work, size + plan.places[p], load(factor, upper + p))
         pivot = load(factor, k)
-        join()
         for b in range(plan.back_pointers[k], plan.back_pointers[k + 1]):
             at, end = plan.back_at[b], plan.pointers[plan.back_column[b] + 1]
             left, right = load(factor, lower + at), load(factor, upper + at)
             pivot = fnma(left, right, pivot)
-            for p in team_between(at + 1, end):
+            for p in range(at + 1, end):
                 i = plan.places[p]
                 store(work, i, fnma(load(factor, lower + p), right, load(work, i)))
                 store(work, size + i, fnma(left, load(factor, upper + p), load(work, size + i)))
-            join()
         inverse = div(full(1.0), pivot)
-        if leads():
-            store(factor, k, inverse)
-        for p in team_between(first, last):
+        store(factor, k, inverse)
+        for p in range(first, last):
             store(factor, lower + p, mul(load(work, plan.places[p]), inverse))
             store(factor, upper + p, load(work, size + plan.places[p]))
-        join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -136,18 +129,14 @@ def solve(plan, factor, x):
     lower, upper = size, size + count
     for k in range(size):
         here = load(x, k)
-        for p in team_between(plan.pointers[k], plan.pointers[k + 1]):
+        for p in range(plan.pointers[k], plan.pointers[k + 1]):
             i = plan.places[p]
             store(x, i, fnma(load(factor, lower + p), here, load(x, i)))
-        join()
     for k in range(size - 1, -1, -1):
-        total = load(x, k) if leads() else full(0.0)
-        for p in team_between(plan.pointers[k], plan.pointers[k + 1]):
+        total = load(x, k)
+        for p in range(plan.pointers[k], plan.pointers[k + 1]):
             total = fnma(load(factor, upper + p), load(x, plan.places[p]), total)
-        total = added(total)
-        if leads():
-            store(x, k, mul(total, load(factor, k)))
-        join()
+        store(x, k, mul(total, load(factor, k)))
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -156,25 +145,21 @@ def solve_transposed(plan, factor, x):
     size, count = len(plan.row), len(plan.places)
     lower, upper = size, size + count
     for k in range(size):
-        here = mul(load(x, k), load(factor, k))  # is not kept: no thread has to wait for another to read x[k]
-        for p in team_between(plan.pointers[k], plan.pointers[k + 1]):
+        here = mul(load(x, k), load(factor, k))
+        for p in range(plan.pointers[k], plan.pointers[k + 1]):
             i = plan.places[p]
             store(x, i, fnma(load(factor, upper + p), here, load(x, i)))
-        join()
     for k in range(size - 1, -1, -1):
-        total = mul(load(x, k), load(factor, k)) if leads() else full(0.0)
-        for p in team_between(plan.pointers[k], plan.pointers[k + 1]):
+        total = mul(load(x, k), load(factor, k))
+        for p in range(plan.pointers[k], plan.pointers[k + 1]):
             total = fnma(load(factor, lower + p), load(x, plan.places[p]), total)
-        total = added(total)
-        if leads():
-            store(x, k, total)
-        join()
+        store(x, k, total)
 
 
 @compiled(nogil=True)
 def blend(which, source, target):
     """Copy the lanes that `which` marks. Read: which (LANES,), source; written: target."""
-    for k in team(len(source) // LANES):
+    for k in range(len(source) // LANES):
         for lane in range(LANES):
             if which[lane]:
                 target[k * LANES + lane] = source[k * LANES + lane]

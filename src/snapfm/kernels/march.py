@@ -19,7 +19,6 @@ from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import load, store
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import Code, tile_partials, tile_slopes, tile_values
-from snapfm.kernels.teams import greatest, join, leads, team, team_between
 
 SOLVED, OUT_OF_ITERATIONS, FAILED, NOT_BEGUN = range(4)  # how a sample ends a stage
 
@@ -94,23 +93,14 @@ class StageLanes(NamedTuple):
 
 
 @compiled(nogil=True)
-def stage_packs(one):
-    """Return the packs of each member of a StageMemory."""
-    m, blocks, slots = len(one.own), len(one.starts) - 1, one.slots
-    factor, partial = m + 2 * len(one.plan.places), 5 * max(one.cells - one.code.first, 0)
-    return (
-        one.cells, m, partial, slots + 1, slots, slots, len(one.row), factor, 2 * m, m, m, m, blocks, blocks, blocks
-    )  # fmt: skip
-
-
-@compiled(nogil=True)
 def _stage_memory(one):
     """Allocate the memory of a tile."""
-    a, b, c, d, e, f, g, h, i, j, k, m, n, o, p = stage_packs(one)
+    m, blocks, slots = len(one.own) * LANES, (len(one.starts) - 1) * LANES, one.slots * LANES
+    factor, partial = m + 2 * len(one.plan.places) * LANES, 5 * LANES * max(one.cells - one.code.first, 0)
     return StageMemory(
-        np.empty(a * LANES), np.empty(b * LANES), np.empty(c * LANES), np.empty(d * LANES), np.empty(e * LANES),
-        np.empty(f * LANES), np.empty(g * LANES), np.empty(h * LANES), np.empty(i * LANES), np.empty(j * LANES),
-        np.empty(k * LANES), np.empty(m * LANES), np.empty(n * LANES), np.empty(o * LANES), np.empty(p * LANES),
+        np.empty(one.cells * LANES), np.empty(m), np.empty(partial), np.empty(slots + LANES), np.empty(slots), np.empty(slots),
+        np.empty(len(one.row) * LANES), np.empty(factor), np.empty(2 * m), np.empty(m), np.empty(m), np.empty(m),
+        np.empty(blocks), np.empty(blocks), np.empty(blocks),
     )  # fmt: skip
 
 
@@ -171,7 +161,6 @@ def solve_stage_tile(
     _begin(one, start, unknowns, first, count, past, known, memory)
     _place(one, x, cells)
     tile_values(one.code, cells, rows)
-    join()
     _fill_constants(one, entries)
     while True:
         live, new = False, False
@@ -207,12 +196,11 @@ def solve_stage_tile(
             for lane in range(LANES):
                 if wanting[lane]:
                     lanes.have[lane], fresh[lane] = True, True
-        for k in team(m):
+        for k in range(m):
             for lane in range(LANES):
                 work[k * LANES + lane] = -rows[one.plan.row[k] * LANES + lane]
-        join()
         solve(one.plan, factor, work)
-        for k in team(m):
+        for k in range(m):
             for lane in range(LANES):
                 memory.step[one.plan.column[k] * LANES + lane] = work[k * LANES + lane]
         _merits(one.starts, rows, memory.base)
@@ -238,15 +226,15 @@ def solve_stage_tile(
     for lane in range(count):
         sample = first + lane
         if lanes.ended[lane] == SOLVED:
-            for k in team(len(one.before)):
+            for k in range(len(one.before)):
                 past[sample, k] = cells[(1 + one.before[k]) * LANES + lane]
-            for k in team(m):
+            for k in range(m):
                 field[sample, unknowns[k]] = x[k * LANES + lane]
 
 
 @compiled(nogil=True, error_model="numpy")
 def _fill_constants(one, entries):  # written: entries
-    for k in team(len(one.constants)):
+    for k in range(len(one.constants)):
         for lane in range(LANES):
             entries[k * LANES + lane] = one.constants[k]
 
@@ -260,16 +248,16 @@ def _begin(one, start, unknowns, first, count, past, known, memory):
     cells, rows, x, merit, least = memory.cells, memory.rows, memory.x, memory.merit, memory.base
     m, blocks = len(one.own), len(one.starts) - 1
     starts = 1 if len(one.before) == 0 or one.constant else 3 if known else 2
-    for b in team(blocks * LANES):
+    for b in range(blocks * LANES):
         least[b] = np.inf
-    for k in team(m):
+    for k in range(m):
         for lane in range(LANES):
             value = start[first + min(lane, count - 1), unknowns[k]]
             x[k * LANES + lane] = value if math.isfinite(value) else 0.0
     if starts == 1:
         return
     for number in range(starts):
-        for k in team(m):
+        for k in range(m):
             for lane in range(LANES):
                 sample = first + min(lane, count - 1)
                 value = start[sample, unknowns[k]]
@@ -278,17 +266,14 @@ def _begin(one, start, unknowns, first, count, past, known, memory):
                 if number > 1:
                     value = 2.0 * value - past[sample, k]
                 cells[(1 + one.own[k]) * LANES + lane] = value
-        join()
         tile_values(one.code, cells, rows)
-        join()
         _merits(one.starts, rows, merit)
-        for b in team(blocks):
+        for b in range(blocks):
             for lane in range(LANES):
                 if merit[b * LANES + lane] < least[b * LANES + lane]:  # not where it is NaN
                     least[b * LANES + lane] = merit[b * LANES + lane]
                     for k in range(one.starts[b], one.starts[b + 1]):
                         x[k * LANES + lane] = cells[(1 + one.own[k]) * LANES + lane]
-        join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -301,11 +286,10 @@ def _search(one, rule, memory, lanes):
     merit, base, length = memory.merit, memory.base, memory.length
     going, fresh, searching = lanes.going, lanes.fresh, lanes.searching
     m, blocks = len(one.own), len(one.starts) - 1
-    for b in team(blocks * LANES):
+    for b in range(blocks * LANES):
         length[b] = 1.0
-    for k in team(m):
+    for k in range(m):
         store(found, k, load(rows, k))
-    join()
     left = 0
     for lane in range(LANES):
         searching[lane] = going[lane]
@@ -314,41 +298,37 @@ def _search(one, rule, memory, lanes):
         if left == 0:
             break
         for b in range(blocks):
-            for k in team_between(one.starts[b], one.starts[b + 1]):
+            for k in range(one.starts[b], one.starts[b + 1]):
                 for lane in range(LANES):
                     far = length[b * LANES + lane] if searching[lane] else 0.0
                     moved = x[k * LANES + lane] + far * step[k * LANES + lane] if far != 0.0 else x[k * LANES + lane]
                     cells[(1 + one.own[k]) * LANES + lane] = moved
-        join()
         tile_values(one.code, cells, rows)
-        join()
         _merits(one.starts, rows, merit)
         shorter = 0.5 if halving + 1 < HALVINGS else 0.0  # at last blocks that no step helps stay where they are
         for lane in range(LANES):
             if not searching[lane]:
                 continue
             short = 0
-            for b in team(blocks):
+            for b in range(blocks):
                 at = b * LANES + lane
                 enough = (1.0 - 2.0 * SUFFICIENT * length[at]) * base[at]
                 rounding = (one.starts[b + 1] - one.starts[b]) * rule.goal**2
                 if not (merit[at] <= enough or merit[at] <= rounding or length[at] == 0.0):
                     short = 1
                     length[at] *= shorter
-            whole = greatest(short) == 0
+            whole = short == 0
             if whole:
-                for k in team(m):
+                for k in range(m):
                     x[k * LANES + lane] = cells[(1 + one.own[k]) * LANES + lane]
                     found[k * LANES + lane] = rows[k * LANES + lane]
             if whole or not fresh[lane]:
                 searching[lane] = False
                 left -= 1
-        join()
-    for k in team(m):
+    for k in range(m):
         store(rows, k, load(found, k))
     _place(one, x, cells)
     _merits(one.starts, rows, merit)
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -398,7 +378,7 @@ def determine_stage_tile(
         tile_values(one.code, cells, rows)
         tile_partials(one.code, cells, False, memory.partial)
         tile_slopes(one.code, memory.partial, memory.slope, memory.left, memory.right, entries)
-    for k in team(m):
+    for k in range(m):
         for lane in range(LANES):
             wanted[k * LANES + lane] = -rest[first + min(lane, count - 1), unknowns[k]]
     for lane in range(LANES):
@@ -422,7 +402,7 @@ def determine_stage_tile(
     for lane in range(count):
         if live[lane]:
             lanes.ended[lane] = SOLVED if size[lane] <= _ACCURATE * scale[lane] else FAILED
-            for k in team(m):
+            for k in range(m):
                 multipliers[first + lane, index[k]] = found[k * LANES + lane]
 
 
@@ -440,9 +420,8 @@ def _correct(one, factor, some, memory, lanes):
         if not going[lane]:
             continue
         size[lane] = scale[lane]
-        for k in team(m):
+        for k in range(m):
             found[k * LANES + lane], remainder[k * LANES + lane] = 0.0, wanted[k * LANES + lane]
-    join()
     for _ in range(SOLVES):
         left = 0
         for lane in range(LANES):
@@ -450,21 +429,18 @@ def _correct(one, factor, some, memory, lanes):
             left += going[lane]
         if left == 0:
             break
-        for k in team(m):
+        for k in range(m):
             for lane in range(LANES):
                 work[k * LANES + lane] = remainder[one.plan.column[k] * LANES + lane]
-        join()
         solve_transposed(one.plan, factor, work)
-        for k in team(m):
+        for k in range(m):
             for lane in range(LANES):
                 if going[lane]:
                     found[one.plan.row[k] * LANES + lane] += work[k * LANES + lane]
             store(remainder, k, load(wanted, k))
-        join()
-        for e in range(len(one.row) if leads() else 0):  # entries of one column may be anywhere
+        for e in range(len(one.row)):
             for lane in range(LANES):
                 remainder[one.column[e] * LANES + lane] -= entries[e * LANES + lane] * found[one.row[e] * LANES + lane]
-        join()
         for lane in range(LANES):
             if going[lane]:
                 now = _largest(remainder, m, lane)
@@ -475,7 +451,7 @@ def _correct(one, factor, some, memory, lanes):
 @compiled(nogil=True, error_model="numpy")
 def _merits(starts, rows, merit):
     """Sum the squares of each block's rows. Written: merit."""
-    for b in team(len(starts) - 1):
+    for b in range(len(starts) - 1):
         for lane in range(LANES):
             merit[b * LANES + lane] = 0.0
         for k in range(starts[b], starts[b + 1]):
@@ -486,20 +462,19 @@ def _merits(starts, rows, merit):
 @compiled(nogil=True, error_model="numpy")
 def _place(one, x, cells):
     """Write a stage's own unknowns into the cells. Written: cells."""
-    for k in team(len(one.own)):
+    for k in range(len(one.own)):
         for lane in range(LANES):
             cells[(1 + one.own[k]) * LANES + lane] = x[k * LANES + lane]
-    join()
 
 
 @compiled(nogil=True, error_model="numpy")
 def _largest(packs, count, lane):
     """Return the largest size in one lane; NaN if one is NaN."""
     largest = 0.0
-    for k in team(count):
+    for k in range(count):
         size = abs(packs[k * LANES + lane])
         if not size <= largest:
             largest = size
             if math.isnan(size):
                 break
-    return greatest(largest)
+    return largest

@@ -33,7 +33,6 @@ from snapfm.kernels.point import (
     settle,
     size_rows,
 )  # fmt: skip
-from snapfm.kernels.teams import added, greatest, join, team
 
 CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration finds what is infeasible
 
@@ -201,11 +200,9 @@ def _know_curvature(frame, tile, second):  # written: second
     hessian_row, lam = table(frame, layout.HESSIAN_ROW), section(tile, layout.MULTIPLIER)
     second[:] = HOLDS
     if len(hessian_row) > 0:
-        for i in team(len(lam)):
+        for i in range(len(lam)):
             if lam[i] != 0.0:
                 second[i % LANES] = UNKNOWN
-        for lane in range(LANES):
-            second[lane] = -greatest(-second[lane])
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -234,14 +231,14 @@ def _short(frame, tile, lane):
     x, before = section(tile, layout.X), section(tile, layout.PREVIOUS)
     weight, inverse = section(tile, layout.DIAGONAL), section(tile, layout.INVERSE)
     moved, far, turned = 0.0, 1.0, 0
-    for j in team(len(x) // LANES):
+    for j in range(len(x) // LANES):
         i = j * LANES + lane
         moved, far = max(moved, abs(x[i] - before[i])), max(far, abs(x[i]))
         if inverse[i] != 0.0 and frame.coupled == 0:  # otherwise held at a bound, or not that of the Hessian
             was = 1.0 / inverse[i]
             if abs(weight[i] - was) > _TURNED * abs(was) + 2.0 * _FLAT:
                 turned = 1
-    return greatest(turned) == 0 and greatest(moved) <= _NEAR * greatest(far)
+    return turned == 0 and moved <= _NEAR * far
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -249,21 +246,18 @@ def _push_off(frame, tile, lane, times):  # written: step, direction (one lane)
     """Push a lane off a saddle by a hundredth of its size, along negative curvature if it is known, else without symmetry."""
     x, target, step = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.STEP)
     size = 0.0
-    for j in team(len(x) // LANES):
+    for j in range(len(x) // LANES):
         size = max(size, abs(x[j * LANES + lane]), abs(target[j * LANES + lane]))
-    size = greatest(size)
     size = size if size > 0.0 else 1.0
-    join()  # the step was found from the direction of all rows
     fill_lane(section(tile, layout.DIRECTION), lane, 0.0)
     if frame.coupled == 1:
         along, largest = section(tile, layout.CONJUGATE), 1e-300
-        for j in team(len(x) // LANES):
+        for j in range(len(x) // LANES):
             largest = max(largest, abs(along[j * LANES + lane]))
-        largest = greatest(largest)
-        for j in team(len(x) // LANES):
+        for j in range(len(x) // LANES):
             step[j * LANES + lane] = _PUSH * size * along[j * LANES + lane] / largest
     else:
-        for j in team(len(x) // LANES):
+        for j in range(len(x) // LANES):
             # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
             step[j * LANES + lane] = _PUSH * size * (2.0 * ((_GOLDEN * (j + 1) * times) % 1.0) - 1.0)
 
@@ -278,18 +272,17 @@ def _predict(frame, tile, lanes):  # written: lanes' penalty and decrease
     gram = weights(frame, layout.GRAM)
     slope, largest, delta = full(0.0), full(0.0), load(section(tile, layout.REGULARIZATION), 0)
     row_size = section(tile, layout.ROW_SIZE)
-    join()
-    for j in team(len(x) // LANES):
+    for j in range(len(x) // LANES):
         slope = fma(fnma(full(1.0), load(target, j), load(x, j)), load(step, j), slope)
-    for r in team(len(ptr) - 1):
+    for r in range(len(ptr) - 1):
         moved = mul(delta, load(direction, r))
         for p in range(ptr[r], ptr[r + 1]):
             moved = fma(full(gram[p]), load(direction, column[p]), moved)
         slope = fma(load(lam, r), moved, slope)
         size = mul(load(row_size, r), absolute(add(load(lam, r), load(direction, r))))
         largest = pick(size, largest, largest, size)
-    store(slopes, 0, added(slope))
-    store(sizes, 0, greatest(largest))
+    store(slopes, 0, slope)
+    store(sizes, 0, largest)
     for lane in range(LANES):
         penalty[lane] = max(penalty[lane], 1.1 * sizes[lane])
         if theta[lane] > 0.0 and slopes[lane] > 0.5 * penalty[lane] * theta[lane]:
@@ -325,9 +318,9 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
     copy(step, plain)
     copy(direction, plain_direction)
     for _ in range(max(trials, 1)):
-        for j in team(len(x) // LANES):
+        for j in range(len(x) // LANES):
             store(x, j, add(load(before, j), load(step, j)))
-        for r in team(len(lam) // LANES):
+        for r in range(len(lam) // LANES):
             store(lam, r, add(load(before_lam, r), load(direction, r)))
         residual_at(code, frame, tile)
         merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
@@ -354,9 +347,9 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
                 continue
             corrected[lane] = False
             alpha[lane] *= 0.5
-            for j in team(len(step) // LANES):
+            for j in range(len(step) // LANES):
                 step[j * LANES + lane] = alpha[lane] * plain[j * LANES + lane]
-            for r in team(len(direction) // LANES):
+            for r in range(len(direction) // LANES):
                 direction[r * LANES + lane] = alpha[lane] * plain_direction[r * LANES + lane]
         if not open_lanes or stop[0] != 0:
             break
@@ -401,10 +394,10 @@ def _stretch(code, frame, plan, tile, lanes):
                 alpha[lane] *= 2.0
                 copy_lane(step, best, lane)
                 copy_lane(direction, best_direction, lane)
-                for j in team(len(x) // LANES):
+                for j in range(len(x) // LANES):
                     i = j * LANES + lane
                     x[i] = before[i] + alpha[lane] * plain[i]
-                for r in team(len(lam) // LANES):
+                for r in range(len(lam) // LANES):
                     i = r * LANES + lane
                     lam[i] = before_lam[i] + alpha[lane] * plain_direction[i]
         if not any_going:

@@ -16,7 +16,6 @@ from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import tile_bends, tile_partials, tile_slopes, tile_values
-from snapfm.kernels.teams import added, greatest, join, team
 
 _NUDGE = 1e-2  # size of the push away from a point where a broken row has no slope
 _TINY = 1e-30  # stands in for a slope of zero in a quotient
@@ -27,9 +26,8 @@ def residual_at(code, frame, tile):  # read: x, λ, shift; written: cells, rows,
     """residual = h(x) + shift − Gλ − δλ, with h of x in its own unit and the rest in the lane's (layout.UNIT)."""
     place, x, cells = table(frame, layout.PLACE), section(tile, layout.X), section(tile, layout.CELLS)
     unit, inverse = load(section(tile, layout.UNIT), 0), load(section(tile, layout.UNIT), 1)
-    for j in team(len(place)):
+    for j in range(len(place)):
         store(cells, place[j], mul(unit, load(x, j)))
-    join()
     rows = section(tile, layout.ROWS)
     if code.callback == NO_CALLBACK:
         tile_values(code, cells, rows)
@@ -39,7 +37,7 @@ def residual_at(code, frame, tile):  # read: x, λ, shift; written: cells, rows,
     ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
     delta = load(section(tile, layout.REGULARIZATION), 0)
-    for r in team(len(ptr) - 1):
+    for r in range(len(ptr) - 1):
         total = fma(inverse, load(rows, r), load(shift, r))
         for p in range(ptr[r], ptr[r + 1]):
             total = fnma(full(gram[p]), load(lam, column[p]), total)
@@ -63,16 +61,15 @@ def derivatives_at(code, frame, tile):
     slope, weight = section(tile, layout.GRADIENT), section(tile, layout.DIAGONAL)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
-    for j in team(len(ptr) - 1):
+    for j in range(len(ptr) - 1):
         total = fnma(full(1.0), load(target, j), load(x, j))
         for p in range(ptr[j], ptr[j + 1]):
             total = fma(load(jacobian, entry[p]), load(lam, row[p]), total)
         store(slope, j, total)
         store(weight, j, full(1.0))
-    join()
     hessian_row, hessian_column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
     unit = load(section(tile, layout.UNIT), 0)
-    for h in team(len(hessian_row)):
+    for h in range(len(hessian_row)):
         scaled = mul(unit, load(hessian, h))  # multipliers are in the lane's unit
         store(hessian, h, scaled)
         if hessian_row[h] == hessian_column[h]:
@@ -81,7 +78,7 @@ def derivatives_at(code, frame, tile):
     row_ptr = table(frame, layout.ROW_PTR)
     gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
     gram = weights(frame, layout.GRAM)
-    for r in team(len(row_ptr) - 1):
+    for r in range(len(row_ptr) - 1):
         total = full(0.0)
         for p in range(row_ptr[r], row_ptr[r + 1]):
             total = fma(load(jacobian, p), load(jacobian, p), total)
@@ -99,7 +96,7 @@ def size_rows(tile, ordinary):  # read: residual, norm; written: row_size, row_w
     """
     residual, norm = section(tile, layout.RESIDUAL), section(tile, layout.ROW_NORM)
     size, weight = section(tile, layout.ROW_SIZE), section(tile, layout.ROW_WEIGHT)
-    for i in team(len(residual)):
+    for i in range(len(residual)):
         found = max(math.sqrt(norm[i]), abs(residual[i]))
         if ordinary < found < 1.0 / ordinary or not _TINY < found < 1.0 / _TINY:  # or without slope, or not a number
             found = 1.0
@@ -115,7 +112,7 @@ def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, wher
     residual, x, norm = section(tile, layout.RESIDUAL), section(tile, layout.X), section(tile, layout.ROW_NORM)
     equality = table(frame, layout.EQUALITY)
     flat, found = section(tile, layout.ACTIVE), 0  # not chosen yet: its memory is free
-    for r in team(len(equality)):
+    for r in range(len(equality)):
         for lane in range(LANES):
             h = residual[r * LANES + lane]
             broken = abs(h) > tolerance[lane] if equality[r] == 1 else h > tolerance[lane]
@@ -123,11 +120,10 @@ def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, wher
             pushes = broken and norm[r * LANES + lane] < (1e-3 * _NUDGE) ** 2
             flat[r * LANES + lane] = 1.0 if pushes else 0.0
             found |= pushes
-    if greatest(found) == 0:
+    if found == 0:
         return False
-    join()
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
-    for j in team(len(ptr) - 1):
+    for j in range(len(ptr) - 1):
         for lane in range(LANES):
             for p in range(ptr[j], ptr[j + 1]):
                 if flat[row[p] * LANES + lane] == 1.0:
@@ -143,7 +139,7 @@ def choose_sets(frame, tile):  # written: active, idle (λ of idle rows), to_bou
     active, idle, lam = section(tile, layout.ACTIVE), section(tile, layout.IDLE), section(tile, layout.MULTIPLIER)
     residual, norm = section(tile, layout.RESIDUAL), section(tile, layout.ROW_NORM)
     equality = table(frame, layout.EQUALITY)
-    for r in team(len(equality)):
+    for r in range(len(equality)):
         for lane in range(LANES):
             i = r * LANES + lane
             # h/‖J‖² is what the row's own step would add to its multiplier
@@ -154,7 +150,7 @@ def choose_sets(frame, tile):  # written: active, idle (λ of idle rows), to_bou
     if frame.bounded == 1:
         x, slope = section(tile, layout.X), section(tile, layout.GRADIENT)
         lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
-        for i in team(len(x)):
+        for i in range(len(x)):
             wish = x[i] - slope[i]
             to_bound[i] = upper[i] - x[i] if wish > upper[i] else (lower[i] - x[i] if wish < lower[i] else np.nan)
 
@@ -169,12 +165,12 @@ def settle(tile, arrived):  # read: arrived; written: x
     x, slope, to_bound = section(tile, layout.X), section(tile, layout.GRADIENT), section(tile, layout.TO_BOUND)
     lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
     moved = 0
-    for i in team(len(x)):
+    for i in range(len(x)):
         if arrived[i % LANES] and to_bound[i] == to_bound[i]:
             bound = upper[i] if x[i] - slope[i] > upper[i] else lower[i]
             moved |= x[i] != bound
             x[i] = bound
-    return greatest(moved) == 1
+    return moved == 1
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -186,7 +182,7 @@ def merit_parts(frame, tile, theta, objective, violation):  # written: the last 
     gram = weights(frame, layout.GRAM)
     total, worst, value, zero = full(0.0), full(0.0), full(0.0), full(0.0)
     delta, row_weight = load(section(tile, layout.REGULARIZATION), 0), section(tile, layout.ROW_WEIGHT)
-    for r in team(len(equality)):
+    for r in range(len(equality)):
         h = load(residual, r)
         size = absolute(h) if equality[r] == 1 else pick(h, zero, zero, h)
         total = fma(load(row_weight, r), size, total)
@@ -195,20 +191,18 @@ def merit_parts(frame, tile, theta, objective, violation):  # written: the last 
         for p in range(ptr[r], ptr[r + 1]):
             moved = fma(full(gram[p]), load(lam, column[p]), moved)
         value = fma(load(lam, r), moved, value)
-    join()  # for what residual_at and derivatives_at wrote, and before a trial changes multipliers that are read here
     x, target = section(tile, layout.X), section(tile, layout.TARGET)
-    for j in team(len(x) // LANES):
+    for j in range(len(x) // LANES):
         away = fnma(full(1.0), load(target, j), load(x, j))
         value = fma(away, away, value)
     if frame.bounded == 1:
         lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
-        for j in team(len(x) // LANES):
+        for j in range(len(x) // LANES):
             above, below = fnma(full(1.0), load(upper, j), load(x, j)), fnma(full(1.0), load(x, j), load(lower, j))
             excess = pick(above, below, below, above)
             excess = pick(excess, zero, zero, excess)
             total = add(total, excess)
             worst = pick(excess, worst, worst, excess)
-    total, worst, value = added(total), greatest(worst), added(value)
     store(theta, 0, total)
     store(objective, 0, mul(full(0.5), value))
     store(violation, 0, pick(total, total, worst, total))  # a maximum forgets NaN, a sum does not
@@ -220,13 +214,13 @@ def gap_of(frame, tile, gap):  # written: gap
     slope, to_bound = section(tile, layout.GRADIENT), section(tile, layout.TO_BOUND)
     worst, total = full(0.0), full(0.0)
     if frame.bounded == 0:
-        for j in team(len(slope) // LANES):
+        for j in range(len(slope) // LANES):
             size = absolute(load(slope, j))
             worst = pick(size, worst, worst, size)
             total = add(total, size)
     store(gap, 0, pick(total, total, worst, total))  # a maximum forgets NaN, a sum does not
     if frame.bounded == 1:
-        for i in team(len(slope)):
+        for i in range(len(slope)):
             size = abs(to_bound[i]) if to_bound[i] == to_bound[i] else abs(slope[i])
             if not (size <= gap[i % LANES] or math.isnan(gap[i % LANES])):
                 gap[i % LANES] = size
@@ -234,7 +228,7 @@ def gap_of(frame, tile, gap):  # written: gap
         active, idle = section(tile, layout.ACTIVE), section(tile, layout.IDLE)
         residual, norm = section(tile, layout.RESIDUAL), section(tile, layout.ROW_NORM)
         equality = table(frame, layout.EQUALITY)
-        for r in team(len(equality)):
+        for r in range(len(equality)):
             if equality[r] == 0:
                 for lane in range(LANES):
                     i = r * LANES + lane
@@ -243,4 +237,3 @@ def gap_of(frame, tile, gap):  # written: gap
                     off = abs(idle[i]) * size if active[i] == 0.0 else abs(residual[i]) / size
                     if not (off <= gap[lane] or math.isnan(gap[lane])):
                         gap[lane] = off
-    store(gap, 0, greatest(load(gap, 0)))

@@ -16,7 +16,6 @@ from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import add, fma, full, load, mul, store
 from snapfm.kernels.numba.sections import section
 from snapfm.kernels.operations import apply, bends, slopes
-from snapfm.kernels.teams import join, leads, team
 
 # Sections of Code.table. Operands a, b, c of operation e are cells A_CELL[A_PTR[e] : A_PTR[e + 1]] with the weights A below.
 OPS, A_PTR, A_CELL, B_PTR, B_CELL, C_PTR, C_CELL, ROW_PTR, ROW_CELL = range(9)
@@ -25,9 +24,8 @@ OPS, A_PTR, A_CELL, B_PTR, B_CELL, C_PTR, C_CELL, ROW_PTR, ROW_CELL = range(9)
 SLOT_PTR, SLOPE_A_PTR, SLOPE_A, SLOPE_B_PTR, SLOPE_B, ENTRY_PTR, ENTRY_SLOT, VARYING, BACK_PTR, BACK_ROW = range(9, 19)
 # Contributions to each entry of the Hessian: operation, kind (0: f_aa, 1: f_ab, 2: f_bb), two slots.
 BEND_PTR, BEND_OP, BEND_KIND, BEND_LEFT, BEND_RIGHT = range(19, 24)
-# Where segments begin, and where the last ends: consecutive operations that do not read each other. Who reads a cell, the last
-# operation first: the operation and its slope in `partial` (READER_*).
-SEGMENT, READER_PTR, READER_OP, READER_SLOPE = range(24, 28)
+# Who reads a cell, the last operation first: the operation and its slope in `partial`.
+READER_PTR, READER_OP, READER_SLOPE = range(24, 27)
 # Sections of Code.weight.
 A, B, C, ROW, SLOPE_A_WEIGHT, SLOPE_B_WEIGHT, ENTRY, BACK, READER = range(9)
 
@@ -64,19 +62,15 @@ def tile_values(code, cells, rows):  # written: cells (operations), rows
     c_ptr, c_cell = section(code.table, code.table_at, C_PTR), section(code.table, code.table_at, C_CELL)
     a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
     c_weight = section(code.weight, code.weight_at, C)
-    segment, spill = section(code.table, code.table_at, SEGMENT), code.first + len(ops)
-    for k in range(len(segment) - 1):
-        begin = max(segment[k], 0)  # not negative: spares a check at every access, which took a quarter of the time
-        for i in team(segment[k + 1] - begin):
-            e = begin + i
-            a = _combine(a_ptr, a_cell, a_weight, e, cells)
-            b = _combine(b_ptr, b_cell, b_weight, e, cells)
-            c = _combine(c_ptr, c_cell, c_weight, e, cells)
-            store(cells, code.first + e, apply(ops[e], a, b, c, cells, spill))
-        join()
+    spill = code.first + len(ops)
+    for e in range(len(ops)):
+        a = _combine(a_ptr, a_cell, a_weight, e, cells)
+        b = _combine(b_ptr, b_cell, b_weight, e, cells)
+        c = _combine(c_ptr, c_cell, c_weight, e, cells)
+        store(cells, code.first + e, apply(ops[e], a, b, c, cells, spill))
     ptr, cell = section(code.table, code.table_at, ROW_PTR), section(code.table, code.table_at, ROW_CELL)
     weight = section(code.weight, code.weight_at, ROW)
-    for r in team(len(ptr) - 1):
+    for r in range(len(ptr) - 1):
         store(rows, r, _combine(ptr, cell, weight, r, cells))
 
 
@@ -93,7 +87,7 @@ def tile_partials(code, cells, curved, partial):
     a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
     c_weight = section(code.weight, code.weight_at, C)
     spill = code.first + len(ops)
-    for e in team(len(ops)):
+    for e in range(len(ops)):
         a = _combine(a_ptr, a_cell, a_weight, e, cells)
         b = _combine(b_ptr, b_cell, b_weight, e, cells)
         c = _combine(c_ptr, c_cell, c_weight, e, cells)
@@ -116,28 +110,21 @@ def tile_slopes(code, partial, slots, left, right, entries):
     b_ptr, b_slot = section(code.table, code.table_at, SLOPE_B_PTR), section(code.table, code.table_at, SLOPE_B)
     a_weight = section(code.weight, code.weight_at, SLOPE_A_WEIGHT)
     b_weight = section(code.weight, code.weight_at, SLOPE_B_WEIGHT)
-    if leads():
-        store(slots, 0, full(1.0))
-    join()
-    segment = section(code.table, code.table_at, SEGMENT)
-    for k in range(len(segment) - 1):
-        begin = max(segment[k], 0)
-        for i in team(segment[k + 1] - begin):
-            e = begin + i
-            fa, fb = load(partial, 5 * e), load(partial, 5 * e + 1)
-            for q in range(slot_ptr[e], slot_ptr[e + 1]):
-                from_a, from_b = full(0.0), full(0.0)
-                for p in range(a_ptr[q], a_ptr[q + 1]):
-                    from_a = fma(full(a_weight[p]), load(slots, a_slot[p]), from_a)
-                for p in range(b_ptr[q], b_ptr[q + 1]):
-                    from_b = fma(full(b_weight[p]), load(slots, b_slot[p]), from_b)
-                store(left, q, from_a)
-                store(right, q, from_b)
-                store(slots, 1 + q, fma(fb, from_b, mul(fa, from_a)))
-        join()
+    store(slots, 0, full(1.0))
+    for e in range(len(slot_ptr) - 1):
+        fa, fb = load(partial, 5 * e), load(partial, 5 * e + 1)
+        for q in range(slot_ptr[e], slot_ptr[e + 1]):
+            from_a, from_b = full(0.0), full(0.0)
+            for p in range(a_ptr[q], a_ptr[q + 1]):
+                from_a = fma(full(a_weight[p]), load(slots, a_slot[p]), from_a)
+            for p in range(b_ptr[q], b_ptr[q + 1]):
+                from_b = fma(full(b_weight[p]), load(slots, b_slot[p]), from_b)
+            store(left, q, from_a)
+            store(right, q, from_b)
+            store(slots, 1 + q, fma(fb, from_b, mul(fa, from_a)))
     ptr, slot = section(code.table, code.table_at, ENTRY_PTR), section(code.table, code.table_at, ENTRY_SLOT)
     varying, weight = section(code.table, code.table_at, VARYING), section(code.weight, code.weight_at, ENTRY)
-    for r in team(len(ptr) - 1):
+    for r in range(len(ptr) - 1):
         total = full(0.0)
         for p in range(ptr[r], ptr[r + 1]):
             total = fma(full(weight[p]), load(slots, slot[p]), total)
@@ -151,7 +138,7 @@ def tile_bends(code, weight, left, right, partial, adjoint, curvature):
     ptr, op = section(code.table, code.table_at, BEND_PTR), section(code.table, code.table_at, BEND_OP)
     kind = section(code.table, code.table_at, BEND_KIND)
     one, other = section(code.table, code.table_at, BEND_LEFT), section(code.table, code.table_at, BEND_RIGHT)
-    for h in team(len(ptr) - 1):
+    for h in range(len(ptr) - 1):
         total = full(0.0)
         for p in range(ptr[h], ptr[h + 1]):
             term = mul(load(adjoint, op[p]), load(partial, 5 * op[p] + 2 + kind[p]))
@@ -175,29 +162,20 @@ def _adjoints(code, weight, partial, inputs, adjoint):  # written: adjoint
     back = section(code.weight, code.weight_at, BACK)
     reader, op = section(code.table, code.table_at, READER_PTR), section(code.table, code.table_at, READER_OP)
     slope, share = section(code.table, code.table_at, READER_SLOPE), section(code.weight, code.weight_at, READER)
-    segment = section(code.table, code.table_at, SEGMENT)
-    first = 0 if inputs else code.first
-    segments, ops = len(segment) - 1, code.first - first
-    for k in range(segments + 1 if inputs else segments):
-        begin, end = first, code.first  # the inputs, at last
-        if k < segments:
-            begin = code.first + segment[segments - 1 - k]
-            end = code.first + segment[segments - k]
-        begin = max(begin, 0)
-        for i in team(end - begin):
-            cell = begin + i
-            total = full(0.0)
-            for p in range(ptr[cell], ptr[cell + 1]):
-                total = fma(full(back[p]), load(weight, row[p]), total)
-            for p in range(reader[cell], reader[cell + 1]):
-                total = fma(full(share[p]), mul(load(adjoint, ops + op[p]), load(partial, slope[p])), total)
-            store(adjoint, cell - first, total)
-        join()
+    first, cells = 0 if inputs else code.first, len(reader) - 1
+    ops = code.first - first
+    for i in range(cells - first):
+        cell = max(cells - 1 - i, 0)  # not negative: spares a check at every access, which took a quarter of the time
+        total = full(0.0)
+        for p in range(ptr[cell], ptr[cell + 1]):
+            total = fma(full(back[p]), load(weight, row[p]), total)
+        for p in range(reader[cell], reader[cell + 1]):
+            total = fma(full(share[p]), mul(load(adjoint, ops + op[p]), load(partial, slope[p])), total)
+        store(adjoint, cell - first, total)
 
 
 @compiled(nogil=True)
 def tile_gradient(code, cells, weight, partial, adjoint):
     """adjoint = gradient of Σ weight·row in every cell. Read: cells, weight (rows); written: partial, adjoint (cells)."""
     tile_partials(code, cells, False, partial)
-    join()
     _adjoints(code, weight, partial, True, adjoint)

@@ -19,7 +19,6 @@ from snapfm.kernels.newton import new_lanes
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
-from snapfm.kernels.teams import added, greatest, join, team
 
 FEASIBLE, INFEASIBLE, LIMIT, BROKEN = 0, 1, 3, 4  # errors.Status
 
@@ -61,7 +60,7 @@ def restore_tile(code, frame, plan, tolerance, limits, stop, live, tile, lanes, 
     fill(section(tile, layout.IDLE), 0.0)
     fill(section(tile, layout.TO_BOUND), np.nan)
     if frame.bounded == 1:
-        for i in team(len(x)):
+        for i in range(len(x)):
             x[i] = min(max(x[i], lower[i]), upper[i])
     residual_at(code, frame, tile)
     inverse, row_size = section(tile, layout.UNIT), section(tile, layout.ROW_SIZE)
@@ -95,9 +94,8 @@ def restore_tile(code, frame, plan, tolerance, limits, stop, live, tile, lanes, 
         fill(section(tile, layout.DIAGONAL), 1.0)
         fill(section(tile, layout.GRADIENT), 0.0)
         fill(section(tile, layout.HESSIAN), 0.0)
-        for i in team(len(barrier)):
+        for i in range(len(barrier)):
             barrier[i] = damping[i % LANES] * norm[i % LANES] * row_size[i] ** 2
-        join()
         factorize(frame, plan, tile, none, status, lanes.convex, lanes.negative, stop)
         if stop[0] != 0:
             continue  # ends above
@@ -112,15 +110,14 @@ def restore_tile(code, frame, plan, tolerance, limits, stop, live, tile, lanes, 
             if status[lane] != RUNNING:
                 fill_lane(step, lane, 0.0)
                 fill_lane(direction, lane, 0.0)
-        for i in team(len(x)):
+        for i in range(len(x)):
             x[i] += step[i]
             if frame.bounded == 1:
                 x[i] = min(max(x[i], lower[i]), upper[i])
-        for i in team(len(lam)):
+        for i in range(len(lam)):
             lam[i] += direction[i]
         residual_at(code, frame, tile)
         mark_broken(frame, tile, size, worst)
-        join()  # multipliers of other rows were read
         for lane in range(LANES):
             if status[lane] == RUNNING and not size[lane] < old[lane]:
                 copy_lane(before, x, lane)
@@ -141,7 +138,7 @@ def _hold(frame, tile):  # written: to_bound
     row_weight = section(tile, layout.ROW_WEIGHT)
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
-    for j in team(len(ptr) - 1):
+    for j in range(len(ptr) - 1):
         for lane in range(LANES):
             i, pull = j * LANES + lane, 0.0
             for p in range(ptr[j], ptr[j + 1]):
@@ -158,7 +155,7 @@ def mark_broken(frame, tile, size, worst):  # written: active, size, worst
     equality, row_weight = table(frame, layout.EQUALITY), section(tile, layout.ROW_WEIGHT)
     for lane in range(LANES):
         total, largest = 0.0, 0.0
-        for r in team(len(equality)):
+        for r in range(len(equality)):
             h = residual[r * LANES + lane]
             # an inequality that holds takes part only where it is broken; NaN counts as broken
             broken = equality[r] == 1 or not h <= 0.0
@@ -166,7 +163,7 @@ def mark_broken(frame, tile, size, worst):  # written: active, size, worst
             if broken:
                 total += (row_weight[r * LANES + lane] * h) ** 2
                 largest = abs(h) if not abs(h) <= largest else largest
-        size[lane], worst[lane] = added(total), greatest(largest)
+        size[lane], worst[lane] = total, largest
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -178,19 +175,18 @@ def pull_of(frame, tile, lane):  # read: active; written: plain_direction, one l
     gram, row_weight = weights(frame, layout.GRAM), section(tile, layout.ROW_WEIGHT)
     broken = section(tile, layout.PLAIN_DIRECTION)  # free until conjugate gradients
     pull, norms = 0.0, _TINY
-    for r in team(len(gram_ptr) - 1):
+    for r in range(len(gram_ptr) - 1):
         i = r * LANES + lane
         weight = row_weight[i] ** 2
         broken[i] = weight * residual[i] if active[i] == 1.0 else 0.0
         norms = max(norms, weight * norm[i])
-    join()
-    for r in team(len(gram_ptr) - 1):
+    for r in range(len(gram_ptr) - 1):
         for p in range(gram_ptr[r], gram_ptr[r + 1]):
             pull += broken[r * LANES + lane] * gram[p] * broken[gram_column[p] * LANES + lane]
     ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
     entry = table(frame, layout.COLUMN_ENTRY)
     x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
-    for j in team(len(ptr) - 1):
+    for j in range(len(ptr) - 1):
         total = 0.0
         for p in range(ptr[j], ptr[j + 1]):
             total += jacobian[entry[p] * LANES + lane] * broken[row[p] * LANES + lane]
@@ -199,4 +195,4 @@ def pull_of(frame, tile, lane):  # read: active; written: plain_direction, one l
         if frame.bounded == 1 and ((total > 0.0 and x[i] <= lower[i]) or (total < 0.0 and x[i] >= upper[i])):
             total = 0.0
         pull += total * total
-    return added(pull), greatest(norms)
+    return pull, norms

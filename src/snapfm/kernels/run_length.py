@@ -15,8 +15,6 @@ from snapfm.arrays import Index, Values
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import WIDTH, fma, full, load_at, store_at
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.teams import added, leads, team, team_between
-from snapfm.kernels.teams import join as meet
 
 
 class Runs(NamedTuple):
@@ -66,13 +64,10 @@ def add_products(runs, line, totals):  # read: line (one sample); written: total
         if step == 1:
             _add_scaled(value, line, place, length, totals, row)
         elif step == 0:
-            total = value * _sum(line, place, length)
-            if leads():
-                totals[row] += total
+            totals[row] += value * _sum(line, place, length)
         else:
-            for i in team(length):
+            for i in range(length):
                 totals[row + step * i] += value * line[place + i]
-        meet()
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -84,19 +79,18 @@ def add_transposed(runs, totals, line):  # read: totals; written: line (one samp
         if step == 1:
             _add_scaled(value, totals, row, length, line, place)
         else:
-            for i in team(length):
+            for i in range(length):
                 line[place + i] += value * totals[row + step * i]
-        meet()
 
 
 @compiled(nogil=True, error_model="numpy")
 def _add_scaled(value, source, begin, length, out, first):  # written: out
     """out[first + i] += value · source[begin + i]."""
     scale, whole = full(value), length - length % WIDTH
-    for k in team(whole // WIDTH):
+    for k in range(whole // WIDTH):
         i = k * WIDTH
         store_at(out, first + i, fma(scale, load_at(source, begin + i), load_at(out, first + i)))
-    for i in team_between(whole, length):
+    for i in range(whole, length):
         out[first + i] += value * source[begin + i]
 
 
@@ -105,15 +99,15 @@ def _sum(line, place, length):
     """Sum neighbors in four streams: one would wait for every addition."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = length - length % 4
-    for k in team(length // 4):
+    for k in range(length // 4):
         i = place + 4 * k
         a += line[i]
         b += line[i + 1]
         c += line[i + 2]
         d += line[i + 3]
-    for i in team_between(place + whole, place + length):
+    for i in range(place + whole, place + length):
         a += line[i]
-    return added((a + b) + (c + d))
+    return (a + b) + (c + d)
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -11,7 +11,6 @@ from snapfm.kernels.layout import section, table
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import residual_at
-from snapfm.kernels.teams import added, team
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -20,7 +19,7 @@ def rows_at(code, frame, tile, delta):  # written: cells, rows, residual
     residual_at(code, frame, tile)
     residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
     equality = table(frame, layout.EQUALITY)
-    for r in team(len(equality)):
+    for r in range(len(equality)):
         if equality[r] == 1:
             for lane in range(LANES):
                 i = r * LANES + lane
@@ -32,10 +31,10 @@ def mean_square(tile, size):  # written: size
     """Compute per lane the mean square of the rows' sizes, the unit of δ."""
     row_size = section(tile, layout.ROW_SIZE)
     size[:] = 0.0
-    for i in team(len(row_size)):
+    for i in range(len(row_size)):
         size[i % LANES] += row_size[i] ** 2
     for lane in range(LANES):
-        size[lane] = added(size[lane]) / max(len(row_size) // LANES, 1)
+        size[lane] /= max(len(row_size) // LANES, 1)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -43,7 +42,7 @@ def harden(frame, tile, lane, delta, new):  # written: delta and residual of one
     """Lower δ of a lane."""
     residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
     equality = table(frame, layout.EQUALITY)
-    for r in team(len(equality)):
+    for r in range(len(equality)):
         if equality[r] == 1:
             residual[r * LANES + lane] += (delta[lane] - new) * lam[r * LANES + lane]
     delta[lane] = new
@@ -57,7 +56,7 @@ def balance(frame, tile, lane, delta):  # written: multiplier and residual of on
     """
     residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
     equality, ptr = table(frame, layout.EQUALITY), table(frame, layout.GRAM_PTR)
-    for r in team(len(equality)):
+    for r in range(len(equality)):
         i = r * LANES + lane
         if equality[r] == 1 and ptr[r] == ptr[r + 1]:
             lam[i] += residual[i] / delta

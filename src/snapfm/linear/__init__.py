@@ -2,14 +2,12 @@
 
 from snapfm.linear.automatic import Automatic
 from snapfm.linear.base import LANES_AT_ONCE, Outcome, Pivots, Prepared, Solver, Workspace
-from snapfm.linear.cudss import CuDSS
 from snapfm.linear.fronts import Fronts
 from snapfm.linear.lanes import Lanes
 
 __all__ = [
     "LANES_AT_ONCE",
     "Automatic",
-    "CuDSS",
     "Fronts",
     "Lanes",
     "Outcome",

@@ -1,13 +1,11 @@
 """Projector: the public class and stop 3 of the walk. Compiles the laws once, then projects whole batches onto them.
 
-Checks arguments, converts to float64, calls the method of the fields' device, asks the judge, attaches the gradient. Must not
-know any PDE.
+Checks arguments, converts to float64, calls the method, asks the judge, attaches the gradient. Must not know any PDE.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Self
 
@@ -21,16 +19,14 @@ from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Law, Oracle, Params
 from snapfm.linear import Solver
 from snapfm.project import checks
-from snapfm.project.cpu_fallback import Elsewhere, prepared_for
+from snapfm.project.cpu_fallback import by_cpu, judged_on
 from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.linearized import Linearized
 from snapfm.project.metric import Metric
 from snapfm.project.metric_projection import SCALE, check_metric, project_in_metric, scaled_laws
-from snapfm.project.on_device import OnDevice
-from snapfm.project.open_samples import Open, open_samples, projection_of, with_samples
 from snapfm.project.pickling import packed, sharing, unpacked
 from snapfm.project.transforms import project_transformed, refuse_transformed, transformed
-from snapfm.solve.base import Method, Moved, Projection, Warm, WarmThere, limits_of
+from snapfm.solve.base import Method, Moved, Projection, Warm, limits_of
 from snapfm.solve.budget import LIMIT, SECONDS, Budget
 from snapfm.solve.gradient import attach_gradient
 from snapfm.solve.matrix_free.method import MatrixFree
@@ -38,8 +34,6 @@ from snapfm.solve.memory import LARGEST, described
 from snapfm.solve.newton import Newton
 from snapfm.solve.single_thread import one_thread
 from snapfm.text import counted, extents
-
-_MOMENT = 1e-3  # seconds that are left for the CPU at least, so that a budget is never zero
 
 
 class Projector:
@@ -73,7 +67,6 @@ class Projector:
             self.structure, self.method = self._prepared(linear, report)
         # Batch size, params as given, params converted: one tuple, replaced whole and read once, as threads share it.
         self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
-        self._devices: dict[torch.device, OnDevice | Elsewhere] = {}  # replaced whole, like the tuple above
         self._linearized: Linearized | None = None
         self._units: Projector | None = None
 
@@ -172,17 +165,17 @@ class Projector:
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape) in the plain metric, ‖u − û‖², whatever the projector's own."""
         given, asked, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
+        return by_cpu(partial(self._certified, asked, budget), u_hat, given, self._recall(warm), budget.clock)
+
+    def _certified(self, asked: float, budget: Budget, u_hat: Tensor, given: Params, known: Warm | None) -> Projection:
+        """Project a batch (b, *shape) on the CPU, judge it, and attach gradients if they are wanted."""
         gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values()))
-        there = self._there(u_hat.device)
-        if isinstance(there, OnDevice) and not gradient:
-            return self._certified(there, u_hat, given, asked, warm, budget)
-        known = self._recall(warm)
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             start, inside = _inside(u_hat), self.inside_params(given, len(u_hat))
             solved = self.method.solve(start, inside, asked, known, budget)
             judged = judge(self.structure, solved.residual, self.limits, solved.u)
             status = verdict(self.structure, self.method.implied, solved, judged, asked, start, inside)
-            answer = solved.u.reshape(start.shape).to(device=u_hat.device, dtype=u_hat.dtype)
+            answer = solved.u.reshape(start.shape).to(u_hat.dtype)
             returned, rounding = judged, judged.violation.new_zeros(len(start))
             if answer.dtype != torch.float64 or self.structure.coarse:
                 returned, rounding = self.check(answer, given), self.changed(solved.u.view_as(start), answer, given)
@@ -198,7 +191,7 @@ class Projector:
         generalized = solved.generalized
         if generalized is None:
             generalized = torch.zeros(len(start), dtype=torch.bool)
-        made = Projection(
+        return Projection(
             u=answer,
             status=status,
             violation=returned.violation,
@@ -213,7 +206,6 @@ class Projector:
             generalized=generalized,
             warm=solved.warm,
         )
-        return made if u_hat.is_cpu else _on(u_hat.device, made)
 
     def move(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
@@ -225,67 +217,13 @@ class Projector:
         """
         refuse_transformed("project.move(u_hat)", u_hat, params)
         given, asked, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
-        there = self._there(u_hat.device)
+        return by_cpu(partial(self._moved, asked, budget), u_hat, given, self._recall(warm), budget.clock)
+
+    def _moved(self, asked: float, budget: Budget, u_hat: Tensor, given: Params, known: Warm | None) -> Moved:
+        """Project a batch (b, *shape) on the CPU without a certificate."""
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            if isinstance(there, OnDevice):
-                return Moved(*there.move(u_hat, given, asked, self._recall_there(there, warm), budget.limit))
-            inside, known = self.inside_params(given, len(u_hat)), self._recall(warm)
-            if there is not None and there.machine is not None and isinstance(self.method, Newton):
-                copies = there.machine.copying(u_hat.detach())
-                ended: Warm | None = self.method.move_copied(copies, inside, asked, known, budget)
-                return Moved(copies.result(), ended)
-            u, ended = self.method.move(u_hat.detach().cpu().contiguous(), inside, asked, known, budget)
-        return Moved(u.to(u_hat.device), ended)
-
-    def _there(self, device: torch.device) -> OnDevice | Elsewhere | None:
-        """Return what works for tensors of a device, prepared at first use: None for those of the CPU."""
-        if device.type == "cpu":
-            return None
-        made = self._devices.get(device)
-        if made is None:
-            made = prepared_for(self.method, device)
-            self._devices = {**self._devices, device: made}
-        return made
-
-    def _certified(
-        self, there: OnDevice, u_hat: Tensor, given: dict[str, Tensor], tolerance: float, warm: Projection | Moved | None,
-        budget: Budget,
-    ) -> Projection:  # fmt: skip
-        """Project on a device; samples that it leaves open after two attempts are projected by the CPU.
-
-        Waits for the device once, and once more for samples that need the second attempt.
-        """
-        with torch.no_grad():
-            made, failed = self._looked_at(there, u_hat, given, tolerance, warm, budget.limit)
-            if failed.unfinished.any() and there.tries_again:
-                on = torch.from_numpy(failed.index[failed.unfinished]).to(u_hat.device)
-                left = max(1, budget.limit - int(failed.iterations.max()))
-                again, still = self._looked_at(there, u_hat[on], _chosen(given, on), tolerance, None, left, again=True)
-                made = with_samples(made, on, again)
-                failed = failed.after(still)
-            if not len(failed.index):
-                return made
-            on = torch.from_numpy(failed.index).to(u_hat.device)
-            again = self.plain(
-                there.brought(u_hat[on]), {name: there.brought(value) for name, value in _chosen(given, on).items()},
-                tolerance=tolerance, limit=max(1, budget.limit - int(failed.iterations.max())),
-                seconds=max(budget.clock.left, _MOMENT),
-            )  # fmt: skip
-            return with_samples(made, on, _on(u_hat.device, again))
-
-    def _looked_at(
-        self, there: OnDevice, u_hat: Tensor, given: dict[str, Tensor], tolerance: float, warm: Projection | Moved | None,
-        limit: int, again: bool = False,
-    ) -> tuple[Projection, Open]:  # fmt: skip
-        """Project on a device, judge, and wait for it to learn which samples are open: their results are not to be used."""
-        solved = there.solve(u_hat, given, tolerance, self._recall_there(there, warm), limit, again)
-        judged = judge(self.structure, solved.residual, self.limits, solved.u)
-        answer = solved.u.reshape(u_hat.shape).to(u_hat.dtype)
-        returned, rounding = judged, judged.violation.new_zeros(len(u_hat))
-        if answer.dtype != torch.float64 or self.structure.coarse:
-            returned, rounding = self.check(answer, given), self.changed(solved.u.view_as(u_hat), answer, given)
-        made = projection_of(self.structure, solved, answer, returned, rounding, tolerance)
-        return made, open_samples(there.machine, solved, judged.violation, u_hat, tolerance)
+            inside = self.inside_params(given, len(u_hat))
+            return Moved(*self.method.move(u_hat.detach().contiguous(), inside, asked, known, budget))
 
     def _asked(
         self, u_hat: Tensor, params: Params | None, warm: Projection | Moved | None, tolerance: float | None,
@@ -301,7 +239,7 @@ class Projector:
         return given, asked, budget
 
     def _recall(self, warm: Projection | Moved | None) -> Warm | None:
-        """Return a warm start for the method of the CPU."""
+        """Return a warm start for the method."""
         if warm is None:
             return None
         if isinstance(warm.warm, Warm) and warm.warm.owner is self.method:
@@ -315,28 +253,16 @@ class Projector:
         usable = warm.converged.cpu() & torch.isfinite(whole).all(dim=1)
         return self.method.recall(_inside(warm.u), whole, usable)
 
-    def _recall_there(self, there: OnDevice, warm: Projection | Moved | None) -> WarmThere | None:
-        """Return a warm start for the method of a device."""
-        if warm is None:
-            return None
-        if isinstance(warm.warm, WarmThere) and warm.warm.owner is there:
-            return warm.warm
-        if isinstance(warm, Moved):
-            return None
-        parts = [warm.multipliers[name].detach().to(there.device, torch.float64) for name in self.structure.slices()]
-        whole = torch.cat([torch.zeros(len(warm.u), 0, dtype=torch.float64, device=there.device), *parts], dim=1)
-        usable = warm.converged.to(there.device) & torch.isfinite(whole).all(dim=1)
-        return there.recall(warm.u.detach().to(there.device), whole, usable)
-
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:
         """Judge fields u (b, *shape) in float64, by the laws as written, without projecting them."""
         refuse_transformed("project.check(u)", u, params)
         checks.check_field(u, self.shape)
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            field, inside = self._at_home(u, given)
-            residual = self.structure.written(field, inside)
-            return judge(self.structure, residual, self.limits, field.reshape(len(u), self.structure.unknowns))
+            field = _inside(u)
+            residual = self.structure.written(field, self.inside_params(given, len(u)))
+            judged = judge(self.structure, residual, self.limits, field.reshape(len(u), self.structure.unknowns))
+        return judged_on(u.device, judged)
 
     def changed(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
         """Return the largest difference (b,) of any row, in the law's own units, between two batches.
@@ -345,9 +271,9 @@ class Projector:
         """
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            (field, inside), (rounded, _) = self._at_home(u.to(other.device), given), self._at_home(other, given)
-            one, two = self.structure.residual(field, inside), self.structure.written(rounded, inside)
-            return torch.cat([one - two, one.new_zeros(len(one), 1)], dim=1).abs().amax(dim=1)
+            inside = self.inside_params(given, len(u))
+            one, two = self.structure.residual(_inside(u), inside), self.structure.written(_inside(other), inside)
+            return torch.cat([one - two, one.new_zeros(len(one), 1)], dim=1).abs().amax(dim=1).to(other.device)
 
     def excess(self, u: Tensor, params: Params | None = None) -> Tensor:
         """Return h, max(g, 0) and the excess over bounds at u: (b, rows), float64, differentiable in u.
@@ -356,16 +282,13 @@ class Projector:
         """
         checks.check_field(u, self.shape)
         given = checks.check_params(params, self.example, len(u))
-        there = self._there(u.device)
-        home = u.device if isinstance(there, OnDevice) else torch.device("cpu")
-        field = u.to(device=home, dtype=torch.float64)
-        inside = there.inside(given, len(u)) if isinstance(there, OnDevice) else self.inside_params(given, len(u))
-        residual = self.structure.residual(field, inside)
-        equality = torch.from_numpy(self.structure.equality_rows).to(home)
+        field = u.to(device="cpu", dtype=torch.float64)
+        residual = self.structure.residual(field, self.inside_params(given, len(u)))
+        equality = torch.from_numpy(self.structure.equality_rows)
         parts = [torch.where(equality, residual, residual.clamp(min=0.0))]
         if self.limits.names:
-            lower, upper = (torch.from_numpy(one).to(home) for one in (self.limits.lower, self.limits.upper))
-            flat, bounded = field.flatten(1), torch.from_numpy(np.flatnonzero(self.limits.bounded)).to(home)
+            lower, upper = torch.from_numpy(self.limits.lower), torch.from_numpy(self.limits.upper)
+            flat, bounded = field.flatten(1), torch.from_numpy(np.flatnonzero(self.limits.bounded))
             parts.append((torch.maximum(flat - upper, lower - flat).clamp(min=0.0))[:, bounded])
         return torch.cat(parts, dim=1).to(u.device)
 
@@ -385,7 +308,11 @@ class Projector:
             scale = torch.from_numpy(metric.relative(self.structure.unknowns)).reshape(self.shape).sqrt()
             plain, given = self._projector_in_units(given), {**given, SCALE: scale[None]}
             metric = metric.in_units(scale)
-        return project_in_metric(plain, self, u_hat, given, metric, scale, tolerance, limit, budget)
+
+        def project(some: Tensor, own: Params, _: Warm | None) -> Projection:
+            return project_in_metric(plain, self, some, dict(own), metric, scale, tolerance, limit, budget)
+
+        return by_cpu(project, u_hat, given, None, budget.clock)
 
     def _projector_in_units(self, given: Params) -> Projector:
         """Return the projector of x = u/√D, made at first use."""
@@ -415,13 +342,6 @@ class Projector:
             "entries. Use a coarser field or fewer rows (the lowest modes), or project without it."
         )
 
-    def _at_home(self, u: Tensor, given: Params) -> tuple[Tensor, dict[str, Tensor]]:
-        """Convert fields and params to float64, where laws are evaluated for them: on their device, or on the CPU."""
-        there = self._there(u.device)
-        if isinstance(there, OnDevice):
-            return u.detach().to(torch.float64).contiguous(), there.inside(given, len(u))
-        return _inside(u), self.inside_params(given, len(u))
-
     def inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
         """Convert params to float64 on the CPU; equal params return the same object, so that methods recognize them."""
         last = self._last
@@ -442,23 +362,6 @@ def _equal(kept: Params, given: Params) -> bool:
         value.dtype == kept[name].dtype and value.device == kept[name].device and torch.equal(value, kept[name])
         for name, value in given.items()
     )
-
-
-def _chosen(params: dict[str, Tensor], index: Tensor) -> dict[str, Tensor]:
-    """Return the params of some samples."""
-    return {name: value if len(value) == 1 else value[index] for name, value in params.items()}
-
-
-def _on(device: torch.device, made: Projection) -> Projection:
-    """Move a projection to a device, but for its warm start."""
-    moved: dict[str, Any] = {}
-    for one in fields(made):
-        value = getattr(made, one.name)
-        if isinstance(value, Tensor):
-            moved[one.name] = value.to(device)
-        elif isinstance(value, dict):
-            moved[one.name] = {law: rows.to(device) for law, rows in value.items()}
-    return replace(made, **moved)
 
 
 def _inside(u_hat: Tensor) -> Tensor:

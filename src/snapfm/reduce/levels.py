@@ -109,14 +109,13 @@ class _Needs:
         row = np.repeat(np.arange(height), np.diff(rows[0]))
         by_cell = np.argsort(rows[1], kind="stable")
         back = np.concatenate([[0], np.cumsum(np.bincount(rows[1], minlength=first + count))])
-        readers = find_readers(first, a, b, c)
+        readers = find_readers(first, a, b)
         nothing, start = np.zeros(0, np.int64), np.zeros(1, np.int64)
         index = packed_index(
             [
                 ops, a[0], a[1], b[0], b[1], c[0], c[1], rows[0], rows[1], np.zeros(count + 1, np.int64),
                 start, nothing, start, nothing, start, nothing, nothing, back, row[by_cell],
-                start, nothing, nothing, nothing, nothing, readers.segments, readers.pointers, readers.operation,
-                readers.slope,
+                start, nothing, nothing, nothing, nothing, readers.pointers, readers.operation, readers.slope,
             ]
         )  # fmt: skip
         none = np.zeros(0)

@@ -95,18 +95,15 @@ class Warm:
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()  # a result travels without its warm start: its owner stays behind
 
+    def part(self, piece: slice) -> Warm:
+        """Return that of some samples."""
+        return Warm(self.place[piece], self.multipliers[piece], self.usable[piece], self.owner)
 
-@dataclass(frozen=True)
-class WarmThere:
-    """A warm start on a device: as Warm."""
-
-    place: Tensor
-    multipliers: Tensor
-    usable: Tensor
-    owner: object
-
-    def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        return type(None), ()
+    @classmethod
+    def joined(cls, parts: Sequence[Warm]) -> Warm:
+        """Put those of consecutive samples together."""
+        place, multipliers, usable = zip(*((one.place, one.multipliers, one.usable) for one in parts))
+        return cls(np.concatenate(place), np.concatenate(multipliers), np.concatenate(usable), parts[0].owner)
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ class Moved:
 
     u: Tensor
     """Fields (b, *shape), in the dtype and on the device of the input."""
-    warm: Warm | WarmThere | None
+    warm: Warm | None
 
     def __repr__(self) -> str:
         return f"Moved({fields_text(self.u)})"
@@ -166,7 +163,7 @@ class Projection:
     For these, stationarity holds for an element of the generalized (Clarke) gradient: each kink's two slopes with a weight in
     [0, 1]. For the others, the slopes are those of torch.
     """
-    warm: Warm | WarmThere | None = field(default=None, repr=False, compare=False)  # for project(…, warm=…)
+    warm: Warm | None = field(default=None, repr=False, compare=False)  # for project(…, warm=…)
 
     @property
     def converged(self) -> Tensor:

@@ -50,11 +50,11 @@ def state(predicted: float, limit: float, unknowns: int) -> None:
             "field, or rows that read fewer unknowns (a stencil instead of a transform, fewer modes); or ignore "
             "snapfm.errors.MemoryWarning.",
             MemoryWarning,
-            stacklevel=_levels_to_caller(),
+            stacklevel=levels_to_caller(),
         )
 
 
-def _levels_to_caller() -> int:
+def levels_to_caller() -> int:
     """Return the stack level, for a warning in the function that asks, of the first caller outside of this package."""
     frame, levels = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("snapfm."):

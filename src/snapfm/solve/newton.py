@@ -21,7 +21,6 @@ from snapfm.compile import CompiledLaws, RowKind
 from snapfm.compile.derivatives import evaluate_externals
 from snapfm.compile.kinks import find_kinks
 from snapfm.compile.lower import Unlowerable
-from snapfm.device.launch import Copying
 from snapfm.errors import Status
 from snapfm.kernels.batches import determine
 from snapfm.kernels.callback import NO_CALLBACK
@@ -145,23 +144,10 @@ class Newton:
         self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, Warm]:
         """Project without a certificate, in the dtype given: multipliers of substituted rows stay zero."""
-        found = torch.empty_like(given)
-        return found, self._moved(given, found, params, tolerance, warm, budget, None)
-
-    def move_copied(self, copies: Copying, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Warm:
-        """Project a batch that is on its way from a device, piece by piece, as it arrives; see device.launch.Copying."""
-        return self._moved(copies.given, copies.found, params, tolerance, warm, budget, copies)
-
-    def _moved(
-        self, given: Tensor, found: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget,
-        copies: Copying | None,
-    ) -> Warm:  # fmt: skip
-        shape = (len(given), self.laws.unknowns)
+        found, shape = torch.empty_like(given), (len(given), self.laws.unknowns)
         out = self._outcome(found.reshape(shape).numpy())
-        self._run(
-            given.reshape(shape).numpy(), params, enough(tolerance), warm, out, budget, certify=False, copies=copies
-        )
-        return self._warm(out)
+        self._run(given.reshape(shape).numpy(), params, enough(tolerance), warm, out, budget, certify=False)
+        return found, self._warm(out)
 
     def bytes(self, samples: int) -> float:
         """Predict the memory that a piece of so many samples takes while it is solved."""
@@ -185,8 +171,7 @@ class Newton:
         return Warm(out.place, out.multipliers, out.status == _CONVERGED, self)
 
     def _run(
-        self, field: Field, params: Params, stopping: Stopping, warm: Warm | None, out: _Outcome, budget: Budget, certify: bool,
-        copies: Copying | None = None,
+        self, field: Field, params: Params, stopping: Stopping, warm: Warm | None, out: _Outcome, budget: Budget, certify: bool
     ) -> None:  # fmt: skip
         """Work through a batch (b, n) piece by piece. Written: out."""
         self._compile(budget.clock)
@@ -194,8 +179,6 @@ class Newton:
         evaluator = self._evaluator(params)
 
         def work(piece: slice, turn: Turn) -> bool:
-            if copies is not None:
-                copies.arrived(piece)
             given, mine = field[piece], out.part(piece)
             late = turn.over
             if late:
@@ -204,9 +187,8 @@ class Newton:
                 some = known.part(piece)
                 if evaluator is not None:
                     evaluator.begin(turn)
-                self._solve_piece(given, some, stopping, _of(warm, piece), mine, certify, budget.limit, turn, evaluator)
-            if copies is not None:
-                copies.left(piece)
+                start = None if warm is None else warm.part(piece)
+                self._solve_piece(given, some, stopping, start, mine, certify, budget.limit, turn, evaluator)
             return not late and not (turn.over and bool((mine.status == Status.ITERATION_LIMIT).any()))
 
         plan = self._planned(count, certify, budget.limit)
@@ -484,10 +466,6 @@ class _Known:
             None if pinned is None else pinned[piece],
             None if constants is None else constants[piece],
         )
-
-
-def _of(warm: Warm | None, piece: slice) -> Warm | None:
-    return None if warm is None else Warm(warm.place[piece], warm.multipliers[piece], warm.usable[piece], warm.owner)
 
 
 def _reduced(laws: CompiledLaws, limits: Limits) -> tuple[Reduction, bool]:

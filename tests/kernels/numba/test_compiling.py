@@ -226,15 +226,15 @@ def test_what_is_shipped_is_chosen_by_what_the_processor_has(monkeypatch: pytest
 TWO = """
 import sys, time
 from pathlib import Path
-from numba import int64
+from numba import boolean, float64
 from snapfm.kernels.numba import compiling
-from snapfm.kernels.segments import cut_segments
+from snapfm.kernels.lu import blend
 real = compiling.Kernel._make
 compiling.Kernel._make = lambda self, *a: (print(self._cache.kernel), time.sleep(0.5), real(self, *a))[2]
 Path(sys.argv[1]).touch()
 while not Path(sys.argv[2]).exists():
     time.sleep(0.01)
-cut_segments.compile((int64, *(6 * [int64[::1]])))
+blend.compile((boolean[::1], float64[::1], float64[::1]))
 """
 
 
@@ -255,7 +255,7 @@ def test_two_processes_that_need_a_kernel_compile_it_once(tmp_path: Path):
     ends = [process.communicate(timeout=300) for process in running]
     assert [process.returncode for process in running] == [0, 0], ends
     compiled_by = [told.split() for told, _ in ends]
-    assert compiled_by[0].count("segments.cut_segments") + compiled_by[1].count("segments.cut_segments") == 1
+    assert compiled_by[0].count("lu.blend") + compiled_by[1].count("lu.blend") == 1
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a folder that cannot be written")

@@ -26,7 +26,6 @@ from snapfm_bench.peers.ipopt_processes import IpoptProcesses
 from snapfm_bench.peers.lbfgs import Lbfgs
 from snapfm_bench.peers.madnlp import MadNlp
 from snapfm_bench.peers.ours import Ours
-from snapfm_bench.peers.ours_gpu import OursGpu
 from snapfm_bench.peers.pinet import Pinet
 from snapfm_bench.peers.pounce import Pounce
 from snapfm_bench.peers.pounce_layer import PounceLayer
@@ -103,10 +102,6 @@ _ALL = (
     Method(
         "ours", "snapfm", "Newton on the reduced system; violation at the tolerance, certificate included.",
         "its presolve; in walks the last fields and multipliers; two threads", "–", None, True, Ours,
-    ),
-    Method(
-        "ours-gpu", "snapfm, fields on a GPU", "The same on a GPU; the CPU does what the GPU leaves open.",
-        "as above", "–", None, False, OursGpu,
     ),
     Method(
         "rootfinder-1", "casadi Newton", f"{_NEWTON}.", f"{_PRESOLVE}; {_WARM}", f"{_ONE} alone; globalization; {_START}", None,

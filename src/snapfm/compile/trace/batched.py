@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 from torch.func import vmap
-from torch.fx import Graph, GraphModule
+from torch.fx import GraphModule
 
 from snapfm.compile.trace.recording import Unrecordable, record_flat
 from snapfm.laws import Params
@@ -60,7 +60,6 @@ def isolated(run: Callable[[Tensor | None], Tensor], count: int) -> Tensor:
 
 
 _KEPT = 4  # batch sizes remembered; a run has one or two
-_CPU = torch.device("cpu")
 
 Whole = Callable[[Tensor, Params], Tensor]
 
@@ -68,22 +67,17 @@ Whole = Callable[[Tensor, Params], Tensor]
 class Batched:
     """Evaluate `graph(u, params)` of one sample on batches: (b, *shape) to (b, m)."""
 
-    def __init__(self, graph: GraphModule, rows: int, device: torch.device = _CPU) -> None:
-        self.graph, self.rows, self._device = graph, rows, device
-        self._elsewhere: Mapping[torch.device, Batched] = {}  # replaced whole, like the mapping below
+    def __init__(self, graph: GraphModule, rows: int) -> None:
+        self.graph, self.rows = graph, rows
         # How to evaluate a batch size that has come before, None if it came once. Never written to: threads that read it
         # while another adds a size see the mapping as it was, or the new one.
         self._known: Mapping[int, Whole | None] = {}
 
     def __call__(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate all at once; with gradients wanted the graph runs under `vmap`, which knows how to differentiate it."""
-        if u.device != self._device:
-            return self._on(u.device)(u, params)
         if len(u) == 0:
             return u.new_zeros(0, self.rows)
-        # To compare a record with the graph, the CPU would have to wait for another device.
-        vmapped = torch.is_grad_enabled() or self._device != _CPU
-        whole = self._vmapped if vmapped else self._whole(u, params)
+        whole = self._vmapped if torch.is_grad_enabled() else self._whole(u, params)
 
         def run(some: Tensor | None) -> Tensor:
             if some is None:
@@ -99,14 +93,6 @@ class Batched:
     def alone(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate sample by sample, each from memory of its own, so that its bits do not depend on the batch."""
         return each(self.graph, u, params, self.rows).reshape(len(u), self.rows)
-
-    def _on(self, device: torch.device) -> Batched:
-        """Return the same for another device, made at first use. Threads that meet here each make one."""
-        made = self._elsewhere.get(device)
-        if made is None:
-            made = Batched(placed(self.graph, device), self.rows, device)
-            self._elsewhere = {**self._elsewhere, device: made}
-        return made
 
     def _vmapped(self, u: Tensor, params: Params) -> Tensor:
         value: Tensor = vmap(self.graph)(u, dict(params))
@@ -149,23 +135,6 @@ class Batched:
             return value
 
         return whole
-
-
-def placed(graph: GraphModule, device: torch.device) -> GraphModule:
-    """Copy a graph recorded on the CPU, with its constants and with whatever it makes itself on another device."""
-    copied = Graph()
-    copied.output(copied.graph_copy(graph.graph, {}))
-    copied.set_codegen(graph.graph._codegen)  # takes (u, params) apart as the graph does
-    made = GraphModule(graph, copied)
-    for node in made.graph.nodes:
-        if node.op == "get_attr":
-            constant = getattr(made, node.target)
-            delattr(made, node.target)
-            made.register_buffer(node.target, constant.to(device))
-        elif node.kwargs.get("device") is not None:
-            node.kwargs = {**node.kwargs, "device": device}
-    made.recompile()
-    return made
 
 
 def each(graph: GraphModule, u: Tensor, params: Params, size: int | None = None) -> Tensor:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 CATALOG = "snapfm_bench.peers.catalog"
 OURS = "ours"
 TUNED = "ipopt-tuned"  # the rival that every headline names
-OWN = (OURS, "ours-gpu")  # our methods, which are no rivals
 AXES = ("rows", "samples", "unknowns")
 LAST = "tau 1.00"  # the input of the last projection of a walk, where most methods have nothing left to do
 

@@ -13,7 +13,7 @@ from snapfm_bench.judge import nearest as nearest_to
 from snapfm_bench.pages.document import PUBLISHED, Block, Entry, Section, Table, Words, columns, table, titled
 from snapfm_bench.record import State
 from snapfm_bench.suites.projection.report.book import Book, Case, fastest, outcome, title, typical
-from snapfm_bench.suites.projection.suite import OURS, OWN, Cell, Kind, Turn
+from snapfm_bench.suites.projection.suite import OURS, Cell, Kind, Turn
 
 # Distances that differ by less than this share are equal. The share is of the tolerance where a distance is below it: an input
 # that is already feasible is within rounding of its projection.
@@ -175,7 +175,7 @@ def case_nearness(case: Case) -> list[Nearness]:
     ours = cells.get(OURS)
     if ours is None:
         return []
-    rivals = [cell for method, cell in cells.items() if method not in OWN and cell.inputs == ours.inputs]
+    rivals = [cell for method, cell in cells.items() if method != OURS and cell.inputs == ours.inputs]
     return [nearness(ours, cell) for cell in rivals]
 
 

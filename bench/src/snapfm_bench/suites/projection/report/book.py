@@ -20,7 +20,7 @@ from snapfm_bench import record
 from snapfm_bench.pages.document import Entry
 from snapfm_bench.peers.catalog import METHODS
 from snapfm_bench.record import RECORDS, State
-from snapfm_bench.suites.projection.suite import LAST, OURS, OWN, Cell, Kind, Turn
+from snapfm_bench.suites.projection.suite import LAST, OURS, Cell, Kind, Turn
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def more_lawful(found: Contest) -> list[str]:
 def _same_inputs(case: Case, kind: Kind, last: bool) -> tuple[Totals | None, dict[str, Totals]]:
     """Summarize ours, and the rivals that had the same inputs."""
     ours = totals_of(case.of(kind).get(OURS), last)
-    others = {method: totals_of(cell, last) for method, cell in case.of(kind).items() if method not in OWN}
+    others = {method: totals_of(cell, last) for method, cell in case.of(kind).items() if method != OURS}
     same = {
         name: one for name, one in others.items() if ours is not None and one is not None and one.inputs == ours.inputs
     }
