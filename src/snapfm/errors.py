@@ -77,6 +77,10 @@ class MemoryWarning(UserWarning):
     """A call is about to take more memory than a stated multiple of its batch."""
 
 
+class CacheWarning(UserWarning):
+    """Kernels that were kept are not used, as another user could have written them."""
+
+
 class Status(IntEnum):
     """The outcome of one sample; every value but CONVERGED is a failure. `Status(value).advice` says what to try."""
 
