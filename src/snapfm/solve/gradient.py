@@ -215,6 +215,8 @@ def _params_gradient(
     wanted = [name for name in names if given[name].requires_grad]
     if not wanted:
         return [None] * len(names)
+    if not len(u):
+        return [torch.zeros_like(given[name]) if name in wanted else None for name in names]
     reading = [law.name for law in laws.laws if isinstance(law, OracleLaw) and law.may_read(wanted)]
     if reading:
         raise UnsupportedLaw(
@@ -222,7 +224,8 @@ def _params_gradient(
             f"{', '.join(map(repr, reading))} may read them. Detach them, or name what it does read: Oracle(…, reads=[…])."
         )
     with torch.enable_grad():
-        leaves = {name: given[name].detach().to("cpu", torch.float64).requires_grad_() for name in wanted}
+        # Of the params that were projected with, not of those given: the caller may have written to them.
+        leaves = {name: params[name][: len(given[name])].detach().requires_grad_() for name in wanted}
         full = {
             name: leaves[name].expand(len(u), *leaves[name].shape[1:]) if name in leaves else params[name]
             for name in params
