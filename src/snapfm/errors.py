@@ -81,6 +81,10 @@ class DeviceWarning(UserWarning):
     """Fields on a device are copied to the CPU, which projects them, and back."""
 
 
+class CacheWarning(UserWarning):
+    """Kernels that were kept are not used, as another user could have written them."""
+
+
 class Status(IntEnum):
     """The outcome of one sample; every value but CONVERGED is a failure. `Status(value).advice` says what to try."""
 

@@ -13,7 +13,9 @@ from torch import Tensor
 from snapfm.compile import CompiledLaws, compile_laws
 from snapfm.compile.lower import Tape, Unlowerable
 from snapfm.compile.program import Program, build_program
+from snapfm.kernels import operators
 from snapfm.kernels.operations import LANES
+from snapfm.kernels.operators import Op
 from snapfm.kernels.program import tile_bends, tile_gradient, tile_partials, tile_slopes, tile_values
 from snapfm.laws import Equality
 
@@ -137,3 +139,33 @@ def test_no_rows():
     program = build_program(tape, csr_array((0, tape.cells)), np.arange(3))
     assert (program.operations, program.pattern.rows, program.pattern.nnz) == (0, 0, 0)
     assert program.diagonal
+
+
+@pytest.fixture
+def hypot(monkeypatch: pytest.MonkeyPatch) -> Op:
+    """Add an operator to the table whose second partials are all non-zero."""
+    for table in ("VALUES", "SLOPES", "BENDS", "BY_LANE"):
+        monkeypatch.setattr(operators, table, {})
+    monkeypatch.setattr(operators._Table, "rows", dict(operators._Table.rows))
+    by_a, by_b = "div(a, value)", "div(b, value)"
+    bends = "div(mul(by_b, by_b), value), fnma(by_a, div(by_b, value), zero), div(mul(by_a, by_a), value)"
+    value = "root(add(mul(a, a), mul(b, b)))"
+    return operators._row("HYPOT", value=value, slopes=f"{by_a}, {by_b}", bends=bends, casadi="hypot")
+
+
+def test_a_new_operator_of_two_operands_keeps_all_its_second_partials(hypot: Op):
+    tape = Tape(3)
+    tape.apply(hypot, tape.unit(0, 1, (1,)), tape.unit(2, 1, (1,)))
+    row = csr_array(([1.0], [tape.cells - 1], [0, 1]), shape=(1, tape.cells))
+    hessian = build_program(tape, row, np.arange(3)).hessian
+    assert list(zip(hessian.row_of().tolist(), hessian.indices.tolist())) == [(0, 0), (2, 0), (2, 2)]
+
+
+@pytest.mark.parametrize("op", [op for op in Op if op.arity > 1 and not op.parameter], ids=repr)
+def test_every_operator_of_two_operands_has_the_hessian_that_its_partials_say(op: Op):
+    tape = Tape(3)
+    tape.apply(op, *(tape.unit(i, 1, (1,)) for i in range(op.arity)))
+    row = csr_array(([1.0], [tape.cells - 1], [0, 1]), shape=(1, tape.cells))
+    hessian = build_program(tape, row, np.arange(3)).hessian
+    expected = [((0, 0), (1, 0), (1, 1))[kind] for kind in op.curved]
+    assert list(zip(hessian.row_of().tolist(), hessian.indices.tolist())) == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -176,6 +176,16 @@ def test_kind_and_range_are_what_the_derivatives_say(op: Op) -> None:
     assert (op in STRAIGHT) == (not found[:, 3:].any())
     assert (found[:, 0] >= low).all()
     assert (found[:, 0] <= high).all()
+
+
+@pytest.mark.parametrize("op", list(REFERENCES), ids=lambda op: op.name)
+def test_second_partials_that_the_table_lists_are_those_that_torch_finds(op: Op) -> None:
+    """A partial that is not listed would have no term in any Hessian."""
+    reference = REFERENCES[op]
+    others = (reference.b, 1.3 * reference.b + 0.1)
+    second = [by_torch(op, replace(reference, b=b), a)[3:] for a in reference.ordinary for b in others]
+    found = np.nonzero((np.abs(np.nan_to_num(second)) > 100 * EPS).any(axis=0))[0]
+    assert op.curved == tuple(found.tolist())
 
 
 @pytest.mark.parametrize("op", [op for op in REFERENCES if op.range[0] < 0.0 and math.isfinite(op.range[0])], ids=repr)

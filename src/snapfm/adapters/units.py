@@ -117,7 +117,7 @@ class UnitsProjector(Projector):
         self, laws: Sequence[Law], shape: Sequence[int], params: Params | None = None, tolerance: float = 1e-8, *,
         mean: Tensor, std: Tensor, limit: int = LIMIT, seconds: float = SECONDS,
     ) -> None:  # fmt: skip
-        self.mean, self.std = mean.cpu(), std.cpu()
+        self.mean, self.std = mean.detach().cpu().clone(), std.detach().cpu().clone()  # the laws are compiled with them
         self.physical = check_laws(laws)
         inside = [self._of_normalized(law) for law in self.physical]
         super().__init__(inside, shape, params, tolerance, limit=limit, seconds=seconds)

@@ -94,7 +94,7 @@ def _shipped(made: Path, ship: Path, level: str, features: str) -> Path:
     target = ship / stamp() / level
     target.mkdir(parents=True, exist_ok=True)
     for file in made.glob(f"*/*.{OBJECT}"):
-        shutil.copy(file, target)
+        shutil.copyfile(file, target / file.name)  # what is kept only its owner may read
     (target / FEATURES).write_text(features, encoding="ascii")
     return target
 

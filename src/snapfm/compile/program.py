@@ -20,7 +20,6 @@ from snapfm.kernels.curvature import count_pairs, list_pairs, sort_terms
 from snapfm.kernels.merging import followed
 from snapfm.kernels.numba.sections import packed_index, packed_values
 from snapfm.kernels.operations import SPILL
-from snapfm.kernels.operators import FLAT, STRAIGHT, Op
 from snapfm.kernels.program import Code
 
 # Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
@@ -156,9 +155,9 @@ def _planned(
 def _slopes(block: Block, pool: Sets) -> tuple[Sets, Sets]:
     """The unknowns that each operand of each operation of a block has a slope in."""
     nothing = Sets.empty(block.size, pool.width)
-    if block.op in FLAT:
+    if block.op.flat:
         return nothing, nothing
-    by_b = nothing if block.b is None or block.op == Op.POW else pool.over(block.b)
+    by_b = nothing if block.b is None or block.op.parameter else pool.over(block.b)
     return pool.over(block.a), by_b
 
 
@@ -189,11 +188,8 @@ def refuse_terms(terms: int, rows: csr_array, pool: Sets) -> None:
 
 def _pairs(block: Block, by_a: Sets, by_b: Sets) -> list[tuple[int, Sets, Sets]]:
     """Which operands' unknowns the second derivatives of a block join, with the kind of each: aa, ab, bb."""
-    if block.op in STRAIGHT:
-        return []
-    if block.op == Op.DIV:
-        return [(1, by_a, by_b), (2, by_b, by_b)]
-    return [(1, by_a, by_b)] if block.op == Op.MUL else [(0, by_a, by_a)]
+    joined = ((by_a, by_a), (by_a, by_b), (by_b, by_b))
+    return [(kind, *joined[kind]) for kind in block.op.curved]
 
 
 _Paths = tuple[Index, Index, Values]  # sums of weighted terms: number of terms of each, sources, weights

@@ -16,6 +16,7 @@ kernels.operations compiles the table. Imports nothing of snapfm.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import math
 from collections.abc import Callable, Iterator
@@ -54,14 +55,16 @@ class Op(int, metaclass=_Table):
     """One operator: its number in programs, and its row of the table.
 
     `aten` names the torch operators that apply it element by element to their first `arity` arguments. `flat` says that it
-    has no slope, `straight` that it has no curvature. `parameter` says that operand b has no slope: it must not depend on the
-    field. `range` holds for any operands.
+    has no slope. `curved` lists the second partials that are not zero everywhere: 0 for f_aa, 1 for f_ab, 2 for f_bb; an
+    operator without any is `straight`. `parameter` says that operand b has no slope: it must not depend on the field. `range`
+    holds for any operands.
     """
 
     name: str
     aten: tuple[str, ...]
     arity: int
     flat: bool
+    curved: tuple[int, ...]
     straight: bool
     parameter: bool
     range: Range
@@ -98,13 +101,17 @@ def _row(
     casadi: Casadi,
     range: Range = _ANY,
 ) -> Op:
-    """Add a row: `value` over packs or `lane` over one lane, and over packs `slopes` (f_a, f_b), `bends` (f_aa, f_ab, f_bb)."""
+    """Add a row: `value` over packs or `lane` over one lane, and over packs `slopes` (f_a, f_b), `bends` (f_aa, f_ab, f_bb).
+
+    A derivative written as `zero` is zero everywhere, and no term is planned for it.
+    """
     op = int.__new__(Op, len(_Table.rows))
     reads = compile(value or lane, name, "eval").co_names
     op.arity = 1 + max("abc".index(operand) for operand in "abc" if operand in reads)
     op.name, op.aten, op.range, op._casadi = name, aten, range, casadi
-    op.flat, op.straight = slopes == NO_SLOPES, bends == NO_BENDS
-    op.parameter = op.arity == 2 and not op.flat and slopes.endswith(", zero")
+    op.flat, op.curved = not _nonzero(slopes), _nonzero(bends)
+    op.straight = not op.curved
+    op.parameter = op.arity == 2 and _nonzero(slopes) == (0,)
     if value:
         VALUES[op] = value
     else:
@@ -112,6 +119,13 @@ def _row(
     SLOPES[op], BENDS[op] = slopes, bends
     _Table.rows[name] = op
     return op
+
+
+def _nonzero(derivatives: str) -> tuple[int, ...]:
+    """Return the places, in a tuple of expressions, of those that are not `zero`."""
+    whole = ast.parse(derivatives, mode="eval").body
+    assert isinstance(whole, ast.Tuple)
+    return tuple(place for place, one in enumerate(whole.elts) if ast.unparse(one) != "zero")
 
 
 def _smooth(*aten: str, casadi: Casadi, range: Range = _ANY) -> Callable[[Lane], Lane]:

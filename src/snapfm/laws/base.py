@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from snapfm.laws.checks import check_function, check_limits, check_name, check_pattern
+from snapfm.laws.checks import check_function, check_limits, check_name, check_pattern, own
 from snapfm.laws.law import Law
 
 Params: TypeAlias = Mapping[str, Tensor]
@@ -42,6 +42,7 @@ class _Rows(Law):
         check_function(kind, self.name, self.function)
         if self.pattern is not None:
             check_pattern(kind, self.name, self.pattern)
+            own(self, "pattern")
 
     def residual(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate the signed residual of one field."""
@@ -82,3 +83,4 @@ class Bounds(Law):
     def __post_init__(self) -> None:
         check_name(self.name)
         check_limits(self.lower, self.upper)
+        own(self, "lower", "upper")

@@ -83,6 +83,22 @@ def check_limits(lower: Any, upper: Any, kind: str = "Bounds") -> None:
         )
 
 
+def own(law: Any, *arguments: str) -> None:
+    """Replace arguments of a frozen law by copies, so that it stays as it was made whatever the caller writes to them."""
+    for argument in arguments:
+        object.__setattr__(law, argument, _copied(getattr(law, argument)))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if type(value) in (list, tuple):
+        return type(value)(_copied(one) for one in value)
+    return value
+
+
 def check_pattern(kind: str, name: str, pattern: Any, argument: str = "pattern") -> None:
     """Accept two equally long lists of whole numbers >= 0. Their upper end is checked later, when the size is known."""
     expected = (

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError, ShapeError
-from snapfm.laws.checks import check_function, check_limits, check_pattern, named, signature_of
+from snapfm.laws.checks import check_function, check_limits, check_pattern, named, own, signature_of
 from snapfm.laws.law import Law
 
 Array: TypeAlias = Any  # a numpy array or a torch tensor, as `arrays` says
@@ -84,6 +84,7 @@ class Oracle(Law):
                 f"{call}, reads=…) expects a list of names of params; got {self.reads!r}. Write reads=['u0'], or "
                 "reads=[] for none."
             )
+        own(self, "lower", "upper", "pattern", "hessian_pattern", "reads", "example")
 
     def residual(self, u: Tensor, params: Mapping[str, Tensor]) -> Tensor:
         """Evaluate the signed residual of one field, a row per limit."""

@@ -130,7 +130,7 @@ def check_mapping(params: Params | None) -> None:
 
 
 def check_example(params: Params | None) -> dict[str, Tensor]:
-    """Accept example params: tensors with a leading batch axis."""
+    """Accept example params, tensors with a leading batch axis; return copies, of which all samples are the first."""
     check_mapping(params)
     for name, value in (params or {}).items():
         if not isinstance(value, Tensor):
@@ -143,7 +143,7 @@ def check_example(params: Params | None) -> dict[str, Tensor]:
                 f"params['{name}'] expects a leading batch axis of at least 1; got shape {tuple(value.shape)}. Add it with "
                 "value[None]."
             )
-    return dict(params or {})
+    return {name: value[:1].detach().clone().expand(value.shape) for name, value in (params or {}).items()}
 
 
 def check_warm(warm: Projection | Moved | None, count: int, rows: Mapping[str, slice]) -> None:

@@ -23,9 +23,9 @@ class Metric:
     """The covariance Σ = diag(diagonal) + Σₖ variances[k]·directions[k]·directions[k]ᵀ of fields of one shape.
 
     `diagonal` is a positive number, or a tensor of a field's shape. `directions` (r, *shape) need not be orthogonal;
-    `variances` (r,) are at least zero. Without directions the metric is diagonal. A metric with the same `directions` object
-    as the one before it reuses what was computed from them. Directions that vary together have a matrix as `variances`: (r, r),
-    lower triangular, the Cholesky factor of the covariance of the amounts along them.
+    `variances` (r,) are at least zero. Without directions the metric is diagonal. Directions that vary together have a matrix as
+    `variances`: (r, r), lower triangular, the Cholesky factor of the covariance of the amounts along them. `diagonal` and
+    `variances` are copied; `directions`, which may be large, are read at every call.
     """
 
     diagonal: float | Tensor
@@ -36,6 +36,9 @@ class Metric:
         return brief(self)
 
     def __post_init__(self) -> None:
+        for name in ("diagonal", "variances"):  # what is computed from them is kept
+            if isinstance(value := getattr(self, name), Tensor):
+                object.__setattr__(self, name, value.detach().clone())
         diagonal = torch.as_tensor(self.diagonal, dtype=torch.float64)  # in float32 a small number would be zero
         if not bool((diagonal > 0).all()) or not bool(torch.isfinite(diagonal).all()):
             raise ParamsError(

@@ -180,9 +180,10 @@ class Projector:
             if answer.dtype != torch.float64 or self.structure.coarse:
                 returned, rounding = self.check(answer, given), self.changed(solved.u.view_as(start), answer, given)
         if gradient:
+            kept = solved.apart()
             answer = attach_gradient(
-                u_hat, answer, self.structure, inside, given, solved.u.reshape(start.shape), solved.multipliers,
-                partial(self.method.adjoint, solved, inside),
+                u_hat, answer, self.structure, inside, given, kept.u.reshape(start.shape), kept.multipliers,
+                partial(self.method.adjoint, kept, inside),
             )  # fmt: skip
         rows = self.structure.slices()
         second = solved.second_order
@@ -347,13 +348,14 @@ class Projector:
         last = self._last
         if last is not None and last[0] == batch and _equal(last[1], given):
             return last[2]
-        inside = {}
-        for name, value in given.items():
-            moved = value.detach().cpu()
+        # By value, not by object: writes through numpy or .data leave no trace in torch, and params are small. Converted from the
+        # copies: the caller may write to params before they are recognized, or before a gradient is taken.
+        kept, inside = {name: value.detach().clone() for name, value in given.items()}, {}
+        for name, value in kept.items():
+            moved = value.cpu()
             moved = moved.double() if moved.is_floating_point() else moved
             inside[name] = moved.expand(batch, *moved.shape[1:]).contiguous()
-        # By value, not by object: writes through numpy or .data leave no trace in torch, and params are small.
-        self._last = (batch, {name: value.detach().clone() for name, value in given.items()}, inside)
+        self._last = (batch, kept, inside)
         return inside
 
 

@@ -6,7 +6,7 @@ Everything else in the package may import this module; it imports budget only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol
 
@@ -42,6 +42,11 @@ class Solution:
     second_order: Tensor | None = None
     generalized: Tensor | None = None  # (b,) bool: certified with a generalized gradient. None stands for all False.
     away: Tensor | None = None  # (b, n) u − û, where any sample is
+
+    def apart(self) -> Solution:
+        """Return it with copies of what a projection shows: a gradient taken later must not see what the caller writes there."""
+        generalized = None if self.generalized is None else self.generalized.clone()
+        return replace(self, multipliers=self.multipliers.clone(), generalized=generalized)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ At the answer F(u, λ, û, p) = (u − û + Jᵀλ, h) = 0. For a gradient g of 
 [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0), yields w, the gradient in û, and −∂ₚ(wᵀJᵀλ + νᵀh), the gradient in the params.
 
 Equalities, active inequalities and unknowns not held at a bound take part. Other rows and columns are replaced by those of the
-identity, so that the pattern never changes and one symbolic factorization serves all samples. A sample that this leaves
-inaccurate is solved with pivoting. A sample that cannot be solved gets NaN, and no other. Must not import solve.newton.
+identity, so that the pattern never changes and one symbolic factorization serves all samples. Rows are scaled to one size, by
+powers of two, so that the units of a law do not matter. A sample that this leaves inaccurate is solved with pivoting. A sample
+that cannot be solved gets NaN, and no other. Must not import solve.newton.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ from snapfm.solve.base import Adjoints, Limits
 from snapfm.solve.single_thread import one_thread
 from snapfm.solve.workspaces import Workspaces
 
-# Relative to ‖J‖²: keeps the system solvable when rows repeat each other, far below any gradient that matters.
+# Relative to rows whose largest entry is about 1: keeps the system solvable when they repeat each other, far below any gradient
+# that matters.
 _SOFT = 1e-13
+_EXPONENT = 1000  # of the largest scale: a power of two that is finite, and its inverse not zero
 _SOLVES = 3  # the later ones remove the errors of the soft diagonal and of rounding
-_ACTIVE = 1e-9  # a multiplier above this share of the largest one belongs to an active inequality
+_ACTIVE = 1e-9  # a row that pushes with more than this share of the largest push belongs to an active inequality
 _ACCURATE = 1e-9  # residual allowed, relative to the gradient and the answer, before a sample is solved with pivoting
 
 
@@ -50,18 +53,21 @@ class Adjoint:
         laws, count = self.laws, len(u)
         flat, point = (one.reshape(count, laws.unknowns).numpy() for one in (gradient, u))
         held = (point >= self.limits.upper) | (point <= self.limits.lower)
-        active = laws.equality_rows | _active(multipliers.numpy())
         w, nu = np.full(flat.shape, np.nan), np.full(multipliers.shape, np.nan)
         with np.errstate(all="ignore"):
             system = self._system()
             jacobian, hessian = laws.jacobian(u, params).numpy(), laws.hessian(u, params, multipliers)
+            scale = row_scales(system.largest(jacobian))
+            active = laws.equality_rows | pushing(multipliers.numpy(), scale)
             finite = np.logical_and.reduce([np.isfinite(one).all(axis=1) for one in (flat, jacobian, hessian)])
             idle = ~finite & ~flat.any(axis=1)  # no gradient asked: NaN must not reach params that samples share
             w[idle], nu[idle] = 0.0, 0.0
             left = np.flatnonzero(finite)
             for first in range(0, len(left), LANES_AT_ONCE):
                 some = left[first : first + LANES_AT_ONCE]
-                w[some], nu[some] = system.solve(jacobian[some], hessian[some], active[some], held[some], flat[some])
+                own = jacobian[some] * scale[some][:, system.j_row]
+                w[some], nu[some] = system.solve(own, hessian[some], active[some], held[some], flat[some])
+            nu *= scale
         return torch.from_numpy(w), torch.from_numpy(nu)
 
     def _system(self) -> _System:
@@ -90,6 +96,7 @@ class _System:
         self.below = np.flatnonzero(hessian.indices <= hessian.row_of())
         self.w_row, self.w_column = hessian.row_of()[self.below], hessian.indices[self.below]
         self.j_row, self.j_column = laws.pattern.row_of(), laws.pattern.indices
+        self.filled, self.first = np.unique(self.j_row, return_index=True)  # rows with entries, and where they begin
         each = np.arange(size)
         row = np.concatenate([each, self.w_row, n + self.j_row])
         column = np.concatenate([each, self.w_column, self.j_column])
@@ -110,10 +117,17 @@ class _System:
         self._factors: Workspaces[Workspace] = Workspaces(Automatic().prepare(pattern, signs).workspace)
         self._entries = pattern.nnz
 
+    def largest(self, jacobian: Values) -> Values:
+        """Return the largest absolute value in each row (b, m) of Jacobians (b, nnz); 0 for a row without entries."""
+        found = np.zeros((len(jacobian), self.rows))
+        if len(self.filled):
+            found[:, self.filled] = np.maximum.reduceat(np.abs(jacobian), self.first, axis=1)
+        return found
+
     def solve(
         self, jacobian: Values, hessian: Values, active: Mask, held: Mask, gradient: Values
     ) -> tuple[Values, Values]:
-        """Return w (b, n) and ν (b, m); NaN where no accurate answer exists."""
+        """Return w (b, n) and ν (b, m) for Jacobians with scaled rows; NaN where no accurate answer exists."""
         lanes, n = len(gradient), self.unknowns
         values = np.zeros((self._entries, lanes))
         values[self.diagonal[:n]] = 1.0
@@ -122,8 +136,7 @@ class _System:
         values[self.at_j] = np.where(active[:, self.j_row] & ~held[:, self.j_column], jacobian, 0.0).T
         values[self.diagonal[n:]] = np.where(active, 0.0, -1.0).T
         soft = values.copy()
-        scale = np.maximum(1.0, (values[self.at_j] ** 2).max(axis=0, initial=0.0))
-        soft[self.diagonal[n:]] -= _SOFT * scale
+        soft[self.diagonal[n:]] -= _SOFT
         right = np.zeros((n + self.rows, lanes))
         right[:n] = np.where(held, 0.0, gradient).T
         answer, left = np.zeros_like(right), right.copy()
@@ -151,9 +164,17 @@ def _pivoted(matrix: csr_array, right: Values) -> Values:
     return answer
 
 
-def _active(multipliers: Values) -> Mask:
-    largest = np.abs(multipliers).max(axis=1, initial=0.0, keepdims=True)
-    active: Mask = multipliers > _ACTIVE * np.maximum(1.0, largest)
+def row_scales(largest: Values) -> Values:
+    """Return the powers of two that bring rows with these largest entries to between 0.5 and 1; 1 for a row of zeros."""
+    exponent = np.frexp(np.where(np.isfinite(largest), largest, 0.0))[1]
+    scale: Values = np.ldexp(1.0, -np.clip(exponent, -_EXPONENT, _EXPONENT))
+    return scale
+
+
+def pushing(multipliers: Values, scale: Values) -> Mask:
+    """Mark the inequalities (…, m) that are active: those that push, whatever the units of their laws."""
+    push = multipliers / scale
+    active: Mask = push > _ACTIVE * np.abs(push).max(axis=-1, initial=1.0, keepdims=True)
     return active
 
 
@@ -194,6 +215,8 @@ def _params_gradient(
     wanted = [name for name in names if given[name].requires_grad]
     if not wanted:
         return [None] * len(names)
+    if not len(u):
+        return [torch.zeros_like(given[name]) if name in wanted else None for name in names]
     reading = [law.name for law in laws.laws if isinstance(law, OracleLaw) and law.may_read(wanted)]
     if reading:
         raise UnsupportedLaw(
@@ -201,7 +224,8 @@ def _params_gradient(
             f"{', '.join(map(repr, reading))} may read them. Detach them, or name what it does read: Oracle(…, reads=[…])."
         )
     with torch.enable_grad():
-        leaves = {name: given[name].detach().to("cpu", torch.float64).requires_grad_() for name in wanted}
+        # Of the params that were projected with, not of those given: the caller may have written to them.
+        leaves = {name: params[name][: len(given[name])].detach().requires_grad_() for name in wanted}
         full = {
             name: leaves[name].expand(len(u), *leaves[name].shape[1:]) if name in leaves else params[name]
             for name in params

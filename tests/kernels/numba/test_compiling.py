@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
+import stat
 import subprocess
 import sys
-import types
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numba
 import numpy as np
 import pytest
+from numba import types
 
+from snapfm.errors import CacheWarning
+from snapfm.kernels.layout import Settings, Tile
 from snapfm.kernels.numba import cache as kept
-from snapfm.kernels.numba import compiling
+from snapfm.kernels.numba import compiling, packs, stored
 from snapfm.kernels.numba.cache import LINKABLE, OBJECT
 from snapfm.kernels.numba.compiling import compiled
+
+_own = kept.own
 
 
 @pytest.fixture
@@ -47,9 +55,9 @@ def eighth(x):
 """
 
 
-def defined() -> types.ModuleType:
+def defined() -> ModuleType:
     """Define kernels that call each other, as a module of the package would: as if in a new process."""
-    module = types.ModuleType("snapfm.kernels.trial")
+    module = ModuleType("snapfm.kernels.trial")
     sys.modules[module.__name__] = module
     vars(module).update(compiled=compiled, np=np)
     exec(SOURCE, vars(module))
@@ -87,11 +95,7 @@ def test_a_kernel_that_was_kept_is_not_compiled(folder: Path, monkeypatch: pytes
 
 def test_what_was_kept_for_callers_is_linked_into_another_kernel(folder: Path, monkeypatch: pytest.MonkeyPatch):
     defined().quarters(X)
-    made: list[str] = []
-    real = compiling.Kernel._make
-    monkeypatch.setattr(
-        compiling.Kernel, "_make", lambda self, *a: (made.append(self._cache.kernel), real(self, *a))[1]
-    )
+    made = made_anew(monkeypatch)
     assert defined().eighth(8.0) == 1.0
     assert made == ["trial.eighth"]
 
@@ -116,13 +120,148 @@ def test_other_types_are_other_files(folder: Path):
     assert forms(folder)[OBJECT] == ["half", "half"]
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x80\x04nonsense", None], ids=["empty", "nonsense", "cut short"])
-def test_a_damaged_file_is_compiled_anew(folder: Path, damage: bytes | None):
+def made_anew(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list of kernels that are compiled from now on."""
+    made: list[str] = []
+    real = compiling.Kernel._make
+    monkeypatch.setattr(
+        compiling.Kernel, "_make", lambda self, *a: (made.append(self._cache.kernel), real(self, *a))[1]
+    )
+    return made
+
+
+def kept_files(folder: Path) -> list[Path]:
+    return [file for file in folder.iterdir() if file.is_file()]
+
+
+def flipped(raw: bytes) -> bytes:
+    return raw[:-100] + bytes([raw[-100] ^ 1]) + raw[-99:]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda raw: b"", lambda raw: b"\x80\x04nonsense", lambda raw: raw[:-100], flipped],
+    ids=["empty", "nonsense", "cut short", "one bit"],
+)
+def test_a_damaged_file_is_compiled_anew(folder: Path, damage, monkeypatch: pytest.MonkeyPatch):
     defined().quarters(X)
-    for file in folder.glob("*.*"):
-        if file.is_file():
-            file.write_bytes(file.read_bytes()[:-100] if damage is None else damage)
+    for file in kept_files(folder):
+        file.write_bytes(damage(file.read_bytes()))
+    made = made_anew(monkeypatch)
     assert defined().quarters(X).tolist() == [1.0, 2.5]
+    assert made == ["trial.quarters", "trial.half"]
+
+
+class Planted:
+    """What unpickling would run."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (str(self.trace),)
+
+
+def test_a_pickle_among_the_files_is_not_executed(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    defined().quarters(X)
+    trace = folder / "executed"
+    for file in kept_files(folder):
+        file.write_bytes(pickle.dumps(Planted(trace)))
+    made = made_anew(monkeypatch)
+    assert defined().quarters(X).tolist() == [1.0, 2.5]
+    assert made == ["trial.quarters", "trial.half"]
+    assert not trace.exists()
+    pickle.loads(pickle.dumps(Planted(trace)))
+    assert trace.exists()  # so it would have been
+
+
+posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners here")
+
+
+@posix
+def test_only_the_owner_can_read_and_write_what_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    before = os.umask(0)
+    try:
+        defined().quarters(X)
+        monkeypatch.setenv("SNAPFM_CACHE", str(folder / "mine"))
+        own = _own.__wrapped__()
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in kept_files(folder)} == {0o600}
+    assert own is not None
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_files_that_others_can_write_are_not_used(folder: Path, mode: int, monkeypatch: pytest.MonkeyPatch):
+    defined().quarters(X)
+    for file in kept_files(folder):
+        file.chmod(mode)
+    made = made_anew(monkeypatch)
+    with pytest.warns(CacheWarning, match=rf"{folder} is not such a folder.*set SNAPFM_CACHE to a folder") as said:
+        assert defined().quarters(X).tolist() == [1.0, 2.5]
+    assert len(said) == 1
+    assert made == ["trial.quarters", "trial.half"]
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
+def test_a_folder_that_others_can_write_is_not_used(mode: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("SNAPFM_CACHE", str(tmp_path))
+    own = _own.__wrapped__()
+    own.chmod(mode)
+    with pytest.warns(CacheWarning, match=f"expected to belong to this user.*{own}.*compiled again"):
+        assert _own.__wrapped__() is None
+    own.chmod(0o755)  # others may read
+    assert _own.__wrapped__() == own
+
+
+def state(uid: int, mode: int) -> os.stat_result:
+    return os.stat_result((mode, 0, 0, 1, uid, 0, 0, 0, 0, 0))
+
+
+@posix
+def test_whose_files_are_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    mine, shipped = tmp_path / "mine", tmp_path / "objects" / "one"
+    monkeypatch.setattr(kept, "SHIPPED", tmp_path / "objects")
+    monkeypatch.setattr(os, "stat", lambda file: state(1001, 0o664))  # the package: another user's, and of his group
+    assert [kept._trusted(state(uid, 0o644), mine) for uid in (1000, 0, 1001)] == [True, True, False]
+    assert [kept._trusted(state(uid, 0o644), shipped) for uid in (1000, 0, 1001, 1002)] == [True, True, True, False]
+    assert [kept._trusted(state(1000, mode), mine) for mode in (0o600, 0o664, 0o646)] == [True, False, False]
+    assert [kept._trusted(state(1001, mode), shipped) for mode in (0o600, 0o664, 0o646)] == [True, True, False]
+
+
+def test_without_owners_of_files_nothing_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.delattr(os, "geteuid", raising=False)
+    assert kept._trusted(state(0, 0o666), tmp_path)
+
+
+KINDS = [
+    numba.none, numba.boolean, numba.int64, numba.float64, numba.float64[::1], numba.int32[:, ::1], numba.int64[:],
+    types.Array(numba.float64, 1, "C", readonly=True), types.Array(numba.int64, 2, "F", aligned=False),
+    types.UniTuple(numba.float64, 2), types.Tuple((numba.float64[::1], numba.int64)), packs._PACK,
+    types.UniTuple(packs._PACK, 3), types.NamedUniTuple(numba.float64, len(Settings._fields), Settings),
+    types.NamedTuple([numba.int64[::1], *(len(Tile._fields) - 1) * [numba.float64[::1]]], Tile),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_types_of_results_are_read_as_they_were_written(kind):
+    assert stored._read(json.loads(json.dumps(stored._written(kind)))) == kind
+
+
+@pytest.mark.parametrize("kind", [types.unicode_type, types.List(numba.int64)], ids=str)
+def test_other_types_are_not_kept(kind):
+    with pytest.raises(stored.Unkept):
+        stored._written(kind)
+
+
+def test_a_file_cannot_name_classes_of_others():
+    for words in (["named", "pathlib", "Path"], ["own", "os", "mkdir"], ["own", "snapfm.kernels.layout", "Tile"]):
+        with pytest.raises((TypeError, ValueError)):
+            stored._read(words)
 
 
 def test_without_a_folder_a_kernel_is_compiled_in_memory(monkeypatch: pytest.MonkeyPatch):

@@ -4,17 +4,21 @@ A file holds one kernel for one list of argument types, in one of two forms: as 
 that the compiler puts into the kernels that call it. Files are valid for one state of all kernel files, one Python, numba and
 llvmlite, and one kind of processor: that is the name of their folder, so nothing stale is ever found. Where no folder can be
 written, nothing is kept. SNAPFM_CACHE names another folder than the user's own; "off" keeps nothing.
+
+Machine code does what its writer wants. So folders and files are used only if they belong to this user or to root, and no other
+user can write them. What is shipped is trusted as far as the package's own code beside it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import shutil
+import stat
 import sys
 import time
 import uuid
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -26,8 +30,9 @@ import numba
 from llvmlite import binding
 from numba.core import config
 from numba.core.registry import cpu_target
-from numba.core.serialize import dumps
 
+from snapfm.errors import CacheWarning
+from snapfm.kernels.numba.stored import packed, unpacked
 from snapfm.locking import held
 
 _KERNELS = Path(__file__).parents[1]
@@ -39,21 +44,23 @@ _PATIENCE = 600.0  # seconds to wait for another process that compiles the same 
 _UNUSED = 30 * 24 * 3600.0  # seconds after which a folder of another state is removed
 
 
-def read(kernel: str, signature: Any, form: str) -> tuple[Any, bytes] | None:
-    """Return what was kept of a kernel, and the bytes it was read from. A kernel without a name is not kept."""
+def read(kernel: str, signature: Any, form: str) -> tuple[dict[str, Any], list[bytes]] | None:
+    """Return what was kept of a kernel: its header and its code. A kernel without a name is not kept."""
     for folder in _folders(form) if kernel else ():
-        file = folder / _name(kernel, signature, form)
         try:
-            raw = file.read_bytes()
-            same, data = pickle.loads(raw)
-        except Exception:  # not there, or damaged in whatever way: the kernel can be compiled
+            with open(folder / _name(kernel, signature, form), "rb") as file:
+                if not _trusted(os.fstat(file.fileno()), folder):
+                    _refuse(folder)
+                    continue
+                header, code = unpacked(file.read())
+        except (OSError, ValueError, LookupError, TypeError):  # not there, or damaged: the kernel can be compiled
             continue
-        if same == signature:
-            return data, raw
+        if header["signature"] == str(signature):
+            return header, code
     return None
 
 
-def write(kernel: str, signature: Any, form: str, data: Any) -> None:
+def write(kernel: str, signature: Any, form: str, header: dict[str, Any], code: list[bytes]) -> None:
     """Keep a kernel, if there is a folder for it. The file appears whole."""
     folder = own()
     if folder is None or not kernel:
@@ -62,7 +69,8 @@ def write(kernel: str, signature: Any, form: str, data: Any) -> None:
     part = file.with_name(f"{file.name}.{uuid.uuid4().hex[:8]}")
     with suppress(OSError):  # a full disk is no reason to fail
         try:
-            part.write_bytes(dumps((signature, data)))
+            part.touch(0o600, exist_ok=False)
+            part.write_bytes(packed({**header, "signature": str(signature)}, code))
             part.replace(file)
         finally:
             part.unlink(missing_ok=True)
@@ -88,7 +96,11 @@ def own() -> Path | None:
     folder = base / f"{_PREFIX}{_digest(*_state(), cpu_target.target_context.codegen().magic_tuple())}"
     try:
         new = not folder.exists()
-        (folder / _LOCKS).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        if not _trusted(folder.stat(), folder):
+            _refuse(folder)
+            return None
+        (folder / _LOCKS).mkdir(0o700, exist_ok=True)
         os.utime(folder)  # in use
         trial = folder / f"trial.{uuid.uuid4().hex[:8]}"
         trial.touch()
@@ -111,6 +123,9 @@ def shipped() -> Path | None:
     has = {name for name, there in binding.get_host_cpu_features().items() if there}
     best: tuple[int, Path | None] = (-1, None)
     for needs in (SHIPPED / stamp()).glob(f"*/{FEATURES}"):
+        if not _trusted(needs.parent.stat(), needs.parent):
+            _refuse(needs.parent)
+            continue
         wanted = set(needs.read_text(encoding="ascii").split())
         if wanted <= has:
             best = max(best, (len(wanted), needs.parent), key=lambda one: one[0])
@@ -128,6 +143,27 @@ def _folders(form: str) -> Iterator[Path]:
         yield folder
     if (folder := own()) is not None:
         yield folder
+
+
+def _trusted(found: os.stat_result, folder: Path) -> bool:
+    """Whether only users who may decide what runs here could have written a file or folder. True where files have no owners."""
+    if not hasattr(os, "geteuid"):
+        return True
+    owners, writers = {os.geteuid(), 0}, stat.S_IWGRP | stat.S_IWOTH
+    if folder.is_relative_to(SHIPPED):  # who can write the package's code needs no kernels
+        package = os.stat(__file__)
+        owners, writers = owners | {package.st_uid}, writers & ~package.st_mode
+    return found.st_uid in owners and not found.st_mode & writers
+
+
+@cache  # once for each folder
+def _refuse(folder: Path) -> None:
+    warnings.warn(
+        f"kept kernels are expected to belong to this user, in folders and files that no other user can write; {folder} is "
+        "not such a folder, or has a file that is not. It is not used, and kernels are compiled again in every process. "
+        f"Make it yours (chown -R, chmod -R go-w), remove it, or set SNAPFM_CACHE to a folder of your own.",
+        CacheWarning, stacklevel=2,
+    )  # fmt: skip
 
 
 def _base() -> Path | None:

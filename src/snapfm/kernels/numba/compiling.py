@@ -3,14 +3,13 @@
 numba compiles every function that a kernel calls as if Python called it too: with a wrapper that unpacks Python's arguments, and
 with machine code of its own, which contains all that it calls in turn. Here a function that is compiled for another one stays
 LLVM's code, optimized as numba does it. What Python calls has the machine code that numba would give it. Nothing of numba
-changes for kernels of others. benchmarks/first_call.py measures what a first call costs. Imports kernels.numba.cache and
-kernels.numba.announcing.
+changes for kernels of others. benchmarks/first_call.py measures what a first call costs. Imports kernels.numba only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from llvmlite import binding  # type: ignore[import-untyped]
@@ -26,13 +25,15 @@ from numba.core.runtime import rtsys
 from snapfm.kernels.numba import cache as kept
 from snapfm.kernels.numba.announcing import announced
 from snapfm.kernels.numba.cache import LINKABLE, OBJECT
+from snapfm.kernels.numba.stored import Unkept, described, rebuilt
 
 _KERNELS = __package__.rpartition(".")[0]  # the package of all kernels
 _DYNAMIC = "numba.dynamic.globals"  # addresses of this process in LLVM's code: not to be kept
 
 # What is used of numba's insides. A version without them compiles in numba's own way, in every process.
 _KNOWN = hasattr(compiler.Flags, "no_compile") and all(
-    hasattr(JITCodeLibrary, name) for name in ("_optimize_final_module", "_get_module_for_linking", "_ensure_finalized")
+    hasattr(JITCodeLibrary, name)
+    for name in ("_optimize_final_module", "_get_module_for_linking", "_ensure_finalized", "_get_compiled_object")
 )
 
 _under_way: list[str] = []  # what is being compiled, each for the one before; under numba's lock
@@ -58,7 +59,7 @@ class Kernel(CPUDispatcher):
         given = (py_func, self.targetdescr, self.targetoptions, self.locals, pipeline_class)
         self._compiler, self._for_kernels = _ForPython(*given), _ForKernels(*given)
         self._linkable: dict[Any, Any] = {}
-        self._cache = _Kept(_named(py_func))
+        self._cache = _Kept(_named(py_func), py_func)
 
     @property
     def nopython_signatures(self) -> list[Any]:
@@ -100,7 +101,7 @@ class Kernel(CPUDispatcher):
                 self.add_overload(found)
             return found
         held = kept.read(self._cache.kernel, key, form)
-        return None if held is None else self._link(_restored(self.targetctx, *held))
+        return None if held is None else self._link(_restored(self.targetctx, *held, self.py_func, key))
 
     def _make(self, key: Any, return_type: Any, form: str) -> Any:
         try:
@@ -118,7 +119,9 @@ class Kernel(CPUDispatcher):
             return made
         _finish(made.library)
         if not any(one.name.startswith(_DYNAMIC) for one in made.library._final_module.global_variables):
-            kept.write(self._cache.kernel, key, form, _reduced(made))
+            with suppress(Unkept):
+                bitcode = made.library._get_module_for_linking().as_bitcode()
+                kept.write(self._cache.kernel, key, form, described(made), [bitcode])
         return self._link(made)
 
     def _link(self, made: Any) -> Any:
@@ -144,8 +147,8 @@ class _ForKernels(_FunctionCompiler):  # type: ignore[misc]
 class _Kept:
     """The cache of one function, as numba knows it: machine code, without LLVM's code."""
 
-    def __init__(self, kernel: str) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: str, function: Any) -> None:
+        self.kernel, self.function = kernel, function
 
     @property
     def cache_path(self) -> str | None:
@@ -162,20 +165,28 @@ class _Kept:
         found = kept.read(self.kernel, sig, OBJECT)
         if found is None:
             return None
+        header, code = found
         rtsys.initialize(target_context)
-        _provide(found[1])
-        return compiler.CompileResult._rebuild(target_context, *found[0])
+        _provide(code)
+        descriptor, environment, signature, environments = rebuilt(header, self.function, _arguments(sig))
+        return compiler.CompileResult._rebuild(
+            target_context, libdata=(header["library"], "object", tuple(code)), fndesc=descriptor, env=environment,
+            signature=signature, objectmode=False, lifted=(), typeann="", reload_init=(), referenced_envs=environments,
+        )  # fmt: skip
 
     def save_overload(self, sig: Any, made: Any) -> None:
         """Keep machine code, if it is valid in other processes. Of LLVM's code only names are needed to find it."""
         library = made.library
         if library.has_dynamic_globals:
             return
-        library._shared_module = _names_only(library._final_module)
-        try:
-            kept.write(self.kernel, sig, OBJECT, made._replace(type_annotation="")._reduce())
-        finally:
-            library._shared_module = None
+        names = _names_only(library._final_module).as_bitcode()
+        with suppress(Unkept):
+            kept.write(self.kernel, sig, OBJECT, described(made), [library._get_compiled_object(), names])
+
+
+def _arguments(sig: Any) -> tuple[Any, ...]:
+    """Return the types of arguments; functions behind C symbols are asked for with their result."""
+    return tuple(sigutils.normalize_signature(sig)[0])
 
 
 def _named(function: Any) -> str:
@@ -203,25 +214,17 @@ def _finish(library: Any) -> None:
     library._finalized = True
 
 
-def _reduced(made: Any) -> tuple[Any, ...]:
-    """Return what is needed to link a function in another process."""
-    bitcode = made.library._get_module_for_linking().as_bitcode()
-    made.fndesc.typemap = made.fndesc.calltypes = None  # numba's own way: not to be pickled
-    environments = tuple(made._find_referenced_environments())
-    return made.library.name, bitcode, made.fndesc, made.environment, made.signature, environments
-
-
-def _restored(target_context: Any, data: tuple[Any, ...], raw: bytes) -> Any:
-    """Return what `_reduced` was made of."""
-    name, bitcode, fndesc, environment, signature, environments = data
-    _provide(raw)
+def _restored(target_context: Any, header: dict[str, Any], code: list[bytes], function: Any, args: Any) -> Any:
+    """Return what can be linked, from what was kept of it."""
+    _provide(code)
     target_context.refresh()
-    library = target_context.codegen().create_library(name)
-    library._final_module = binding.parse_bitcode(bitcode)
+    library = target_context.codegen().create_library(header["library"])
+    library._final_module = binding.parse_bitcode(code[0])
     library._finalized = True
+    descriptor, environment, signature, environments = rebuilt(header, function, args)
     return compiler.compile_result(
-        typing_context=target_context.typing_context, target_context=target_context, library=library, fndesc=fndesc,
-        environment=environment, signature=signature, objectmode=False, lifted=(), reload_init=(),
+        typing_context=target_context.typing_context, target_context=target_context, library=library,
+        fndesc=descriptor, environment=environment, signature=signature, objectmode=False, lifted=(), reload_init=(),
         referenced_envs=environments,
     )  # fmt: skip
 
@@ -237,7 +240,7 @@ def c_function(symbol: str, kind: Any, function: Callable[..., Any], kernel: str
 
     def address() -> int:
         made = CFunc(function, sigutils.normalize_signature(kind), {}, {"nopython": True, **options})
-        made._cache = _Kept(kernel)
+        made._cache = _Kept(kernel, function)
         with announced(kernel, outermost=not _under_way):
             made.compile()
         _held.append(made)
@@ -258,7 +261,7 @@ def provide(symbol: str) -> None:
             binding.add_symbol(symbol, address())
 
 
-def _provide(code: bytes) -> None:
+def _provide(code: list[bytes]) -> None:
     for symbol in list(_symbols):
-        if symbol.encode() in code:
+        if any(symbol.encode() in piece for piece in code):
             provide(symbol)

@@ -23,9 +23,10 @@ from snapfm.compile.program import Program, build_program
 from snapfm.kernels import batches
 from snapfm.laws import Params
 from snapfm.solve.base import Limits
+from snapfm.solve.gradient import pushing, row_scales
 
 _ON = 1e-8  # a switch is zero within this share of the field, along its slope
-_PUSHES = 1e-9  # multiplier, relative to the largest, of a kink that holds the answer
+_PUSHES = 1e-9  # push, relative to the largest of a law, of a kink that holds the answer
 _SOFT = 1e-13  # keeps dependent rows factorable
 _DEPENDENT = 1e-8  # the same where ν is found; what it is off by falls by this factor from pass to pass
 _PASSES = 8  # to find the sides of kinks within kinks, and ν
@@ -71,13 +72,14 @@ class AdjointOnKinks:
             rest = -(away + jacobian[:m].T @ multipliers)
             free = csr_array(csr_array(slopes[np.flatnonzero(near)])[:, np.flatnonzero(~held)])
             nu[near] = _least_squares(free, rest[~held])
-        on = near & (np.abs(nu) > _PUSHES * np.abs(multipliers).max(initial=1.0))
+        scale = row_scales(np.asarray(abs(jacobian).max(axis=1).todense()).ravel())
+        push = np.abs(multipliers / scale[:m]).max(initial=1.0)
+        on = near & (np.abs(nu) / scale[m:] > _PUSHES * push)
         factors = np.concatenate([multipliers, np.where(on, nu, 0.0)])
         _, jacobian, hessian = _evaluated(program, field, outside, factors)
-        largest = np.abs(multipliers).max(initial=1.0)
-        active = self._laws.equality_rows | (multipliers > _PUSHES * largest)
-        taken = np.concatenate([active, on])
-        answer = _solved(jacobian, hessian, taken, held, gradient)
+        taken = np.concatenate([self._laws.equality_rows | pushing(multipliers, scale[:m]), on])
+        answer = _solved(csr_array(diags_array(scale) @ jacobian), hessian, taken, held, gradient)
+        answer[n:] *= scale
         pull = np.zeros(known.shape[1])
         if in_params and len(pull):
             cells, outer = self._prepared_in_params()
@@ -122,12 +124,14 @@ class AdjointOnKinks:
 
 def _least_squares(rows: csr_array, right: Values) -> Values:
     """Return the smallest ν of least ‖rowsᵀν − right‖; rows of loops of switches are dependent."""
+    scale = row_scales(np.asarray(abs(rows).max(axis=1).todense()).ravel())
+    rows = csr_array(diags_array(scale) @ rows)
     size = float(rows.multiply(rows).sum(axis=1).max())
     factor = splu(csr_array(rows @ rows.T + _DEPENDENT * size * eye_array(rows.shape[0])).tocsc())
     nu = np.zeros(rows.shape[0])
     for _ in range(_PASSES):
         nu += factor.solve(rows @ (right - rows.T @ nu))
-    return nu
+    return scale * nu
 
 
 def _evaluated(
@@ -148,13 +152,15 @@ def _evaluated(
 
 
 def _solved(jacobian: csr_array, hessian: csr_array, taken: Mask, held: Mask, gradient: Values) -> Values:
-    """Solve [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0) over the rows taken and the unknowns not held; zero elsewhere."""
+    """Solve [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0) over the rows taken and the unknowns not held; zero elsewhere.
+
+    The rows are scaled to one size.
+    """
     n, m = len(held), len(taken)
     free, rows = np.flatnonzero(~held), np.flatnonzero(taken)
     own = csr_array(csr_array(jacobian[rows])[:, free])
     upper = csr_array(csr_array(hessian[free])[:, free] + eye_array(len(free)))
-    scale = max(1.0, float(np.abs(own.data).max(initial=0.0)) ** 2)
-    matrix = block_array([[upper, own.T], [own, -_SOFT * scale * eye_array(len(rows))]], format="csc")
+    matrix = block_array([[upper, own.T], [own, -_SOFT * eye_array(len(rows))]], format="csc")
     answer = np.zeros(n + m)
     try:
         found = splu(matrix).solve(np.concatenate([gradient[free], np.zeros(len(rows))]))

@@ -42,7 +42,7 @@ _LANCZOS = 20  # products in which the smallest eigenvalue of W is looked for
 # Above the first it is positive, though Lanczos approximates it from above; below minus the second it is negative.
 _CLEAR, _FLAT = 0.1, 1e-6
 _SOFT = 1e-3  # of the size of a row, where violations are as large as at the start
-_ACTIVE = 1e-9  # a multiplier above this share of the largest one belongs to an active inequality
+_ACTIVE = 1e-9  # a row that pushes with more than this share of the largest push belongs to an active inequality
 
 
 class MatrixFree:
@@ -97,16 +97,19 @@ class MatrixFree:
                 continue
             own = {name: value[i] for name, value in params.items()}
             here = self.laws.linearize(u.reshape(self.laws.shape), own)
-            working = self.equality | (lam > _ACTIVE * max(1.0, float(lam.abs().max())))
+            sizes = row_sizes(self.laws, here)
+            push = lam * sizes.sqrt()  # whatever the units of a law, as below
+            working = self.equality | (push > _ACTIVE * max(1.0, float(push.abs().max())))
             free = (u < self.upper) & (u > self.lower)
-            inverse = inverse_gram(self.laws, here, u.reshape(self.laws.shape), own, row_sizes(self.laws, here), _never)
+            inverse = inverse_gram(self.laws, here, u.reshape(self.laws.shape), own, sizes, _never)
+            units = torch.cat([torch.ones_like(u), sizes.sqrt()])
             system = _System(here, here.hessian(lam), inverse, working, free)
             whole = torch.cat([torch.where(free, right, 0.0), torch.zeros_like(lam)])
             answer, left = torch.zeros_like(whole), whole
             for _ in range(_SOLVES):
                 answer = answer + minres(system.multiply, system.precondition, left, _FORCING, _PRODUCTS, _never)[0]
                 left = whole - system.multiply(answer)
-                off = float(left.abs().max() / torch.maximum(whole.abs().max(), answer.abs().max()))
+                off = float((left / units).abs().max() / torch.maximum(whole.abs().max(), (answer * units).abs().max()))
                 if off <= LEAST:  # what is left is rounding, which need not be in the range of a singular matrix
                     break
             if not off <= _ACCURATE:
