@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import DataError, require
+from snapfm.files.damage import Checked, chunk_name, promised, refuse_lost
 from snapfm.files.layout import PARAMS, UNITS, Arrays, Source, Variable
-from snapfm.files.place import place_of
+from snapfm.files.place import Place, place_of
 from snapfm.files.provenance import commit
 from snapfm.text import plural
 
@@ -66,7 +67,7 @@ def create(store: Any, source: Source) -> None:
     for axis in layout.coordinates:
         size = len(axis.values)
         made = _array(root, axis.name, Variable("float64", axis.attributes), (axis.name, size), (size,))
-        made[:] = axis.values
+        _complete(made)[:] = axis.values
 
 
 def write_block(store: Any, source: Source, block: int, values: Arrays) -> list[str]:
@@ -75,10 +76,9 @@ def write_block(store: Any, source: Source, block: int, values: Arrays) -> list[
     start, stop = bounds(source, block)
     files = []
     for name, value in {**values, "seed": np.full(stop - start, source.seed)}.items():
-        # A chunk is written even if it holds nothing but the fill value: a file that is missing was not written.
-        array = root[name].with_config({"write_empty_chunks": True})
+        array = _complete(root[name])
         array[start:stop] = value.astype(array.dtype)
-        files.append("/".join([name, "c", str(block), *["0"] * (array.ndim - 1)]))
+        files.append(chunk_name(array, block))
     return files
 
 
@@ -87,6 +87,28 @@ def mark_block(store: Any, source: Source, block: int) -> list[str]:
     start, stop = bounds(source, block)
     _zarr().open_group(store, mode="r+", use_consolidated=False)[MARK][start:stop] = np.arange(start, stop)
     return [f"{MARKS}/{block}"]
+
+
+def unharmed(place: Place) -> set[int]:
+    """Return the blocks of an unfinished store whose mark is there, and all that was written before it."""
+    marked = {int(name) for name in place.listed(MARKS) if name.isdecimal()}
+    if not marked:
+        return marked
+    zarr = _zarr()
+    held = place.held(unfinished=True)  # after the marks: other processes write meanwhile
+    refuse_lost((f"{name.partition('/')[0]}/zarr.json" for name in held if "/c/" in name), held, place.part)
+    try:
+        arrays = [array for _, array in zarr.open_group(place.growing, mode="r", use_consolidated=False).arrays()]
+    except (OSError, zarr.errors.BaseZarrError):  # another process has just given the store its name
+        return set()
+    by_blocks = [array for array in arrays if array.metadata.dimension_names[0] == "sample"]
+    return {block for block in marked if all(chunk_name(array, block) in held for array in by_blocks)}
+
+
+def check_complete(place: Place) -> None:
+    """Refuse a finished file that has lost chunks, which zarr would read as numbers that were never written."""
+    # Consolidated metadata names variables whose own description is lost.
+    refuse_lost(promised(_zarr().open_group(place.whole, mode="r")), place.held(), place)
 
 
 def never_computed(store: Any, source: Source, block: int) -> Arrays:
@@ -127,8 +149,7 @@ def read_attributes(store: Any) -> dict[str, Any] | None:
 def read_variable(store: Any, name: str, some: slice = slice(None)) -> npt.NDArray[Any] | None:
     """Read one variable of some samples; None if the store has none of that name."""
     root = _zarr().open_group(store, mode="r", use_consolidated=False)
-    values: npt.NDArray[Any] | None = root[name][some] if name in root else None
-    return values
+    return Checked(root[name], store)[some] if name in root else None
 
 
 def load(file: str | Path) -> tuple[Tensor, dict[str, Tensor]]:
@@ -136,13 +157,15 @@ def load(file: str | Path) -> tuple[Tensor, dict[str, Tensor]]:
 
     Files that hold unconverged samples are refused: the fields alone would not show which these are.
     """
-    store = place_of(file).whole
+    place = place_of(file)
+    store = place.whole
     attributes = read_attributes(store)
     if attributes is None or not attributes["complete"]:
         raise DataError(
             f"load(file) expects a finished data file; {file} {'is none' if attributes is None else 'is not whole'}. "
             "Write one with `snapfm data PROBLEM --count N --out FILE.zarr`."
         )
+    check_complete(place)
     status = read_variable(store, "status")
     if status is not None and status.any():
         raise DataError(
@@ -150,12 +173,19 @@ def load(file: str | Path) -> tuple[Tensor, dict[str, Tensor]]:
             f"{file} did not converge. Read them with their status: xarray.open_zarr(file)."
         )
     root = _zarr().open_group(store, mode="r")
-    names = [name for name in root.array_keys() if name in PARAMS]
-    return torch.from_numpy(root["u"][:]), {name: torch.from_numpy(root[name][:]) for name in names}
+    read = {
+        name: torch.from_numpy(Checked(root[name], store)[:]) for name in root.array_keys() if name in ("u", *PARAMS)
+    }
+    return read.pop("u"), read
 
 
 def _zarr() -> Any:
     return require("zarr", "data files", "data")
+
+
+def _complete(array: Any) -> Any:
+    """Return an array whose chunks are written even if they hold nothing but the fill value: a missing one was not written."""
+    return array.with_config({"write_empty_chunks": True})
 
 
 def _pieces(count: int, block: int) -> tuple[int, int]:
@@ -183,7 +213,8 @@ def _array(
             fill_value=_NEVER.get(np.dtype(variable.dtype).kind, 0),
             attributes=dict(variable.attributes),
             dimension_names=[dimension, *variable.dimensions],
-            # Shuffling bytes by their position saves a quarter of smooth fields.
-            compressors=zarr.codecs.BloscCodec(cname="zstd", shuffle="shuffle"),
+            # Shuffling bytes by their position saves a quarter of smooth fields. Without a checksum, decompression gives numbers
+            # for most flipped bits; the index of a shard has one anyway.
+            compressors=[zarr.codecs.BloscCodec(cname="zstd", shuffle="shuffle"), zarr.codecs.Crc32cCodec()],
         )
     return root[name]

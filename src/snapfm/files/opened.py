@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from snapfm.errors import DataError, UnknownName, require
-from snapfm.files.place import Address, place_of
+from snapfm.files import archive
+from snapfm.files.damage import Checked
+from snapfm.files.place import Address, Place, place_of
 
 _KINDS = "NPY, NPZ, Zarr, HDF5 or safetensors"
 _HDF5 = (".h5", ".hdf5", ".he5", ".nc")
@@ -92,7 +94,7 @@ def opened(file: str | Path) -> Opened:
     place = place_of(file)
     suffix = Path(str(file)).suffix.lower()
     if isinstance(place, Address) or suffix == ".zarr":
-        return _zarr(str(file), place.whole)
+        return _zarr(str(file), place)
     path = place.path
     if not path.exists():
         raise DataError(f"snapfm project expects a file of fields; {file} does not exist. Check the path.")
@@ -160,17 +162,20 @@ class Member:
         )
 
 
-def _zarr(name: str, store: Any) -> Opened:
-    zarr = require("zarr", "Zarr files", "data")
+def _zarr(name: str, place: Place) -> Opened:
+    zarr, store = require("zarr", "Zarr files", "data"), place.whole
     try:
         root = zarr.open(store, mode="r")
     except (OSError, ValueError, KeyError, zarr.errors.BaseZarrError) as trouble:
         raise DataError(f"snapfm project expects a Zarr store at {name}; got '{trouble}'. Check the path.") from trouble
     if root.attrs.get("complete") is False:
         raise DataError(f"snapfm project expects a finished file; {name} is not whole. Finish the run that writes it.")
+    if archive.KEY in root.attrs:  # in files of others, chunks may be left out
+        archive.check_complete(place)
     arrays = {"u": root} if isinstance(root, zarr.Array) else dict(root.arrays())
     dimensions = {key: _axes(array) for key, array in arrays.items()}
-    return Opened(Path(name).name, arrays, {key: axes for key, axes in dimensions.items() if axes})
+    checked = {key: Checked(array, store) for key, array in arrays.items()}
+    return Opened(Path(name).name, checked, {key: axes for key, axes in dimensions.items() if axes})
 
 
 def _axes(array: Any) -> tuple[str, ...]:

@@ -83,6 +83,17 @@ class Folder:
                         found.append(entry.name)
         return found
 
+    def held(self, unfinished: bool = False) -> set[str]:
+        """Return the names of all files of the store; empty ones do not count."""
+        root, found = self.growing if unfinished else self.whole, set[str]()
+        for inside, _, names in os.walk(root):
+            for name in names:
+                file = Path(inside, name)
+                with suppress(FileNotFoundError):
+                    if file.stat().st_size:
+                        found.add(file.relative_to(root).as_posix())
+        return found
+
     def settle(self, files: Sequence[str]) -> None:
         """Push files of the unfinished store to disk, and the folders they are in."""
         folders = set[Path]()
@@ -176,6 +187,11 @@ class Address:
         except FileNotFoundError:
             return []
         return [str(entry["name"]).rpartition("/")[2] for entry in entries if entry["size"]]
+
+    def held(self, unfinished: bool = False) -> set[str]:
+        """Return the names of all objects of the store; empty ones do not count."""
+        root = f"{self._path}/"
+        return {name.removeprefix(root) for name, entry in self._files.find(root, detail=True).items() if entry["size"]}
 
     def settle(self, files: Sequence[str]) -> None:
         """Nothing to do: an object that was written is stored."""

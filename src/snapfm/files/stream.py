@@ -106,8 +106,8 @@ class Fields:
         return f"block {block} (samples {start} to {stop - 1})"
 
     def finished(self) -> set[int]:
-        """Return the blocks whose mark is there."""
-        return {int(name) for name in self.place.listed(archive.MARKS) if name.isdecimal()}
+        """Return the blocks whose mark is there; those of which files were lost are computed again."""
+        return archive.unharmed(self.place)
 
     def begin(self) -> None:
         """Create the store if it is not there; refuse one of another run."""
@@ -226,6 +226,7 @@ def _finished(place: Place, source: Source) -> bool:
             "Remove it, or write to another file."
         )
     refuse_other(source, place, attributes[archive.KEY], source.asked(), "a run")
+    archive.check_complete(place)
     return True
 
 
