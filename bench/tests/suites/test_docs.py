@@ -12,7 +12,7 @@ from benchmarks.tables_page import SUITES
 from snapfm_bench.suites.projection import load_suite
 from snapfm_bench.suites.quality import load_suite as load_quality
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -20,12 +20,12 @@ def test_a_page_is_that_of_the_records(page: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("sys.argv", [page, "--check"])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(f"benchmarks/{page}.py", run_name="__main__")
+        runpy.run_path(f"bench/benchmarks/{page}.py", run_name="__main__")
     assert ended.value.code is None, f"run python -m benchmarks.{page}; {ended.value.code}"
 
 
 def test_every_page_of_figures_is_written_by_a_script_that_is_checked():
-    written = {file.stem for file in (ROOT / "benchmarks").glob("*_page.py")}
+    written = {file.stem for file in (ROOT / "bench" / "benchmarks").glob("*_page.py")}
     assert written == set(PAGES)
 
 
