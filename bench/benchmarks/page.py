@@ -23,11 +23,14 @@ _OLDER = "The solver has changed since; figures of the present code are not meas
 
 def told_sources(machines: Mapping[str, Mapping[str, Any]]) -> str:
     """Write commit and day of the records of a page, by case, and whether the solver has changed since."""
-    words = {case: _source(case, machine) for case, machine in machines.items()}
-    if len(distinct := set(words.values())) == 1:
-        told = f"Records of {distinct.pop()}."
+    by_source: dict[str, list[str]] = {}
+    for case, machine in machines.items():
+        by_source.setdefault(_source(case, machine), []).append(f"`{case}`")
+    if len(by_source) == 1:
+        told = f"Records of {next(iter(by_source))}."
     else:
-        told = f"Records: {'; '.join(f'`{case}` of {source}' for case, source in words.items())}."
+        parts = [f"{', '.join(cases)} of {source}" for source, cases in by_source.items()]
+        told = f"Records: {'; '.join(parts)}."
     current = all(machine.get("commit") in CURRENT for machine in machines.values())
     return told if current else f"{told} {_OLDER}"
 
