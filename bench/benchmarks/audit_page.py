@@ -6,7 +6,7 @@ import sys
 from itertools import groupby
 from typing import Any
 
-from benchmarks.page import DOCS, main
+from benchmarks.page import DOCS, main, told_sources
 from benchmarks.record import latest
 from snapfm.text import settings_text
 from snapfm_bench.audit import LEAST_ORDER, ROUNDING
@@ -19,7 +19,7 @@ def page(record: dict[str, Any]) -> str:
     parts = [
         "# Which laws the data obey",
         "Written by `python -m benchmarks.audit_page` from `bench/records/audit.jsonl`; not edited by hand. "
-        "`snapfm audit all` gives the same table.",
+        f"`snapfm audit all` makes the same table. {told_sources({'audit': record['machine']})}",
         f"Every law was evaluated on {record['samples']} simulated fields per set (seed {record['seed']}), under the same "
         "conditions and with the same params as samples.",
         "- **error**: mean and largest ‖R‖₂ over fields, in the law's own units: the metric of published results.\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.cutest.methods import METHODS
 from benchmarks.cutest.table import RIVALS, lines
-from benchmarks.page import DOCS, main, told_source
+from benchmarks.page import DOCS, main, told_sources
 from benchmarks.record import latest
 from snapfm_bench.pages.document import Table, markdown, table
 
@@ -26,11 +26,11 @@ def page(record: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             "# CUTEst",
-            "Written by `python -m benchmarks.cutest_page` from `bench/records/cutest.jsonl`; not edited by hand.",
+            "Written by `python -m benchmarks.cutest_page` from `bench/records/cutest.jsonl`; not edited by hand. "
+            f"{told_sources({'cutest': machine})}",
             f"Start points of constrained CUTEst problems, moved at random, and projected onto the feasible set: every "
             f"{ran['every']}th problem, {record['problems']} of them, {record['pairs']} pairs of a problem and a start, "
             f"{ran['budget']:g} s each, one thread, on {machine['model']}.",
-            f"Record of {told_source(machine) or 'an earlier commit'}; it is apart from the timed tables.",
             f"Ours solves {share['ours']:.1%} of the pairs, {verdict} the better Ipopt's {best:.1%}; with both options together "
             f"Ipopt solves {share['ipopt_either']:.1%}.",
             "\n".join(lines(record)),

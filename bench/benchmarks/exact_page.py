@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.page import DOCS, main
+from benchmarks.page import DOCS, main, told_sources
 from benchmarks.record import RECORDS
 from snapfm_bench.record import read
 from snapfm_bench.suites.exact.pages import text
@@ -20,7 +20,7 @@ def page() -> str:
     assert suite is not None
     head, _, rest = text(suite, cells).partition("\n\n")
     note = "Written by `python -m benchmarks.exact_page` from `bench/records/exact.jsonl`; not edited by hand."
-    return f"{head}\n\n{note}\n\n{rest}"
+    return f"{head}\n\n{note} {told_sources({'exact': next(iter(cells.values())).machine})}\n\n{rest}"
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from benchmarks.page import DOCS, main
+from benchmarks.page import DOCS, main, told_sources
 from benchmarks.record import latest
 from snapfm.text import NOTHING, scientific, seconds, settings_text
 from snapfm_bench.pages.document import Entry, Table, markdown, table
@@ -18,13 +18,13 @@ def page(record: dict[str, Any]) -> str:
         [
             "# Inequalities as published",
             "Written by `python -m benchmarks.inequalities_page` from `bench/records/inequalities.jsonl`; not edited by "
-            "hand.",
+            f"hand. {told_sources({'inequalities': machine})}",
             f"{record['samples']} samples, {record['steps']} flow steps, seed {record['seed']}, on {machine['cores']} cores "
             f"({machine['processor']}), no GPU. *Feasible*: the share of fields that break no row of any law by more than "
-            f"{record['feasible_at']:g}. *Certified*: proven lawful to {record['tolerance']:g} and nearest. *Published* is the "
-            "figure of I-PCFM as quoted, with another model, other data and other hardware, for the task with laws of the same "
-            "names. True fields of Burgers break the entropy condition of convexity 1 by the error of their scheme "
-            "([math](math.md), eq. oleinik).",
+            f"{record['feasible_at']:g}. *Certified*: lawful to {record['tolerance']:g} and stationary. *Published* is the "
+            "figure of I-PCFM as others quote it; we have not read the original. It is of another model, other data and other "
+            "hardware, for the task with laws of the same names: it is no comparison of methods. True fields of Burgers "
+            "break the entropy condition of convexity 1 by the error of their scheme ([math](math.md), eq. oleinik).",
             markdown(_table(record)),
         ]
     ) + "\n"  # fmt: skip

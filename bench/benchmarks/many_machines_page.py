@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from benchmarks.page import DOCS, main
+from benchmarks.page import DOCS, main, told_sources
 from benchmarks.record import RECORDS, latest
 from snapfm_bench.pages.document import Table, markdown, table
 
@@ -35,7 +35,7 @@ def chapter() -> str:
     return "\n\n".join(
         [
             "## Measured, and planned from that",
-            _MEASURED,
+            f"{_MEASURED} {told_sources(_machines())} Nothing was run on more than one machine.",
             _faults(latest("cluster")),
             _projecting(latest("projecting")),
             *([] if overhead is None else [_overhead(overhead)]),
@@ -44,6 +44,11 @@ def chapter() -> str:
             _reading(plan),
         ]
     )
+
+
+def _machines() -> dict[str, dict[str, Any]]:
+    cases = ("cluster", "projecting", "ray_overhead", "coordinator")
+    return {case: latest(case)["machine"] for case in cases if (RECORDS / f"{case}.jsonl").exists()}
 
 
 def _faults(record: dict[str, Any]) -> str:
@@ -69,9 +74,11 @@ def _projecting(record: dict[str, Any]) -> str:
 
 
 def _overhead(record: dict[str, Any]) -> str:
+    wall = record["wall_seconds"]
     return (
-        f"Two Ray workers draw {record['ratio']:.2f} times as many samples per second as two plain processes "
-        f"(`{record['command']}`, median of {record['rounds']} runs)."
+        f"Two Ray workers take {wall['ray']:.1f} s for `{record['command']}`, two plain processes {wall['processes']:.1f} s, "
+        f"starting Ray included. Between the first block and the last they draw {record['ratio']:.2f} times as many samples per "
+        f"second (medians of {record['rounds']} runs; load of the machine before them {record['load']:.1f})."
     )
 
 
@@ -127,7 +134,7 @@ def _reading(record: dict[str, Any]) -> str:
         f"batch of {BATCHES[0]}, at {large} with {BATCHES[1]}. The driver holds numbers of blocks, never fields. What a shared "
         f"file system feels first are small files: a thousand workers with a batch of {BATCHES[0]} create {per_second:,.0f} per "
         "second. Choose the batch so that a block takes a minute or more; a kill then loses at most that, and a worker holds one "
-        "block in memory. Nothing here was run on more than one machine: networks and shared disks are not in these figures."
+        "block in memory. This is arithmetic, not measurement: networks and shared disks are not in these figures."
     )
 
 

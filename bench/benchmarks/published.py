@@ -32,9 +32,9 @@ LIMIT = 75  # minutes of all timed steps together
 MINUTES = {"paper": 40, "scaling-constraints": 9, "scaling-samples": 7, "scaling-grid": 8}
 TRIAL = {"repeats": 1, "walk_repeats": 1, "warmup": 1, "budget": 30, "walk_budget": 60}
 QUALITY = {"plain": "quality_plain", "plain-steps": "quality_plain_steps", "paper": "quality", "steps": "quality_steps"}
-MICRO = ("robustness", "ipopt", "random_problems", "peers", "batch", "audit", "inequalities", "any_law")
+MICRO = ("audit", "inequalities", "any_law")
 PAGES = (
-    "tables_page", "laws_page", "cutest_page", "projection_page", "quality_page", "exact_page", "inequalities_page", "audit_page",
+    "tables_page", "laws_page", "cutest_page", "quality_page", "exact_page", "inequalities_page", "audit_page",
     "many_machines_page",
 )  # fmt: skip
 _MICRO_RECORDS = ROOT / "bench" / "records"
@@ -64,7 +64,7 @@ def steps(out: Path, trial: bool = False) -> list[Step]:
 
 
 def beside(out: Path) -> list[Step]:
-    """List the steps of the pages that are no part of the timed tables: quality, robustness, audits, any law."""
+    """List the steps of the pages that are no part of the timed tables: quality, audits, any law."""
     found = [
         Step(
             f"quality {name}", ("-m", "snapfm", "quality", name, "--out", str(out / f"quality-{name}")),
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument(
         "--trial", action="store_true", help="try the whole chain in minutes; replaces no record and no page"
     )
-    parser.add_argument("--all", action="store_true", help="also the pages apart: quality, robustness, audits, any law")
+    parser.add_argument("--all", action="store_true", help="also the pages apart: quality, audits, any law")
     parser.add_argument("--list", action="store_true", help="show the steps, run nothing")
     asked = parser.parse_args()
     out = (asked.out or folder(asked.trial)).absolute()

@@ -12,7 +12,7 @@ from statistics import fmean
 
 import torch
 
-from benchmarks.page import DOCS, main
+from benchmarks.page import DOCS, main, told_sources
 from benchmarks.record import RECORDS
 from snapfm.seeds import stream
 from snapfm_bench.pages.document import Table, markdown, table
@@ -35,8 +35,9 @@ def page() -> str:
     return "\n\n".join(
         [
             "# How good samples are",
-            f"Written by `python -m benchmarks.quality_page` from the records {_names()} in `bench/records/`; not edited "
-            "by hand.",
+            "Written by `python -m benchmarks.quality_page` from the records of these names in `bench/records`; not edited by "
+            f"hand. {told_sources({case: next(iter(_records(case)[1].values())).machine for case in _cases()})} Times of "
+            "samplers include compilation where it happened, and other load: do not compare them.",
             *_ordinary(),
             "# Models trained for laws",
             "These models were trained for constrained sampling: noise was paired with fields, slices were imposed, and the "
@@ -57,9 +58,8 @@ def page() -> str:
     ) + "\n"  # fmt: skip
 
 
-def _names() -> str:
-    cases = (case for case in (PLAIN, PLAIN_STEPS, PAPER, STEPS) if (RECORDS / f"{case}.jsonl").is_file())
-    return ", ".join(f"`{case}.jsonl`" for case in cases)
+def _cases() -> list[str]:
+    return [case for case in (PLAIN, PLAIN_STEPS, PAPER, STEPS) if (RECORDS / f"{case}.jsonl").is_file()]
 
 
 def _ordinary() -> list[str]:

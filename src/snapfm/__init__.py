@@ -1,4 +1,4 @@
-"""Flow models that obey physical laws: exact, certified, batched projection for PyTorch.
+"""Flow models that obey physical laws: certified, batched projection for PyTorch.
 
 Public names and subpackages are imported when they are first used, so that `snapfm --help` and completion do not wait for torch.
 """

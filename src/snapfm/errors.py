@@ -101,7 +101,9 @@ class Status(IntEnum):
 
 
 _ADVICE = {
-    Status.CONVERGED: "the field obeys its laws and is the nearest one that does, to the tolerance asked for",
+    Status.CONVERGED: (
+        "the field obeys its laws to the tolerance asked for, and to first order no lawful direction leads nearer to the input"
+    ),
     Status.INFEASIBLE: (
         "no nearby field obeys all laws; look for laws that contradict each other (two different totals, an initial "
         "condition that breaks a balance), then for params that belong to another sample"

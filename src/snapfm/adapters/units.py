@@ -134,7 +134,7 @@ class UnitsProjector(Projector):
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
         metric: Metric | None = None,
     ) -> Projection:  # fmt: skip
-        """Project a batch (b, *shape) as Projector does, to the nearest fields in the model's units."""
+        """Project a batch (b, *shape) as Projector does, to fields that are near in the model's units."""
         if metric is not None:
             raise SettingError(_OWN_METRIC.format("metric"))
         if transformed(u_hat, params):

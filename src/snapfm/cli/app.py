@@ -83,7 +83,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Flow models that obey physical laws: exact, certified, batched projection."""
+    """Flow models that obey physical laws: certified, batched projection."""
 
 
 def main() -> None:

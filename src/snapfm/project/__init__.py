@@ -1,4 +1,4 @@
-"""The nearest field that obeys: projectors, their results and the judge."""
+"""Fields that obey, near the input: projectors, their results and the judge."""
 
 from snapfm.project.metric import Metric
 from snapfm.project.projector import Projector

@@ -76,8 +76,9 @@ def sample(
     The noise of sample i depends only on the generator's seed and i; `first` is the number of the first sample drawn. `seed`
     is a number in place of a generator. `batch` samples are drawn at a time, all of them by default: memory beyond the result is
     that of one batch. Networks round differently in batches of another size, so last bits depend on it.
-    Unconverged samples raise ProjectionFailed unless on_failure="keep", which returns them marked. `progress=True`
-    shows a bar on stderr; a function progress(done, total) is called after every step.
+    Samples whose last projection does not converge raise ProjectionFailed unless on_failure="keep", which returns them marked;
+    projections of earlier steps are not certified. `progress=True` shows a bar on stderr; a function progress(done, total) is
+    called after every step.
     """
     checks.check_velocity(velocity)
     checks.check_project(project)

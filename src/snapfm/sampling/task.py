@@ -144,7 +144,7 @@ class Task:
         return found
 
     def project(self, u: Tensor, warm: Projection | Moved | None = None, tolerance: float | None = None) -> Projection:
-        """Return the nearest feasible fields with their certificates."""
+        """Return feasible fields near the input, local optima, with their certificates."""
         began = time.perf_counter()
         found = self.laws()(u, self.params, warm=warm, tolerance=tolerance)
         self.seconds["projection"] += time.perf_counter() - began
@@ -153,7 +153,7 @@ class Task:
     def move(
         self, u: Tensor, warm: Moved | Projection | None = None, tolerance: float | None = None
     ) -> Moved | Projection:
-        """Return the nearest feasible fields without certificates, for a step whose answer is not returned to the user."""
+        """Return fields projected without certificates, for a step whose answer is not returned to the user."""
         began = time.perf_counter()
         laws = self.laws()
         call = getattr(laws, "move", laws)  # a user's own projector may only be callable

@@ -131,7 +131,7 @@ PER_SAMPLE = (
 
 @dataclass(frozen=True)
 class Projection:
-    """The nearest feasible fields and, for each sample, the certificate.
+    """Feasible fields near the input, each a local optimum, and for each sample the certificate.
 
     `violation` and `by_law` describe the tensor `u` that is returned. In float32 it is the float64 answer, rounded:
     CONVERGED then means that the answer obeys to the tolerance, and `rounding` says what its rounding to float32 costs, so

@@ -26,8 +26,8 @@ ABOUT = (
 )
 COLUMNS = (
     "Scores have 95 % bootstrap intervals over samples. *error*: the mean over samples of ‖R‖₂ of a law, in float64. "
-    "*largest violation*: the worst single row of any sample. *certified*: samples whose last projection is proven lawful and "
-    "nearest; – for samplers that certify nothing. *like true fields*: whether neighboring points correlate, and scales have "
+    "*largest violation*: the worst single row of any sample. *certified*: samples whose last projection is lawful and "
+    "stationary; – for samplers that certify nothing. *like true fields*: whether neighboring points correlate, and scales have "
     "power, as in true fields. *time*: all samples together, network + projection."
 )
 _NOTE = """\

@@ -66,7 +66,7 @@ def test_words_of_records_are_escaped(made: Made):
 def test_hardware_of_published_figures_is_named_and_no_date_is_but_that_of_the_records(made: Made):
     for text in (made.html, made.markdown):
         assert "1× L40S + 4 cores" in text
-        assert "hardware differs" in text
+        assert "Hardware and networks differ" in text
         assert set(re.findall(r"\b20[2-9]\d-\d\d-\d\d", text)) == {"2026-11-18"}
 
 

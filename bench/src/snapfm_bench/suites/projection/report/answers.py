@@ -32,12 +32,12 @@ _ERRORS = (
     "did not converge count too. *Published* errors are those of the paper's own samples."
 )
 _NEAREST = (
-    "A projection is the nearest lawful field. Distances ‖u − û‖₂ for the same inputs are compared sample by sample, over all "
-    f"inputs of a case. Differences up to {NEARER:g} of the distance, or of the tolerance if that is larger, count as equal. An "
-    "answer that the judge does not find lawful has no distance and wins nothing. Laws may have several local nearest fields, so "
-    "two correct methods may differ, and an answer may be nearer because it breaks its laws, within the tolerance. *Nearer yet* "
-    "counts the samples where that does not explain it: where √(‖u − û‖² + 2λᵀh(u)), to first order the distance if the laws "
-    "held exactly, is smaller as well."
+    "A projection looks for the nearest lawful field, and finds a local one. Distances ‖u − û‖₂ for the same inputs are "
+    f"compared sample by sample, over all inputs of a case. Differences up to {NEARER:g} of the distance, or of the "
+    "tolerance if that is larger, count as equal. An answer that the judge does not find lawful has no distance and wins "
+    "nothing. Laws may have several local nearest fields, so two correct methods may differ, and an answer may be nearer "
+    "because it breaks its laws, within the tolerance. *If laws held* counts, for either side, the samples where that does "
+    "not explain it: where √(‖u − û‖² + 2λᵀh(u)), to first order the distance if the laws held exactly, is smaller as well."
 )
 _NOT_FINITE = "not finite"
 _MEGABYTE = 1e6
@@ -56,7 +56,10 @@ class Nearness:
     only_rival: int  # feasible answers where ours has none
     only_ours: int
     gain: float  # largest relative gain of the rival over ours; negative where it is never as near
-    beaten: int  # samples it would be nearer on if both kept their laws exactly; as `nearer` where the judge did not record it
+    # Samples that the rival, or ours, would be nearer on too if both kept their laws exactly; as `nearer` and `farther` where the
+    # judge did not record that.
+    beaten: int
+    beats: int
 
     @property
     def equal(self) -> int:
@@ -152,6 +155,7 @@ def nearest(book: Book) -> Section | None:
     words = _cases(compared, lambda one: one.nearer, f"came nearer than {ours} on any sample")
     if any(one.nearer for _, found in compared for one in found):
         words += " " + _cases(compared, lambda one: one.beaten, "did so by more than its violation explains")
+    words += " " + _cases(compared, lambda one: one.beats, f"was farther than {ours} by more than violations explain")
     pairs = [(case.title, one) for case, found in compared for one in found]
     counts = columns(
         pairs,
@@ -159,9 +163,10 @@ def nearest(book: Book) -> Section | None:
         ("rival", lambda pair: title(pair[1].method)),
         ("both lawful", lambda pair: str(pair[1].compared)),
         ("rival nearer", lambda pair: str(pair[1].nearer)),
-        ("nearer yet", lambda pair: str(pair[1].beaten)),
+        ("if laws held", lambda pair: str(pair[1].beaten)),
         ("equal", lambda pair: str(pair[1].equal)),
         (f"{ours} nearer", lambda pair: str(pair[1].farther)),
+        ("if laws held", lambda pair: str(pair[1].beats)),
         ("only rival lawful", lambda pair: str(pair[1].only_rival)),
         (f"only {ours} lawful", lambda pair: str(pair[1].only_ours)),
         ("rival's largest gain", lambda pair: f"{pair[1].gain:.1e}" if pair[1].nearer else NOTHING),
@@ -182,7 +187,7 @@ def case_nearness(case: Case) -> list[Nearness]:
 def nearness(ours: Cell, other: Cell) -> Nearness:
     """Compare distances on the inputs that both projected; infeasible answers have none and win nothing."""
     mine = {turn.input: turn.verdict for turn in ours.turns}
-    compared = nearer = farther = only_rival = only_ours = beaten = 0
+    compared = nearer = farther = only_rival = only_ours = beaten = beats = 0
     gain = float("-inf")
     for turn in other.turns:
         if turn.input not in mine:
@@ -200,8 +205,9 @@ def nearness(ours: Cell, other: Cell) -> Nearness:
             nearer += ahead > NEARER
             farther += ahead < -NEARER
             beaten += min(ahead, exact) > NEARER
+            beats += max(ahead, exact) < -NEARER
             gain = max(gain, ahead)
-    return Nearness(other.method, compared, nearer, farther, only_rival, only_ours, gain, beaten)
+    return Nearness(other.method, compared, nearer, farther, only_rival, only_ours, gain, beaten, beats)
 
 
 def _distances(verdict: Verdict) -> zip_longest[tuple[float | None, float | None]]:

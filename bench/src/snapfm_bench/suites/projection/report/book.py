@@ -20,7 +20,10 @@ from snapfm_bench import record
 from snapfm_bench.pages.document import Entry
 from snapfm_bench.peers.catalog import METHODS
 from snapfm_bench.record import RECORDS, State
+from snapfm_bench.suites.projection.stand import FIRST_CALL
 from snapfm_bench.suites.projection.suite import LAST, OURS, Cell, Kind, Turn
+
+NOT_BEGUN, NOT_RUN = "not begun", "not run"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Case:
     published: str  # key of the published figures it is compared with; empty if there are none
     axis: str | None  # what grows from case to case, if it is a point of a scaling curve
     cells: tuple[Cell, ...]
+    left_out: tuple[str, ...] = ()  # methods of a scaling suite that this point of its curve does not run
 
     def of(self, kind: Kind) -> dict[str, Cell]:
         """Return the cells of one kind by method."""
@@ -100,7 +104,17 @@ def title(method: str) -> str:
 
 def outcome(cell: Cell | None) -> Entry:
     """Write how a cell without figures ended."""
-    return Entry(NOTHING) if cell is None else Entry(str(cell.state))
+    return Entry(NOTHING) if cell is None else Entry(ended(cell))
+
+
+def ended(cell: Cell) -> str:
+    """Say how a cell ended: its state, or in words where DNF would say too little."""
+    if cell.state is not State.DNF:
+        return str(cell.state)
+    if not cell.seconds:  # it was foreseen to exceed its budget
+        return NOT_BEGUN
+    first = cell.cold.get(FIRST_CALL)
+    return str(cell.state) if first is None else f"cut off, first call took {first:.0f} s"
 
 
 def read(folders: Sequence[Path]) -> Book:
@@ -146,7 +160,9 @@ def _cases(runs: Sequence[Run]) -> tuple[Case, ...]:
             entry = run.entries.get(name, {})
             problem = next((cell.problem for cell in cells if cell.problem), str(entry.get("problem", "")))
             about = (problem, entry.get("published") or "", entry.get("axis") or None)
-            found.append(Case(title, name, where, run.folder, *about, tuple(cells)))
+            own = entry.get("methods") if entry.get("axis") else None
+            fewer = tuple(method for method in run.suite.get("methods", ()) if own and method not in own)
+            found.append(Case(title, name, where, run.folder, *about, tuple(cells), fewer))
     return tuple(found)
 
 

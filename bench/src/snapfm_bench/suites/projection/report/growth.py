@@ -19,7 +19,7 @@ from snapfm_bench.judge import nearest
 from snapfm_bench.pages.document import PUBLISHED, Block, Entry, Head, Picture, Section, Table, Words, table
 from snapfm_bench.pages.html import image
 from snapfm_bench.suites.projection import suite
-from snapfm_bench.suites.projection.report.book import Book, Case, outcome, slope, title, totals_of
+from snapfm_bench.suites.projection.report.book import NOT_RUN, Book, Case, outcome, slope, title, totals_of
 from snapfm_bench.suites.projection.suite import OURS, Cell, Kind
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def group_table(group: Group) -> Table:
     heads = [f"{size:,}" if sizes[size] == 1 or case is None else f"{size:,} {case.title}" for size, case in columns]
     rows: list[tuple[str | Entry, ...]] = []
     for method in dict.fromkeys(method for case in group.cases for method in case.of(group.kind)):
-        entries = [_entry(None if case is None else case.of(group.kind).get(method)) for _, case in columns]
+        entries = [_entry(case, group.kind, method) for _, case in columns]
         rows.append((title(method), *entries, _power(group.series.get(method, []))))
     for column, line in given.items():
         known = {size: "DNF" if seconds is None else short(seconds) for size, seconds in line.items()}
@@ -178,7 +178,10 @@ def _same_run(known: published.Scaling, cell: Cell) -> bool:
     )
 
 
-def _entry(cell: Cell | None) -> Entry:
+def _entry(case: Case | None, kind: Kind, method: str) -> Entry:
+    if case is not None and method in case.left_out:
+        return Entry(NOT_RUN)
+    cell = None if case is None else case.of(kind).get(method)
     spent = totals_of(cell)
     return (
         outcome(cell) if spent is None else Entry(short(spent.seconds), "" if spent.complete else "not all converged")

@@ -36,20 +36,24 @@ from <code>snapfm_bench.published</code>. Measure with <code>snapfm bench SUITE 
 _KINDS = {Kind.PROJECTION: "projections", Kind.WALK: "walks"}
 _GIGABYTE = 1e9
 _ABOUT = (
-    "A sample is accepted if the float64 judge finds it lawful to the tolerance, and nearest, whatever its method reports. The "
-    "strongest rival is the fastest of those with at least half of their samples accepted; the samples it loses are counted "
-    "beside it. Next to it are the fastest rival with at least as many samples accepted as {ours} on every input, and tuned "
-    "Ipopt. Seconds are for a whole batch, medians of repeats with their spread: for a walk the total, network included; for a "
-    "projection the hot calls, averaged over the inputs before τ = 1. The input at τ = 1, where most methods have nothing left "
-    "to do, has a row of its own."
+    "A sample is accepted if the float64 judge finds it lawful to the tolerance, and stationary to first order, whatever its "
+    "method reports. The strongest rival is the fastest of those with at least half of their samples accepted; the samples it"
+    " loses are counted beside it. Next to it are the fastest rival with at least as many samples accepted as {ours} on every"
+    " input, and tuned Ipopt. Seconds are for a whole batch, medians of repeats with their spread: for a walk the total, "
+    "network included; for a projection the hot calls, averaged over the inputs before τ = 1. The input at τ = 1, where most "
+    "methods have nothing left to do, has a row of its own. Of a walk only the last projection is judged. Spreads are those "
+    "of repeats in one process."
 )
 _MEANINGS = {
     State.DNF: "used up its time budget",
+    "cut off": "its first call ended, and the budget was used up before an answer was judged",
+    books.NOT_BEGUN: "a walk that was not started, because its projections alone would exceed the budget",
     State.FAILED: "raised, or its process died",
     State.ABSENT: "the package behind it is not installed",
     State.REFUSED: "cannot handle these laws",
 }
 _APART = ("commit", "dirty", "date", "versions")  # of a machine's description: told on lines of their own
+_LEFT_OUT = "the suite leaves it out of this case"
 _PENDING = "the suite lists it, but it has no record yet"
 
 
@@ -57,16 +61,20 @@ def summary(book: Book) -> Section:
     """Write the headline and the table behind it."""
     contests = [found for kind in _KINDS for case in book.cases if (found := contest(case, kind)) is not None]
     last = [found for case in book.cases if (found := contest(case, Kind.PROJECTION, last=True)) is not None]
-    blocks: list[Block] = [Words(words, lead=True) for words in headline(book, contests)]
+    blocks: list[Block] = [Words(words, lead=True) for words in headline(book, contests, last)]
     if contests or last:
         judged = " ".join(map(thresholds, sorted({cell.tolerance for cell in book.cells if cell.tolerance})))
         blocks += [Words(f"{_ABOUT.format(ours=title(OURS))} {judged}"), _table([*contests, *last])]
     return Section("Summary", tuple(blocks))
 
 
-def headline(book: Book, contests: list[Contest]) -> list[str]:
-    """Write in sentences how ours compares with the strongest rival, and how many cells have a figure."""
+def headline(book: Book, found: list[Contest], last: Sequence[Contest] = ()) -> list[str]:
+    """Write in sentences how ours compares with the strongest rival, and how many cells have a figure.
+
+    A point of a scaling curve from which a method of its suite was left out is not counted: that method may be the strongest.
+    """
     sentences, ours = [], title(OURS)
+    contests = [one for one in found if not one.case.left_out]
     for kind, words in _KINDS.items():
         of_kind = [one for one in contests if one.kind is kind]
         ratios = sorted(ratio for one in of_kind if (ratio := one.ratio(one.rival)) is not None)
@@ -79,17 +87,22 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
                 f"the rival's time is {_spread(ratios)} that of {ours}, and it loses samples in {losing} of them."
             )
         if alone:
+            which = "; ".join(f"{one.case.title} ({_rivals(one)})" for one in of_kind if one.rival is None)
             sentences.append(
-                f"{words.capitalize()} where no rival has half of its samples accepted: {alone} of {len(of_kind)} cases."
+                f"{words.capitalize()} without a rival to compare with: {alone} of {len(of_kind)} cases: {which}."
             )
+    unfair = [one for one in found if one.case.left_out]
+    if unfair:
+        which = "; ".join(f"{one.case.title} ({_not_run(one)})" for one in unfair)
+        sentences.append(f"Not counted, because a method that may be the strongest is missing there: {which}.")
     if contests:
-        quick = _nobody(contests, books.faster, "takes less time")
+        quick = _nobody([*contests, *last], books.faster, "takes less time")
         sentences.append(f"{quick} {_nobody(contests, books.more_lawful, 'gives more lawful answers on any input')}")
     ratios = sorted(ratio for case in book.cases if (ratio := published_ratio(case)) is not None)
     if ratios:
         sentences.append(
-            f"Whole walks minus network time: {published.BEST}, as published, took {_spread(ratios)} the time of {ours} in "
-            f"{len(ratios)} cases, on other hardware ({published.HARDWARE})."
+            f"Whole walks minus network time: the fastest published method of each case took {_spread(ratios)} the time of "
+            f"{ours} in {len(ratios)} cases, on other hardware ({published.HARDWARE})."
         )
     judged = [one for cell in book.cells if cell.method == OURS for one in cell.verdicts]
     if judged:
@@ -102,9 +115,9 @@ def headline(book: Book, contests: list[Contest]) -> list[str]:
 
 def coverage(book: Book) -> str:
     """Count the cells with a figure, and how the others ended."""
-    states = Counter(cell.state for cell in book.cells)
-    words = f"{states[State.DONE]} of {len(book.cells)} cells have a figure"
-    others = [f"{states[state]} {state}" for state in State if state is not State.DONE and states[state]]
+    ends = Counter(books.ended(cell).partition(",")[0] for cell in book.cells)
+    words = f"{ends[State.DONE]} of {len(book.cells)} cells have a figure"
+    others = [f"{ends[end]} {end}" for end in _MEANINGS if ends[end]]
     if book.pending:
         others.append(f"{len(book.pending)} more {NOT_YET}")
     return f"{words}; {', '.join(others)}." if others else f"{words}."
@@ -146,13 +159,18 @@ def missing(book: Book) -> Section:
     """List every cell without a figure, with its reason."""
     rows = [
         (
-            case.title, title(cell.method), str(cell.kind), str(cell.state), short(cell.seconds) if cell.seconds else NOTHING,
+            case.title, title(cell.method), str(cell.kind), books.ended(cell), short(cell.seconds) if cell.seconds else NOTHING,
             cell.why or "no reason was recorded",
         )
         for case in book.cases
         for cell in case.cells
         if cell.state is not State.DONE
     ]  # fmt: skip
+    rows += [
+        (case.title, title(method), str(Kind.PROJECTION), books.NOT_RUN, NOTHING, _LEFT_OUT)
+        for case in book.cases
+        for method in case.left_out
+    ]
     rows += [(case, title(method), kind, NOT_YET, NOTHING, _PENDING) for case, method, kind in book.pending]
     if not rows:
         return Section("Cells without a figure", (Words("None: every cell has one."),))
@@ -165,7 +183,7 @@ def _nobody(contests: list[Contest], who: Callable[..., list[str]], does: str) -
     """Write in how many contests no rival, whatever it loses, does something, and who does in the others."""
     exceptions = [(one, found) for one in contests if (found := who(one))]
     words = f"In {len(contests) - len(exceptions)} of {len(contests)} comparisons no rival, whatever it loses, {does}"
-    others = [f"{one.case.title}, {one.kind} ({', '.join(map(title, found))})" for one, found in exceptions]
+    others = [f"{one.case.title}, {_what(one)} ({', '.join(map(title, found))})" for one, found in exceptions]
     return f"{words}; exceptions: {'; '.join(others)}." if others else f"{words}."
 
 
@@ -223,16 +241,38 @@ def _table(contests: list[Contest]) -> Table:
     return columns(
         contests,
         ("case", lambda one: one.case.title),
-        ("what", lambda one: f"{one.kind}{' at τ = 1' if one.last else ''}"),
+        ("what", _what),
         (f"{title(OURS)}, s", lambda one: _seconds(one.ours)),
         ("accepted", lambda one: f"{sum(one.ours.accepted)} of {one.ours.samples * len(one.ours.accepted)}"),
-        ("strongest rival", lambda one: "none has half accepted" if one.rival is None else title(one.rival)),
+        ("strongest rival", _strongest),
         ("its seconds", lambda one: NOTHING if one.rival is None else _seconds(one.rivals[one.rival])),
         (f"times {title(OURS)}", lambda one: ratio_of(one, one.rival)),
         ("fastest with as many accepted", lambda one: NOTHING if one.complete is None else title(one.complete)),
         (f"times {title(OURS)}", lambda one: ratio_of(one, one.complete)),
         (f"{title(TUNED)}, times {title(OURS)}", lambda one: ratio_of(one, TUNED)),
     )
+
+
+def _what(found: Contest) -> str:
+    return f"{found.kind} at τ = 1" if found.last else str(found.kind)
+
+
+def _strongest(found: Contest) -> Entry:
+    """Name the strongest rival, and methods that were left out and may be stronger."""
+    if found.rival is None:
+        return Entry("none has half accepted" if found.rivals else "none has a figure")
+    return Entry(title(found.rival), _not_run(found) if found.case.left_out else "")
+
+
+def _not_run(found: Contest) -> str:
+    return f"{', '.join(map(title, found.case.left_out))} not run"
+
+
+def _rivals(found: Contest) -> str:
+    """Write how the rivals of a case ended."""
+    cells = [cell for method, cell in found.case.of(found.kind).items() if method != OURS]
+    lost = {method: f"{one.lost} samples lost" for method, one in found.rivals.items()}
+    return "; ".join(f"{title(cell.method)}: {lost.get(cell.method) or books.ended(cell)}" for cell in cells) or "none"
 
 
 def ratio_of(found: Contest, method: str | None) -> Entry:
