@@ -68,7 +68,10 @@ def page(found: Book) -> str:
         "cell with other settings: [how to disagree with us](disagree.md)."
     )
     if found.cells:
-        note += f"\n\n{sources(found)} {_noise(found)}"
+        note += (
+            f"\n\n{sources(found)} {_noise(found)} casadi's methods were run interpreted, without its jit or generated C, and Ipopt "
+            "with MUMPS only: nothing else was tried."
+        )
     if any(case.left_out for case in found.cases):
         note += (
             "\n\nOn the finest grids casadi Newton was not run: in earlier records building its model took more than 100 s. What "
