@@ -68,11 +68,14 @@ def page(found: Book) -> str:
         "cell with other settings: [how to disagree with us](disagree.md)."
     )
     if found.cells:
-        note += f"\n\n{sources(found)} {_noise(found)}"
+        note += (
+            f"\n\n{sources(found)} {_noise(found)} casadi's methods were run interpreted, without its jit or generated C, and "
+            "Ipopt with MUMPS only: nothing else was tried."
+        )
     if any(case.left_out for case in found.cases):
         note += (
-            "\n\nOn the finest grids casadi Newton was not run: in earlier records building its model took more than 100 s. What "
-            "a call of it would take there is not known, so these rows are marked and in no summary."
+            "\n\nOn the finest grids casadi Newton was not run: in earlier records it did not finish within 100 s, building "
+            "its model included. What a call of it would take there is not known, so these rows are marked and in no summary."
         )
     missing = [suite for suite in SUITES if suite not in {run.name for run in found.runs}]
     if missing:
