@@ -129,7 +129,7 @@ def test_impossible_settings_are_refused(network: FNOVelocity) -> None:
 
 def test_a_missing_neuralop_is_named(network: FNOVelocity, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "neuralop.models", None)
-    with pytest.raises(MissingDependency, match=r"neuralop is needed for the FNO.*pip install 'snapfm\[flow\]'"):
+    with pytest.raises(MissingDependency, match=r"neuralop is needed for the FNO.*pip install snapfm-bench"):
         FNOVelocity(network.settings)
 
 

@@ -120,5 +120,5 @@ def test_a_law_without_scalar_form_is_refused():
 
 def test_missing_casadi_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "casadi", None)
-    with pytest.raises(MissingDependency, match=r"casadi is needed for .* pip install 'snapfm\[peers\]'"):
+    with pytest.raises(MissingDependency, match=r"casadi is needed for .* pip install 'snapfm-bench\[peers\]'"):
         casadi()

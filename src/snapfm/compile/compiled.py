@@ -39,7 +39,6 @@ from snapfm.compile.trace.verify import check_law, verify_law
 from snapfm.display import Sheet
 from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
-from snapfm.reduce.describe import describe
 
 
 @dataclass(frozen=True, repr=False)
@@ -212,6 +211,8 @@ class CompiledLaws(LawStack):
 
     def sheet(self) -> Sheet:
         """Describe rows, presolve and the size of factors."""
+        from snapfm.reduce.describe import describe  # here: what it reads imports this file
+
         return describe(self)
 
 

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Values
-from snapfm.compile.stack import LawStack
+from snapfm.compile.stack import LawStack, limits_text
 from snapfm.compile.trace.example import example_of
 from snapfm.compile.trace.progress_line import Report, silent
 from snapfm.compile.trace.trace import TracedLaw, trace_law
 from snapfm.display import Sheet
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
-from snapfm.reduce.describe import limits_text
 from snapfm.text import counted, one_field, plural
 
 Product = Callable[[Tensor], Tensor]  # of a matrix and a vector

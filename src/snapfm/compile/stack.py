@@ -17,7 +17,7 @@ from snapfm.arrays import Mask, Values
 from snapfm.compile.oracle import OracleLaw
 from snapfm.compile.trace.trace import TracedLaw
 from snapfm.display import Sheet
-from snapfm.laws import Params
+from snapfm.laws import Bounds, Params
 from snapfm.text import one_field, plural
 
 
@@ -101,3 +101,19 @@ class LawStack(ABC):
     @abstractmethod
     def pulled_sizes(self, u: Tensor, params: Params, sizes: Values) -> Values:
         """Return how large Jᵀλ (n,) may be at a batch of one, with |λ| = sizes (m,): an ε of that is its rounding."""
+
+
+def limits_text(bounds: Bounds) -> str:
+    """Write the limits of a field, such as 0 ≤ u ≤ 1; those that differ from point to point by their range."""
+    lower, upper = _limit(bounds.lower), _limit(bounds.upper)
+    return f"bounds '{bounds.name}': " + f"{lower} ≤ " * bool(lower) + "u" + f" ≤ {upper}" * bool(upper)
+
+
+def _limit(limit: float | Tensor | None) -> str:
+    values = torch.as_tensor([] if limit is None else limit, dtype=torch.float64)
+    held = values[torch.isfinite(values)]
+    if not held.numel():
+        return ""
+    least, most = float(held.min()), float(held.max())
+    everywhere = "" if held.numel() == values.numel() else f" at {plural(held.numel(), 'point')}"
+    return f"{least:g}{everywhere}" if least == most else f"({least:g} to {most:g}{everywhere})"

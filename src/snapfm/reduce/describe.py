@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from scipy.sparse import csr_array, eye_array, tril
-from torch import Tensor
 
 from snapfm.arrays import Index
 from snapfm.compile.oracle import OracleLaw
 from snapfm.compile.presolve import SEARCH_LIMIT, Redundancy
 from snapfm.compile.sparsity.reads import RowKind, reads
+from snapfm.compile.stack import limits_text
 from snapfm.display import Sheet
 from snapfm.kernels.ordering import best
-from snapfm.laws import Bounds
 from snapfm.reduce.reduce import determined
 from snapfm.text import counted, one_field, plural
 
@@ -66,22 +64,6 @@ def describe(laws: CompiledLaws) -> Sheet:
             "derivatives"
         )
     return Sheet(title, HEADS, body, lines, frozenset({0, 1, len(HEADS) - 1}))
-
-
-def limits_text(bounds: Bounds) -> str:
-    """Write the limits of a field, such as 0 ≤ u ≤ 1; those that differ from point to point by their range."""
-    lower, upper = _limit(bounds.lower), _limit(bounds.upper)
-    return f"bounds '{bounds.name}': " + f"{lower} ≤ " * bool(lower) + "u" + f" ≤ {upper}" * bool(upper)
-
-
-def _limit(limit: float | Tensor | None) -> str:
-    values = torch.as_tensor([] if limit is None else limit, dtype=torch.float64)
-    held = values[torch.isfinite(values)]
-    if not held.numel():
-        return ""
-    least, most = float(held.min()), float(held.max())
-    everywhere = "" if held.numel() == values.numel() else f" at {plural(held.numel(), 'point')}"
-    return f"{least:g}{everywhere}" if least == most else f"({least:g} to {most:g}{everywhere})"
 
 
 def _march(laws: CompiledLaws) -> list[str]:
