@@ -20,7 +20,6 @@ from torch import Tensor
 
 import snapfm
 from snapfm import Equality, Inequality, Status
-from snapfm.project.projector import _on
 from snapfm.solve.budget import certified
 
 Law = Equality | Inequality
@@ -92,13 +91,6 @@ def test_every_field_has_its_shape_dtype_and_device(run: Run, count: int):
         assert result.multipliers[law.name].shape == (count, rows)
         assert result.by_law[law.name].shape == (count,)
     assert {value.device for value in tensors(result).values()} == {run.u_hat.device}
-
-
-def test_a_projection_is_moved_to_a_device_as_a_whole(run: Run):
-    moved = _on(torch.device("meta"), run.result)
-    assert {value.device.type for value in tensors(moved).values()} == {"meta"}
-    assert set(tensors(moved)) == set(tensors(run.result))
-    assert moved.warm is run.result.warm
 
 
 def test_every_sample_converges_and_moves(run: Run):
