@@ -13,9 +13,9 @@ from typing import Any
 
 from snapfm.files import Recipe, generate
 from snapfm.files.engines import OnRay, Report
-from snapfm.files.engines.plan import torch_threads
 from snapfm.files.place import Folder, folder_bytes
 from snapfm.files.run import Sampled
+from snapfm.solve.single_thread import exactly
 from snapfm_bench.machine import resident_bytes
 
 FEW, MANY = 5000, 20_000  # blocks that do nothing
@@ -60,7 +60,7 @@ def run() -> dict[str, Any]:
 
 def _drawing() -> tuple[float, float]:
     """Draw two blocks of samples; return the processor time of preparing, and of a sample once all is prepared."""
-    with torch_threads(SAMPLES.threads):
+    with exactly(SAMPLES.threads):
         clock = [time.process_time()]
         source = Sampled(SAMPLES)
         for start in (0, SAMPLES.batch):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+import torch
 from typer.testing import CliRunner
 
 from snapfm.cli.app import app
@@ -27,3 +29,8 @@ def test_json_for_scripts():
     initial, mass = json.loads(answer.stdout)
     assert (initial["law"], initial["error"], initial["verdict"]) == ("initial", 0.0, "obeyed")
     assert (mass["law"], mass["order"], mass["verdict"]) == ("mass", None, "obeyed")
+
+
+def test_the_number_of_threads_of_the_process_stays_as_it_is(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: pytest.fail("changes the whole process"))
+    assert RUN.invoke(app, ["audit", "heat-ic-mass", "--count", "2"], catch_exceptions=False).exit_code == 0

@@ -9,7 +9,16 @@ import pytest
 import torch
 
 from snapfm.errors import CheckpointError
-from snapfm_bench.flow import Checkpoint, FNOVelocity, load_checkpoint, round_weights, save_checkpoint
+from snapfm_bench.flow import (
+    Checkpoint,
+    FNOVelocity,
+    load_checkpoint,
+    round_weights,
+    save_checkpoint,
+    shipped,
+    shipped_names,
+)
+from snapfm_bench.flow.checkpoint import _values
 from snapfm_bench.flow.storage import pack_tensors
 
 
@@ -157,3 +166,92 @@ def test_missing_and_misshapen_weights_are_named(folder: Path, network: FNOVeloc
     del state["fno.lifting.fcs.1.bias"]
     (folder / "weights.safetensors").write_bytes(pack_tensors(state))
     assert "fno.lifting.fcs.0.bias ((6,), float64), fno.lifting.fcs.1.bias (missing). Use" in refusal(folder)
+
+
+LARGE = {
+    "width": {"width": 200_000},
+    "lifting": {"lifting": 2**40},
+    "projection": {"projection": 2**40},
+    "layers": {"layers": 10**7},
+    "embedding": {"embedding": 2**60},
+    "patch": {"patch": 10**9, "modes": [1, 1]},
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_network_that_is_larger_than_its_weights_is_not_built(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snapfm_bench.flow.checkpoint.network_of", lambda settings: pytest.fail("built"))
+    edit(folder, lambda model: model["network"].update(LARGE[name]))
+    words = r"FOLDER/model.json is expected to describe a network of about the [\d,]+ numbers in weights.safetensors; got one of "
+    assert re.match(rf"{words}about [\d,]+\. Restore both files as snapfm wrote them\.$", refusal(folder))
+
+
+@pytest.mark.parametrize("kind", ["fields", "waves"])
+def test_a_frame_of_large_fields_is_not_built(folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("snapfm_bench.flow.checkpoint.network_of", lambda settings: pytest.fail("built"))
+    shape = [30_000, 30_000] if kind == "fields" else [30_000, 2]  # all waves of space are a square matrix
+    frame = {"shape": shape, "size": 2, "width": 4, "layers": 1, "separable": kind == "waves"}
+
+    def change(model: dict[str, Any]) -> None:
+        model["network"] = frame
+        for axis, size in zip(model["axes"], shape):
+            axis["size"] = size
+
+    edit(folder, change)
+    assert "is expected to describe a network of about the" in refusal(folder)
+
+
+def test_a_large_grid_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("snapfm_bench.flow.checkpoint.network_of", lambda settings: pytest.fail("built"))
+
+    def change(model: dict[str, Any]) -> None:
+        model["network"]["shape"] = [10**6, 10**6]
+        for axis in model["axes"]:
+            axis["size"] = 10**6
+
+    edit(folder, change)
+    assert "is expected to describe a network of about the" in refusal(folder)
+
+
+def test_numbers_of_another_kind(folder: Path) -> None:
+    edit(folder, lambda model: model["network"].update(width=24.0))
+    assert "got TypeError('width=24.0')" in refusal(folder)
+
+
+def test_a_network_that_cannot_be_built(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(settings: object) -> None:
+        raise KeyError("five axes")
+
+    monkeypatch.setattr("snapfm_bench.flow.checkpoint.network_of", broken)
+    assert refusal(folder) == (
+        "FOLDER/model.json is expected to describe a network that can be built; got KeyError('five axes'). Restore the file as "
+        "snapfm wrote it."
+    )
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_the_size_of_a_network_is_known_before_it_is_built(name: str) -> None:
+    """Within the bounds that are allowed, so that no network that fits its weights is refused."""
+    network = shipped(name)
+    numbers = sum(one.numel() * (1 + one.is_complex()) for one in (*network.parameters(), *network.buffers()))
+    assert numbers / 2 <= _values(network.settings) <= 2 * numbers
+
+
+@pytest.mark.parametrize("name", ["model.json", "record.json"])
+def test_deeply_nested_json(folder: Path, name: str) -> None:
+    (folder / name).write_text('{"a": ' * 100_000 + "1" + "}" * 100_000)
+    assert refusal(folder) == (
+        f"FOLDER/{name} is expected to hold JSON of a few levels; got some nested too deeply to be read. Point to a file snapfm "
+        "wrote."
+    )
+
+
+def test_a_huge_file_is_not_read(folder: Path) -> None:
+    with open(folder / "model.json", "r+b") as file:
+        file.truncate(2**34)  # takes no space on the disk
+    assert refusal(folder) == (
+        "FOLDER/model.json is expected to hold at most 16,777,216 bytes of JSON; got 17,179,869,184. Point to a file snapfm "
+        "wrote."
+    )

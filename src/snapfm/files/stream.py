@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -22,9 +22,10 @@ import numpy.typing as npt
 from snapfm.errors import DataError, require
 from snapfm.files import archive
 from snapfm.files.engines import BlockFailed, Engine, Here, Progress, Report
-from snapfm.files.engines.plan import Figures, torch_threads
+from snapfm.files.engines.plan import Figures
 from snapfm.files.layout import Arrays, Source
 from snapfm.files.place import Address, Place, place_of
+from snapfm.solve.single_thread import exactly
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -111,7 +112,7 @@ class Fields:
 
     def begin(self) -> None:
         """Create the store if it is not there; refuse one of another run."""
-        with torch_threads(self.source.threads):
+        with self._threads():
             there = archive.read_attributes(self.place.growing) is not None
             if there:
                 self.join()
@@ -122,7 +123,7 @@ class Fields:
 
     def join(self) -> None:
         """Check that the store is here, and that this process computes the same bits as the one that began it."""
-        with torch_threads(self.source.threads):
+        with self._threads():
             attributes = archive.read_attributes(self.place.growing)
             if attributes is None:
                 raise DataError(
@@ -135,10 +136,14 @@ class Fields:
 
     def compute(self, block: int, report: Report) -> Figures:
         """Make the samples of a block and write them, then its mark."""
-        with torch_threads(self.source.threads):
+        with self._threads():
             drawn = self.source.draw(*archive.bounds(self.source, block), report)
         self._store(block, drawn.values)
         return drawn.figures
+
+    def _threads(self) -> AbstractContextManager[None]:
+        """Compute with the threads of the run: another number may round differently."""
+        return nullcontext() if self.source.threads is None else exactly(self.source.threads)
 
     def give_up(self, block: int) -> None:
         """Mark the samples of a block as never computed, if the caller wants to keep such."""

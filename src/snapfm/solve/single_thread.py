@@ -1,17 +1,17 @@
-"""Keep torch's operations on the thread that calls them, for the length of one call.
+"""Choose how many threads torch's operations take, for the length of one call and for the calling thread alone.
 
 Torch runs large operations on OpenMP threads, its own and those of MKL. Inside a projection that costs more than it gains:
 with one core of two busy elsewhere every operation waits for a scheduling quantum, the last bits of sums depend on the number
 of threads, and in a forked child such threads wait for ever. Both libraries keep the number per calling thread, so it is
 changed there and restored; torch.set_num_threads would change it for the whole process. A library that cannot be reached is
-left alone. Imports nothing of snapfm.
+left alone by a projection. Imports nothing of snapfm.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -20,10 +20,32 @@ import torch
 Exchange = Callable[[int], int]  # set this thread's number, return the one before
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> AbstractContextManager[None]:
     """Run torch's operations of this thread on this thread."""
-    before = [exchange(1) for exchange in _exchanges()]
+    return _threads(1)
+
+
+@contextmanager
+def exactly(number: int) -> Iterator[None]:
+    """Run torch's operations of this thread on a number of threads, as bits may depend on it.
+
+    Where torch's threads cannot be reached, its number for the process is changed and restored: there is no other way.
+    """
+    with _threads(number):
+        before = torch.get_num_threads()
+        if before == number:
+            yield
+            return
+        torch.set_num_threads(number)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = [exchange(number) for exchange in _exchanges()]
     try:
         yield
     finally:

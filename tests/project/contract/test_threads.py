@@ -7,13 +7,15 @@ import os
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from benchmarks.threads import SETS, stress
 
 from snapfm import Equality, Projector
-from snapfm.solve.single_thread import one_thread
+from snapfm.solve import single_thread
+from snapfm.solve.single_thread import exactly, one_thread
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -87,6 +89,38 @@ def test_inside_a_call_torch_works_on_the_calling_thread_alone():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def _elsewhere() -> int:
+    """Return the number that another thread works with."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(torch.get_num_threads).result()
+
+
+def test_an_exact_number_is_that_of_the_calling_thread_alone(monkeypatch: pytest.MonkeyPatch):
+    before, others = torch.get_num_threads(), _elsewhere()
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: pytest.fail("changes the whole process"))
+    for number in (others + 1, others + 2):
+        with exactly(number):
+            assert torch.get_num_threads() == number
+            assert _elsewhere() == others
+        assert torch.get_num_threads() == before
+
+
+def test_where_threads_cannot_be_reached_the_number_of_the_process_is_restored(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(single_thread, "_exchanges", tuple)
+    before = torch.get_num_threads()
+    seen: list[int] = []
+
+    def failing() -> None:
+        with exactly(before + 1):
+            seen.append(torch.get_num_threads())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert seen == [before + 1]
+    assert torch.get_num_threads() == before
 
 
 def test_the_first_and_the_second_call_of_a_process_have_the_same_bits_whatever_the_threads():

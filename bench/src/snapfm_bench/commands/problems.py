@@ -115,15 +115,14 @@ def audit(
     """
     from dataclasses import asdict
 
-    import torch
-
+    from snapfm.solve.single_thread import one_thread
     from snapfm.text import settings_text
     from snapfm_bench.audit import Verdict
     from snapfm_bench.audit import audit as run
 
-    torch.set_num_threads(1)  # one field is too small to divide: threads would only wait for each other
     messages = Console(stderr=True)
-    with messages.status("auditing …") as status:
+    # One field is too small to divide: threads would only wait for each other.
+    with messages.status("auditing …") as status, one_thread():
         found = run(target, count, seed, lambda what: status.update(f"auditing {what} …"))
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=2))

@@ -7,6 +7,7 @@ problem.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from importlib.resources import as_file, files
@@ -35,6 +36,9 @@ from snapfm_bench.flow.storage import (
 FORMAT = "snapfm-velocity"
 VERSION = 1
 WEIGHTS, MODEL, RECORD = "weights.safetensors", "model.json", "record.json"
+# A network may have this many numbers whatever its weights, so that those that do not fit are named; beyond, some more than they.
+_UNSEEN, _MORE = 2**26, 4
+_LAYER = 2**14  # numbers that a layer counts for at least: it is Python objects too
 _SHIPPED = files("snapfm_bench") / "models"
 
 
@@ -105,7 +109,7 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     settings, grid = _settings(folder / MODEL, model)
     content = read_bytes(folder / WEIGHTS)
     tensors = unpack_tensors(folder / WEIGHTS, content)
-    network = network_of(settings)
+    network = _built(folder, settings, tensors)
     _load_weights(folder, network, tensors)
     # After loading: weights of another network get the message that says so.
     found = hashlib.sha256(content).hexdigest()
@@ -150,6 +154,9 @@ def _settings(file: Path, model: Mapping[str, Any]) -> tuple[Settings, Grid]:
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in model["network"].items()
         }
+        for name, value in values.items():
+            if not all(isinstance(one, int | str) for one in (value if isinstance(value, tuple) else (value,))):
+                raise TypeError(f"{name}={value!r}")
         # The fields tell which kind it is: files from before there were two kinds do not name one.
         settings: Settings = FrameSettings(**values) if "size" in values else NetworkSettings(**values)
         grid = Grid(tuple(Axis(**axis) for axis in model["axes"]))
@@ -163,6 +170,39 @@ def _settings(file: Path, model: Mapping[str, Any]) -> tuple[Settings, Grid]:
             "Restore the file as snapfm wrote it."
         ) from cause
     return settings, grid
+
+
+def _built(folder: Path, settings: Settings, tensors: Mapping[str, Tensor]) -> VelocityNetwork:
+    """Build the network, if its size is that of the weights: a few bytes of JSON could ask for any amount of memory."""
+    stored, asked = sum(one.numel() for one in tensors.values()), _values(settings)
+    if asked > max(_UNSEEN, _MORE * stored):
+        raise CheckpointError(
+            f"{folder / MODEL} is expected to describe a network of about the {stored:,} numbers in {WEIGHTS}; got one of about "
+            f"{asked:,}. Restore both files as snapfm wrote them."
+        )
+    try:
+        return network_of(settings)
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as cause:
+        raise CheckpointError(
+            f"{folder / MODEL} is expected to describe a network that can be built; got {cause!r}. Restore the file as snapfm "
+            "wrote it."
+        ) from cause
+
+
+def _values(settings: Settings) -> int:
+    """Count the numbers that a network allocates, roughly, without building it."""
+    points, axes, width = math.prod(settings.shape), len(settings.shape), settings.width
+    if isinstance(settings, FrameSettings):
+        size, last = settings.size, settings.shape[-1]
+        frame = (
+            size * last + (points // last) ** 2 if settings.separable else size * points
+        )  # the square: all waves of space
+        read = 2 * size + settings.embedding + sum(points // settings.shape[axis] for axis in settings.anchors)
+        return points + frame + width * read + settings.layers * max(_LAYER, 4 * width**2)
+    channels: int = settings.patch**axes
+    mixing = settings.lifting * (width + channels + settings.embedding) + settings.projection * (width + channels)
+    spectral = settings.layers * max(_LAYER, width**2 * math.prod(settings.modes))
+    return (axes + 1) * math.prod(settings.cells) + mixing + spectral
 
 
 def _load_weights(folder: Path, network: VelocityNetwork, tensors: Mapping[str, Tensor]) -> None:

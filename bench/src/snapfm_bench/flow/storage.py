@@ -19,6 +19,8 @@ from torch import Tensor
 from snapfm.disk import sync
 from snapfm.errors import CheckpointError, require
 
+_LARGEST_JSON = 2**24  # bytes: those of a model and of the record of its training are some thousands
+
 
 def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
     """Write files into a new folder, replacing an existing one."""
@@ -92,10 +94,19 @@ def pack_json(document: Mapping[str, Any]) -> bytes:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Read a JSON document that must be an object."""
+    """Read a JSON document that must be an object, of at most 16 MB."""
+    if file.is_file() and (size := file.stat().st_size) > _LARGEST_JSON:
+        raise CheckpointError(
+            f"{file} is expected to hold at most {_LARGEST_JSON:,} bytes of JSON; got {size:,}. Point to a file snapfm wrote."
+        )
     content = read_bytes(file)
     try:
         document = json.loads(content)
+    except RecursionError as depth:
+        raise CheckpointError(
+            f"{file} is expected to hold JSON of a few levels; got some nested too deeply to be read. Point to a file snapfm "
+            "wrote."
+        ) from depth
     except ValueError as damage:
         raise CheckpointError(
             f"{file} is expected to hold JSON; reading it gave '{damage}'. The file is damaged: copy it again, or "

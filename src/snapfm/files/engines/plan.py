@@ -8,12 +8,9 @@ fields, no models and no records. Imports errors only.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
-
-import torch
 
 from snapfm.errors import SnapfmError
 from snapfm.files.engines.share import Share
@@ -77,18 +74,6 @@ class Engine(Protocol):
     def run(self, plan: Plan, progress: Progress | None = None) -> Figures:
         """Compute the blocks that are not finished; return their figures, added up."""
         ...
-
-
-@contextmanager
-def torch_threads(number: int | None) -> Iterator[None]:
-    """Compute with a fixed number of torch threads: another number may round differently."""
-    before = torch.get_num_threads()
-    if number is not None:
-        torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def add(total: dict[str, float], figures: Figures) -> None:
