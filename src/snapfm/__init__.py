@@ -6,7 +6,7 @@ Public names and subpackages are imported when they are first used, so that `sna
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Bounds", "Equality", "Inequality", "Law", "Metric", "Oracle", "Projection", "Projector", "Samples", "Spread", "Status",
