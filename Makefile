@@ -3,21 +3,28 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DEV_READY := .venv/.dev-ready
 DOCS_READY := .venv/.docs-ready
 
-.PHONY: help demo test docs lint types imports kernels pytest golden bench tables wheel format clean
+.PHONY: help demo test docs lint types imports kernels pytest golden bench tables signatures wheel format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
 
-$(READY): pyproject.toml bench/pyproject.toml constraints.txt scripts/setup.sh
-	@PYTHON="$(PYTHON)" sh scripts/setup.sh
+SET_UP := pyproject.toml bench/pyproject.toml constraints.txt scripts/setup.sh
 
-demo: $(READY) ## sample heat and Burgers fields without and with laws; writes build/demo/
+$(READY): $(SET_UP)
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh demo
+
+# With the tools of the tests, and packages that only tests need.
+$(DEV_READY): $(SET_UP)
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
+
+demo: kernels ## sample heat and Burgers fields without and with laws; writes build/demo/
 	@$(BIN)/snapfm demo --out build/demo
 
 # The checks run one after the other, beside the tests.
-test: $(READY) ## lint, types, import contract, tests
+test: $(DEV_READY) ## lint, types, import contract, tests
 	@$(MAKE) --no-print-directory --jobs=2 pytest lint types imports
 
 $(DOCS_READY): $(READY)
@@ -29,38 +36,39 @@ docs: $(DOCS_READY) ## run the gallery and build the documentation site; writes 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site: site/index.html"
 
-lint: $(READY)
+lint: $(DEV_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/unreached.py
 
-types: $(READY)
+types: $(DEV_READY)
 	$(BIN)/mypy
 
-imports: $(READY)
+imports: $(DEV_READY)
 	$(BIN)/lint-imports
 
 kernels: $(READY) ## compile the kernels now, on all cores
 	@$(BIN)/snapfm kernels
 
-pytest: kernels
+pytest: $(DEV_READY) kernels
 	$(BIN)/pytest -q -n 2 --dist worksteal
 
-golden: $(READY) ## compare every answer with the committed record: bits, rounding or behavior
+golden: $(DEV_READY) ## compare every answer with the committed record: bits, rounding or behavior
 	PYTHONPATH=.:bench $(BIN)/python -m benchmarks.golden
 
-bench: $(READY) ## run the micro benchmarks; appends to bench/records/
+bench: $(DEV_READY) ## run the micro benchmarks; appends to bench/records/
 	PYTHONPATH=.:bench $(BIN)/python -m benchmarks
 
-tables: $(READY) ## run every published timing on this commit, in about 65 minutes; writes the pages
+tables: $(DEV_READY) ## run every published timing on this commit, in about 65 minutes; writes the pages
 	PYTHONPATH=.:bench $(BIN)/python -m benchmarks.published
 
-wheel: $(READY) ## build a wheel with compiled kernels, for this system and Python; writes dist/
-	rm -rf build/objects
-	$(BIN)/snapfm kernels --ship build/objects
-	SNAPFM_OBJECTS=build/objects $(BIN)/python -m hatchling build -t wheel
+signatures: $(DEV_READY) ## list the kernels to compile ahead, after a change of what kernels take
+	$(BIN)/python -m tests.kernels.tour
 
-format: $(READY) ## format the sources
+wheel: $(READY) ## build a wheel with kernels compiled for common processors, for this system and Python; writes dist/
+	SNAPFM_COMPILE=common $(BIN)/python -m hatchling build -t wheel
+
+format: $(DEV_READY) ## format the sources
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

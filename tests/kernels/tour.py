@@ -1,18 +1,23 @@
-"""Small projections that reach every kernel a flow step may need: `python -m snapfm.cli.tour STOP …` compiles and keeps them.
+"""Small projections that reach every kernel a flow step may need, and the table of what they call.
 
-Stops that take the longest to compile come first, so that processes that share the tour end at the same time.
+`python -m tests.kernels.tour` writes the table (src/snapfm/kernels/numba/signatures.txt), from which kernels are compiled before
+anyone calls them: a change of what kernels take, or a new kernel that Python calls, needs it. A test compares.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from numba import types
 from torch import Tensor
 
 from snapfm import Bounds, Equality, Inequality, Projector, problem
+from snapfm.kernels.numba.ahead import TABLE, parsed
+from snapfm.kernels.numba.compiling import Kernel
 from snapfm.laws import Law
 from snapfm.linear import Fronts
 
@@ -103,7 +108,38 @@ STOPS: dict[str, Callable[[], None]] = {
     "fronts": _fronts,
 }
 
+
+def table() -> list[str]:
+    """Make the tour, in a process that has called no other kernel; list what Python called, as lines of the table."""
+    for stop in STOPS.values():
+        stop()
+    kernels = [one for one in gc.get_objects() if isinstance(one, Kernel) and one._cache.kernel]
+    return sorted(_line(one, key) for one in kernels for key in one.overloads)
+
+
+def _line(kernel: Kernel, key: tuple[Any, ...]) -> str:
+    line = f"{kernel._cache.kernel}({', '.join(map(_written, key))})"
+    assert parsed(line) == (kernel, key), line
+    return line
+
+
+def _written(kind: Any) -> str:
+    """Write a type as Python that makes it, where numba's types have their names."""
+    if isinstance(kind, types.BaseNamedTuple):
+        of = kind.instance_class
+        home = of.__module__.partition("snapfm.kernels.")[2]
+        return f"named('{home}.{of.__name__}', {', '.join(map(_written, kind))})"
+    if isinstance(kind, types.Array) and kind.mutable and kind.aligned and kind.layout in "AC":
+        dimensions = [":"] * kind.ndim
+        if kind.layout == "C":
+            dimensions[-1] = "::1"
+        return f"{kind.dtype}[{', '.join(dimensions)}]"
+    return repr(kind)
+
+
 if __name__ == "__main__":
-    for asked in sys.argv[1:]:
-        STOPS[asked]()
-        print(asked, flush=True)
+    lines = "".join(f"{line}\n" for line in table())
+    if "--print" in sys.argv:
+        print(lines, end="")
+    else:
+        TABLE.write_text(lines, encoding="utf-8")
