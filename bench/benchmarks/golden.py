@@ -34,6 +34,7 @@ import benchmarks.any_law.cases  # noqa: F401  registers the cases
 import snapfm
 from benchmarks.any_law.case import CASES as ANY_LAW
 from benchmarks.any_law.case import LEVELS
+from benchmarks.attempts import Counts, add, counted, lines
 from benchmarks.random_problems import random_problem
 from benchmarks.record import RECORDS
 from snapfm_bench.flow import shipped
@@ -76,13 +77,11 @@ def record(times: bool) -> dict[str, Any]:
     """Run all cases, two processes beside each other; then the times, alone."""
     began = time.perf_counter()
     cases: dict[str, Any] = {}
-    attempts: dict[str, list[int]] = {}
+    attempts: Counts = {}
     with ProcessPoolExecutor(2, get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for answers, counted in pool.map(_group, [(group, half) for group in GROUPS for half in (0, 1)]):
+        for answers, counts in pool.map(_group, [(group, half) for group in GROUPS for half in (0, 1)]):
             cases |= answers
-            for name, (tried, rescued) in counted.items():
-                had = attempts.setdefault(name, [0, 0])
-                had[0], had[1] = had[0] + tried, had[1] + rescued
+            add(attempts, counts)
     return {
         **machine(),
         "seconds": round(time.perf_counter() - began, 1),
@@ -111,8 +110,8 @@ def report(was: dict[str, Any], now: dict[str, Any]) -> int:
     for name, units in now["times"].items():
         before = was["times"].get(name)
         print(f"  {name:34} {units:8.3f} units of time" + (f", {units / before:.2f} of the record's" if before else ""))
-    for name, (tried, rescued) in now["attempts"].items():
-        print(f"  attempt {name:20} tried on {tried:5}, rescued {rescued:5}")
+    for line in lines(now["attempts"]):
+        print(f"  {line}")
     return int(bool(kinds["behavior"]))
 
 
@@ -144,17 +143,18 @@ def _apart(mine: list[list[float]], other: list[list[float]]) -> float:
     return float(np.nan_to_num(np.abs(a - b)[:, :-1] / np.maximum(1e-300, b[:, -1:])).max(initial=0.0))
 
 
-def _group(asked: tuple[str, int]) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
+def _group(asked: tuple[str, int]) -> tuple[dict[str, Any], Counts]:
     """Answer every second case of a group."""
     group, half = asked
     answers: dict[str, Any] = {}
-    for number, (name, case) in enumerate(globals()[f"_{group}"]()):
-        if number % 2 == half:
-            try:
-                answers |= {f"{name}{suffix}": answer for suffix, answer in case()}
-            except Exception as error:
-                answers[name] = {"error": type(error).__name__}
-    return answers, {}
+    with counted() as attempts:
+        for number, (name, case) in enumerate(globals()[f"_{group}"]()):
+            if number % 2 == half:
+                try:
+                    answers |= {f"{name}{suffix}": answer for suffix, answer in case()}
+                except Exception as error:
+                    answers[name] = {"error": type(error).__name__}
+    return answers, attempts
 
 
 def _problems() -> Iterator[tuple[str, Any]]:
