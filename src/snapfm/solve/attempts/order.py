@@ -34,7 +34,6 @@ from snapfm.solve.attempts.settings import (
     FIRM,
     LOOSE,
     MANY,
-    MIXED,
     NEWTON,
     OPEN,
     ORDINARY,
@@ -192,21 +191,6 @@ def _fine_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping,
     return Ended(ended.status, ended.iterations + used, ended.second)
 
 
-def _mixed_barrier(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
-    """Follow the fine barrier at once where some unknowns have bounds much closer together than the field is large."""
-    lanes = tiles.lanes
-    ended = Ended(np.full(lanes, int(Status.STALLED)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
-    widths = tiles.by_lane(core.UPPER) - tiles.by_lane(core.LOWER)
-    narrow = np.where(widths > 0.0, widths, np.inf).min(axis=1, initial=np.inf)
-    mixed = np.flatnonzero(narrow < MIXED) if widths.size else np.zeros(0, np.int64)
-    if len(mixed):
-        some = tiles.take(mixed)
-        found = _fine_barrier(loops, some, taken(first, mixed), stopping, room.at(mixed), turn)
-        tiles.put(mixed, some, np.arange(len(mixed)))
-        ended.status[mixed], ended.iterations[mixed], ended.second[mixed] = found.status, found.iterations, found.second
-    return ended
-
-
 def _regularized(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
     """Regularize the rows: where they can only almost hold, no multiplier is large enough to make them hold.
 
@@ -324,7 +308,7 @@ def restored(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room
 
 
 _WITH_INEQUALITIES: tuple[Attempt, ...] = (
-    brief_barrier, penalized, _soft_barrier, restored, sequential, barrier, _mixed_barrier, _scattered, _from_zero,
+    brief_barrier, penalized, _soft_barrier, restored, sequential, barrier, _scattered, _from_zero,
     _regularized, _fine_barrier,
 )  # fmt: skip
 _EQUALITIES: tuple[Attempt, ...] = (

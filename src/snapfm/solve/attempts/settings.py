@@ -34,7 +34,6 @@ PENALTIES, PENALIZED = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-6), 0.02
 FINER_PENALTIES, FINELY = tuple(10.0 ** (-k / 4) for k in range(25)), 0.006
 LOOSE = Stopping(1e-4, 1e-2, 1.0)  # a minimum known this well is a start for the next one
 FINER = 1024.0  # times smaller than the field: the unit of a barrier where the field's own unit is one
-MIXED = 1e-2  # of the field's size: bounds closer together belong to unknowns of another size
 TENTHS = 6  # times that the regularization is divided by ten
 OPEN = (int(Status.STALLED), int(Status.ITERATION_LIMIT))  # statuses of lanes that another attempt may help
 
