@@ -32,7 +32,7 @@ def test_everything_can_be_imported_without_what_only_posix_has():
     assert ran.returncode == 0, ran.stderr
     lines = ran.stdout.splitlines()
     assert {
-        "imported snapfm.files.engines.locks",
+        "imported snapfm.files.engines.share",
         "imported snapfm.kernels.numba.cache",
         "imported snapfm.cli.app",
     } <= set(lines)

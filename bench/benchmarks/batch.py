@@ -17,7 +17,7 @@ import snapfm
 from benchmarks.record import median_seconds
 from snapfm_bench.machine import forget_peak, peak_bytes
 from snapfm_bench.problems import Problem
-from snapfm_bench.suites.projection.report.book import slope
+from snapfm_bench.suites.projection.report.loaded import slope
 
 PROBLEMS = (
     "heat-ic-mass",

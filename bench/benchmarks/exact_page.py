@@ -11,12 +11,12 @@ from benchmarks.page import DOCS, main, told_sources
 from benchmarks.record import RECORDS
 from snapfm_bench.record import read
 from snapfm_bench.suites.exact.pages import text
-from snapfm_bench.suites.exact.suite import Cell, Suite
+from snapfm_bench.suites.exact.suite import ExactCell, ExactSuite
 
 
 def page() -> str:
     """Write the page; every figure in it comes from the record."""
-    suite, cells = read(RECORDS / "exact.jsonl", Suite, Cell)
+    suite, cells = read(RECORDS / "exact.jsonl", ExactSuite, ExactCell)
     assert suite is not None
     head, _, rest = text(suite, cells).partition("\n\n")
     note = "Written by `python -m benchmarks.exact_page` from `bench/records/exact.jsonl`; not edited by hand."

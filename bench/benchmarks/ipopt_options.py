@@ -52,7 +52,7 @@ def problem_rows(name: str) -> list[dict[str, Any]]:
     rows = []
     for start, sets in (("cold", COLD), ("warm", WARM)):
         for words, options in sets.items():
-            peer = Ipopt(project.sparse("Ipopt"), project.limits)
+            peer = Ipopt(project.require_sparse("Ipopt"), project.limits)
             peer.more.update(options)
             first = peer.run(u_hat, params, TOLERANCE)
             if start == "warm":

@@ -19,13 +19,13 @@ from snapfm_bench.pages.document import Table, markdown, table
 from snapfm_bench.problems import navier_stokes, problem
 from snapfm_bench.record import read
 from snapfm_bench.suites.quality.pages import about, sections, summary
-from snapfm_bench.suites.quality.suite import Cell, Interval, Suite
+from snapfm_bench.suites.quality.suite import Interval, QualityCell, QualitySuite
 
 PLAIN, PLAIN_STEPS, PAPER, STEPS = "quality_plain", "quality_plain_steps", "quality", "quality_steps"
 SCORES = {"mmse": "MMSE", "smse": "SMSE", "crps": "CRPS"}
 _STATES = 64  # training states behind their typical size
 
-Cells = dict[tuple[str, str], Cell]
+Cells = dict[tuple[str, str], QualityCell]
 
 
 def page() -> str:
@@ -83,7 +83,7 @@ def _ordinary() -> list[str]:
     return told
 
 
-def firsts(suite: Suite, cells: Cells) -> Table:
+def firsts(suite: QualitySuite, cells: Cells) -> Table:
     """Tabulate for every task and score who is first and who second, and whether chance could have done it."""
     rows = []
     for task in suite.tasks:
@@ -102,20 +102,20 @@ def _named(title: str, score: Interval) -> str:
     return f"{title} {score.value:.3g} ({score.low:.3g} to {score.high:.3g})"
 
 
-def _records(case: str) -> tuple[Suite, Cells]:
-    suite, cells = read(RECORDS / f"{case}.jsonl", Suite, Cell)
+def _records(case: str) -> tuple[QualitySuite, Cells]:
+    suite, cells = read(RECORDS / f"{case}.jsonl", QualitySuite, QualityCell)
     assert suite is not None  # committed records are never empty
     return suite, cells
 
 
-def _ordered(suite: Suite, cells: Cells, task: str, name: str) -> list[tuple[str, float]]:
+def _ordered(suite: QualitySuite, cells: Cells, task: str, name: str) -> list[tuple[str, float]]:
     """Give titles and scores of a task's samplers, best first; those without a score are left out."""
     found = [(sampler.title, getattr(cells.get((task, sampler.name)), name, None)) for sampler in suite.samplers]
     scored = [(title, score.value) for title, score in found if score is not None and score.value is not None]
     return sorted(scored, key=lambda one: one[1])
 
 
-def _orders(suite: Suite, cells: Cells) -> Table:
+def _orders(suite: QualitySuite, cells: Cells) -> Table:
     rows = []
     for task in suite.tasks:
         orders = [_ordered(suite, cells, task.name, name) for name in ("mmse", "smse")]
@@ -123,7 +123,7 @@ def _orders(suite: Suite, cells: Cells) -> Table:
     return table(("task", "by MMSE, best first", "by SMSE, best first"), rows)
 
 
-def _reasons(suite: Suite, cells: Cells) -> list[str]:
+def _reasons(suite: QualitySuite, cells: Cells) -> list[str]:
     asked = float(problem("navier-stokes-ic-mass").params(1)["u0"].std())
     states = torch.stack([navier_stokes.random_state(stream(0, i), navier_stokes.RESOLUTION) for i in range(_STATES)])
     return [
@@ -146,7 +146,7 @@ def _reasons(suite: Suite, cells: Cells) -> list[str]:
     ]  # fmt: skip
 
 
-def _losses(suite: Suite, cells: Cells) -> list[str]:
+def _losses(suite: QualitySuite, cells: Cells) -> list[str]:
     """Write for every task and score which samplers are better than PCFM and by how much."""
     told = []
     for task in suite.tasks:
@@ -166,7 +166,7 @@ def _losses(suite: Suite, cells: Cells) -> list[str]:
     return ["Ahead of PCFM:\n\n" + "\n".join(told)] if told else []
 
 
-def _close(suite: Suite, cells: Cells) -> list[str]:
+def _close(suite: QualitySuite, cells: Cells) -> list[str]:
     """Name the tasks where PCFM is first and might not be with other samples: its interval contains the second score."""
     told = []
     for task in suite.tasks:
@@ -177,7 +177,7 @@ def _close(suite: Suite, cells: Cells) -> list[str]:
     return [f"First in MMSE, but by no more than chance could explain, in 1e-2: {', '.join(told)}."] if told else []
 
 
-def _chosen(suite: Suite, cells: Cells) -> str:
+def _chosen(suite: QualitySuite, cells: Cells) -> str:
     """Write which number of steps is best over all tasks: the least mean logarithm of both scores."""
     means = {}
     for sampler in suite.samplers:
@@ -190,7 +190,7 @@ def _chosen(suite: Suite, cells: Cells) -> str:
     return f"Geometric mean of both scores over all tasks, in 1e-2: {told}. The lowest is that of {best}, the default."
 
 
-def _fewest(suite: Suite, cells: Cells) -> str:
+def _fewest(suite: QualitySuite, cells: Cells) -> str:
     told = []
     for task in suite.tasks:
         order = _ordered(suite, cells, task.name, "mmse")

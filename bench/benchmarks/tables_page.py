@@ -15,11 +15,11 @@ from snapfm.text import NOTHING, spread, times, two
 from snapfm_bench import published, record
 from snapfm_bench.pages.document import Entry, Table, markdown, table
 from snapfm_bench.record import RECORDS
-from snapfm_bench.suites.projection.report.book import (
-    Book,
-    Case,
+from snapfm_bench.suites.projection.report.loaded import (
     Contest,
-    Totals,
+    Report,
+    ReportCase,
+    ReportTotals,
     contest,
     ended,
     read,
@@ -35,7 +35,7 @@ from snapfm_bench.suites.projection.report.walks import (
     published_rest,
     rest_of,
 )
-from snapfm_bench.suites.projection.suite import OURS, Cell, Kind
+from snapfm_bench.suites.projection.suite import OURS, Kind, ProjectionCell
 
 RUNS, README = ROOT / "bench" / "runs", ROOT / "README.md"
 SUITES = ("paper", "scaling-constraints", "scaling-samples", "scaling-grid")
@@ -43,14 +43,14 @@ BOTH_CORES = "ipopt-2"  # tuned Ipopt on as many cores as ours has
 BEGIN, END = "<!-- table: python -m benchmarks.tables_page -->", "<!-- end of table -->"
 
 
-def book(runs: Path = RUNS) -> Book:
+def book(runs: Path = RUNS) -> Report:
     """Read all runs of a folder, by default the committed ones."""
     return read([runs / suite for suite in SUITES if _held(runs / suite / RECORDS)])
 
 
 def _held(file: Path) -> bool:
     """Return whether a run has at least one finished cell; one that failed before is missing on the pages."""
-    return file.is_file() and bool(record.read(file, dict, Cell)[1])
+    return file.is_file() and bool(record.read(file, dict, ProjectionCell)[1])
 
 
 def wanted(runs: Path = RUNS) -> dict[Path, str]:
@@ -59,7 +59,7 @@ def wanted(runs: Path = RUNS) -> dict[Path, str]:
     return {DOCS / "tables.md": page(found), README: readme(found, README.read_text(encoding="utf-8"))}
 
 
-def page(found: Book) -> str:
+def page(found: Report) -> str:
     """Write the report of all runs with a line on where it comes from."""
     head, _, rest = text(found).partition("\n\n")
     note = (
@@ -83,7 +83,7 @@ def page(found: Book) -> str:
     return f"{head}\n\n{note}\n\n{rest}"
 
 
-def readme(found: Book, now: str) -> str:
+def readme(found: Report, now: str) -> str:
     """Put the table of the paper's six problems between its marks, and under it what it rests on."""
     before, _, rest = now.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -92,13 +92,13 @@ def readme(found: Book, now: str) -> str:
     return f"{before}{BEGIN}\n{markdown(six(found))}\n{under}{END}{after}"
 
 
-def sources(found: Book) -> str:
+def sources(found: Report) -> str:
     """Write the commits and days of the runs."""
     cells = {run.name: next(cell for cell in run.cells if cell.machine).machine for run in found.runs}
     return told_sources(cells)
 
 
-def _noise(found: Book) -> str:
+def _noise(found: Report) -> str:
     """Write how far the times of the same inputs differ between two suites; nothing if none are timed twice."""
     timed: dict[tuple[str, tuple[float | None, ...]], list[float]] = {}
     for cell in found.cells:
@@ -114,7 +114,7 @@ def _noise(found: Book) -> str:
     )
 
 
-def _walks(found: Book) -> str:
+def _walks(found: Report) -> str:
     """Write how long whole walks with the strongest rival take, over all cases that have one."""
     walks = [one for case in found.cases if (one := contest(case, Kind.WALK)) is not None and one.rival is not None]
     totals, rests = ([ratio for one in walks if (ratio := of(one)) is not None] for of in (_whole, _rest))
@@ -136,7 +136,7 @@ def _rest(found: Contest) -> float | None:
     return None if ours is None or theirs is None else theirs / ours
 
 
-def six(found: Book) -> Table:
+def six(found: Report) -> Table:
     """Tabulate the cases with published runtimes: one projection and a whole walk against rivals here, and against the paper."""
     heads = (
         "problem", "samples", "rows", "projection, per sample", "strongest rival", title(BOTH_CORES), "walk of 100 steps",
@@ -145,7 +145,7 @@ def six(found: Book) -> Table:
     return table(heads, (_row(case) for case in found.cases if case.axis is None and known(case)))
 
 
-def _row(case: Case) -> tuple[str | Entry, ...]:
+def _row(case: ReportCase) -> tuple[str | Entry, ...]:
     one, whole = contest(case, Kind.PROJECTION), contest(case, Kind.WALK)
     some = next(cell for cell in case.cells if cell.rows)
     return (
@@ -170,7 +170,7 @@ def _walk_rival(found: Contest) -> Entry:
     return Entry("none", "; ".join(f"{title(name)}: {ended(cell)}" for name, cell in cells.items() if name != OURS))
 
 
-def _against_published(case: Case) -> Entry:
+def _against_published(case: ReportCase) -> Entry:
     method, _ = published.fastest(case.published)
     ours, theirs, ratio = own_rest(case), published_rest(case), published_ratio(case)
     if ours is None or theirs is None or ratio is None:
@@ -179,7 +179,7 @@ def _against_published(case: Case) -> Entry:
     return Entry(times(ratio), "; ".join(part for part in parts if part))
 
 
-def _milliseconds(totals: Totals) -> Entry:
+def _milliseconds(totals: ReportTotals) -> Entry:
     unit = 1e3 / totals.samples
     return Entry(f"{two(unit * totals.seconds)} ms", spread(unit * totals.least, unit * totals.most))
 

@@ -9,13 +9,13 @@ import torch
 
 import snapfm
 from snapfm.errors import ShapeError, UnknownName
-from snapfm_bench.audit import READINGS, Verdict, audit, audit_reading, finer, leftover, targets, verdict
+from snapfm_bench.audit import READINGS, AuditVerdict, audit, audit_reading, finer, leftover, targets, verdict
 from snapfm_bench.problems import names
 
-OBEYED, APPROXIMATE, CONTRADICTED = Verdict
+OBEYED, APPROXIMATE, CONTRADICTED = AuditVerdict
 
 
-def verdicts(target: str) -> dict[tuple[str, str, str], Verdict]:
+def verdicts(target: str) -> dict[tuple[str, str, str], AuditVerdict]:
     found = audit(target, count=4)
     return {(one.problem, one.law, "".join(map(str, one.settings.values()))): one.verdict for one in found}
 

@@ -81,3 +81,12 @@ def _attempt(take: Any, until: float) -> bool:
             time.sleep(_INTERVAL)
         else:
             return True
+
+
+def sync(entry: Path) -> None:
+    """Flush a file, or the entries of a folder, past the system's buffers: it, and a rename in it, survives a power cut."""
+    handle = os.open(entry, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 
 AFTER = 2.0  # seconds without a line
@@ -54,3 +56,23 @@ class Line:
             sys.stderr.flush()
         except (OSError, ValueError):  # closed meanwhile: no reason to fail
             self._over.set()
+
+
+Report = Callable[[str], None]
+
+
+def silent(doing: str) -> None:
+    """Report nothing."""
+
+
+@contextmanager
+def preparing(progress: bool | None = None) -> Iterator[Report]:
+    """Yield a function to call with what is being done; None shows the line only if stderr is a terminal."""
+    if not (sys.stderr.isatty() if progress is None else progress):
+        yield silent
+        return
+    line = Line("preparing")
+    try:
+        yield line.report
+    finally:
+        line.end("prepared in")

@@ -16,7 +16,7 @@ from snapfm.compile.program import Program, build_program
 from snapfm.kernels import operators
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.operators import Op
-from snapfm.kernels.program import tile_bends, tile_gradient, tile_partials, tile_slopes, tile_values
+from snapfm.kernels.program import tile_gradient, tile_hessian, tile_partials, tile_slopes, tile_values
 from snapfm.laws import Equality
 
 LAWS = {
@@ -57,7 +57,7 @@ def _whole(program: Program, u: Tensor, outside: np.ndarray) -> tuple[np.ndarray
     tile_values(program.code, cells, rows)
     tile_partials(program.code, cells, True, partial)
     tile_slopes(program.code, partial, slots, left, right, entries)
-    tile_bends(program.code, weight, left, right, partial, adjoint, hessian)
+    tile_hessian(program.code, weight, left, right, partial, adjoint, hessian)
     gradient = np.zeros(len(cells))
     tile_gradient(program.code, cells, weight, partial, gradient)
     return tuple(array.reshape(-1, LANES) for array in (rows, entries, hessian, gradient))
@@ -144,7 +144,7 @@ def test_no_rows():
 @pytest.fixture
 def hypot(monkeypatch: pytest.MonkeyPatch) -> Op:
     """Add an operator to the table whose second partials are all non-zero."""
-    for table in ("VALUES", "SLOPES", "BENDS", "BY_LANE"):
+    for table in ("VALUES", "SLOPES", "SECOND_PARTIALS", "BY_LANE"):
         monkeypatch.setattr(operators, table, {})
     monkeypatch.setattr(operators._Table, "rows", dict(operators._Table.rows))
     by_a, by_b = "div(a, value)", "div(b, value)"

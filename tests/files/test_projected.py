@@ -17,7 +17,7 @@ from snapfm.errors import DataError, DtypeError, ProjectionFailed, ShapeError, U
 from snapfm.files import Named, Projecting, project_file
 from snapfm.files.engines import Here, Share
 from snapfm.files.opened import opened
-from snapfm.files.projected import Projected
+from snapfm.files.projected import ProjectedFields
 
 zarr = pytest.importorskip("zarr")
 xarray = pytest.importorskip("xarray")
@@ -283,7 +283,7 @@ def test_its_source_travels_to_processes_in_other_folders(
 ) -> None:
     save(tmp_path / "a.npz", fields())
     monkeypatch.chdir(tmp_path)
-    sent = pickle.dumps(Projected(recipe(Path("a.npz"), laws)))
+    sent = pickle.dumps(ProjectedFields(recipe(Path("a.npz"), laws)))
     monkeypatch.chdir("/")
     came = pickle.loads(sent)
     assert (came.count, came.shape, came.input.name) == (COUNT, SHAPE, "a.npz")

@@ -95,7 +95,7 @@ def test_a_block_that_fails_here_is_named_or_marked(tmp_path: Path) -> None:
             return Drawn({**drawn.values, "status": 0 * ones, "mask": ones})
 
     words: list[str] = []
-    written = stream(Failing(10, 3), tmp_path / "a.zarr", engine=Here(told=words.append), keep_failed=True)
+    written = stream(Failing(10, 3), tmp_path / "a.zarr", engine=Here(on_message=words.append), keep_failed=True)
     assert written.missing == 0
     (told,) = words
     assert told.startswith("block 2 (samples 6 to 8) is expected to be computed; it failed with ArithmeticError")

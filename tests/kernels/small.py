@@ -28,7 +28,7 @@ from snapfm.kernels.restoration import restore_tiles
 from snapfm.linear import Lanes, Solver
 from snapfm.reduce.reduce import System
 from snapfm.solve import kkt
-from snapfm.solve.system import Part, _served
+from snapfm.solve.system import Part, _factorization_callback
 
 Values = npt.NDArray[np.float64]
 
@@ -238,7 +238,9 @@ class Small:
         self.callback: Callback | None = None
         if not self.part.kkt.fused:
             workspace = self.part.kkt.linear.workspace()
-            self.callback = Callback(_served(workspace, self.part.at, self.part.kkt.entries, np.zeros(1, np.int64)))
+            self.callback = Callback(
+                _factorization_callback(workspace, self.part.at, self.part.kkt.entries, np.zeros(1, np.int64))
+            )
             self.frame = self.frame._replace(callback=self.callback.address)
 
     @property

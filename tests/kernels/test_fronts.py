@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from tests.kernels.test_supernodes import PATTERNS, lower
 
-from snapfm.kernels.front_solves import solve, solve_eight
-from snapfm.kernels.fronts import factorize as factorize_lane
-from snapfm.kernels.fronts import scratch
-from snapfm.kernels.ldl import FACTORED, NONFINITE, SINGULAR
+from snapfm.kernels.factor.front_solves import solve, solve_eight
+from snapfm.kernels.factor.fronts import factorize as factorize_lane
+from snapfm.kernels.factor.fronts import scratch
+from snapfm.kernels.factor.ldl import FACTORED, NONFINITE, SINGULAR
+from snapfm.kernels.factor.ordering import best
+from snapfm.kernels.factor.supernodes import WIDEST, supernodes
 from snapfm.kernels.numba.packs import WIDTH
-from snapfm.kernels.ordering import best
-from snapfm.kernels.supernodes import WIDEST, supernodes
-from snapfm.linear.memory import aligned
+from snapfm.linear.base import aligned
 
 EPS = np.finfo(np.float64).eps
 TINY = 64 * EPS

@@ -10,10 +10,10 @@ import pytest
 from numba import njit
 from scipy.sparse import csr_array, tril
 
-from snapfm.kernels import ldl
+from snapfm.kernels.factor import ldl
+from snapfm.kernels.factor.ordering import best
+from snapfm.kernels.factor.panels import BLOCK, PANEL, schedule
 from snapfm.kernels.numba.packs import WIDTH, absolute, add, div, fma, fnma, full, load, mul, pick, put, store, take
-from snapfm.kernels.ordering import best
-from snapfm.kernels.panels import BLOCK, PANEL, schedule
 
 BURGERS_LIKE = [(24, 4), (9, 2), (1, 1), (40, 7)]
 

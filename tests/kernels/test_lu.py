@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from snapfm.kernels.lu import blend, eliminate, factorize, solve, solve_transposed
+from snapfm.kernels.factor.lu import blend, eliminate, factorize, solve, solve_transposed
 from snapfm.kernels.operations import LANES
 
 

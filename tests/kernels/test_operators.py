@@ -15,8 +15,8 @@ from numba import njit
 from torch import Tensor
 
 from snapfm.kernels.numba.packs import load, store
-from snapfm.kernels.operations import LANES, apply, bends, slopes
-from snapfm.kernels.operators import FLAT, STRAIGHT, Op
+from snapfm.kernels.operations import LANES, apply, second_partials, slopes
+from snapfm.kernels.operators import ZERO_GRADIENT, ZERO_HESSIAN, Op
 
 EPS = torch.finfo(torch.float64).eps
 
@@ -103,7 +103,7 @@ def _evaluate(
     a, b, c = load(cells, 0), load(cells, 1), load(cells, 2)
     value = apply(op, a, b, c, cells, 3)
     by_a, by_b = slopes(op, a, b, c, value, cells, 3)
-    by_aa, by_ab, by_bb = bends(op, a, b, value, by_a, by_b, cells, 3)
+    by_aa, by_ab, by_bb = second_partials(op, a, b, value, by_a, by_b, cells, 3)
     store(out, 0, value)
     store(out, 1, by_a)
     store(out, 2, by_b)
@@ -172,8 +172,8 @@ def test_extreme_operands(op: Op) -> None:
 def test_kind_and_range_are_what_the_derivatives_say(op: Op) -> None:
     reference, (low, high) = REFERENCES[op], op.range
     found = np.array([evaluate(op, a, reference.b, reference.c) for a in (*reference.ordinary, *reference.extreme)])
-    assert (op in FLAT) == (not found[:, 1:].any())
-    assert (op in STRAIGHT) == (not found[:, 3:].any())
+    assert (op in ZERO_GRADIENT) == (not found[:, 1:].any())
+    assert (op in ZERO_HESSIAN) == (not found[:, 3:].any())
     assert (found[:, 0] >= low).all()
     assert (found[:, 0] <= high).all()
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.sparse import bmat, csr_array, diags_array, eye_array, kron, tril
 from scipy.sparse.csgraph import connected_components
 
-from snapfm.kernels.ordering import CANDIDATES, bandwidth, best, degree, postponed, symmetric
-from snapfm.kernels.symbolic import permuted, tree
+from snapfm.kernels.factor.ordering import CANDIDATES, bandwidth, best, degree, postponed, symmetric
+from snapfm.kernels.factor.symbolic import permuted, tree
 
 
 def arrays(matrix):

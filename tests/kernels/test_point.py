@@ -25,12 +25,12 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import (
     choose_sets,
     derivatives_at,
-    gap_of,
     merit_parts,
     nudge,
     residual_at,
-    settle,
     size_rows,
+    snap_to_bounds,
+    stationarity_of,
 )
 
 CENTER, AIM = [1.2, 0.9, 0.7], [1.0, 0.8, 0.5]
@@ -63,7 +63,7 @@ def merit(small: Small) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def gap(small: Small) -> np.ndarray:
     found = np.empty(LANES)
-    gap_of(small.frame, small.tile, found)
+    stationarity_of(small.frame, small.tile, found)
     return found
 
 
@@ -201,12 +201,12 @@ def test_what_is_held_is_set_to_its_bound_in_lanes_that_arrived():
     small.section(layout.GRADIENT)[:] = np.array([[2.0], [-2.0], [0.0]])
     small.section(layout.TO_BOUND)[:] = np.array([[-EPS], [EPS], [np.nan]])
     arrived = np.arange(LANES) == 5
-    assert settle(small.tile, arrived)
+    assert snap_to_bounds(small.tile, arrived)
     x = small.section(layout.X)
     assert x[:, 5].tolist() == [0.0, 1.0, 0.5]
     assert (x[:, ~arrived] == np.array([[EPS], [1.0 - EPS], [0.5]])).all()
-    assert not settle(small.tile, arrived)  # they are there now
-    assert not settle(small.tile, np.zeros(LANES, bool))
+    assert not snap_to_bounds(small.tile, arrived)  # they are there now
+    assert not snap_to_bounds(small.tile, np.zeros(LANES, bool))
 
 
 @every_example

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, diags_array, eye_array, kron
 
+from snapfm.kernels.factor.ordering import best
+from snapfm.kernels.factor.supernodes import WIDEST, supernodes
 from snapfm.kernels.numba.packs import WIDTH
-from snapfm.kernels.ordering import best
-from snapfm.kernels.supernodes import WIDEST, supernodes
 
 
 def lower(matrix):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from snapfm.kernels.symbolic import columns, permuted, postorder, tree
+from snapfm.kernels.factor.symbolic import columns, permuted, postorder, tree
 
 
 def lower(dense):

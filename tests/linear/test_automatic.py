@@ -7,7 +7,7 @@ import pytest
 
 from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.errors import ShapeError
-from snapfm.kernels.ordering import Order
+from snapfm.kernels.factor.ordering import Order
 from snapfm.linear import Automatic, Outcome
 from snapfm.linear.automatic import predicted_fronts, predicted_lanes
 from snapfm.linear.fronts import PreparedFronts

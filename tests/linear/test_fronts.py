@@ -9,7 +9,7 @@ import pytest
 
 from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.errors import ShapeError
-from snapfm.kernels import front_solves
+from snapfm.kernels.factor import front_solves
 from snapfm.linear import Fronts, Outcome
 
 SIZE, LANES = 150, 5

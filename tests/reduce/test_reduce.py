@@ -14,7 +14,7 @@ from torch import Tensor
 import snapfm
 from snapfm.compile import CompiledLaws, RowKind, compile_laws
 from snapfm.laws import Equality, Inequality, Law
-from snapfm.reduce.reduce import Reduction, reduce, whole_system
+from snapfm.reduce.reduce import Reduction, opaque_system, reduce
 
 NOTHING = np.zeros(0, np.int64)
 
@@ -249,7 +249,7 @@ def test_rows_of_params_alone_are_implied():
 
 def test_laws_that_cannot_be_looked_into_are_one_system():
     laws = small(lambda u, p: torch.stack([u[0] * u[1], u[2] + u[3]]))
-    found = whole_system(laws.scalar.tape, laws.scalar.program, np.array([0]), np.array([1]), np.array([True]))
+    found = opaque_system(laws.scalar.tape, laws.scalar.program, np.array([0]), np.array([1]), np.array([True]))
     (system,) = found.systems
     assert (system.rows.tolist(), system.unknowns.tolist()) == ([[0]], [[0, 1, 2, 3]])
     assert found.implied.tolist() == [1]

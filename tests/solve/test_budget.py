@@ -15,10 +15,10 @@ import snapfm
 from snapfm import Equality, Inequality, Projector, Status
 from snapfm.arrays import Values
 from snapfm.errors import SettingError
-from snapfm.kernels.threads import Clock, Turn, cut, run, workers
+from snapfm.kernels.threads import Clock, Deadline, cut, run, workers
 from snapfm.solve.newton import Newton
 from snapfm.solve.system import Batch
-from snapfm.solve.tiles import Ended
+from snapfm.solve.tiles import AttemptOutcome
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -63,10 +63,10 @@ def test_a_part_that_takes_all_its_time_leaves_some_for_those_after_it(monkeypat
     assert isinstance(project.method, Newton)
     first, _ = project.method.parts
 
-    def endless(batch: Batch, u: Values, multipliers: Values) -> Ended:
-        while not batch.turn.over:
+    def endless(batch: Batch, u: Values, multipliers: Values) -> AttemptOutcome:
+        while not batch.deadline.over:
             time.sleep(0.01)
-        return Ended.unfinished(len(u))
+        return AttemptOutcome.unfinished(len(u))
 
     monkeypatch.setattr(first, "solve", endless)
     found = project(u_hat, seconds=0.5)
@@ -174,10 +174,10 @@ def test_control_c_ends_a_projection_within_a_second_and_leaves_the_projector_us
 def test_pieces_have_a_fair_share_and_begin_again_while_time_is_left():
     begun: list[int] = []
 
-    def work(piece: slice, turn: Turn) -> bool:
+    def work(piece: slice, deadline: Deadline) -> bool:
         begun.append(piece.start)
-        if piece.start == 0 and begun.count(0) == 1:  # the first is slow at its first turn
-            while not turn.over:
+        if piece.start == 0 and begun.count(0) == 1:  # the first is slow at its first deadline
+            while not deadline.over:
                 time.sleep(0.001)
             return False
         return True
@@ -190,13 +190,13 @@ def test_pieces_have_a_fair_share_and_begin_again_while_time_is_left():
 
 def test_every_piece_is_begun_even_when_time_is_over():
     seen: list[tuple[int, bool]] = []
-    run(lambda piece, turn: bool(seen.append((piece.start, turn.over))), cut(3, 1, 3), Clock(0.0))
+    run(lambda piece, deadline: bool(seen.append((piece.start, deadline.over))), cut(3, 1, 3), Clock(0.0))
     assert seen == [(0, True), (1, True), (2, True)]
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_piece_that_raises_ends_the_call(threads: int):
-    def work(piece: slice, turn: Turn) -> bool:
+    def work(piece: slice, deadline: Deadline) -> bool:
         if piece.start == 2:
             raise ValueError("third")
         return True

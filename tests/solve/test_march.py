@@ -9,7 +9,7 @@ from tests.solve.marching_laws import CASES, DT, crank_nicolson, example, initia
 
 import snapfm
 from snapfm.errors import Status
-from snapfm.kernels.threads import Clock, Turn
+from snapfm.kernels.threads import Clock, Deadline
 from snapfm.reduce import march, reduce
 from snapfm.solve import march as project_march
 from snapfm.solve import stage_solver
@@ -200,8 +200,8 @@ def test_budgets_end_the_march(engine):
     assert (project(u, params, seconds=1e-9).status == Status.ITERATION_LIMIT).all()
 
 
-class _Late(Turn):
-    """A turn that is over when it has been asked a few times."""
+class _Late(Deadline):
+    """A deadline that is over when it has been asked a few times."""
 
     @property
     def over(self):
@@ -216,9 +216,9 @@ def test_time_that_ends_during_the_march(looks, engine):
     field = u.reshape(3, -1).numpy()
     answer = field.copy()
     answer[:, :64] = params["u0"].reshape(3, -1).numpy()
-    turn = _Late(Clock(60.0), stop=np.array([0, 0, looks]))
+    deadline = _Late(Clock(60.0), stop=np.array([0, 0, looks]))
     ended = method.marching.walk(3).solve(
-        field, answer, params["u0"].reshape(3, -1).numpy(), certified(1e-8), 100, turn
+        field, answer, params["u0"].reshape(3, -1).numpy(), certified(1e-8), 100, deadline
     )
     moved = (answer != field).reshape(3, *shape).any(axis=(0, 2, 3))
     if looks < 2:

@@ -19,7 +19,7 @@ from snapfm import Bounds, Equality, Inequality, Projector, Status
 from snapfm.compile import CompiledLaws
 from snapfm.laws import Law
 from snapfm.solve.budget import Budget
-from snapfm.solve.workspaces import Workspaces
+from snapfm.solve.memory import Workspaces
 
 SHAPE = (3, 5)
 EYE = torch.eye(3, dtype=torch.float64)

@@ -25,7 +25,7 @@ from benchmarks.any_law.job import PREPARED, Job
 from benchmarks.any_law.methods import METHODS, OURS
 from benchmarks.any_law.summary import DONE, compared, summary
 from benchmarks.record import RECORDS, append
-from snapfm_bench.suites.supervise import End, supervised
+from snapfm_bench.suites.supervise import ProcessEnd, supervised
 
 TIMEOUT = 120.0  # seconds of a method on one level of a case, preparing included
 MEMORY = 12 * 2**30  # bytes of address space of a process
@@ -98,7 +98,7 @@ def levels(case: Case, method: str, timeout: float, folder: Path) -> dict[str, d
     return found
 
 
-def outcome(end: End) -> dict[str, Any]:
+def outcome(end: ProcessEnd) -> dict[str, Any]:
     """Name the end of a process that left no figures: too slow, refused, absent, or died."""
     why = end.why or ""
     state = "FAILED"

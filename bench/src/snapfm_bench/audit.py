@@ -61,7 +61,7 @@ _NOTHING = (
 )
 
 
-class Verdict(StrEnum):
+class AuditVerdict(StrEnum):
     """What true fields say about a law."""
 
     OBEYED = "obeyed"
@@ -69,11 +69,11 @@ class Verdict(StrEnum):
     CONTRADICTED = "contradicted"
 
 
-def verdict(leftover: float, order: float | None) -> Verdict:
+def verdict(leftover: float, order: float | None) -> AuditVerdict:
     """Judge by the leftover share and, where it is more than rounding, by the order at which finer grids reduce it."""
     if leftover <= ROUNDING:
-        return Verdict.OBEYED
-    return Verdict.APPROXIMATE if order is not None and order >= LEAST_ORDER else Verdict.CONTRADICTED
+        return AuditVerdict.OBEYED
+    return AuditVerdict.APPROXIMATE if order is not None and order >= LEAST_ORDER else AuditVerdict.CONTRADICTED
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class LawAudit:
     leftover: float
     order: float | None  # None where the law holds to rounding
     refined: str | None  # the axes along which the order was found
-    verdict: Verdict
+    verdict: AuditVerdict
 
 
 def targets() -> list[str]:

@@ -31,7 +31,7 @@ ROUNDING = 1.0 + 1e-6  # judge and method add up the same rows in another order
 
 
 @dataclass(frozen=True)
-class LawError:
+class UnjudgedLaw:
     """One law: mean over samples of ‖R‖₂ (math.md, eq. ce), and the worst single row of all samples."""
 
     law: str
@@ -52,7 +52,7 @@ class Verdict:
     distances: tuple[float | None, ...]  # ‖u − û‖₂ of every sample; None where the answer is not feasible
     iterations_median: float | None
     iterations_worst: int | None
-    laws: tuple[LawError, ...] = ()
+    laws: tuple[UnjudgedLaw, ...] = ()
     # The distances to first order if every answer kept its laws exactly; None where the judge does not accept it.
     exact_distances: tuple[float | None, ...] = ()
 
@@ -164,8 +164,8 @@ def verdict(laws: Sequence[Law], u_hat: Tensor, answers: Answers, params: Params
     )
 
 
-def _law_error(law: Law, rows: Tensor) -> LawError:
-    return LawError(law.name, finite(rows.norm(dim=1).mean()), finite(rows.max()) if rows.numel() else 0.0)
+def _law_error(law: Law, rows: Tensor) -> UnjudgedLaw:
+    return UnjudgedLaw(law.name, finite(rows.norm(dim=1).mean()), finite(rows.max()) if rows.numel() else 0.0)
 
 
 def _sample(

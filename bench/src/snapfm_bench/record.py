@@ -25,13 +25,13 @@ from typing import Any, Generic, Protocol, Self, TypeVar, Union, get_args, get_o
 
 from snapfm.errors import DataError, UnknownName
 from snapfm.files.engines import WHOLE, Share
-from snapfm.files.engines.locks import locked, taken
+from snapfm.files.engines.share import locked, taken
 from snapfm_bench.machine import source
 
 RECORDS = "records.jsonl"
 
 
-class State(StrEnum):
+class CellState(StrEnum):
     """How a cell ended; only DONE has figures."""
 
     DONE = "DONE"

@@ -15,7 +15,7 @@ from benchmarks.any_law.job import Job
 from benchmarks.any_law.methods import DEFAULT, METHODS, OURS, TUNED, prepared
 from benchmarks.any_law.summary import allowed_bytes, compared, relative, summary
 
-from snapfm_bench.suites.supervise import End, Progress
+from snapfm_bench.suites.supervise import ProcessEnd, Progress
 
 # Every row of the table, by the stem of its cases.
 TABLE = {
@@ -165,21 +165,21 @@ def test_memory_may_be_forty_batches_or_two_gigabytes():
     ],
 )
 def test_every_end_has_a_name(late: bool, why: str | None, state: str):
-    assert any_law.outcome(End(1.0, late, why, Progress("small: call 1")))["state"] == state
+    assert any_law.outcome(ProcessEnd(1.0, late, why, Progress("small: call 1")))["state"] == state
 
 
 def test_a_process_that_dies_costs_one_level(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     asked = []
 
-    def dying(module: str, line: str, folder: Path, threads: int, budget: float) -> End:
+    def dying(module: str, line: str, folder: Path, threads: int, budget: float) -> ProcessEnd:
         job = Job.of(line)
         asked.append(job.levels)
         folder.mkdir(parents=True)
         (folder / "prepared.json").write_text('{"prepare_seconds": 1.0}')
         if job.levels == ("far",):
             (folder / "far.json").write_text('{"seconds": 2.0}')
-            return End(1.0, False, None, Progress())
-        return End(1.0, False, "its process died of SIGSEGV", Progress("small: call 1"))
+            return ProcessEnd(1.0, False, None, Progress())
+        return ProcessEnd(1.0, False, "its process died of SIGSEGV", Progress("small: call 1"))
 
     monkeypatch.setattr(any_law, "supervised", dying)
     found = any_law.levels(CASES["darcy_64"], OURS, 1.0, tmp_path)
@@ -191,9 +191,9 @@ def test_a_process_that_dies_costs_one_level(monkeypatch: pytest.MonkeyPatch, tm
 def test_what_cannot_be_prepared_is_not_tried_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     calls = []
 
-    def refused(*asked: Any) -> End:
+    def refused(*asked: Any) -> ProcessEnd:
         calls.append(asked)
-        return End(1.0, False, "its process ended with code 1: UnsupportedLaw: …", Progress("preparing"))
+        return ProcessEnd(1.0, False, "its process ended with code 1: UnsupportedLaw: …", Progress("preparing"))
 
     monkeypatch.setattr(any_law, "supervised", refused)
     found = any_law.levels(CASES["darcy_64"], TUNED, 1.0, tmp_path)

@@ -14,7 +14,7 @@ from benchmarks.tables_page import BEGIN, END, RUNS, SUITES, page, wanted
 
 from snapfm_bench import published
 from snapfm_bench.peers.catalog import METHODS
-from snapfm_bench.suites.projection.report.book import read
+from snapfm_bench.suites.projection.report.loaded import read
 
 ROOT = Path(__file__).parents[3]
 NAMES = {method.title: name for name, method in METHODS.items()}

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from snapfm_bench.demo.record import Case, Evidence, LawFigures, Record, Scene, Seconds, Violation
+from snapfm_bench.demo.record import DemoCase, DemoScene, Evidence, LawFigures, Record, Seconds, Violation
 
 
 @pytest.fixture(scope="session")
 def record() -> Record:
-    heat = Case(
+    heat = DemoCase(
         problem="heat-ic-mass",
         model="heat-small",
         weights=1234567,
@@ -28,7 +28,7 @@ def record() -> Record:
         free_seconds=Seconds(7.5, 0.0, 0.5),
         lawful_seconds=Seconds(7.0, 2.5, 0.5),
     )
-    burgers = Case(
+    burgers = DemoCase(
         problem="burgers-ic-mass-flux",
         model="burgers-small",
         weights=7654321,
@@ -57,8 +57,8 @@ def evidence(record: Record) -> Evidence:
     steps = (np.linspace(0, 1, 10)[:, None] < 0.5 + 0.3 * t) * np.ones((record.count, 1, 1))
     return Evidence(
         record=record,
-        heat=Scene(heat, x, t, {"free": free, "lawful": lawful}, {"free": {}, "lawful": {}}),
-        burgers=Scene(
+        heat=DemoScene(heat, x, t, {"free": free, "lawful": lawful}, {"free": {}, "lawful": {}}),
+        burgers=DemoScene(
             burgers,
             np.linspace(0, 1, 10),
             t,

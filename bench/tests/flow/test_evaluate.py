@@ -14,9 +14,9 @@ from torch import Tensor, nn
 import snapfm_bench.flow.evaluate
 from snapfm.errors import DtypeError, ShapeError
 from snapfm_bench.flow import (
-    Evaluator,
     FNOVelocity,
     FrameVelocity,
+    NetworkEvaluator,
     NetworkSettings,
     evaluator,
     preset,
@@ -343,14 +343,14 @@ def test_copies_evaluate_copies_of_the_network(network: FNOVelocity) -> None:
     quick, u = evaluator(network.eval()), draw(network)
     expected = quick(u, 0.3)
     for again in (copy.deepcopy(quick), pickle.loads(pickle.dumps(quick))):
-        assert isinstance(again, Evaluator)
+        assert isinstance(again, NetworkEvaluator)
         assert again.network is not network
         assert torch.equal(again(u, 0.3), expected)
 
 
 def test_shape_and_mistakes(network: FNOVelocity) -> None:
     quick = evaluator(network.eval())
-    assert isinstance(quick, Evaluator)
+    assert isinstance(quick, NetworkEvaluator)
     assert quick.shape == (6, 8)
     with pytest.raises(ShapeError, match=r"expects u of shape \(b, 6, 8\); got \(2, 48\)\. Reshape"):
         quick(torch.zeros(2, 48), 0.5)

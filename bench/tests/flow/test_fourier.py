@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from snapfm_bench.flow.prepared import Stage, fourier
+from snapfm_bench.flow.prepared import NetworkStage, fourier
 
 CHANNELS = 3
 GRIDS = [
@@ -21,7 +21,7 @@ GRIDS = [
 TOLERANCE = 2 * math.pi * 8 * torch.finfo(torch.float32).eps
 
 
-def through(stages: tuple[Stage, ...], values: Tensor) -> Tensor:
+def through(stages: tuple[NetworkStage, ...], values: Tensor) -> Tensor:
     for stage in stages:
         slabs = values.reshape(stage.slabs, stage.matrix.shape[1], -1)
         values = torch.stack([stage.matrix @ slab for slab in slabs])

@@ -15,7 +15,7 @@ from snapfm.errors import MissingDependency, SnapfmError, UnknownName, Unsupport
 from snapfm.laws import Law
 from snapfm.project.judge import judge
 from snapfm.solve.budget import STATIONARITY
-from snapfm_bench.peers.catalog import METHODS, Method, Solver, method
+from snapfm_bench.peers.catalog import METHODS, PeerMethod, PeerSolver, method
 from snapfm_bench.peers.certificate import Answer
 from snapfm_bench.peers.ipopt_processes import started
 
@@ -94,7 +94,7 @@ PROBLEMS: dict[str, Callable[[], Known]] = {
 }
 
 
-def build(one: Method, project: Projector) -> Solver:
+def build(one: PeerMethod, project: Projector) -> PeerSolver:
     try:
         return one.build(project)
     except MissingDependency as cause:
@@ -110,7 +110,7 @@ def projector(known: Known) -> Projector:
 
 
 @pytest.fixture(params=METHODS.values(), ids=METHODS.keys())
-def one(request) -> Method:
+def one(request) -> PeerMethod:
     return request.param
 
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from snapfm import Equality
 from snapfm.compile import CompiledLaws, compile_laws
 from snapfm.errors import MissingDependency, UnsupportedLaw
-from snapfm.kernels.operators import STRAIGHT, Op
+from snapfm.kernels.operators import ZERO_HESSIAN, Op
 from snapfm.laws import Params
 from snapfm.solve.base import limits_of
-from snapfm_bench.peers.model import Model, casadi
+from snapfm_bench.peers.model import CasadiModel, casadi
 
 SHAPE = (3, 5)
 EPS = torch.finfo(torch.float64).eps
@@ -57,7 +57,7 @@ def randn(*shape: int, seed: int) -> Tensor:
 @pytest.mark.parametrize("op", list(LAWS), ids=lambda op: op.name)
 def test_values_jacobian_and_hessian_are_those_of_torch(op: Op, make: str):
     structure = structure_of(LAWS[op])
-    model = Model(structure, limits_of([], SHAPE), presolve=False)
+    model = CasadiModel(structure, limits_of([], SHAPE), presolve=False)
     assert op in [block.op for block in model.tape.blocks]
     ca = casadi()
     sym = getattr(ca, make).sym
@@ -77,13 +77,13 @@ def test_values_jacobian_and_hessian_are_those_of_torch(op: Op, make: str):
         np.testing.assert_allclose(got[0].ravel(), values[i].numpy(), **close)
         np.testing.assert_allclose(got[1], structure.pattern.csr(slopes[i].numpy()).toarray(), **close)
         np.testing.assert_allclose(got[2], structure.hessian_pattern.csr(hessian[i]).toarray(), **close)
-        if op in STRAIGHT and op != Op.SELECT:
+        if op in ZERO_HESSIAN and op != Op.SELECT:
             assert not got[2].any()
 
 
 def test_a_law_of_constants_is_translated():
     structure = structure_of(lambda u, p: torch.stack([u[0, 0] - 1.0, u[0, 0] * 0.0 + p["c"]]))
-    model = Model(structure, limits_of([], SHAPE), presolve=False)
+    model = CasadiModel(structure, limits_of([], SHAPE), presolve=False)
     ca = casadi()
     u, known = ca.SX.sym("u", 15), ca.SX.sym("known", model.knowns)
     rows = ca.Function("rows", [u, known], [model.rows(u, known)])
@@ -93,8 +93,8 @@ def test_a_law_of_constants_is_translated():
 
 def test_presolve_pins_and_drops_what_ours_does(ask):
     question = ask("redundant")
-    model = Model(question.project.structure, question.project.limits, presolve=True)
-    raw = Model(question.project.structure, question.project.limits, presolve=False)
+    model = CasadiModel(question.project.structure, question.project.limits, presolve=True)
+    raw = CasadiModel(question.project.structure, question.project.limits, presolve=False)
     assert model.fixed.tolist() == [0, 5, 10]
     assert model.pins.tolist() == [0, 1, 2]
     assert model.kept.tolist() == [4, 5, 6, 7, 8]  # row 3, the first total, repeats the start
@@ -106,7 +106,7 @@ def test_presolve_pins_and_drops_what_ours_does(ask):
 
 def test_inputs_are_kept_while_params_recur(ask):
     question = ask("square")
-    model = Model(question.project.structure, question.project.limits, presolve=True)
+    model = CasadiModel(question.project.structure, question.project.limits, presolve=True)
     first = model.inputs(question.params, 3)
     assert model.inputs(question.params, 3)[0] is first[0]
     assert model.inputs(dict(question.params), 3)[0] is not first[0]
@@ -115,7 +115,7 @@ def test_inputs_are_kept_while_params_recur(ask):
 def test_a_law_without_scalar_form_is_refused():
     structure = structure_of(lambda u, p: torch.sort(u[0]).values - p["c"])
     with pytest.raises(UnsupportedLaw, match=r"a casadi peer expects laws made of arithmetic.*got '.*sort.*'. Rewrite"):
-        Model(structure, limits_of([], SHAPE), presolve=False)
+        CasadiModel(structure, limits_of([], SHAPE), presolve=False)
 
 
 def test_missing_casadi_says_how_to_get_it(monkeypatch):

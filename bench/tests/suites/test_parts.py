@@ -10,7 +10,7 @@ import pytest
 from snapfm.files.engines import BlockFailed, Here, Share
 from snapfm_bench.record import read_folder
 from snapfm_bench.suites.exact.run import run
-from snapfm_bench.suites.exact.suite import Cell, Suite, cases
+from snapfm_bench.suites.exact.suite import ExactCell, ExactSuite, cases
 from snapfm_bench.suites.parts import Parts
 
 
@@ -27,9 +27,9 @@ def test_a_block_is_the_part_of_one_case() -> None:
 
 
 def test_the_records_are_those_of_one_process(tmp_path: Path) -> None:
-    suite, names = Suite(count=4, steps=(2,)), list(cases())
+    suite, names = ExactSuite(count=4, steps=(2,)), list(cases())
     Parts(names, partial(run, suite, tmp_path / "parts")).compute(names.index("mixture"), lambda share: None)
     run(suite, tmp_path / "whole", "mixture")
-    parts, whole = (read_folder(tmp_path / folder, suite, Cell) for folder in ("parts", "whole"))
+    parts, whole = (read_folder(tmp_path / folder, suite, ExactCell) for folder in ("parts", "whole"))
     assert {key: cell.scores for key, cell in parts.items()} == {key: cell.scores for key, cell in whole.items()}
     assert {key[0] for key in parts} == {"mixture"}

@@ -23,7 +23,7 @@ Clock = Callable[[float], float]  # from flow time to the model's own time; whol
 Times = Literal["each", "one"]
 
 
-class Call(Adapter):
+class ModelCall(Adapter):
     """A model with its own calling convention and clock.
 
     `times`: one time per sample, (b,), or one for all, (). `clock` maps flow time to the model's own.
@@ -71,7 +71,7 @@ class Call(Adapter):
         return times.expand(len(u)) if self.times == "each" else times
 
 
-class FieldFirst(Call):
+class FieldFirst(ModelCall):
     """Adapt a model called as model(u, tau) that needs time as a tensor, another path or another clock.
 
     The model gets fields (b, *shape) and times (b,), or () with times="one", and returns (b, *shape). `clock` maps flow time
@@ -84,7 +84,7 @@ class FieldFirst(Call):
         return self.model(u, time, **inputs)
 
 
-class TimeFirst(Call):
+class TimeFirst(ModelCall):
     """Adapt a model called as model(tau, u), with times (b,) and fields (b, *shape); settings as in field_first."""
 
     name = "time_first"
@@ -93,7 +93,7 @@ class TimeFirst(Call):
         return self.model(time, u, **inputs)
 
 
-class Joined(Call):
+class Joined(ModelCall):
     """Adapt a model of one input: the flattened field with its time as the last column, (b, n + 1) to (b, n)."""
 
     name = "joined"

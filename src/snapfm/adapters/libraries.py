@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from snapfm.adapters.base import Model
-from snapfm.adapters.calls import Call, Joined, TimeFirst
+from snapfm.adapters.calls import Joined, ModelCall, TimeFirst
 from snapfm.adapters.diffusion import Prediction, PredictsData, PredictsNoise, PredictsV
 from snapfm.adapters.paths import LAST, Timesteps, check_path, first_time
 from snapfm.errors import ParamsError, SettingError
@@ -26,7 +26,7 @@ from snapfm.sampling.path import Path
 ENTERED = 0.01
 
 
-class KeywordCall(Call):
+class KeywordCall(ModelCall):
     """A model called like in flow_matching's solvers, model(x=…, t=…), from its time `start` on."""
 
     name = "flow_matching"
@@ -53,7 +53,7 @@ def flow_matching(model: Model, path: Any = None) -> KeywordCall:
     return KeywordCall(model) if path is None else KeywordCall(model, scheduler_path(path), _start(_scheduler(path)))
 
 
-def torchcfm(model: Model, matcher: Any = None) -> Call:
+def torchcfm(model: Model, matcher: Any = None) -> ModelCall:
     """Adapt a model of `torchcfm`: called as model(t, x) with one t for all samples, as its ODE solvers call it.
 
     A model with one input, such as torchcfm.models.MLP, gets flat fields with time as last column. `matcher` is what it was

@@ -150,7 +150,7 @@ class UnitsProjector(Projector):
         returned, rounding = u.to(u_hat.dtype), found.rounding
         if returned.dtype != torch.float64:
             z = self._normalize(returned.detach())
-            rounding = self.changed(found.u.detach(), z, params)
+            rounding = self.row_differences(found.u.detach(), z, params)
             judged = self.check(returned, params)
         return replace(
             found, u=returned, status=status, violation=judged.violation, by_law=judged.by_law, rounding=rounding

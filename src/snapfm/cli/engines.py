@@ -45,8 +45,8 @@ class EngineOptions:
         list[str] | None, typer.Option(metavar="NAME=AMOUNT", help="Custom resource per Ray worker; repeatable.")
     ] = None
 
-    def build(self, told: Callable[[str], None] | None = None) -> Engine:
-        """Build the engine; refuse options of another one. `told` hears of blocks that are given up."""
+    def build(self, on_message: Callable[[str], None] | None = None) -> Engine:
+        """Build the engine; refuse options of another one. `on_message` hears of blocks that are given up."""
         from snapfm.files.engines import Here, OnRay, share_of
 
         if self.engine not in _NAMES:
@@ -56,12 +56,12 @@ class EngineOptions:
                 raise SettingError(
                     "--workers, --cpus, --gpus and --resource expect --engine ray; got --engine here. Leave them out, or add it."
                 )
-            return Here(share_of(self.part), told)
+            return Here(share_of(self.part), on_message)
         if self.part is not None:
             raise SettingError(
                 "--part expects --engine here; got --engine ray, which computes all parts. Leave one of them out."
             )
-        return OnRay(self.workers, self.cpus, self.gpus, _amounts(self.resource), told)
+        return OnRay(self.workers, self.cpus, self.gpus, _amounts(self.resource), on_message)
 
 
 THIS_PROCESS = EngineOptions()

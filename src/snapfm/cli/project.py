@@ -76,7 +76,7 @@ def project(
     With --keep-failed the run continues. Either way the exit code is 1.
     """
     from snapfm.files import Projecting, named, project_file
-    from snapfm.files.projected import Projected
+    from snapfm.files.projected import ProjectedFields
     from snapfm.files.requests import DtypeName
 
     kind = cast(DtypeName | None, dtype)
@@ -85,7 +85,7 @@ def project(
     )
     watch = Watch(log)
     chosen = engine.build(watch.failed)
-    source = Projected(recipe)
+    source = ProjectedFields(recipe)
     began = perf_counter()
     units = chosen.share.units(source.count, source.block)
     with failures_told(), watch.shown(units, source.block, "fields") as show:

@@ -21,7 +21,7 @@ from torch import Tensor
 from snapfm.arrays import Index, Values
 from snapfm.compile.batch_independence import Together, together
 from snapfm.compile.derivatives import Scalar
-from snapfm.compile.lower import Block, Form, Tape, Unlowerable, Walk, refuse_dense_maps
+from snapfm.compile.lower import Block, Form, Lowering, Tape, Unlowerable, refuse_dense_maps
 from snapfm.compile.lower.fuse import fused
 from snapfm.compile.lower.regions import ENTRY_LIMIT
 from snapfm.compile.opaque import Opaque
@@ -32,13 +32,12 @@ from snapfm.compile.sparsity.pattern import Pattern, TooDense
 from snapfm.compile.sparsity.propagate import propagate
 from snapfm.compile.sparsity.reads import CellReads, RowKind, cell_reads, row_kinds, row_slopes
 from snapfm.compile.stack import LawStack
-from snapfm.compile.trace.example import example_of
-from snapfm.compile.trace.progress_line import Report, silent
-from snapfm.compile.trace.trace import TracedLaw, trace_law, unmoved
+from snapfm.compile.trace.trace import TracedLaw, example_of, no_dependence_message, trace_law
 from snapfm.compile.trace.verify import check_law, verify_law
 from snapfm.display import Sheet
 from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
+from snapfm.progress import Report, silent
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,7 +121,7 @@ class CompiledLaws(LawStack):
         return together(self)
 
     @cached_property
-    def uncurved(self) -> list[str]:
+    def without_hessian(self) -> list[str]:
         """Names of the laws whose second derivatives are not given."""
         return [law.name for law in self.laws if isinstance(law, OracleLaw) and not law.curved]
 
@@ -163,7 +162,7 @@ class CompiledLaws(LawStack):
                 add(law.hessian_pattern, law.hessian(u, params, multipliers[:, self.stack[i]]).numpy())
         return out
 
-    def pulled_sizes(self, u: Tensor, params: Params, sizes: Values) -> Values:
+    def transpose_abs_product(self, u: Tensor, params: Params, sizes: Values) -> Values:
         """Return |J|ᵀ sizes (n,) at a batch of one, sizes (m,): rounding of Jᵀλ is at most an ε of that for |λ|."""
         slopes = self.jacobian(u, params)[0].abs().numpy()
         found: Values = self.pattern.csr(slopes).T @ sizes
@@ -248,7 +247,7 @@ def compile_laws(
         before = tape.mark()
         try:
             refuse_dense_maps(one.graph, u, sample)
-            form = Walk(tape, one.graph, u, sample).run()
+            form = Lowering(tape, one.graph, u, sample).run()
             _refuse_terms(slopes, tape.blocks[before[1] :], form)
             forms.append(form)
         except Unlowerable as cause:
@@ -291,7 +290,7 @@ def _opaque(law: Equality | Inequality, traced: TracedLaw, reason: str, u: Tenso
     if law.pattern is not None:
         pattern = Pattern.from_coordinates(*law.pattern, (traced.rows, u.numel()))
     if traced.rows and u.numel() and not reads.nnz:
-        raise LawError(unmoved(law.name))
+        raise LawError(no_dependence_message(law.name))
     return Opaque(law.name, reason, traced.graph, pattern, u, params)
 
 
@@ -304,7 +303,7 @@ def _check_slopes(compiled: CompiledLaws, given: Sequence[Equality | Inequality 
             continue
         pattern = None if law.pattern is None else Pattern.from_coordinates(*law.pattern, (found.rows, unknowns))
         if found.rows and unknowns and not (found.nnz and (pattern is None or pattern.nnz)):
-            raise LawError(unmoved(law.name))
+            raise LawError(no_dependence_message(law.name))
         if pattern is None or i in compiled.opaque:
             continue
         lacking = ~np.isin(found.row_of() * unknowns + found.indices, pattern.row_of() * unknowns + pattern.indices)

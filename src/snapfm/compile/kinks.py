@@ -16,8 +16,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array, diags_array, vstack
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.compile.lower.forms import ratio, reads, units, widened
-from snapfm.compile.lower.tape import Block, Tape
+from snapfm.compile.lower.tape import Block, Tape, ratio, reads, units, widened
 from snapfm.kernels.operators import Op
 
 _PAIRED = (Op.MAX, Op.MIN)
@@ -96,7 +95,7 @@ class _Rewriting:
         live = reads(block.a, self._live)
         if block.b is not None:
             live = live | reads(block.b, self._live)
-        self._live[cells] = live & (not block.op.flat)
+        self._live[cells] = live & (not block.op.zero_gradient)
         if block.op in _KINKED and live.any():
             self._split(block, live, self._ramp)
         elif block.op == Op.SELECT:

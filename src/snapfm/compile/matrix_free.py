@@ -16,11 +16,10 @@ from torch import Tensor
 
 from snapfm.arrays import Values
 from snapfm.compile.stack import LawStack, limits_text
-from snapfm.compile.trace.example import example_of
-from snapfm.compile.trace.progress_line import Report, silent
-from snapfm.compile.trace.trace import TracedLaw, trace_law
+from snapfm.compile.trace.trace import TracedLaw, example_of, trace_law
 from snapfm.display import Sheet
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
+from snapfm.progress import Report, silent
 from snapfm.text import counted, one_field, plural
 
 Product = Callable[[Tensor], Tensor]  # of a matrix and a vector
@@ -53,7 +52,7 @@ class MatrixFreeLaws(LawStack):
         """Return residuals and products with their derivatives at one field and its params, float64."""
         return Linearization(self.laws, u, params)
 
-    def pulled_sizes(self, u: Tensor, params: Params, sizes: Values) -> Values:
+    def transpose_abs_product(self, u: Tensor, params: Params, sizes: Values) -> Values:
         """Estimate √((J∘J)ᵀ sizes²) by one product with random signs: how far Jᵀλ is off by rounding, for a unit of it."""
         generator = torch.Generator().manual_seed(0)
         signs = 1.0 - 2.0 * torch.randint(2, (self.rows,), generator=generator, dtype=torch.float64)

@@ -17,7 +17,7 @@ from snapfm.compile.program import PAIR_LIMIT
 from snapfm.compile.sparsity.passes import Passes, hessian_values, jacobian_values, plan_passes
 from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.compile.sparsity.reads import RowKind
-from snapfm.compile.trace.tracing_lock import jvp
+from snapfm.compile.trace.recording import jvp
 from snapfm.errors import LawError
 from snapfm.kernels.coloring import color_columns
 from snapfm.laws import Params

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from snapfm.arrays import Index, Values
 from snapfm.compile.lower.tape import Block, Tape, Unlowerable, chosen_rows, moved_columns
-from snapfm.compile.readers import Chain, find_readers
 from snapfm.compile.sparsity.pattern import GrowingSets, Pattern, Sets, union
 from snapfm.kernels.curvature import count_pairs, list_pairs, sort_terms
 from snapfm.kernels.merging import followed
@@ -155,7 +155,7 @@ def _planned(
 def _slopes(block: Block, pool: Sets) -> tuple[Sets, Sets]:
     """The unknowns that each operand of each operation of a block has a slope in."""
     nothing = Sets.empty(block.size, pool.width)
-    if block.op.flat:
+    if block.op.zero_gradient:
         return nothing, nothing
     by_b = nothing if block.b is None or block.op.parameter else pool.over(block.b)
     return pool.over(block.a), by_b
@@ -265,3 +265,31 @@ def _hessian_terms(
     pattern = Pattern(width, width, indptr, columns[:entries].copy())
     ptr = np.concatenate([[0], np.cumsum(several[:entries], dtype=np.int64)])
     return pattern, (ptr, *terms)
+
+
+Chain = tuple[Index, Index, Values]  # sums of weighted cells, one after the other: pointers, cells, weights
+
+
+class Readers(NamedTuple):
+    """Sections of kernels.program.Code: for each cell, who reads it."""
+
+    pointers: Index  # readers of each cell: operations, the last first
+    operation: Index
+    slope: Index  # of the reader by the operand that the cell is part of, among five derivatives per operation
+    weight: Values
+
+
+def find_readers(first: int, a: Chain, b: Chain) -> Readers:
+    """Find them for the operands a and b of all operations; operation e is cell first + e. Operand c has no slope."""
+    operations = len(a[0]) - 1
+    counts = [np.diff(one[0]) for one in (a, b)]
+    cell = np.concatenate([a[1], b[1]])
+    side = np.repeat([0, 1], [len(a[1]), len(b[1])])
+    operation = np.concatenate([np.repeat(np.arange(operations), count) for count in counts])
+    order = np.lexsort((side, -operation, cell))
+    return Readers(
+        np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=first + operations))]),
+        operation[order],
+        (5 * operation + side)[order],
+        np.concatenate([a[2], b[2]])[order],
+    )

@@ -68,7 +68,7 @@ class LawStack(ABC):
         return torch.cat([u.new_zeros(len(u), 0), *(law.residual(u, params) for law in self.laws)], dim=1)
 
     @cached_property
-    def coarse(self) -> list[str]:
+    def float32_laws(self) -> list[str]:
         """Names of the laws that compute in float32 as they are written; here they are evaluated in float64."""
         return [law.name for law in self.laws if isinstance(law, TracedLaw) and law.written is not None]
 
@@ -99,7 +99,7 @@ class LawStack(ABC):
         """Describe the laws, for terminals and notebooks."""
 
     @abstractmethod
-    def pulled_sizes(self, u: Tensor, params: Params, sizes: Values) -> Values:
+    def transpose_abs_product(self, u: Tensor, params: Params, sizes: Values) -> Values:
         """Return how large Jᵀλ (n,) may be at a batch of one, with |λ| = sizes (m,): an ε of that is its rounding."""
 
 

@@ -20,7 +20,7 @@ from snapfm.errors import DataError, require
 from snapfm.files.damage import Checked, chunk_name, promised, refuse_lost
 from snapfm.files.layout import PARAMS, UNITS, Arrays, Source, Variable
 from snapfm.files.place import Place, place_of
-from snapfm.files.provenance import commit
+from snapfm.files.requests import commit
 from snapfm.text import plural
 
 CHUNK = 4  # samples read at a time: some 300 kB of the benchmark's fields

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ParamsError, SettingError, ShapeError
-from snapfm.files.block import described, drawn_block
-from snapfm.files.certificate import CERTIFICATE
+from snapfm.files.block import CERTIFICATE, described, drawn_block
 from snapfm.files.engines import Report
 from snapfm.files.layout import Drawn, Layout, Variable
 from snapfm.files.named import Named

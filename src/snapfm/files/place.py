@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
-from snapfm.disk import sync
 from snapfm.errors import DataError, require
 from snapfm.files.engines import Share
-from snapfm.files.engines.locks import locked, taken
+from snapfm.files.engines.share import locked, taken
+from snapfm.locking import sync
 
 _STORE, _PUBLISHING = "store", ".publishing"
 _METADATA, _PARTIAL = "*.json", "*.partial"  # files of a store: what zarr says of it, and what zarr has not finished

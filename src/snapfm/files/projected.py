@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import DataError, DtypeError, ShapeError
-from snapfm.files.certificate import CERTIFICATE, certificate_of, refuse_failed
+from snapfm.files.block import CERTIFICATE, certificate_of, refuse_failed
 from snapfm.files.engines import Engine, Progress, Report
 from snapfm.files.layout import Coordinate, Drawn, Layout, Variable
 from snapfm.files.named import Named
@@ -22,7 +22,7 @@ from snapfm.files.opened import Opened, opened
 from snapfm.files.place import place_of
 from snapfm.files.requests import DtypeName, check_request, check_whole, versions
 from snapfm.files.stream import HERE, KIND, Written, stream
-from snapfm.files.summary import Totals, totals
+from snapfm.files.summary import FileTotals, totals
 from snapfm.project import Projector
 from snapfm.solve.base import OnFailure
 
@@ -53,7 +53,7 @@ class Projecting:
         check_whole("project", self, batch=32, threads=None)
 
 
-class Projected:
+class ProjectedFields:
     """The source of a file of projected fields: the input is read block by block."""
 
     command, seed = "project", 0
@@ -80,11 +80,11 @@ class Projected:
         self.dtype = str(recipe.dtype or ("float32" if array.dtype == np.float32 else "float64"))
         check_request("project", self.count, self.seed, self.dtype)
 
-    def __reduce__(self) -> tuple[type[Projected], tuple[Projecting, OnFailure]]:
+    def __reduce__(self) -> tuple[type[ProjectedFields], tuple[Projecting, OnFailure]]:
         anywhere = replace(
             self.recipe, file=str(place_of(self.recipe.file))
         )  # another process may be in another folder
-        return Projected, (anywhere, self.on_failure)
+        return ProjectedFields, (anywhere, self.on_failure)
 
     def asked(self) -> dict[str, Any]:
         """Return what decides the fields, in plain values."""
@@ -227,7 +227,7 @@ class ProjectedFile:
 
     asked: dict[str, Any]
     written: Written
-    totals: Totals
+    totals: FileTotals
     laws: tuple[str, ...]
 
 
@@ -238,7 +238,7 @@ def project_file(
     """Project the fields of a file into `out`, resuming a stopped run; see `generate` for the rest."""
     if recipe.threads is None:
         recipe = replace(recipe, threads=engine.threads or torch.get_num_threads())
-    source = Projected(recipe, on_failure)
+    source = ProjectedFields(recipe, on_failure)
     written = stream(source, out, progress, engine=engine, keep_failed=on_failure == "keep")
     return ProjectedFile(
         source.asked(), written, totals(written, on_failure), tuple(source.layout().attributes["laws"])

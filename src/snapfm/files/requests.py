@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import subprocess
+from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from snapfm.errors import DataError, UnknownName
@@ -48,3 +51,20 @@ def check_whole(command: str, recipe: Any, **defaults: int | None) -> None:
         value = getattr(recipe, name)
         if value != default and (not isinstance(value, int) or value < 1):
             raise DataError(f"{command}({name}) expects a whole number >= 1; got {value!r}. The default is {default}.")
+
+
+@cache
+def commit() -> str | None:
+    """Name the commit; None for an installed package, which its version identifies."""
+    file = Path(__file__)
+    try:
+        # A package inside somebody else's repository is not tracked there.
+        tracked = _git("ls-files", "--error-unmatch", file.name)
+        return _git("rev-parse", "HEAD") if tracked else None
+    except OSError:  # no git
+        return None
+
+
+def _git(*words: str) -> str | None:
+    done = subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True)
+    return done.stdout.strip() or None if done.returncode == 0 else None

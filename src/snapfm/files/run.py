@@ -11,7 +11,7 @@ import torch
 from snapfm.files.engines import Engine, Progress
 from snapfm.files.layout import Source
 from snapfm.files.stream import HERE, Written, stream
-from snapfm.files.summary import Totals, totals
+from snapfm.files.summary import FileTotals, totals
 from snapfm.solve.base import OnFailure
 
 
@@ -34,7 +34,7 @@ class Generated:
 
     asked: dict[str, Any]  # as in the file's attribute `recipe`
     written: Written
-    totals: Totals
+    totals: FileTotals
 
     @property
     def statuses(self) -> dict[str, int]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from snapfm.errors import ProjectionFailed, Status
 from snapfm.files import archive
-from snapfm.files.certificate import NEVER, NEVER_COMPUTED
+from snapfm.files.block import NEVER, NEVER_COMPUTED
 from snapfm.files.stream import Written
 from snapfm.solve.base import OnFailure
 
@@ -20,7 +20,7 @@ _BY_LAW = ("before", "after")  # the violation of each law, in files of projecte
 
 
 @dataclass(frozen=True)
-class Totals:
+class FileTotals:
     """Statuses and violations of all samples that are there."""
 
     statuses: dict[str, int]  # from the name of a status to its number of samples, if any
@@ -39,7 +39,7 @@ class Totals:
         return sum(self.statuses.values()) - self.converged
 
 
-def totals(written: Written, on_failure: OnFailure) -> Totals:
+def totals(written: Written, on_failure: OnFailure) -> FileTotals:
     """Sum up a file, or of an unfinished one the share that was computed here.
 
     Refuses a file that was allowed to keep failed samples, unless the caller allows it too.
@@ -62,7 +62,7 @@ def totals(written: Written, on_failure: OnFailure) -> Totals:
     if counts[NEVER]:
         statuses[NEVER_COMPUTED] = counts[NEVER]
     sizes_of = {name: tuple(float(size) for size in sizes) for name, sizes in by_law.items()}
-    found = Totals(
+    found = FileTotals(
         statuses, worst if math.isfinite(worst) else None, sizes_of.get("before", ()), sizes_of.get("after", ())
     )
     if found.failed and on_failure == "raise":

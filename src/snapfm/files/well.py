@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from snapfm.disk import sync
 from snapfm.errors import DataError, require
 from snapfm.files import archive
 from snapfm.files.opened import Opened, opened
 from snapfm.files.place import place_of
+from snapfm.locking import sync
 
 _TIME = ("t", "time")  # names of the axis that The Well puts after the samples
 _SLICE = 32  # samples read and written at a time

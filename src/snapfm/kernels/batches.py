@@ -13,7 +13,15 @@ from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import full, store
 from snapfm.kernels.numba.sections import section
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.program import ROW_PTR, VARYING, tile_bends, tile_gradient, tile_partials, tile_slopes, tile_values
+from snapfm.kernels.program import (
+    ROW_PTR,
+    VARYING,
+    tile_gradient,
+    tile_hessian,
+    tile_partials,
+    tile_slopes,
+    tile_values,
+)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -107,7 +115,7 @@ def derivatives(code, size, slots, inputs, outside, externals, field, multiplier
                 which = min(first + lane, len(field) - 1)
                 for k in range(height):
                     weight[k * LANES + lane] = multipliers[which, k]
-            tile_bends(code, weight, left, right, partial, adjoint, hessian)
+            tile_hessian(code, weight, left, right, partial, adjoint, hessian)
         varying = section(code.table, code.table_at, VARYING)
         for lane in range(min(LANES, len(field) - first)):
             for p in varying:
@@ -120,3 +128,38 @@ def derivatives(code, size, slots, inputs, outside, externals, field, multiplier
 def code_rows(code):
     """Number of rows of a program."""
     return len(section(code.table, code.table_at, ROW_PTR)) - 1
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def copy(source, target):  # written: target
+    """Copy a section, not pack by pack: one lane may just have been written alone, and a pack waits for that."""
+    for i in range(len(source)):
+        target[i] = source[i]
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def fill(target, value):  # written: target
+    """Fill a section."""
+    for i in range(len(target)):
+        target[i] = value
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def copy_lane(source, target, lane):  # written: target, one lane
+    """Copy one lane."""
+    for k in range(len(source) // LANES):
+        target[k * LANES + lane] = source[k * LANES + lane]
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def fill_lane(target, lane, value):  # written: target, one lane
+    """Fill one lane."""
+    for k in range(len(target) // LANES):
+        target[k * LANES + lane] = value
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def add_lane(one, other, target, lane):  # written: target, one lane
+    """Set one lane to the sum of two sections."""
+    for k in range(len(target) // LANES):
+        target[k * LANES + lane] = one[k * LANES + lane] + other[k * LANES + lane]

@@ -2,7 +2,7 @@
 
 The augmented matrix [[W, Jᵀ], [J, −G]] of a law on a grid has a long factor; JD⁻¹Jᵀ + G with a positive diagonal D near W has
 a short one. The step that D gives satisfies the linearized rows. Conjugate gradients on the directions along them, with
-[[D, Jᵀ], [J, −G]] as the preconditioner, turn it into the step of W (math.md, "Coupled Hessians"). A direction of negative
+[[D, Jᵀ], [J, −G]] as the preconditioner, deadline it into the step of W (math.md, "Coupled Hessians"). A direction of negative
 curvature ends them; the step so far is then that of a convex model. Every lane has its own coefficients. Imports kernels only.
 """
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from snapfm.kernels import layout
 from snapfm.kernels.callback import NO_CALLBACK, call_back
+from snapfm.kernels.factor.ldl import factorize_tile, solve_tile
 from snapfm.kernels.layout import section, table, weights
-from snapfm.kernels.ldl import factorize_tile, solve_tile
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.operations import LANES

@@ -17,11 +17,11 @@ import numpy as np
 
 from snapfm.arrays import Mask, Values
 from snapfm.kernels import layout
-from snapfm.kernels.copies import copy, copy_lane, fill, fill_lane
+from snapfm.kernels.batches import copy, copy_lane, fill, fill_lane
 from snapfm.kernels.coupled import newton_direction
 from snapfm.kernels.direction import RUNNING, factorize
 from snapfm.kernels.filter import passes_filter
-from snapfm.kernels.layout import entered, left, section, table, weights
+from snapfm.kernels.layout import load_tile, section, store_tile, table, weights
 from snapfm.kernels.newton import new_lanes
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
@@ -40,7 +40,7 @@ _SLOWLY, _LOOSE = 0.3, 1e-4
 _FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8
 
 
-class Path(NamedTuple):
+class BarrierPath(NamedTuple):
     """Where lanes are on the path of a barrier, one number per lane and name."""
 
     parameter: Values  # μ of the barrier
@@ -55,13 +55,13 @@ def interior_tiles(code, frame, plan, ordinary, soft, limits, stop, live, space,
 
     Written: space, status, iterations (tiles, …).
     """
-    lanes, path = new_lanes(), Path(np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES, np.bool_))
+    lanes, path = new_lanes(), BarrierPath(np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES, np.bool_))
     for k in range(len(space)):
-        tile = entered(code, frame, space[k], at, work)
+        tile = load_tile(code, frame, space[k], at, work)
         interior_tile(
             code, frame, plan, ordinary, soft, limits[k], stop, live[k], tile, lanes, path, status[k], iterations[k]
         )  # fmt: skip
-        left(code, frame, tile, space[k])
+        store_tile(code, frame, tile, space[k])
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -82,7 +82,7 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
     residual_at(code, frame, tile)
     derivatives_at(code, frame, tile)
     size_rows(tile, ordinary)
-    _slacken(frame, tile)
+    _init_slacks(frame, tile)
     if soft == 1:
         mean_square(tile, size)
         for lane in range(LANES):
@@ -94,7 +94,7 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
-            off = _off(frame, tile, lane, mu[lane])
+            off = _complementarity_error(frame, tile, lane, mu[lane])
             if not math.isfinite(off):
                 status[lane] = BROKEN
                 continue
@@ -104,7 +104,7 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
                 fresh[lane] = True  # another barrier problem has another filter
                 if soft == 1:
                     harden(frame, tile, lane, delta, size[lane] * mu[lane] / _FIRST)
-                off = _off(frame, tile, lane, mu[lane])
+                off = _complementarity_error(frame, tile, lane, mu[lane])
             if off <= _SOLVED * _LAST and mu[lane] <= _LAST:
                 status[lane] = ARRIVED
             elif iteration >= limits[lane] or stop[0] != 0:
@@ -114,10 +114,10 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
                 iterations[lane] += 1
         if not running:
             break
-        _press(frame, tile, mu, delta)
+        _add_barrier_terms(frame, tile, mu, delta)
         factorize(frame, plan, tile, damping, status, lanes.convex, lanes.negative, stop)
         if stop[0] != 0:
-            rows_at(code, frame, tile, delta)  # _press changed it
+            rows_at(code, frame, tile, delta)  # _add_barrier_terms changed it
             continue
         newton_direction(frame, plan, tile, damping, status, lanes.convex, stop, False)
         _advance(code, frame, stop, tile, path, status, lanes)
@@ -156,7 +156,7 @@ def _enter(frame, tile):  # written: x, the duals of bounds
 
 
 @compiled(nogil=True, error_model="numpy")
-def _slacken(frame, tile):  # written: slack, multiplier of inequalities
+def _init_slacks(frame, tile):  # written: slack, multiplier of inequalities
     if frame.mixed == 0:
         return
     residual, slack, lam = section(tile, layout.RESIDUAL), section(tile, layout.SLACK), section(tile, layout.MULTIPLIER)
@@ -170,7 +170,7 @@ def _slacken(frame, tile):  # written: slack, multiplier of inequalities
 
 
 @compiled(nogil=True, error_model="numpy")
-def _off(frame, tile, lane, mu):
+def _complementarity_error(frame, tile, lane, mu):
     """Return how far one lane is from solving the barrier problem with parameter mu."""
     slope, residual = section(tile, layout.GRADIENT), section(tile, layout.RESIDUAL)
     lam = section(tile, layout.MULTIPLIER)
@@ -207,7 +207,7 @@ def _larger(one, other):
 
 
 @compiled(nogil=True, error_model="numpy")
-def _press(frame, tile, mu, delta):
+def _add_barrier_terms(frame, tile, mu, delta):
     """Add the barrier to the KKT system of the step. Written: barrier, bound_weight, weight, residual, slope."""
     residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
     equality, barrier = table(frame, layout.EQUALITY), section(tile, layout.BARRIER)
@@ -255,7 +255,7 @@ def _advance(code, frame, stop, tile, path, status, lanes):
     copy(x, before)
     copy(lam, before_lam)
     copy(slack, before_slack)
-    rows_at(code, frame, tile, delta)  # _press changed it
+    rows_at(code, frame, tile, delta)  # _add_barrier_terms changed it
     for lane in range(LANES):
         accepted[lane] = status[lane] != RUNNING
         if accepted[lane]:

@@ -96,7 +96,7 @@ def section(tile, number):  # a view, not a copy
 
 
 @compiled(nogil=True)
-def entered(code, frame, kept, at, work):  # written: work
+def load_tile(code, frame, kept, at, work):  # written: work
     """Return what a tile keeps, with the scratch memory, as a Tile, which they have to outlive.
 
     A callback gets one address: where there is one, the tile is copied into the scratch memory.
@@ -109,7 +109,7 @@ def entered(code, frame, kept, at, work):  # written: work
 
 
 @compiled(nogil=True)
-def left(code, frame, tile, kept):  # written: kept
+def store_tile(code, frame, tile, kept):  # written: kept
     """Copy what a tile keeps back, if it was copied."""
     if code.callback == NO_CALLBACK and frame.callback == NO_CALLBACK:
         return
@@ -141,7 +141,7 @@ class Settings(NamedTuple):
     patience: int = 0  # short or rejected steps in a row after which a lane ends as at its limit; 0: any number
 
 
-class Lanes(NamedTuple):
+class LaneNumbers(NamedTuple):
     """Working numbers of the iterations, one per lane and name. Allocated once, used by all tiles."""
 
     damping: Values

@@ -14,7 +14,7 @@ import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels.batches import fill_cells
-from snapfm.kernels.lu import Elimination, blend, factorize, solve, solve_transposed
+from snapfm.kernels.factor.lu import Elimination, blend, factorize, solve, solve_transposed
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import load, store
 from snapfm.kernels.operations import LANES

@@ -14,11 +14,11 @@ import math
 import numpy as np
 
 from snapfm.kernels import layout
-from snapfm.kernels.copies import add_lane, copy, copy_lane, fill_lane
+from snapfm.kernels.batches import add_lane, copy, copy_lane, fill_lane
 from snapfm.kernels.coupled import check_curvature, newton_direction
 from snapfm.kernels.direction import RUNNING, correct, factorize
 from snapfm.kernels.filter import FILTER, clear_filter, passes_filter
-from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, Lanes, entered, left, section, table, weights
+from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, LaneNumbers, load_tile, section, store_tile, table, weights
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.numba.sections import outlive, unowned
@@ -26,12 +26,12 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import (
     choose_sets,
     derivatives_at,
-    gap_of,
     merit_parts,
     nudge,
     residual_at,
-    settle,
     size_rows,
+    snap_to_bounds,
+    stationarity_of,
 )  # fmt: skip
 
 CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration finds what is infeasible
@@ -43,7 +43,7 @@ _DOUBLINGS = 8  # of a step computed with a convexified, and so too cautious, He
 _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
 _LEAST_STATIONARITY = 1e-12  # stationarity that rounding can reach, in the lane's unit
 _NEAR = 1e-3  # after a step below this share of the field the inertia of the last factors holds
-_TURNED = 0.1  # and so it does if no entry of the Hessian's diagonal changed by more than this share
+_DIAGONAL_CHANGE = 0.1  # and so it does if no entry of the Hessian's diagonal changed by more than this share
 _PUSHES = 3  # pushes off a saddle before a lane has stalled
 _PUSH = 1e-2  # size of a push, relative to the field
 _FLAT = 1e-7  # curvature along the laws counts as not negative above minus this
@@ -60,20 +60,20 @@ def solve_tiles(code, frame, plan, settings, limits, stop, live, space, at, work
     owned = new_lanes()
     code, frame, plan, lanes = unowned(code), unowned(frame), unowned(plan), unowned(owned)
     for k in range(len(space)):
-        tile = entered(code, frame, space[k], at, work)
+        tile = load_tile(code, frame, space[k], at, work)
         solve_tile(
             code, frame, plan, settings, unowned(limits[k]), unowned(stop), unowned(live[k]), tile, lanes,
             unowned(status[k]), unowned(iterations[k]),
         )  # fmt: skip
         second[k, :] = lanes.second
-        left(code, frame, tile, space[k])
+        store_tile(code, frame, tile, space[k])
     outlive(owned)
 
 
 @compiled(nogil=True)
 def new_lanes():
     """Allocate the working numbers of a loop."""
-    return Lanes(
+    return LaneNumbers(
         np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
         np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
         np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
@@ -112,19 +112,19 @@ def solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, sta
                 residual_at(code, frame, tile)
                 derivatives_at(code, frame, tile)
             size_rows(tile, settings.ordinary)
-        _look(frame, tile, lanes)
+        _evaluate_point(frame, tile, lanes)
         if iteration == 0 and settings.filtered == 1:
             clear_filter(lanes)
-        if frame.bounded == 1 and settle(tile, converged):
+        if frame.bounded == 1 and snap_to_bounds(tile, converged):
             residual_at(code, frame, tile)
             derivatives_at(code, frame, tile)
-            _look(frame, tile, lanes)
+            _evaluate_point(frame, tile, lanes)
         running = False
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
             known = second[lane]
-            if known == HOLDS and converged[lane] and iteration > 0 and not _short(frame, tile, lane):
+            if known == HOLDS and converged[lane] and iteration > 0 and not _near_last_factorization(frame, tile, lane):
                 known = UNKNOWN  # the factors that showed it belong to a point too far away
             second[lane] = known
             if not (math.isfinite(violation[lane]) and math.isfinite(stationarity[lane])):
@@ -183,11 +183,11 @@ def solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, sta
 
 
 @compiled(nogil=True, error_model="numpy")
-def _look(frame, tile, lanes):  # written: sets; lanes' theta, objective, violation, stationarity, converged
+def _evaluate_point(frame, tile, lanes):  # written: sets; lanes' theta, objective, violation, stationarity, converged
     """Choose active sets, measure the point, and mark the lanes that meet the first-order conditions."""
     merit_parts(frame, tile, lanes.theta, lanes.objective, lanes.violation)
     choose_sets(frame, tile)
-    gap_of(frame, tile, lanes.stationarity)
+    stationarity_of(frame, tile, lanes.stationarity)
     for lane in range(LANES):
         lanes.converged[lane] = (
             lanes.violation[lane] <= lanes.tolerance[lane] and lanes.stationarity[lane] <= lanes.allowed[lane]
@@ -223,7 +223,7 @@ def _search_curvature(frame, plan, tile, status, lanes, stop):  # written: lanes
 
 
 @compiled(nogil=True, error_model="numpy")
-def _short(frame, tile, lane):
+def _near_last_factorization(frame, tile, lane):
     """Whether a lane, and the diagonal of its Hessian, are close to where its factors were computed.
 
     Multipliers are not compared: those of redundant rows may be huge and cancel in the Hessian.
@@ -236,7 +236,7 @@ def _short(frame, tile, lane):
         moved, far = max(moved, abs(x[i] - before[i])), max(far, abs(x[i]))
         if inverse[i] != 0.0 and frame.coupled == 0:  # otherwise held at a bound, or not that of the Hessian
             was = 1.0 / inverse[i]
-            if abs(weight[i] - was) > _TURNED * abs(was) + 2.0 * _FLAT:
+            if abs(weight[i] - was) > _DIAGONAL_CHANGE * abs(was) + 2.0 * _FLAT:
                 turned = 1
     return turned == 0 and moved <= _NEAR * far
 

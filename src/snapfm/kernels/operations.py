@@ -1,6 +1,6 @@
 """The compiled code of the table of operators: values and derivatives of eight lanes at once.
 
-`apply`, `slopes` and `bends` branch once per pack. Operators without an instruction are evaluated lane by lane
+`apply`, `slopes` and `second_partials` branch once per pack. Operators without an instruction are evaluated lane by lane
 (kernels.numba.by_lane). Imports kernels only.
 """
 
@@ -11,9 +11,9 @@ from typing import Any
 from snapfm.kernels.numba.by_lane import SPILL, called
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import WIDTH, absolute, add, div, fnma, full, mul, pick, root
-from snapfm.kernels.operators import BENDS, NO_BENDS, NO_SLOPES, SLOPES, VALUES, Op
+from snapfm.kernels.operators import NO_SECOND_PARTIALS, NO_SLOPES, SECOND_PARTIALS, SLOPES, VALUES, Op
 
-__all__ = ["LANES", "SPILL", "apply", "bends", "slopes"]
+__all__ = ["LANES", "SPILL", "apply", "second_partials", "slopes"]
 
 LANES = WIDTH  # samples of a tile, as in the linear solver
 
@@ -58,4 +58,6 @@ def _dispatch(name: str, arguments: str, rows: dict[Op, str], otherwise: str) ->
 # Operands are packs; packs spill and spill + 1 of cells are overwritten.
 apply = _dispatch("apply", "op, a, b, c, cells, spill", VALUES, "called(op, 0, a, b, cells, spill)")  # the value
 slopes = _dispatch("slopes", "op, a, b, c, value, cells, spill", SLOPES, NO_SLOPES)  # f_a, f_b
-bends = _dispatch("bends", "op, a, b, value, by_a, by_b, cells, spill", BENDS, NO_BENDS)  # f_aa, f_ab, f_bb
+second_partials = _dispatch(
+    "second_partials", "op, a, b, value, by_a, by_b, cells, spill", SECOND_PARTIALS, NO_SECOND_PARTIALS
+)  # f_aa, f_ab, f_bb

@@ -63,9 +63,9 @@ class Op(int, metaclass=_Table):
     name: str
     aten: tuple[str, ...]
     arity: int
-    flat: bool
+    zero_gradient: bool
     curved: tuple[int, ...]
-    straight: bool
+    zero_hessian: bool
     parameter: bool
     range: Range
     _casadi: Casadi
@@ -83,10 +83,10 @@ class Op(int, metaclass=_Table):
         return getattr, (Op, self.name)
 
 
-NO_SLOPES, NO_BENDS = "zero, zero", "zero, zero, zero"
+NO_SLOPES, NO_SECOND_PARTIALS = "zero, zero", "zero, zero, zero"
 VALUES: dict[Op, str] = {}  # expressions over packs
 SLOPES: dict[Op, str] = {}
-BENDS: dict[Op, str] = {}
+SECOND_PARTIALS: dict[Op, str] = {}
 BY_LANE: dict[Op, str] = {}  # what assigns f, or f, g and h, from one lane's a and b
 FUNCTIONS: dict[str, Lane] = {}
 
@@ -97,11 +97,13 @@ def _row(
     value: str = "",
     lane: str = "",
     slopes: str = NO_SLOPES,
-    bends: str = NO_BENDS,
+    second_partials: str = NO_SECOND_PARTIALS,
     casadi: Casadi,
     range: Range = _ANY,
 ) -> Op:
-    """Add a row: `value` over packs or `lane` over one lane, and over packs `slopes` (f_a, f_b), `bends` (f_aa, f_ab, f_bb).
+    """Add a row: `value` over packs or `lane` over one lane, and over packs the derivatives.
+
+    `slopes` are f_a and f_b, `second_partials` f_aa, f_ab and f_bb.
 
     A derivative written as `zero` is zero everywhere, and no term is planned for it.
     """
@@ -109,14 +111,14 @@ def _row(
     reads = compile(value or lane, name, "eval").co_names
     op.arity = 1 + max("abc".index(operand) for operand in "abc" if operand in reads)
     op.name, op.aten, op.range, op._casadi = name, aten, range, casadi
-    op.flat, op.curved = not _nonzero(slopes), _nonzero(bends)
-    op.straight = not op.curved
+    op.zero_gradient, op.curved = not _nonzero(slopes), _nonzero(second_partials)
+    op.zero_hessian = not op.curved
     op.parameter = op.arity == 2 and _nonzero(slopes) == (0,)
     if value:
         VALUES[op] = value
     else:
         BY_LANE[op] = f"f = {lane}"
-    SLOPES[op], BENDS[op] = slopes, bends
+    SLOPES[op], SECOND_PARTIALS[op] = slopes, second_partials
     _Table.rows[name] = op
     return op
 
@@ -135,7 +137,7 @@ def _smooth(*aten: str, casadi: Casadi, range: Range = _ANY) -> Callable[[Lane],
         arguments = ", ".join(inspect.signature(function).parameters)
         called = f"{function.__name__}({arguments})"
         slope, bend = "called(op, 1, a, b, cells, spill), zero", "called(op, 2, a, b, cells, spill), zero, zero"
-        op = _row(_upper(function), *aten, lane=called, slopes=slope, bends=bend, casadi=casadi, range=range)
+        op = _row(_upper(function), *aten, lane=called, slopes=slope, second_partials=bend, casadi=casadi, range=range)
         BY_LANE[op] = f"f, g, h = {called}"
         FUNCTIONS[function.__name__] = function
         return function
@@ -150,35 +152,35 @@ def _upper(function: Lane) -> str:
 # The table. Comparisons return 0 or 1.
 
 # fmt: off
-_row("MUL", value="mul(a, b)", slopes="b, a", bends="zero, one, zero", casadi=lambda ca, a, b: a * b)
+_row("MUL", value="mul(a, b)", slopes="b, a", second_partials="zero, one, zero", casadi=lambda ca, a, b: a * b)
 _row("DIV", value="div(a, b)", slopes="div(one, b), fnma(value, div(one, b), zero)",
-     bends="zero, fnma(by_a, by_a, zero), mul(full(-2.0), mul(by_b, by_a))", casadi=lambda ca, a, b: a / b)
+     second_partials="zero, fnma(by_a, by_a, zero), mul(full(-2.0), mul(by_b, by_a))", casadi=lambda ca, a, b: a / b)
 # the exponent b is a parameter; the exponents 0 and 1, where it varies with params, must not yield 0·∞ at a = 0
 _row("POW", lane="a**b",
      slopes="pick(absolute(b), zero, zero, mul(b, called(POW, 0, a, fnma(one, one, b), cells, spill))), zero",
-     bends="pick(absolute(mul(b, fnma(one, one, b))), zero, zero, "
+     second_partials="pick(absolute(mul(b, fnma(one, one, b))), zero, zero, "
            "mul(mul(b, fnma(one, one, b)), called(POW, 0, a, fnma(full(2.0), one, b), cells, spill))), zero, zero",
      casadi="power")
-_row("SQUARE", value="mul(a, a)", slopes="add(a, a), zero", bends="full(2.0), zero, zero", casadi=lambda ca, a: a * a,
+_row("SQUARE", value="mul(a, a)", slopes="add(a, a), zero", second_partials="full(2.0), zero, zero", casadi=lambda ca, a: a * a,
      range=_POSITIVE)
 _row("SQRT", "sqrt", value="root(a)", slopes="div(full(0.5), value), zero",
-     bends="div(mul(full(-0.5), by_a), a), zero, zero", casadi="sqrt", range=_POSITIVE)
-_row("EXP", "exp", lane="np.exp(a)", slopes="value, zero", bends="value, zero, zero", casadi="exp", range=_POSITIVE)
-_row("LOG", "log", lane="np.log(a)", slopes="div(one, a), zero", bends="fnma(by_a, by_a, zero), zero, zero",
+     second_partials="div(mul(full(-0.5), by_a), a), zero, zero", casadi="sqrt", range=_POSITIVE)
+_row("EXP", "exp", lane="np.exp(a)", slopes="value, zero", second_partials="value, zero, zero", casadi="exp", range=_POSITIVE)
+_row("LOG", "log", lane="np.log(a)", slopes="div(one, a), zero", second_partials="fnma(by_a, by_a, zero), zero, zero",
      casadi="log")
 _row("SIN", "sin", lane="np.sin(a)", slopes="called(COS, 0, a, b, cells, spill), zero",
-     bends="fnma(one, value, zero), zero, zero", casadi="sin", range=_SIGNED_UNIT)
+     second_partials="fnma(one, value, zero), zero, zero", casadi="sin", range=_SIGNED_UNIT)
 _row("COS", "cos", lane="np.cos(a)", slopes="fnma(one, called(SIN, 0, a, b, cells, spill), zero), zero",
-     bends="fnma(one, value, zero), zero, zero", casadi="cos", range=_SIGNED_UNIT)
+     second_partials="fnma(one, value, zero), zero, zero", casadi="cos", range=_SIGNED_UNIT)
 _row("TANH", "tanh", lane="np.tanh(a)", slopes="fnma(value, value, one), zero",
-     bends="mul(full(-2.0), mul(value, by_a)), zero, zero", casadi="tanh", range=_SIGNED_UNIT)
+     second_partials="mul(full(-2.0), mul(value, by_a)), zero, zero", casadi="tanh", range=_SIGNED_UNIT)
 _row("SIGMOID", "sigmoid", lane="1.0 / (1.0 + np.exp(-a))", slopes="mul(value, fnma(one, value, one)), zero",
-     bends="mul(by_a, fnma(full(2.0), value, one)), zero, zero", casadi=lambda ca, a: 1.0 / (1.0 + ca.exp(-a)),
+     second_partials="mul(by_a, fnma(full(2.0), value, one)), zero, zero", casadi=lambda ca, a: 1.0 / (1.0 + ca.exp(-a)),
      range=_UNIT)
 _row("RECIPROCAL", "reciprocal", value="div(one, a)", slopes="fnma(value, value, zero), zero",
-     bends="mul(full(-2.0), mul(by_a, value)), zero, zero", casadi=lambda ca, a: 1.0 / a)
+     second_partials="mul(full(-2.0), mul(by_a, value)), zero, zero", casadi=lambda ca, a: 1.0 / a)
 _row("RSQRT", "rsqrt", value="div(one, root(a))", slopes="div(mul(full(-0.5), value), a), zero",
-     bends="div(mul(full(-1.5), by_a), a), zero, zero", casadi=lambda ca, a: 1.0 / ca.sqrt(a), range=_POSITIVE)
+     second_partials="div(mul(full(-1.5), by_a), a), zero, zero", casadi=lambda ca, a: 1.0 / ca.sqrt(a), range=_POSITIVE)
 _row("ABS", "abs", value="absolute(a)", slopes="pick(a, zero, pick(zero, a, zero, full(-1.0)), one), zero",
      casadi="fabs", range=_POSITIVE)
 _row("RELU", "relu", value="pick(a, zero, zero, a)", slopes="pick(a, zero, zero, one), zero",
@@ -453,5 +455,5 @@ def by_lane() -> list[str]:
     return lines
 
 
-FLAT = tuple(op for op in Op if op.flat)  # no slope
-STRAIGHT = tuple(op for op in Op if op.straight)  # no curvature
+ZERO_GRADIENT = tuple(op for op in Op if op.zero_gradient)  # no slope
+ZERO_HESSIAN = tuple(op for op in Op if op.zero_hessian)  # no curvature

@@ -15,7 +15,7 @@ from snapfm.kernels.layout import section, table, weights
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.program import tile_bends, tile_partials, tile_slopes, tile_values
+from snapfm.kernels.program import tile_hessian, tile_partials, tile_slopes, tile_values
 
 _NUDGE = 1e-2  # size of the push away from a point where a broken row has no slope
 _TINY = 1e-30  # stands in for a slope of zero in a quotient
@@ -54,7 +54,7 @@ def derivatives_at(code, frame, tile):
     if code.callback == NO_CALLBACK:
         tile_partials(code, section(tile, layout.CELLS), True, partial)
         tile_slopes(code, partial, section(tile, layout.SLOTS), left, right, jacobian)
-        tile_bends(code, lam, left, right, partial, section(tile, layout.ADJOINT), hessian)
+        tile_hessian(code, lam, left, right, partial, section(tile, layout.ADJOINT), hessian)
     else:
         call_back(code.callback, layout.TO_DIFFERENTIATE, tile.memory)
     x, target = section(tile, layout.X), section(tile, layout.TARGET)
@@ -156,7 +156,7 @@ def choose_sets(frame, tile):  # written: active, idle (λ of idle rows), to_bou
 
 
 @compiled(nogil=True, error_model="numpy")
-def settle(tile, arrived):  # read: arrived; written: x
+def snap_to_bounds(tile, arrived):  # read: arrived; written: x
     """Set unknowns held at a bound to the bound itself; return whether any moved.
 
     Steps leave rounding, or as much as the stationarity allows. Many small distances add up in a row: the laws have to be
@@ -209,7 +209,7 @@ def merit_parts(frame, tile, theta, objective, violation):  # written: the last 
 
 
 @compiled(nogil=True, error_model="numpy")
-def gap_of(frame, tile, gap):  # written: gap
+def stationarity_of(frame, tile, gap):  # written: gap
     """Compute per lane the stationarity, with complementarity."""
     slope, to_bound = section(tile, layout.GRADIENT), section(tile, layout.TO_BOUND)
     worst, total = full(0.0), full(0.0)

@@ -15,7 +15,7 @@ from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import add, fma, full, load, mul, store
 from snapfm.kernels.numba.sections import section
-from snapfm.kernels.operations import apply, bends, slopes
+from snapfm.kernels.operations import apply, second_partials, slopes
 
 # Sections of Code.table. Operands a, b, c of operation e are cells A_CELL[A_PTR[e] : A_PTR[e + 1]] with the weights A below.
 OPS, A_PTR, A_CELL, B_PTR, B_CELL, C_PTR, C_CELL, ROW_PTR, ROW_CELL = range(9)
@@ -96,7 +96,7 @@ def tile_partials(code, cells, curved, partial):
         store(partial, 5 * e, by_a)
         store(partial, 5 * e + 1, by_b)
         if curved:
-            by_aa, by_ab, by_bb = bends(ops[e], a, b, value, by_a, by_b, cells, spill)
+            by_aa, by_ab, by_bb = second_partials(ops[e], a, b, value, by_a, by_b, cells, spill)
             store(partial, 5 * e + 2, by_aa)
             store(partial, 5 * e + 3, by_ab)
             store(partial, 5 * e + 4, by_bb)
@@ -132,7 +132,7 @@ def tile_slopes(code, partial, slots, left, right, entries):
 
 
 @compiled(nogil=True)
-def tile_bends(code, weight, left, right, partial, adjoint, curvature):
+def tile_hessian(code, weight, left, right, partial, adjoint, curvature):
     """Evaluate Σ weight·∇²row on its pattern. Read: weight (rows), left, right, partial; written: adjoint, curvature."""
     _adjoints(code, weight, partial, False, adjoint)
     ptr, op = section(code.table, code.table_at, BEND_PTR), section(code.table, code.table_at, BEND_OP)

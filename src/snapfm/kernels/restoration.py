@@ -12,9 +12,9 @@ import math
 import numpy as np
 
 from snapfm.kernels import layout
-from snapfm.kernels.copies import copy, copy_lane, fill, fill_lane
+from snapfm.kernels.batches import copy, copy_lane, fill, fill_lane
 from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
-from snapfm.kernels.layout import entered, left, section, table, weights
+from snapfm.kernels.layout import load_tile, section, store_tile, table, weights
 from snapfm.kernels.newton import new_lanes
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
@@ -35,11 +35,11 @@ def restore_tiles(code, frame, plan, tolerance, limits, stop, live, space, at, w
     """Lower the violation in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
     lanes = new_lanes()
     for k in range(len(space)):
-        tile = entered(code, frame, space[k], at, work)
+        tile = load_tile(code, frame, space[k], at, work)
         restore_tile(
             code, frame, plan, tolerance, limits[k], stop, live[k], tile, lanes, status[k], iterations[k]
         )  # fmt: skip
-        left(code, frame, tile, space[k])
+        store_tile(code, frame, tile, space[k])
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -1,4 +1,4 @@
-"""Runs: the entries of a fixed sparse matrix, joined where neighbors have one value, so that long sums become vector loops.
+"""RunLengthMatrix: a fixed sparse matrix whose neighboring entries of one value are joined: long sums become vector loops.
 
 Laws sum over slices of a field. Along the last axis, neighbors in memory belong to neighboring rows (or to the same row)
 with one weight. Entry by entry, through two index arrays, the same products took ten times as long. A matrix without
@@ -17,7 +17,7 @@ from snapfm.kernels.numba.packs import WIDTH, fma, full, load_at, store_at
 from snapfm.kernels.operations import LANES
 
 
-class Runs(NamedTuple):
+class RunLengthMatrix(NamedTuple):
     """Run k: entries (row[k] + step[k]·i, place[k] + i) for i < length[k], all of value[k]."""
 
     place: Index
@@ -27,7 +27,7 @@ class Runs(NamedTuple):
     value: Values
 
 
-def join(place: Index, row: Index, value: Values) -> Runs:
+def join(place: Index, row: Index, value: Values) -> RunLengthMatrix:
     """Join entries, given in any order, each once."""
     order = np.lexsort((row, place))
     place, row, value = place[order], row[order], value[order]
@@ -35,7 +35,7 @@ def join(place: Index, row: Index, value: Values) -> Runs:
     first = np.flatnonzero(np.diff(place, prepend=-1))
     rank = np.arange(len(place)) - np.repeat(first, np.diff(first, append=len(place)))
     order = np.lexsort((place, rank))
-    return Runs(*_join(place[order], row[order], value[order]))
+    return RunLengthMatrix(*_join(place[order], row[order], value[order]))
 
 
 @compiled()

@@ -52,11 +52,11 @@ class Clock:
 
 
 @dataclass(frozen=True, eq=False)
-class Turn:
-    """A piece's turn: it ends by itself, or soon after `stop[0]` is set, which compiled loops check."""
+class Deadline:
+    """A piece's deadline: it ends by itself, or soon after `stop[0]` is set, which compiled loops check."""
 
     clock: Clock
-    until: float = 0.0  # seconds that the clock has left when the turn is over
+    until: float = 0.0  # seconds that the clock has left when the deadline is over
     stop: Index = field(default_factory=lambda: np.zeros(1, np.int64))
 
     @property
@@ -64,26 +64,26 @@ class Turn:
         """Whether the piece has to end."""
         return bool(self.stop[0]) or self.clock.left <= self.until
 
-    def before(self, others: int) -> Turn:
-        """Return the turn of one piece of work that `others` follow: it leaves each of them half of an equal share."""
+    def reserve_for(self, others: int) -> Deadline:
+        """Return the deadline of one piece of work that `others` follow: it leaves each of them half of an equal share."""
         left = max(0.0, self.clock.left - self.until)
-        return Turn(self.clock, self.until + 0.5 * left * others / (others + 1), self.stop) if others else self
+        return Deadline(self.clock, self.until + 0.5 * left * others / (others + 1), self.stop) if others else self
 
 
-Work = Callable[[slice, Turn], bool]  # returns whether the piece ended by itself
+Work = Callable[[slice, Deadline], bool]  # returns whether the piece ended by itself
 
 
-def run(work: Work, pieces: Sequence[slice], clock: Clock, threads: int = 1, watched: bool = False) -> float:
+def run(work: Work, pieces: Sequence[slice], clock: Clock, threads: int = 1, needs_watchdog: bool = False) -> float:
     """Work on all pieces; return the seconds of processor time used.
 
     Every piece is begun, if only to find that its time is over, and first gets a fair share of the time. Pieces that were cut
-    short begin again while time is left, so that a slow piece cannot starve the others. `watched`: the caller waits for
+    short begin again while time is left, so that a slow piece cannot starve the others. `needs_watchdog`: the caller waits for
     another thread, so that the clock and Control-C can end compiled loops; without it loops run to their end.
     """
     spent, left = 0.0, list(pieces)
     while left:
         turns = _Turns(left, clock, max(1, min(threads, len(left))))
-        spent += turns.shared(work) if watched or turns.threads > 1 else turns.alone(work)
+        spent += turns.shared(work) if needs_watchdog or turns.threads > 1 else turns.alone(work)
         left = [] if clock.over else turns.cut
     return spent
 
@@ -91,7 +91,7 @@ def run(work: Work, pieces: Sequence[slice], clock: Clock, threads: int = 1, wat
 def shared(work: Callable[[slice], None], count: int, unit: int = 1) -> None:
     """Call work on ranges of 0 .. count − 1, cut at multiples of `unit`, with as many threads as may work at once."""
 
-    def whole(piece: slice, turn: Turn) -> bool:
+    def whole(piece: slice, deadline: Deadline) -> bool:
         work(piece)
         return True
 
@@ -122,7 +122,7 @@ class _Turns:
         self._pieces: Iterator[tuple[int, slice]] = iter(list(enumerate(pieces)))  # next() is atomic
         self._count, self._clock = len(pieces), clock
         self._halted = False  # set once, by any thread
-        self._live, self._spent, self._failures = list[Turn](), list[float](), list[BaseException]()
+        self._live, self._spent, self._failures = list[Deadline](), list[float](), list[BaseException]()
 
     def alone(self, work: Work) -> float:
         """Take all turns on the caller's thread."""
@@ -161,22 +161,22 @@ class _Turns:
         with np.errstate(all="ignore"):  # the status reports what is not finite
             for number, piece in self._pieces:
                 share = min(1.0, self.threads / (self._count - number))
-                turn = Turn(self._clock, (1.0 - share) * self._clock.left if share < 1.0 else 0.0)
-                self._live.append(turn)
+                deadline = Deadline(self._clock, (1.0 - share) * self._clock.left if share < 1.0 else 0.0)
+                self._live.append(deadline)
                 try:
                     if self._halted:  # later than this it is stopped through the list
                         break
-                    if not work(piece, turn):
+                    if not work(piece, deadline):
                         self.cut.append(piece)
                 finally:
-                    self._live.remove(turn)
+                    self._live.remove(deadline)
         self._spent.append(time.thread_time() - began)
 
     def _stop_late(self) -> None:
-        for turn in list(self._live):
-            if turn.over:
-                turn.stop[0] = 1
+        for deadline in list(self._live):
+            if deadline.over:
+                deadline.stop[0] = 1
 
     def _stop_all(self) -> None:
-        for turn in list(self._live):
-            turn.stop[0] = 1
+        for deadline in list(self._live):
+            deadline.stop[0] = 1

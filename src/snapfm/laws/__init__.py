@@ -1,8 +1,7 @@
 """WHAT must hold: the kinds of law, and ready-made ones for common physics."""
 
-from snapfm.laws.base import Bounds, Equality, Inequality, Params
+from snapfm.laws.base import Bounds, Equality, Inequality, Law, Params
 from snapfm.laws.conditions import dirichlet, initial, neumann, periodic
-from snapfm.laws.law import Law
 from snapfm.laws.oracle import Oracle
 from snapfm.laws.pde import crank_nicolson, forward_euler, heat_kernel, local_flux, oleinik
 from snapfm.laws.totals import (

@@ -13,7 +13,16 @@ from typing import TypeAlias
 from torch import Tensor
 
 from snapfm.laws.checks import check_function, check_limits, check_name, check_pattern, own
-from snapfm.laws.law import Law
+
+
+class Law:
+    """A physical law on fields: an Equality, an Inequality, Bounds, or an Oracle.
+
+    Lists that mix them are lists of laws, also for a type checker: `laws: list[snapfm.Law] = [...]`, or without the annotation.
+    """
+
+    name: str
+
 
 Params: TypeAlias = Mapping[str, Tensor]
 """What laws read besides the field, by name: tensors with a leading batch axis of size b, or 1 if all samples share them.

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError, ShapeError
+from snapfm.laws.base import Law
 from snapfm.laws.checks import check_function, check_limits, check_pattern, named, own, signature_of
-from snapfm.laws.law import Law
 
 Array: TypeAlias = Any  # a numpy array or a torch tensor, as `arrays` says
 Limit: TypeAlias = float | Sequence[float] | Values | Tensor | None

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from snapfm.arrays import Index
 from snapfm.compile.sparsity.pattern import Pattern
+from snapfm.kernels.factor.ordering import Order, best
 from snapfm.kernels.numba.packs import WIDTH
-from snapfm.kernels.ordering import Order, best
 from snapfm.linear.base import check_pattern
 from snapfm.linear.fronts import PreparedFronts
 from snapfm.linear.lanes import PreparedLanes

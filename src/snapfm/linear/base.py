@@ -21,6 +21,7 @@ compile.sparsity.pattern and errors.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import IntEnum
@@ -32,7 +33,7 @@ import numpy.typing as npt
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.errors import DtypeError, ShapeError
-from snapfm.kernels.ordering import Order
+from snapfm.kernels.factor.ordering import Order
 
 # Lanes to factorize and solve at a time: two tiles, so that the work around them is done half as often. The factors of all
 # lanes are kept, and more lanes leave the caches. Burgers flux 5, Schur matrix, one thread, µs per sample: 11 at 8 lanes,
@@ -44,7 +45,7 @@ TINY = 64 * float(np.finfo(np.float64).eps)
 
 
 class Outcome(IntEnum):
-    """The outcome of one lane's factorization. The numbers are those of kernels.ldl."""
+    """The outcome of one lane's factorization. The numbers are those of kernels.factor.ldl."""
 
     FACTORED = 0
     SINGULAR = 1  # weak pivots: rows that repeat each other, or too small a regularization δ
@@ -192,3 +193,14 @@ def _check_dtype(name: str, array: Values) -> None:
         raise DtypeError(
             f"{name} expects contiguous float64; got {array.dtype} of strides {array.strides}. Convert before the hot loop."
         )
+
+
+_LINE = 64  # bytes of a cache line
+
+
+def aligned(*shape: int) -> Values:
+    """Allocate float64 on a cache line."""
+    size, item = math.prod(shape), np.dtype(np.float64).itemsize
+    room = np.empty(size + _LINE // item)
+    skip = (-room.ctypes.data % _LINE) // item
+    return room[skip : skip + size].reshape(shape)

@@ -16,7 +16,7 @@ import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.sparsity.pattern import Pattern
-from snapfm.kernels.ordering import Order
+from snapfm.kernels.factor.ordering import Order
 from snapfm.linear.base import TINY, Outcome, Pivots, Workspace
 from snapfm.linear.fronts import Factor, Fronts
 

@@ -2,7 +2,7 @@
 
 Lanes needs the work and the memory of eight lanes for one, and its panels of four columns leave the caches when factors are
 large. One sample, one thread, ms to factorize: JJᵀ of a five-point law on 126² points 12 (Lanes 52, SciPy 88), on 510² 560
-(Lanes 9 600, SciPy 4 300), divergence in 32³ 340 (Lanes 5 200, SciPy 1 800). The arithmetic is in kernels.fronts.
+(Lanes 9 600, SciPy 4 300), divergence in 32³ 340 (Lanes 5 200, SciPy 1 800). The arithmetic is in kernels.factor.fronts.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import numpy.typing as npt
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.sparsity.pattern import Pattern
-from snapfm.kernels.front_solves import solve, solve_eight
-from snapfm.kernels.fronts import Scratch, factorize, scratch
+from snapfm.kernels.factor.front_solves import solve, solve_eight
+from snapfm.kernels.factor.fronts import FrontScratch, factorize, scratch
+from snapfm.kernels.factor.ordering import Order, best
+from snapfm.kernels.factor.supernodes import Supernodes, supernodes
 from snapfm.kernels.numba.packs import WIDTH
-from snapfm.kernels.ordering import Order, best
-from snapfm.kernels.supernodes import Supernodes, supernodes
-from snapfm.linear.base import TINY, Outcome, Pivots, Workspace, check_pattern
-from snapfm.linear.memory import aligned
+from snapfm.linear.base import TINY, Outcome, Pivots, Workspace, aligned, check_pattern
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class _Lane:
     def empty(cls, plan: Supernodes) -> _Lane:
         return cls(aligned(plan.packs * WIDTH), aligned(len(plan.perm)))
 
-    def factorize(self, prepared: PreparedFronts, values: Values, lane: int, room: Scratch, stop: Index) -> int:
+    def factorize(self, prepared: PreparedFronts, values: Values, lane: int, room: FrontScratch, stop: Index) -> int:
         """Factorize one lane of values (nnz, lanes); return its status. Written: this memory, room."""
         status: int = factorize(
             prepared.plan, values, lane, prepared.signed, TINY, self.factor, self.inverse, room, stop
@@ -99,7 +98,7 @@ class FrontsWorkspace(Workspace):
     def __init__(self, prepared: PreparedFronts) -> None:
         super().__init__(prepared.pattern)
         self.prepared = prepared
-        self._room: Scratch | None = None
+        self._room: FrontScratch | None = None
         self._lanes: list[_Lane] = []
         self._of: npt.NDArray[np.int64] = np.zeros(
             0, np.int64

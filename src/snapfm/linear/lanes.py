@@ -2,7 +2,7 @@
 
 For many samples: a tile costs the same whether one of its lanes is used or all are. One symbolic analysis serves all
 lanes, calls and threads. The buffers of a workspace grow to the largest batch seen and are then reused. The arithmetic is
-in kernels.ldl.
+in kernels.factor.ldl.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.sparsity.pattern import Pattern
-from snapfm.kernels.ldl import TALLY, factorize, solve
+from snapfm.kernels.factor.ldl import TALLY, factorize, solve
+from snapfm.kernels.factor.ordering import Order, best
+from snapfm.kernels.factor.panels import Schedule, schedule
 from snapfm.kernels.numba.packs import WIDTH
-from snapfm.kernels.ordering import Order, best
-from snapfm.kernels.panels import Schedule, schedule
-from snapfm.linear.base import TINY, Pivots, Workspace, check_pattern
-from snapfm.linear.memory import aligned
+from snapfm.linear.base import TINY, Pivots, Workspace, aligned, check_pattern
 
 
 @dataclass(frozen=True)

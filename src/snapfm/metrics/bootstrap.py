@@ -71,3 +71,34 @@ def resampled_weights(weights: Tensor, seed: int, rounds: int) -> Tensor:
     found = drawn * weights
     total = found.sum(1, keepdim=True)
     return torch.where(total > 0, found / total, drawn)
+
+
+_TINY = torch.finfo(torch.float64).tiny
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Distances of samples: to true fields on average (b,), and to each other (b, b)."""
+
+    cross: Tensor
+    within: Tensor
+
+    def to_truth(self, weights: Tensor) -> Tensor:
+        """Return E‖X − Y‖ for normalized weights (..., b)."""
+        return weights @ self.cross
+
+    def to_each_other(self, weights: Tensor) -> Tensor:
+        """Return E‖X − X′‖ over different samples: Σ w_i w_j D_ij / (1 − Σw²), without bias for independent samples."""
+        pairs = ((weights @ self.within) * weights).sum(-1)
+        # One sample of all the weight has no pair: its distance to itself is zero.
+        return pairs / (1.0 - 1.0 / effective_count(weights)).clamp(min=_TINY)
+
+
+def checked(what: str, fields: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    """Return samples and true fields as (b, n), float64; both are at least 2, of one shape."""
+    if fields.shape[1:] != truth.shape[1:] or min(len(fields), len(truth)) < 2:
+        raise ShapeError(
+            f"{what}(fields, truth) expects at least 2 fields of one shape on either side; got {tuple(fields.shape)} and "
+            f"{tuple(truth.shape)}. Simulate the truth on the grid of the samples."
+        )
+    return fields.double().flatten(1), truth.double().flatten(1)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from snapfm.metrics.bootstrap import ROUNDS, Estimate, effective_count, interval, normalized, resampled_weights
-from snapfm.metrics.pairs import checked
+from snapfm.metrics.bootstrap import ROUNDS, Estimate, checked, effective_count, interval, normalized, resampled_weights
 
 LEVELS = (0.5, 0.9)  # central intervals
 FIXED = 1e-6  # points whose true spread is below this share of the largest are given by a law: nothing to cover

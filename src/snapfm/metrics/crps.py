@@ -9,8 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from snapfm.metrics.bootstrap import ROUNDS, Estimate, interval, normalized, resampled_weights
-from snapfm.metrics.pairs import Distances, checked
+from snapfm.metrics.bootstrap import ROUNDS, Distances, Estimate, checked, interval, normalized, resampled_weights
 
 _NUMBERS_AT_ONCE = 2**21  # of sorted values: 16 MB an array
 _RESAMPLED_POINTS = 1024  # the interval is that of so many points, evenly spread: it needs the distances of all pairs

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from snapfm.metrics.bootstrap import ROUNDS, Estimate, interval, normalized, resampled_weights
-from snapfm.metrics.pairs import Distances, checked
+from snapfm.metrics.bootstrap import ROUNDS, Distances, Estimate, checked, interval, normalized, resampled_weights
 
 _DISTANCES_AT_ONCE = 2**20  # 8 MB of distances besides the fields
 

@@ -21,7 +21,7 @@ _PIXELS, _DPI = (1500, 750), 150
 
 def pattern(laws: Projector | CompiledLaws, title: str | None = None) -> Figure:
     """Draw where the Jacobian of a projector's laws can be non-zero: rows down, unknowns across."""
-    structure = laws.sparse("a picture of the pattern") if isinstance(laws, Projector) else laws
+    structure = laws.require_sparse("a picture of the pattern") if isinstance(laws, Projector) else laws
     if not isinstance(structure, CompiledLaws):
         raise SettingError(
             f"plot.pattern(laws) expects a Projector or compiled laws; got {named(laws)}. Build one: Projector(laws, shape)."

@@ -58,7 +58,7 @@ def judge(laws: LawStack, residual: Tensor, limits: Limits, u: Tensor) -> Judgem
     return Judgement(_largest(by_law, residual), by_law)
 
 
-def near(stationarity: Values, u_hat: Tensor) -> Mask:
+def is_stationary(stationarity: Values, u_hat: Tensor) -> Mask:
     """Mark the samples (b,) that are stationary enough for the size of their field û (b, *shape)."""
     flat = u_hat.reshape(len(u_hat), u_hat.shape[1:].numel()).numpy()
     enough: Mask = stationarity <= _allowed(flat[:, ::_STRIDE])  # a part of a field is no larger than the whole
@@ -78,7 +78,7 @@ def verdict(
     A known saddle has not converged, nor has a sample whose large multipliers hide its stationarity.
     """
     residual, stationarity = solved.residual, solved.stationarity
-    met = (judged.violation.numpy() <= tolerance) & near(stationarity.numpy(), u_hat)
+    met = (judged.violation.numpy() <= tolerance) & is_stationary(stationarity.numpy(), u_hat)
     if solved.second_order is not None:
         met &= solved.second_order.numpy() != 0
     met &= np.isfinite(solved.distance.numpy())  # an infinite input may have been clipped to a bound
@@ -109,9 +109,9 @@ def _unresolved(laws: LawStack, solved: Solution, params: Params, u_hat: Tensor)
         return []
     hidden = []
     for i in np.flatnonzero(sizes.max(axis=1) > STEEP).tolist():
-        pulls = laws.pulled_sizes(solved.u[i : i + 1].reshape(1, *laws.shape), _one(params, i), sizes[i])
+        pulls = laws.transpose_abs_product(solved.u[i : i + 1].reshape(1, *laws.shape), _one(params, i), sizes[i])
         pulls = np.finfo(float).eps * pulls
-        if not near(pulls.max(initial=0.0, keepdims=True), u_hat[i : i + 1])[0]:
+        if not is_stationary(pulls.max(initial=0.0, keepdims=True), u_hat[i : i + 1])[0]:
             hidden.append(i)
     return hidden
 

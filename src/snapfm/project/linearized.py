@@ -93,7 +93,7 @@ class Linearized:
 
 
 @dataclass(frozen=True)
-class Frame:
+class TangentFrame:
     """The rows linearized at one field, with what the directions of a metric make of them."""
 
     jacobian: csr_array
@@ -109,7 +109,7 @@ class Frame:
     @classmethod
     def of(
         cls, system: Linearized, jacobian: csr_array, relative: Values, directions: Values, along: Values, active: Mask
-    ) -> Frame:  # fmt: skip
+    ) -> TangentFrame:  # fmt: skip
         """Factorize, and solve for every direction; `along` (r, m) is J times each of them."""
         along[:, ~active] = 0.0
         if not len(active):
@@ -179,7 +179,7 @@ class Frame:
         return found
 
 
-class Nearest:
+class LinearizedProjection:
     """Linearized laws in metrics that share their directions and the shape of their diagonal: one run of a sampler.
 
     Holds the frame that all samples share where slopes never change. Not shared by threads.
@@ -190,10 +190,10 @@ class Nearest:
         self.directions = _flat(metric, system.laws.unknowns)
         self._columns = np.ascontiguousarray(self.directions.T)
         self.relative = metric.relative(system.laws.unknowns)
-        self._shared: dict[bytes, Frame] = {}
+        self._shared: dict[bytes, TangentFrame] = {}
         self._steady: Values | None = None  # J times the directions in rows whose slopes never change: the same for all
 
-    def frames(self, u: Values, params: Params, active: Mask | None = None) -> list[Frame]:
+    def frames(self, u: Values, params: Params, active: Mask | None = None) -> list[TangentFrame]:
         """Linearize at each field of u (b, n); `active` (b, m) marks the rows that have to hold, all if None."""
         every = np.ones(len(self.system.rows), bool)
         if self.system.constant and (active is None or bool((active == self.system.equality).all())):
@@ -208,8 +208,8 @@ class Nearest:
             for i, jacobian in enumerate(self.system.jacobians(u, params))
         ]
 
-    def _frame(self, jacobian: csr_array, active: Mask) -> Frame:
-        return Frame.of(self.system, jacobian, self.relative, self.directions, self._along(jacobian), active)
+    def _frame(self, jacobian: csr_array, active: Mask) -> TangentFrame:
+        return TangentFrame.of(self.system, jacobian, self.relative, self.directions, self._along(jacobian), active)
 
     def _along(self, jacobian: csr_array) -> Values:
         """Return J times each direction (r, m)."""
@@ -223,13 +223,13 @@ class Nearest:
 
     def step(
         self, y: Values, at: Values, params: Params, metrics: Sequence[Metric], active: Mask | None = None
-    ) -> tuple[Values, Values, list[Frame]]:
+    ) -> tuple[Values, Values, list[TangentFrame]]:
         """Return the nearest fields to y (b, n) that obey the rows linearized `at` (b, n), δ·multipliers, and the frames."""
         frames = self.frames(at, params, active)
         return *self.chord(y, at, self.system.residuals(at, params), metrics, frames), frames
 
     def chord(
-        self, y: Values, at: Values, residuals: Values, metrics: Sequence[Metric], frames: Sequence[Frame]
+        self, y: Values, at: Values, residuals: Values, metrics: Sequence[Metric], frames: Sequence[TangentFrame]
     ) -> tuple[Values, Values]:
         """Return the nearest fields to y (b, n) that obey rows with residuals (b, m) `at` (b, n), and δ·multipliers.
 

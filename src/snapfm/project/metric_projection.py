@@ -22,8 +22,8 @@ from torch import Tensor
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import ShapeError, Status, UnsupportedLaw
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
-from snapfm.project.judge import Judgement, near
-from snapfm.project.linearized import Linearized, Nearest, products
+from snapfm.project.judge import Judgement, is_stationary
+from snapfm.project.linearized import Linearized, LinearizedProjection, products
 from snapfm.project.metric import Metric
 from snapfm.solve.base import PER_SAMPLE, Projection
 from snapfm.solve.budget import Budget
@@ -57,11 +57,11 @@ class Plain(Protocol):
         """Judge fields without projecting them."""
         ...
 
-    def changed(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
+    def row_differences(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
         """Return the largest difference of any row."""
         ...
 
-    def inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
+    def params_float64(self, given: Params, batch: int) -> dict[str, Tensor]:
         """Convert params to float64 on the CPU."""
         ...
 
@@ -112,21 +112,21 @@ def check_metric(metric: Any, shape: tuple[int, ...]) -> None:
 
 
 @dataclass(frozen=True)
-class Problem:
+class MetricProblem:
     """What one call projects: û (b, n), the metric, the plain projection of samples by number, and their linearized laws."""
 
     start: Values
     metric: Metric
     plain: Callable[[Values, Mask], Projection]
-    near: Nearest
+    linearized: LinearizedProjection
     params: dict[str, Tensor]
     late: Callable[[], bool]  # whether the time is over
 
 
-def solve(problem: Problem) -> tuple[Projection, Values, Index]:
+def solve(problem: MetricProblem) -> tuple[Projection, Values, Index]:
     """Return the plain projection of û + Vc at the best c, the length (b,) of the step that remains, and the steps taken (b,)."""
     metric, start = problem.metric, problem.start
-    directions = metric.scaled(problem.near.directions)  # Vᵀ (r, n)
+    directions = metric.scaled(problem.linearized.directions)  # Vᵀ (r, n)
     count, rank = len(start), len(directions)
     c, every = np.zeros((count, rank)), np.ones(count, bool)
     found = problem.plain(start, every)
@@ -157,19 +157,19 @@ def solve(problem: Problem) -> tuple[Projection, Values, Index]:
     return found, left, steps
 
 
-def _inverse_hessians(problem: Problem, found: Projection) -> Values:
+def _inverse_hessians(problem: MetricProblem, found: Projection) -> Values:
     """Return M⁻¹ (b, r, r) at the plain projection, over its active rows."""
-    rows = problem.near.system
+    rows = problem.linearized.system
     flat = found.u.double().flatten(1).numpy()
     active = None
     if not rows.equality.all():
         whole = torch.cat(list(found.multipliers.values()), dim=1).numpy()
         active = rows.equality | (whole[:, rows.rows] > 0.0)
-    frames = problem.near.frames(flat, problem.params, active)
+    frames = problem.linearized.frames(flat, problem.params, active)
     return np.stack([np.linalg.inv(frame.middle(problem.metric)) for frame in frames])
 
 
-def _value(problem: Problem, directions: Values, c: Values, found: Projection) -> tuple[Values, Values]:
+def _value(problem: MetricProblem, directions: Values, c: Values, found: Projection) -> tuple[Values, Values]:
     """Evaluate F (b,) and its slope Φ (b, r) from the plain projection of û + Vc."""
     away = found.u.double().flatten(1).numpy() - problem.start - products(c, directions)
     level = problem.metric.level
@@ -178,7 +178,7 @@ def _value(problem: Problem, directions: Values, c: Values, found: Projection) -
 
 
 def _search(
-    problem: Problem, directions: Values, c: Values, step: Values, value: Values, slope: Values, live: Mask
+    problem: MetricProblem, directions: Values, c: Values, step: Values, value: Values, slope: Values, live: Mask
 ) -> tuple[Values, Projection, Mask]:
     """Halve steps until F decreases enough; return the new c, its projections, and which samples found one."""
     share, waiting, taken = np.ones(len(c)), live.copy(), np.zeros(len(c), bool)
@@ -255,14 +255,16 @@ def project_in_metric(
         return found if which.all() else _spread(found, index, count)
 
     with torch.no_grad():
-        nearest = Nearest(plain.linearized, metric)
-        problem = Problem(start, metric, project, nearest, plain.inside_params(given, count), lambda: budget.over)
+        nearest = LinearizedProjection(plain.linearized, metric)
+        problem = MetricProblem(
+            start, metric, project, nearest, plain.params_float64(given, count), lambda: budget.over
+        )
         found, left, steps = solve(problem)
         found = certified(found, left, steps, problem, plain.linearized.constant)
         answer = (found.u * scale).to(device=u_hat.device, dtype=u_hat.dtype)
         mine = {name: value for name, value in given.items() if name != SCALE}
         judged = own.check(answer, mine)
-        rounding = own.changed((found.u * scale).double(), answer, mine).to(u_hat.device)
+        rounding = own.row_differences((found.u * scale).double(), answer, mine).to(u_hat.device)
     size = float(scale.max())
     return replace(
         found, u=answer, violation=judged.violation.to(u_hat.device), rounding=rounding, by_law=judged.by_law,
@@ -270,7 +272,7 @@ def project_in_metric(
     )  # fmt: skip
 
 
-def certified(found: Projection, left: Values, steps: Index, problem: Problem, affine: bool) -> Projection:
+def certified(found: Projection, left: Values, steps: Index, problem: MetricProblem, affine: bool) -> Projection:
     """Turn the plain projection of û + Vc into that of û in the metric: its own stationarity, distance and multipliers.
 
     `stationarity` is the plain one plus the length of the step that remains along the directions. The curvature along the laws
@@ -279,9 +281,9 @@ def certified(found: Projection, left: Values, steps: Index, problem: Problem, a
     metric, away = problem.metric, found.u.double().flatten(1).numpy() - problem.start
     stationarity = found.stationarity.numpy() + left
     status = found.status.clone()
-    unsettled = torch.from_numpy(~near(stationarity, torch.from_numpy(problem.start)))
+    unsettled = torch.from_numpy(~is_stationary(stationarity, torch.from_numpy(problem.start)))
     status[unsettled & found.converged] = int(Status.ITERATION_LIMIT if problem.late() else Status.STALLED)
-    scaled = metric.scaled(problem.near.directions)
+    scaled = metric.scaled(problem.linearized.directions)
     middle = metric.level * np.eye(len(scaled)) + scaled @ scaled.T
     amounts = products(products(away, scaled.T), np.asarray(np.linalg.inv(middle), np.float64))
     rest = away - products(amounts, scaled)

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from snapfm.compile import CompiledLaws, MatrixFreeLaws, TooDense, compile_laws, matrix_free
-from snapfm.compile.trace.progress_line import Report, preparing
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Law, Oracle, Params
 from snapfm.linear import Solver
+from snapfm.progress import Report, preparing
 from snapfm.project import checks
 from snapfm.project.cpu_fallback import by_cpu, judged_on
 from snapfm.project.judge import Judgement, judge, verdict
@@ -164,21 +164,24 @@ class Projector:
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape) in the plain metric, ‖u − û‖², whatever the projector's own."""
-        given, asked, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
+        given, asked, budget = self._parse_call(u_hat, params, warm, tolerance, limit, seconds)
         return by_cpu(partial(self._certified, asked, budget), u_hat, given, self._recall(warm), budget.clock)
 
     def _certified(self, asked: float, budget: Budget, u_hat: Tensor, given: Params, known: Warm | None) -> Projection:
         """Project a batch (b, *shape) on the CPU, judge it, and attach gradients if they are wanted."""
         gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values()))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            start, inside = _inside(u_hat), self.inside_params(given, len(u_hat))
+            start, inside = _inside(u_hat), self.params_float64(given, len(u_hat))
             solved = self.method.solve(start, inside, asked, known, budget)
             judged = judge(self.structure, solved.residual, self.limits, solved.u)
             status = verdict(self.structure, self.method.implied, solved, judged, asked, start, inside)
             answer = solved.u.reshape(start.shape).to(u_hat.dtype)
             returned, rounding = judged, judged.violation.new_zeros(len(start))
-            if answer.dtype != torch.float64 or self.structure.coarse:
-                returned, rounding = self.check(answer, given), self.changed(solved.u.view_as(start), answer, given)
+            if answer.dtype != torch.float64 or self.structure.float32_laws:
+                returned, rounding = (
+                    self.check(answer, given),
+                    self.row_differences(solved.u.view_as(start), answer, given),
+                )
         if gradient:
             kept = solved.apart()
             answer = attach_gradient(
@@ -217,16 +220,16 @@ class Projector:
         Meant for all steps of a flow but the last. A sample that fails is returned as the iterations left it, unmarked.
         """
         refuse_transformed("project.move(u_hat)", u_hat, params)
-        given, asked, budget = self._asked(u_hat, params, warm, tolerance, limit, seconds)
+        given, asked, budget = self._parse_call(u_hat, params, warm, tolerance, limit, seconds)
         return by_cpu(partial(self._moved, asked, budget), u_hat, given, self._recall(warm), budget.clock)
 
     def _moved(self, asked: float, budget: Budget, u_hat: Tensor, given: Params, known: Warm | None) -> Moved:
         """Project a batch (b, *shape) on the CPU without a certificate."""
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            inside = self.inside_params(given, len(u_hat))
+            inside = self.params_float64(given, len(u_hat))
             return Moved(*self.method.move(u_hat.detach().contiguous(), inside, asked, known, budget))
 
-    def _asked(
+    def _parse_call(
         self, u_hat: Tensor, params: Params | None, warm: Projection | Moved | None, tolerance: float | None,
         limit: int | None, seconds: float | None,
     ) -> tuple[dict[str, Tensor], float, Budget]:  # fmt: skip
@@ -261,18 +264,18 @@ class Projector:
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
             field = _inside(u)
-            residual = self.structure.written(field, self.inside_params(given, len(u)))
+            residual = self.structure.written(field, self.params_float64(given, len(u)))
             judged = judge(self.structure, residual, self.limits, field.reshape(len(u), self.structure.unknowns))
         return judged_on(u.device, judged)
 
-    def changed(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
+    def row_differences(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
         """Return the largest difference (b,) of any row, in the law's own units, between two batches.
 
         The laws are evaluated in float64 on the first and as they are written on the second.
         """
         given = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            inside = self.inside_params(given, len(u))
+            inside = self.params_float64(given, len(u))
             one, two = self.structure.residual(_inside(u), inside), self.structure.written(_inside(other), inside)
             return torch.cat([one - two, one.new_zeros(len(one), 1)], dim=1).abs().amax(dim=1).to(other.device)
 
@@ -284,7 +287,7 @@ class Projector:
         checks.check_field(u, self.shape)
         given = checks.check_params(params, self.example, len(u))
         field = u.to(device="cpu", dtype=torch.float64)
-        residual = self.structure.residual(field, self.inside_params(given, len(u)))
+        residual = self.structure.residual(field, self.params_float64(given, len(u)))
         equality = torch.from_numpy(self.structure.equality_rows)
         parts = [torch.where(equality, residual, residual.clamp(min=0.0))]
         if self.limits.names:
@@ -298,7 +301,7 @@ class Projector:
         seconds: float | None,
     ) -> Projection:  # fmt: skip
         """Project in a metric: see project.metric_projection."""
-        given, _, budget = self._asked(u_hat, params, None, tolerance, limit, seconds)
+        given, _, budget = self._parse_call(u_hat, params, None, tolerance, limit, seconds)
         if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values())):
             raise UnsupportedLaw(
                 "a projection in a metric expects inputs without gradients; got some that require them. Call it under "
@@ -331,10 +334,10 @@ class Projector:
         """The laws ready to be linearized in a metric, made at first use. Threads that meet here each make one."""
         made = self._linearized
         if made is None:
-            self._linearized = made = Linearized(self.sparse("a metric"))
+            self._linearized = made = Linearized(self.require_sparse("a metric"))
         return made
 
-    def sparse(self, purpose: str) -> CompiledLaws:
+    def require_sparse(self, purpose: str) -> CompiledLaws:
         """Return the laws with sparse derivatives; raises UnsupportedLaw, with what they are for, where there are none."""
         if isinstance(self.structure, CompiledLaws):
             return self.structure
@@ -343,7 +346,7 @@ class Projector:
             "entries. Use a coarser field or fewer rows (the lowest modes), or project without it."
         )
 
-    def inside_params(self, given: Params, batch: int) -> dict[str, Tensor]:
+    def params_float64(self, given: Params, batch: int) -> dict[str, Tensor]:
         """Convert params to float64 on the CPU; equal params return the same object, so that methods recognize them."""
         last = self._last
         if last is not None and last[0] == batch and _equal(last[1], given):

@@ -1,8 +1,8 @@
 """Projections under torch.func (vmap, grad, vjp, jvp, jacrev, jacfwd) and under forward-mode differentiation.
 
-Tensors inside a transform have no memory that kernels could read. `Nearest` is called with them, and torch hands its forward
-pass plain tensors: these are projected as always, with the graph of the ordinary backward pass. Every derivative is one of that
-graph. The map from û to u is the same in both directions, du = P dû with a symmetric P (math.md, eq. adjoint), so that the
+Tensors inside a transform have no memory that kernels could read. `ProjectionFunction` is called with them, and torch hands its
+forward pass plain tensors: these are projected as always, with the graph of the ordinary backward pass. Every derivative is one
+of that graph. The map from û to u is the same in both directions, du = P dû with a symmetric P (math.md, eq. adjoint), so that the
 forward derivative in û is a backward pass too; in params it is not, and is refused.
 
 A vmapped batch is one larger batch: `rows` remembers which row of it a sample is, and tells a derivative of a vmapped projection
@@ -54,7 +54,7 @@ def project_transformed(call: Call, u_hat: Tensor, params: Params, differentiabl
     rows = [value.expand(len(u_hat), *value.shape[1:]) for value in params.values()]
     tracked = [wrapped(value) or _dual(value) or value.requires_grad for value in params.values()]
     ask = _Asked(call, names, tuple(name for name, one in zip(names, tracked) if one), differentiable)
-    out = Nearest.apply(u_hat, ask, *rows)  # type: ignore[no-untyped-call]
+    out = ProjectionFunction.apply(u_hat, ask, *rows)  # type: ignore[no-untyped-call]
     return ask.packed(dict(zip(ask.layout, out[1:])))
 
 
@@ -127,7 +127,7 @@ def _rounds(rows: Tensor) -> list[Tensor]:
     return [order[turn == k] for k in range(int(turn.max()) + 1 if len(rows) else 0)]
 
 
-class Nearest(torch.autograd.Function):
+class ProjectionFunction(torch.autograd.Function):
     """The projection of a batch: its rows (b,) first, then all results in the order of the layout."""
 
     @staticmethod
@@ -173,7 +173,7 @@ class Nearest(torch.autograd.Function):
     def vmap(info: Any, in_dims: tuple[Any, ...], u_hat: Tensor, ask: _Asked, *values: Tensor) -> tuple[Any, Any]:
         """Project the batches of all instances as one."""
         folded = [_folded(one, dim, info.batch_size) for one, dim in zip((u_hat, *values), (in_dims[0], *in_dims[2:]))]
-        out = Nearest.apply(folded[0], ask, *folded[1:])  # type: ignore[no-untyped-call]
+        out = ProjectionFunction.apply(folded[0], ask, *folded[1:])  # type: ignore[no-untyped-call]
         return tuple(_unfolded(one, info.batch_size) for one in out), (0,) * len(out)
 
 

@@ -13,7 +13,7 @@ from snapfm.compile.presolve import SEARCH_LIMIT, Redundancy
 from snapfm.compile.sparsity.reads import RowKind, reads
 from snapfm.compile.stack import limits_text
 from snapfm.display import Sheet
-from snapfm.kernels.ordering import best
+from snapfm.kernels.factor.ordering import best
 from snapfm.reduce.reduce import determined
 from snapfm.text import counted, one_field, plural
 
@@ -53,7 +53,7 @@ def describe(laws: CompiledLaws) -> Sheet:
         lines.append(f"  … and {counted(len(found.redundant) - _LISTED)} more")
     lines += [
         f"float32: law '{name}' computes in float32; evaluated in float64 here, and its own rounding is reported"
-        for name in laws.coarse
+        for name in laws.float32_laws
     ]
     for i, law in laws.opaque.items():
         if isinstance(law, OracleLaw):

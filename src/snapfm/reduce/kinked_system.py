@@ -12,8 +12,7 @@ from scipy.sparse import coo_array, csr_array, diags_array, vstack
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.kinks import Kinks
-from snapfm.compile.lower.forms import units
-from snapfm.compile.lower.tape import Tape
+from snapfm.compile.lower.tape import Tape, units
 from snapfm.compile.program import Program, build_program
 from snapfm.reduce.reduce import System
 

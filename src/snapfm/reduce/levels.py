@@ -13,8 +13,7 @@ from scipy.sparse import csr_array, vstack
 
 from snapfm.arrays import Index, Values
 from snapfm.compile.lower.tape import Block, Tape
-from snapfm.compile.program import Program
-from snapfm.compile.readers import find_readers
+from snapfm.compile.program import Program, find_readers
 from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.kernels.numba.sections import packed_index, packed_values
 from snapfm.kernels.program import Code

@@ -20,7 +20,7 @@ from snapfm.compile.lower.tape import Tape, Unlowerable
 from snapfm.compile.program import Program, build_program
 from snapfm.compile.sparsity.pattern import Sets
 from snapfm.kernels.batches import derivatives
-from snapfm.kernels.lu import Planned, eliminate
+from snapfm.kernels.factor.lu import Planned, eliminate
 from snapfm.reduce.blocks import Stage, find_stages
 
 # Stages beyond which a march does not pay: each takes about half a millisecond to prepare.

@@ -28,8 +28,8 @@ from snapfm.compile.presolve import SEARCH_LIMIT, dependent_rows
 from snapfm.compile.program import Program, build_program
 from snapfm.compile.sparsity.reads import Reads, reads
 from snapfm.reduce.aggregate import Aggregates, aggregated, find_aggregates
+from snapfm.reduce.blocks import quadratic_rows
 from snapfm.reduce.cascade import Cascade, cascade
-from snapfm.reduce.degree import quadratic_rows
 from snapfm.reduce.levels import level_programs
 from snapfm.reduce.march import March, find_march
 from snapfm.reduce.rotate import Rotations, find_rotations, rotated
@@ -268,7 +268,7 @@ def _joined(parts: list[System]) -> System:
     return replace(parts[0], **lines)
 
 
-def lone_system(program: Program, unknowns: Index) -> System:
+def system_from_program(program: Program, unknowns: Index) -> System:
     """Take a program as a system of equalities in the inputs that `unknowns` lists; rows and inputs are numbered from zero."""
     m = program.pattern.rows
     counts = (len(program.unknowns), len(program.externals), 0)
@@ -279,7 +279,7 @@ def lone_system(program: Program, unknowns: Index) -> System:
     )  # fmt: skip
 
 
-def whole_system(tape: Tape, program: Program, rows: Index, dropped: Index, equality: Mask) -> Reduction:
+def opaque_system(tape: Tape, program: Program, rows: Index, dropped: Index, equality: Mask) -> Reduction:
     """Leave everything to one system: for laws whose rows cannot be looked into."""
     n, m = tape.unknowns, len(rows)
     nothing = np.zeros(0, np.int64)

@@ -20,7 +20,7 @@ _SHAPES = (
 )  # in what torch says of tensors that do not fit each other
 
 
-def misfit(cause: Exception, u: Tensor, tau: float | Tensor) -> SnapfmError | None:
+def call_mismatch(cause: Exception, u: Tensor, tau: float | Tensor) -> SnapfmError | None:
     """Return the error for an exception of a model's first call, if it comes from how it was called; None otherwise."""
     first = str(cause).strip().partition("\n")[0].rstrip(".")
     raised = f"it raised {type(cause).__name__}: {first}"
@@ -43,7 +43,7 @@ def misfit(cause: Exception, u: Tensor, tau: float | Tensor) -> SnapfmError | No
     return None
 
 
-def check_speed(speed: Any, u: Tensor) -> None:
+def check_velocity_output(speed: Any, u: Tensor) -> None:
     """Accept one tensor of the shape of the fields; any other would broadcast against them."""
     if isinstance(speed, Tensor) and speed.shape == u.shape:
         return

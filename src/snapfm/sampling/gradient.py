@@ -22,7 +22,7 @@ def row_weights(laws: Projector, physics: float) -> Tensor:
 
     DiffusionPDE weights observations and equations separately; initial values are the former, balances the latter.
     """
-    structure = laws.sparse("a step along the laws")
+    structure = laws.require_sparse("a step along the laws")
     single = (np.diff(structure.pattern.indptr) == 1) & (structure.kinds == RowKind.AFFINE) & structure.equality_rows
     bounded = np.zeros(int(laws.limits.bounded.sum()), dtype=bool)
     return torch.from_numpy(np.where(np.concatenate([single, bounded]), 1.0, physics))

@@ -18,15 +18,25 @@ from snapfm.compile import CompiledLaws
 from snapfm.laws import Params
 from snapfm.project import Projector
 from snapfm.sampling import checks
-from snapfm.sampling.conditional.own_spread import own_spread
 from snapfm.sampling.conditional.sampler import Conditional
+from snapfm.sampling.conditional.spread import own_spread
 from snapfm.sampling.flow import EndProjection, Flow
 from snapfm.sampling.gathered import Gathered, rows_of
 from snapfm.sampling.gradient import DFlow, Guidance
 from snapfm.sampling.path import Path
 from snapfm.sampling.pcfm import PCFM
 from snapfm.sampling.projected import ECI, Projected
-from snapfm.sampling.task import Progress, Sampler, Samples, Task, Velocity, fast, home, noise_of, white_noise
+from snapfm.sampling.task import (
+    Progress,
+    Sampler,
+    Samples,
+    Task,
+    Velocity,
+    device_and_dtype,
+    fast,
+    noise_of,
+    white_noise,
+)
 from snapfm.seeds import base_seed, stream
 from snapfm.solve.base import OnFailure
 
@@ -112,7 +122,9 @@ def sample(
                 model=model if own is velocity else fast(own),
                 projector=project,
                 params=params if some == count else rows_of(params, start, some),
-                noise=noise_of(own, white_noise(streams, field_shape)).to(device=home(own, dtype)[0], dtype=dtype),
+                noise=noise_of(own, white_noise(streams, field_shape)).to(
+                    device=device_and_dtype(own, dtype)[0], dtype=dtype
+                ),
                 times=visited,
                 path=chosen_path,
                 streams=streams,

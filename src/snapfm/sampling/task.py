@@ -16,7 +16,7 @@ from snapfm.display import Sheet
 from snapfm.errors import ParamsError
 from snapfm.laws import Params
 from snapfm.project import Moved, Projection, Projector
-from snapfm.sampling.calls import check_speed, misfit
+from snapfm.sampling.calls import call_mismatch, check_velocity_output
 from snapfm.sampling.path import Path
 from snapfm.solve.base import fields_text
 from snapfm.text import plural
@@ -107,14 +107,14 @@ class Task:
         `tau` is one number, or one per sample (b,) for samplers with a flow time per sample.
         """
         began = time.perf_counter()
-        dtype = home(self.model, self.noise.dtype)[1]
+        dtype = device_and_dtype(self.model, self.noise.dtype)[1]
         try:
             speed = self.model(u.to(dtype), tau.to(dtype) if isinstance(tau, Tensor) else tau)
         except (TypeError, AttributeError, IndexError, RuntimeError) as cause:
-            if not self.calls and (trouble := misfit(cause, u.to(dtype), tau)):
+            if not self.calls and (trouble := call_mismatch(cause, u.to(dtype), tau)):
                 raise trouble from cause
             raise
-        check_speed(speed, u)
+        check_velocity_output(speed, u)
         self.seconds["velocity"] += time.perf_counter() - began
         self.calls += 1
         return speed.to(u.dtype)
@@ -211,7 +211,7 @@ def network_of(velocity: Velocity) -> Any:
     return velocity if isinstance(velocity, nn.Module) else getattr(velocity, "network", velocity)
 
 
-def home(velocity: Velocity, dtype: torch.dtype) -> tuple[torch.device, torch.dtype]:
+def device_and_dtype(velocity: Velocity, dtype: torch.dtype) -> tuple[torch.device, torch.dtype]:
     """Return the device and dtype of a velocity's first floating-point weight, else the CPU and `dtype`."""
     network = network_of(velocity)
     if isinstance(network, nn.Module):

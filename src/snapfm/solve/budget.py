@@ -18,7 +18,7 @@ from snapfm.kernels.threads import Clock
 STATIONARITY = 1e-6
 _LARGE = 1e-9  # stationarity relative to the size of a large field
 LIMIT = 500  # iterations of a sample over all attempts; most benchmark inputs need 2 to 12
-SECONDS = 120.0  # chosen, not measured: short enough to wait for
+SECONDS = 120.0  # chosen, not measured: short flow_step_stopping to wait for
 
 
 def stationary(size: Values) -> Values:
@@ -64,6 +64,6 @@ def certified(tolerance: float) -> Stopping:
     return Stopping(tolerance, min(CERTIFIED, max(LEAST, 0.1 * tolerance)), _POLISH)
 
 
-def enough(tolerance: float) -> Stopping:
+def flow_step_stopping(tolerance: float) -> Stopping:
     """Stop where the judge would accept: for fields that the next flow step moves anyway."""
     return Stopping(tolerance, STATIONARITY, 1.0)

@@ -29,8 +29,8 @@ from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
 from snapfm.linear import LANES_AT_ONCE, Automatic, Workspace
 from snapfm.solve.base import Adjoints, Limits
+from snapfm.solve.memory import Workspaces
 from snapfm.solve.single_thread import one_thread
-from snapfm.solve.workspaces import Workspaces
 
 # Relative to rows whose largest entry is about 1: keeps the system solvable when they repeat each other, far below any gradient
 # that matters.
@@ -83,8 +83,8 @@ class _System:
 
     def __init__(self, laws: CompiledLaws) -> None:
         hessian = laws.hessian_pattern
-        if laws.uncurved:
-            raise UnsupportedLaw(no_hessian(laws.uncurved))
+        if laws.without_hessian:
+            raise UnsupportedLaw(no_hessian(laws.without_hessian))
         if hessian is None:
             names = ", ".join(f"'{law.name}'" for law in laws.laws)
             raise UnsupportedLaw(

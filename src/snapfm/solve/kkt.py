@@ -16,11 +16,11 @@ from scipy.sparse import coo_array, csr_array
 
 from snapfm.arrays import Index, Table, Values
 from snapfm.compile.sparsity.pattern import Pattern
+from snapfm.kernels.factor.ordering import best
+from snapfm.kernels.factor.panels import Schedule, schedule
 from snapfm.kernels.layout import Frame
 from snapfm.kernels.numba.sections import packed_index, packed_values
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.ordering import best
-from snapfm.kernels.panels import Schedule, schedule
 from snapfm.linear import Prepared, Solver
 from snapfm.linear.automatic import Automatic, predicted_fronts, predicted_lanes
 from snapfm.linear.bordered import PreparedBordered
@@ -43,7 +43,7 @@ _SOFT = 1e-11
 
 
 @cache
-def _nothing() -> Schedule:
+def _empty_schedule() -> Schedule:
     """Return a schedule that nothing reads, for systems that a callback factorizes; not at import, which would compile it."""
     return schedule(np.array([0, 1]), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
@@ -63,7 +63,7 @@ class KKT:
     @cached_property
     def schedule(self) -> Schedule:
         """What the compiled loop factorizes by."""
-        return self.linear.plan if isinstance(self.linear, PreparedLanes) else _nothing()
+        return self.linear.plan if isinstance(self.linear, PreparedLanes) else _empty_schedule()
 
     @property
     def entries(self) -> int:

@@ -33,22 +33,22 @@ from snapfm.kernels.march import (
     solve_stage,
 )
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.threads import Turn
+from snapfm.kernels.threads import Deadline
 from snapfm.linear import Automatic
 from snapfm.reduce.march import March, MarchStage, Square, slopes_at
-from snapfm.reduce.reduce import lone_system
+from snapfm.reduce.reduce import system_from_program
 from snapfm.solve.budget import Stopping
 from snapfm.solve.stage_newton import StageNewton, share
 from snapfm.solve.stage_solver import ENTRY_BYTES, RESCUED_ROWS, StageSolver
 from snapfm.solve.system import Batch, Part
-from snapfm.solve.tiles import Ended
+from snapfm.solve.tiles import AttemptOutcome
 
 _KEPT = 4  # structures whose factors are kept from stage to stage; with more, as for coefficients that change, none are
 _FACTOR_MEMORY = 400e6  # bytes of factors that the samples of one piece may keep
 
 
 class Marching:
-    """Prepared for the march of a reduction. It never changes; a call's state is a `Walk`."""
+    """Prepared for the march of a reduction. It never changes; a call's state is a `MarchState`."""
 
     def __init__(self, march: March, tape: Tape, rows: csr_array, first_external: int) -> None:
         self.march, self._tape, self._rows, self._first_external = march, tape, rows, first_external
@@ -75,9 +75,9 @@ class Marching:
         each = [one.bytes(samples) for one in self.solvers]
         return sum(each) if self.keeps else max(each)
 
-    def walk(self, count: int) -> Walk:
+    def walk(self, count: int) -> MarchState:
         """Begin a call on so many samples."""
-        return Walk(self, count)
+        return MarchState(self, count)
 
     def coupled(self) -> Coupled | None:
         """Prepare all stages together as one system, at first use; None where that would take too long, or is one stage."""
@@ -91,7 +91,7 @@ class Marching:
                 return None
             own = np.searchsorted(program.unknowns, unknowns)
             infinite = np.full(len(program.unknowns), np.inf)
-            part = Part(lone_system(program, own), -infinite, infinite, 0, np.zeros(0, np.int64), Automatic())
+            part = Part(system_from_program(program, own), -infinite, infinite, 0, np.zeros(0, np.int64), Automatic())
             self._coupled = Coupled(part, program.unknowns, program.externals - self._first_external)
         return self._coupled
 
@@ -111,7 +111,7 @@ class Coupled:
     externals: Index
 
 
-class Walk:
+class MarchState:
     """One call: the factors that its samples keep, and which samples got through."""
 
     def __init__(self, marching: Marching, count: int) -> None:
@@ -129,7 +129,9 @@ class Walk:
             self._kept[number] = [None] * self._count, tiles
         return self._kept[number]
 
-    def solve(self, start: Values, u: Values, externals: Values, stopping: Stopping, limit: int, turn: Turn) -> Ended:
+    def solve(
+        self, start: Values, u: Values, externals: Values, stopping: Stopping, limit: int, deadline: Deadline
+    ) -> AttemptOutcome:
         """Solve all stages; the iterations of a sample are the most that a stage took. Written: u."""
         count = len(u)
         status, iterations = np.full(count, int(Status.CONVERGED)), np.ones(count, np.int64)
@@ -139,13 +141,13 @@ class Walk:
             live = np.flatnonzero(self.through)
             if count and not len(live):
                 break
-            if turn.over:
+            if deadline.over:
                 status[live], self.through[live] = int(Status.ITERATION_LIMIT), False
                 break
             solver, known = self._solvers[stage.square], earlier[stage.square]
             factors, tiles = self._state(stage.square)
             if tiles is not None:
-                ended, used = tiles.solve(stage, start, u, externals, stopping, limit, turn, self.through)
+                ended, used = tiles.solve(stage, start, u, externals, stopping, limit, deadline, self.through)
                 iterations = np.maximum(iterations, used)
                 live = np.flatnonzero((ended == FAILED) | (ended == OUT_OF_ITERATIONS))
             else:
@@ -153,7 +155,7 @@ class Walk:
             if len(live):
                 task = StageNewton(
                     solver, factors, live, u[np.ix_(live, stage.inputs)],
-                    externals[np.ix_(live, stage.externals)], used[live], stopping, limit, turn,
+                    externals[np.ix_(live, stage.externals)], used[live], stopping, limit, deadline,
                 )  # fmt: skip
                 found, used = task.run(start[np.ix_(live, stage.unknowns)], [one[live] for one in known])
                 if not unique:  # another solution of an earlier stage might have gone on
@@ -166,12 +168,12 @@ class Walk:
             if tiles is None:
                 earlier[stage.square] = [*known[-1:], u[:, stage.unknowns]]
         self._couple(
-            np.flatnonzero(status == Status.STALLED), start, u, externals, stopping, limit, turn, status, iterations
+            np.flatnonzero(status == Status.STALLED), start, u, externals, stopping, limit, deadline, status, iterations
         )
-        return Ended(status, iterations, np.full(count, HOLDS))
+        return AttemptOutcome(status, iterations, np.full(count, HOLDS))
 
     def _couple(
-        self, failed: Index, start: Values, u: Values, externals: Values, stopping: Stopping, limit: int, turn: Turn,
+        self, failed: Index, start: Values, u: Values, externals: Values, stopping: Stopping, limit: int, deadline: Deadline,
         status: Index, iterations: Index,
     ) -> None:  # fmt: skip
         """Solve all stages together for samples that got stuck: an earlier stage may have another solution, that goes on.
@@ -184,12 +186,12 @@ class Walk:
         part, rows = coupled.part, coupled.part.system.rows.shape[1]
         for i in failed:  # one by one: each has iterations of its own left
             left = limit - int(iterations[i])
-            if left < 1 or turn.over:
+            if left < 1 or deadline.over:
                 continue
             inputs = np.where(np.isfinite(start[i]), start[i], 0.0)[None, coupled.inputs]
             determined = np.setdiff1d(np.arange(inputs.shape[1]), part.system.unknowns[0])
             inputs[:, determined] = u[i, coupled.inputs[determined]]  # by substitutions before the march
-            batch = Batch(inputs.copy(), externals[[i]][:, coupled.externals], stopping, None, left, turn)
+            batch = Batch(inputs.copy(), externals[[i]][:, coupled.externals], stopping, None, left, deadline)
             ended = part.solve(batch, inputs, np.zeros((1, rows)))
             iterations[i] += ended.iterations[0]
             status[i] = ended.status[0]
@@ -225,7 +227,7 @@ class _Tiles:
         self._factors = np.empty((-(-count // LANES), structure.plan.packs * LANES))
 
     def solve(
-        self, stage: MarchStage, start: Values, u: Values, externals: Values, stopping: Stopping, limit: int, turn: Turn,
+        self, stage: MarchStage, start: Values, u: Values, externals: Values, stopping: Stopping, limit: int, deadline: Deadline,
         through: Mask,
     ) -> tuple[Index, Index]:  # fmt: skip
         """Solve one stage; return how each sample ended, and its iterations. Written: u."""
@@ -234,7 +236,17 @@ class _Tiles:
         rule = Rule(stopping.polish * stopping.tolerance, stopping.tolerance, polish, share(limit))
         read = (stage.inputs[None], stage.externals[None], externals, stage.unknowns, start)
         solve_stage(
-            self._structure, rule, *read, u, self._past, self._known, self._have, self._factors, turn.stop, ended, used
+            self._structure,
+            rule,
+            *read,
+            u,
+            self._past,
+            self._known,
+            self._have,
+            self._factors,
+            deadline.stop,
+            ended,
+            used,
         )
         self._known = True
         return ended, used

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from snapfm.errors import MemoryWarning
 from snapfm.kernels.operations import LANES
@@ -41,7 +42,7 @@ def fitted(predict: Predict, chunk: int, threads: int, limit: float) -> tuple[in
     return chunk, threads
 
 
-def state(predicted: float, limit: float, unknowns: int) -> None:
+def warn_if_large(predicted: float, limit: float, unknowns: int) -> None:
     """Warn, on behalf of the caller of a projector, before more memory is allocated than the limit."""
     if predicted > limit:
         warnings.warn(
@@ -66,3 +67,40 @@ def described(predict: Predict) -> str:
     """Write what one sample takes and what a full tile takes, for a description of the laws."""
     one, tile = (bytes_text(predict(samples)) for samples in (1, LANES))
     return f"predicted memory of a call, without the batch: {one} for one sample, {tile} for {LANES} at once"
+
+
+Work = TypeVar("Work")
+
+
+class Workspaces(Generic[Work]):
+    """The workspaces that no call uses, with their sizes. `make(*size)` makes one where none is free."""
+
+    def __init__(self, make: Callable[..., Work]) -> None:
+        self._make, self._free = make, list[tuple[tuple[int, ...], Work]]()
+
+    def lend(self, *size: int) -> _Loan[Work]:
+        """Lend a workspace of this size to a call. Free ones of other sizes are dropped; this one too if the call raises."""
+        while self._free:
+            try:
+                found, work = self._free.pop()  # atomic, like append
+            except IndexError:  # another thread took the last one
+                break
+            if found == size:
+                return _Loan(self._free, size, work)
+        return _Loan(self._free, size, self._make(*size))
+
+
+class _Loan(Generic[Work]):
+    """A workspace that goes back when the call ends. A class: making a generator would cost more than the loan."""
+
+    __slots__ = ("_free", "_size", "_work")
+
+    def __init__(self, free: list[tuple[tuple[int, ...], Work]], size: tuple[int, ...], work: Work) -> None:
+        self._free, self._size, self._work = free, size, work
+
+    def __enter__(self) -> Work:
+        return self._work
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._free.append((self._size, self._work))

@@ -27,24 +27,23 @@ from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.coordinates import differences, distances, largest
 from snapfm.kernels.layout import HOLDS, UNKNOWN
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.threads import Clock, Turn, cut, run, workers
+from snapfm.kernels.threads import Clock, Deadline, cut, run, workers
 from snapfm.laws import Params
 from snapfm.linear import Automatic, Solver
 from snapfm.reduce.kinked_system import kinked_rows
 from snapfm.reduce.reduce import Reduction, reduce
-from snapfm.solve.attempts.settings import LONGEST
+from snapfm.solve.attempts.order import LONGEST
 from snapfm.solve.base import Adjoints, Limits, Solution, Warm
-from snapfm.solve.budget import Budget, Stopping, certified, enough
+from snapfm.solve.budget import Budget, Stopping, certified, flow_step_stopping
 from snapfm.solve.closed_form import AffinePart, Coordinates, Rows
 from snapfm.solve.gradient import Adjoint
 from snapfm.solve.kinks.gradient import AdjointOnKinks
 from snapfm.solve.kinks.search import NO_WEIGHT
-from snapfm.solve.march import Marching, Walk
-from snapfm.solve.memory import allowed, fitted, state
-from snapfm.solve.opaque import Evaluator, opaque_reduction
+from snapfm.solve.march import Marching, MarchState
+from snapfm.solve.memory import Workspaces, allowed, fitted, warn_if_large
+from snapfm.solve.opaque import LawEvaluator, opaque_reduction
 from snapfm.solve.system import Batch, Part
-from snapfm.solve.tiles import Ended, gravest
-from snapfm.solve.workspaces import Workspaces
+from snapfm.solve.tiles import AttemptOutcome, worst_status
 
 Field = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
@@ -54,7 +53,7 @@ _WORTH_SHARING = 8e-3
 _WATCHED = 0.25
 _CONVERGED = int(Status.CONVERGED)  # asking an enumeration takes longer than comparing a small array
 _EXPECTED = 4  # iterations of a sample that a first call counts on
-BESIDE = 0.1  # start of iterations on a flat slice, relative to its size
+FLAT_SLICE_OFFSET = 0.1  # start of iterations on a flat slice, relative to its size
 _CHUNK = 64  # samples of one piece: bounds memory
 _SMALL_CHUNK = 16  # samples of one piece without a certificate: little work, which has to stay in the caches
 
@@ -109,7 +108,9 @@ class Newton:
         self.implied: Index = self.reduction.implied  # rows that hold if the others do
         # Longest time of one compiled call, in seconds per sample of a piece and iteration of its limit.
         self.longest = max((part.seconds(LANES, 1, self.opaque) for part in self.parts), default=0.0) / LANES
-        self.between = max((part.seconds(LANES, 1, False) for part in self.parts), default=0.0) / LONGEST
+        self.seconds_between_callbacks = (
+            max((part.seconds(LANES, 1, False) for part in self.parts), default=0.0) / LONGEST
+        )
         self.longest_on_kinks = max((part.seconds_on_kinks for part in self.parts), default=0.0)
         self._memory: Workspaces[tuple[Values, Values, Values]] = Workspaces(self._batches)
         self._adjoint, self._on_kinks = Adjoint(laws, limits), AdjointOnKinks(laws, limits)
@@ -146,7 +147,7 @@ class Newton:
         """Project without a certificate, in the dtype given: multipliers of substituted rows stay zero."""
         found, shape = torch.empty_like(given), (len(given), self.laws.unknowns)
         out = self._outcome(found.reshape(shape).numpy())
-        self._run(given.reshape(shape).numpy(), params, enough(tolerance), warm, out, budget, certify=False)
+        self._run(given.reshape(shape).numpy(), params, flow_step_stopping(tolerance), warm, out, budget, certify=False)
         return found, self._warm(out)
 
     def bytes(self, samples: int) -> float:
@@ -178,28 +179,28 @@ class Newton:
         known, count = self._from_params(params, len(field)), len(field)
         evaluator = self._evaluator(params)
 
-        def work(piece: slice, turn: Turn) -> bool:
+        def work(piece: slice, deadline: Deadline) -> bool:
             given, mine = field[piece], out.part(piece)
-            late = turn.over
+            late = deadline.over
             if late:
-                mine.leave(given)
+                mine.return_input(given)
             else:
                 some = known.part(piece)
                 if evaluator is not None:
-                    evaluator.begin(turn)
+                    evaluator.begin(deadline)
                 start = None if warm is None else warm.part(piece)
-                self._solve_piece(given, some, stopping, start, mine, certify, budget.limit, turn, evaluator)
-            return not late and not (turn.over and bool((mine.status == Status.ITERATION_LIMIT).any()))
+                self._solve_piece(given, some, stopping, start, mine, certify, budget.limit, deadline, evaluator)
+            return not late and not (deadline.over and bool((mine.status == Status.ITERATION_LIMIT).any()))
 
         plan = self._planned(count, certify, budget.limit)
         if plan.predicted > plan.room:
-            state(plan.predicted, plan.room, self.laws.unknowns)
-        spent = run(work, plan.pieces, budget.clock, plan.threads, plan.watched)
+            warn_if_large(plan.predicted, plan.room, self.laws.unknowns)
+        spent = run(work, plan.pieces, budget.clock, plan.threads, plan.needs_watchdog)
         if count:
             self._pace = spent / count
         if evaluator is not None:
             evaluator.callback.check()
-            out.second[list(evaluator.uncurved)] = UNKNOWN
+            out.second[list(evaluator.without_hessian)] = UNKNOWN
 
     def _planned(self, count: int, certify: bool, limit: int) -> _Plan:
         """Cut a batch into pieces; the last plan is kept, as every flow step asks for the same one."""
@@ -215,23 +216,25 @@ class Newton:
             chunk, unit = _CHUNK, min(LANES, self.marching.samples)
         chunk = max(unit, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
         chunk = min(chunk, self.marching.samples)
-        # Where the laws are called back, every callback looks at the clock: only what is between two of them has to be watched.
-        unseen = self.between if self.opaque else max(once, limit * self.longest_on_kinks) * chunk
-        watched = unseen > _WATCHED
-        if threads > 1:  # enough pieces that a core busy elsewhere can get fewer
+        # Where the laws are called back, every callback looks at the clock: only what is between two of them is watched.
+        unchecked_seconds = (
+            self.seconds_between_callbacks if self.opaque else max(once, limit * self.longest_on_kinks) * chunk
+        )
+        needs_watchdog = unchecked_seconds > _WATCHED
+        if threads > 1:  # flow_step_stopping pieces that a core busy elsewhere can get fewer
             chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))
         chunk, threads = fitted(self.bytes, max(1, min(chunk, count)), threads, room)
         pieces = cut(count, min(unit, chunk), -(-count // chunk))
-        plan = _Plan(pieces, threads, watched, threads * self.bytes(chunk), room)
+        plan = _Plan(pieces, threads, needs_watchdog, threads * self.bytes(chunk), room)
         self._plan = (asked, plan)
         return plan
 
-    def _evaluator(self, params: Params) -> Evaluator | None:
+    def _evaluator(self, params: Params) -> LawEvaluator | None:
         """Make the callback of one call, if the laws need it."""
         if not self.opaque:
             return None
         (part,) = self.parts
-        return Evaluator(self.laws, part.system.rows[0], params, part.at)
+        return LawEvaluator(self.laws, part.system.rows[0], params, part.at)
 
     def _compile(self, clock: Clock) -> None:
         """Compile what every call needs, in the first call of a process, without counting the time."""
@@ -240,7 +243,7 @@ class Newton:
                 nothing = np.empty((0, self.laws.unknowns))
                 out, known = self._outcome(nothing), np.empty((0, self.tape.cells - self.tape.unknowns - 1))
                 self._solve_piece(
-                    nothing, _Known(known, None, None), certified(1.0), None, out, True, 1, Turn(clock), None
+                    nothing, _Known(known, None, None), certified(1.0), None, out, True, 1, Deadline(clock), None
                 )
             self._compiled = True
 
@@ -281,7 +284,7 @@ class Newton:
 
     def _solve_piece(
         self, given: Field, known: _Known, stopping: Stopping, warm: Warm | None, out: _Outcome, certify: bool, limit: int,
-        turn: Turn, evaluator: Evaluator | None,
+        deadline: Deadline, evaluator: LawEvaluator | None,
     ) -> None:  # fmt: skip
         """Project one piece. Written: out, whatever it held before."""
         out.clear()
@@ -311,23 +314,23 @@ class Newton:
                     rows.substitute(level, u, externals)
             walk = self.marching.walk(len(given)) if self.marches else None
             if walk is not None:
-                ended = walk.solve(start, u, externals, stopping, limit, turn)
+                ended = walk.solve(start, u, externals, stopping, limit, deadline)
                 out.status[:], out.iterations[:] = ended.status, ended.iterations
             if len(self.clipped):
                 u[:, self.clipped] = np.clip(u[:, self.clipped], self.lower[self.clipped], self.upper[self.clipped])
             self.affine.solve(u, externals, known.constants, out.multipliers)
             address = NO_CALLBACK if evaluator is None else evaluator.callback.address
-            batch = Batch(start, externals, stopping, multiplier, limit, turn, address, self.retry)
+            batch = Batch(start, externals, stopping, multiplier, limit, deadline, address, self.retry)
             weights: list[Values | None] = []
             for number, part in enumerate(self.parts, 1):
                 # A part that does not converge leaves time for those after it.
-                mine = replace(batch, turn=turn.before(len(self.parts) - number))
+                mine = replace(batch, deadline=deadline.reserve_for(len(self.parts) - number))
                 ended = self._iterate(part, mine, u, out.multipliers)
                 weights.append(ended.weights)
                 if ended.weights is not None:
                     out.generalized[:] |= (ended.weights != NO_WEIGHT).any(axis=(1, 2))
                 if ended.status.any():
-                    out.status[:] = gravest(np.stack([out.status, ended.status], axis=1))
+                    out.status[:] = worst_status(np.stack([out.status, ended.status], axis=1))
                 np.maximum(out.iterations, ended.iterations, out=out.iterations)
                 np.minimum(out.second, ended.second, out=out.second, casting="unsafe")
             if len(self.bounded) and out.status.any():  # bounds hold even where iterations end early
@@ -348,7 +351,7 @@ class Newton:
         shape = (count, self.tape.unknowns)
         return np.empty(shape), np.empty(shape), np.empty(shape)
 
-    def _iterate(self, part: Part, batch: Batch, u: Values, multipliers: Values) -> Ended:
+    def _iterate(self, part: Part, batch: Batch, u: Values, multipliers: Values) -> AttemptOutcome:
         lengths, start = part.lengths, batch.start
         if not len(lengths):
             return part.solve(batch, u, multipliers)
@@ -356,7 +359,7 @@ class Newton:
             # No step leaves a flat slice (y₂ = 0), where the slope of y₂² is zero: start beside it.
             flat = u[:, lengths]
             size = np.abs(start[:, part.system.unknowns[0]]).max(axis=1, keepdims=True, initial=0.0)
-            u[:, lengths] = np.where(flat == 0.0, BESIDE * np.where(size > 0.0, size, 1.0), flat)
+            u[:, lengths] = np.where(flat == 0.0, FLAT_SLICE_OFFSET * np.where(size > 0.0, size, 1.0), flat)
         ended = part.solve(batch, u, multipliers)
         # An aggregate with y₂ < 0 obeys as well as its mirror image, which is nearer: go on from there.
         again = np.flatnonzero((u[:, lengths] < 0.0).any(axis=1) & (ended.status == _CONVERGED))
@@ -373,7 +376,7 @@ class Newton:
 
     def _certify(
         self, start: Values, u: Values, externals: Values, multipliers: Values, rest: Values, stationarity: Values,
-        walk: Walk | None, evaluator: Evaluator | None, weights: list[Values | None],
+        walk: MarchState | None, evaluator: LawEvaluator | None, weights: list[Values | None],
     ) -> None:  # fmt: skip
         """Find the multipliers of marched and substituted rows, last first; the remainder of u − û + Jᵀλ is the stationarity.
 
@@ -419,7 +422,7 @@ class _Plan(NamedTuple):
 
     pieces: list[slice]
     threads: int
-    watched: bool
+    needs_watchdog: bool
     predicted: float  # bytes of all threads, and how many may be taken without saying so
     room: float
 
@@ -441,7 +444,7 @@ class _Outcome(NamedTuple):
         self.multipliers[:], self.generalized[:] = 0.0, False
         self.status[:], self.iterations[:], self.second[:] = _CONVERGED, 1, HOLDS
 
-    def leave(self, given: Field) -> None:
+    def return_input(self, given: Field) -> None:
         """Return samples unchanged: there was no time for them."""
         self.u[:], self.multipliers[:], self.place[:] = given, 0.0, 0.0
         self.stationarity[:], self.distance[:], self.iterations[:] = 0.0, 0.0, 0

@@ -23,13 +23,13 @@ from scipy.sparse import coo_array, csr_array
 from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels.batches import derivatives, evaluate, pull
 from snapfm.kernels.layout import HOLDS
-from snapfm.kernels.run_length import Runs, add_batch, join, products
-from snapfm.kernels.threads import Turn
+from snapfm.kernels.run_length import RunLengthMatrix, add_batch, join, products
+from snapfm.kernels.threads import Deadline
 from snapfm.linear.bordered import PreparedBordered
 from snapfm.reduce.reduce import System
 from snapfm.solve.budget import Stopping
 from snapfm.solve.subspace import Found, Subspaces, largest
-from snapfm.solve.tiles import Ended
+from snapfm.solve.tiles import AttemptOutcome
 
 if TYPE_CHECKING:
     from snapfm.solve.system import Batch
@@ -68,7 +68,7 @@ class NullSpace:
         row = np.concatenate([constant.row, rest.row]).astype(np.int64)
         column = np.concatenate([constant.col, self.iterated + rest.col]).astype(np.int64)
         value = np.concatenate([constant.data, rest.data])
-        self.affine: Runs = join(column, row, value)
+        self.affine: RunLengthMatrix = join(column, row, value)
         self.size = float(np.bincount(row, np.abs(value), 1).max())
         self.equality: Mask = system.equality[self.border]
         self.bends = program.hessian.row_of(), program.hessian.indices
@@ -80,17 +80,17 @@ class NullSpace:
         room = _MEMORY / (AT_ONCE * self.columns.shape[1] * (1 + len(self.border)))
         return max(1, min(_LONGEST, int(room), limit // 2))
 
-    def solve(self, given: Values, externals: Values, stopping: Stopping, limit: int, turn: Turn) -> Found:
+    def solve(self, given: Values, externals: Values, stopping: Stopping, limit: int, deadline: Deadline) -> Found:
         """Solve lanes (b, columns), given their û and the params that they read (b, …); `limit` is that of `rounds`."""
         found = [
-            Subspaces(self, given[k : k + AT_ONCE], externals[k : k + AT_ONCE], stopping).solved(limit, turn)
+            Subspaces(self, given[k : k + AT_ONCE], externals[k : k + AT_ONCE], stopping).solved(limit, deadline)
             for k in range(0, len(given), AT_ONCE)
         ]
         return Found(*(np.concatenate([getattr(one, name) for one in found]) for name in Found.__dataclass_fields__))
 
     def solve_batch(
-        self, batch: Batch, u: Values, multipliers: Values, iterate: Callable[[Batch, Values, Values], Ended]
-    ) -> Ended:
+        self, batch: Batch, u: Values, multipliers: Values, iterate: Callable[[Batch, Values, Values], AttemptOutcome]
+    ) -> AttemptOutcome:
         """Solve a batch; `iterate` for samples that are left open, from where they ended if that is usable.
 
         Written: u (this part's unknowns), multipliers (its rows).
@@ -102,11 +102,11 @@ class NullSpace:
         lanes = count * system.parts
         outside = np.take(batch.externals, self.params, axis=1).reshape(lanes, self.params.shape[1])
         rounds = self.rounds(batch.limit)
-        found = self.solve(given.reshape(lanes, -1), outside, batch.stopping, rounds, batch.turn)
+        found = self.solve(given.reshape(lanes, -1), outside, batch.stopping, rounds, batch.deadline)
         certified: Mask = np.all(found.certified.reshape(count, -1), axis=1)
         usable: Mask = np.all(found.usable.reshape(count, -1), axis=1)
         point, lam = (one.reshape(count, system.parts, -1) for one in (found.point, found.multipliers))
-        ended = Ended(
+        ended = AttemptOutcome(
             np.zeros(count, np.int64), found.rounds.reshape(count, -1).max(axis=1), np.full(count, HOLDS)
         )  # fmt: skip
         done = np.flatnonzero(certified)

@@ -26,9 +26,9 @@ from snapfm.compile.trace.batched import RAISED
 from snapfm.kernels.callback import Callback
 from snapfm.kernels.layout import CELLS, HESSIAN, JACOBIAN, MULTIPLIER, ROWS, TO_EVALUATE
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.threads import Turn
+from snapfm.kernels.threads import Deadline
 from snapfm.laws import Params
-from snapfm.reduce.reduce import Reduction, whole_system
+from snapfm.reduce.reduce import Reduction, opaque_system
 from snapfm.solve.single_thread import one_thread
 
 
@@ -46,15 +46,15 @@ def opaque_reduction(laws: CompiledLaws) -> Reduction:
     program = replace(
         program, pattern=pattern, constants=np.zeros(pattern.nnz), varying=np.arange(pattern.nnz), hessian=_lower(laws)
     )
-    return whole_system(tape, program, kept, laws.presolve.dropped, laws.equality_rows[kept])
+    return opaque_system(tape, program, kept, laws.presolve.dropped, laws.equality_rows[kept])
 
 
-class Evaluator:
+class LawEvaluator:
     """The laws of one call: `callback` fills tiles, `pull` adds Jᵀλ. For one call and its threads.
 
     What was evaluated at a field is remembered for a while: a lane that has not moved, as those that have converged, or one that
-    goes back from a rejected step, is not evaluated again. Every callback looks at the clock of its thread's turn.
-    `uncurved` holds the samples with a law that has no second derivative: their curvature is unknown.
+    goes back from a rejected step, is not evaluated again. Every callback looks at the clock of its thread's deadline.
+    `without_hessian` holds the samples with a law that has no second derivative: their curvature is unknown.
     """
 
     def __init__(self, laws: CompiledLaws, rows: Index, params: Params, at: Index) -> None:
@@ -64,14 +64,14 @@ class Evaluator:
         self._below = None if lower is None else np.flatnonzero(lower.indices <= lower.row_of())
         # All rows are those of one Oracle: it takes arrays as they are.
         self._oracle = laws.laws[0] if len(laws.laws) == 1 and isinstance(laws.laws[0], OracleLaw) else None
-        self._curveless = lower is None or bool(laws.uncurved)
-        self._own = threading.local()  # a thread's turn, and what it evaluated
-        self.uncurved: set[int] = set()
+        self.missing_hessian = lower is None or bool(laws.without_hessian)
+        self._own = threading.local()  # a thread's deadline, and what it evaluated
+        self.without_hessian: set[int] = set()
         self.callback = Callback(self._serve)
 
-    def begin(self, turn: Turn) -> None:
-        """Begin a turn of this thread: when it is over, the next callback stops the compiled loops."""
-        self._own.turn, self._own.tiles = turn, {}
+    def begin(self, deadline: Deadline) -> None:
+        """Begin a deadline of this thread: when it is over, the next callback stops the compiled loops."""
+        self._own.deadline, self._own.tiles = deadline, {}
         self._own.rows, self._own.jacobian, self._own.hessian = _Known(), _Known(), _Known()
 
     def pull(self, u: Values, samples: Index, multipliers: Values, rest: Values) -> None:
@@ -86,8 +86,8 @@ class Evaluator:
     def _serve(self, task: int, memory: int) -> None:
         own = self._own
         try:
-            if own.turn.over:
-                own.turn.stop[0] = 1
+            if own.deadline.over:
+                own.deadline.stop[0] = 1
             tile = own.tiles.get(memory)
             if tile is None:
                 tile = own.tiles[memory] = _Tile(memory, self._at, self._laws.unknowns)
@@ -101,10 +101,10 @@ class Evaluator:
             _fill(tile.jacobian, [values[self._entries] for values in slopes])
             if len(tile.hessian):
                 self._bend_tile(tile, keys, samples)
-            if self._curveless:
-                self.uncurved.update(samples.tolist())
+            if self.missing_hessian:
+                self.without_hessian.update(samples.tolist())
         except BaseException:  # kept by the callback; loops have nothing to go on with
-            own.turn.stop[0] = 1
+            own.deadline.stop[0] = 1
             raise
 
     def _bend_tile(self, tile: _Tile, keys: list[bytes], samples: Index) -> None:
@@ -172,13 +172,13 @@ class Evaluator:
         return out
 
     def _bend(self, fields: Values, samples: Index, weight: torch.Tensor, part: Index, out: Values) -> None:
-        """Evaluate the Hessian of some lanes; one by one if that raises for all of them. Written: out, uncurved."""
+        """Evaluate the Hessian of some lanes; one by one if that raises for all of them. Written: out, without_hessian."""
         assert self._below is not None
         try:
             out[part] = self._laws.hessian(*self._of(fields[part], samples[part]), weight[part])[:, self._below]
         except RAISED:  # then W = I, and steps are shorter
             if len(part) == 1:
-                self.uncurved.add(int(samples[part[0]]))
+                self.without_hessian.add(int(samples[part[0]]))
                 return
             for one in part[:, None]:
                 self._bend(fields, samples, weight, one, out)

@@ -11,7 +11,7 @@ from scipy.sparse.linalg import SuperLU
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.kernels.march import HALVINGS, SUFFICIENT, USEFUL
-from snapfm.kernels.threads import Turn
+from snapfm.kernels.threads import Deadline
 from snapfm.reduce.march import slopes_at
 from snapfm.solve.budget import Stopping
 from snapfm.solve.stage_solver import StageSolver
@@ -26,11 +26,11 @@ class StageNewton:
 
     def __init__(
         self, solver: StageSolver, factors: list[SuperLU | None], live: Index, inputs: Values, outside: Values, used: Index,
-        stopping: Stopping, limit: int, turn: Turn,
+        stopping: Stopping, limit: int, deadline: Deadline,
     ) -> None:  # fmt: skip
         self.solver, self.inputs, self.outside = solver, inputs, outside
         self._factors, self._live = factors, live
-        self._stopping, self._limit, self._turn = stopping, limit, turn
+        self._stopping, self._limit, self._turn = stopping, limit, deadline
         self._goal = stopping.polish * stopping.tolerance
         self._used = used
         self._status = np.full(len(live), int(Status.STALLED))

@@ -13,12 +13,12 @@ from scipy.sparse.linalg import SuperLU, splu
 from snapfm.arrays import Index, Values
 from snapfm.compile.program import Program
 from snapfm.kernels import batches
-from snapfm.kernels.lu import Elimination
+from snapfm.kernels.factor.lu import Elimination
 from snapfm.kernels.march import REFINED, SOLVES, USEFUL, Structure
 from snapfm.kernels.operations import LANES
 from snapfm.linear import Automatic
 from snapfm.reduce.march import Square
-from snapfm.reduce.reduce import System, lone_system
+from snapfm.reduce.reduce import System, system_from_program
 from snapfm.solve.system import Part
 from snapfm.solve.tiles import tiles_for
 
@@ -134,7 +134,7 @@ class StageSolver:
         if square.size > RESCUED_ROWS or square.affine or not square.curved:
             return None
         if self._part is None:
-            system: System = lone_system(square.program, square.own)
+            system: System = system_from_program(square.program, square.own)
             infinite = np.full(len(square.program.unknowns), np.inf)
             self._part = Part(system, -infinite, infinite, 0, np.zeros(0, np.int64), Automatic())
         return self._part

@@ -14,7 +14,7 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels import coordinates
 from snapfm.kernels.run_length import add_batch, products
 from snapfm.kernels.subspace import add_images, add_scaled, dots, least_curvature, nearest_on_quadrics
-from snapfm.kernels.threads import Turn
+from snapfm.kernels.threads import Deadline
 from snapfm.solve.budget import LEAST, Stopping
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Subspaces:
         self.slope: Values = np.zeros((self.count, self.rows, 0))
         self.curvature: Values = np.zeros((self.count, self.rows, 0, 0))
 
-    def solved(self, limit: int, turn: Turn) -> Found:
+    def solved(self, limit: int, deadline: Deadline) -> Found:
         """Return where the lanes end."""
         space = self.space
         with np.errstate(all="ignore"):
@@ -66,9 +66,9 @@ class Subspaces:
                 self._approach(self.point, np.ones(self.count, bool))
             values = space.rows(self.point, self.externals)[:, space.border]
             self._begin(values)
-            return self._iterated(values, limit, turn)
+            return self._iterated(values, limit, deadline)
 
-    def _iterated(self, values: Values, limit: int, turn: Turn) -> Found:
+    def _iterated(self, values: Values, limit: int, deadline: Deadline) -> Found:
         space, stopping = self.space, self.stopping
         point, multipliers = self.given.copy(), np.zeros((self.count, len(space.system.equality)))
         rounds, corrections = np.ones(self.count, np.int64), np.zeros(self.count, np.int64)
@@ -97,7 +97,7 @@ class Subspaces:
             failed |= (off & (corrections >= _CORRECTIONS)) | ~np.isfinite(gap)
             off &= ~failed & (rounds < limit)
             wide = ~stationary & ~failed & ~off & (rounds < limit)
-            if not (off | wide).any() or turn.over:
+            if not (off | wide).any() or deadline.over:
                 break
             rounds[off | wide] += 1
             corrections[off] += 1

@@ -15,26 +15,25 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels import layout as core
 from snapfm.kernels.callback import NO_CALLBACK, Callback
 from snapfm.kernels.coupled import SCALARS
+from snapfm.kernels.factor.ldl import TALLY
 from snapfm.kernels.lanes import enter_units, fill, gather, leave_units, scatter
-from snapfm.kernels.ldl import TALLY
 from snapfm.kernels.numba.sections import starts
 from snapfm.kernels.operations import LANES, SPILL
-from snapfm.kernels.run_length import Runs, join, products_to_tiles, tiles_to_field
-from snapfm.kernels.threads import Turn
+from snapfm.kernels.run_length import RunLengthMatrix, join, products_to_tiles, tiles_to_field
+from snapfm.kernels.threads import Deadline
 from snapfm.linear import Lanes, Solver, Workspace
 from snapfm.linear.bordered import PreparedBordered
 from snapfm.reduce.kinked_system import KinkedRows, kinked_system
 from snapfm.reduce.reduce import System
-from snapfm.solve.attempts.order import attempt, newton
-from snapfm.solve.attempts.settings import LONGEST
+from snapfm.solve.attempts.order import LONGEST, attempt, newton
 from snapfm.solve.budget import Stopping, certified
 from snapfm.solve.closed_form import Rows
 from snapfm.solve.infeasible import Proof
 from snapfm.solve.kinks.search import NO_WEIGHT, Kinked, attempts_on
 from snapfm.solve.kkt import KKT, prepare
+from snapfm.solve.memory import Workspaces
 from snapfm.solve.nullspace import NullSpace
-from snapfm.solve.tiles import Ended, Tiles, tiles_for
-from snapfm.solve.workspaces import Workspaces
+from snapfm.solve.tiles import AttemptOutcome, Tiles, tiles_for
 
 _PACKS_A_SECOND = 8e8  # least speed of one thread, from profiles of the six problems
 _COUPLED = 4  # factorizations that take as long as one with conjugate gradients
@@ -53,7 +52,7 @@ class Batch:
     stopping: Stopping
     warm: Values | None  # (b, m) multipliers of an answer for a nearby input
     limit: int
-    turn: Turn
+    deadline: Deadline
     evaluate: int = NO_CALLBACK  # address of the callback that evaluates opaque laws
     retry: bool = True  # whether samples that fail are tried again in other ways
 
@@ -118,7 +117,7 @@ class Part:
         size = self.system.program.pattern.columns + self.system.program.pattern.rows + 2 * self.kink_count
         return self.system.parts * _ON_KINKS * size * LONGEST / _PACKS_A_SECOND if self.kink_count else 0.0
 
-    def solve(self, batch: Batch, u: Values, multipliers: Values) -> Ended:
+    def solve(self, batch: Batch, u: Values, multipliers: Values) -> AttemptOutcome:
         """Iterate from u to the feasible point nearest to û; return how every sample ended.
 
         Written: u (this part's unknowns), multipliers (its rows).
@@ -127,12 +126,12 @@ class Part:
             return self.nullspace.solve_batch(batch, u, multipliers, self._in_tiles)
         return self._in_tiles(batch, u, multipliers)
 
-    def _in_tiles(self, batch: Batch, u: Values, multipliers: Values) -> Ended:
+    def _in_tiles(self, batch: Batch, u: Values, multipliers: Values) -> AttemptOutcome:
         tiles = tiles_for(len(u) * self.system.parts)
         with self.spaces.lend(tiles) as space:
             return self._solve(Tiles(space, self.at, len(u) * self.system.parts), batch, u, multipliers)
 
-    def _solve(self, tiles: Tiles, batch: Batch, u: Values, multipliers: Values) -> Ended:
+    def _solve(self, tiles: Tiles, batch: Batch, u: Values, multipliers: Values) -> AttemptOutcome:
         system, parts, rows = self.system, self.system.parts, self.system.rows.shape[1]
         space, at = tiles.space, self._packs
         fill(system.inputs, self.rows.outside, u, batch.externals, at[core.CELLS], space)
@@ -174,7 +173,7 @@ class Part:
         """Number of kinks of one part."""
         return 0 if self.kinks is None else self.kinks.count
 
-    def _iterate(self, tiles: Tiles, batch: Batch) -> Ended:
+    def _iterate(self, tiles: Tiles, batch: Batch) -> AttemptOutcome:
         """Make all attempts, with callbacks for this call alone."""
         stopping = batch.stopping
         if self.inequalities:  # an unknown close to its bound has no certificate: iterate until it is at the bound
@@ -184,15 +183,15 @@ class Part:
             code = code._replace(callback=batch.evaluate)
         with self.scratch.lend() as work:
             if self.kkt.fused:
-                return _solved(Loops(self, code, frame, batch.turn, work), tiles, stopping, batch)
+                return _solved(Loops(self, code, frame, batch.deadline, work), tiles, stopping, batch)
             with self._factors.lend() as factors:
-                callback = Callback(_served(factors, self.at, self.kkt.entries, batch.turn.stop))
-                loops = Loops(self, code, frame._replace(callback=callback.address), batch.turn, work)
+                callback = Callback(_factorization_callback(factors, self.at, self.kkt.entries, batch.deadline.stop))
+                loops = Loops(self, code, frame._replace(callback=callback.address), batch.deadline, work)
                 ended = _solved(loops, tiles, stopping, batch)
                 callback.check()
             return ended
 
-    def proven(self, tiles: Tiles, tolerance: float) -> Mask:
+    def prove_infeasible(self, tiles: Tiles, tolerance: float) -> Mask:
         """Mark the lanes, where restoration ended, for which it is proven that the laws cannot hold."""
         unit = tiles.by_lane(core.UNIT)[:, :1]
         rows, weights = unit * tiles.by_lane(core.RESIDUAL), tiles.by_lane(core.ROW_WEIGHT) ** 2
@@ -242,8 +241,8 @@ class Part:
 class Loops:
     """The compiled loops of a part during one call."""
 
-    def __init__(self, part: Part, code: Any, frame: Any, turn: Turn, work: Values) -> None:
-        self.part, self._turn, self._work = part, turn, work
+    def __init__(self, part: Part, code: Any, frame: Any, deadline: Deadline, work: Values) -> None:
+        self.part, self._turn, self._work = part, deadline, work
         self._read = (code, frame, part.kkt.schedule)
 
     def scratch(self, number: int) -> Values:
@@ -263,15 +262,15 @@ class Loops:
         kernel(*self._read, *given, tiles.space, tiles.at, self._work, *written)
 
 
-def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, batch: Batch) -> Ended:
+def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, batch: Batch) -> AttemptOutcome:
     if not batch.retry:
-        return newton(loops, tiles, stopping, np.full(tiles.lanes, batch.limit), batch.turn)
+        return newton(loops, tiles, stopping, np.full(tiles.lanes, batch.limit), batch.deadline)
     part = loops.part
     more = () if part.kinks is None else attempts_on(part.kinked)
-    return attempt(loops, tiles, stopping, batch.warm is not None, batch.limit, batch.turn, more)
+    return attempt(loops, tiles, stopping, batch.warm is not None, batch.limit, batch.deadline, more)
 
 
-def _served(factors: Workspace, at: Index, entries: int, stop: Index) -> Any:
+def _factorization_callback(factors: Workspace, at: Index, entries: int, stop: Index) -> Any:
     """Return a callback that factorizes and solves the running lanes of tiles with a workspace of any solver."""
 
     def serve(task: int, memory: int) -> None:
@@ -288,7 +287,7 @@ def _served(factors: Workspace, at: Index, entries: int, stop: Index) -> Any:
     return serve
 
 
-def _eliminated(system: System) -> Runs:
+def _eliminated(system: System) -> RunLengthMatrix:
     """Join the linear entries of eliminated unknowns for all parts: row r of part k becomes row k·m + r."""
     entries, rows = system.linear.tocoo(), system.rows.shape[1]
     place = system.eliminated[:, entries.col].ravel()

@@ -80,12 +80,12 @@ def taken(space: Values, which: Index) -> Values:
 
 # The status of a sample whose parts ended in different ways: the last in this order. One part that is proven infeasible
 # makes the whole sample infeasible.
-GRAVITY = (Status.CONVERGED, Status.STALLED, Status.ITERATION_LIMIT, Status.INFEASIBLE, Status.NONFINITE)
-RANK = np.argsort([int(status) for status in GRAVITY])
+SEVERITY = (Status.CONVERGED, Status.STALLED, Status.ITERATION_LIMIT, Status.INFEASIBLE, Status.NONFINITE)
+RANK = np.argsort([int(status) for status in SEVERITY])
 
 
 @dataclass(frozen=True)
-class Ended:
+class AttemptOutcome:
     """Status, iterations and sign of the curvature (layout.HOLDS, …) of lanes or samples."""
 
     status: Index
@@ -96,38 +96,38 @@ class Ended:
     )
 
     @classmethod
-    def unfinished(cls, lanes: int) -> Ended:
+    def unfinished(cls, lanes: int) -> AttemptOutcome:
         """Return lanes on which nothing was done."""
         return cls(np.full(lanes, int(Status.ITERATION_LIMIT)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
 
-    def joined(self, samples: int, parts: int, weights: Values | None) -> Ended:
+    def joined(self, samples: int, parts: int, weights: Values | None) -> AttemptOutcome:
         """Combine the parts of each sample."""
         if parts == 1:
-            return self if weights is None else Ended(self.status, self.iterations, self.second, weights)
+            return self if weights is None else AttemptOutcome(self.status, self.iterations, self.second, weights)
         status, iterations, second = (
             one.reshape(samples, parts) for one in (self.status, self.iterations, self.second)
         )
-        return Ended(gravest(status), iterations.max(axis=1), second.min(axis=1), weights)
+        return AttemptOutcome(worst_status(status), iterations.max(axis=1), second.min(axis=1), weights)
 
 
 @dataclass(frozen=True)
-class Room:
+class IterationBudget:
     """Iterations that lanes have left, and the limit that attempts are shares of."""
 
     left: Index
     limit: int
 
-    def upto(self, share: float) -> Index:
+    def share(self, share: float) -> Index:
         """Return how many iterations one attempt may use."""
         return np.clip(self.left, 0, most(share, self.limit))
 
-    def less(self, used: Index) -> Room:
+    def spend(self, used: Index) -> IterationBudget:
         """Subtract used iterations."""
-        return Room(self.left - used, self.limit)
+        return IterationBudget(self.left - used, self.limit)
 
-    def at(self, lanes: Index) -> Room:
+    def at(self, lanes: Index) -> IterationBudget:
         """Choose lanes."""
-        return Room(self.left[lanes], self.limit)
+        return IterationBudget(self.left[lanes], self.limit)
 
 
 def most(share: float, limit: int) -> int:
@@ -135,9 +135,9 @@ def most(share: float, limit: int) -> int:
     return max(1, round(share * limit))
 
 
-def gravest(status: Index) -> Index:
+def worst_status(status: Index) -> Index:
     """Combine the statuses (b, parts) of the parts of samples."""
     if not status.any():
         return status[:, 0]
-    found: Index = np.array([int(status) for status in GRAVITY])[RANK[status].max(axis=1)]
+    found: Index = np.array([int(status) for status in SEVERITY])[RANK[status].max(axis=1)]
     return found

@@ -145,7 +145,7 @@ def test_every_rule_is_exercised(monkeypatch: pytest.MonkeyPatch) -> None:
     def rule_for(target: object) -> object:
         found = registry.rule_for(target)
 
-        def applied(call: registry.Call) -> registry.Found:
+        def applied(call: registry.OperatorCall) -> registry.Found:
             assert found is not None, target
             met.update((call.target, call.target.overloadpacket))
             return found(call)

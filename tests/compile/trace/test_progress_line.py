@@ -8,8 +8,8 @@ import time
 import pytest
 
 from snapfm import Equality, Projector, progress
-from snapfm.compile.trace.progress_line import preparing
 from snapfm.errors import SettingError
+from snapfm.progress import preparing
 
 
 @pytest.fixture

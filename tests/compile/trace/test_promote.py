@@ -31,7 +31,7 @@ def test_a_float32_network_is_that_network_in_float64():
     single = network()
     laws = compiled(lambda u, p: single(u.float()))
     assert laws.opaque == {}
-    assert laws.coarse == ["law"]
+    assert laws.float32_laws == ["law"]
     exact = torch.stack([network().double()(one).flatten() for one in U])
     assert torch.equal(laws.residual(U, {}), exact)
     as_written = torch.stack([single(one.float()).flatten() for one in U]).double()
@@ -65,17 +65,17 @@ def test_constants_keep_the_value_they_have_in_float32():
 )
 def test_what_stays_as_it_is_written(function: Callable[..., Tensor]):
     laws = compiled(function)
-    assert laws.coarse == []
+    assert laws.float32_laws == []
     assert torch.equal(laws.residual(U, {}), laws.written(U, {}))
 
 
 def test_laws_in_float64_are_not_looked_at():
     laws = compiled(lambda u, p: torch.sin(u))
-    assert laws.coarse == []
+    assert laws.float32_laws == []
     assert "float32" not in str(laws)
 
 
 def test_complex_numbers_in_single_precision():
     laws = compiled(lambda u, p: torch.fft.rfft(u.float(), dim=1).abs().square())
-    assert laws.coarse == ["law"]
+    assert laws.float32_laws == ["law"]
     assert torch.allclose(laws.residual(U, {}), torch.fft.rfft(U, dim=2).abs().square().flatten(1), rtol=1e-14)

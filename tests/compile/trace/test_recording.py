@@ -19,9 +19,8 @@ from tests.compile.trace.test_tracing_lock import together
 from torch import Tensor, nn
 
 import snapfm
-from snapfm.compile.trace.example import example_of
 from snapfm.compile.trace.recording import Unrecordable, record, recorded
-from snapfm.compile.trace.trace import trace
+from snapfm.compile.trace.trace import example_of, trace
 from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality
 from snapfm_bench.problems import names

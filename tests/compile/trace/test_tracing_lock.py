@@ -15,8 +15,7 @@ from torch.func import vmap
 
 import snapfm
 from snapfm.compile import compile_laws
-from snapfm.compile.trace.recording import recorded
-from snapfm.compile.trace.tracing_lock import jvp
+from snapfm.compile.trace.recording import jvp, recorded
 
 TIMEOUT = 60.0  # of a child that needs milliseconds
 

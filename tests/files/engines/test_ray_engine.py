@@ -163,7 +163,7 @@ def test_a_block_is_tried_again_elsewhere(how: str, cluster: Any, tmp_path: Path
 )
 def test_a_block_that_fails_three_times_is_named_or_kept(how: str, why: str, cluster: Any, tmp_path: Path) -> None:
     words: list[str] = []
-    source, engine = numbers(tmp_path, bad=5, how=how), OnRay(workers=1, told=words.append)
+    source, engine = numbers(tmp_path, bad=5, how=how), OnRay(workers=1, on_message=words.append)
     out = tmp_path / "a.zarr"
     with pytest.raises(
         BlockFailed, match=rf"block 2 \(samples 4 to 5\) .* failed 3 times: {why}.* Finished blocks are"

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from snapfm import Equality, Inequality, Projector
-from snapfm.project.linearized import Frame
+from snapfm.project.linearized import TangentFrame
 from snapfm.project.metric import Metric
 from snapfm.sampling.conditional.conditioning import Conditioning
 
@@ -38,7 +38,7 @@ def test_slopes_are_kept_while_they_contract() -> None:
     near = Conditioning(Projector([law], (2,)), Metric(1.0), None, 1, rounds=2)
     linearized, found = near.near.frames, []
 
-    def counted(*given: Any) -> list[Frame]:
+    def counted(*given: Any) -> list[TangentFrame]:
         found.append(given)
         return linearized(*given)
 

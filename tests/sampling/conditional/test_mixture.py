@@ -1,11 +1,11 @@
-"""Pieces: how many Gaussians and modes fields have, and what they become given a state."""
+"""GaussianMixture: how many Gaussians and modes fields have, and what they become given a state."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from snapfm.sampling.conditional.mixture import Pieces, fitted
+from snapfm.sampling.conditional.mixture import GaussianMixture, fitted
 
 RANDOM = np.random.default_rng(3)
 
@@ -42,7 +42,7 @@ def test_given_a_state_modes_have_the_moments_of_weighted_fields():
     """By Monte Carlo: fields of the mixture, weighted by the density of the state given each."""
     axes = np.linalg.qr(RANDOM.standard_normal((3, 2, 2)))[0]
     variances = np.array([[0.5, 0.1], [0.3, 0.2], [0.4, 0.4]])
-    pieces = Pieces(
+    pieces = GaussianMixture(
         np.array([0.5, 0.3, 0.2]), np.array([[0.0, 0.0], [0.8, 0.2], [-1.0, 1.0]]), axes, variances, np.array([0, 0, 1])
     )
     which = RANDOM.choice(3, 400_000, p=pieces.weights)

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from snapfm.sampling.conditional.own_spread import own_spread
-from snapfm.sampling.conditional.spread import Spread
+from snapfm.sampling.conditional.spread import Spread, own_spread
 from snapfm_bench.flow import shipped, shipped_names
 
 

@@ -22,8 +22,8 @@ from snapfm_bench.suites.exact.curves import ellipse, saddle
 from snapfm_bench.suites.exact.gaussian import gaussian_field
 from snapfm_bench.suites.exact.heat import heat
 from snapfm_bench.suites.exact.mixture import mixture
-from snapfm_bench.suites.exact.run import Prepared
-from snapfm_bench.suites.exact.suite import Suite
+from snapfm_bench.suites.exact.run import ExactFixture
+from snapfm_bench.suites.exact.suite import ExactSuite
 from snapfm_bench.suites.exact.truncated import truncated
 
 COUNT = 256
@@ -31,24 +31,24 @@ FAIR = 2.0  # times chance: what the mean over seeds of as many exact draws scor
 
 
 @cache
-def prepared(name: str, measure: Measure = "surface") -> Prepared:
+def prepared(name: str, measure: Measure = "surface") -> ExactFixture:
     cases = {
         "gaussian": gaussian_field, "truncated": truncated, "heat": heat, "mixture": lambda: mixture(changed=False),
         "mixture-changed": lambda: mixture(changed=True),
     }  # fmt: skip
     curves = {"ellipse": ellipse, "saddle": saddle}
     case = cases[name]() if name in cases else curves[name](measure)
-    return Prepared(case, Suite(count=COUNT, fields=8192))
+    return ExactFixture(case, ExactSuite(count=COUNT, fields=8192))
 
 
-def drawn(shared: Prepared, sampler: Any, steps: int = 20, **settings: Any) -> Samples:
+def drawn(shared: ExactFixture, sampler: Any, steps: int = 20, **settings: Any) -> Samples:
     return sample(
         shared.case.velocity, shared.projector, count=COUNT, steps=steps, generator=seeded(1), dtype=torch.float64,
         sampler=sampler, **settings,
     )  # fmt: skip
 
 
-def excess(shared: Prepared, found: Samples) -> float:
+def excess(shared: ExactFixture, found: Samples) -> float:
     """Return the largest score in units of chance."""
     weights = torch.ones(COUNT, dtype=torch.float64) if found.weights is None else found.weights
     scores = shared.case.score(found.u, weights)

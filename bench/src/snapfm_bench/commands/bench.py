@@ -18,7 +18,7 @@ from snapfm.errors import require
 from snapfm_bench.commands.progress import suite_cells
 
 if TYPE_CHECKING:
-    from snapfm_bench.suites.projection import Cell, Suite
+    from snapfm_bench.suites.projection import ProjectionCell, ProjectionSuite
     from snapfm_bench.suites.projection.run import Cells
 
 
@@ -109,12 +109,12 @@ def report(
     screen.print(f"The page: {out / PAGE}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _ended(cell: Cell) -> str:
+def _ended(cell: ProjectionCell) -> str:
     why = f" ({cell.why})" if cell.why else ""
     return f"{cell.state}{why}, {cell.seconds:.1f} s"
 
 
-def _print(suite: Suite, cells: Cells) -> None:
+def _print(suite: ProjectionSuite, cells: Cells) -> None:
     """Print one table for each kind. Rows are methods or cases, whichever are more, so that columns stay wide."""
     from snapfm_bench.pages.document import terminal
     from snapfm_bench.suites.projection import Kind
@@ -141,15 +141,15 @@ def _print(suite: Suite, cells: Cells) -> None:
         console.print(table)
 
 
-def _entry(cell: Cell | None) -> str:
+def _entry(cell: ProjectionCell | None) -> str:
     from statistics import median
 
     from snapfm.text import NOTHING
-    from snapfm_bench.suites.projection import Kind, State
+    from snapfm_bench.suites.projection import CellState, Kind
 
     if cell is None:
         return NOTHING
-    if cell.state is not State.DONE:
+    if cell.state is not CellState.DONE:
         return str(cell.state)
     if cell.kind is Kind.CURVE:
         return str(cell.curve[-1].iterations)

@@ -15,7 +15,7 @@ from snapfm.errors import SettingError
 from snapfm_bench.commands.progress import suite_cells
 
 if TYPE_CHECKING:
-    from snapfm_bench.suites.exact import Cell, Suite
+    from snapfm_bench.suites.exact import ExactCell, ExactSuite
     from snapfm_bench.suites.exact.suite import Cells
 
 NAME = "exact"
@@ -31,12 +31,12 @@ def exact(
 
     from snapfm_bench.record import read_folder
     from snapfm_bench.suites.exact.run import PAGE, run, write_page
-    from snapfm_bench.suites.exact.suite import Cell, cases
+    from snapfm_bench.suites.exact.suite import ExactCell, cases
 
     suite = _suite(count, steps)
     check_folder("quality", out)
     if page_only:
-        cells = read_folder(out, suite, Cell)
+        cells = read_folder(out, suite, ExactCell)
         write_page(out, suite)
     else:
         missing = partial(run, suite, out.absolute(), only)
@@ -50,10 +50,10 @@ def exact(
         raise typer.Exit(code=1)
 
 
-def _suite(count: int | None, steps: str | None) -> Suite:
-    from snapfm_bench.suites.exact import Suite
+def _suite(count: int | None, steps: str | None) -> ExactSuite:
+    from snapfm_bench.suites.exact import ExactSuite
 
-    default = Suite()
+    default = ExactSuite()
     if count is not None and count < _LEAST:
         raise SettingError(
             f"snapfm quality --count expects at least {_LEAST} samples; got {count}. 512 is the default."
@@ -66,14 +66,14 @@ def _suite(count: int | None, steps: str | None) -> Suite:
         raise SettingError(
             f"snapfm quality --steps expects different whole numbers >= 1; got {steps!r}. Write it as in --steps 20,100."
         )
-    return Suite(count=default.count if count is None else count, steps=visited)
+    return ExactSuite(count=default.count if count is None else count, steps=visited)
 
 
-def _ended(cell: Cell) -> str:
+def _ended(cell: ExactCell) -> str:
     return f"{cell.excess:.1f}× chance, {cell.certified} of {cell.count} certified, {cell.seconds:.1f} s"
 
 
-def _print(suite: Suite, cells: Cells) -> None:
+def _print(suite: ExactSuite, cells: Cells) -> None:
     from snapfm_bench.pages.document import terminal
     from snapfm_bench.suites.exact.pages import summary
 

@@ -117,7 +117,7 @@ def audit(
 
     from snapfm.solve.single_thread import one_thread
     from snapfm.text import settings_text
-    from snapfm_bench.audit import Verdict
+    from snapfm_bench.audit import AuditVerdict
     from snapfm_bench.audit import audit as run
 
     messages = Console(stderr=True)
@@ -127,7 +127,7 @@ def audit(
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=2))
         return
-    colors = {Verdict.OBEYED: "green", Verdict.APPROXIMATE: "yellow", Verdict.CONTRADICTED: "red"}
+    colors = {AuditVerdict.OBEYED: "green", AuditVerdict.APPROXIMATE: "yellow", AuditVerdict.CONTRADICTED: "red"}
     console = Console()
     for name, laws in groupby(found, lambda one: one.problem):
         table = Table(title=name, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0))

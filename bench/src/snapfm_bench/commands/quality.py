@@ -16,7 +16,7 @@ from snapfm_bench.commands.exact import NAME, exact
 from snapfm_bench.commands.progress import suite_cells
 
 if TYPE_CHECKING:
-    from snapfm_bench.suites.quality import Cell, Suite
+    from snapfm_bench.suites.quality import QualityCell, QualitySuite
     from snapfm_bench.suites.quality.suite import Cells
 
 
@@ -69,7 +69,7 @@ def quality(
     from functools import partial
 
     from snapfm_bench.record import read_folder
-    from snapfm_bench.suites.quality import Cell, State, load_suite, run
+    from snapfm_bench.suites.quality import CellState, QualityCell, load_suite, run
     from snapfm_bench.suites.quality.run import write_pages
     from snapfm_bench.suites.quality.stored import parse
 
@@ -78,7 +78,7 @@ def quality(
     chosen = load_suite(suite)
     check_folder("quality", out)
     if page_only:
-        cells: Cells = read_folder(out, chosen, Cell)
+        cells: Cells = read_folder(out, chosen, QualityCell)
         write_pages(out, chosen)
     else:
         missing = partial(run, chosen, out.absolute(), only, stored=[parse(one) for one in stored or ()])
@@ -89,16 +89,16 @@ def quality(
     else:
         _print(chosen, cells)
         typer.echo(f"The page: {out / 'index.html'}")
-    if any(cell.status is State.FAILED for cell in cells.values()):
+    if any(cell.status is CellState.FAILED for cell in cells.values()):
         raise typer.Exit(code=1)
 
 
-def _ended(cell: Cell) -> str:
+def _ended(cell: QualityCell) -> str:
     spent = cell.seconds.get("total")
     return str(cell.status) + (f", {spent:.1f} s" if spent is not None else "")
 
 
-def _print(suite: Suite, cells: Cells) -> None:
+def _print(suite: QualitySuite, cells: Cells) -> None:
     from snapfm_bench.pages.document import PUBLISHED, Entry, terminal
     from snapfm_bench.suites.quality.pages import summary, verdicts
 

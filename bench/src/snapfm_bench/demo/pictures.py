@@ -14,7 +14,7 @@ from snapfm import plot
 from snapfm.arrays import Values
 from snapfm.plot import canvas
 from snapfm.text import scientific
-from snapfm_bench.demo.record import RUNS, Evidence, Run, Scene
+from snapfm_bench.demo.record import RUNS, DemoScene, Evidence, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +75,7 @@ def pictures(evidence: Evidence) -> dict[str, bytes]:
         return {name: canvas.png(figure) for name, figure in drawn.items()}
 
 
-def _both(scene: Scene) -> Figure:
+def _both(scene: DemoScene) -> Figure:
     """Draw the first fields of both runs, one row each."""
     figure = canvas.figure(FIELDS_PIXELS, _PAGE_DPI)
     for run, top in zip(RUNS, (0.97, 0.47)):
@@ -105,7 +105,7 @@ def _legend(figure: Figure, axes: Axes, place: tuple[float, float]) -> None:
     figure.legend(handles, labels, loc="upper right", bbox_to_anchor=place, ncols=2, handlelength=1.8)
 
 
-def _fields(figure: Figure, scene: Scene, run: Run, most: int, place: tuple[float, float, float, float]) -> None:
+def _fields(figure: Figure, scene: DemoScene, run: Run, most: int, place: tuple[float, float, float, float]) -> None:
     """Show the first samples as images, t to the right and x upwards, on the color scale that all fields share."""
     left, bottom, width, height = place
     x, t, shown = scene.x, scene.t, min(most, len(scene.fields[run]))

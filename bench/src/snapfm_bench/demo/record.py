@@ -87,7 +87,7 @@ class Seconds:
 
 
 @dataclass(frozen=True)
-class Case:
+class DemoCase:
     """One problem: what was run and the results."""
 
     problem: str
@@ -115,7 +115,7 @@ class Record:
     count: int
     steps: int
     seed: int
-    cases: tuple[Case, ...]
+    cases: tuple[DemoCase, ...]
     threads: int
     versions: dict[str, str]
 
@@ -125,10 +125,10 @@ class Record:
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class DemoScene:
     """One problem as pictures show it: grid points, and by run the fields and the violation of each law by each sample."""
 
-    case: Case
+    case: DemoCase
     x: Values  # (nx,)
     t: Values  # (nt,)
     fields: dict[Run, Values]  # (b, nx, nt), sampled in float32
@@ -140,8 +140,8 @@ class Evidence:
     """The record, the scene of each problem, and of heat the targets and the masses by run."""
 
     record: Record
-    heat: Scene
-    burgers: Scene
+    heat: DemoScene
+    burgers: DemoScene
     initial: Values  # (b, nx): the target of the initial slice
     mass: dict[Run, Values]  # (b, nt)
     target_mass: Values  # (b,)
@@ -197,7 +197,7 @@ class _Stage:
             self.sampled(run)
 
 
-def _scene(stage: _Stage, progress: Progress | None) -> Scene:
+def _scene(stage: _Stage, progress: Progress | None) -> DemoScene:
     problem, params, project = stage.problem, stage.params, stage.project
     free, lawful = stage.sampled("free", progress), stage.sampled("lawful", progress)
     certificate = lawful.projection
@@ -206,7 +206,7 @@ def _scene(stage: _Stage, progress: Progress | None) -> Scene:
     # fields; the page says so.
     lawful64 = project(lawful.u.double(), params).raise_for_status()
     rows = {law.name: [residuals(law, u, params) for u in (free.u, lawful.u, lawful64.u)] for law in problem.laws}
-    case = Case(
+    case = DemoCase(
         problem=problem.name,
         model=stage.model,
         weights=sum(weight.numel() for weight in stage.velocity.parameters()),
@@ -219,7 +219,7 @@ def _scene(stage: _Stage, progress: Progress | None) -> Scene:
         free_seconds=Seconds(**free.seconds),
         lawful_seconds=Seconds(**lawful.seconds),
     )
-    return Scene(
+    return DemoScene(
         case,
         _array(problem.grid.axis("x").points()),
         _array(problem.grid.axis("t").points()),

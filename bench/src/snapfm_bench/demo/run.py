@@ -18,7 +18,7 @@ from rich.table import Table as TerminalTable
 from snapfm.errors import require_all
 from snapfm.text import counted, percent, plural, scientific, seconds
 from snapfm_bench.demo.pictures import CAPTIONS, PAGE_FIELDS, hero, pictures
-from snapfm_bench.demo.record import CHOSEN, RUNS, Case, Evidence, Record, Run, Seconds, collect
+from snapfm_bench.demo.record import CHOSEN, RUNS, DemoCase, Evidence, Record, Run, Seconds, collect
 from snapfm_bench.flow.storage import write_file
 from snapfm_bench.pages import html
 from snapfm_bench.pages.document import Bar, Bars, Entry, Picture, Table, table, terminal
@@ -93,7 +93,7 @@ def _tiles(record: Record) -> str:
     return "\n".join([*tiles, _TILE.format("cost of the laws", shares, f"of the time, {' and '.join(_EQUATIONS)}")])
 
 
-def _table(case: Case) -> Table:
+def _table(case: DemoCase) -> Table:
     rows = []
     for law in case.laws:
         found = {
@@ -106,7 +106,7 @@ def _table(case: Case) -> Table:
     return table(("law", "fields", "largest", "typical"), rows)
 
 
-def _certificate(case: Case) -> str:
+def _certificate(case: DemoCase) -> str:
     """Write the certificate of all samples of a case as HTML."""
     each = "reports" if len(case.statuses) == 1 else "report"
     return (

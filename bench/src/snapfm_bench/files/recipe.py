@@ -59,7 +59,7 @@ class SampleRecipe:
 
 
 @dataclass(frozen=True)
-class Model:
+class RecipeModel:
     """A velocity network, identified by the checksum of its weights and its settings."""
 
     name: str
@@ -69,7 +69,7 @@ class Model:
     network: VelocityNetwork
 
 
-def find_model(model: str | Path | None, problem: Problem) -> Model:
+def find_model(model: str | Path | None, problem: Problem) -> RecipeModel:
     """Load a shipped model by name, a checkpoint by folder, or for None the default model shipped for the problem's equation.
 
     Refuses models of another equation or another grid.
@@ -98,11 +98,11 @@ def located(model: str | Path | None) -> str | Path | None:
     return model if model is None or (isinstance(model, str) and model in shipped_names()) else Path(model).absolute()
 
 
-def _load(folder: Path, name: str, problem: Problem) -> Model:
+def _load(folder: Path, name: str, problem: Problem) -> RecipeModel:
     checkpoint = load_checkpoint(folder)
     _check_fit(checkpoint, name, problem)
     about = read_json(folder / MODEL)
-    return Model(name, about["weights"]["sha256"], checkpoint.training, about["network"], checkpoint.network)
+    return RecipeModel(name, about["weights"]["sha256"], checkpoint.training, about["network"], checkpoint.network)
 
 
 def _check_fit(checkpoint: Checkpoint, name: str, problem: Problem) -> None:

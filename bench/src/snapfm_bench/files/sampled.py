@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from snapfm.files.block import described, drawn_block
-from snapfm.files.certificate import CERTIFICATE
+from snapfm.files.block import CERTIFICATE, described, drawn_block
 from snapfm.files.engines import Report
 from snapfm.files.layout import Drawn, Layout
 from snapfm.files.requests import versions

@@ -9,7 +9,7 @@ from snapfm_bench.flow.checkpoint import (
     shipped,
     shipped_names,
 )
-from snapfm_bench.flow.evaluate import Evaluator, evaluator
+from snapfm_bench.flow.evaluate import NetworkEvaluator, evaluator
 from snapfm_bench.flow.frame import FrameSettings, FrameVelocity, Latent
 from snapfm_bench.flow.network import FNOVelocity, NetworkSettings
 from snapfm_bench.flow.presets import PRESETS, VelocityNetwork, network_of, preset
@@ -18,11 +18,11 @@ from snapfm_bench.flow.train import Training, TrainingSettings, train
 __all__ = [
     "PRESETS",
     "Checkpoint",
-    "Evaluator",
     "FNOVelocity",
     "FrameSettings",
     "FrameVelocity",
     "Latent",
+    "NetworkEvaluator",
     "NetworkSettings",
     "Training",
     "TrainingSettings",

@@ -23,7 +23,7 @@ from torch.autograd import forward_ad
 from snapfm.torch_internals import transformed
 from snapfm_bench.flow.network import FNOVelocity
 from snapfm_bench.flow.path import check, embed
-from snapfm_bench.flow.prepared import ChannelMlp, Layer, Prepared, Seal, Stage, known, prepare
+from snapfm_bench.flow.prepared import ChannelMlp, Layer, NetworkStage, PreparedNetwork, Seal, known, prepare
 
 # Hidden values of the samples that are evaluated together. One sample of the paper's network is a tile by itself; for small
 # networks, tiles of 4 to 16 samples took the same time per sample, single samples twice as long, 32 a tenth longer.
@@ -38,15 +38,15 @@ Velocity = TypeVar("Velocity")
 Product = tuple[Tensor, Tensor, Tensor]  # matrices, what they multiply, where the result goes
 
 
-def evaluator(velocity: Velocity) -> Velocity | Evaluator:
+def evaluator(velocity: Velocity) -> Velocity | NetworkEvaluator:
     """Return a fast evaluator of an FNOVelocity, and any other velocity as it is.
 
     Answers equal those of the network up to rounding. The network may change later: every call checks it.
     """
-    return Evaluator(velocity) if isinstance(velocity, FNOVelocity) else velocity
+    return NetworkEvaluator(velocity) if isinstance(velocity, FNOVelocity) else velocity
 
 
-class Evaluator:
+class NetworkEvaluator:
     """Called as velocity(u, tau) like its network; may be called from several threads.
 
     A sample's answer does not depend on the other samples of its batch; another batch size may change its last bits.
@@ -56,9 +56,9 @@ class Evaluator:
         self.network = network
         self._copy: _Copy | None = None
 
-    def __reduce__(self) -> tuple[type[Evaluator], tuple[FNOVelocity]]:
+    def __reduce__(self) -> tuple[type[NetworkEvaluator], tuple[FNOVelocity]]:
         """Copy and pickle only the network; the weights are arranged anew."""
-        return Evaluator, (self.network,)
+        return NetworkEvaluator, (self.network,)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -118,7 +118,7 @@ class _Copy:
     """A copy of a network's weights, the seal on its source, and memory that no call is using."""
 
     seal: Seal
-    prepared: Prepared
+    prepared: PreparedNetwork
     _free: list[Space] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 
@@ -143,7 +143,7 @@ def _transformed() -> bool:
     return torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling() or transformed()
 
 
-def _lifting(prepared: Prepared, embedding: Tensor) -> Tensor:
+def _lifting(prepared: PreparedNetwork, embedding: Tensor) -> Tensor:
     """Return each sample's first matrix, whose last row is the bias with the time embedding in it: (b, inputs, lifting)."""
     lift = prepared.lift
     matrices = torch.empty(len(embedding), len(lift.matrix) + 1, len(lift.bias), dtype=prepared.dtype)
@@ -152,7 +152,7 @@ def _lifting(prepared: Prepared, embedding: Tensor) -> Tensor:
     return matrices
 
 
-def _run(prepared: Prepared, space: Space, patches: Tensor, lift: Tensor, answer: Tensor) -> None:
+def _run(prepared: PreparedNetwork, space: Space, patches: Tensor, lift: Tensor, answer: Tensor) -> None:
     """Evaluate the network on samples. Written: space, answer (b, cells, values)."""
     for tile in space.tiles:
         tile.values.copy_(patches[tile.span])
@@ -184,7 +184,7 @@ def _run(prepared: Prepared, space: Space, patches: Tensor, lift: Tensor, answer
         prepared.project_second.into(answer[tile.span].view(len(hidden), -1), tile.projected)
 
 
-def _to_modes(tile: Tile) -> None:
+def _to_modes(tile: NetworkTile) -> None:
     """Transform a tile's hidden values."""
     for matrices, values, out in tile.forward:
         torch.bmm(matrices, values, out=out)
@@ -199,7 +199,7 @@ def _mix(layer: Layer, space: Space) -> None:
     space.zero.add_(layer.bias)
 
 
-def _from_modes(layer: Layer, tile: Tile) -> None:
+def _from_modes(layer: Layer, tile: NetworkTile) -> None:
     """Write the sum of skip connection and spectral convolution to tile.next."""
     real, cross, other_cross, imaginary = tile.products
     torch.sub(real, imaginary, out=tile.real)
@@ -211,7 +211,7 @@ def _from_modes(layer: Layer, tile: Tile) -> None:
     out.baddbmm_(matrices, values)
 
 
-def _channel_mlp(mlp: ChannelMlp, tile: Tile) -> None:
+def _channel_mlp(mlp: ChannelMlp, tile: NetworkTile) -> None:
     """Replace the hidden values by their gated selves plus the MLP of tile.next."""
     mlp.first.into(tile.narrow, tile.next)
     _gelu_(tile.narrow)
@@ -222,7 +222,7 @@ def _channel_mlp(mlp: ChannelMlp, tile: Tile) -> None:
 class Space:
     """Memory for `count` samples, cut into tiles, with every view made once."""
 
-    def __init__(self, prepared: Prepared, count: int) -> None:
+    def __init__(self, prepared: PreparedNetwork, count: int) -> None:
         self.count = count
         cells, width, modes = len(prepared.coordinates), len(prepared.layers[0].bias), prepared.fourier.modes
         hidden = torch.empty(count, cells, width, dtype=prepared.dtype)
@@ -231,16 +231,22 @@ class Space:
         self.rows = spectrum.view(2 * count, modes, width).transpose(0, 1)
         self.mixed = mixed.view(modes, 2 * count, 2 * width)
         self.zero = mixed[prepared.fourier.zero, :, 0, 0]  # a real part of mode zero
-        scratch = Scratch(prepared.dtype)
+        scratch = NetworkScratch(prepared.dtype)
         most = max(1, _TILE_BYTES // prepared.sample_bytes)
-        self.tiles = [Tile(prepared, span, hidden, spectrum, mixed, scratch) for span in pieces(count, most)]
+        self.tiles = [NetworkTile(prepared, span, hidden, spectrum, mixed, scratch) for span in pieces(count, most)]
 
 
-class Tile:
+class NetworkTile:
     """Views of some consecutive samples: their own hidden values, and scratch memory that all tiles share."""
 
     def __init__(
-        self, prepared: Prepared, span: slice, hidden: Tensor, spectrum: Tensor, mixed: Tensor, scratch: Scratch
+        self,
+        prepared: PreparedNetwork,
+        span: slice,
+        hidden: Tensor,
+        spectrum: Tensor,
+        mixed: Tensor,
+        scratch: NetworkScratch,
     ) -> None:
         self.span = span
         count = span.stop - span.start
@@ -267,7 +273,7 @@ class Tile:
         self.products = (mixed[:, :, 0, 0], mixed[:, :, 0, 1], mixed[:, :, 1, 0], mixed[:, :, 1, 1])
 
 
-class Scratch:
+class NetworkScratch:
     """Memory by name, large enough for every view of it."""
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -292,7 +298,7 @@ def pieces(count: int, most: int) -> list[slice]:
 
 
 def _chain(
-    stages: Sequence[Stage], values: Tensor, scratch: Scratch, sides: tuple[str, str], target: Tensor
+    stages: Sequence[NetworkStage], values: Tensor, scratch: NetworkScratch, sides: tuple[str, str], target: Tensor
 ) -> list[Product]:
     """Return the products of the stages from values (count, …) to target, which use both pieces of scratch memory in turn."""
     products = []

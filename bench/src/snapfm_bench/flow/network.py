@@ -20,7 +20,7 @@ from snapfm_bench.flow.layers import accelerate
 from snapfm_bench.flow.path import check, embed, velocity_to
 
 if TYPE_CHECKING:
-    from snapfm_bench.flow.evaluate import Evaluator
+    from snapfm_bench.flow.evaluate import NetworkEvaluator
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ class FNOVelocity(nn.Module):
         self.register_buffer("coordinates", channels.flatten(1), persistent=False)
         self.register_state_dict_post_hook(_drop_metadata)  # type: ignore[no-untyped-call]
 
-    def evaluator(self) -> Evaluator:
+    def evaluator(self) -> NetworkEvaluator:
         """Return the same network, evaluated faster: samplers ask for it."""
-        from snapfm_bench.flow.evaluate import Evaluator  # which imports this module
+        from snapfm_bench.flow.evaluate import NetworkEvaluator  # which imports this module
 
-        return Evaluator(self)
+        return NetworkEvaluator(self)
 
     def forward(self, u: Tensor, tau: float | Tensor) -> Tensor:
         """Predict the velocity of fields u (b, *shape) at flow time tau, a number or one per sample (b,).

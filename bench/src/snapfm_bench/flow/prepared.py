@@ -63,7 +63,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Stage:
+class NetworkStage:
     """One axis: `matrix` (rows, columns) multiplies each of a sample's `slabs` (columns, rest)."""
 
     matrix: Tensor
@@ -74,14 +74,14 @@ class Stage:
 class Fourier:
     """Both ways between a grid and its kept modes, ordered (part, *modes); `zero` is the place of mode zero."""
 
-    forward: tuple[Stage, ...]
-    inverse: tuple[Stage, ...]
+    forward: tuple[NetworkStage, ...]
+    inverse: tuple[NetworkStage, ...]
     modes: int
     zero: int
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedNetwork:
     """All weights, matrices as (in, out), and the transform between grid and modes."""
 
     fourier: Fourier
@@ -130,13 +130,13 @@ def known(network: nn.Module) -> bool:
     )
 
 
-def prepare(network: FNOVelocity) -> Prepared:
+def prepare(network: FNOVelocity) -> PreparedNetwork:
     """Copy the weights of a known network."""
     blocks, settings = network.fno.fno_blocks, network.settings
     (lift, lift_second), (project, project_second) = network.fno.lifting.fcs, network.fno.projection.fcs
     local = settings.patch ** len(settings.shape) + len(settings.shape)  # inputs that differ from cell to cell
     lifting = _dense(lift)
-    return Prepared(
+    return PreparedNetwork(
         fourier=fourier(settings.cells, blocks.convs[0].modes, network.coordinates.dtype),
         coordinates=_copy(network.coordinates.T),
         lift=Dense(lifting.matrix[:local], lifting.bias),
@@ -180,13 +180,13 @@ def fourier(shape: Sequence[int], modes: Sequence[int], dtype: torch.dtype) -> F
     """Build the stages for a grid; `modes` are those of a Spectral layer, of which the last axis keeps 0, 1, …"""
     *front, size = shape
     *kept, last = modes
-    there = [Stage(_real_forward(size, last), math.prod(front))]
-    back = [Stage(_real_inverse(size, last), math.prod(front))]
+    there = [NetworkStage(_real_forward(size, last), math.prod(front))]
+    back = [NetworkStage(_real_inverse(size, last), math.prod(front))]
     zero = 0
     for axis in reversed(range(len(front))):
         slabs = math.prod(front[:axis])
-        there.append(Stage(_complex_forward(front[axis], kept[axis]), slabs))
-        back.insert(0, Stage(_complex_inverse(front[axis], kept[axis]), slabs))
+        there.append(NetworkStage(_complex_forward(front[axis], kept[axis]), slabs))
+        back.insert(0, NetworkStage(_complex_inverse(front[axis], kept[axis]), slabs))
         zero += kept[axis] // 2 * math.prod(modes[axis + 1 :])
     return Fourier(_rounded(there, dtype), _rounded(back, dtype), math.prod(modes), zero)
 
@@ -217,8 +217,8 @@ def _parts(matrix: Tensor) -> Tensor:
     return torch.stack([torch.stack([real, -imaginary], 1), torch.stack([imaginary, real], 1)])
 
 
-def _rounded(stages: Sequence[Stage], dtype: torch.dtype) -> tuple[Stage, ...]:
-    return tuple(Stage(stage.matrix.to(dtype).contiguous(), stage.slabs) for stage in stages)
+def _rounded(stages: Sequence[NetworkStage], dtype: torch.dtype) -> tuple[NetworkStage, ...]:
+    return tuple(NetworkStage(stage.matrix.to(dtype).contiguous(), stage.slabs) for stage in stages)
 
 
 class Seal:

@@ -102,7 +102,7 @@ def compose(
 
 
 @dataclass(frozen=True)
-class State:
+class TrainingState:
     """Everything that changes during training, by parameter name where it is per parameter.
 
     `momentum` and `scale` are Adam's first and second moments, `average` the moving average of the weights. `extensions` say at
@@ -124,7 +124,7 @@ def saved_step(out_dir: str | Path) -> int | None:
     return max(_steps(Path(out_dir)), default=None)
 
 
-def save_state(out_dir: Path, state: State, identity: Mapping[str, Any]) -> None:
+def save_state(out_dir: Path, state: TrainingState, identity: Mapping[str, Any]) -> None:
     """Save a state with the identity of its run, then remove older ones."""
     tensors = {f"{group}/{name}": value for group in _GROUPS for name, value in getattr(state, group).items()}
     run = {
@@ -157,7 +157,7 @@ def check_run(out_dir: Path, identity: Mapping[str, Any]) -> dict[str, Any] | No
     return {**run, "step": step}
 
 
-def load_state(out_dir: Path, identity: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> State | None:
+def load_state(out_dir: Path, identity: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> TrainingState | None:
     """Load the newest state, None if there is none; refuse a state of another run."""
     run = check_run(out_dir, identity)
     if run is None:
@@ -180,7 +180,9 @@ def load_state(out_dir: Path, identity: Mapping[str, Any], parameters: Mapping[s
     extensions, before = list(run.get("extended", [])), _length(run["identity"])
     if before != _length(identity):
         extensions.append({"step": step, "of": before})
-    return State(step=step, seconds=float(run.get("seconds", 0.0)), extensions=extensions, losses=losses, **groups)
+    return TrainingState(
+        step=step, seconds=float(run.get("seconds", 0.0)), extensions=extensions, losses=losses, **groups
+    )
 
 
 def _check_identity(out_dir: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

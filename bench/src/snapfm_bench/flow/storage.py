@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from snapfm.disk import sync
 from snapfm.errors import CheckpointError, require
+from snapfm.locking import sync
 
 _LARGEST_JSON = 2**24  # bytes: those of a model and of the record of its training are some thousands
 

@@ -21,7 +21,7 @@ from snapfm.errors import DtypeError, ShapeError, SnapfmError
 from snapfm.seeds import stream
 from snapfm_bench.flow.coupling import Pairing, Pool, couple, disturb, revisit
 from snapfm_bench.flow.path import LEAST_GAP, loss
-from snapfm_bench.flow.run import State, compose, identify, load_state, save_state
+from snapfm_bench.flow.run import TrainingState, compose, identify, load_state, save_state
 from snapfm_bench.flow.storage import pack_json, write_file
 
 Progress: TypeAlias = Callable[[int, float], None]
@@ -161,7 +161,7 @@ class _Run:
         self.extensions: list[dict[str, int]] = []
         self._pool: Pool | None = None
 
-    def resume(self, state: State) -> None:
+    def resume(self, state: TrainingState) -> None:
         """Continue from a saved state."""
         self.losses, self.seconds, self.extensions = state.losses.tolist(), state.seconds, state.extensions
         with torch.no_grad():
@@ -174,10 +174,10 @@ class _Run:
                     "exp_avg_sq": state.scale[name].to(value.device),
                 }
 
-    def state(self) -> State:
+    def state(self) -> TrainingState:
         """Return what has to be saved; it shares memory with the run."""
         moments = {name: self.optimizer.state[value] for name, value in self.parameters.items()}
-        return State(
+        return TrainingState(
             step=len(self.losses),
             seconds=self.seconds,
             extensions=self.extensions,

@@ -15,9 +15,9 @@ from string import Template
 from snapfm.plot.canvas import COLORS
 from snapfm.text import NOTHING, percent
 from snapfm_bench.pages import document as doc
-from snapfm_bench.record import State
+from snapfm_bench.record import CellState
 
-_NO_FIGURE = {NOTHING, *State}  # what is shown instead of a figure
+_NO_FIGURE = {NOTHING, *CellState}  # what is shown instead of a figure
 _GRAY = "#9aa3ad"  # of the network
 _VISIBLE = 5e-4  # parts below are 0.0 % in words, and less than a pixel
 _LONG = 30  # letters from which an entry is a sentence, not a figure

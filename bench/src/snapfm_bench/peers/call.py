@@ -13,7 +13,7 @@ from snapfm.arrays import Values
 from snapfm_bench.peers.model import Symbol
 
 
-class Call:
+class PeerCall:
     """Write `arguments[name][:]`, run, read `results[name]`; both stay the same memory for the life of the call."""
 
     def __init__(self, function: Symbol) -> None:

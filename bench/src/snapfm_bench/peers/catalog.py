@@ -37,7 +37,7 @@ from snapfm_bench.peers.torch_sla import TorchSla
 from snapfm_bench.peers.trust_constr import TrustConstr
 
 
-class Solver(Protocol):
+class PeerSolver(Protocol):
     """A method prepared for one structure; fields are float64 (b, *shape), params have b samples.
 
     One that can begin at the answer to a nearby input has `again(start, params, tolerance, last)` besides, where `last` is what
@@ -58,7 +58,7 @@ class Solver(Protocol):
 
 
 @dataclass(frozen=True)
-class Method:
+class PeerMethod:
     """One row of the catalog."""
 
     name: str  # safe in a file's name
@@ -68,24 +68,24 @@ class Method:
     lacks: str  # what it is not given, for the pages
     published: str | None  # the column of the published tables it stands for
     curve: bool  # whether `limited` counts iterations that mean something
-    build: Callable[[Projector], Solver]  # raises MissingDependency or UnsupportedLaw
+    build: Callable[[Projector], PeerSolver]  # raises MissingDependency or UnsupportedLaw
 
 
-Peer: TypeAlias = Callable[[CompiledLaws, Limits], Solver]
+Peer: TypeAlias = Callable[[CompiledLaws, Limits], PeerSolver]
 
 
-def _peer(make: Peer) -> Callable[[Projector], Solver]:
-    return lambda project: make(project.sparse("another method"), project.limits)
+def _peer(make: Peer) -> Callable[[Projector], PeerSolver]:
+    return lambda project: make(project.require_sparse("another method"), project.limits)
 
 
-def _from_presolve(make: Callable[[CompiledLaws, Limits], Startable]) -> Callable[[Projector], Solver]:
-    return lambda project: FromPresolve(make(project.sparse("another method"), project.limits), project)
+def _from_presolve(make: Callable[[CompiledLaws, Limits], Startable]) -> Callable[[Projector], PeerSolver]:
+    return lambda project: FromPresolve(make(project.require_sparse("another method"), project.limits), project)
 
 
-def _absent(reason: str) -> Callable[[Projector], Solver]:
+def _absent(reason: str) -> Callable[[Projector], PeerSolver]:
     """Make the row of a method that nobody could run here; no adapter is shipped that was never run."""
 
-    def build(project: Projector) -> Solver:
+    def build(project: Projector) -> PeerSolver:
         raise MissingDependency(reason)
 
     return build
@@ -99,99 +99,99 @@ _ONE = "one core"
 _START = "our presolve's start point, which has a row of its own"
 
 _ALL = (
-    Method(
+    PeerMethod(
         "ours", "snapfm", "Newton on the reduced system; violation at the tolerance, certificate included.",
         "its presolve; in walks the last fields and multipliers; two threads", "–", None, True, Ours,
     ),
-    Method(
+    PeerMethod(
         "rootfinder-1", "casadi Newton", f"{_NEWTON}.", f"{_PRESOLVE}; {_WARM}", f"{_ONE} alone; globalization; {_START}", None,
         True, _peer(Rootfinder),
     ),
-    Method(
+    PeerMethod(
         "rootfinder-2", "casadi Newton, 2 threads", "The same, a batch mapped over two threads.",
         f"{_PRESOLVE}; {_WARM}; two threads", f"globalization; {_START}", None, False, _peer(partial(Rootfinder, threads=2)),
     ),
-    Method(
+    PeerMethod(
         "rootfinder-search", "casadi Newton, line search, 2 threads", "The same with casadi's line search.",
         f"{_PRESOLVE}; {_WARM}; two threads; a line search", _START, None, False,
         _peer(partial(Rootfinder, threads=2, line_search=True)),
     ),
-    Method(
+    PeerMethod(
         "rootfinder-start", "casadi Newton from our start, 2 threads", "casadi Newton on two threads from our presolve's start.",
         f"{_PRESOLVE}; our start point; two threads", "globalization; warm starts, in whose place the start stands", None, False,
         _from_presolve(partial(Rootfinder, threads=2)),
     ),
-    Method(
+    PeerMethod(
         "schur-newton", "NumPy Newton",
         "Fifteen lines: Newton through a sparse Schur complement, SciPy's SuperLU; stops where the judge accepts.",
         f"{_PRESOLVE}; {_WARM}", f"{_ONE} alone; globalization; {_START}", None, True, _peer(SchurNewton),
     ),
-    Method(
+    PeerMethod(
         "ipopt", "Ipopt", f"Ipopt with its default options; {_INTERIOR}.", "in walks the last fields and multipliers",
         f"presolve; tuned options; {_ONE} alone", "JuMP+Ipopt", True, _peer(partial(Ipopt, tuned=False)),
     ),
-    Method(
+    PeerMethod(
         "ipopt-tuned", "Ipopt, tuned", f"Ipopt presolved, with the fastest options found; {_INTERIOR}.",
         f"{_PRESOLVE}; the best options found; {_WARM}", f"{_ONE} alone; {_START}", None, True, _peer(Ipopt),
     ),
-    Method(
+    PeerMethod(
         "ipopt-2", "Ipopt, tuned, 2 processes", f"The same, a batch divided between two processes; {_INTERIOR}.",
         f"{_PRESOLVE}; the best options found; {_WARM}; two processes", _START, None, False, _peer(IpoptProcesses),
     ),
-    Method(
+    PeerMethod(
         "ipopt-start", "Ipopt, tuned, from our start", f"Tuned Ipopt from our presolve's start; {_INTERIOR}.",
         f"{_PRESOLVE}; the best options found; our start point", f"{_ONE} alone; warm starts, in whose place the start stands",
         None, False, _from_presolve(Ipopt),
     ),
-    Method(
+    PeerMethod(
         "ipopt-fused", "Ipopt, tuned, one problem", f"The whole batch as one problem with one status; {_INTERIOR}.",
         f"{_PRESOLVE}; the best options found; {_WARM}", f"{_ONE} alone; {_START}", None, True, _peer(IpoptFused),
     ),
-    Method(
+    PeerMethod(
         "sqp-piqp", "SQP with PIQP", "casadi's SQP; violation at the tolerance, stationarity at what the judge accepts.",
         f"{_PRESOLVE}; {_WARM}", f"{_ONE} alone; {_START}", None, True, _peer(Sqp),
     ),
-    Method(
+    PeerMethod(
         "sqp-2", "SQP with PIQP, 2 threads", "The same, a batch mapped over two threads.",
         f"{_PRESOLVE}; {_WARM}; two threads", _START, None, False, _peer(SqpThreads),
     ),
-    Method(
+    PeerMethod(
         "madnlp", "MadNLP", "MadNLP through casadi; all of its errors at the tolerance.", f"{_PRESOLVE}; {_WARM}",
         f"{_ONE} alone; a GPU", "JuMP+MadNLP", True, _peer(MadNlp),
     ),
-    Method(
+    PeerMethod(
         "trust-constr", "SciPy trust-constr",
         "SciPy's trust region with sparse derivatives; violation at the tolerance, stationarity at what the judge accepts.",
         f"{_PRESOLVE}; in walks the last fields", f"{_ONE} alone; {_START}", "IPNewton", True, _peer(TrustConstr),
     ),
-    Method(
+    PeerMethod(
         "lbfgs", "L-BFGS, penalties",
         "L-BFGS-B on a penalty that rises until the violation is at the tolerance; stationarity at what the judge accepts.",
         _PRESOLVE, f"{_ONE} alone; warm starts, which a first weak penalty forgets", "L-BFGS", True, _peer(Lbfgs),
     ),
-    Method(
+    PeerMethod(
         "gauss-newton", "Gauss–Newton, dense", "Dense and without curvature; stops where the judge accepts.",
         "implied rows removed; in walks the last fields; two threads", "sparse derivatives; curvature", None, True,
         _peer(GaussNewton),
     ),
-    Method(
+    PeerMethod(
         "pounce", "POUNCE", f"Ipopt in Rust, a batch on all threads; {_INTERIOR}.",
         f"{_PRESOLVE}; {_WARM} and barrier; two threads", _START, None, True, _peer(Pounce),
     ),
-    Method(
+    PeerMethod(
         "pounce-layer", "POUNCE's layer for torch", f"POUNCE on laws that torch differentiates by colored passes; {_INTERIOR}.",
         f"{_PRESOLVE}; our patterns; {_WARM}", f"{_ONE} alone; our derivatives", None, False, _peer(PounceLayer),
     ),
-    Method(
+    PeerMethod(
         "torch-sla", "torch-sla Newton",
         "NumPy Newton with torch-sla's sparse solver in place of SuperLU; stops where the judge accepts.",
         f"{_PRESOLVE}; {_WARM}", f"globalization; {_START}; a GPU", None, True, _peer(TorchSla),
     ),
-    Method(
+    PeerMethod(
         "pinet", "Πnet", "Operator splitting in JAX, for convex laws, here affine equalities and bounds.",
         "matrices of affine laws", "curved laws, which it does not take", None, False, _peer(Pinet),
     ),
-    Method(
+    PeerMethod(
         "jaxipm", "jaxipm", "An interior point in JAX.", "–", "an adapter: none could be run", None, False,
         _absent(
             "jaxipm is needed for this row; it wants Python 3.12 and CUDA. No adapter is shipped, as none could be run here."
@@ -199,10 +199,10 @@ _ALL = (
     ),
 )  # fmt: skip
 
-METHODS: dict[str, Method] = {one.name: one for one in _ALL}
+METHODS: dict[str, PeerMethod] = {one.name: one for one in _ALL}
 
 
-def method(name: str) -> Method:
+def method(name: str) -> PeerMethod:
     """Find a method by its name."""
     if name not in METHODS:
         raise UnknownName(

@@ -14,11 +14,11 @@ from torch import Tensor
 from snapfm.compile import CompiledLaws
 from snapfm.laws import Params
 from snapfm.solve.base import Limits
-from snapfm_bench.peers.call import Call
+from snapfm_bench.peers.call import PeerCall
 from snapfm_bench.peers.certificate import Answer, broken
 from snapfm_bench.peers.ipopt import ITERATIONS, Ipopt
 from snapfm_bench.peers.model import Symbol, casadi
-from snapfm_bench.peers.nlp import Begin, Inputs, Outputs
+from snapfm_bench.peers.nlp import Begin, NlpInputs, Outputs
 
 
 class IpoptFused(Ipopt):
@@ -30,13 +30,13 @@ class IpoptFused(Ipopt):
 
     def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int = ITERATIONS) -> None:
         super().__init__(structure, limits, True, iterations)
-        self._wholes: dict[tuple[float, int, int, bool], Call] = {}
+        self._wholes: dict[tuple[float, int, int, bool], PeerCall] = {}
 
-    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None, warm: bool = False) -> Call:
+    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None, warm: bool = False) -> PeerCall:
         """Build the problem of a batch size, once."""
         key = (tolerance, self.iterations if iterations is None else iterations, count, warm)
         if key not in self._wholes:
-            call = Call(self.whole(*key))
+            call = PeerCall(self.whole(*key))
             floor = np.where(self.structure.equality_rows[self.model.kept], 0.0, -np.inf)
             call.arguments["lbg"][:] = np.tile(floor, count)
             call.arguments["lbx"][:] = np.tile(self.limits.lower, count)
@@ -75,7 +75,7 @@ class IpoptFused(Ipopt):
         done = np.full(len(able), stats["iter_count"], np.int64)
         return self._answer(given, able, Outputs(u[able], weight[able], done, [stats[self.word]] * len(able)))
 
-    def _fill(self, call: Call, inputs: Inputs) -> None:
+    def _fill(self, call: PeerCall, inputs: NlpInputs) -> None:
         """Write the inputs of all samples. Written: the call's arguments."""
         arguments, fixed, shape = call.arguments, self.model.fixed, inputs.target.shape
         arguments["p"][: inputs.target.size] = inputs.target.ravel()

@@ -21,7 +21,7 @@ from snapfm.compile import CompiledLaws
 from snapfm.errors import SnapfmError
 from snapfm.laws import Params
 from snapfm.solve.base import Limits
-from snapfm_bench.peers.call import Call
+from snapfm_bench.peers.call import PeerCall
 from snapfm_bench.peers.certificate import Answer, broken
 from snapfm_bench.peers.ipopt import ITERATIONS, Ipopt
 from snapfm_bench.peers.model import casadi
@@ -46,7 +46,7 @@ class IpoptProcesses(Ipopt):
         super().__init__(structure, limits, True, iterations)
         self.processes, self._number = processes, next(_number)
 
-    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None, warm: bool = False) -> Call:
+    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None, warm: bool = False) -> PeerCall:
         """Build the solver here and send it to every process, once."""
         call = super().prepare(tolerance, count, iterations, warm)
         key, crew = self._key(tolerance, iterations, warm), started(self.processes)
@@ -129,7 +129,7 @@ class Crew:
 
 def _serve(pipe: Connection) -> None:
     """Answer messages until the pipe ends: load a solver, or solve samples with one that was loaded."""
-    loaded: dict[Key, tuple[Call, Index, str]] = {}
+    loaded: dict[Key, tuple[PeerCall, Index, str]] = {}
     while True:
         try:
             task, key, *rest = pipe.recv()
@@ -143,8 +143,8 @@ def _serve(pipe: Connection) -> None:
             pipe.send(sweep(call, fixed, rest[0], word))
 
 
-def _load(text: str, limits: dict[str, Values], fixed: Index, word: str) -> tuple[Call, Index, str]:
-    call = Call(casadi().Function.deserialize(text))
+def _load(text: str, limits: dict[str, Values], fixed: Index, word: str) -> tuple[PeerCall, Index, str]:
+    call = PeerCall(casadi().Function.deserialize(text))
     for name, values in limits.items():
         call.arguments[name][:] = values
     return call, fixed, word

@@ -9,7 +9,7 @@ import numpy as np
 
 from snapfm.kernels.coupled import newton_direction
 from snapfm.kernels.direction import RUNNING, factorize
-from snapfm.kernels.layout import entered
+from snapfm.kernels.layout import load_tile
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import choose_sets, derivatives_at, residual_at
@@ -21,7 +21,7 @@ def repeat_steps(code, frame, plan, space, at, work, residual, derivatives, fact
     damping, convex, negative, stop = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES, np.int64), np.zeros(1, np.int64)
     status = np.full(LANES, RUNNING, np.int64)
     for k in range(len(space)):
-        tile = entered(code, frame, space[k], at, work)
+        tile = load_tile(code, frame, space[k], at, work)
         for _ in range(1 + residual[k]):
             residual_at(code, frame, tile)
         for _ in range(1 + derivatives[k]):

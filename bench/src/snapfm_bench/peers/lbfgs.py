@@ -19,7 +19,7 @@ from snapfm.errors import Status
 from snapfm.solve.base import Limits
 from snapfm_bench.peers.certificate import accepted
 from snapfm_bench.peers.numeric import Sample
-from snapfm_bench.peers.samplewise import Begin, End, Samplewise
+from snapfm_bench.peers.samplewise import Begin, SampleEnd, Samplewise
 
 ITERATIONS = 5000  # of all penalties together
 RISE = 10.0  # from penalty to penalty
@@ -41,7 +41,7 @@ class Lbfgs(Samplewise):
         """Build values and products with Jᵀ: no Jacobian, no Hessian."""
         _ = self.rows.values, self.rows.pulls
 
-    def one(self, sample: Sample, tolerance: float, iterations: int, begin: Begin) -> End:
+    def one(self, sample: Sample, tolerance: float, iterations: int, begin: Begin) -> SampleEnd:
         """Minimize, each penalty from the minimum of the one before; the first one is too weak to use an earlier answer."""
         rows, target, nearest = self.rows, sample.target, accepted(tolerance)
         x, rho, used = np.clip(target, rows.lower, rows.upper), 1.0, 0
@@ -53,13 +53,13 @@ class Lbfgs(Samplewise):
             violation, weight = float(np.abs(excess).max(initial=0.0)), rho * excess
             stationarity = rows.stationarity(x, x - target + sample.pull(x, weight))
             if not np.isfinite(violation + stationarity):
-                return End(x, weight, used, Status.NONFINITE)
+                return SampleEnd(x, weight, used, Status.NONFINITE)
             if violation <= tolerance and stationarity <= nearest:
-                return End(x, weight, used, Status.CONVERGED)
+                return SampleEnd(x, weight, used, Status.CONVERGED)
             if used >= iterations:
-                return End(x, weight, used, Status.ITERATION_LIMIT)
+                return SampleEnd(x, weight, used, Status.ITERATION_LIMIT)
             if violation <= tolerance or rho >= HIGHEST:  # more penalty does not help
-                return End(x, weight, used, Status.STALLED)
+                return SampleEnd(x, weight, used, Status.STALLED)
             rho *= RISE
 
     def _minimum(

@@ -1,6 +1,6 @@
 """Laws as casadi expressions, translated once from the scalar operations that our own method runs: exactly the same rows.
 
-A `Model` of compiled laws writes the rows over any casadi symbols and evaluates what depends on params with torch. The one
+A `CasadiModel` of compiled laws writes the rows over any casadi symbols and evaluates what depends on params with torch. The one
 place that imports casadi. Must not import a solver.
 """
 
@@ -30,7 +30,7 @@ def casadi() -> ModuleType:
     return require("casadi", "the peers that solve laws as casadi expressions", "peers", of="snapfm-bench")
 
 
-class Model(Presolved):
+class CasadiModel(Presolved):
     """All kept rows of compiled laws, ready to be written over symbols."""
 
     def __init__(self, structure: CompiledLaws, limits: Limits, presolve: bool) -> None:

@@ -21,9 +21,9 @@ from snapfm.compile import CompiledLaws
 from snapfm.errors import ShapeError, Status
 from snapfm.laws import Params
 from snapfm.solve.base import Limits, Solution
-from snapfm_bench.peers.call import Call
+from snapfm_bench.peers.call import PeerCall
 from snapfm_bench.peers.certificate import Answer, broken, certified
-from snapfm_bench.peers.model import Model, Symbol, casadi
+from snapfm_bench.peers.model import CasadiModel, Symbol, casadi
 
 Begin = Literal["input", "zeros"] | Tensor
 
@@ -32,8 +32,8 @@ SILENT = {"print_time": False, "error_on_fail": False, "show_eval_warnings": Fal
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """Inputs of a solver for some samples: plain numbers, so that they can be sent to another process."""
+class NlpInputs:
+    """NlpInputs of a solver for some samples: plain numbers, so that they can be sent to another process."""
 
     target: Values  # (b, n)
     first: Values  # (b, n), where iterations begin
@@ -41,9 +41,9 @@ class Inputs:
     pinned: Values  # (b, fixed)
     weights: Values  # (b, kept), multipliers to begin with
 
-    def take(self, samples: npt.NDArray[np.int64]) -> Inputs:
+    def take(self, samples: npt.NDArray[np.int64]) -> NlpInputs:
         """Choose samples."""
-        return Inputs(*(getattr(self, one.name)[samples] for one in fields(self)))
+        return NlpInputs(*(getattr(self, one.name)[samples] for one in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -66,19 +66,19 @@ class Nlp(ABC):
 
     def __init__(self, structure: CompiledLaws, limits: Limits, iterations: int, presolve: bool) -> None:
         self.structure, self.limits, self.iterations = structure, limits, iterations
-        self.model = Model(structure, limits, presolve)
+        self.model = CasadiModel(structure, limits, presolve)
         self.more: dict[str, Any] = {}  # options of somebody who knows better; to be set before the first call
-        self._calls: dict[tuple[float, int, bool], Call] = {}
+        self._calls: dict[tuple[float, int, bool], PeerCall] = {}
 
     @abstractmethod
     def options(self, tolerance: float, iterations: int) -> dict[str, Any]:
         """Return the plugin's options."""
 
-    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None, warm: bool = False) -> Call:
+    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None, warm: bool = False) -> PeerCall:
         """Build the solver, once; `solve` does so at first use. It does not depend on the batch size."""
         key = (tolerance, self.iterations if iterations is None else iterations, warm and bool(self.warm_options))
         if key not in self._calls:
-            self._calls[key] = self._limited(Call(self.solver(*key)))
+            self._calls[key] = self._limited(PeerCall(self.solver(*key)))
         return self._calls[key]
 
     def all_options(self, tolerance: float, iterations: int, warm: bool) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Nlp(ABC):
         problem = {"x": u, "p": p, "f": 0.5 * ca.sumsqr(u - target), "g": model.rows(u, known)}
         return ca.nlpsol(self.plugin, self.plugin, problem, self.all_options(tolerance, iterations, warm))
 
-    def _limited(self, call: Call) -> Call:
+    def _limited(self, call: PeerCall) -> PeerCall:
         call.arguments["lbg"][:] = np.where(self.structure.equality_rows[self.model.kept], 0.0, -np.inf)
         call.arguments["lbx"][:], call.arguments["ubx"][:] = self.limits.lower, self.limits.upper
         return call
@@ -124,17 +124,17 @@ class Nlp(ABC):
         """Project as `run` does, each sample from the fields and multipliers of the last answer, to a nearby input."""
         return self.run(start, params, tolerance, last=last)
 
-    def _inputs(self, start: Tensor, params: Params, begin: Begin, last: Answer | None) -> Inputs:
+    def _inputs(self, start: Tensor, params: Params, begin: Begin, last: Answer | None) -> NlpInputs:
         count = len(start)
         target: Values = start.reshape(count, self.structure.unknowns).numpy()
         known, pinned = self.model.inputs(params, count)
         if last is not None:
             first, weights = last.start(target)
-            return Inputs(target, first, known, pinned, weights[:, self.model.kept])
+            return NlpInputs(target, first, known, pinned, weights[:, self.model.kept])
         first = _first(type(self).__name__, begin, start).reshape(target.shape)
-        return Inputs(target, first, known, pinned, np.zeros((count, len(self.model.kept))))
+        return NlpInputs(target, first, known, pinned, np.zeros((count, len(self.model.kept))))
 
-    def _answer(self, given: Inputs, able: npt.NDArray[np.int64], left: Outputs) -> Answer:
+    def _answer(self, given: NlpInputs, able: npt.NDArray[np.int64], left: Outputs) -> Answer:
         """Combine the outputs of the samples that were solved with those that could not be."""
         count = len(given.target)
         u, multipliers = given.target.copy(), np.zeros((count, self.structure.rows))
@@ -147,7 +147,7 @@ class Nlp(ABC):
         return Answer(u, multipliers, iterations, status)
 
 
-def sweep(call: Call, fixed: npt.NDArray[np.int64], inputs: Inputs, word: str) -> Outputs:
+def sweep(call: PeerCall, fixed: npt.NDArray[np.int64], inputs: NlpInputs, word: str) -> Outputs:
     """Solve the samples one after the other. Needs no law, so that a process with only the solver can run it."""
     count, unknowns = inputs.target.shape
     u, multipliers = np.empty((count, unknowns)), np.empty((count, len(call.results["lam_g"])))

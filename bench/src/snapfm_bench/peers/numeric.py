@@ -20,11 +20,11 @@ from snapfm.compile import CompiledLaws
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
 from snapfm.solve.base import Limits
-from snapfm_bench.peers.call import Call
-from snapfm_bench.peers.model import Model, Symbol, casadi
+from snapfm_bench.peers.call import PeerCall
+from snapfm_bench.peers.model import CasadiModel, Symbol, casadi
 
 
-class Numeric(Model):
+class Numeric(CasadiModel):
     """Kept rows over free unknowns x; each function is built at its first use and keeps its memory, so one call at a time."""
 
     def __init__(self, structure: CompiledLaws, limits: Limits) -> None:
@@ -42,12 +42,12 @@ class Numeric(Model):
         return float(np.abs(np.minimum(np.maximum(rest, x - self.upper), x - self.lower)).max(initial=0.0))
 
     @cached_property
-    def values(self) -> Call:
+    def values(self) -> PeerCall:
         """x to h."""
         return self._call(lambda x, h, weight: h)
 
     @cached_property
-    def pulls(self) -> Call:
+    def pulls(self) -> PeerCall:
         """(x, weight) to Jᵀ·weight."""
         ca = casadi()
         return self._call(lambda x, h, weight: ca.densify(ca.jtimes(h, x, weight, True)))
@@ -69,10 +69,10 @@ class Numeric(Model):
         ca = casadi()
         return Matrix(*self._function(lambda x, h, weight: ca.hessian(ca.dot(weight, h), x)[0]))
 
-    def _call(self, write: Callable[[Symbol, Symbol, Symbol], Symbol]) -> Call:
+    def _call(self, write: Callable[[Symbol, Symbol, Symbol], Symbol]) -> PeerCall:
         return self._function(write)[0]
 
-    def _function(self, write: Callable[[Symbol, Symbol, Symbol], Symbol]) -> tuple[Call, Symbol]:
+    def _function(self, write: Callable[[Symbol, Symbol, Symbol], Symbol]) -> tuple[PeerCall, Symbol]:
         ca = casadi()
         x, pinned = ca.MX.sym("x", len(self.free)), ca.MX.sym("pinned", len(self.fixed))
         known, weight = ca.MX.sym("known", self.knowns), ca.MX.sym("weight", len(self.kept))
@@ -80,7 +80,7 @@ class Numeric(Model):
         out = write(x, self.rows(ca.vertcat(x, pinned)[place.tolist()], known), weight)
         names = ["x", "pinned", "known", "weight"]
         function = ca.Function("rows", [x, pinned, known, weight], [out], names, ["out"])
-        return Call(function), function.sparsity_out(0)
+        return PeerCall(function), function.sparsity_out(0)
 
     def sample(self, start: Tensor, params: Params, i: int) -> Sample:
         """Take sample i of a batch (b, *shape), with its fixed unknowns set."""
@@ -93,7 +93,7 @@ class Numeric(Model):
 class Matrix:
     """A function that returns a sparse matrix, with casadi's pattern: column after column."""
 
-    def __init__(self, call: Call, sparsity: Symbol) -> None:
+    def __init__(self, call: PeerCall, sparsity: Symbol) -> None:
         self.call = call
         self.starts, self.rows = np.array(sparsity.colind(), np.int64), np.array(sparsity.row(), np.int64)
         self.columns = np.repeat(np.arange(sparsity.size2()), np.diff(self.starts))
@@ -146,7 +146,7 @@ class Sample:
         """Evaluate the entries of the Hessian alone; the next call writes over them."""
         return self._run(self.rows.hessians.call, x, weight)
 
-    def _run(self, call: Call, x: Values, weight: Values | None = None) -> Values:
+    def _run(self, call: PeerCall, x: Values, weight: Values | None = None) -> Values:
         given = call.arguments
         given["x"][:], given["pinned"][:], given["known"][:] = x, self.pinned, self.known
         if weight is not None:

@@ -35,7 +35,7 @@ class Ours:
     def solve(self, start: Tensor, params: Params, tolerance: float) -> Solution:
         """Project, and return a Solution."""
         return solution(
-            self.project.sparse("a comparison of methods"), self.run(start, params, tolerance), start, params
+            self.project.require_sparse("a comparison of methods"), self.run(start, params, tolerance), start, params
         )
 
     def phases(self, start: Tensor, params: Params, tolerance: float) -> dict[str, float]:

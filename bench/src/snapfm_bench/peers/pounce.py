@@ -37,7 +37,7 @@ def pounce() -> ModuleType:
 
 
 @dataclass(frozen=True)
-class Ended(Answer):
+class PounceAnswer(Answer):
     """An answer with what POUNCE returned for it: fields, multipliers and barrier, its own warm start."""
 
     ends: list[Any] = field(default_factory=list, repr=False)
@@ -69,7 +69,7 @@ class Pounce(Stoppable):
 
     def again(self, start: Tensor, params: Params, tolerance: float, last: Answer) -> Answer:
         """Project as `run` does, with its own warm start from the last answer, to a nearby input."""
-        return self.run(start, params, tolerance, warms=last.ends if isinstance(last, Ended) else None)
+        return self.run(start, params, tolerance, warms=last.ends if isinstance(last, PounceAnswer) else None)
 
     def run(
         self,
@@ -100,7 +100,7 @@ class Pounce(Stoppable):
         for i, sample, (x, info) in zip(able, samples, ends):
             u[i], multipliers[i, rows.kept] = sample.whole(x), info["mult_g"]
             done[i], status[i] = info["iter_count"], STATUS.get(int(info["status"]), Status.STALLED)
-        return Ended(u, multipliers, done, status, ends)
+        return PounceAnswer(u, multipliers, done, status, ends)
 
     def _problem(self, sample: Sample) -> Any:
         rows = self.rows

@@ -21,9 +21,9 @@ from snapfm.compile import CompiledLaws
 from snapfm.errors import Status
 from snapfm.laws import Params
 from snapfm.solve.base import Limits, Solution
-from snapfm_bench.peers.call import Call
+from snapfm_bench.peers.call import PeerCall
 from snapfm_bench.peers.certificate import Answer, broken, certified, converged
-from snapfm_bench.peers.model import Model, Symbol, casadi
+from snapfm_bench.peers.model import CasadiModel, Symbol, casadi
 from snapfm_bench.peers.scope import equalities_only
 
 ITERATIONS = 50  # near an answer it takes 4 to 6; without globalization more do not help
@@ -45,12 +45,12 @@ class Rootfinder:
         equalities_only("Rootfinder", structure, limits)
         self.structure, self.limits = structure, limits
         self.threads, self.line_search, self.shift = threads, line_search, shift
-        self.model = Model(structure, limits, presolve=True)
+        self.model = CasadiModel(structure, limits, presolve=True)
         self.more: dict[str, Any] = {}  # options of somebody who knows better; to be set before the first call
         self._finders: dict[tuple[float, int], Symbol] = {}
-        self._calls: dict[tuple[float, int, int], Call] = {}
+        self._calls: dict[tuple[float, int, int], PeerCall] = {}
 
-    def prepare(self, tolerance: float, count: int, iterations: int = ITERATIONS) -> Call:
+    def prepare(self, tolerance: float, count: int, iterations: int = ITERATIONS) -> PeerCall:
         """Build the root-finder for a tolerance and, on several threads, a batch size; `solve` does so at first use."""
         wide = count if self.threads > 1 else 1
         if (tolerance, iterations, wide) not in self._calls:
@@ -58,7 +58,7 @@ class Rootfinder:
                 self._finders[tolerance, iterations] = self._build(tolerance, iterations)
             one = self._finders[tolerance, iterations]
             mapped = one if self.threads == 1 else one.map(wide, "thread", self.threads)
-            self._calls[tolerance, iterations, wide] = Call(mapped)
+            self._calls[tolerance, iterations, wide] = PeerCall(mapped)
         return self._calls[tolerance, iterations, wide]
 
     def _build(self, tolerance: float, iterations: int) -> Symbol:

@@ -18,7 +18,7 @@ from snapfm_bench.peers.stoppable import Stoppable
 
 
 @dataclass(frozen=True)
-class End:
+class SampleEnd:
     """Where one sample ended: its free unknowns and the multipliers of kept rows."""
 
     x: Values
@@ -39,7 +39,7 @@ class Samplewise(Stoppable):
     """Its functions serve every tolerance and batch size."""
 
     @abstractmethod
-    def one(self, sample: Sample, tolerance: float, iterations: int, begin: Begin) -> End:
+    def one(self, sample: Sample, tolerance: float, iterations: int, begin: Begin) -> SampleEnd:
         """Solve one sample."""
 
     @abstractmethod

@@ -17,7 +17,7 @@ from snapfm.errors import Status
 from snapfm.solve.base import Limits
 from snapfm_bench.peers.certificate import accepted
 from snapfm_bench.peers.numeric import Sample
-from snapfm_bench.peers.samplewise import Begin, End, Samplewise
+from snapfm_bench.peers.samplewise import Begin, SampleEnd, Samplewise
 from snapfm_bench.peers.scope import equalities_only
 
 ITERATIONS = 50  # as for the root-finder
@@ -40,7 +40,7 @@ class SchurNewton(Samplewise):
         """Build values, Jacobian and Hessian."""
         _ = self.rows.values, self.rows.jacobians, self.rows.hessians
 
-    def one(self, sample: Sample, tolerance: float, iterations: int, begin: Begin) -> End:
+    def one(self, sample: Sample, tolerance: float, iterations: int, begin: Begin) -> SampleEnd:
         """Iterate."""
         x, weight = begin.x.copy(), begin.multipliers.copy()
         for done in range(iterations + 1):
@@ -48,16 +48,16 @@ class SchurNewton(Samplewise):
             violation = np.abs(h).max(initial=0.0)
             stationarity = np.abs(away + jacobian.T @ weight).max(initial=0.0)
             if not np.isfinite(violation + stationarity):
-                return End(x, weight, done, Status.NONFINITE)
+                return SampleEnd(x, weight, done, Status.NONFINITE)
             if violation <= tolerance and stationarity <= accepted(tolerance):
-                return End(x, weight, done, Status.CONVERGED)
+                return SampleEnd(x, weight, done, Status.CONVERGED)
             if done == iterations:
                 break
             try:
                 x, weight = self._step(sample, x, weight, h, jacobian, away)
             except RuntimeError:  # SuperLU: the matrix is exactly singular
-                return End(x, weight, done, Status.STALLED)
-        return End(x, weight, iterations, Status.ITERATION_LIMIT)
+                return SampleEnd(x, weight, done, Status.STALLED)
+        return SampleEnd(x, weight, iterations, Status.ITERATION_LIMIT)
 
     def _step(
         self, sample: Sample, x: Values, weight: Values, h: Values, jacobian: csc_array, away: Values

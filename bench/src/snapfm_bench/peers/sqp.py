@@ -12,9 +12,9 @@ from snapfm.compile import CompiledLaws
 from snapfm.errors import Status
 from snapfm.laws import Params
 from snapfm.solve.base import Limits, Solution
-from snapfm_bench.peers.call import Call
+from snapfm_bench.peers.call import PeerCall
 from snapfm_bench.peers.certificate import Answer, accepted, broken, converged
-from snapfm_bench.peers.nlp import SILENT, Begin, Inputs, Nlp, Outputs
+from snapfm_bench.peers.nlp import SILENT, Begin, Nlp, NlpInputs, Outputs
 
 THREADS = 2
 UNKNOWN = -1  # iterations of samples solved on several threads: casadi does not report them
@@ -74,13 +74,13 @@ class SqpThreads(Sqp):
     ) -> None:
         super().__init__(structure, limits, iterations)
         self.threads = threads
-        self._mapped: dict[tuple[float, int, int], Call] = {}
+        self._mapped: dict[tuple[float, int, int], PeerCall] = {}
 
-    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None, warm: bool = False) -> Call:
+    def prepare(self, tolerance: float, count: int = 1, iterations: int | None = None, warm: bool = False) -> PeerCall:
         """Build the solver and map it over a batch size, once."""
         limit = self.iterations if iterations is None else iterations
         if (tolerance, limit, count) not in self._mapped:
-            call = Call(self.solver(tolerance, limit).map(count, "thread", self.threads))
+            call = PeerCall(self.solver(tolerance, limit).map(count, "thread", self.threads))
             floor = np.where(self.structure.equality_rows[self.model.kept], 0.0, -np.inf)
             call.arguments["lbg"][:] = np.tile(floor, count)
             call.arguments["lbx"][:] = np.tile(self.limits.lower, count)
@@ -107,7 +107,7 @@ class SqpThreads(Sqp):
         done, said = np.full(len(able), UNKNOWN, np.int64), ["Maximum_Iterations_Exceeded"] * len(able)
         return self._answer(given, able, Outputs(u[able], weight[able], done, said))
 
-    def _fill(self, call: Call, inputs: Inputs) -> None:
+    def _fill(self, call: PeerCall, inputs: NlpInputs) -> None:
         """Write the inputs of all samples. Written: the call's arguments."""
         arguments, fixed, shape = call.arguments, self.model.fixed, inputs.target.shape
         arguments["p"][:] = np.concatenate([inputs.target, inputs.known], axis=1).ravel()

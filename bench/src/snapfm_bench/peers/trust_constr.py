@@ -17,7 +17,7 @@ from snapfm.errors import Status
 from snapfm.solve.base import Limits
 from snapfm_bench.peers.certificate import accepted, complementarity
 from snapfm_bench.peers.numeric import Sample
-from snapfm_bench.peers.samplewise import Begin, End, Samplewise
+from snapfm_bench.peers.samplewise import Begin, SampleEnd, Samplewise
 
 ITERATIONS = 500  # small problems take 2 to 30
 _NARROWEST = 1e-14  # trust radius at which steps are rounding: it has stalled
@@ -39,12 +39,12 @@ class TrustConstr(Samplewise):
         """Build values, Jacobian and Hessian."""
         _ = self.rows.values, self.rows.jacobians, self.rows.hessians
 
-    def one(self, sample: Sample, tolerance: float, iterations: int, begin: Begin) -> End:
+    def one(self, sample: Sample, tolerance: float, iterations: int, begin: Begin) -> SampleEnd:
         """Minimize; SciPy estimates multipliers itself."""
         rows, target = self.rows, sample.target
         last = _Last(target, np.zeros(len(rows.kept)))
         if not np.isfinite(sample.residual(begin.x)).all():
-            return End(target, last.multipliers, 0, Status.NONFINITE)  # it would run to its limit
+            return SampleEnd(target, last.multipliers, 0, Status.NONFINITE)  # it would run to its limit
         nearest = accepted(tolerance)
 
         def watch(x: Values, state: Any) -> bool:
@@ -72,12 +72,12 @@ class TrustConstr(Samplewise):
             )
         # Where the Jacobian is singular or a law is not finite it does not step back, but raises these.
         except (np.linalg.LinAlgError, RuntimeError):
-            return End(last.x, last.multipliers, last.iterations, Status.STALLED)
+            return SampleEnd(last.x, last.multipliers, last.iterations, Status.STALLED)
         except ValueError as cause:
             if "infs or NaNs" not in str(cause):
                 raise
-            return End(last.x, last.multipliers, last.iterations, Status.NONFINITE)
-        return End(last.x, last.multipliers, last.iterations, _STATUS.get(found.status, Status.STALLED))
+            return SampleEnd(last.x, last.multipliers, last.iterations, Status.NONFINITE)
+        return SampleEnd(last.x, last.multipliers, last.iterations, _STATUS.get(found.status, Status.STALLED))
 
     def _stationarity(self, x: Values, target: Values, state: Any) -> float:
         """Measure how far x is from stationary, as the judge does, and from complementary where rows are inequalities."""

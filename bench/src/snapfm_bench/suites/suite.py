@@ -43,7 +43,7 @@ def positive(what: str, key: str, value: Any) -> None:
 Seconds = Annotated[float, positive]
 
 
-class Shelf(Generic[T]):
+class SuiteRegistry(Generic[T]):
     """The suites shipped with a package, and those in files elsewhere; `check` refuses what cannot run."""
 
     def __init__(self, package: str, command: str, kind: type[T], check: Callable[[str, T], None]) -> None:

@@ -47,7 +47,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class End:
+class ProcessEnd:
     """How a process ended."""
 
     seconds: float
@@ -58,7 +58,7 @@ class End:
 
 def supervised(
     module: str, job: str, folder: Path, threads: int, budget: float, follow: Callable[[Progress], None] | None = None
-) -> End:
+) -> ProcessEnd:
     """Run a module on a job to its end or to its budget; `folder` is emptied first and left to the caller."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -91,7 +91,7 @@ def supervised(
         with suppress(BrokenPipeError):
             process.stdin.close()
     seconds = time.monotonic() - began
-    return End(seconds, late, None if late or code == 0 else _reason(folder, code), read_progress(folder))
+    return ProcessEnd(seconds, late, None if late or code == 0 else _reason(folder, code), read_progress(folder))
 
 
 def receive() -> str:

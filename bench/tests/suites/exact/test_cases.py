@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from snapfm.laws import Bounds, Equality
-from snapfm_bench.suites.exact import Case, cases
+from snapfm_bench.suites.exact import ExactCase, cases
 from snapfm_bench.suites.exact.curves import ellipse
 from snapfm_bench.suites.exact.gaussian import Gaussian
 from snapfm_bench.suites.exact.mixture import mixture
-from snapfm_bench.suites.exact.scores import Moments, Shares
+from snapfm_bench.suites.exact.scores import ExactMoments, Shares
 
 COUNT = 20_000
 EVERY = pytest.mark.parametrize("case", cases().values(), ids=lambda case: case.name)
@@ -23,7 +23,7 @@ def seeded(seed: int) -> torch.Generator:
 
 @EVERY
 @pytest.mark.parametrize("tau", [0.2, 0.6])
-def test_the_expected_field_is_the_mean_of_fields_given_the_state(case: Case, tau: float):
+def test_the_expected_field_is_the_mean_of_fields_given_the_state(case: ExactCase, tau: float):
     """E[x | u] leaves x − E[x | u] uncorrelated with functions of u: here with u itself, and with a nonlinear one."""
     count = 4000
     x = case.fields(count, seeded(0)).flatten(1)
@@ -61,7 +61,7 @@ def test_expected_is_tweedies_formula(name: str):
 
 
 @EVERY
-def test_exact_draws_obey_the_laws(case: Case):
+def test_exact_draws_obey_the_laws(case: ExactCase):
     for u in case.given(8, seeded(4)):
         for law in case.laws:
             if isinstance(law, Bounds):
@@ -72,7 +72,7 @@ def test_exact_draws_obey_the_laws(case: Case):
 
 
 @EVERY
-def test_exact_draws_score_as_chance_says_and_less_with_more(case: Case):
+def test_exact_draws_score_as_chance_says_and_less_with_more(case: ExactCase):
     few, many = case.chance(100, 6, 10), case.chance(1600, 6, 20)
     for name, value in many.items():
         if name != "ratio":
@@ -88,7 +88,7 @@ def test_laws_change_the_weights_of_one_mixture_and_not_of_the_other():
         assert (off > 0.1) == changed
 
 
-def _weights(case: Case, u: Tensor) -> Tensor:
+def _weights(case: ExactCase, u: Tensor) -> Tensor:
     prior = case.expected.__self__  # type: ignore[attr-defined]
     return torch.bincount(prior.shares(u).argmax(1), minlength=3) / len(u)
 
@@ -117,6 +117,6 @@ def test_scores_count_weights():
     shares = Shares("shares", torch.tensor([0.5, 0.5], dtype=torch.float64), lambda x: x[:, 0].long())
     assert shares(u, torch.ones(3, dtype=torch.float64)) == {"shares": pytest.approx(1.0 / 6.0)}
     assert shares(u, weights) == {"shares": pytest.approx(1.0 / 6.0)}
-    assert Moments.of(u, weights).mean == pytest.approx(1.0 / 3.0)
-    plain = Moments.of(u, torch.ones(3, dtype=torch.float64))
+    assert ExactMoments.of(u, weights).mean == pytest.approx(1.0 / 3.0)
+    plain = ExactMoments.of(u, torch.ones(3, dtype=torch.float64))
     torch.testing.assert_close(plain.spread, u.std(0))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from snapfm.errors import DataError
 from snapfm.project import Projector
-from snapfm_bench.suites.projection import Suite, inputs, load_suite
+from snapfm_bench.suites.projection import ProjectionSuite, inputs, load_suite
 
 WALKED = {
     "noisy = 0.01": 'model = "heat-small"\ntaus = [0.0, 0.5, 1.0]\nsteps = 2',
@@ -21,11 +21,11 @@ WALKED = {
 
 
 @pytest.fixture
-def suite(tmp_path: Path) -> Suite:
+def suite(tmp_path: Path) -> ProjectionSuite:
     return load_suite(str(suite_file(tmp_path, ["ours"])))
 
 
-def test_made_twice_they_are_the_same_and_survive_a_file(suite: Suite, tmp_path: Path):
+def test_made_twice_they_are_the_same_and_survive_a_file(suite: ProjectionSuite, tmp_path: Path):
     case = suite.cases[0]
     first, second = inputs.make(suite, case), inputs.make(suite, case)
     assert first.digest() == second.digest()
@@ -44,7 +44,7 @@ def test_made_twice_they_are_the_same_and_survive_a_file(suite: Suite, tmp_path:
         inputs.load(file, "0000")
 
 
-def test_a_damaged_file_counts_as_none(tmp_path: Path, suite: Suite):
+def test_a_damaged_file_counts_as_none(tmp_path: Path, suite: ProjectionSuite):
     file = tmp_path / "inputs.npz"
     assert inputs.kept(file) is None
     content = inputs.pack(inputs.make(suite, suite.cases[0]), "made-from")
@@ -53,7 +53,7 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, suite: Suite):
         assert inputs.kept(file) is None
 
 
-def test_the_fingerprint_knows_what_inputs_are_made_from(tmp_path: Path, suite: Suite):
+def test_the_fingerprint_knows_what_inputs_are_made_from(tmp_path: Path, suite: ProjectionSuite):
     first = inputs.fingerprint(suite, suite.cases[0])
     for old, new in (("noisy = 0.01", "noisy = 0.02"), ("threads = 1", "seed = 7"), ("nx = 11", "nx = 12")):
         other = load_suite(str(suite_file(tmp_path, ["ours"], changes={old: new})))
@@ -85,6 +85,6 @@ def test_a_walk_ends_when_its_inputs_are_recorded(tmp_path: Path, monkeypatch: p
     assert len(moves) == 1  # that which compiles the kernels
 
 
-def _violation(suite: Suite, u: Tensor, params: dict[str, Tensor]) -> float:
+def _violation(suite: ProjectionSuite, u: Tensor, params: dict[str, Tensor]) -> float:
     own = {name: value[0] for name, value in params.items()}
     return max(float(law.residual(u, own).abs().max()) for law in suite.cases[0].build().laws)

@@ -20,9 +20,9 @@ from snapfm.errors import DataError, UnknownName
 from snapfm_bench.judge import Verdict
 from snapfm_bench.machine import source
 from snapfm_bench.record import RECORDS, Now, load, suite_digest, to_line
-from snapfm_bench.suites.projection import Cell, Kind, State, inputs, load_suite, run
+from snapfm_bench.suites.projection import CellState, Kind, ProjectionCell, inputs, load_suite, run
 from snapfm_bench.suites.projection.run import Cells, ours_failed
-from snapfm_bench.suites.projection.suite import Turn
+from snapfm_bench.suites.projection.suite import MethodTurn
 
 pytestmark = pytest.mark.slow  # every cell is a process that loads torch
 
@@ -63,8 +63,9 @@ def test_every_cell_has_a_record_and_a_reason(planted: tuple[Path, Cells, list[N
     out, cells, told, _ = planted
     states = {method: cell.state for (_, method, kind), cell in cells.items() if kind == Kind.PROJECTION}
     assert states == {
-        "ours": State.DONE, "good": State.DONE, "lying": State.DONE, "leaving": State.FAILED, "faulting": State.FAILED,
-        "raising": State.FAILED, "missing": State.ABSENT, "refusing": State.REFUSED,
+        "ours": CellState.DONE, "good": CellState.DONE, "lying": CellState.DONE, "leaving": CellState.FAILED,
+        "faulting": CellState.FAILED,
+        "raising": CellState.FAILED, "missing": CellState.ABSENT, "refusing": CellState.REFUSED,
     }  # fmt: skip
     why = {method: cells["burgers", method, "projection"].why for method in PLANTED}
     assert why["leaving"] == "its process ended with code 3: redo from start"
@@ -72,7 +73,7 @@ def test_every_cell_has_a_record_and_a_reason(planted: tuple[Path, Cells, list[N
     assert why["raising"] == "RuntimeError: the pivot is zero"
     assert why["missing"] == "unobtainium is needed for it. Install it with: pip install unobtainium"
     assert why["refusing"] == "Refusing expects no laws; got some. Use another."
-    assert [load(Cell, json.loads(line)) for line in lines(out)[1:]] == list(cells.values())
+    assert [load(ProjectionCell, json.loads(line)) for line in lines(out)[1:]] == list(cells.values())
     assert [now.left for now in told if now.finished] == list(range(len(cells)))[::-1]
     assert not ours_failed(cells)
 
@@ -168,7 +169,7 @@ def test_a_hanging_method_is_killed_with_its_children(tmp_path: Path, monkeypatc
     # Long enough to be through the first call on a busy machine, which is what the record then says.
     suite = load_suite(str(suite_file(tmp_path, ["hanging"], changes={"budget = 120": "budget = 20"})))
     cell = run(suite, tmp_path / "out")["burgers", "hanging", "projection"]
-    assert cell.state is State.DNF
+    assert cell.state is CellState.DNF
     assert cell.why == "20 s were used up; it was at: judged call on truth + noise"
     assert set(cell.cold) == {"structure", "build", "first_call"}
     assert cell.turns == ()
@@ -192,7 +193,7 @@ def test_walks_of_ours_and_of_a_peer_end_in_the_same_fields(walked: tuple[Cells,
     cells, _ = walked
     ours, peer = cells["burgers", "ours", "walk"], cells["burgers", "good", "walk"]
     for cell in (ours, peer):
-        assert (cell.state, cell.why, cell.steps, cell.steps_done) == (State.DONE, None, 3, 3)
+        assert (cell.state, cell.why, cell.steps, cell.steps_done) == (CellState.DONE, None, 3, 3)
         assert cell.verdict.converged == 2
         assert set(cell.walk) == {"velocity", "projection", "other", "total"}
         assert cell.walk["total"] >= cell.walk["velocity"] + cell.walk["projection"]
@@ -203,7 +204,7 @@ def test_walks_of_ours_and_of_a_peer_end_in_the_same_fields(walked: tuple[Cells,
 def test_a_peer_that_takes_warm_starts_gets_its_own_answers_wherever_ours_would(walked: tuple[Cells, str]):
     cells, notes = walked
     cell = cells["burgers", "warm", "walk"]
-    assert (cell.state, cell.verdict.accepted) == (State.DONE, 2)
+    assert (cell.state, cell.verdict.accepted) == (CellState.DONE, 2)
     # Before the walks a cold and a warm call; each walk begins cold, goes on warm, and ends with a certified call of its own.
     told = [line for line in notes.splitlines() if line in ("cold", "warm")]
     assert told == ["cold", "warm", *["cold", "warm", "warm", "cold"] * len(cell.walks)]
@@ -215,7 +216,7 @@ def test_a_walk_that_would_take_too_long_is_given_up_with_its_steps_and_repeated
     changes = {**WALK, "{steps}": "1000", "samples = 3": "samples = 1"}
     suite, out = load_suite(str(suite_file(tmp_path, ["slow"], changes=changes))), tmp_path / "out"
     cell = run(suite, out)["burgers", "slow", "walk"]
-    assert (cell.state, cell.steps, cell.steps_done) == (State.DNF, 1000, 3)
+    assert (cell.state, cell.steps, cell.steps_done) == (CellState.DNF, 1000, 3)
     assert cell.why.startswith("given up after step 3 of 1000: at its pace the walk would take ")
     assert cell.why.endswith(" s of 120 s")
     ran: list[str] = []
@@ -225,8 +226,11 @@ def test_a_walk_that_would_take_too_long_is_given_up_with_its_steps_and_repeated
 
 VERDICT = Verdict(3, 3, 3, 3, 1e-9, 1e-9, (1.0, 1.0, 1.0), 2.0, 3)
 TRIED = {
-    "did not end in 120 s": {"state": State.DNF, "cold": {"build": 1.0}, "seconds": 120.0},
-    "took 5.5 s": {"state": State.DONE, "turns": (Turn("a", (1.0, 2.0, 9.0), VERDICT), Turn("b", (9.0,), VERDICT))},
+    "did not end in 120 s": {"state": CellState.DNF, "cold": {"build": 1.0}, "seconds": 120.0},
+    "took 5.5 s": {
+        "state": CellState.DONE,
+        "turns": (MethodTurn("a", (1.0, 2.0, 9.0), VERDICT), MethodTurn("b", (9.0,), VERDICT)),
+    },
 }
 
 
@@ -237,11 +241,13 @@ def test_a_walk_is_not_begun_by_a_method_that_projects_too_slowly(tmp_path: Path
     made, made_from = inputs.make(suite, suite.cases[0]), inputs.fingerprint(suite, suite.cases[0])
     (out / "inputs").mkdir(parents=True)
     (out / "inputs" / "burgers.npz").write_bytes(inputs.pack(made, made_from))
-    tried = Cell("burgers", "good", Kind.PROJECTION, inputs=made.digest(), suite=suite_digest(suite), **TRIED[words])
+    tried = ProjectionCell(
+        "burgers", "good", Kind.PROJECTION, inputs=made.digest(), suite=suite_digest(suite), **TRIED[words]
+    )
     head = json.dumps({"suite": asdict(suite), "source": source()})
     (out / RECORDS).write_text(f"{head}\n{to_line(tried)}\n", encoding="utf-8")
     cell = run(suite, out)["burgers", "good", "walk"]
-    assert (cell.state, cell.steps, cell.steps_done, cell.seconds) == (State.DNF, 50, 0, 0.0)
+    assert (cell.state, cell.steps, cell.steps_done, cell.seconds) == (CellState.DNF, 50, 0, 0.0)
     assert cell.why == f"not begun: one projection of the batch {words}, and a walk of 50 steps has 120 s"
 
 
@@ -249,7 +255,7 @@ def test_a_missing_network_makes_cells_absent(tmp_path: Path):
     changes = {**WALK, "{steps}": "2", "heat-small": "moon"}
     cells = run(load_suite(str(suite_file(tmp_path, ["ours"], changes=changes))), tmp_path / "out")
     cell = cells["burgers", "ours", "walk"]
-    assert (cell.state, cell.why) == (State.ABSENT, "model 'moon' is not shipped")
+    assert (cell.state, cell.why) == (CellState.ABSENT, "model 'moon' is not shipped")
     assert not ours_failed(cells)
 
 
@@ -281,7 +287,7 @@ def test_a_run_killed_at_random_moments_loses_nothing_and_repeats_nothing(tmp_pa
     with (out / RECORDS).open("a", encoding="utf-8") as torn:
         torn.write('{"case": "heat", "meth')  # as a kill within a write leaves it
     cells = run(load_suite(str(file)), out)
-    assert {cell.state for cell in cells.values()} == {State.DONE}
+    assert {cell.state for cell in cells.values()} == {CellState.DONE}
     assert lines(out)[: len(seen)] == seen
     assert len(lines(out)) == 1 + len(cells) == 1 + 2
     assert sorted(entry.name for entry in out.iterdir()) == ["fields", "inputs", RECORDS]
@@ -298,7 +304,7 @@ def test_a_cell_ends_with_its_runner(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (pid,) = [int(line.split()[1]) for line in (tmp_path / "notes.txt").read_text().splitlines() if "killing" in line]
     assert gone(pid)
     cells = run(load_suite(str(file)), out)
-    assert [cell.state for cell in cells.values()] == [State.DONE, State.DONE]
+    assert [cell.state for cell in cells.values()] == [CellState.DONE, CellState.DONE]
     assert len(lines(out)) == 3
 
 

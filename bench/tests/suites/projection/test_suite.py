@@ -12,7 +12,7 @@ from snapfm.errors import SnapfmError
 from snapfm_bench.published import TITLES
 from snapfm_bench.record import load, to_line
 from snapfm_bench.suites import projection
-from snapfm_bench.suites.projection import Kind, Suite, load_suite, suite_names
+from snapfm_bench.suites.projection import Kind, ProjectionSuite, load_suite, suite_names
 from snapfm_bench.suites.projection.suite import methods
 
 SUITES = Path(projection.__file__).parent / "suites"
@@ -23,7 +23,7 @@ def test_shipped_suites_can_be_read_by_name_and_by_path(name: str):
     suite = load_suite(name)
     assert suite.name == name
     assert load_suite(str(SUITES / f"{name}.toml")) == suite
-    assert load(Suite, json.loads(to_line(suite))) == suite
+    assert load(ProjectionSuite, json.loads(to_line(suite))) == suite
     assert all("ours" in suite.methods_of(case, kind) for case in suite.cases for kind in Kind)
     assert {case.published for case in suite.cases} <= {None, *TITLES}
 

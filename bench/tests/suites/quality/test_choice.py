@@ -9,7 +9,7 @@ import pytest
 import torch
 from bench.tests.suites.quality.toys import Still, tiny
 
-from snapfm_bench.suites.quality import State, run
+from snapfm_bench.suites.quality import CellState, run
 from snapfm_bench.suites.quality import cell as cells
 from snapfm_bench.suites.quality.cell import chosen_steps
 from snapfm_bench.suites.quality.pages import text
@@ -76,7 +76,7 @@ def test_trials_without_a_score_are_no_choice(tmp_path: Path):
     suite = tiny(tmp_path, **change)
     found = run(suite, tmp_path / "out", "heat")
     last = found["heat", "pcfm"]
-    assert (last.status, last.error) == (State.FAILED, "no number of steps could be scored: trials are DNF")
+    assert (last.status, last.error) == (CellState.FAILED, "no number of steps could be scored: trials are DNF")
     assert last.model == found["heat", "pcfm@4"].model  # so that the cell is not run again
 
 
@@ -84,7 +84,8 @@ def test_the_smaller_of_equal_trials_is_chosen_and_unscored_ones_are_left_out(tm
     (_, pcfm) = tiny(tmp_path, **CHOICE).samplers
     same = Interval(0.5, 0.4, 0.6)
     done = {
-        ("heat", one.name): cells.Cell("heat", one.name, State.DONE, 3, one.steps, crps=same) for one in pcfm.trials
+        ("heat", one.name): cells.QualityCell("heat", one.name, CellState.DONE, 3, one.steps, crps=same)
+        for one in pcfm.trials
     }
     assert chosen_steps(pcfm, "heat", done) == 1
     done["heat", "pcfm@1"] = replace(done["heat", "pcfm@1"], crps=None)

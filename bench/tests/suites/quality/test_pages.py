@@ -10,17 +10,17 @@ import pytest
 from bench.tests.suites.quality.toys import tiny
 from tests.reader import Reader
 
-from snapfm_bench.suites.quality import Cell, State, load_suite, run
+from snapfm_bench.suites.quality import CellState, QualityCell, load_suite, run
 from snapfm_bench.suites.quality.pages import page, summary, task_table, text, verdicts
 from snapfm_bench.suites.quality.pictures import curve
 from snapfm_bench.suites.quality.run import write_pages
 from snapfm_bench.suites.quality.suite import Interval, LawScore
 
 
-def scored(task: str, sampler: str, mmse: float, smse: float = 1e-4) -> Cell:
+def scored(task: str, sampler: str, mmse: float, smse: float = 1e-4) -> QualityCell:
     law = LawScore("mass", 3, Interval(1e-15, 0.0, 2e-15), 2e-15, 3e-16)
-    return Cell(
-        task, sampler, State.DONE, 4, steps=100, mmse=Interval(mmse, 0.9 * mmse, 1.1 * mmse), smse=Interval(smse, smse, smse),
+    return QualityCell(
+        task, sampler, CellState.DONE, 4, steps=100, mmse=Interval(mmse, 0.9 * mmse, 1.1 * mmse), smse=Interval(smse, smse, smse),
         laws=(law,), finite=4, converged=4, smallest=-1.0, largest=1.0, calls=100,
         seconds={"velocity": 1.0, "projection": 0.5, "total": 1.6},
         machine={"processor": "x", "cores": 2, "threads": 1, "versions": {"snapfm": "0"}},
@@ -70,7 +70,7 @@ def test_the_verdict_counts_first_places_and_names_the_rest():
     suite = load_suite("paper")
     cells = [scored("heat", "flow", 0.05), scored("heat", "pcfm", 0.002)]
     cells += [scored("burgers-bc", "eci", 0.001), scored("burgers-bc", "pcfm", 0.002)]
-    cells.append(replace(scored("burgers-ic", "pcfm", 1.0), status=State.DNF, mmse=None))
+    cells.append(replace(scored("burgers-ic", "pcfm", 1.0), status=CellState.DNF, mmse=None))
     told = " ".join(verdicts(suite, {cell.key: cell for cell in cells}))
     assert "PCFM is first in MMSE on 1 of 2 tasks: Heat." in told
     assert "is 3.0e-16; 8 of 8 samples are certified." in told

@@ -17,7 +17,7 @@ from torch import Tensor
 from snapfm.errors import DataError, UnknownName
 from snapfm.files.engines import Share
 from snapfm_bench.record import RECORDS, Now, Records, load
-from snapfm_bench.suites.quality import Cell, State, run
+from snapfm_bench.suites.quality import CellState, QualityCell, run
 from snapfm_bench.suites.quality import cell as cells
 from snapfm_bench.suites.quality import suite as suites
 from snapfm_bench.suites.quality.run import write_pages
@@ -51,7 +51,7 @@ def test_every_cell_is_scored_kept_and_pictured(tmp_path: Path):
     told: list[Now] = []
     found = run(tiny(tmp_path), tmp_path / "out", progress=told.append)
     assert len(found) == CELLS
-    assert {cell.status for cell in found.values()} == {State.DONE}
+    assert {cell.status for cell in found.values()} == {CellState.DONE}
     pcfm = found["heat", "pcfm"]
     assert (pcfm.samples, pcfm.steps, pcfm.steps_done, pcfm.calls, pcfm.converged) == (3, 2, 2, 2, 3)
     assert [law.law for law in pcfm.laws] == ["initial", "mass"]
@@ -68,7 +68,7 @@ def test_every_cell_is_scored_kept_and_pictured(tmp_path: Path):
     mean = found["heat", "true-mean"]
     assert mean.mmse.value == pytest.approx(0.0, abs=EPS)
     assert found["heat", "true-fields"].smse.value < mean.smse.value
-    assert [load(Cell, json.loads(line)) for line in lines(tmp_path / "out")[1:]] == list(found.values())
+    assert [load(QualityCell, json.loads(line)) for line in lines(tmp_path / "out")[1:]] == list(found.values())
     with np.load(tmp_path / "out" / "moments" / "heat.flow.npz") as kept:
         assert kept["mean"].dtype == np.float32
         assert not kept["mean"].any()
@@ -128,15 +128,15 @@ def test_a_missing_model_is_absent_and_run_when_it_is_there(tmp_path: Path, monk
     suite = tiny(tmp_path)
     monkeypatch.setattr(cells, "shipped_names", lambda: [])
     found = run(suite, tmp_path / "out")
-    assert found["heat", "true-fields"].status is State.DONE
-    assert found["heat", "pcfm"].status is State.ABSENT
+    assert found["heat", "true-fields"].status is CellState.DONE
+    assert found["heat", "pcfm"].status is CellState.ABSENT
     assert found["heat", "pcfm"].error == "model 'toy' is not shipped"
     text = (tmp_path / "out" / "quality.md").read_text(encoding="utf-8")
     assert "| PCFM | 3 | 2 | ABSENT (model 'toy' is not shipped) |" in text
     assert "Without a figure for it: Heat, Navier–Stokes." in text
     run(suite, tmp_path / "out", progress=lambda now: pytest.fail("it is still missing"))
     monkeypatch.setattr(cells, "shipped_names", lambda: ["toy"])
-    assert run(suite, tmp_path / "out")["heat", "pcfm"].status is State.DONE
+    assert run(suite, tmp_path / "out")["heat", "pcfm"].status is CellState.DONE
 
 
 @pytest.mark.usefixtures("toy_model")
@@ -159,9 +159,9 @@ def test_a_slow_sampler_is_dnf_and_the_others_go_on(tmp_path: Path):
     found = run(tiny(tmp_path, slow), tmp_path / "out")
     for task in ("heat", "flow-past"):
         cell = found[task, "slow"]
-        assert (cell.status, cell.steps_done, cell.calls, cell.mmse) == (State.DNF, 0, 0, None)
+        assert (cell.status, cell.steps_done, cell.calls, cell.mmse) == (CellState.DNF, 0, 0, None)
         assert cell.seconds["total"] > 0
-    assert found["flow-past", "pcfm"].status is State.DONE
+    assert found["flow-past", "pcfm"].status is CellState.DONE
     assert "| Slow | 3 | 2 | DNF (after " in (tmp_path / "out" / "quality.md").read_text(encoding="utf-8")
 
 
@@ -172,7 +172,7 @@ def test_a_budget_ends_a_sampler_between_two_steps(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(
         cells.time, "perf_counter", lambda: 100.0 * next(clock)
     )  # every look takes 100 s; 600 s are allowed
-    assert run(suite, tmp_path / "out", "heat")["heat", "pcfm"].status is State.DNF
+    assert run(suite, tmp_path / "out", "heat")["heat", "pcfm"].status is CellState.DNF
 
 
 @pytest.mark.usefixtures("toy_model")
@@ -183,12 +183,12 @@ def test_a_failing_sampler_is_recorded_and_does_not_stop_the_others(tmp_path: Pa
         '\n[samplers.broken]\nkind = "Broken"\n[samplers.wild]\nkind = "Wild"\n[samplers.end]\nkind = "EndProjection"\n'
     )
     found = run(tiny(tmp_path, more), tmp_path / "out", "heat")
-    assert found["heat", "broken"].status is State.FAILED
+    assert found["heat", "broken"].status is CellState.FAILED
     assert found["heat", "broken"].error == "RuntimeError: the flow ran dry"
     wild = found["heat", "wild"]
-    assert (wild.status, wild.finite, wild.mmse, wild.largest) == (State.DONE, 2, None, None)
+    assert (wild.status, wild.finite, wild.mmse, wild.largest) == (CellState.DONE, 2, None, None)
     assert wild.texture.noise == 3  # white noise, and what is no number
-    assert found["heat", "end"].status is State.DONE
+    assert found["heat", "end"].status is CellState.DONE
     for page in ("quality.md", "index.html"):
         text = (tmp_path / "out" / page).read_text(encoding="utf-8")
         assert "FAILED" in text
@@ -213,7 +213,7 @@ def test_another_suite_in_the_folder_is_refused(tmp_path: Path):
 @pytest.mark.usefixtures("toy_model")
 def test_one_process_at_a_time(tmp_path: Path):
     with (
-        Records(tmp_path / "out", tiny(tmp_path), Cell),
+        Records(tmp_path / "out", tiny(tmp_path), QualityCell),
         pytest.raises(DataError, match=r"one process at a time, .*; another one is at"),
     ):
         run(tiny(tmp_path), tmp_path / "out")
@@ -223,7 +223,7 @@ def test_one_process_at_a_time(tmp_path: Path):
 def test_shares_of_a_run_fill_one_folder(tmp_path: Path):
     suite, out = tiny(tmp_path), tmp_path / "out"
     whole = run(suite, tmp_path / "whole")
-    with Records(out, suite, Cell, Share(3, 3)):  # another one is at it
+    with Records(out, suite, QualityCell, Share(3, 3)):  # another one is at it
         first = run(suite, out, share=Share(1, 2))
         assert {key[0] for key in first} == {"heat"}
         second = run(suite, out, share=Share(2, 2))

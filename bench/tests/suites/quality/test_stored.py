@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from snapfm.errors import DataError, ParamsError
-from snapfm_bench.record import State
+from snapfm_bench.record import CellState
 from snapfm_bench.suites.quality.stored import Stored, fields, parse
-from snapfm_bench.suites.quality.suite import Cell, stored_rows
+from snapfm_bench.suites.quality.suite import QualityCell, stored_rows
 
 AXES, SHAPE = ("x", "t"), (5, 3)
 
@@ -44,5 +44,5 @@ def test_what_does_not_fit_is_refused_by_name(file: Path):
 
 def test_rows_of_stored_files_say_that_they_are(file: Path):
     name = parse(f"heat={file}:ours").name
-    cells = {("heat", name): Cell("heat", name, State.DONE, 2)}
+    cells = {("heat", name): QualityCell("heat", name, CellState.DONE, 2)}
     assert stored_rows(cells) == {name: "Stored files: released.ours"}

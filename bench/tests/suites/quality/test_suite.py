@@ -12,14 +12,14 @@ from snapfm.errors import SnapfmError, UnknownName
 from snapfm_bench.published import QUALITY, SAMPLERS
 from snapfm_bench.record import load, to_line
 from snapfm_bench.suites.quality import load_suite, suite_names
-from snapfm_bench.suites.quality.suite import KINDS, Suite
+from snapfm_bench.suites.quality.suite import KINDS, QualitySuite
 
 
 def test_six_are_shipped_and_survive_their_record():
     assert suite_names() == ["best", "paper", "plain", "plain-steps", "smoke", "steps"]
     for name in suite_names():
         suite = load_suite(name)
-        assert load(Suite, json.loads(to_line(suite))) == suite
+        assert load(QualitySuite, json.loads(to_line(suite))) == suite
 
 
 def test_the_paper_suite_has_the_published_tasks_and_every_sampler():

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from snapfm_bench.suites.quality.suite import Suite, load_suite
+from snapfm_bench.suites.quality.suite import QualitySuite, load_suite
 
 SUITE = """
 title = "Tiny"
@@ -59,5 +59,5 @@ def suite_file(folder: Path, more: str = "", name: str = "tiny", **changes: str)
     return file
 
 
-def tiny(folder: Path, more: str = "", name: str = "tiny", **changes: str) -> Suite:
+def tiny(folder: Path, more: str = "", name: str = "tiny", **changes: str) -> QualitySuite:
     return load_suite(str(suite_file(folder, more, name, **changes)))

@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from snapfm.arrays import Values
 from snapfm.compile.lower.formulas import Lowered, Term, formula, lowers
-from snapfm.compile.lower.interpreter import Walk, expanded
+from snapfm.compile.lower.interpreter import Lowering, expanded
 from snapfm.compile.lower.tape import Form, Unlowerable, stacked
 from snapfm.kernels.operators import Op
 
@@ -21,7 +21,7 @@ formula("neg")(lambda one: -one)
 
 
 @lowers("mul")
-def _mul(walk: Walk, node: Node) -> Form:
+def _mul(walk: Lowering, node: Node) -> Form:
     one, other = node.args[0], node.args[1]
     if walk.is_known(one) or walk.is_known(other):
         scale, form = (one, other) if walk.is_known(one) else (other, one)
@@ -33,7 +33,7 @@ def _mul(walk: Walk, node: Node) -> Form:
 
 
 @lowers("div")
-def _div(walk: Walk, node: Node) -> Form:
+def _div(walk: Lowering, node: Node) -> Form:
     over: Any = node.args[0]
     under: Any = node.args[1]
     rounding = node.kwargs.get("rounding_mode")
@@ -52,7 +52,7 @@ def _div(walk: Walk, node: Node) -> Form:
 
 
 @lowers("pow")
-def _pow(walk: Walk, node: Node) -> Form:
+def _pow(walk: Lowering, node: Node) -> Form:
     base, exponent = node.args[0], node.args[1]
     if isinstance(exponent, Node) and walk.reads(exponent):
         # aᵇ = exp(b log a), for positive a. Below zero torch itself has no slope in b.
@@ -68,7 +68,7 @@ def _pow(walk: Walk, node: Node) -> Form:
     return _raised(walk, walk.spread(base, node), powers)
 
 
-def _raised(walk: Walk, form: Form, powers: Values) -> Form:
+def _raised(walk: Lowering, form: Form, powers: Values) -> Form:
     """Raise each element to its known exponent: to 0 it is a constant, to 1 linear, so neither adds an operation."""
     simple = np.isin(powers, (0.0, 0.5, 1.0, 2.0))
     parts, places = [], []
@@ -92,12 +92,12 @@ def _raised(walk: Walk, form: Form, powers: Values) -> Form:
 
 
 @lowers("square")
-def _square(walk: Walk, node: Node) -> Form:
+def _square(walk: Lowering, node: Node) -> Form:
     return walk.squared(node.args[0])
 
 
 def _elementwise(op: Op) -> Lowered:
-    def lowered(walk: Walk, node: Node) -> Form:
+    def lowered(walk: Lowering, node: Node) -> Form:
         if len(node.args) != op.arity or node.kwargs:  # an option that the table knows nothing of
             raise Unlowerable(str(node.target))
         if op.arity == 1:
@@ -112,7 +112,7 @@ for _op in Op:
 
 
 @lowers("_to_copy")
-def _cast(walk: Walk, node: Node) -> Form:
+def _cast(walk: Lowering, node: Node) -> Form:
     if walk.value[node].dtype == torch.bool:
         return walk.term(node.args[0], node).nonzero().form
     if walk.value[node].dtype != torch.float64:

@@ -16,7 +16,7 @@ from torch.fx import Node
 from snapfm.arrays import Values
 from snapfm.compile.lower.formulas import COMPLEX, Term, joined, lowers
 from snapfm.compile.lower.functions import angle_of
-from snapfm.compile.lower.interpreter import Walk
+from snapfm.compile.lower.interpreter import Lowering
 from snapfm.compile.lower.matrices import product
 from snapfm.compile.lower.tape import Form
 from snapfm.compile.sparsity.rules.registry import flat, positions
@@ -98,7 +98,7 @@ def _of(term: Term, op: Op, function: Callable[[Values], Values]) -> Term:
     return Term(term.tape, term.tape.constant(torch.from_numpy(function(known)).reshape(term.form.shape)))
 
 
-def _pair(walk: Walk, form: Form) -> Pair:
+def _pair(walk: Lowering, form: Form) -> Pair:
     numbers, shape = positions(form.shape), form.shape[:-1]
     whole = Term(walk.tape, form)
     return Pair(whole.gather(flat(numbers[..., 0]), shape), whole.gather(flat(numbers[..., 1]), shape))
@@ -108,7 +108,7 @@ def _formula(*names: str) -> Callable[[Callable[..., Pair]], Callable[..., Pair]
     """Register an operator of one or two complex numbers, broadcast to the result's shape."""
 
     def register(function: Callable[..., Pair]) -> Callable[..., Pair]:
-        def lowered(walk: Walk, node: Node) -> Form:
+        def lowered(walk: Lowering, node: Node) -> Form:
             return function(*(_pair(walk, walk.spread_pair(one, node)) for one in node.args)).form()
 
         lowers(*names, table=COMPLEX)(lowered)
@@ -143,7 +143,7 @@ def _reciprocal(one: Pair) -> Pair:
 
 
 @lowers("pow", table=COMPLEX)
-def _power(walk: Walk, node: Node) -> Form:
+def _power(walk: Lowering, node: Node) -> Form:
     """Multiply for small whole exponents; else zʷ = exp(w log z)."""
     exponent: Any = node.args[1]
     base = _pair(walk, walk.spread_pair(node.args[0], node))
@@ -161,7 +161,7 @@ def _multiplied(base: Pair, power: int) -> Pair:
 
 
 @lowers("abs", table=COMPLEX)
-def _magnitude(walk: Walk, node: Node) -> Form:
+def _magnitude(walk: Lowering, node: Node) -> Form:
     """√(a² + b²); its square, which has no kink at zero, is remembered for whoever squares it again."""
     size = _pair(walk, walk.pair(node.args[0])).size()
     walk.squares[node] = size.form
@@ -169,13 +169,13 @@ def _magnitude(walk: Walk, node: Node) -> Form:
 
 
 @lowers("angle", table=COMPLEX)
-def _angle(walk: Walk, node: Node) -> Form:
+def _angle(walk: Lowering, node: Node) -> Form:
     one = _pair(walk, walk.pair(node.args[0]))
     return angle_of(one.b, one.a).form
 
 
 @lowers("mm", "bmm", "mv", "dot", table=COMPLEX)
-def _matrix_product(walk: Walk, node: Node) -> Form:
+def _matrix_product(walk: Lowering, node: Node) -> Form:
     """Multiply matrices that both vary, part by part."""
     one, other = (_pair(walk, walk.pair(argument)) for argument in node.args)
     shape = tuple(walk.value[node].shape)

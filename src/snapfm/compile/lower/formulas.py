@@ -19,10 +19,10 @@ from snapfm.kernels.operators import Op
 from snapfm.torch_internals import schema
 
 if TYPE_CHECKING:
-    from snapfm.compile.lower.interpreter import Walk
+    from snapfm.compile.lower.interpreter import Lowering
 
 # A lowering returns the form of a result, or a tuple of forms where torch returns several; None has no scalar form.
-Lowered: TypeAlias = "Callable[[Walk, Node], Form | tuple[Form | None, ...]]"
+Lowered: TypeAlias = "Callable[[Lowering, Node], Form | tuple[Form | None, ...]]"
 
 REAL: dict[str, Lowered] = {}
 COMPLEX: dict[str, Lowered] = {}  # nonlinear operators on complex numbers that vary
@@ -133,7 +133,7 @@ def formula(*names: str, terms: int = 1) -> Callable[[Formula], Formula]:
     """
 
     def register(function: Formula) -> Formula:
-        def lowered(walk: Walk, node: Node) -> Form:
+        def lowered(walk: Lowering, node: Node) -> Form:
             given = list(arguments(node).items())
             options = {name: float(one) if isinstance(one, int | float) else one for name, one in given[terms:]}
             return function(*(walk.term(one, node) for _, one in given[:terms]), **options).form

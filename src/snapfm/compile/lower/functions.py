@@ -11,7 +11,7 @@ import torch
 from torch.fx import Node
 
 from snapfm.compile.lower.formulas import Lowered, Term, arguments, formula, lowers
-from snapfm.compile.lower.interpreter import Walk
+from snapfm.compile.lower.interpreter import Lowering
 from snapfm.compile.lower.tape import Form, Unlowerable, stacked
 from snapfm.kernels.operators import Op
 
@@ -150,7 +150,7 @@ def _nan_to_num(x: Term, nan: float | None, posinf: float | None, neginf: float 
 
 
 @lowers("mse_loss", "huber_loss", "smooth_l1_loss")
-def _loss(walk: Walk, node: Node) -> Form:
+def _loss(walk: Lowering, node: Node) -> Form:
     given: dict[str, Any] = arguments(node)
     shape = tuple(torch.broadcast_shapes(walk.value[given["self"]].shape, walk.value[given["target"]].shape))  # type: ignore[no-untyped-call]
     off = walk.term_as(given["self"], shape) - walk.term_as(given["target"], shape)
@@ -172,7 +172,7 @@ def _loss(walk: Walk, node: Node) -> Form:
 
 
 @lowers("clamp", "clamp_min", "clamp_max")
-def _clamp(walk: Walk, node: Node) -> Form:
+def _clamp(walk: Lowering, node: Node) -> Form:
     given = arguments(node)
     low, high = given.get("min"), given.get("max")
     form = walk.spread(node.args[0], node)
@@ -184,17 +184,17 @@ def _clamp(walk: Walk, node: Node) -> Form:
 
 
 @lowers("where")
-def _where(walk: Walk, node: Node) -> Form:
+def _where(walk: Lowering, node: Node) -> Form:
     return _chosen(walk, node, *node.args)
 
 
 @lowers("masked_fill")
-def _masked_fill(walk: Walk, node: Node) -> Form:
+def _masked_fill(walk: Lowering, node: Node) -> Form:
     kept, condition, fill = node.args
     return _chosen(walk, node, condition, fill, kept)
 
 
-def _chosen(walk: Walk, node: Node, condition: Any, yes: Any, no: Any) -> Form:
+def _chosen(walk: Lowering, node: Node, condition: Any, yes: Any, no: Any) -> Form:
     """Choose by a condition; by a known one with copies, because 0 times an infinite fill would be NaN."""
     if not walk.is_known(condition):
         return walk.term(condition, node).select(walk.term(yes, node), walk.term(no, node)).form
@@ -219,7 +219,7 @@ lowers("logical_or", "bitwise_or")(_logical(lambda one, other: one.apply(Op.MAX,
 lowers("logical_xor", "bitwise_xor")(_logical(lambda one, other: 1.0 - one.apply(Op.EQ, other)))
 
 
-def _truth(walk: Walk, argument: Any, node: Node) -> Term:
+def _truth(walk: Lowering, argument: Any, node: Node) -> Term:
     """Return an argument of a logical operator as 0 and 1."""
     term = walk.term(argument, node)
     if isinstance(argument, bool) or (isinstance(argument, Node) and walk.value[argument].dtype == torch.bool):

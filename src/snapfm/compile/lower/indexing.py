@@ -16,7 +16,7 @@ from snapfm.compile.sparsity.rules.registry import flat, positions
 from snapfm.kernels.operators import Op
 
 if TYPE_CHECKING:
-    from snapfm.compile.lower.interpreter import Walk
+    from snapfm.compile.lower.interpreter import Lowering
 
 CHOOSES = ("index", "index_select", "gather")
 _CANDIDATES = 4096  # elements that one index may point to
@@ -25,7 +25,7 @@ _PRODUCTS = 1_000_000  # over all elements of the result
 aten = torch.ops.aten
 
 
-def chosen(walk: Walk, node: Node) -> Form:
+def chosen(walk: Lowering, node: Node) -> Form:
     """Lower an operator of CHOOSES some of whose indices are from params."""
     target: Any = node.target
     source: Any = node.args[0]
@@ -78,7 +78,7 @@ def chosen(walk: Walk, node: Node) -> Form:
     return terms.group(label, np.arange(len(places)), np.ones(len(places)), size, tuple(walk.value[node].shape))
 
 
-def _axes(walk: Walk, node: Node, varying: list[Node]) -> list[int]:
+def _axes(walk: Lowering, node: Node, varying: list[Node]) -> list[int]:
     """List the axes of the source that the indices from params run over."""
     arguments: Any = node.args
     if node.target.overloadpacket is not aten.index:  # type: ignore[union-attr]

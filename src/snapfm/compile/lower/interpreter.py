@@ -31,7 +31,7 @@ from snapfm.torch_internals import tree_leaves
 _COARSE = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)  # rounds what float64 would keep
 
 
-class Walk:
+class Lowering:
     """The walk over one law's graph; `tape` receives what it finds. A `dry` one looks at sizes: no map is probed."""
 
     def __init__(self, tape: Tape, graph: GraphModule, u: Tensor, params: Params, dry: bool = False) -> None:
@@ -260,7 +260,7 @@ def refuse_dense_maps(graph: GraphModule, u: Tensor, params: Params) -> None:
     if sum(rule_for(node.target) is transform for node in called) < 2:
         return
     try:
-        Walk(Tape(u.numel()), graph, u, params, dry=True).run()
+        Lowering(Tape(u.numel()), graph, u, params, dry=True).run()
     except TooDenseMap:
         raise
     except Unlowerable:

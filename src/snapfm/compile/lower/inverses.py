@@ -23,7 +23,7 @@ from torch.fx import Graph, Node
 
 from snapfm.arrays import Index
 from snapfm.compile.lower.formulas import Term, joined, lowers
-from snapfm.compile.lower.interpreter import Walk
+from snapfm.compile.lower.interpreter import Lowering
 from snapfm.compile.lower.matrices import product
 from snapfm.compile.lower.tape import Form, Unlowerable
 from snapfm.compile.sparsity.rules.registry import flat, positions
@@ -50,7 +50,7 @@ class _Matrix(Protocol):
     def inverse(self) -> Form: ...
 
 
-def _matrix(walk: Walk, node: Any) -> _Matrix:
+def _matrix(walk: Lowering, node: Any) -> _Matrix:
     form = walk.operand(node)
     size = form.shape[-1]
     if size > _LARGEST or size == 0:
@@ -61,7 +61,7 @@ def _matrix(walk: Walk, node: Any) -> _Matrix:
 class _Small:
     """Matrices up to 4 × 4, by cofactors."""
 
-    def __init__(self, walk: Walk, form: Form) -> None:
+    def __init__(self, walk: Lowering, form: Form) -> None:
         self.walk, self.size, self.batch = walk, form.shape[-1], form.shape[:-2]
         numbers = positions(form.shape)
         whole = Term(walk.tape, form)
@@ -117,7 +117,7 @@ class _Small:
 class _Large:
     """Matrices by elimination on values without slopes, and expansions to second order around them."""
 
-    def __init__(self, walk: Walk, form: Form) -> None:
+    def __init__(self, walk: Lowering, form: Form) -> None:
         self.walk, self.size = walk, form.shape[-1]
         self.shape, self.batch = form.shape, form.shape[:-2]
         self.whole = Term(walk.tape, form)
@@ -227,24 +227,24 @@ def _arranged(parts: list[Term], batch: tuple[int, ...], shape: tuple[int, ...],
 
 
 @lowers("_linalg_det")
-def _det(walk: Walk, node: Node) -> tuple[Form | None, ...]:
+def _det(walk: Lowering, node: Node) -> tuple[Form | None, ...]:
     """Return the determinant; its factors, which torch returns too, have no scalar form."""
     return _matrix(walk, node.args[0]).determinant().form, None, None
 
 
 @lowers("_linalg_slogdet")
-def _log_det(walk: Walk, node: Node) -> tuple[Form | None, ...]:
+def _log_det(walk: Lowering, node: Node) -> tuple[Form | None, ...]:
     sign, size = _matrix(walk, node.args[0]).log_determinant()
     return sign.form, size.form, None, None
 
 
 @lowers("linalg_inv_ex")
-def _inverse(walk: Walk, node: Node) -> tuple[Form | None, ...]:
+def _inverse(walk: Lowering, node: Node) -> tuple[Form | None, ...]:
     return _matrix(walk, node.args[0]).inverse(), None
 
 
 @lowers("_linalg_solve_ex")
-def _solve(walk: Walk, node: Node) -> tuple[Form | None, ...]:
+def _solve(walk: Lowering, node: Node) -> tuple[Form | None, ...]:
     matrix: Any = node.args[0]
     right: Any = node.args[1]
     if not node.kwargs.get("left", True):
@@ -271,7 +271,7 @@ def _inverted(graph: Graph, copied: dict[Node, Node]) -> Node:
 
 
 @lowers("linalg_cholesky_ex")
-def _cholesky(walk: Walk, node: Node) -> tuple[Form | None, ...]:
+def _cholesky(walk: Lowering, node: Node) -> tuple[Form | None, ...]:
     """Return the lower factor, column by column; it needs no pivots."""
     form = walk.operand(node.args[0])
     n, batch = form.shape[-1], form.shape[:-2]

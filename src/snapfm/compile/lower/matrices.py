@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from snapfm.compile.lower.formulas import lowers
-from snapfm.compile.lower.interpreter import Walk
+from snapfm.compile.lower.interpreter import Lowering
 from snapfm.compile.lower.tape import Form, Unlowerable, added
 from snapfm.compile.sparsity.pattern import ENTRY_LIMIT
 from snapfm.compile.sparsity.rules.mixing import fetches
@@ -20,13 +20,13 @@ from snapfm.kernels.operators import Op
 
 
 @lowers("mm", "bmm", "mv", "dot")
-def _matrix_product(walk: Walk, node: Node) -> Form:
+def _matrix_product(walk: Lowering, node: Node) -> Form:
     left, right = _factors(walk, *node.args)
     return product(walk, left, right, tuple(walk.value[node].shape))
 
 
 @lowers("addmm", "baddbmm", "addmv", "addbmm")
-def _added_product(walk: Walk, node: Node) -> Form:
+def _added_product(walk: Lowering, node: Node) -> Form:
     """β·base + α·(one @ other); addbmm also adds up the batch."""
     base, one, other = node.args[:3]
     beta, alpha = (float(node.kwargs.get(name, 1)) for name in ("beta", "alpha"))  # type: ignore[arg-type]
@@ -43,12 +43,12 @@ def _added_product(walk: Walk, node: Node) -> Form:
     return added(kept.scaled(np.full(kept.size, beta)), total.scaled(np.full(total.size, alpha)), walk.tape.cells)
 
 
-def _factors(walk: Walk, *nodes: Any) -> list[Form | Tensor]:
+def _factors(walk: Lowering, *nodes: Any) -> list[Form | Tensor]:
     """Return factors as numbers where they are known, else as forms."""
     return [walk.number(node) if walk.is_known(node) else walk.operand(node) for node in nodes]
 
 
-def product(walk: Walk, left: Form | Tensor, right: Form | Tensor, shape: tuple[int, ...]) -> Form:
+def product(walk: Lowering, left: Form | Tensor, right: Form | Tensor, shape: tuple[int, ...]) -> Form:
     """Multiply matrices, batches of them or vectors: linear where one is known, else one multiplication a term."""
     one = tuple(left.shape) if len(left.shape) > 1 else (1, *left.shape)
     other = tuple(right.shape) if len(right.shape) > 1 else (*right.shape, 1)
@@ -77,7 +77,7 @@ def product(walk: Walk, left: Form | Tensor, right: Form | Tensor, shape: tuple[
 
 
 @lowers("convolution")
-def _convolution(walk: Walk, node: Node) -> Form:
+def _convolution(walk: Lowering, node: Node) -> Form:
     """Convolve with a kernel that varies (params, the field): one multiplication for each tap of each element."""
     image: Any
     kernel: Any

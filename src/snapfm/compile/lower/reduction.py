@@ -13,7 +13,7 @@ from torch.fx import Node
 from snapfm.arrays import Index
 from snapfm.compile.lower.formulas import Lowered, Term, arguments, joined, lowers
 from snapfm.compile.lower.functions import log_of_sum
-from snapfm.compile.lower.interpreter import Walk
+from snapfm.compile.lower.interpreter import Lowering
 from snapfm.compile.lower.tape import Form, Unlowerable
 from snapfm.compile.sparsity.pattern import ENTRY_LIMIT
 from snapfm.compile.sparsity.rules.mixing import axes_of, labels
@@ -22,7 +22,7 @@ from snapfm.kernels.operators import Op
 
 
 @lowers("sum", "mean")
-def _total(walk: Walk, node: Node) -> Form:
+def _total(walk: Lowering, node: Node) -> Form:
     form = walk.operand(node.args[0])
     label, size = labels(form.shape, _axes(node, form))
     mean = node.target.overloadpacket is torch.ops.aten.mean  # type: ignore[union-attr]
@@ -31,7 +31,7 @@ def _total(walk: Walk, node: Node) -> Form:
 
 
 @lowers("prod")
-def _product(walk: Walk, node: Node) -> Form:
+def _product(walk: Lowering, node: Node) -> Form:
     """Multiply along an axis, or over all elements, one after the other."""
     form = walk.operand(node.args[0])
     given: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
@@ -47,7 +47,7 @@ def _product(walk: Walk, node: Node) -> Form:
 
 
 @lowers("linalg_vector_norm")
-def _norm(walk: Walk, node: Node) -> Form:
+def _norm(walk: Lowering, node: Node) -> Form:
     """Take a norm along axes; the Euclidean one is the root of the sum of squares."""
     order: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("ord", 2)
     form = walk.operand(node.args[0])
@@ -69,7 +69,7 @@ def _norm(walk: Walk, node: Node) -> Form:
 
 
 @lowers("var", "std", "var_mean", "std_mean")
-def _variance(walk: Walk, node: Node) -> Form | tuple[Form, ...]:
+def _variance(walk: Lowering, node: Node) -> Form | tuple[Form, ...]:
     """Σ(x − m)² − n(x̄ − m)² over n − correction, with m the value of the mean x̄, without its slope.
 
     The second square is zero. It carries the curvature that the mean has, so that only one square couples the elements.
@@ -96,7 +96,7 @@ def _variance(walk: Walk, node: Node) -> Form | tuple[Form, ...]:
 
 
 def _extremes(op: Op) -> Lowered:
-    def lowered(walk: Walk, node: Node) -> Form | tuple[Form | None, ...]:
+    def lowered(walk: Lowering, node: Node) -> Form | tuple[Form | None, ...]:
         """Take the largest or smallest along axes; its place, which torch returns too, has no scalar form."""
         given = arguments(node)
         if "other" in given:
@@ -136,7 +136,7 @@ def _extreme(term: Term, op: Op, axes: list[int], shape: tuple[int, ...]) -> Ter
 
 
 @lowers("_softmax")
-def _softmax(walk: Walk, node: Node) -> Form:
+def _softmax(walk: Lowering, node: Node) -> Form:
     x, line, top = _exponents(walk, node)
     raised = x.apply(Op.EXP)
     total = raised.sum(line, top.form.size, (top.form.size,))
@@ -145,21 +145,21 @@ def _softmax(walk: Walk, node: Node) -> Form:
 
 
 @lowers("_log_softmax")
-def _log_softmax(walk: Walk, node: Node) -> Form:
+def _log_softmax(walk: Lowering, node: Node) -> Form:
     x, line, top = _exponents(walk, node)
     total = x.apply(Op.EXP).sum(line, top.form.size, (top.form.size,)).apply(Op.LOG)
     return (x - total.gather(line, x.form.shape)).form
 
 
 @lowers("logsumexp")
-def _logsumexp(walk: Walk, node: Node) -> Form:
+def _logsumexp(walk: Lowering, node: Node) -> Form:
     x, line, top = _exponents(walk, node)
     total = x.apply(Op.EXP).sum(line, top.form.size, (top.form.size,)).apply(Op.LOG)
     shape = tuple(walk.value[node].shape)
     return (total + top).gather(np.arange(top.form.size), shape).form
 
 
-def _exponents(walk: Walk, node: Node) -> tuple[Term, Index, Term]:
+def _exponents(walk: Lowering, node: Node) -> tuple[Term, Index, Term]:
     """Return elements minus the largest on their line, the line of each, and the largest ones, held.
 
     The shift cancels, so its slope is left out: first and second derivatives are exact.
@@ -173,7 +173,7 @@ def _exponents(walk: Walk, node: Node) -> tuple[Term, Index, Term]:
 
 
 @lowers("any", "all", "count_nonzero")
-def _count(walk: Walk, node: Node) -> Form:
+def _count(walk: Lowering, node: Node) -> Form:
     """Count what is not zero along axes, and compare with none or all."""
     form = walk.operand(node.args[0])
     label, size = labels(form.shape, _axes(node, form))
@@ -186,7 +186,7 @@ def _count(walk: Walk, node: Node) -> Form:
 
 
 @lowers("cumsum")
-def _scan(walk: Walk, node: Node) -> Form:
+def _scan(walk: Lowering, node: Node) -> Form:
     form, axis = walk.operand(node.args[0]), int(node.args[1])  # type: ignore[arg-type]
     if not form.shape or not form.size:
         return form
@@ -201,7 +201,7 @@ def _scan(walk: Walk, node: Node) -> Form:
 
 
 def _scan_of(combine: Callable[[Term, Term], Term]) -> Lowered:
-    def lowered(walk: Walk, node: Node) -> Form | tuple[Form | None, ...]:
+    def lowered(walk: Lowering, node: Node) -> Form | tuple[Form | None, ...]:
         """Combine each element with the result before it on its line."""
         form = walk.operand(node.args[0])
         lines = _lines(form.shape, [int(node.args[1])] if form.shape else [])  # type: ignore[arg-type]

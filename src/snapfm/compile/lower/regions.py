@@ -22,15 +22,15 @@ from torch.fx import Node
 from snapfm.arrays import Index, Values
 from snapfm.compile.lower.tape import Form, Unlowerable, added, stacked
 from snapfm.compile.sparsity.pattern import Pattern, Sets
-from snapfm.compile.sparsity.rules import Call, Operand, rule_for
+from snapfm.compile.sparsity.rules import Operand, OperatorCall, rule_for
 from snapfm.compile.sparsity.rules.mixing import resample, transform
 from snapfm.compile.sparsity.rules.movement import accumulate, move, move_by_index
-from snapfm.compile.trace.pullback import pullback
+from snapfm.compile.trace.batched import pullback
 from snapfm.errors import LawError
 from snapfm.kernels.coloring import color_columns
 
 if TYPE_CHECKING:
-    from snapfm.compile.lower.interpreter import Walk
+    from snapfm.compile.lower.interpreter import Lowering
 
 # Entries of one map's matrix. 20 million take a quarter of a gigabyte and some seconds to probe: a transform of whole
 # 64 × 64 planes fits; larger ones are left to torch, which transforms faster than any written-out matrix.
@@ -64,7 +64,7 @@ class TooDenseMap(Unlowerable):
 class Regions:
     """The maps of one walk; `node in regions` means that a tensor is given by one."""
 
-    def __init__(self, walk: Walk) -> None:
+    def __init__(self, walk: Lowering) -> None:
         self.walk = walk
         self._tracked: dict[Node, Any] = {}  # Operand, or a tuple of them, over the numbers of the beginnings
         self._begins: dict[Node, int] = {}  # first number of each beginning
@@ -91,7 +91,7 @@ class Regions:
         if rule is None:
             return False
         value = self.walk.value[node]
-        call = Call(target, tuple(args), dict(kwargs), value, self._width)
+        call = OperatorCall(target, tuple(args), dict(kwargs), value, self._width)
         if not _is_linear(call):
             return False
         try:
@@ -204,7 +204,7 @@ def _names(inside: list[Node]) -> str:
     return " → ".join(dict.fromkeys(names))
 
 
-def _is_linear(call: Call) -> bool:
+def _is_linear(call: OperatorCall) -> bool:
     """Whether a call is linear in what reads the field, all else being known."""
     operands = call.operands()
     reading = [operand for operand in operands if operand.reads is not None]

@@ -23,7 +23,7 @@ from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.compile.sparsity.propagate import dependents, reads_shape_only
 from snapfm.compile.sparsity.rules import rule_for
 from snapfm.compile.trace.batched import RAISED, isolated
-from snapfm.compile.trace.tracing_lock import jvp
+from snapfm.compile.trace.recording import jvp
 from snapfm.kernels.coloring import color_columns
 from snapfm.laws import Params
 from snapfm.torch_internals import silence_vmap

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from snapfm.compile.sparsity.pattern import Sets, TooDense
-from snapfm.compile.sparsity.rules import Call, Operand, dense, rule_for
+from snapfm.compile.sparsity.rules import Operand, OperatorCall, dense, rule_for
 from snapfm.errors import LawError, StructureWarning
 from snapfm.laws import Params
 from snapfm.torch_internals import tree_leaves, tree_map
@@ -92,7 +92,7 @@ def _step(node: Node, env: dict[Node, Any], width: int, unruled: list[str]) -> A
     found = rule_for(target)
     if found is None and str(target) not in unruled:
         unruled.append(str(target))
-    call = Call(target, tuple(args), dict(kwargs), value, width)
+    call = OperatorCall(target, tuple(args), dict(kwargs), value, width)
     return _operands(value, (found or dense)(call), False)
 
 

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from snapfm.arrays import Index
 from snapfm.compile.lower.tape import Block, Tape
 from snapfm.compile.sparsity.pattern import GrowingSets, Sets, union
-from snapfm.kernels.operators import FLAT, STRAIGHT, Op
+from snapfm.kernels.operators import ZERO_GRADIENT, ZERO_HESSIAN, Op
 
 
 class RowKind(IntEnum):
@@ -57,7 +57,7 @@ class CellReads:
     def follow(self) -> Sets:
         """Follow the blocks that are new and return the sets of all cells."""
         for block in self.tape.blocks[self._blocks :]:
-            if not (self.slopes and block.op in FLAT):
+            if not (self.slopes and block.op in ZERO_GRADIENT):
                 self._pool.reach(block.first)
                 known = self._pool.sets()
                 self._pool.append(union([known.over(part) for part in block.operands[: 2 if self.slopes else 3]]))
@@ -96,8 +96,8 @@ def _block_kinds(block: Block, kind: Index, pool: Sets) -> Index:
         found = np.where(scaled, np.maximum(inner, RowKind.PARAMETRIC), curved)
     elif block.op == Op.SELECT:
         found = np.maximum(inner, np.where(counts[2] > 0, RowKind.SEPARABLE, RowKind.PARAMETRIC))
-    elif block.op in FLAT or block.op in STRAIGHT:
-        found = np.maximum(inner if block.op in STRAIGHT else 0, RowKind.SEPARABLE)
+    elif block.op in ZERO_GRADIENT or block.op in ZERO_HESSIAN:
+        found = np.maximum(inner if block.op in ZERO_HESSIAN else 0, RowKind.SEPARABLE)
     else:
         found = np.where(joint > 1, RowKind.GENERAL, RowKind.SEPARABLE)
     return np.where(joint > 0, found, RowKind.AFFINE).astype(np.int64, copy=False)

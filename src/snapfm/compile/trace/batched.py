@@ -160,3 +160,20 @@ def each(graph: GraphModule, u: Tensor, params: Params, size: int | None = None)
         like = u.new_empty(size)
     numbers = like if like.is_floating_point() or like.is_complex() else like.double()
     return torch.stack([torch.full_like(numbers, torch.nan) if value is None else value for value in values])
+
+
+def pullback(function: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Return the value of a function at a point, and a function y ↦ Jᵀy there, which may be called many times."""
+    with torch.inference_mode(False), torch.enable_grad():
+        start = at.detach().clone().requires_grad_()
+        value = function(start)
+
+    def pull(weight: Tensor) -> Tensor:
+        if not value.requires_grad:
+            return torch.zeros_like(start, requires_grad=False)
+        with torch.inference_mode(False), torch.enable_grad():
+            total = (weight * value).sum()
+        (found,) = torch.autograd.grad(total, start, retain_graph=True, materialize_grads=True)
+        return found
+
+    return value.detach(), pull

@@ -9,7 +9,10 @@ records only what is not followed here, and only to prepare, never in a call.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, MutableMapping
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,7 +20,6 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from snapfm.compile.trace.tracing_lock import alone
 from snapfm.torch_internals import DispatchMode, OpOverload, decomposed, make_fx, nested, tree_leaves, tree_map
 
 aten = torch.ops.aten
@@ -161,3 +163,37 @@ def _described(value: Any) -> Any:
     if value.layout is not torch.strided:
         return None
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+
+_lock = threading.RLock()  # a law may itself record or differentiate
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Let no other thread of the package do such a thing meanwhile."""
+    with _lock:
+        yield
+
+
+def jvp(function: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor) -> Tensor:
+    """Differentiate a function forward: its slope at a point, along a direction."""
+    with alone():
+        slope: Tensor = torch.func.jvp(function, (at,), (direction,))[1]
+    return slope
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

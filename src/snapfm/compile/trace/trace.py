@@ -211,7 +211,7 @@ def trace_law(law: Equality | Inequality, u: Tensor, params: Params) -> TracedLa
     with torch.no_grad():
         rows = int(graph(u.clone(), {name: value.clone() for name, value in params.items()}).numel())
     if rows and u.numel() and not _slope_reaches(graph):
-        raise LawError(unmoved(law.name))
+        raise LawError(no_dependence_message(law.name))
     kind: Literal["equality", "inequality"] = "equality" if isinstance(law, Equality) else "inequality"
     finer = promoted(graph, u, params)
     if finer is None:
@@ -219,7 +219,7 @@ def trace_law(law: Equality | Inequality, u: Tensor, params: Params) -> TracedLa
     return TracedLaw(law.name, kind, finer, Batched(finer, rows), Batched(graph, rows))
 
 
-def unmoved(name: str) -> str:
+def no_dependence_message(name: str) -> str:
     """Return the message for a law without any slope."""
     return (
         f"law '{name}' expects a residual that changes with u; got one whose slopes all vanish, so that no move of the field "
@@ -233,3 +233,12 @@ def _slope_reaches(graph: GraphModule) -> bool:
     nodes = list(graph.graph.nodes)
     field = next(node for node in nodes if node.op == "placeholder")  # the first input
     return nodes[-1] in dependents(graph, [field], lambda node: node.target is torch.ops.aten.detach.default)
+
+
+def example_of(shape: tuple[int, ...], params: Params | None) -> tuple[Tensor, dict[str, Tensor]]:
+    """Draw a field, and take the first of the example params, which have a leading batch axis."""
+    sample = {name: value[0].detach().to("cpu", copy=True) for name, value in (params or {}).items()}
+    sample = {name: value.double() if value.is_floating_point() else value for name, value in sample.items()}
+    generator = torch.Generator().manual_seed(0)
+    # Uniform in (0.1, 0.9): inside the domain of roots and logarithms, away from the kinks at 0 and 1.
+    return 0.1 + 0.8 * torch.rand(tuple(shape), generator=generator, dtype=torch.float64), sample

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from snapfm.arrays import Values
 from snapfm.compile.sparsity.pattern import Pattern
-from snapfm.compile.trace.pullback import pullback
+from snapfm.compile.trace.batched import pullback
 from snapfm.compile.trace.trace import TracedLaw, agreement
 from snapfm.errors import LawError
 from snapfm.laws import Params

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from snapfm.errors import SnapfmError
-from snapfm.files.engines.plan import Figures, Plan, Progress, Report, Told, add, described, give_up
+from snapfm.files.engines.plan import Figures, OnMessage, Plan, Progress, Report, add, described, give_up
 from snapfm.files.engines.share import WHOLE, Share
 
 
@@ -13,11 +13,11 @@ from snapfm.files.engines.share import WHOLE, Share
 class Here:
     """The engine that computes in this process. With a share, it is one of several processes that work independently.
 
-    `told` is called with a sentence about every block that is given up: at once, since it would fail here again.
+    `on_message` is called with a sentence about every block that is given up: at once, since it would fail here again.
     """
 
     share: Share = WHOLE
-    told: Told | None = field(default=None, compare=False)
+    on_message: OnMessage | None = field(default=None, compare=False)
 
     @property
     def threads(self) -> int | None:
@@ -40,7 +40,7 @@ class Here:
             except (SnapfmError, OSError):  # named already, or of the disk, for all blocks
                 raise
             except Exception as failure:
-                give_up(plan, block, f"with {described(failure)}", failure, self.told)
+                give_up(plan, block, f"with {described(failure)}", failure, self.on_message)
             done += plan.units(block)
             if progress is not None:
                 progress(int(done))

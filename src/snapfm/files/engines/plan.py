@@ -19,7 +19,7 @@ Report = Callable[[float], None]
 """A function that is called with the finished share of a block, from 0 to 1."""
 Progress = Callable[[float], None]
 """A function that is called with the number of finished units, over all blocks that the caller computes."""
-Told = Callable[[str], None]
+OnMessage = Callable[[str], None]
 """A function that is called with a sentence about every block that is given up."""
 Figures = Mapping[str, float]  # what blocks tell besides their results, such as seconds: added up over blocks
 
@@ -82,7 +82,7 @@ def add(total: dict[str, float], figures: Figures) -> None:
         total[name] = total.get(name, 0.0) + value
 
 
-def give_up(plan: Plan, block: int, why: str, cause: BaseException, told: Told | None) -> None:
+def give_up(plan: Plan, block: int, why: str, cause: BaseException, on_message: OnMessage | None) -> None:
     """Let a plan go on without a block, and say so; raise BlockFailed, with its name, where it cannot."""
     words = f"{plan.named(block)} is expected to be computed; it failed {why}"
     try:
@@ -91,8 +91,8 @@ def give_up(plan: Plan, block: int, why: str, cause: BaseException, told: Told |
         raise BlockFailed(
             f"{words}. Finished blocks are kept: look for the cause, such as memory, and start the same command again."
         ) from cause
-    if told is not None:
-        told(f"{words}. Its samples are marked as never computed.")
+    if on_message is not None:
+        on_message(f"{words}. Its samples are marked as never computed.")
 
 
 def described(failure: BaseException) -> str:

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from snapfm.errors import SettingError, SnapfmError, require
-from snapfm.files.engines.plan import BlockFailed, Figures, Plan, Progress, Told, add, give_up
+from snapfm.files.engines.plan import BlockFailed, Figures, OnMessage, Plan, Progress, add, give_up
 from snapfm.files.engines.share import WHOLE, Share
 
 TRIES = 3  # of a block whose worker dies or raises
@@ -32,14 +32,14 @@ class OnRay:
     """The engine of a Ray cluster: the connected one, the one RAY_ADDRESS names, or else one started on this machine.
 
     `workers` actors with `cpus`, `gpus` and `resources` each; by default as many as the cluster has room for at the start. More
-    of them wait for nodes that come later. `told` is called with a sentence about every block that is given up.
+    of them wait for nodes that come later. `on_message` is called with a sentence about every block that is given up.
     """
 
     workers: int | None = None
     cpus: float = 1.0
     gpus: float = 0.0
     resources: Mapping[str, float] = field(default_factory=dict)
-    told: Told | None = field(default=None, compare=False)
+    on_message: OnMessage | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
@@ -122,7 +122,7 @@ class OnRay:
                         todo.appendleft(block)
                     else:
                         if failed:
-                            give_up(plan, block, f"{TRIES} times: {_reason(ray, answer)}", answer, self.told)
+                            give_up(plan, block, f"{TRIES} times: {_reason(ray, answer)}", answer, self.on_message)
                         else:
                             add(total, answer)
                             longest = max(longest, monotonic() - one.since)

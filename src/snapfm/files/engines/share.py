@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-from snapfm.errors import SettingError
+from snapfm.errors import DataError, SettingError
+from snapfm.locking import held
 
 AUTO = "auto"
 # Names under which schedulers put a process's number and their count, and the number of the first; in the order they are tried.
@@ -90,3 +93,37 @@ def _detected(environment: Mapping[str, str]) -> Share:
 def _number(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name, "")
     return int(text) if text.isdecimal() else None
+
+
+@contextmanager
+def taken(folder: Path, share: Share, shown: str) -> Iterator[None]:
+    """Hold a folder for a share of a run; refuse the same share twice, and the whole run beside shares of it."""
+
+    def refuse() -> DataError:
+        return DataError(
+            f"{shown} is expected to be written by one process at a time, or by one for each --part K/N; another one is at it. "
+            "Wait for it, or choose another place."
+        )
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, refuse, shared=not share.whole):
+        if share.whole:
+            yield
+            return
+        own = folder / f".part-{share.part}-of-{share.parts}"
+        with locked(own, refuse):
+            yield
+            with suppress(PermissionError):  # Windows does not remove what is open
+                own.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(place: Path, refuse: Callable[[], DataError] | None = None, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock of a file or folder while the block runs; it ends with the process too. A file is created.
+
+    Waits for it unless there is an error to raise.
+    """
+    with held(place, shared=shared, wait=float("inf") if refuse is None else 0.0) as granted:
+        if not granted and refuse is not None:
+            raise refuse()
+        yield

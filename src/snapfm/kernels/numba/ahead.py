@@ -92,7 +92,7 @@ def _copy(folder: Path, features: str) -> None:
             kept.own.cache_clear()
         compile_all()
         own = kept.own()
-        target = folder / kept.stamp() / (config.CPU_NAME or binding.get_host_cpu_name())
+        target = folder / kept.stamp() / (getattr(config, "CPU_NAME", None) or binding.get_host_cpu_name())
         target.mkdir(parents=True)
         for file in own.glob(f"*.{kept.OBJECT}") if own else ():
             shutil.copy(file, target)

@@ -1,7 +1,7 @@
 """Compile a kernel with numba, when it is first called, and keep the result (kernels.numba.cache).
 
 numba compiles every function that a kernel calls as if Python called it too: with a wrapper that unpacks Python's arguments, and
-with machine code of its own, which contains all that it calls in turn. Here a function that is compiled for another one stays
+with machine code of its own, which contains all that it calls in deadline. Here a function that is compiled for another one stays
 LLVM's code, optimized as numba does it. What Python calls has the machine code that numba would give it. Nothing of numba
 changes for kernels of others. benchmarks/first_call.py measures what a first call costs. Imports kernels.numba only.
 """

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.laws import Params
-from snapfm.project.linearized import Frame, Linearized, Nearest, products
+from snapfm.project.linearized import Linearized, LinearizedProjection, TangentFrame, products
 from snapfm.project.metric import Metric
 from snapfm.project.projector import Projector
 
@@ -39,12 +39,14 @@ class Conditioning:
         self.laws, self.params, self.count = laws, params, count
         # Inequalities take no part in a draw: whether they hold is asked afterwards.
         system = laws.linearized.equalities
-        self.near, self.rounds = Nearest(system, metric), rounds
-        self.inside = laws.inside_params(params or {}, count)
+        self.near, self.rounds = LinearizedProjection(system, metric), rounds
+        self.inside = laws.params_float64(params or {}, count)
         self.unequal: Index = np.flatnonzero(~laws.linearized.equality)
         self.restricted = len(self.unequal) > 0 or bool(laws.limits.names)
         self.exact = system.constant and not self.restricted
-        self._kept: list[Frame | None] = [None] * count  # slopes of nonlinear laws at the last draw of each sample
+        self._kept: list[TangentFrame | None] = [
+            None
+        ] * count  # slopes of nonlinear laws at the last draw of each sample
 
     def draw(
         self, center: Tensor, which: Tensor, metrics: Sequence[Metric], white: Tensor, along: Tensor
@@ -144,7 +146,7 @@ class Conditioning:
     def log_volume(self, fields: Tensor) -> Tensor:
         """Return log det(JJᵀ) (b,) over the equalities at fields (b, *shape)."""
         flat = fields.detach().to("cpu", torch.float64).flatten(1).numpy()
-        frames = Nearest(self.near.system, Metric(1.0)).frames(flat, self.inside)
+        frames = LinearizedProjection(self.near.system, Metric(1.0)).frames(flat, self.inside)
         return torch.tensor([frame.log_volume() for frame in frames], dtype=torch.float64)
 
     def residuals(self, u: Values) -> Values:

@@ -17,7 +17,7 @@ from scipy.linalg import lu_factor, lu_solve
 from torch import Tensor
 
 from snapfm.arrays import Mask, Values
-from snapfm.project.linearized import Frame
+from snapfm.project.linearized import TangentFrame
 from snapfm.project.metric import Metric
 from snapfm.sampling.conditional.conditioning import Conditioning, perturbed
 
@@ -92,14 +92,14 @@ class _Normals:
     With few rows they are kept as dense matrices, so that a whole batch moves at once; their bits are those of each sample.
     """
 
-    frames: list[Frame]
+    frames: list[TangentFrame]
     metrics: Sequence[Metric]
     volume: Values  # (b,) logarithm of the density's factor relative to the surface measure of the metric
     normal: Values | None  # (b, n, m) what a unit of each residual adds to the field
     jacobian: Values | None  # (b, m, n)
 
     @classmethod
-    def of(cls, frames: list[Frame], metrics: Sequence[Metric], measure: str) -> _Normals:
+    def of(cls, frames: list[TangentFrame], metrics: Sequence[Metric], measure: str) -> _Normals:
         factor = [-0.5 * frame.log_volume(metric) for frame, metric in zip(frames, metrics)]
         if measure == "surface":
             factor = [one + 0.5 * frame.log_volume() for one, frame in zip(factor, frames)]
@@ -138,7 +138,7 @@ class _Normals:
         return _Normals(frames, self.metrics, volume, normal, jacobian)
 
 
-def _normal(frame: Frame, metric: Metric) -> Values:
+def _normal(frame: TangentFrame, metric: Metric) -> Values:
     """Return (n, m): the correction of a unit of each row."""
     return np.stack([frame.move(unit, metric) for unit in np.eye(len(frame.active))], axis=1)
 

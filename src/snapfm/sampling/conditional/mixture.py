@@ -1,4 +1,4 @@
-"""Pieces: fields that are not Gaussian, as a mixture of Gaussians in a few coordinates, and what it becomes given a state.
+"""GaussianMixture: fields that are not Gaussian, as a mixture in a few coordinates, and what it becomes given a state.
 
 Fields on a curved family, or in several modes, vary around a state in a way of their own. The mixture is fitted by expectation
 maximization; how many Gaussians it has is decided by fields that were left out. Gaussians that overlap are one mode: a mode
@@ -41,7 +41,7 @@ class Given:
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class GaussianMixture:
     """Gaussians with weights (k,), means (k, q), principal axes (k, q, q) in columns, variances (k, q), and their modes (k,)."""
 
     weights: Values
@@ -58,7 +58,7 @@ class Pieces:
         """Number of modes."""
         return int(self.modes.max()) + 1
 
-    def scaled(self, factor: float) -> Pieces:
+    def scaled(self, factor: float) -> GaussianMixture:
         """Return the mixture of coordinates times a factor."""
         return replace(self, means=factor * self.means, variances=factor**2 * self.variances)
 
@@ -79,7 +79,7 @@ class Pieces:
 class PiecesAt:
     """A mixture at one noise level: what all states share."""
 
-    def __init__(self, pieces: Pieces, data: float, noise: float) -> None:
+    def __init__(self, pieces: GaussianMixture, data: float, noise: float) -> None:
         self.pieces, self.data = pieces, data
         total = data**2 * pieces.variances + noise**2
         self._precision, self._logs = 1.0 / total, np.log(pieces.weights) - 0.5 * np.log(total).sum(axis=1)
@@ -110,7 +110,7 @@ class PiecesAt:
         return Given(float(highest + np.log(np.exp(logs[members] - highest).sum())), mean, covariance)
 
 
-def fitted(coordinates: Values) -> Pieces | None:
+def fitted(coordinates: Values) -> GaussianMixture | None:
     """Fit to coordinates (count, q) with mean zero; None if one Gaussian describes fields that were left out as well."""
     count, axes = coordinates.shape
     generator = np.random.default_rng(0)
@@ -141,10 +141,10 @@ def fitted(coordinates: Values) -> Pieces | None:
     noise = _BLUR * size
     blurred = coordinates + noise * generator.standard_normal(coordinates.shape)
     modes = _modes(_normalized(whole.densities(blurred, 1.0, noise)))
-    return Pieces(whole.weights, whole.means, whole.axes, whole.variances, modes)
+    return GaussianMixture(whole.weights, whole.means, whole.axes, whole.variances, modes)
 
 
-def _fit(coordinates: Values, pieces: int, size: float, generator: np.random.Generator) -> Pieces:
+def _fit(coordinates: Values, pieces: int, size: float, generator: np.random.Generator) -> GaussianMixture:
     """Return a mixture of at most `pieces` Gaussians, all in one mode."""
     shares = np.eye(pieces)[_sorted(coordinates, pieces, generator)]
     mixture = _mixture(coordinates, shares, size)
@@ -178,7 +178,7 @@ def _distances(coordinates: Values, centers: Values) -> Values:
     return np.maximum(found, 0.0)
 
 
-def _mixture(coordinates: Values, shares: Values, size: float) -> Pieces:
+def _mixture(coordinates: Values, shares: Values, size: float) -> GaussianMixture:
     """Return the Gaussians that fields with shares (count, k) have; those with too few fields are dropped."""
     shares = shares[:, shares.sum(axis=0) > coordinates.shape[1] + 1]
     shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), np.finfo(float).tiny)
@@ -190,7 +190,9 @@ def _mixture(coordinates: Values, shares: Values, size: float) -> Pieces:
         own, turned = np.linalg.eigh((shares[:, k, None] * away).T @ away / weights[k])
         axes.append(turned)
         variances.append(own.clip(min=0.0) + _FLOOR * size**2)
-    return Pieces(weights / weights.sum(), means, np.stack(axes), np.stack(variances), np.zeros(len(weights), np.int64))
+    return GaussianMixture(
+        weights / weights.sum(), means, np.stack(axes), np.stack(variances), np.zeros(len(weights), np.int64)
+    )
 
 
 def _modes(shares: Values) -> Index:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from snapfm.sampling import checks
-from snapfm.sampling.task import home, noise_units
+from snapfm.sampling.task import device_and_dtype, noise_units
 
 _LEVEL = 0.25  # noise level σ/α of the states that the model is asked about: near the least that decide about a field
 _FIELDS = 64  # asked about
@@ -28,7 +28,7 @@ def predicted_error(velocity: Any, fields: Tensor) -> tuple[float, float]:
     path = checks.path_of(None, velocity)
     mean, scale = noise_units(velocity, tuple(some.shape[1:]))
     tau = path.time_of(_LEVEL)
-    device, dtype = home(velocity, torch.float32)
+    device, dtype = device_and_dtype(velocity, torch.float32)
     model = velocity.of_samples(0, len(some)) if hasattr(velocity, "of_samples") else velocity
     data = some.detach().to("cpu", torch.float64)
     white = torch.randn(data.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

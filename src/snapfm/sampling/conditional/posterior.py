@@ -15,7 +15,7 @@ from torch import Tensor
 from snapfm.arrays import Values
 from snapfm.project.linearized import products
 from snapfm.project.metric import Metric
-from snapfm.sampling.conditional.mixture import Pieces, PiecesAt
+from snapfm.sampling.conditional.mixture import GaussianMixture, PiecesAt
 from snapfm.sampling.conditional.spread import Spread
 from snapfm.sampling.path import Path
 
@@ -50,7 +50,7 @@ class Posterior:
         found = [self._of_state(level, state, least, others) for state in self._coordinates(u, tau, pieces)]
         return [self._mode([one[mode] for one in found], u) for mode in range(pieces.count)]
 
-    def _coordinates(self, u: Tensor, tau: float, pieces: Pieces) -> Values:
+    def _coordinates(self, u: Tensor, tau: float, pieces: GaussianMixture) -> Values:
         """Return states along the first directions (b, q), relative to the center."""
         spread = self.spread
         assert spread.center is not None

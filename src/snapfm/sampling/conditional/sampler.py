@@ -33,9 +33,8 @@ from snapfm.project.metric import Metric
 from snapfm.sampling.checks import is_count, is_positive
 from snapfm.sampling.conditional.conditioning import Conditioning
 from snapfm.sampling.conditional.metropolis import Chain
-from snapfm.sampling.conditional.own_spread import own_spread
 from snapfm.sampling.conditional.posterior import Mode, Posterior
-from snapfm.sampling.conditional.spread import Spread
+from snapfm.sampling.conditional.spread import Spread, own_spread
 from snapfm.sampling.path import Path
 from snapfm.sampling.task import Task, Velocity, noise_of, noise_units
 

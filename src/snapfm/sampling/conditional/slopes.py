@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from snapfm.sampling import checks
-from snapfm.sampling.task import home, noise_units
+from snapfm.sampling.task import device_and_dtype, noise_units
 
 _ROUNDS = 3  # of subspace iteration: a sample's principal directions are already near the model's
 _PROBES = 32  # random directions in which the variance of all others is measured
@@ -54,7 +54,7 @@ def _slopes(
     tau = path.time_of(level)
     data, noise = path.data(tau), path.noise(tau)
     mean, scale = noise_units(velocity, tuple(shape))
-    device, dtype = home(velocity, torch.float64)
+    device, dtype = device_and_dtype(velocity, torch.float64)
     random = torch.Generator().manual_seed(0)
     states = []
     for _ in range(_STATES):

@@ -20,11 +20,11 @@ from snapfm.display import brief
 from snapfm.errors import ParamsError, ShapeError
 from snapfm.project.metric import Metric
 from snapfm.sampling.checks import is_count, path_of
-from snapfm.sampling.conditional.mixture import Pieces, fitted
+from snapfm.sampling.conditional.mixture import GaussianMixture, fitted
 from snapfm.sampling.conditional.model_error import predicted_error
 from snapfm.sampling.conditional.slopes import principal
 from snapfm.sampling.path import Path
-from snapfm.sampling.task import noise_units
+from snapfm.sampling.task import network_of, noise_units
 
 _EXACT = 1024  # fields or unknowns up to which all directions are computed
 _SPARE = 16  # directions beyond those asked for, and rounds: the usual safety of a randomized range finder
@@ -48,7 +48,7 @@ class Spread:
     rest: float
     scale: float | Tensor = 1.0
     center: Tensor | None = None
-    pieces: Pieces | None = None
+    pieces: GaussianMixture | None = None
 
     def __repr__(self) -> str:
         return brief(self)
@@ -219,3 +219,13 @@ def _principal(centered: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     basis, _ = torch.linalg.qr(basis)
     _, values, turned = torch.linalg.svd(centered @ basis, full_matrices=False)
     return values[:rank], (turned @ basis.T)[:rank]
+
+
+def own_spread(velocity: Any) -> Spread | None:
+    """Return how a velocity's fields vary, as it says itself; None if it does not."""
+    found = getattr(network_of(velocity), "spread", None)
+    if isinstance(found, Spread):
+        return found
+    if found is not None and all(hasattr(found, name) for name in ("directions", "variances", "rest")):
+        return Spread(found.directions, found.variances, found.rest)
+    return None

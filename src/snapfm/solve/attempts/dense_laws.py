@@ -14,7 +14,7 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
-from snapfm.kernels.threads import Turn
+from snapfm.kernels.threads import Deadline
 from snapfm.solve.budget import stationary
 from snapfm.solve.tiles import Tiles
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LARGEST = 1e100  # slopes and unknowns beyond this overflow in products
 
 
-class Point(NamedTuple):
+class DensePoint(NamedTuple):
     """The laws at one point: rows, their slopes, Σλ∇²h (None if it is zero), the weighted ℓ2 violation and the objective."""
 
     x: Values
@@ -45,7 +45,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Problem:
+class DenseProblem:
     """One lane: evaluates its laws. Everything is in the lane's unit."""
 
     loops: Loops
@@ -55,12 +55,12 @@ class Problem:
     upper: Values
     equality: Mask
     weight: Values  # of the rows, in the ℓ2 violation
-    turn: Turn
+    deadline: Deadline
     entries: tuple[Index, Index]  # of the Jacobian: rows and columns
     pairs: tuple[Index, Index]  # of the Hessian's lower triangle
 
     @classmethod
-    def of(cls, loops: Loops, tile: Tiles, turn: Turn) -> Problem:
+    def of(cls, loops: Loops, tile: Tiles, deadline: Deadline) -> DenseProblem:
         """Read the lane of a tile, at its current point."""
         system, frame = loops.part.system, loops.part.kkt.frame
         target = tile.by_lane(core.TARGET)[0].copy()
@@ -73,20 +73,20 @@ class Problem:
         ones = np.ones(len(system.equality))
         patterns = system.program.pattern, system.program.hessian
         entries, pairs = ((one.row_of(), one.indices) for one in patterns)
-        own = cls(loops, tile, target, lower, upper, np.asarray(system.equality, bool), ones, turn, entries, pairs)
+        own = cls(loops, tile, target, lower, upper, np.asarray(system.equality, bool), ones, deadline, entries, pairs)
         start = own.at(np.clip(tile.by_lane(core.X)[0], lower, upper), np.zeros(len(ones)))
         size = np.maximum(1.0, np.linalg.norm(start.slopes, axis=1))
         weight = 1.0 / np.where(np.isfinite(size), size, 1.0)
         return replace(own, weight=weight)
 
-    def at(self, x: Values, multipliers: Values) -> Point:
+    def at(self, x: Values, multipliers: Values) -> DensePoint:
         """Evaluate rows and derivatives: restoration without an iteration does so, and no more."""
         for number, values in ((core.X, x), (core.MULTIPLIER, multipliers)):
             self.tile.section(number).reshape(-1, LANES)[:] = values[:, None]
         live, limits = np.zeros((1, LANES), bool), np.zeros((1, LANES), np.int64)
         live[0, 0] = True
         ended = np.empty((1, LANES), np.int64), np.empty((1, LANES), np.int64)
-        self.loops.run(restore_tiles, (0.0, limits, self.turn.stop, live), self.tile, ended)
+        self.loops.run(restore_tiles, (0.0, limits, self.deadline.stop, live), self.tile, ended)
         rows = self.tile.by_lane(core.RESIDUAL)[0].copy()
         slopes, hessian = np.zeros((len(rows), len(x))), None
         slopes[self.entries] = self.tile.by_lane(core.JACOBIAN)[0]
@@ -96,7 +96,7 @@ class Problem:
             hessian[row, column] = hessian[column, row] = self.loops.scratch(core.HESSIAN)[0]
         off = np.where(self.equality, np.abs(rows), np.maximum(rows, 0.0))
         away = x - self.target
-        return Point(x, rows, slopes, hessian, float(np.linalg.norm(self.weight * off)), 0.5 * float(away @ away))
+        return DensePoint(x, rows, slopes, hessian, float(np.linalg.norm(self.weight * off)), 0.5 * float(away @ away))
 
     @property
     def stationary(self) -> float:
@@ -104,12 +104,12 @@ class Problem:
         unit, inverse = self.tile.by_lane(core.UNIT)[0]
         return float(inverse * stationary(unit * np.abs(self.target).max(initial=0.0)))
 
-    def violation(self, point: Point) -> float:
+    def violation(self, point: DensePoint) -> float:
         """Return the largest violation of the rows; bounds hold at all points."""
         off = np.where(self.equality, np.abs(point.rows), np.maximum(point.rows, 0.0))
         return float(off.max(initial=0.0))
 
-    def stationarity(self, point: Point, multipliers: Values) -> float:
+    def stationarity(self, point: DensePoint, multipliers: Values) -> float:
         """Return how far a point is from a KKT point with these multipliers, as kernels.point measures it."""
         left = point.x - self.target + point.slopes.T @ multipliers
         left[(point.x <= self.lower) & (left > 0.0)] = 0.0

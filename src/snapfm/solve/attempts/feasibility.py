@@ -13,7 +13,7 @@ import numpy as np
 import scipy  # its modules are imported when they are used: scipy.optimize takes long
 
 from snapfm.arrays import Values
-from snapfm.solve.attempts.dense_laws import Point, Problem
+from snapfm.solve.attempts.dense_laws import DensePoint, DenseProblem
 
 _DAMPING = 1e-6  # of a step, relative to the largest column, squared
 _LOWERED = 0.1  # share of the violation that the phase leaves
@@ -23,13 +23,13 @@ _SMALLEST = 1e-14  # a box of this size, relative to the unknowns, has no room f
 
 
 def restore(
-    problem: Problem, point: Point, tolerance: float, limit: int, enough: Callable[[Point], bool]
-) -> tuple[Point, int, bool]:
+    problem: DenseProblem, point: DensePoint, tolerance: float, limit: int, enough: Callable[[DensePoint], bool]
+) -> tuple[DensePoint, int, bool]:
     """Return the last point, the iterations, and whether it obeys, or has a tenth of the violation and is `enough`."""
     goal, box = _LOWERED * point.theta, np.inf
     columns = np.zeros(len(point.x))
     iteration = 0
-    while iteration < limit and not problem.turn.over:
+    while iteration < limit and not problem.deadline.over:
         iteration += 1
         columns = np.maximum(columns, np.linalg.norm(problem.weight[:, None] * point.slopes, axis=0))
         to, promised = _step(problem, point, np.where(columns > 0.0, columns, 1.0), box)
@@ -49,7 +49,7 @@ def restore(
     return point, iteration, False
 
 
-def _step(problem: Problem, point: Point, columns: Values, box: float) -> tuple[Values, float]:
+def _step(problem: DenseProblem, point: DensePoint, columns: Values, box: float) -> tuple[Values, float]:
     """Solve the bounded, damped least squares of the broken rows; return where it leads and the share it promises to remove."""
     broken = problem.equality | (point.rows > 0.0)
     rows = problem.weight[broken] * point.rows[broken]

@@ -16,13 +16,13 @@ import numpy as np
 from snapfm.arrays import Index, Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
-from snapfm.kernels.threads import Turn
+from snapfm.kernels.threads import Deadline
 from snapfm.reduce.reduce import System
-from snapfm.solve.attempts.dense_laws import Point, Problem
+from snapfm.solve.attempts.dense_laws import DensePoint, DenseProblem
 from snapfm.solve.attempts.feasibility import restore
 from snapfm.solve.attempts.least_distance import balance, least_distance
 from snapfm.solve.budget import Stopping
-from snapfm.solve.tiles import Ended, Room, Tiles
+from snapfm.solve.tiles import AttemptOutcome, IterationBudget, Tiles
 
 if TYPE_CHECKING:
     from snapfm.solve.system import Loops
@@ -47,20 +47,22 @@ _ROUNDINGS = 8.0  # of the terms of a gradient that are all that is left of it
 _RANK = 1e-10  # singular values of active rows below this share of the largest count as zero
 
 
-def sequential(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+def sequential(
+    loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, budget: IterationBudget, deadline: Deadline
+) -> AttemptOutcome:
     """Solve quadratic programs from û on, lane by lane. Large parts, and those with eliminated unknowns, are left alone."""
     lanes, system = tiles.lanes, loops.part.system
-    ended = Ended(np.full(lanes, int(Status.STALLED)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
+    ended = AttemptOutcome(np.full(lanes, int(Status.STALLED)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
     if not dense(system):
         return ended
     tiles.section(core.X)[:] = first
-    limits = room.upto(_OPAQUE_SHARE if system.opaque else _SHARE)
+    limits = budget.share(_OPAQUE_SHARE if system.opaque else _SHARE)
     for lane in range(lanes):
-        if turn.over:
+        if deadline.over:
             break
         tile = tiles.take(np.array([lane]))
         tolerance = stopping.tolerance * float(tile.by_lane(core.UNIT)[0, 1])
-        problem = Problem.of(loops, tile, turn)
+        problem = DenseProblem.of(loops, tile, deadline)
         if not np.isfinite(problem.target).all():
             continue
         try:
@@ -91,7 +93,7 @@ def violation(loops: Loops, tiles: Tiles) -> Values:
     return np.where(np.isnan(off), np.inf, off)
 
 
-def _iterate(problem: Problem, tolerance: float, stationarity: float, limit: int) -> tuple[bool, int, int]:
+def _iterate(problem: DenseProblem, tolerance: float, stationarity: float, limit: int) -> tuple[bool, int, int]:
     """Iterate from the tile's point; return whether it ended at an answer, the iterations, and what its curvature is."""
     x = np.clip(problem.tile.by_lane(core.X)[0], problem.lower, problem.upper)
     nothing = multipliers = np.zeros(len(problem.equality))
@@ -101,7 +103,7 @@ def _iterate(problem: Problem, tolerance: float, stationarity: float, limit: int
     iteration = 0
     while iteration < limit:
         iteration += 1
-        if problem.turn.over or not point.finite:
+        if problem.deadline.over or not point.finite:
             return False, iteration, core.UNKNOWN
         program = _program(problem, point, multipliers)
         tried = _step(program, point.rows, box)
@@ -159,8 +161,8 @@ class _Step(NamedTuple):
 class _Program(NamedTuple):
     """min ½dᵀWd + gᵀd in the coordinates z = Lᵀd + L⁻¹g of W = LLᵀ, where it is the least norm."""
 
-    problem: Problem
-    point: Point
+    problem: DenseProblem
+    point: DensePoint
     slopes: Values  # of the rows by z
     back: Values | None  # L⁻ᵀ, None for the identity
     origin: Values  # d at z = 0
@@ -171,7 +173,7 @@ class _Program(NamedTuple):
         return moved
 
 
-def _program(problem: Problem, point: Point, multipliers: Values) -> _Program:
+def _program(problem: DenseProblem, point: DensePoint, multipliers: Values) -> _Program:
     gradient = point.x - problem.target
     if point.hessian is None or not point.hessian.any() or not np.isfinite(point.hessian).all():
         return _Program(problem, point, point.slopes, None, -gradient)
@@ -191,7 +193,7 @@ def _program(problem: Problem, point: Point, multipliers: Values) -> _Program:
     return _Program(problem, point, point.slopes @ back, back, -back @ (back.T @ gradient), exact)
 
 
-def _first_order(problem: Problem, point: Point, given: Values) -> Values:
+def _first_order(problem: DenseProblem, point: DensePoint, given: Values) -> Values:
     """Return the multipliers of the rows that a step held which balance the distance best; those given if none are found."""
     held = problem.equality | (given > 0.0)
     free = (point.x > problem.lower) & (point.x < problem.upper)
@@ -217,7 +219,7 @@ def _step(program: _Program, rows: Values, box: float) -> _Step | None:
     bounds = np.concatenate([high[above] - program.origin[above], program.origin[below] - low[below]])
     equal = np.concatenate([problem.equality, np.zeros(len(bounds), bool)])
     for share in _RELAXED:
-        if problem.turn.over:
+        if problem.deadline.over:
             return None
         # an inequality that holds keeps its room; of what is broken a share is removed
         wanted = np.where(problem.equality | (rows > 0.0), share * rows, rows)
@@ -253,7 +255,9 @@ def _refined(program: _Program, rows: Values, multipliers: Values, step: Values,
     return better if np.abs(after).max(initial=0.0) <= np.abs(before).max(initial=0.0) else step
 
 
-def _multipliers(problem: Problem, point: Point, given: Values, tolerance: float, stationarity: float) -> Values | None:
+def _multipliers(
+    problem: DenseProblem, point: DensePoint, given: Values, tolerance: float, stationarity: float
+) -> Values | None:
     """Return multipliers that make a point an answer: those given, or by non-negative least squares. None if it is none.
 
     Where slopes become dependent as the violation falls, multipliers grow from step to step, and the last step's are behind.
@@ -277,13 +281,13 @@ def _multipliers(problem: Problem, point: Point, given: Values, tolerance: float
     return found if problem.stationarity(point, found) <= max(stationarity, _rounding(point, found)) else None
 
 
-def _rounding(point: Point, multipliers: Values) -> float:
+def _rounding(point: DensePoint, multipliers: Values) -> float:
     """Return how well x − x̂ + Jᵀλ can be known. No step gets closer; whether it is close enough the judge decides."""
     terms = np.abs(point.slopes).T @ np.abs(multipliers)
     return float(_ROUNDINGS * np.finfo(float).eps * terms.max(initial=0.0))
 
 
-def _passes(trial: Point, point: Point, fall: float, passed: list[_Entry]) -> bool:
+def _passes(trial: DensePoint, point: DensePoint, fall: float, passed: list[_Entry]) -> bool:
     """Whether a filter accepts a trial point: it lowers violation or objective, and is unlike all points in the filter."""
     if not trial.finite or not _unlike([*passed, (point.theta, point.objective)], trial):
         return False
@@ -292,7 +296,7 @@ def _passes(trial: Point, point: Point, fall: float, passed: list[_Entry]) -> bo
     return True
 
 
-def _unlike(passed: list[_Entry], trial: Point) -> bool:
+def _unlike(passed: list[_Entry], trial: DensePoint) -> bool:
     """Whether a point has less violation, or a lower objective, than each of some others."""
     return not any(
         trial.theta > (1.0 - _LESS) * theta and trial.objective > objective - _LESS * theta + _noise(trial)
@@ -300,12 +304,12 @@ def _unlike(passed: list[_Entry], trial: Point) -> bool:
     )
 
 
-def _noise(point: Point) -> float:
+def _noise(point: DensePoint) -> float:
     """Return the rounding of an objective."""
     return 1e-14 * (1.0 + abs(point.objective))
 
 
-def _curvature(problem: Problem, point: Point, multipliers: Values) -> int:
+def _curvature(problem: DenseProblem, point: DensePoint, multipliers: Values) -> int:
     """Return what is known of the curvature along the active rows and bounds, at an answer evaluated with its multipliers."""
     if point.hessian is None:
         return core.HOLDS

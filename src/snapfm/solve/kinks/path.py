@@ -28,13 +28,13 @@ _FALLS = (
 
 def follow(on: KinkedLanes, lanes: Index, width: Values) -> None:
     """Follow some lanes from where smoothing of `width` (lanes, kinks) ended; end on sides and holds. Written: tiles, used."""
-    if not len(lanes) or on.turn.over:
+    if not len(lanes) or on.deadline.over:
         return
     some = on.tiles.take(lanes)
     path, going = _Path(on, some, width[lanes]), np.arange(len(lanes))
     for _ in range(_STEPS):
-        going = going[(path.mean()[going] > _END) & (on.used < on.room.left)[lanes[going]]]
-        if not len(going) or on.turn.over:
+        going = going[(path.mean()[going] > _END) & (on.used < on.budget.left)[lanes[going]]]
+        if not len(going) or on.deadline.over:
             break
         on.used[lanes[going]] += 1
         path.step(going)
@@ -80,7 +80,7 @@ class _Path:
         on.write(some, held, (-gate * center)[lanes], number=core.SHIFT)
         on.write(some, held, np.zeros_like(gate[lanes]), number=core.MULTIPLIER)
         before = some.take(np.arange(len(lanes)))
-        newton(on.loops, some, on.stopping, np.ones(len(lanes), np.int64), on.turn, trials=0)
+        newton(on.loops, some, on.stopping, np.ones(len(lanes), np.int64), on.deadline, trials=0)
         seen = on.see(some)
         nu = weight[lanes] * seen.reach + gate[lanes] * some.by_lane(core.MULTIPLIER)[:, spec.rows :]
         other = seen.reach - nu

@@ -19,7 +19,7 @@ from snapfm.arrays import Index, Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.threads import Turn
+from snapfm.kernels.threads import Deadline
 from snapfm.reduce.kinked_system import KinkedSystem
 from snapfm.reduce.reduce import System
 from snapfm.solve.attempts.order import Attempt
@@ -29,7 +29,7 @@ from snapfm.solve.kinks.path import follow
 from snapfm.solve.kinks.sides import TOGETHER, choose
 from snapfm.solve.kinks.smoothing import EARLY, LAST, Smoothing
 from snapfm.solve.kinks.states import ON, TINY, KinkedLanes
-from snapfm.solve.tiles import Ended, Room, Tiles, tiles_for
+from snapfm.solve.tiles import AttemptOutcome, IterationBudget, Tiles, tiles_for
 
 if TYPE_CHECKING:
     from snapfm.solve.system import Loops, Part
@@ -96,19 +96,23 @@ class Kinked:
 def attempts_on(kinked: Callable[[], Kinked]) -> tuple[Attempt, ...]:
     """Return the attempts to find answers on kinks: from û, then from zero (see attempts)."""
 
-    def from_input(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    def from_input(
+        loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, budget: IterationBudget, deadline: Deadline
+    ) -> AttemptOutcome:
         tiles.section(core.X)[:] = first
-        return _search(KinkedLanes(kinked(), loops, tiles, stopping, room, turn), tiles)
+        return _search(KinkedLanes(kinked(), loops, tiles, stopping, budget, deadline), tiles)
 
-    def from_zero(loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, room: Room, turn: Turn) -> Ended:
+    def from_zero(
+        loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, budget: IterationBudget, deadline: Deadline
+    ) -> AttemptOutcome:
         tiles.section(core.X)[:] = 0.0
         tiles.scatter(core.X)
-        return _search(KinkedLanes(kinked(), loops, tiles, stopping, room, turn), tiles)
+        return _search(KinkedLanes(kinked(), loops, tiles, stopping, budget, deadline), tiles)
 
     return from_input, from_zero
 
 
-def _search(on: KinkedLanes, source: Tiles) -> Ended:
+def _search(on: KinkedLanes, source: Tiles) -> AttemptOutcome:
     """Smooth, then choose sides. Where all kinks that matter may hold a point, their weights are followed first, else last."""
     lanes, smoothing = np.arange(on.tiles.lanes), Smoothing(on)
     smoothing.run(lanes, EARLY)
@@ -121,7 +125,7 @@ def _search(on: KinkedLanes, source: Tiles) -> Ended:
     follow(on, late, smoothing.widths())
     choose(on, late)
     _leave(on, source)
-    return Ended(on.status, on.used, on.second)
+    return AttemptOutcome(on.status, on.used, on.second)
 
 
 def _leave(on: KinkedLanes, source: Tiles) -> None:

@@ -29,11 +29,11 @@ def choose(on: KinkedLanes, lanes: Index, rounds: int = ROUNDS) -> Index:
     states = np.concatenate([on.spec.state, on.spec.gate])
     left, stuck = lanes, np.zeros(on.tiles.lanes, np.int64)
     for number in range(rounds):
-        if not len(left) or on.turn.over:
+        if not len(left) or on.deadline.over:
             break
         some = on.tiles.take(left)
-        limit = np.minimum(on.room.upto(_HELD), on.room.left - on.used)[left].clip(0)
-        ended = newton(on.loops, some, on.stopping, limit, on.turn)
+        limit = np.minimum(on.budget.share(_HELD), on.budget.left - on.used)[left].clip(0)
+        ended = newton(on.loops, some, on.stopping, limit, on.deadline)
         on.used[left] += ended.iterations
         before = on.cells(some)[:, states]
         agreed = _agree(on, some, ended.status == Status.CONVERGED, number)
@@ -42,7 +42,7 @@ def choose(on: KinkedLanes, lanes: Index, rounds: int = ROUNDS) -> Index:
         on.tiles.put(left, some, np.arange(len(left)))
         on.status[left[agreed]] = int(Status.CONVERGED)
         on.second[left] = ended.second
-        left = left[~agreed & (on.used[left] < on.room.left[left]) & (stuck[left] < _STUCK)]
+        left = left[~agreed & (on.used[left] < on.budget.left[left]) & (stuck[left] < _STUCK)]
     rest: Index = lanes[on.status[lanes] != Status.CONVERGED]
     return rest
 
@@ -72,10 +72,10 @@ def _agree(on: KinkedLanes, tiles: Tiles, converged: Mask, number: int) -> Mask:
     held, side = np.where(kept, was_held, held), np.where(kept, was, side)
     same = (held == was_held) & (held | (side == was))
     there = ~held | close
-    turn = number % _CYCLE
-    if turn >= TOGETHER:
+    deadline = number % _CYCLE
+    if deadline >= TOGETHER:
         off = np.where(was_held, np.maximum(-aim, aim - seen.reach) * seen.slope, away)
-        off = np.where(same, -1.0, off if turn < _FARTHEST else 1.0)
+        off = np.where(same, -1.0, off if deadline < _FARTHEST else 1.0)
         stay = np.arange(off.shape[1]) != off.argmax(axis=1)[:, None]
         held, side = np.where(stay, was_held, held), np.where(stay, was, side)
     agreed: Mask = converged & (same & there).all(axis=1)

@@ -12,7 +12,7 @@ from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.solve.attempts.order import barrier, newton
 from snapfm.solve.kinks.states import TINY, KinkedLanes, Seen
-from snapfm.solve.tiles import Room, Tiles
+from snapfm.solve.tiles import IterationBudget, Tiles
 
 # Width of the smoothing, relative to how far a switch moves with the field: at the start, where weights can be followed from
 # there, and where sides are chosen.
@@ -45,15 +45,15 @@ class Smoothing:
             return
         on, width, factor, there = self.on, self._width, self._factor, self._there
         left = lanes
-        while len(left) and not on.turn.over:
+        while len(left) and not on.deadline.over:
             aim = np.where(np.isinf(width), _FIRST, np.maximum(last, width * factor))[left]
             some = there.take(left)
             on.write(
                 some, on.spec.state, np.where(self._flat[left], self._fixed[left], aim[:, None] * self._scale[left])
             )
             share = _SMOOTHED if np.isfinite(width[left]).all() else _BEGIN
-            limit = np.minimum(on.room.upto(share), on.room.left - on.used)[left].clip(0)
-            ended = newton(on.loops, some, on.stopping, limit, on.turn)
+            limit = np.minimum(on.budget.share(share), on.budget.left - on.used)[left].clip(0)
+            ended = newton(on.loops, some, on.stopping, limit, on.deadline)
             on.used[left] += ended.iterations
             good = ended.status == Status.CONVERGED
             if on.kinked.part.inequalities:
@@ -61,7 +61,7 @@ class Smoothing:
             there.put(left[good], some, np.flatnonzero(good))
             width[left[good]] = aim[good]
             factor[left] = np.where(good, np.maximum(_FASTEST, factor[left] ** 1.5), np.sqrt(factor[left]))
-            going = (width[left] > last) & (factor[left] < _SLOWEST) & (on.used[left] < on.room.left[left])
+            going = (width[left] > last) & (factor[left] < _SLOWEST) & (on.used[left] < on.budget.left[left])
             left = left[going & ~np.isinf(width[left])]
         self._end(lanes)
 
@@ -97,8 +97,8 @@ class Smoothing:
         again = some.take(failed)
         again.section(core.MULTIPLIER)[:] = 0.0
         begin = self._there.take(left[failed]).section(core.X)
-        room = Room((on.room.left - on.used)[left[failed]], on.room.limit)
-        ended = barrier(on.loops, again, begin, on.stopping, room, on.turn, share=_INSIDE)
+        budget = IterationBudget((on.budget.left - on.used)[left[failed]], on.budget.limit)
+        ended = barrier(on.loops, again, begin, on.stopping, budget, on.deadline, share=_INSIDE)
         on.used[left[failed]] += ended.iterations
         good[failed] = ended.status == Status.CONVERGED
         some.put(failed, again, np.arange(len(failed)))

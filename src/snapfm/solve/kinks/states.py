@@ -16,10 +16,10 @@ from snapfm.errors import Status
 from snapfm.kernels import batches
 from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.threads import Turn
+from snapfm.kernels.threads import Deadline
 from snapfm.solve.attempts.order import newton
 from snapfm.solve.budget import Stopping, certified
-from snapfm.solve.tiles import Room, Tiles, tiles_for
+from snapfm.solve.tiles import IterationBudget, Tiles, tiles_for
 
 if TYPE_CHECKING:
     from snapfm.solve.kinks.search import Kinked
@@ -48,10 +48,18 @@ class Seen:
 class KinkedLanes:
     """The lanes of `tiles`, copied to tiles of the kinked part, and how far they have come."""
 
-    def __init__(self, kinked: Kinked, loops: Loops, tiles: Tiles, stopping: Stopping, room: Room, turn: Turn) -> None:
+    def __init__(
+        self,
+        kinked: Kinked,
+        loops: Loops,
+        tiles: Tiles,
+        stopping: Stopping,
+        budget: IterationBudget,
+        deadline: Deadline,
+    ) -> None:
         self.kinked, self.spec, self.loops = kinked, kinked.spec, loops.of(kinked.part)
-        self.stopping, self.turn = certified(stopping.tolerance), turn
-        self.room = Room(room.upto(_SEARCH), room.limit)
+        self.stopping, self.deadline = certified(stopping.tolerance), deadline
+        self.budget = IterationBudget(budget.share(_SEARCH), budget.limit)
         lanes, part = tiles.lanes, kinked.part
         self.tiles = Tiles(np.zeros((tiles_for(lanes), int(part.at[core.KEPT]))), part.at, lanes)
         self.used = np.zeros(lanes, np.int64)
@@ -120,7 +128,7 @@ class KinkedLanes:
         wrong = (weight > 0.5) != (switch > 0.0)
         there = tiles.take(np.arange(tiles.lanes))
         self.write(there, self.spec.state, np.where(near | wrong, -3.0 - weight, state))
-        newton(self.loops, there, self.stopping, np.zeros(tiles.lanes, np.int64), self.turn)
+        newton(self.loops, there, self.stopping, np.zeros(tiles.lanes, np.int64), self.deadline)
         return there.by_lane(core.ADJOINT)[:, self.spec.result]
 
     def between(self, before: Tiles, after: Tiles, length: Values) -> None:

@@ -21,10 +21,10 @@ from snapfm.compile import Linearization, MatrixFreeLaws
 from snapfm.compile.trace.batched import RAISED
 from snapfm.errors import Status
 from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN
-from snapfm.kernels.threads import Turn, cut, run, workers
+from snapfm.kernels.threads import Deadline, cut, run, workers
 from snapfm.laws import Params
 from snapfm.solve.base import Adjoints, Limits, Solution, Warm
-from snapfm.solve.budget import LEAST, STATIONARITY, Budget, Stopping, certified, enough
+from snapfm.solve.budget import LEAST, STATIONARITY, Budget, Stopping, certified, flow_step_stopping
 from snapfm.solve.matrix_free.krylov import lowest, minres
 from snapfm.solve.matrix_free.symbols import inverse_gram, row_sizes
 from snapfm.solve.single_thread import one_thread
@@ -77,7 +77,7 @@ class MatrixFree:
         self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, Warm]:
         """Project without a certificate, in the dtype given."""
-        found = self._run(given.double(), params, enough(tolerance), warm, budget)
+        found = self._run(given.double(), params, flow_step_stopping(tolerance), warm, budget)
         u = torch.stack([torch.zeros(self.laws.unknowns, dtype=torch.float64), *(one.u for one in found)])[1:]
         multipliers = torch.stack(
             [torch.zeros(self.laws.rows, dtype=torch.float64), *(one.multipliers for one in found)]
@@ -127,18 +127,18 @@ class MatrixFree:
         target = start.reshape(len(start), self.laws.unknowns)
         found: list[_Ended] = [self._untouched(one) for one in target]
 
-        def work(piece: slice, turn: Turn) -> bool:
+        def work(piece: slice, deadline: Deadline) -> bool:
             i = piece.start
             own = {name: value[i] for name, value in params.items()}
             usable = warm is not None and bool(warm.usable[i])
             first, known = (warm.place[i], warm.multipliers[i]) if warm is not None and usable else (None, None)
             with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-                if not turn.over:
+                if not deadline.over:
                     try:
-                        found[i] = _Newton(self, target[i], own, stopping, turn).run(first, known, budget.limit)
+                        found[i] = _Newton(self, target[i], own, stopping, deadline).run(first, known, budget.limit)
                     except RAISED:  # the law, at a field of this sample
                         found[i] = _Ended(target[i], found[i].multipliers, Status.NONFINITE, 0, np.nan)
-            return not (turn.over and found[i].status == Status.ITERATION_LIMIT)
+            return not (deadline.over and found[i].status == Status.ITERATION_LIMIT)
 
         run(work, cut(len(start), 1, len(start)), budget.clock, min(workers(), max(1, len(start))))
         return found
@@ -176,10 +176,12 @@ class _Point:
 class _Newton:
     """The iterations of one sample."""
 
-    def __init__(self, method: MatrixFree, target: Tensor, params: Params, stopping: Stopping, turn: Turn) -> None:
+    def __init__(
+        self, method: MatrixFree, target: Tensor, params: Params, stopping: Stopping, deadline: Deadline
+    ) -> None:
         self.method, self.laws, self.target, self.params = method, method.laws, target, params
         self.equality, self.lower, self.upper = method.equality, method.lower, method.upper
-        self.stopping, self.turn = stopping, turn
+        self.stopping, self.deadline = stopping, deadline
         size = float(target.abs().max()) if len(target) else 0.0
         self.size = size if size > 0.0 else 1.0
         self.bounded = bool(method.limits.bounded.any())
@@ -202,11 +204,11 @@ class _Newton:
         for step in range(limit + 1):
             if now.error <= 1.0:
                 return _ended(now, Status.CONVERGED, step, self._curvature(now))
-            if step == limit or self.turn.over:
+            if step == limit or self.deadline.over:
                 return _ended(best, Status.ITERATION_LIMIT, step)
             following = self._dual_step(now) if self.dual else self._step(now)
             if following is None:
-                return _ended(best, Status.ITERATION_LIMIT if self.turn.over else Status.STALLED, step)
+                return _ended(best, Status.ITERATION_LIMIT if self.deadline.over else Status.STALLED, step)
             # Rounding may keep the error above what is aimed at: where the judge accepts, a step that gains little is the last.
             if self._acceptable(now) and following.error > _HALVES * now.error:
                 least = now if now.error < following.error else following
@@ -241,7 +243,7 @@ class _Newton:
         return FAILS if value < -_FLAT else HOLDS if value > _CLEAR else UNKNOWN
 
     def _over(self) -> bool:
-        return self.turn.over
+        return self.deadline.over
 
     def _field(self, u: Tensor) -> Tensor:
         return u.reshape(self.laws.shape)
@@ -289,7 +291,7 @@ class _Newton:
             d, change, _ = self._direction(now, working, free, onto, None)
         for plain in (False, True):
             if plain:
-                if curvature is None or uphill or self.turn.over:
+                if curvature is None or uphill or self.deadline.over:
                     return None
                 d, change, _ = self._direction(now, working, free, onto, None)
             if not bool(torch.isfinite(d).all()):
@@ -316,11 +318,11 @@ class _Newton:
         for forcing in (_ROUGH, _FORCING) if rough else (_FORCING, _ROUGH):  # either direction may fail to rise
             found, _ = minres(system.multiply, system.precondition, right, forcing, _PRODUCTS, self._over)
             change, length = found[len(now.u) :], 1.0
-            while length >= _SHORTEST and not self.turn.over:
+            while length >= _SHORTEST and not self.deadline.over:
                 trial = self._answered(now.here, now.multipliers + length * change)
                 rise = float(now.here.residual.dot(trial.multipliers - now.multipliers))
-                enough = self._dual(trial) >= value + _ARMIJO * rise - _ROUNDING * abs(value)
-                if trial.error <= _HALVES * now.error or (enough and rise > 0.0):
+                flow_step_stopping = self._dual(trial) >= value + _ARMIJO * rise - _ROUNDING * abs(value)
+                if trial.error <= _HALVES * now.error or (flow_step_stopping and rise > 0.0):
                     return trial
                 length *= 0.5
         return None
@@ -362,7 +364,7 @@ class _Newton:
             return None
         merit, length = objective + self.penalty * theta, 1.0
         own = {name: value[None] for name, value in self.params.items()}
-        while length >= _SHORTEST and not self.turn.over:
+        while length >= _SHORTEST and not self.deadline.over:
             u = now.u + length * d
             rows = self.laws.residual_alone(self._field(u)[None], own)[0]
             reached = 0.5 * float((u - self.target).square().sum()) + self.penalty * float(self._broken(u, rows).sum())

@@ -4,8 +4,8 @@ No network is to blame for what a sampler gets wrong here. case (what a case is)
 (every sampler on every case, with chance beside it) → records → pages, which read records alone.
 """
 
-from snapfm_bench.suites.exact.case import Case
+from snapfm_bench.suites.exact.case import ExactCase
 from snapfm_bench.suites.exact.run import run
-from snapfm_bench.suites.exact.suite import Cell, Suite, cases
+from snapfm_bench.suites.exact.suite import ExactCell, ExactSuite, cases
 
-__all__ = ["Case", "Cell", "Suite", "cases", "run"]
+__all__ = ["ExactCase", "ExactCell", "ExactSuite", "cases", "run"]

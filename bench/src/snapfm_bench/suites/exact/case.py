@@ -1,4 +1,4 @@
-"""Case: a distribution of fields, laws, and what the fields given the laws are like. A value; knows no sampler."""
+"""ExactCase: a distribution of fields, laws, and what the fields given the laws are like. A value; knows no sampler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Draw = Callable[[int, torch.Generator], Tensor]  # (count, *shape)
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class ExactCase:
     """Fields x of a known distribution, and laws. All tensors are float64.
 
     `expected(u, τ)` is the mean of x given the state u = τx + (1 − τ)·noise, for states (b, n). `score(u, weights)` compares

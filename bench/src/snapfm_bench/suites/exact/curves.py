@@ -10,14 +10,14 @@ from torch import Tensor
 
 from snapfm.laws import Equality
 from snapfm.sampling.conditional.sampler import Measure
-from snapfm_bench.suites.exact.case import Case
+from snapfm_bench.suites.exact.case import ExactCase
 from snapfm_bench.suites.exact.gaussian import Gaussian
 from snapfm_bench.suites.exact.scores import Shares
 
 _BINS, _FINE = 24, 200  # bins of the histogram, and points of integration in each
 
 
-def ellipse(measure: Measure) -> Case:
+def ellipse(measure: Measure) -> ExactCase:
     """An ellipse in the plane."""
     wide, high = 2.0, 1.0
     law = Equality("ellipse", lambda u, p: (u[0] / wide) ** 2 + (u[1] / high) ** 2 - 1.0)
@@ -28,7 +28,7 @@ def ellipse(measure: Measure) -> Case:
     )  # fmt: skip
 
 
-def saddle(measure: Measure) -> Case:
+def saddle(measure: Measure) -> ExactCase:
     """The curve in space where an elliptic cylinder cuts the saddle z = xy."""
     wide, high = 1.2, 0.8
     laws = (
@@ -53,7 +53,7 @@ def _gaussian(mean: tuple[float, ...], covariance: tuple[tuple[float, ...], ...]
 def _on_curve(
     name: str, title: str, measure: Measure, prior: Gaussian, laws: tuple[Equality, ...],
     place: Callable[[Tensor], Tensor], angle: Callable[[Tensor], Tensor],
-) -> Case:  # fmt: skip
+) -> ExactCase:  # fmt: skip
     """Make the case of a curve: `place` takes angles in [0, 2π) to points, `angle` takes points back."""
     angles = 2.0 * math.pi * (torch.arange(_BINS * _FINE, dtype=torch.float64) + 0.5) / (_BINS * _FINE)
     points = place(angles)
@@ -72,7 +72,7 @@ def _on_curve(
         return (share * _BINS).long().clamp(max=_BINS - 1)
 
     shares = Shares("variation", density.view(_BINS, _FINE).sum(1), label)
-    return Case(
+    return ExactCase(
         f"{name}-{measure}", f"{title}, {measure}", (points.shape[1],), laws, prior.expected, prior.draw, given, shares, measure,
         curved=True,
     )  # fmt: skip

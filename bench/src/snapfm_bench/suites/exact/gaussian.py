@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from snapfm.laws import Equality
-from snapfm_bench.suites.exact.case import Case
-from snapfm_bench.suites.exact.scores import Moments
+from snapfm_bench.suites.exact.case import ExactCase
+from snapfm_bench.suites.exact.scores import ExactMoments
 
 _SEED = 99  # of the field that sets the values of the laws
 _NUGGET = 1e-4  # variance of white noise in the field: no direction is without any
@@ -60,12 +60,12 @@ class Gaussian:
         covariance = self.covariance - gain @ rows @ self.covariance
         return Gaussian(self.mean + gain @ (values - rows @ self.mean), 0.5 * (covariance + covariance.T))
 
-    def moments(self) -> Moments:
+    def moments(self) -> ExactMoments:
         """Return mean and spread."""
-        return Moments(self.mean, self.covariance.diagonal().clamp(min=0.0).sqrt())
+        return ExactMoments(self.mean, self.covariance.diagonal().clamp(min=0.0).sqrt())
 
 
-def gaussian_field(points: int = 12) -> Case:
+def gaussian_field(points: int = 12) -> ExactCase:
     """A smooth Gaussian field u(x, t); the first slice and the sum over x at every later time are given."""
     line = torch.linspace(0.0, 1.0, points, dtype=torch.float64)
     x, t = (one.flatten() for one in torch.meshgrid(line, line, indexing="ij"))
@@ -83,7 +83,7 @@ def gaussian_field(points: int = 12) -> Case:
     units = torch.eye(points**2, dtype=torch.float64).view(-1, *shape)
     rows = torch.cat([units[:, :, 0], units.sum(1)[:, 1:]], dim=1).T
     given = prior.given(rows, torch.cat([first, sums]))
-    return Case(
+    return ExactCase(
         "gaussian", "Gaussian field", shape, laws, prior.expected, lambda n, g: prior.draw(n, g).view(-1, *shape),
         lambda n, g: given.draw(n, g).view(-1, *shape), given.moments(),
     )  # fmt: skip

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from snapfm.laws import Equality
-from snapfm_bench.suites.exact.case import Case
-from snapfm_bench.suites.exact.scores import Moments
+from snapfm_bench.suites.exact.case import ExactCase
+from snapfm_bench.suites.exact.scores import ExactMoments
 
 _DECAYS = (1.0, 5.0)  # the range of α; φ ranges over [0, π)
 
 
-def heat(points: int = 12, decays: int = 96, phases: int = 64) -> Case:
+def heat(points: int = 12, decays: int = 96, phases: int = 64) -> ExactCase:
     """Every (α, φ) of the lattice is equally likely; the laws fix φ and leave α free."""
     x = torch.linspace(0.0, 2.0 * math.pi, points, dtype=torch.float64)
     t = torch.linspace(0.0, 1.0, points, dtype=torch.float64)
@@ -39,7 +39,7 @@ def heat(points: int = 12, decays: int = 96, phases: int = 64) -> Case:
         Equality("first slice", lambda u, p: u[:, 0] - first),
         Equality("mass", lambda u, p: u[:-1].sum(0)[1:]),  # periodic: the last point repeats the first
     )
-    moments = Moments(chosen.mean(0).flatten(), chosen.std(0, correction=0).flatten())
-    return Case(
+    moments = ExactMoments(chosen.mean(0).flatten(), chosen.std(0, correction=0).flatten())
+    return ExactCase(
         "heat", "Heat family", shape, laws, expected, lambda n, g: some(flat, n, g), lambda n, g: some(chosen, n, g), moments
     )  # fmt: skip

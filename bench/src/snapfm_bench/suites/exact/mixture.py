@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from snapfm.laws import Equality
-from snapfm_bench.suites.exact.case import Case, Scores
+from snapfm_bench.suites.exact.case import ExactCase, Scores
 from snapfm_bench.suites.exact.gaussian import Gaussian
-from snapfm_bench.suites.exact.scores import Moments, Shares
+from snapfm_bench.suites.exact.scores import ExactMoments, Shares
 
 _WEIGHTS = (0.5, 0.3, 0.2)
 _UNKNOWNS, _ROWS = 8, 2
@@ -48,16 +48,16 @@ class Mixture:
         weights = torch.softmax(self.weights.log() + evidence, dim=0)
         return Mixture(weights, tuple(mode.given(rows, values) for mode in self.modes))
 
-    def moments(self) -> Moments:
+    def moments(self) -> ExactMoments:
         """Return mean and spread."""
         own = [mode.moments() for mode in self.modes]
         means = torch.stack([one.mean for one in own])
         mean = self.weights @ means
         variance = self.weights @ (torch.stack([one.spread for one in own]).square() + (means - mean).square())
-        return Moments(mean, variance.sqrt())
+        return ExactMoments(mean, variance.sqrt())
 
 
-def mixture(changed: bool) -> Case:
+def mixture(changed: bool) -> ExactCase:
     """Three modes in eight unknowns, of which two are given; `changed` shifts the modes so that the laws tell them apart."""
     seeded = torch.Generator().manual_seed(_SEED)
     modes = []
@@ -82,4 +82,4 @@ def mixture(changed: bool) -> Case:
 
     name, title = ("mixture-changed", "Mixture, weights change") if changed else ("mixture", "Mixture, weights stay")
     laws = (Equality("given", lambda u, p: u[:_ROWS] - values),)
-    return Case(name, title, (_UNKNOWNS,), laws, prior.expected, prior.draw, given.draw, score)
+    return ExactCase(name, title, (_UNKNOWNS,), laws, prior.expected, prior.draw, given.draw, score)

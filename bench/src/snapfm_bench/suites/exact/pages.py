@@ -6,7 +6,7 @@ from snapfm.text import NOTHING, seconds, size
 from snapfm_bench.pages.document import Entry, Table, markdown, table
 from snapfm_bench.suites.exact.case import Scores
 from snapfm_bench.suites.exact.scores import RATIO
-from snapfm_bench.suites.exact.suite import SAMPLERS, Cell, Cells, Suite, cases
+from snapfm_bench.suites.exact.suite import SAMPLERS, Cells, ExactCell, ExactSuite, cases
 
 FAIR = 2.0  # a sampler within this multiple of chance is taken as right
 ABOUT = (
@@ -21,7 +21,7 @@ COLUMNS = (
 )
 
 
-def summary(suite: Suite, cells: Cells, curved: bool | None = None) -> Table:
+def summary(suite: ExactSuite, cells: Cells, curved: bool | None = None) -> Table:
     """Tabulate the largest score in units of chance: samplers and steps downwards, cases across.
 
     `curved` chooses the cases with nonlinear laws, or those without: all are too wide for a terminal.
@@ -53,7 +53,7 @@ def case_table(name: str, cells: Cells) -> Table:
     return table(heads, rows)
 
 
-def text(suite: Suite, cells: Cells) -> str:
+def text(suite: ExactSuite, cells: Cells) -> str:
     """Write the Markdown page of one run."""
     parts = ["# Samplers on exact cases", _about(suite, cells), "## Summary", ABOUT, markdown(summary(suite, cells))]
     parts += ["## Cases", COLUMNS]
@@ -63,7 +63,7 @@ def text(suite: Suite, cells: Cells) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _about(suite: Suite, cells: Cells) -> str:
+def _about(suite: ExactSuite, cells: Cells) -> str:
     where = ""
     for cell in list(cells.values())[:1]:
         where = f" On {cell.machine['cores']} cores ({cell.machine['processor']}); time is processor time."
@@ -74,7 +74,7 @@ def _about(suite: Suite, cells: Cells) -> str:
     )
 
 
-def _excess(cell: Cell | None) -> str | Entry:
+def _excess(cell: ExactCell | None) -> str | Entry:
     return NOTHING if cell is None else Entry(f"{cell.excess:.1f}×", first=cell.excess <= FAIR)
 
 

@@ -15,7 +15,7 @@ _LIVE = 1e-3  # points whose true spread is below this share of the largest are 
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class ExactMoments:
     """The error of the mean in units of the true spread, the relative error of the spread, and the ratio of spreads.
 
     Errors are root mean squares over the points that the laws leave free.
@@ -25,7 +25,7 @@ class Moments:
     spread: Tensor  # (n,)
 
     @classmethod
-    def of(cls, fields: Tensor, weights: Tensor | None = None) -> Moments:
+    def of(cls, fields: Tensor, weights: Tensor | None = None) -> ExactMoments:
         """Compute both from fields (b, n)."""
         share = torch.ones(len(fields), dtype=torch.float64) if weights is None else weights
         share = share / share.sum()
@@ -36,7 +36,7 @@ class Moments:
 
     def __call__(self, u: Tensor, weights: Tensor) -> Scores:
         """Score fields (b, *shape)."""
-        found, live = Moments.of(u.double().flatten(1), weights), self.spread > _LIVE * self.spread.max()
+        found, live = ExactMoments.of(u.double().flatten(1), weights), self.spread > _LIVE * self.spread.max()
         off = ((found.mean - self.mean) / self.spread)[live]
         ratio = (found.spread / self.spread)[live]
         return {

@@ -9,7 +9,7 @@ from typing import Any
 
 from snapfm.sampling import ECI, PCFM, Conditional, EndProjection, Projected, Spread
 from snapfm.sampling.task import Sampler
-from snapfm_bench.suites.exact.case import Case, Scores
+from snapfm_bench.suites.exact.case import ExactCase, Scores
 from snapfm_bench.suites.exact.curves import ellipse, saddle
 from snapfm_bench.suites.exact.gaussian import gaussian_field
 from snapfm_bench.suites.exact.heat import heat
@@ -21,7 +21,7 @@ _CORRECTIONS = 4  # Metropolis steps per flow step
 
 
 @dataclass(frozen=True)
-class Suite:
+class ExactSuite:
     """Settings of a run; records of other settings do not mix with it."""
 
     count: int = 512
@@ -33,7 +33,7 @@ class Suite:
 
 
 @dataclass(frozen=True)
-class Cell:
+class ExactCell:
     """One sampler on one case with one number of steps."""
 
     case: str
@@ -59,8 +59,8 @@ class Cell:
         return max(value / self.chance[name] for name, value in self.scores.items() if name != RATIO)
 
 
-Cells = dict[tuple[str, ...], Cell]
-Make = Callable[[Case, Spread], Sampler]
+Cells = dict[tuple[str, ...], ExactCell]
+Make = Callable[[ExactCase, Spread], Sampler]
 
 # By the name in tables. Those of CURVED differ from the others on nonlinear laws only.
 SAMPLERS: dict[str, Make] = {
@@ -79,7 +79,7 @@ CURVED = ("Conditional, Metropolis",)
 
 
 @cache
-def cases() -> dict[str, Case]:
+def cases() -> dict[str, ExactCase]:
     """Return the cases by name; they never change."""
     found = (
         gaussian_field(), heat(), mixture(changed=False), mixture(changed=True), truncated(), ellipse("surface"),
@@ -88,7 +88,7 @@ def cases() -> dict[str, Case]:
     return {one.name: one for one in found}
 
 
-def keys(suite: Suite) -> list[tuple[str, str, str]]:
+def keys(suite: ExactSuite) -> list[tuple[str, str, str]]:
     """List the cells of a suite: (case, sampler, steps)."""
     return [
         (case.name, sampler, str(steps))

@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 from snapfm.laws import Bounds, Equality, Inequality
-from snapfm_bench.suites.exact.case import Case
+from snapfm_bench.suites.exact.case import ExactCase
 from snapfm_bench.suites.exact.gaussian import Gaussian
-from snapfm_bench.suites.exact.scores import Moments
+from snapfm_bench.suites.exact.scores import ExactMoments
 
 _DRAWS = 200_000  # their error is a twentieth of that of 500 samples
 _SEED = 3
 _SUM, _LEAST = 1.0, -0.5
 
 
-def truncated() -> Case:
+def truncated() -> ExactCase:
     """Four correlated unknowns: their sum is given, all are at least −0.5, and the first is at most the second."""
     correlation = torch.full((4, 4), 0.3, dtype=torch.float64) + 0.7 * torch.eye(4, dtype=torch.float64)
     size = torch.tensor([1.0, 0.8, 0.6, 1.2], dtype=torch.float64)
@@ -35,5 +35,5 @@ def truncated() -> Case:
         Inequality("order", lambda u, p: (u[0] - u[1])[None]),
         Bounds(lower=_LEAST, name="least"),
     )
-    moments = Moments.of(draw(_DRAWS, torch.Generator().manual_seed(_SEED)))
-    return Case("truncated", "Truncated Gaussian", (4,), laws, prior.expected, prior.draw, draw, moments)
+    moments = ExactMoments.of(draw(_DRAWS, torch.Generator().manual_seed(_SEED)))
+    return ExactCase("truncated", "Truncated Gaussian", (4,), laws, prior.expected, prior.draw, draw, moments)

@@ -4,8 +4,8 @@ suite (what to run) → run (one cell after the other) → cell (inside the chil
 report makes pages of them.
 """
 
-from snapfm_bench.record import State
+from snapfm_bench.record import CellState
 from snapfm_bench.suites.projection.run import run
-from snapfm_bench.suites.projection.suite import Cell, Kind, Suite, load_suite, suite_names
+from snapfm_bench.suites.projection.suite import Kind, ProjectionCell, ProjectionSuite, load_suite, suite_names
 
-__all__ = ["Cell", "Kind", "State", "Suite", "load_suite", "run", "suite_names"]
+__all__ = ["CellState", "Kind", "ProjectionCell", "ProjectionSuite", "load_suite", "run", "suite_names"]

@@ -27,17 +27,17 @@ from snapfm.laws import Params
 from snapfm.project import Moved, Projection
 from snapfm.sampling import PCFM, sample
 from snapfm.sampling.path import STRAIGHT
-from snapfm.sampling.task import home
+from snapfm.sampling.task import device_and_dtype
 from snapfm.seeds import base_seed, draw
 from snapfm.solve.base import Solution
 from snapfm_bench.flow import evaluator, shipped
 from snapfm_bench.flow.storage import write_file
 from snapfm_bench.judge import Answers, claims, lawful_and_nearest, measure
 from snapfm_bench.machine import imported
-from snapfm_bench.record import State, finite, load, npz, to_line
+from snapfm_bench.record import CellState, finite, load, npz, to_line
+from snapfm_bench.suites.projection.fixture import FIELDS, INPUTS, RECORD, Fixture, Job, fields_of, prepared
 from snapfm_bench.suites.projection.inputs import fingerprint, make, pack
-from snapfm_bench.suites.projection.stand import FIELDS, INPUTS, RECORD, Job, Stand, fields_of, prepared
-from snapfm_bench.suites.projection.suite import OURS, Cell, Kind, Point, Turn
+from snapfm_bench.suites.projection.suite import OURS, Kind, MethodTurn, ProjectionCell, SuitePoint
 from snapfm_bench.suites.supervise import receive
 
 _KEPT = 2  # samples whose fields are kept for pictures
@@ -49,7 +49,7 @@ _REPEATS = 0.15  # of a budget: walks are repeated while all of them fit into it
 _GRACE = 60.0  # seconds above the budget after which a process without its runner ends, even inside a call that hangs
 
 
-def projection(stand: Stand) -> dict[str, Any]:
+def projection(stand: Fixture) -> dict[str, Any]:
     """Project every input, judge it and time it; cold and hot times are separate, phases are kept if the method has them."""
     inputs, params = stand.inputs, stand.inputs.params
 
@@ -68,7 +68,7 @@ def projection(stand: Stand) -> dict[str, Any]:
         verdict = stand.verdict(u_hat, answers)
         if label == pictured and stand.job.method == OURS:
             _keep(stand, u_hat, answers.u, label)
-        turns.append(Turn(label, stand.repeated(label, calling(u_hat), len(inputs.fields), judged), verdict))
+        turns.append(MethodTurn(label, stand.repeated(label, calling(u_hat), len(inputs.fields), judged), verdict))
     phases = getattr(stand.solver, "phases", None)
     if phases is None:
         return {"turns": tuple(turns)}
@@ -77,7 +77,7 @@ def projection(stand: Stand) -> dict[str, Any]:
     return {"turns": tuple(turns), "phases": {name: float(value) for name, value in spent.items()}}
 
 
-def curve(stand: Stand) -> dict[str, Any]:
+def curve(stand: Fixture) -> dict[str, Any]:
     """Solve one input with more and more iterations until the judge confirms all samples; keep the median sample."""
     label, u_hat = stand.inputs.middle()
     params = stand.inputs.params
@@ -92,13 +92,15 @@ def curve(stand: Stand) -> dict[str, Any]:
         answers = stand.answers(call())
         sizes = measure(stand.projector.laws, u_hat, answers.u, answers.multipliers, params)
         seconds = median(stand.repeated(f"{label} with {iterations} iterations", call, _LIMIT + 1))
-        points.append(Point(iterations, seconds, finite(sizes.violation.median()), finite(sizes.nearness.median())))
+        points.append(
+            SuitePoint(iterations, seconds, finite(sizes.violation.median()), finite(sizes.nearness.median()))
+        )
         if bool(lawful_and_nearest(sizes, stand.tolerance)[1].all()):
             break
     return {"curve": tuple(points)}
 
 
-def _keep(stand: Stand, before: Tensor, after: Tensor, label: str) -> None:
+def _keep(stand: Fixture, before: Tensor, after: Tensor, label: str) -> None:
     first, last = (thinned(one[:_KEPT].numpy().astype(np.float32)) for one in (before, after))
     axes = np.array([axis.name for axis in stand.problem.grid.axes])
     content = npz(np.savez_compressed, before=first, after=last, axes=axes, input=np.array(label))
@@ -118,7 +120,7 @@ class TooSlow(Exception):
     """The walk would exceed its budget by far."""
 
 
-def walk(stand: Stand) -> dict[str, Any]:
+def walk(stand: Fixture) -> dict[str, Any]:
     """Sample with the method as projector; return the seconds of its parts and the verdict on the last projection."""
     case, suite, budget = stand.case, stand.suite, stand.budget
     assert case.model is not None  # the suite was checked
@@ -129,7 +131,7 @@ def walk(stand: Stand) -> dict[str, Any]:
         lambda one: torch.randn(method.shape, generator=one, dtype=torch.float64),
     )  # fmt: skip
     with torch.no_grad():
-        speed = evaluator(network)(noise.to(home(network, noise.dtype)[1]), 0.0).double()
+        speed = evaluator(network)(noise.to(device_and_dtype(network, noise.dtype)[1]), 0.0).double()
     predicted = STRAIGHT.shoot(noise, speed, 0.0)
 
     def first() -> None:  # a cold start and a warm one: each may compile, or build a solver of its own
@@ -178,7 +180,7 @@ class AsProjector:
     which PCFM does not read: the judge certifies the last answers.
     """
 
-    def __init__(self, stand: Stand) -> None:
+    def __init__(self, stand: Fixture) -> None:
         self._stand, self._own = stand, stand.job.method == OURS
         self.shape = stand.projector.shape
         self.last: tuple[Tensor, Answers] | None = None  # input and answers of the last certified call
@@ -223,25 +225,25 @@ def main() -> None:
         write_file(job.folder / INPUTS, pack(make(job.suite, case), fingerprint(job.suite, case) or ""))
     else:
         faulthandler.dump_traceback_later(job.suite.budget_of(case, job.kind) + _GRACE, exit=True)
-        blank = Cell(job.case, job.method, job.kind, State.DONE, threads=torch.get_num_threads())
+        blank = ProjectionCell(job.case, job.method, job.kind, CellState.DONE, threads=torch.get_num_threads())
         write_file(job.folder / RECORD, to_line(_filled(job, blank)).encode())
     # The work is done: threads and processes that may not want to end, or crash when the interpreter does, do not count.
     os._exit(0)
 
 
-def _filled(job: Job, cell: Cell) -> Cell:
+def _filled(job: Job, cell: ProjectionCell) -> ProjectionCell:
     assert job.kind is not None
     try:
         stand = prepared(job)
         found = {Kind.PROJECTION: projection, Kind.CURVE: curve, Kind.WALK: walk}[job.kind](stand)
     except MissingDependency as cause:
-        return replace(cell, state=State.ABSENT, why=_sentence(cause))
+        return replace(cell, state=CellState.ABSENT, why=_sentence(cause))
     except UnsupportedLaw as cause:
-        return replace(cell, state=State.REFUSED, why=_sentence(cause))
+        return replace(cell, state=CellState.REFUSED, why=_sentence(cause))
     except TooSlow as cause:
-        return replace(cell, state=State.DNF, why=str(cause))
+        return replace(cell, state=CellState.DNF, why=str(cause))
     except Exception as cause:  # a method that fails is a result of the table, not its end
-        return replace(cell, state=State.FAILED, why=f"{type(cause).__name__}: {_sentence(cause)}")
+        return replace(cell, state=CellState.FAILED, why=f"{type(cause).__name__}: {_sentence(cause)}")
     about = {"versions": imported()}  # of this process, where the method is
     return replace(cell, cold=stand.cold, peak_bytes=stand.more_bytes(), machine=about, **found)
 

@@ -27,7 +27,7 @@ from snapfm.sampling import sample
 from snapfm_bench.flow import shipped, shipped_names
 from snapfm_bench.machine import digest
 from snapfm_bench.record import npz
-from snapfm_bench.suites.projection.suite import Case, Suite
+from snapfm_bench.suites.projection.suite import Case, ProjectionSuite
 
 FOLDER = "inputs"
 
@@ -67,7 +67,7 @@ class Kept:
     rows: int
 
 
-def fingerprint(suite: Suite, case: Case) -> str | None:
+def fingerprint(suite: ProjectionSuite, case: Case) -> str | None:
     """Identify what inputs are made from; None if their network is not shipped."""
     weights = None
     if case.needs_model:
@@ -81,7 +81,7 @@ def fingerprint(suite: Suite, case: Case) -> str | None:
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def make(suite: Suite, case: Case) -> Inputs:
+def make(suite: ProjectionSuite, case: Case) -> Inputs:
     """Make the inputs of a case."""
     problem = case.build()
     drawn = (suite.seed + _PARAMS_SEED, 0, case.samples)
@@ -137,7 +137,7 @@ def load(file: Path, digest: str) -> Inputs:
     return found
 
 
-def _recorded(suite: Suite, case: Case, projector: Projector, params: dict[str, Tensor]) -> dict[str, Tensor]:
+def _recorded(suite: ProjectionSuite, case: Case, projector: Projector, params: dict[str, Tensor]) -> dict[str, Tensor]:
     """Sample with our projector and keep its inputs at the steps nearest to the requested flow times."""
     assert case.model is not None  # the suite was checked
     places = {round(tau * case.steps): tau for tau in case.taus}

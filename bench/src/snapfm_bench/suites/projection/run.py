@@ -20,10 +20,10 @@ from snapfm.errors import DataError
 from snapfm.files.engines import WHOLE, Share
 from snapfm_bench.machine import machine
 from snapfm_bench.record import (
+    CellState,
     Follow,
     Records,
     Report,
-    State,
     check_name,
     load,
     run_cells,
@@ -31,9 +31,9 @@ from snapfm_bench.record import (
     to_line,
 )
 from snapfm_bench.suites.projection import inputs
-from snapfm_bench.suites.projection.stand import FIELDS, FIRST_CALL, INPUTS, RECORD, Job
-from snapfm_bench.suites.projection.suite import OURS, Case, Cell, Kind, Suite, methods
-from snapfm_bench.suites.supervise import End, supervised
+from snapfm_bench.suites.projection.fixture import FIELDS, FIRST_CALL, INPUTS, RECORD, Job
+from snapfm_bench.suites.projection.suite import OURS, Case, Kind, ProjectionCell, ProjectionSuite, methods
+from snapfm_bench.suites.supervise import ProcessEnd, supervised
 
 FIELDS_FOLDER = "fields"
 
@@ -42,7 +42,7 @@ _RUNNING = ".running"  # folder of jobs; what a killed run left there is removed
 _INPUTS_BUDGET = 1800.0  # seconds for simulating and walking once; no method's time
 
 Key: TypeAlias = tuple[str, str, str]  # case, method, kind
-Cells: TypeAlias = dict[Key, Cell]
+Cells: TypeAlias = dict[Key, ProjectionCell]
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class _Given:
 
     file: Path
     kept: inputs.Kept | None
-    state: State = State.DONE
+    state: CellState = CellState.DONE
     why: str | None = None
 
 
 def run(
-    suite: Suite,
+    suite: ProjectionSuite,
     out: Path,
     only: str | None = None,
     chosen: Sequence[str] = (),
@@ -74,7 +74,7 @@ def run(
         check_name("--method", f"method of suite '{suite.name}'", suite.names(), name)
     mine = share.of([case.name for case in suite.cases])
     running = out / (_RUNNING if share.whole else f"{_RUNNING}.{share.part}-of-{share.parts}")
-    with Records(out, suite, Cell, share) as records:
+    with Records(out, suite, ProjectionCell, share) as records:
         shutil.rmtree(running, ignore_errors=True)
         todo = [
             key
@@ -87,7 +87,7 @@ def run(
         given: dict[str, _Given] = {}
         about, digest = machine(), suite_digest(suite)
 
-        def make(key: Key, report: Report) -> Cell:
+        def make(key: Key, report: Report) -> ProjectionCell:
             if key[0] not in given:
                 given[key[0]] = _inputs(suite, out, running, suite.case(key[0]), report)
             cell = _cell(suite, out, running, key, given[key[0]], records.cells, report)
@@ -100,11 +100,11 @@ def run(
 
 def ours_failed(cells: Cells) -> bool:
     """Return whether our own method failed: no answer, or a claim that the judge does not confirm."""
-    ours = [cell for cell in cells.values() if cell.method == OURS and cell.state is not State.ABSENT]
-    return any(cell.state is not State.DONE or any(one.false_claims for one in cell.verdicts) for cell in ours)
+    ours = [cell for cell in cells.values() if cell.method == OURS and cell.state is not CellState.ABSENT]
+    return any(cell.state is not CellState.DONE or any(one.false_claims for one in cell.verdicts) for cell in ours)
 
 
-def _keys(suite: Suite) -> list[Key]:
+def _keys(suite: ProjectionSuite) -> list[Key]:
     catalog = methods(suite.catalog)
     return [
         (case.name, method, str(kind))
@@ -115,9 +115,9 @@ def _keys(suite: Suite) -> list[Key]:
     ]
 
 
-def _finished(suite: Suite, out: Path, cell: Cell | None, again: bool) -> bool:
+def _finished(suite: ProjectionSuite, out: Path, cell: ProjectionCell | None, again: bool) -> bool:
     """Return whether a record is still valid: not if it is of other inputs than the current ones."""
-    if cell is None or (again and cell.state in (State.FAILED, State.ABSENT, State.DNF)):
+    if cell is None or (again and cell.state in (CellState.FAILED, CellState.ABSENT, CellState.DNF)):
         return False
     case = suite.case(cell.case)
     known = inputs.kept(_inputs_file(out, case))
@@ -127,12 +127,12 @@ def _finished(suite: Suite, out: Path, cell: Cell | None, again: bool) -> bool:
     return (expected in (None, known.fingerprint)) and cell.inputs in (None, known.digest)
 
 
-def _inputs(suite: Suite, out: Path, running: Path, case: Case, report: Report) -> _Given:
+def _inputs(suite: ProjectionSuite, out: Path, running: Path, case: Case, report: Report) -> _Given:
     """Find the inputs of a case, or make them in a process of their own."""
     file = _inputs_file(out, case)
     expected = inputs.fingerprint(suite, case)
     if expected is None:
-        return _Given(file, None, State.ABSENT, f"model '{case.model}' is not shipped")
+        return _Given(file, None, CellState.ABSENT, f"model '{case.model}' is not shipped")
     known = inputs.kept(file)
     if known is not None and known.fingerprint == expected:
         return _Given(file, known)
@@ -141,16 +141,18 @@ def _inputs(suite: Suite, out: Path, running: Path, case: Case, report: Report) 
     end = supervised(_CHILD, to_line(job), job.folder, suite.threads, _INPUTS_BUDGET)
     if end.late or end.why is not None:
         why = end.why or f"{_INPUTS_BUDGET:g} s were used up"
-        return _Given(file, None, State.FAILED, f"the inputs of the case could not be made: {why}")
+        return _Given(file, None, CellState.FAILED, f"the inputs of the case could not be made: {why}")
     _place_file(job.folder / INPUTS, file)
     return _Given(file, inputs.kept(file))
 
 
-def _cell(suite: Suite, out: Path, running: Path, key: Key, given: _Given, cells: Cells, report: Report) -> Cell:
+def _cell(
+    suite: ProjectionSuite, out: Path, running: Path, key: Key, given: _Given, cells: Cells, report: Report
+) -> ProjectionCell:
     """Make the record of one cell."""
     case, method, kind = suite.case(key[0]), key[1], Kind(key[2])
     budget = suite.budget_of(case, kind)
-    blank = Cell(
+    blank = ProjectionCell(
         case.name, method, kind, given.state, given.why, problem=case.problem, samples=case.samples,
         unknowns=math.prod(case.build().grid.shape), tolerance=suite.tolerance,
         steps=case.steps if kind is Kind.WALK else None, threads=suite.threads, load=os.getloadavg()[0], seed=suite.seed,
@@ -160,33 +162,33 @@ def _cell(suite: Suite, out: Path, running: Path, key: Key, given: _Given, cells
     blank = replace(blank, rows=given.kept.rows, inputs=given.kept.digest)
     hopeless = _hopeless(case, method, kind, budget, cells)
     if hopeless is not None:
-        return replace(blank, state=State.DNF, why=hopeless, steps_done=0)
+        return replace(blank, state=CellState.DNF, why=hopeless, steps_done=0)
     folder = running / ".".join(key)
     job = Job(suite, case.name, method, kind, folder, given.file, given.kept.digest)
     end = supervised(_CHILD, to_line(job), folder, suite.threads, budget, lambda far: report(far.doing, far.share))
     cell = _read(folder / RECORD, replace(blank, seconds=end.seconds, steps_done=end.progress.steps_done), end, budget)
-    if (folder / FIELDS).is_file() and cell.state is State.DONE:
+    if (folder / FIELDS).is_file() and cell.state is CellState.DONE:
         _place_file(folder / FIELDS, out / FIELDS_FOLDER / f"{case.name}.npz")
     shutil.rmtree(folder, ignore_errors=True)
     return cell
 
 
-def _read(file: Path, blank: Cell, end: End, budget: float) -> Cell:
+def _read(file: Path, blank: ProjectionCell, end: ProcessEnd, budget: float) -> ProjectionCell:
     """Combine the record that a process left with what the runner knows."""
     far, cold = end.progress, end.progress.cold or {}
     if end.late:
         why = f"{budget:g} s were used up; it was at: {far.doing}"
-        return replace(blank, state=State.DNF, why=why, cold=cold)
+        return replace(blank, state=CellState.DNF, why=why, cold=cold)
     if end.why is not None:
-        return replace(blank, state=State.FAILED, why=end.why, cold=cold)
+        return replace(blank, state=CellState.FAILED, why=end.why, cold=cold)
     if not file.is_file():  # os._exit(0) inside a method
         why = f"its process ended without a record; it was at: {far.doing}"
-        return replace(blank, state=State.FAILED, why=why)
-    found = load(Cell, json.loads(file.read_text(encoding="utf-8")))
+        return replace(blank, state=CellState.FAILED, why=why)
+    found = load(ProjectionCell, json.loads(file.read_text(encoding="utf-8")))
     return replace(
         blank, state=found.state, why=found.why, cold=found.cold or cold, turns=found.turns, walk=found.walk,
         walks=found.walks, machine=found.machine,
-        steps_done=found.steps_done if found.state is State.DONE else far.steps_done, verdict=found.verdict,
+        steps_done=found.steps_done if found.state is CellState.DONE else far.steps_done, verdict=found.verdict,
         curve=found.curve, phases=found.phases, peak_bytes=found.peak_bytes, threads=found.threads,
     )  # fmt: skip
 
@@ -196,9 +198,9 @@ def _hopeless(case: Case, method: str, kind: Kind, budget: float, cells: Cells) 
     tried = cells.get((case.name, method, str(Kind.PROJECTION)))
     if kind is not Kind.WALK or tried is None:
         return None
-    if tried.state is State.DNF and FIRST_CALL not in tried.cold:
+    if tried.state is CellState.DNF and FIRST_CALL not in tried.cold:
         spent, words = tried.seconds, "did not end in"
-    elif tried.state is State.DONE and tried.turns:
+    elif tried.state is CellState.DONE and tried.turns:
         spent, words = fmean(median(turn.seconds) for turn in tried.turns), "took"
     else:
         return None

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from snapfm.errors import ParamsError, SnapfmError, UnknownName
 from snapfm_bench.judge import Verdict
 from snapfm_bench.problems import Problem, problem
-from snapfm_bench.record import State
-from snapfm_bench.suites.suite import Seconds, Shelf, at_least, positive
+from snapfm_bench.record import CellState
+from snapfm_bench.suites.suite import Seconds, SuiteRegistry, at_least, positive
 
 if TYPE_CHECKING:
-    from snapfm_bench.peers.catalog import Method
+    from snapfm_bench.peers.catalog import PeerMethod
 
 CATALOG = "snapfm_bench.peers.catalog"
 OURS = "ours"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Turn:
+class MethodTurn:
     """One input of a projection cell: hot seconds of every repeat, and the verdict."""
 
     input: str  # "tau 0.50", "truth + noise", …
@@ -49,7 +49,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Point:
+class SuitePoint:
     """One point of a convergence curve: after so many iterations, the median over samples."""
 
     iterations: int
@@ -59,13 +59,13 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Cell:
+class ProjectionCell:
     """One method on one case."""
 
     case: str
     method: str
     kind: Kind
-    state: State
+    state: CellState
     why: str | None = None  # of a cell without times: one sentence
     problem: str = ""
     samples: int = 0
@@ -73,13 +73,13 @@ class Cell:
     rows: int = 0
     tolerance: float = 0.0
     cold: dict[str, float] = field(default_factory=dict)  # seconds: structure, build, first_call
-    turns: tuple[Turn, ...] = ()  # of a projection
+    turns: tuple[MethodTurn, ...] = ()  # of a projection
     steps: int | None = None  # of a walk
     steps_done: int | None = None  # of them; fewer than steps in a walk that did not end
     walk: dict[str, float] = field(default_factory=dict)  # seconds: velocity, projection, total; of the median walk
     walks: tuple[float, ...] = ()  # total seconds of every repeat
     verdict: Verdict | None = None  # of a walk: its last projection
-    curve: tuple[Point, ...] = ()
+    curve: tuple[SuitePoint, ...] = ()
     phases: dict[str, float] = field(default_factory=dict)  # hot seconds of one call by phase, if the method has them
     # Resident memory of the cell's process at its highest, above what it held before the structure was built; not its children's.
     peak_bytes: int | None = None
@@ -107,10 +107,10 @@ class Cell:
         return [turn.verdict for turn in self.turns] + ([self.verdict] if self.verdict is not None else [])
 
 
-def methods(catalog: str = CATALOG) -> Mapping[str, Method]:
+def methods(catalog: str = CATALOG) -> Mapping[str, PeerMethod]:
     """Return the methods by name: `METHODS` of a module, shaped as that of the shipped catalog."""
     try:
-        found: Mapping[str, Method] = importlib.import_module(catalog).METHODS
+        found: Mapping[str, PeerMethod] = importlib.import_module(catalog).METHODS
     except (ModuleNotFoundError, AttributeError) as cause:
         raise UnknownName(
             f"catalog = {catalog!r} expects a module with METHODS, a table of methods by name; got none ({cause}). Leave "
@@ -154,7 +154,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Suite:
+class ProjectionSuite:
     """Everything that determines the records of a run, except models and machine."""
 
     name: str
@@ -194,7 +194,7 @@ class Suite:
         return next(case for case in self.cases if case.name == name)
 
 
-def _check(what: str, suite: Suite) -> None:
+def _check(what: str, suite: ProjectionSuite) -> None:
     if not isinstance(suite.options, dict):
         raise ParamsError(
             f'{what} expects options to be a table; got {suite.options!r}. Write options = {{ "ipopt.tol" = 1e-6 }}.'
@@ -255,5 +255,5 @@ def _check_some(what: str, key: str, names: Sequence[Any], known: Sequence[str],
             raise ParamsError(f"{what} expects {key} to name each once; got {name!r} twice. Remove one.")
 
 
-_SHELF = Shelf("snapfm_bench.suites.projection", "snapfm bench", Suite, _check)
+_SHELF = SuiteRegistry("snapfm_bench.suites.projection", "snapfm bench", ProjectionSuite, _check)
 suite_names, load_suite = _SHELF.names, _SHELF.load

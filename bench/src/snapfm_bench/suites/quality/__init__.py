@@ -4,8 +4,8 @@ suite (what to run) → run (one cell after the other) → cell (sample within a
 which read records alone.
 """
 
-from snapfm_bench.record import State
+from snapfm_bench.record import CellState
 from snapfm_bench.suites.quality.run import run
-from snapfm_bench.suites.quality.suite import Cell, Suite, load_suite, suite_names
+from snapfm_bench.suites.quality.suite import QualityCell, QualitySuite, load_suite, suite_names
 
-__all__ = ["Cell", "State", "Suite", "load_suite", "run", "suite_names"]
+__all__ = ["CellState", "QualityCell", "QualitySuite", "load_suite", "run", "suite_names"]

@@ -25,22 +25,22 @@ from snapfm.metrics.spread_skill import spread_skill
 from snapfm.metrics.texture import texture
 from snapfm.project import Projector
 from snapfm.sampling import sample
-from snapfm.sampling.conditional.own_spread import own_spread
+from snapfm.sampling.conditional.spread import own_spread
 from snapfm_bench.flow import VelocityNetwork, evaluator, shipped, shipped_names
 from snapfm_bench.machine import digest, machine_and_threads
 from snapfm_bench.problems import Problem
-from snapfm_bench.record import State, finite
+from snapfm_bench.record import CellState, finite
 from snapfm_bench.suites.quality.suite import (
     TRUE_FIELDS,
     TRUE_MEAN,
-    Cell,
     Cells,
     CoverageScore,
     Interval,
     LawScore,
+    QualityCell,
+    QualitySuite,
+    QualityTask,
     SamplerEntry,
-    Suite,
-    Task,
     TextureScore,
 )
 
@@ -50,7 +50,7 @@ _EXAMPLES = 64  # true fields kept for their texture, for which a dozen are enou
 
 
 Progress = Callable[[float], None]  # the share of the steps that are done
-Outcome = tuple[Cell, Moments | None]  # the record and, if the cell has fields, their mean and spread
+Outcome = tuple[QualityCell, Moments | None]  # the record and, if the cell has fields, their mean and spread
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def score(
     seed: int = 0,
     weights: Tensor | None = None,
 ) -> dict[str, Any]:
-    """Score fields (b, *shape) by their laws and against true fields; the keys are those of Cell.
+    """Score fields (b, *shape) by their laws and against true fields; the keys are those of QualityCell.
 
     `weights` (b,) count in the distribution; laws hold for every sample.
     """
@@ -128,10 +128,10 @@ def _interval(found: Estimate) -> Interval:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class QualityFixture:
     """What the cells of one task share; no network if its model is not shipped."""
 
-    task: Task
+    task: QualityTask
     problem: Problem
     truth: Truth
     params: Params
@@ -144,7 +144,7 @@ def model_digest(model: str) -> str | None:
     return digest(shipped(model)) if model in shipped_names() else None
 
 
-def prepare(suite: Suite, task: Task) -> Prepared:
+def prepare(suite: QualitySuite, task: QualityTask) -> QualityFixture:
     """Simulate the truth of a task, load its model and build its projector."""
     problem = task.build()
     count = task.truth or suite.truth
@@ -156,10 +156,10 @@ def prepare(suite: Suite, task: Task) -> Prepared:
         some = _first(params, suite.samples)
         projector = Projector(problem.laws, problem.grid.shape, some, tolerance=suite.tolerance)
         projector(torch.zeros(suite.samples, *problem.grid.shape), some)
-    return Prepared(task, problem, Truth.of(fields[:count]), params, network, projector)
+    return QualityFixture(task, problem, Truth.of(fields[:count]), params, network, projector)
 
 
-def reference_cell(suite: Suite, here: Prepared, name: str) -> Outcome:
+def reference_cell(suite: QualitySuite, here: QualityFixture, name: str) -> Outcome:
     """Score an answer that needs no model: as many true fields, drawn independently, or the true mean every time."""
     count = suite.samples
     if name == TRUE_MEAN:
@@ -170,16 +170,18 @@ def reference_cell(suite: Suite, here: Prepared, name: str) -> Outcome:
         count = int(other) if other else count
         u, params = here.problem.draw_truth(suite.seed + _TRUTH_SEED, here.truth.count, count)
     scores = score(here.problem.laws, u, params, here.truth, suite.bootstrap, suite.seed)
-    cell = Cell(here.task.name, name, State.DONE, count, machine=machine_and_threads(), **scores)
+    cell = QualityCell(here.task.name, name, CellState.DONE, count, machine=machine_and_threads(), **scores)
     return cell, moments(u)
 
 
-def sampler_cell(suite: Suite, here: Prepared, entry: SamplerEntry, progress: Progress | None = None) -> Outcome:
+def sampler_cell(
+    suite: QualitySuite, here: QualityFixture, entry: SamplerEntry, progress: Progress | None = None
+) -> Outcome:
     """Run and score a sampler; an exception and a used-up budget are recorded, not passed on."""
     count, steps = entry.samples or suite.samples, entry.steps or suite.steps
-    blank = Cell(here.task.name, entry.name, State.DONE, count, steps, machine=machine_and_threads())
+    blank = QualityCell(here.task.name, entry.name, CellState.DONE, count, steps, machine=machine_and_threads())
     if here.network is None or here.projector is None:
-        return replace(blank, status=State.ABSENT, error=f"model '{here.task.model}' is not shipped"), None
+        return replace(blank, status=CellState.ABSENT, error=f"model '{here.task.model}' is not shipped"), None
     watched = _Watched(here.network, entry.budget or suite.budget, progress)
     params = _first(here.params, count)
     blank, error = replace(blank, model=model_digest(here.task.model)), None
@@ -192,9 +194,9 @@ def sampler_cell(suite: Suite, here: Prepared, entry: SamplerEntry, progress: Pr
         seconds = {**samples.seconds, "total": watched.seconds()}
         scores = score(here.problem.laws, samples.u, params, here.truth, suite.bootstrap, suite.seed, samples.weights)
     except _Late:
-        state = State.DNF
+        state = CellState.DNF
     except Exception as cause:  # a sampler that fails is a result of the table, not its end
-        state, error = State.FAILED, f"{type(cause).__name__}: {cause}".splitlines()[0]
+        state, error = CellState.FAILED, f"{type(cause).__name__}: {cause}".splitlines()[0]
     else:
         certified = None if samples.projection is None else int(samples.projection.converged.sum())
         done = replace(
@@ -216,7 +218,7 @@ def chosen_steps(entry: SamplerEntry, task: str, cells: Cells) -> int | None:
 
 
 def chosen_cell(
-    suite: Suite, here: Prepared, entry: SamplerEntry, cells: Cells, progress: Progress | None = None
+    suite: QualitySuite, here: QualityFixture, entry: SamplerEntry, cells: Cells, progress: Progress | None = None
 ) -> Outcome:
     """Run and score a sampler with the steps that its trials choose; one without a scored trial has failed."""
     steps = chosen_steps(entry, here.task.name, cells)
@@ -227,8 +229,8 @@ def chosen_cell(
     }
     error = f"no number of steps could be scored: trials are {', '.join(sorted(states)) or 'missing'}"
     count = entry.samples or suite.samples
-    return Cell(
-        here.task.name, entry.name, State.FAILED, count, error=error, model=model_digest(here.task.model),
+    return QualityCell(
+        here.task.name, entry.name, CellState.FAILED, count, error=error, model=model_digest(here.task.model),
         machine=machine_and_threads(),
     ), None  # fmt: skip
 

@@ -14,9 +14,18 @@ from snapfm_bench import published
 from snapfm_bench.pages import document as doc
 from snapfm_bench.pages import html
 from snapfm_bench.pages.document import NOT_YET, PUBLISHED, Entry, Table, Words, markdown, table
-from snapfm_bench.record import State
+from snapfm_bench.record import CellState
 from snapfm_bench.suites.quality.score_tables import SCORES, score_table, step_table
-from snapfm_bench.suites.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, Interval, Suite, Task, stored_rows
+from snapfm_bench.suites.quality.suite import (
+    REFERENCES,
+    TRUE_FIELDS,
+    Cells,
+    Interval,
+    QualityCell,
+    QualitySuite,
+    QualityTask,
+    stored_rows,
+)
 
 ABOUT = (
     "MMSE / SMSE: mean squared error of the per-point mean and of the per-point standard deviation, compared with simulated "
@@ -42,7 +51,7 @@ _ROUNDING = 1e-24  # of squares of float64 numbers: the mean against itself
 Row = tuple[str | Entry, ...]
 
 
-def summary(suite: Suite, cells: Cells) -> Table:
+def summary(suite: QualitySuite, cells: Cells) -> Table:
     """Tabulate MMSE / SMSE of all samplers and tasks in the form of the published table, with its figures."""
     rows: list[Row] = []
     for task in suite.tasks:
@@ -57,7 +66,7 @@ def summary(suite: Suite, cells: Cells) -> Table:
     return table(("task", *(sampler.title for sampler in suite.samplers), REFERENCES[TRUE_FIELDS]), rows)
 
 
-def task_table(suite: Suite, task: Task, cells: Cells) -> Table:
+def task_table(suite: QualitySuite, task: QualityTask, cells: Cells) -> Table:
     """Tabulate all that was measured on one task."""
     judged = next((cell.laws for (name, _), cell in cells.items() if name == task.name and cell.laws), ())
     laws = [law.law for law in judged] or [law.name for law in task.build().laws]
@@ -71,14 +80,14 @@ def task_table(suite: Suite, task: Task, cells: Cells) -> Table:
     return table(heads, [_row(title, cells.get((task.name, name)), laws, best) for name, title in shown.items()])
 
 
-def verdicts(suite: Suite, cells: Cells) -> list[str]:
+def verdicts(suite: QualitySuite, cells: Cells) -> list[str]:
     """Write in sentences how PCFM compares; empty for a suite without it."""
     if PCFM not in {sampler.name for sampler in suite.samplers}:
         return []
     done = {
         task.title: (cell, _best(_row_of(suite, task, cells)) is cell)
         for task in suite.tasks
-        if (cell := cells.get((task.name, PCFM))) is not None and cell.status is State.DONE
+        if (cell := cells.get((task.name, PCFM))) is not None and cell.status is CellState.DONE
     }
     first = [title for title, (_, best) in done.items() if best]
     second = [title for title, (_, best) in done.items() if not best]
@@ -101,14 +110,14 @@ def verdicts(suite: Suite, cells: Cells) -> list[str]:
     return sentences
 
 
-def _row(title: str, cell: Cell | None, laws: list[str], best: Cell | None) -> Row:
+def _row(title: str, cell: QualityCell | None, laws: list[str], best: QualityCell | None) -> Row:
     if cell is None:
         return title, NOTHING, NOTHING, NOT_YET
     start = title, str(cell.samples), NOTHING if cell.steps is None else str(cell.steps)
-    if cell.status is State.DNF:
+    if cell.status is CellState.DNF:
         detail = f"after {seconds(cell.seconds['total'])}, step {cell.steps_done} of {cell.steps}"
         return *start, Entry("DNF", detail)
-    if cell.status is not State.DONE:
+    if cell.status is not CellState.DONE:
         return *start, Entry(str(cell.status), cell.error or "")
     errors = {law.law: size(law.error.value, _NOT_FINITE) for law in cell.laws}
     worst = [law.worst_row for law in cell.laws]
@@ -129,11 +138,11 @@ def _row(title: str, cell: Cell | None, laws: list[str], best: Cell | None) -> R
     )
 
 
-def _row_of(suite: Suite, task: Task, cells: Cells) -> list[Cell | None]:
+def _row_of(suite: QualitySuite, task: QualityTask, cells: Cells) -> list[QualityCell | None]:
     return [cells.get((task.name, sampler.name)) for sampler in suite.samplers]
 
 
-def _best(ours: Sequence[Cell | None]) -> Cell | None:
+def _best(ours: Sequence[QualityCell | None]) -> QualityCell | None:
     scored = [cell for cell in ours if cell is not None and cell.mmse is not None and cell.mmse.value is not None]
     return min(scored, key=lambda cell: cell.mmse.value, default=None)  # type: ignore[union-attr, arg-type, return-value]
 
@@ -145,8 +154,8 @@ def _score(found: Interval | None, first: bool = False) -> Entry:
     return Entry(_figure(found.value), f"{_figure(found.low)} to {_figure(found.high)}", first)
 
 
-def _pair(cell: Cell | None) -> str:
-    if cell is None or cell.status is not State.DONE:
+def _pair(cell: QualityCell | None) -> str:
+    if cell is None or cell.status is not CellState.DONE:
         return NOT_YET if cell is None else str(cell.status)
     if cell.mmse is None or cell.smse is None or cell.mmse.value is None or cell.smse.value is None:
         return _NOT_FINITE
@@ -158,7 +167,7 @@ def _figure(value: float) -> str:
     return "0" if value <= _ROUNDING else f"{value / published.UNIT:.3g}"
 
 
-def _texture(cell: Cell) -> Entry:
+def _texture(cell: QualityCell) -> Entry:
     if cell.texture is None:
         return Entry(NOTHING)
     if cell.texture.noise:
@@ -172,19 +181,19 @@ def _value(value: float) -> str:
     return f"{value:.2f}" if abs(value) < _LARGE else scientific(value)
 
 
-def _time(cell: Cell) -> Entry:
+def _time(cell: QualityCell) -> Entry:
     if not cell.seconds:
         return Entry(NOTHING)
     parts = f"{cell.seconds['velocity']:.1f} + {cell.seconds['projection']:.1f} s"
     return Entry(seconds(cell.seconds["total"]), parts)
 
 
-def text(suite: Suite, cells: Cells) -> str:
+def text(suite: QualitySuite, cells: Cells) -> str:
     """Write the Markdown page of one run."""
     return "\n\n".join([f"# Sample quality: {suite.title}", about(suite, cells), *sections(suite, cells)]) + "\n"
 
 
-def about(suite: Suite, cells: Cells) -> str:
+def about(suite: QualitySuite, cells: Cells) -> str:
     """Write what was run, and on what machine."""
     counts = f"{suite.samples} samples, {suite.steps} flow steps unless a row says otherwise, {suite.truth} true fields"
     some = next(iter(cells.values()), None)
@@ -192,12 +201,12 @@ def about(suite: Suite, cells: Cells) -> str:
     if some is not None:
         where = f" On {some.machine['cores']} cores ({some.machine['processor']}), no GPU; {_versions(some.machine)}."
     return (
-        f"Suite `{suite.name}`: {counts}, seed {suite.seed}, fields in {suite.dtype}, tolerance {suite.tolerance:g}."
+        f"QualitySuite `{suite.name}`: {counts}, seed {suite.seed}, fields in {suite.dtype}, tolerance {suite.tolerance:g}."
         f"{where} Repeat it with `snapfm quality {suite.name} --out DIR`."
     )
 
 
-def sections(suite: Suite, cells: Cells) -> list[str]:
+def sections(suite: QualitySuite, cells: Cells) -> list[str]:
     """Write summary and one table per task as Markdown."""
     parts = ["## Summary", ABOUT, markdown(summary(suite, cells)), *verdicts(suite, cells), "## Tasks", COLUMNS, SCORES]
     for task in suite.tasks:
@@ -207,7 +216,7 @@ def sections(suite: Suite, cells: Cells) -> list[str]:
     return parts
 
 
-def page(suite: Suite, cells: Cells, pictures: Mapping[str, bytes], curve: bytes | None = None) -> str:
+def page(suite: QualitySuite, cells: Cells, pictures: Mapping[str, bytes], curve: bytes | None = None) -> str:
     """Write the HTML page; `pictures` are PNG bytes by task, `curve` those of scores against steps."""
     first: list[doc.Block] = [Words(ABOUT), summary(suite, cells)]
     if curve is not None:
@@ -225,7 +234,7 @@ def page(suite: Suite, cells: Cells, pictures: Mapping[str, bytes], curve: bytes
     return html.page(name, "sample quality", suite.title, head, found, _made(suite, cells), note, ("figures.css",))
 
 
-def _task(suite: Suite, task: Task, cells: Cells, picture: bytes | None) -> list[doc.Block]:
+def _task(suite: QualitySuite, task: QualityTask, cells: Cells, picture: bytes | None) -> list[doc.Block]:
     problem = task.build()
     blocks: list[doc.Block] = [
         Words(problem.summary.capitalize()),
@@ -244,7 +253,7 @@ def _strip(png: bytes, caption: str, description: str, aside: str) -> doc.Pictur
     return doc.Picture(html.image(png, description or caption), caption, aside, wide=True, look="strip")
 
 
-def _made(suite: Suite, cells: Cells) -> list[tuple[str, str]]:
+def _made(suite: QualitySuite, cells: Cells) -> list[tuple[str, str]]:
     samplers = (f"{one.title}: {one.kind}({settings_text(one.settings)})" for one in suite.samplers)
     made = [
         ("suite", suite.name),
@@ -264,7 +273,7 @@ def _made(suite: Suite, cells: Cells) -> list[tuple[str, str]]:
     return made
 
 
-def _problem(task: Task) -> str:
+def _problem(task: QualityTask) -> str:
     """Return the name of a task's problem with its settings."""
     settings = settings_text(task.settings)
     return task.problem + (f" with {settings}" if settings else "")

@@ -16,7 +16,7 @@ from snapfm.grid import Grid
 from snapfm.plot import canvas
 from snapfm.plot.fields import moments_figure
 from snapfm.plot.views import Views
-from snapfm_bench.suites.quality.suite import TRUE_FIELDS, Cell, Cells, Interval, Suite
+from snapfm_bench.suites.quality.suite import TRUE_FIELDS, Cells, Interval, QualityCell, QualitySuite
 
 _DPI = 200  # on the page a picture is shown at half its pixels
 _CURVE_PIXELS = (2080, 860)
@@ -37,7 +37,7 @@ def pictured_task(columns: Sequence[tuple[str, Images | str]], grid: Grid) -> by
         return canvas.png(moments_figure([("", columns)], views, (across.start, across.stop, up.start, up.stop)))
 
 
-def curve(suite: Suite, cells: Cells) -> bytes | None:
+def curve(suite: QualitySuite, cells: Cells) -> bytes | None:
     """Draw scores against flow steps, one line per task; None without figures, or if samplers differ in more than steps.
 
     A task's dashed line is the score of as many true fields.
@@ -78,12 +78,12 @@ def curve(suite: Suite, cells: Cells) -> bytes | None:
         return canvas.png(figure)
 
 
-def _points(suite: Suite, cells: Cells, task: str, name: str) -> list[tuple[int, Interval]]:
+def _points(suite: QualitySuite, cells: Cells, task: str, name: str) -> list[tuple[int, Interval]]:
     found = [(one.steps or suite.steps, _score(cells.get((task, one.name)), name)) for one in suite.samplers]
     return [(steps, score) for steps, score in found if score is not None]
 
 
-def _score(cell: Cell | None, name: str) -> Interval | None:
+def _score(cell: QualityCell | None, name: str) -> Interval | None:
     """Return a score that a logarithmic axis can hold."""
     found = None if cell is None else getattr(cell, name)
     return found if found is not None and found.value else None

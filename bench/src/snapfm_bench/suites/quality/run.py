@@ -17,18 +17,25 @@ from snapfm.metrics.moments import Moments
 from snapfm_bench.flow.storage import write_file
 from snapfm_bench.pages.document import NOT_YET
 from snapfm_bench.record import Follow, Records, Report, check_name, npz, read_folder, run_cells
-from snapfm_bench.suites.quality.cell import Prepared, chosen_cell, model_digest, prepare, reference_cell, sampler_cell
+from snapfm_bench.suites.quality.cell import (
+    QualityFixture,
+    chosen_cell,
+    model_digest,
+    prepare,
+    reference_cell,
+    sampler_cell,
+)
 from snapfm_bench.suites.quality.pages import page, text
 from snapfm_bench.suites.quality.pictures import Images, curve, pictured_task
 from snapfm_bench.suites.quality.stored import Stored, stored_cell
-from snapfm_bench.suites.quality.suite import REFERENCES, TRUE_FIELDS, Cell, Cells, Suite
+from snapfm_bench.suites.quality.suite import REFERENCES, TRUE_FIELDS, Cells, QualityCell, QualitySuite
 
 MOMENTS = "moments"  # folder of mean and spread of every cell, float32
 TRUTH = "truth"
 
 
 def run(
-    suite: Suite, out: Path, only: str | None = None, progress: Follow | None = None, share: Share = WHOLE,
+    suite: QualitySuite, out: Path, only: str | None = None, progress: Follow | None = None, share: Share = WHOLE,
     stored: Sequence[Stored] = (),
 ) -> Cells:  # fmt: skip
     """Run the cells that a folder lacks, then write its pages; return all cells it holds. `stored` are scored besides.
@@ -41,7 +48,7 @@ def run(
         check_name("--stored", f"task of suite '{suite.name}'", [task.name for task in suite.tasks], given.task)
     mine = share.of([task.name for task in suite.tasks])
     files = {(given.task, given.name): given for given in stored}
-    with Records(out, suite, Cell, share) as records:
+    with Records(out, suite, QualityCell, share) as records:
         tasks = {task.name: task for task in suite.tasks}
         samplers = {one.name: one for one in suite.samplers}
         trials = {trial.name: trial for one in suite.samplers for trial in one.trials}
@@ -56,9 +63,9 @@ def run(
             and not _finished(suite, records.cells.get((task, name)), model_digest(tasks[task].model))
         ]
         todo += [key for key in files if key not in records.cells and only in (None, key[0]) and key[0] in mine]
-        prepared: dict[tuple[str, bool], Prepared] = {}
+        prepared: dict[tuple[str, bool], QualityFixture] = {}
 
-        def make(key: tuple[str, str], report: Report) -> Cell:
+        def make(key: tuple[str, str], report: Report) -> QualityCell:
             task, name = key
             trial = name in trials
             if (task, trial) not in prepared:
@@ -93,9 +100,9 @@ def run(
     return records.cells
 
 
-def write_pages(out: Path, suite: Suite) -> None:
+def write_pages(out: Path, suite: QualitySuite) -> None:
     """Write quality.md and index.html from the records and moments of a folder."""
-    cells = read_folder(out, suite, Cell)
+    cells = read_folder(out, suite, QualityCell)
     shown = {TRUE_FIELDS: REFERENCES[TRUE_FIELDS]} | {one.name: one.title for one in suite.samplers}
     pictures = {}
     for task in suite.tasks:
@@ -110,7 +117,7 @@ def write_pages(out: Path, suite: Suite) -> None:
     write_file(out / "index.html", page(suite, cells, pictures, curve(suite, cells)).encode())
 
 
-def _finished(suite: Suite, cell: Cell | None, model: str | None) -> bool:
+def _finished(suite: QualitySuite, cell: QualityCell | None, model: str | None) -> bool:
     """Return whether a record is still valid: not if its model has changed, or was added later."""
     return cell is not None and (cell.sampler in suite.references or cell.model == model)
 

@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from snapfm.text import NOTHING
 from snapfm_bench.pages.document import NOT_YET, Entry, Table, table
-from snapfm_bench.record import State
-from snapfm_bench.suites.quality.suite import Cell, Cells, Interval, SamplerEntry, Suite, Task, stored_rows
+from snapfm_bench.record import CellState
+from snapfm_bench.suites.quality.suite import (
+    Cells,
+    Interval,
+    QualityCell,
+    QualitySuite,
+    QualityTask,
+    SamplerEntry,
+    stored_rows,
+)
 
 SCORES = (
     "*CRPS* (continuous ranked probability score, lower is better) judges the distribution at every point, *energy distance* "
@@ -22,9 +30,9 @@ NOT_MEASURED = "not measured"
 _LEVELS = (0.5, 0.9)
 
 
-def score_table(suite: Suite, task: Task, cells: Cells) -> Table | None:
+def score_table(suite: QualitySuite, task: QualityTask, cells: Cells) -> Table | None:
     """Tabulate how well the samples of one task are distributed; None if its cells are from before that was measured."""
-    done = [cell for (name, _), cell in cells.items() if name == task.name and cell.status is State.DONE]
+    done = [cell for (name, _), cell in cells.items() if name == task.name and cell.status is CellState.DONE]
     if done and all(cell.crps is None and not cell.coverage for cell in done):
         return None
     heads = (
@@ -47,7 +55,7 @@ def score_table(suite: Suite, task: Task, cells: Cells) -> Table | None:
             rows.append((title, NOTHING, NOTHING, NOT_YET))
             continue
         start = (title, str(cell.samples), NOTHING if cell.steps is None else str(cell.steps))
-        if cell.status is not State.DONE:
+        if cell.status is not CellState.DONE:
             rows.append((*start, str(cell.status)))
             continue
         covered = {one.level: one for one in cell.coverage}
@@ -68,7 +76,7 @@ def score_table(suite: Suite, task: Task, cells: Cells) -> Table | None:
     return table(heads, rows)
 
 
-def step_table(suite: Suite, task: Task, cells: Cells) -> Table | None:
+def step_table(suite: QualitySuite, task: QualityTask, cells: Cells) -> Table | None:
     """Tabulate CRPS of the trials by which steps were chosen, the chosen bold; None for a suite without choices."""
     choices = sorted({steps for one in suite.samplers for steps in one.step_choices})
     if not choices:
@@ -77,19 +85,19 @@ def step_table(suite: Suite, task: Task, cells: Cells) -> Table | None:
     return table((f"CRPS on seed {suite.selection_seed}", *(f"{steps} steps" for steps in choices)), rows)
 
 
-def _trials(sampler: SamplerEntry, task: Task, cells: Cells, choices: list[int]) -> list[str | Entry]:
+def _trials(sampler: SamplerEntry, task: QualityTask, cells: Cells, choices: list[int]) -> list[str | Entry]:
     found = {one.steps: cells.get((task.name, one.name)) for one in sampler.trials}
     best = _lowest(list(found.values()), "crps")
     return [_trial(found[steps], best) if steps in found else NOTHING for steps in choices]
 
 
-def _trial(cell: Cell | None, best: Cell | None) -> str | Entry:
+def _trial(cell: QualityCell | None, best: QualityCell | None) -> str | Entry:
     if cell is None:
         return NOT_YET
-    return _entry(cell.crps, cell is best) if cell.status is State.DONE else str(cell.status)
+    return _entry(cell.crps, cell is best) if cell.status is CellState.DONE else str(cell.status)
 
 
-def _lowest(cells: list[Cell | None], name: str) -> Cell | None:
+def _lowest(cells: list[QualityCell | None], name: str) -> QualityCell | None:
     scored = [
         (score.value, place)
         for place, cell in enumerate(cells)

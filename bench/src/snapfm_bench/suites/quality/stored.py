@@ -17,9 +17,9 @@ from torch import Tensor
 from snapfm.errors import DataError, ParamsError
 from snapfm.metrics.moments import moments
 from snapfm_bench.machine import machine_and_threads
-from snapfm_bench.record import State
-from snapfm_bench.suites.quality.cell import Outcome, Prepared, score
-from snapfm_bench.suites.quality.suite import STORED, Cell, Suite
+from snapfm_bench.record import CellState
+from snapfm_bench.suites.quality.cell import Outcome, QualityFixture, score
+from snapfm_bench.suites.quality.suite import STORED, QualityCell, QualitySuite
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ def parse(words: str) -> Stored:
     return Stored(task, Path(file), array, tuple(axes.split(",")) if axes else ())
 
 
-def stored_cell(suite: Suite, here: Prepared, given: Stored) -> Outcome:
+def stored_cell(suite: QualitySuite, here: QualityFixture, given: Stored) -> Outcome:
     """Score released fields as samples of a task."""
     u = fields(given, [axis.name for axis in here.problem.grid.axes], here.problem.grid.shape)
     # Conditions that all samples share are repeated; others are those of the task's first samples.
     params = {name: value[: len(u)] if len(value) > 1 else value for name, value in here.params.items()}
     scores = score(here.problem.laws, u, params, here.truth, suite.bootstrap, suite.seed)
-    cell = Cell(here.task.name, given.name, State.DONE, len(u), machine=machine_and_threads(), **scores)
+    cell = QualityCell(here.task.name, given.name, CellState.DONE, len(u), machine=machine_and_threads(), **scores)
     return cell, moments(u)
 
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from snapfm.errors import ParamsError, SettingError, SnapfmError
 from snapfm.sampling import ECI, PCFM, Conditional, DFlow, EndProjection, Flow, Guidance, Projected, Sampler
 from snapfm_bench.problems import Problem, problem
-from snapfm_bench.record import State
-from snapfm_bench.suites.suite import Seconds, Shelf, at_least, check_one_of, positive
+from snapfm_bench.record import CellState
+from snapfm_bench.suites.suite import Seconds, SuiteRegistry, at_least, check_one_of, positive
 
 TRUE_FIELDS, TRUE_MEAN = "true-fields", "true-mean"  # reference rows: answers that need no model
 TRIAL = "@"  # between a sampler's name and the steps of a trial
@@ -64,12 +64,12 @@ class CoverageScore:
 
 
 @dataclass(frozen=True)
-class Cell:
+class QualityCell:
     """One sampler on one task. Scores that older records lack are None or empty: not measured."""
 
     task: str
     sampler: str
-    status: State
+    status: CellState
     samples: int
     steps: int | None = None  # of the flow; None for reference rows
     steps_done: int | None = None
@@ -97,7 +97,7 @@ class Cell:
         return self.task, self.sampler
 
 
-Cells = Mapping[tuple[str, str], Cell]
+Cells = Mapping[tuple[str, str], QualityCell]
 
 
 def stored_rows(cells: Cells) -> dict[str, str]:
@@ -117,7 +117,7 @@ Steps = Annotated[int, at_least(1)]
 
 
 @dataclass(frozen=True)
-class Task:
+class QualityTask:
     """A problem with the settings under which data obey its laws, the model of its equation, and how many true fields."""
 
     name: str
@@ -157,12 +157,12 @@ class SamplerEntry:
 
 
 @dataclass(frozen=True)
-class Suite:
+class QualitySuite:
     """All that decides the records of a run, except for models and machine."""
 
     name: str
     title: str
-    tasks: tuple[Task, ...]
+    tasks: tuple[QualityTask, ...]
     samplers: tuple[SamplerEntry, ...]
     samples: Several
     truth: Several  # true fields that samples are compared with
@@ -182,7 +182,7 @@ class Suite:
         return REFERENCES | {f"{TRUE_FIELDS}-{count}": f"{REFERENCES[TRUE_FIELDS]}, {count}" for count in others}
 
 
-def _check(what: str, suite: Suite) -> None:
+def _check(what: str, suite: QualitySuite) -> None:
     if suite.dtype not in DTYPES:
         raise ParamsError(
             f"{what} expects dtype to be one of {list(DTYPES)}; got {suite.dtype!r}. float64 keeps every digit."
@@ -222,5 +222,5 @@ def _check_sampler(what: str, sampler: SamplerEntry) -> None:
         raise SettingError(f"{what} expects settings among {known}; got {dict(sampler.settings)}: {cause}.") from cause
 
 
-_SHELF = Shelf("snapfm_bench.suites.quality", "snapfm quality", Suite, _check)
+_SHELF = SuiteRegistry("snapfm_bench.suites.quality", "snapfm quality", QualitySuite, _check)
 suite_names, load_suite = _SHELF.names, _SHELF.load

@@ -16,8 +16,8 @@ from bench.tests.suites.projection.report.planted import (
     scaling_suite,
 )
 
-from snapfm_bench.suites.projection.report import book as books
-from snapfm_bench.suites.projection.report.book import Book, read
+from snapfm_bench.suites.projection.report import loaded as books
+from snapfm_bench.suites.projection.report.loaded import Report, read
 from snapfm_bench.suites.projection.report.pages import write
 
 
@@ -27,7 +27,7 @@ class Made:
 
     runs: tuple[Path, Path]
     out: Path
-    book: Book
+    book: Report
     html: str
     markdown: str
 
@@ -50,7 +50,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="session")
-def book(runs: tuple[Path, Path]) -> Book:
+def book(runs: tuple[Path, Path]) -> Report:
     return read(runs)
 
 

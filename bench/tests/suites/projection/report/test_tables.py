@@ -19,18 +19,18 @@ from bench.tests.suites.projection.report.planted import (
 )
 
 from snapfm_bench import published
-from snapfm_bench.judge import LawError
+from snapfm_bench.judge import UnjudgedLaw
 from snapfm_bench.pages.document import Bars, Table
-from snapfm_bench.record import State
+from snapfm_bench.record import CellState
 from snapfm_bench.suites.projection.report import answers, growth
-from snapfm_bench.suites.projection.report import book as books
+from snapfm_bench.suites.projection.report import loaded as books
 from snapfm_bench.suites.projection.report import walks as runtimes
-from snapfm_bench.suites.projection.report.book import Book, Case, contest, faster, more_lawful, read
+from snapfm_bench.suites.projection.report.loaded import Report, ReportCase, contest, faster, more_lawful, read
 from snapfm_bench.suites.projection.report.pages import coverage, headline, made, missing, ratio_of, sections, summary
 from snapfm_bench.suites.projection.suite import Kind
 
 
-def case(book: Book, title: str) -> Case:
+def case(book: Report, title: str) -> ReportCase:
     return next(one for one in book.cases if one.title == title)
 
 
@@ -44,7 +44,7 @@ def tables(section: object) -> Sequence[Table]:
     return [block for block in section.blocks if isinstance(block, Table)]  # type: ignore[attr-defined]
 
 
-def test_cases_of_two_suites_with_one_name_are_kept_apart_and_ours_comes_first(book: Book):
+def test_cases_of_two_suites_with_one_name_are_kept_apart_and_ours_comes_first(book: Report):
     titles = [one.title for one in book.cases]
     assert titles == [
         "heat (paper)", "waves", "odd", "rows 101", "rows 202", "rows 697", "rows 1192", "heat (scaling)",
@@ -54,7 +54,7 @@ def test_cases_of_two_suites_with_one_name_are_kept_apart_and_ours_comes_first(b
     assert heat.of(Kind.WALK)["ours"].walk["total"] == 6.0  # the newest record
 
 
-def test_the_walk_table_has_every_method_and_every_published_column(book: Book):
+def test_the_walk_table_has_every_method_and_every_published_column(book: Report):
     table = runtimes.case_table(case(book, "heat (paper)"))
     others = [f"{name}, published" for name in published.RUNTIMES["heat-ic-mass"]]
     assert len(others) == 6
@@ -82,7 +82,7 @@ def test_the_fastest_published_method_is_not_the_same_everywhere():
     assert published.fastest("heat-ic-mass-pde-energy") == ("Exa+MadNLP GPU", 110.26)  # others did not finish
 
 
-def test_the_overview_has_the_shape_of_the_paper(book: Book):
+def test_the_overview_has_the_shape_of_the_paper(book: Report):
     table = runtimes.overview([case(book, "heat (paper)"), case(book, "waves")])
     assert table.heads[:3] == ("case", "ours", "ipopt")
     assert table.heads[-6:] == tuple(f"{name}, published" for name in published.RUNTIMES["heat-ic-mass"])
@@ -94,7 +94,7 @@ def test_the_overview_has_the_shape_of_the_paper(book: Book):
     ]  # fmt: skip
 
 
-def test_both_sides_of_a_published_figure_are_counted_alike(book: Book, tmp_path: Path):
+def test_both_sides_of_a_published_figure_are_counted_alike(book: Report, tmp_path: Path):
     table = runtimes.against_published([case(book, "heat (paper)"), case(book, "waves")])
     best = "Exa+MadNLP GPU"
     assert words(table, 0) == ["heat (paper): Heat-1", "6.00", "4.00", "2.00", best, "11.73", "3.5", "8.23", "4.1×"]
@@ -113,7 +113,7 @@ def test_walks_of_another_size_get_no_published_ratios(tmp_path: Path):
     assert runtimes.published_ratio(found) is None
 
 
-def test_the_projection_table_tells_times_home_false_claims_and_the_worst(book: Book):
+def test_the_projection_table_tells_times_home_false_claims_and_the_worst(book: Report):
     table = answers.projection_table(case(book, "heat (paper)"))
     assert table.heads[:3] == ("method", "tau 0.00", "tau 1.00")
     cold = "1.00 (structure 0.25, build 0.50, first call 0.25)"
@@ -128,13 +128,13 @@ def test_the_projection_table_tells_times_home_false_claims_and_the_worst(book: 
 
 
 def test_a_violation_that_is_not_finite_is_no_gap(tmp_path: Path):
-    broken = verdict(0, violation=None, laws=(LawError("mass", None, None),))
+    broken = verdict(0, violation=None, laws=(UnjudgedLaw("mass", None, None),))
     found = read([folder(tmp_path / "run", paper_suite(), [projection("odd", "ours", 0.1, broken)])]).cases[0]
     assert words(answers.projection_table(found), "ours")[3] == "not finite"
     assert words(answers.error_table(found), "ours")[1] == "not finite (row not finite)"
 
 
-def test_errors_by_law_have_published_ones_under_them(book: Book):
+def test_errors_by_law_have_published_ones_under_them(book: Report):
     table = answers.error_table(case(book, "heat (paper)"))
     assert table.heads == ("method", "initial", "mass", "converged")
     assert words(table, "ours") == ["ours", "1.5e-12 (row 2.5e-13)", "2.5e-11 (row 3.5e-12)", "32 of 32"]
@@ -143,7 +143,7 @@ def test_errors_by_law_have_published_ones_under_them(book: Book):
     assert answers.error_table(case(book, "waves")).heads == ("method", "initial", "mass", "enstrophy", "converged")
 
 
-def test_nearness_counts_samples_of_all_inputs_and_unlawful_answers_win_nothing(book: Book):
+def test_nearness_counts_samples_of_all_inputs_and_unlawful_answers_win_nothing(book: Report):
     found = {one.method: one for one in answers.case_nearness(case(book, "heat (paper)"))}
     ipopt, liar = found["ipopt"], found["lbfgs"]  # two inputs of 32 samples each
     assert (ipopt.compared, ipopt.nearer, ipopt.equal, ipopt.farther, ipopt.only_ours) == (62, 6, 56, 0, 2)
@@ -226,10 +226,10 @@ def test_a_point_that_leaves_a_method_out_is_marked_and_not_counted(tmp_path: Pa
 def test_what_was_never_begun_is_no_dnf_and_a_first_call_that_ended_is_told(tmp_path: Path):
     cells = [
         projection("odd", "ours", 0.1),
-        cell("odd", "ipopt", Kind.PROJECTION, State.DNF, why="30 s were used up", cold={"first_call": 19.98}),
-        cell("odd", "lbfgs", Kind.PROJECTION, State.DNF, why="30 s were used up", cold={"build": 3.0}),
+        cell("odd", "ipopt", Kind.PROJECTION, CellState.DNF, why="30 s were used up", cold={"first_call": 19.98}),
+        cell("odd", "lbfgs", Kind.PROJECTION, CellState.DNF, why="30 s were used up", cold={"build": 3.0}),
         walk("odd", "ours", 1.0, 1.0),
-        cell("odd", "ipopt", Kind.WALK, State.DNF, why="not begun: …", seconds=0.0, steps_done=0),
+        cell("odd", "ipopt", Kind.WALK, CellState.DNF, why="not begun: …", seconds=0.0, steps_done=0),
     ]
     book = read([folder(tmp_path / "run", paper_suite(), cells)])
     found = book.cases[0]
@@ -302,14 +302,14 @@ def test_a_spread_is_that_of_the_repeats_and_has_two_digits(tmp_path: Path):
     assert words(table, 0)[2] == "0.12 (0.062 to 0.37)"
 
 
-def test_the_judges_thresholds_are_printed(book: Book):
+def test_the_judges_thresholds_are_printed(book: Report):
     written = [str(block) for section in sections(book) for block in section.blocks]
     told = "The judge accepts violations up to 1e-05, stationarity and complementarity up to 1e-05."
     assert any(told in one for one in written)
     assert answers.thresholds(1e-8).endswith("up to 1e-08, stationarity and complementarity up to 1e-06.")
 
 
-def test_the_headline_is_computed_from_the_records(book: Book):
+def test_the_headline_is_computed_from_the_records(book: Report):
     found = [one for kind in (Kind.PROJECTION, Kind.WALK) for each in book.cases if (one := contest(each, kind))]
     told = headline(book, found)
     # The strongest rivals: ipopt takes 20, 1e2 √101 = 1,005 and 1e2 √202 = 1,421 times as long; two take half as long.
@@ -353,7 +353,7 @@ def test_ours_without_a_sample_home_claims_no_ratio(tmp_path: Path):
     assert contest(read([folder(tmp_path / "run", paper_suite(), cells)]).cases[0], Kind.PROJECTION) is None
 
 
-def test_powers_are_exact_and_take_complete_points_only(book: Book):
+def test_powers_are_exact_and_take_complete_points_only(book: Report):
     by_kind = {group.kind: group for group in growth.groups(book)}
     of_projection = by_kind[Kind.PROJECTION]
     assert growth.fitted(of_projection.series["ours"]) == pytest.approx(1.5, rel=1e-12)
@@ -367,7 +367,7 @@ def test_powers_are_exact_and_take_complete_points_only(book: Book):
     assert of_projection.published == {}  # published runs are walks
 
 
-def test_published_lines_stand_with_walks_of_the_same_size(book: Book, tmp_path: Path):
+def test_published_lines_stand_with_walks_of_the_same_size(book: Report, tmp_path: Path):
     group = next(group for group in growth.groups(book) if group.kind is Kind.WALK)
     table = growth.group_table(group)
     assert table.heads[1:] == ("101", "202", "301", "697", "1,192", "power")
@@ -380,7 +380,7 @@ def test_published_lines_stand_with_walks_of_the_same_size(book: Book, tmp_path:
     assert others.published == {}
 
 
-def test_curves_say_how_soon_the_median_sample_holds(book: Book):
+def test_curves_say_how_soon_the_median_sample_holds(book: Report):
     table = growth.curve_table(case(book, "heat (paper)"))
     # Violation 10^-i and stationarity 10^(1-i) after i iterations: both are within 1e-5 after six.
     assert words(table, "ours") == ["ours", "6", "0.06", "8", "1.0e-08", "1.0e-07"]
@@ -388,7 +388,7 @@ def test_curves_say_how_soon_the_median_sample_holds(book: Book):
     assert words(table, "madnlp") == ["madnlp", "ABSENT", *["–"] * 4]
 
 
-def test_bars_are_of_ours_and_its_strongest_rival(book: Book):
+def test_bars_are_of_ours_and_its_strongest_rival(book: Report):
     section = runtimes.split(book)
     assert section is not None
     walks, phases = (block for block in section.blocks if isinstance(block, Bars))
@@ -399,7 +399,7 @@ def test_bars_are_of_ours_and_its_strongest_rival(book: Book):
     assert [bar.parts for bar in phases.bars] == [(("residual", 0.01), ("factor", 0.02))]
 
 
-def test_cells_without_a_figure_are_listed_with_their_reasons(book: Book):
+def test_cells_without_a_figure_are_listed_with_their_reasons(book: Report):
     (table,) = tables(missing(book))
     assert len(table.rows) == 7
     listed = {tuple(one.words for one in row[:4]): row[5].words for row in table.rows}
@@ -407,7 +407,7 @@ def test_cells_without_a_figure_are_listed_with_their_reasons(book: Book):
     assert listed["heat (paper)", "gauss-newton", "walk", "FAILED"].startswith("RuntimeError: <b>boom</b>")
 
 
-def test_no_table_has_an_empty_place_or_a_short_row(book: Book):
+def test_no_table_has_an_empty_place_or_a_short_row(book: Report):
     for section in sections(book):
         for table in tables(section):
             for row in table.rows:
@@ -416,7 +416,7 @@ def test_no_table_has_an_empty_place_or_a_short_row(book: Book):
 
 
 def test_a_run_where_nothing_worked_still_makes_every_table(tmp_path: Path):
-    states = [State.DNF, State.FAILED, State.ABSENT, State.REFUSED]
+    states = [CellState.DNF, CellState.FAILED, CellState.ABSENT, CellState.REFUSED]
     cells = [cell("odd", f"m{i}", kind, state) for i, state in enumerate(states) for kind in Kind]
     found = read([folder(tmp_path / "run", paper_suite(), cells)])
     titles = [section.title for section in sections(found)]
@@ -428,7 +428,7 @@ def test_a_run_where_nothing_worked_still_makes_every_table(tmp_path: Path):
     assert coverage(found) == "0 of 12 cells have a figure; 3 DNF, 3 FAILED, 3 ABSENT, 3 REFUSED."
 
 
-def test_machines_that_differ_are_all_told(book: Book, tmp_path: Path):
+def test_machines_that_differ_are_all_told(book: Report, tmp_path: Path):
     assert ("machine", "processor x86_64, cores 2") in made(book)
     assert ("versions", "snapfm 0.1.0, torch 2.13.0") in made(book)
     assert ("sources", "commit 0123456789ab; 2026-11-18") in made(book)

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from snapfm.arrays import Index
 from snapfm.compile.sparsity.pattern import Sets, refuse_entries, union
-from snapfm.compile.sparsity.rules.registry import Call, Found, Operand, dense, flat, positions, rule
+from snapfm.compile.sparsity.rules.registry import Found, Operand, OperatorCall, dense, flat, positions, rule
 
 
 @rule(
     "sum", "mean", "nansum", "prod", "linalg_vector_norm", "var", "std", "logsumexp", "var_mean", "std_mean", "amax",
     "amin", "max", "min", "median", "nanmedian", "mode", "argmax", "argmin", "any", "all", "count_nonzero",
 )  # fmt: skip
-def total(call: Call) -> Found:
+def total(call: OperatorCall) -> Found:
     """Combine all elements along axes."""
     place = 2 if call.name == "linalg_vector_norm" else 1
     given = call.args[place] if len(call.args) > place else call.kwargs.get("dim")
@@ -31,14 +31,14 @@ def total(call: Call) -> Found:
 
 
 @rule("trace")
-def diagonal_total(call: Call) -> Found:
+def diagonal_total(call: OperatorCall) -> Found:
     """Add up the diagonal."""
     source = flat(positions(call.args[0].value.shape).diagonal())
     return call.reads(call.args[0]).group(np.zeros(len(source), np.int64), source, 1)
 
 
 @rule("sort", "topk", "kthvalue")
-def ordering(call: Call) -> Found:
+def ordering(call: OperatorCall) -> Found:
     """Reorder along one axis by value: any element of the line may come out anywhere on it."""
     place = 1 if call.name == "sort" and call.target._overloadname != "stable" else 2
     axis = call.args[place] if len(call.args) > place else call.kwargs.get("dim", -1)
@@ -48,7 +48,7 @@ def ordering(call: Call) -> Found:
 
 
 @rule("cumsum", "logcumsumexp", "cumprod", "cummax", "cummin")
-def scan(call: Call) -> Found:
+def scan(call: OperatorCall) -> Found:
     """Combine each element with those before it on its line."""
     operand = call.args[0]
     axis = call.args[1] if len(call.args) > 1 else call.kwargs["dim"]
@@ -64,12 +64,12 @@ def scan(call: Call) -> Found:
 
 
 @rule("_softmax", "_log_softmax")
-def normalized(call: Call) -> Found:
+def normalized(call: OperatorCall) -> Found:
     """Mix a whole line into each of its elements."""
     return spread_lines(call, [call.args[1]], call.value.shape)
 
 
-def spread_lines(call: Call, axes: list[int], shape: torch.Size) -> Sets:
+def spread_lines(call: OperatorCall, axes: list[int], shape: torch.Size) -> Sets:
     """Let every element of a result of that shape read all that stands on its line (plane, block) along axes."""
     operand = call.args[0]
     if operand.value.dim() == 0:
@@ -79,7 +79,7 @@ def spread_lines(call: Call, axes: list[int], shape: torch.Size) -> Sets:
     return _along(call, axes).shared(flat(positions(kept).expand(shape)))
 
 
-def _along(call: Call, axes: list[int]) -> Sets:
+def _along(call: OperatorCall, axes: list[int]) -> Sets:
     """Merge the elements along axes; the result is flattened without them."""
     sets = call.reads(call.args[0])
     label, size = labels(call.args[0].value.shape, axes)
@@ -101,19 +101,19 @@ def axes_of(dimensions: int, given: Any) -> list[int]:
 
 
 @rule("mm", "bmm", "mv", "dot", "vdot")
-def matrix_product(call: Call) -> Found:
+def matrix_product(call: OperatorCall) -> Found:
     """Multiply two matrices, batches of them, or vectors."""
     return _contract(call, call.args[0], call.args[1])
 
 
 @rule("addmm", "baddbmm", "addmv", "addbmm")
-def matrix_product_added(call: Call) -> Found:
+def matrix_product_added(call: OperatorCall) -> Found:
     """Multiply and add to a third operand; addbmm also adds up the batch."""
     return union([call.spread(call.args[0]), _contract(call, call.args[1], call.args[2])])
 
 
 @rule("convolution")
-def convolution(call: Call) -> Found:
+def convolution(call: OperatorCall) -> Found:
     """Convolve with a kernel; one that reads no field is used tap by tap, its known zeros left out."""
     image, kernel, bias = call.args[:3]
     if kernel.reads is not None or image.reads is None or (bias is not None and bias.reads is not None):
@@ -143,7 +143,7 @@ def fetches(
     return target, source, tap
 
 
-def _contract(call: Call, one: Operand, other: Operand) -> Sets:
+def _contract(call: OperatorCall, one: Operand, other: Operand) -> Sets:
     """Write the product as a list of single multiplications (left, right, result) and merge those that can count."""
     left, right = one.value, other.value
     if left.dim() == 1:
@@ -181,7 +181,7 @@ def _present(operand: Operand, shaped: Tensor) -> Tensor:
 
 
 @rule("_fft_r2c", "_fft_c2r", "_fft_c2c")
-def transform(call: Call) -> Found:
+def transform(call: OperatorCall) -> Found:
     """Let every coefficient read its whole line (plane, block) and nothing else."""
     return spread_lines(call, list(call.args[1]), call.value.shape)
 
@@ -192,7 +192,7 @@ def transform(call: Call) -> Found:
     "_upsample_nearest_exact3d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "avg_pool2d",
     "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
 )  # fmt: skip
-def resample(call: Call) -> Found:
+def resample(call: OperatorCall) -> Found:
     """Mix neighbours on every plane with fixed weights."""
     shape = tuple(call.args[0].value.shape)
     axes = int(call.target.overloadpacket.__name__.split("_aa")[0][-2])
@@ -209,7 +209,7 @@ def resample(call: Call) -> Found:
     return call.reads(call.args[0]).group(label, origin, call.value.numel())
 
 
-def _weights(call: Call, plane: tuple[int, ...], axis: int) -> tuple[Index, Index]:
+def _weights(call: OperatorCall, plane: tuple[int, ...], axis: int) -> tuple[Index, Index]:
     """List (index of the result, index of the operand) with a non-zero weight along one axis."""
     extent = plane[axis]
     single = torch.eye(extent, dtype=torch.float64)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from snapfm.compile.sparsity.pattern import Sets, stacked, union
-from snapfm.compile.sparsity.rules.registry import Call, Found, Operand, dense, flat, positions, rule
+from snapfm.compile.sparsity.rules.registry import Found, Operand, OperatorCall, dense, flat, positions, rule
 from snapfm.errors import LawError
 from snapfm.torch_internals import tree_map
 
@@ -27,7 +27,7 @@ _FILL = {"constant_pad_nd": 2}  # operators with a fill value, and where it stan
     "slice_scatter", "split", "split_with_sizes", "squeeze", "stack", "t", "transpose", "tril", "triu", "unbind",
     "unfold", "unsqueeze", "view", "block_diag", "im2col", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
 )  # fmt: skip
-def move(call: Call) -> Found:
+def move(call: OperatorCall) -> Found:
     """Run the operator on element numbers; each element of the result is a copy of one element, or a constant."""
     sources: list[Sets] = []
     count = 1  # number 0 stands for "a constant"
@@ -65,7 +65,7 @@ rule("view.dtype")(dense)  # the bits read as numbers of another type: nothing i
     "index", "index_select", "gather", "masked_fill", "masked_select", "scatter", "index_fill", "index_copy",
     "masked_scatter",
 )  # fmt: skip
-def move_by_index(call: Call) -> Found:
+def move_by_index(call: OperatorCall) -> Found:
     """Move by index tensors; indices that are not the same at every call may fetch any element."""
     where = [leaf for leaf in call.operands() if not leaf.value.dtype.is_floating_point and not leaf.value.is_complex()]
     if "reduce" in call.kwargs or call.target in (torch.ops.aten.scatter.reduce, torch.ops.aten.scatter.value_reduce):
@@ -76,7 +76,7 @@ def move_by_index(call: Call) -> Found:
 
 
 @rule("index_put", "scatter_add", "index_add", "scatter_reduce")
-def accumulate(call: Call) -> Found:
+def accumulate(call: OperatorCall) -> Found:
     """Write or add by index: with known indices the written elements join those that were there."""
     name = call.name
     if name == "index_put":

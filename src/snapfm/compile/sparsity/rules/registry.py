@@ -34,7 +34,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """One operator call: operands in place of tensors, and the value (or tuple of values) it returned."""
 
     target: Any
@@ -69,7 +69,7 @@ class Call:
 
 
 Found: TypeAlias = Sets | tuple[Sets | None, ...]
-Rule: TypeAlias = Callable[[Call], Found]
+Rule: TypeAlias = Callable[[OperatorCall], Found]
 
 _RULES: dict[Any, Rule] = {}
 
@@ -96,7 +96,7 @@ def rule_for(target: Any) -> Rule | None:
     return found
 
 
-def pointwise(call: Call) -> Found:
+def pointwise(call: OperatorCall) -> Found:
     """Let an element read what the elements at its place read, with broadcasting."""
     return union([call.spread(operand) for operand in call.operands()])
 
@@ -112,7 +112,7 @@ def flat(numbers: Tensor) -> Index:
     return numbers.reshape(-1).to(torch.int64).numpy()
 
 
-def dense(call: Call) -> Found:
+def dense(call: OperatorCall) -> Found:
     """Let every element of the result read everything the operands read: the answer when nothing is known."""
     sets = [operand.reads for operand in call.operands() if operand.reads is not None]
     whole = union([one.group(np.zeros(one.size, np.int64), np.arange(one.size), 1) for one in sets])
@@ -127,19 +127,19 @@ rule("_to_copy", "rsub")(pointwise)  # torch does not tag them
 
 
 @rule("sign", "floor", "ceil", "round", "trunc", "detach")
-def flat_steps(call: Call) -> Found:
+def flat_steps(call: OperatorCall) -> Found:
     """Steps have no slope, and neither have values that the law detaches."""
     return Sets.empty(call.value.numel(), call.width)
 
 
 @rule("div")
-def quotient(call: Call) -> Found:
+def quotient(call: OperatorCall) -> Found:
     """Divide; a quotient that is rounded has no slope."""
     return pointwise(call) if call.kwargs.get("rounding_mode") is None else flat_steps(call)
 
 
 @rule("pow")
-def power(call: Call) -> Found:
+def power(call: OperatorCall) -> Found:
     """Raise to a power; with a known exponent of zero the base is not read."""
     base, exponent = call.args[0], call.args[1]
     if isinstance(exponent, Operand) and (exponent.reads is not None or not exponent.known):
@@ -149,7 +149,7 @@ def power(call: Call) -> Found:
 
 
 @rule("mul")
-def product(call: Call) -> Found:
+def product(call: OperatorCall) -> Found:
     """Multiply: where a factor is a known zero nothing is read."""
     one, other = call.args[:2]
     for scale, form in ((one, other), (other, one)):
@@ -160,7 +160,7 @@ def product(call: Call) -> Found:
 
 
 @rule("where")
-def choice(call: Call) -> Found:
+def choice(call: OperatorCall) -> Found:
     """Choose: by a known condition each element is that of one branch."""
     condition, yes, no = call.args
     if condition.reads is not None or not condition.known:
@@ -170,7 +170,7 @@ def choice(call: Call) -> Found:
 
 
 @rule("mse_loss", "huber_loss", "smooth_l1_loss")
-def loss(call: Call) -> Found:
+def loss(call: OperatorCall) -> Found:
     """Compare element by element, then add up unless asked not to."""
     one, other = call.args[0], call.args[1]
     shape = torch.broadcast_shapes(one.value.shape, other.value.shape)  # type: ignore[no-untyped-call]
@@ -179,7 +179,7 @@ def loss(call: Call) -> Found:
 
 
 @rule("view_as_real", "view_as_complex")
-def complex_parts(call: Call) -> Found:
+def complex_parts(call: OperatorCall) -> Found:
     """Split complex numbers into two real ones, or join them."""
     sets = call.reads(call.args[0])
     if call.value.is_complex():

@@ -11,9 +11,9 @@ from snapfm_bench import published
 from snapfm_bench.judge import Verdict
 from snapfm_bench.judge import nearest as nearest_to
 from snapfm_bench.pages.document import PUBLISHED, Block, Entry, Section, Table, Words, columns, table, titled
-from snapfm_bench.record import State
-from snapfm_bench.suites.projection.report.book import Book, Case, fastest, outcome, title, typical
-from snapfm_bench.suites.projection.suite import OURS, Cell, Kind, Turn
+from snapfm_bench.record import CellState
+from snapfm_bench.suites.projection.report.loaded import Report, ReportCase, fastest, outcome, title, typical
+from snapfm_bench.suites.projection.suite import OURS, Kind, MethodTurn, ProjectionCell
 
 # Distances that differ by less than this share are equal. The share is of the tolerance where a distance is below it: an input
 # that is already feasible is within rounding of its projection.
@@ -78,7 +78,7 @@ def thresholds(tolerance: float) -> str:
     return f"The judge accepts violations up to {tolerance:g}, stationarity and complementarity up to {nearest_to(tolerance):g}."
 
 
-def projection(book: Book) -> Section | None:
+def projection(book: Report) -> Section | None:
     """Write one table of times per case with projection cells."""
     blocks: list[Block] = [Words(_PROJECTION.format(ours=title(OURS)))]
     for case in book.cases:
@@ -93,10 +93,10 @@ def projection(book: Book) -> Section | None:
     return Section("Projection", tuple(blocks)) if len(blocks) > 1 else None
 
 
-def projection_table(case: Case) -> Table:
+def projection_table(case: ReportCase) -> Table:
     """Tabulate the methods of one case: its inputs across, then the worst of all inputs."""
     cells = case.of(Kind.PROJECTION)
-    by_input: dict[str, dict[str, Turn]] = {}
+    by_input: dict[str, dict[str, MethodTurn]] = {}
     for method, cell in case.done(Kind.PROJECTION).items():
         for turn in cell.turns:
             by_input.setdefault(turn.input, {})
@@ -108,7 +108,7 @@ def projection_table(case: Case) -> Table:
     }
     rows: list[Row] = []
     for method, cell in cells.items():
-        if cell.state is not State.DONE:
+        if cell.state is not CellState.DONE:
             rows.append((title(method), outcome(cell)))
         else:
             entries = [_time(method, turns, method == first[name]) for name, turns in by_input.items()]
@@ -117,7 +117,7 @@ def projection_table(case: Case) -> Table:
     return table(("method", *(by_input or ["time"]), *tail), rows)
 
 
-def errors(book: Book) -> Section | None:
+def errors(book: Report) -> Section | None:
     """Write one table of constraint errors per case whose answers were judged by law."""
     blocks: list[Block] = [Words(_ERRORS)]
     for case in book.cases:
@@ -126,7 +126,7 @@ def errors(book: Book) -> Section | None:
     return Section("Constraint errors", tuple(blocks)) if len(blocks) > 1 else None
 
 
-def error_table(case: Case) -> Table:
+def error_table(case: ReportCase) -> Table:
     """Tabulate the methods of one case, laws across, with the published errors under them."""
     given = published.ERRORS.get(case.published, {})
     judged = [law.law for cell in _final_cells(case).values() if (found := _final(cell)) for law in found.laws]
@@ -146,7 +146,7 @@ def error_table(case: Case) -> Table:
     return table(("method", *names, "converged"), rows)
 
 
-def nearest(book: Book) -> Section | None:
+def nearest(book: Report) -> Section | None:
     """Write in which cases a feasible answer of a rival was nearer than ours, then tabulate the counts."""
     compared = [(case, found) for case in book.cases if (found := case_nearness(case))]
     if not compared:
@@ -174,7 +174,7 @@ def nearest(book: Book) -> Section | None:
     return Section("Nearest", (Words(_NEAREST), Words(words), counts))
 
 
-def case_nearness(case: Case) -> list[Nearness]:
+def case_nearness(case: ReportCase) -> list[Nearness]:
     """Compare every rival of a case that had the same inputs as ours; other distances are not comparable."""
     cells = case.done(Kind.PROJECTION)
     ours = cells.get(OURS)
@@ -184,7 +184,7 @@ def case_nearness(case: Case) -> list[Nearness]:
     return [nearness(ours, cell) for cell in rivals]
 
 
-def nearness(ours: Cell, other: Cell) -> Nearness:
+def nearness(ours: ProjectionCell, other: ProjectionCell) -> Nearness:
     """Compare distances on the inputs that both projected; infeasible answers have none and win nothing."""
     mine = {turn.input: turn.verdict for turn in ours.turns}
     compared = nearer = farther = only_rival = only_ours = beaten = beats = 0
@@ -215,7 +215,7 @@ def _distances(verdict: Verdict) -> zip_longest[tuple[float | None, float | None
     return zip_longest(verdict.distances, verdict.exact_distances)
 
 
-def _time(method: str, turns: dict[str, Turn], first: bool) -> Entry:
+def _time(method: str, turns: dict[str, MethodTurn], first: bool) -> Entry:
     if method not in turns:
         return Entry(NOTHING)
     turn, ours = turns[method], turns.get(OURS)
@@ -226,7 +226,7 @@ def _time(method: str, turns: dict[str, Turn], first: bool) -> Entry:
     return Entry(f"{two(unit * typical(turn))} ms", "; ".join(part for part in parts if part), first)
 
 
-def _worst(cell: Cell) -> Row:
+def _worst(cell: ProjectionCell) -> Row:
     """Write the worst of all inputs; a missing violation is not finite, worse than any number."""
     verdicts = [turn.verdict for turn in cell.turns]
     medians = [one.iterations_median for one in verdicts if one.iterations_median is not None]
@@ -244,18 +244,18 @@ def _worst(cell: Cell) -> Row:
     )
 
 
-def _final_cells(case: Case) -> dict[str, Cell]:
+def _final_cells(case: ReportCase) -> dict[str, ProjectionCell]:
     return case.of(Kind.WALK) or case.of(Kind.PROJECTION)
 
 
-def _final(cell: Cell) -> Verdict | None:
+def _final(cell: ProjectionCell) -> Verdict | None:
     """Return the verdict on what a cell ends with."""
-    if cell.state is not State.DONE:
+    if cell.state is not CellState.DONE:
         return None
     return cell.verdict if cell.kind is Kind.WALK else cell.turns[-1].verdict if cell.turns else None
 
 
-def _cases(compared: list[tuple[Case, list[Nearness]]], count: Callable[[Nearness], int], what: str) -> str:
+def _cases(compared: list[tuple[ReportCase, list[Nearness]]], count: Callable[[Nearness], int], what: str) -> str:
     """Write in how many cases no rival did something, and who did in the others."""
     beaten = []
     for case, found in compared:

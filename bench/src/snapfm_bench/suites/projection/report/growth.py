@@ -19,8 +19,8 @@ from snapfm_bench.judge import nearest
 from snapfm_bench.pages.document import PUBLISHED, Block, Entry, Head, Picture, Section, Table, Words, table
 from snapfm_bench.pages.html import image
 from snapfm_bench.suites.projection import suite
-from snapfm_bench.suites.projection.report.book import NOT_RUN, Book, Case, outcome, slope, title, totals_of
-from snapfm_bench.suites.projection.suite import OURS, Cell, Kind
+from snapfm_bench.suites.projection.report.loaded import NOT_RUN, Report, ReportCase, outcome, slope, title, totals_of
+from snapfm_bench.suites.projection.suite import OURS, Kind, ProjectionCell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +50,7 @@ _MEASURES = {"violation": "Largest violation of a law", "stationarity": "Station
 
 
 @dataclass(frozen=True)
-class Point:
+class GrowthPoint:
     """One size of one series: seconds, and whether every sample is accepted."""
 
     size: int
@@ -66,17 +66,19 @@ class Group:
     family: str
     axis: str
     kind: Kind
-    cases: tuple[Case, ...]
+    cases: tuple[ReportCase, ...]
 
     @property
-    def series(self) -> dict[str, list[Point]]:
+    def series(self) -> dict[str, list[GrowthPoint]]:
         """Return the points of every method that has any, smallest first."""
-        found: dict[str, list[Point]] = {}
+        found: dict[str, list[GrowthPoint]] = {}
         for case in self.cases:
             for method, cell in case.of(self.kind).items():
                 spent = totals_of(cell)
                 if spent is not None:
-                    found.setdefault(method, []).append(Point(getattr(cell, self.axis), spent.seconds, spent.complete))
+                    found.setdefault(method, []).append(
+                        GrowthPoint(getattr(cell, self.axis), spent.seconds, spent.complete)
+                    )
         return {method: sorted(points, key=lambda point: point.size) for method, points in found.items()}
 
     @property
@@ -89,7 +91,7 @@ class Group:
         return {}
 
 
-def scaling(book: Book) -> Section | None:
+def scaling(book: Report) -> Section | None:
     """Draw and tabulate every group of cases with an axis."""
     blocks: list[Block] = [Words(_SCALING)]
     found = groups(book)
@@ -105,9 +107,9 @@ def scaling(book: Book) -> Section | None:
     return Section("Scaling", tuple(blocks)) if len(blocks) > 1 else None
 
 
-def groups(book: Book) -> list[Group]:
+def groups(book: Report) -> list[Group]:
     """Sort the cases with an axis into pictures; an axis of one size only is none."""
-    found: dict[tuple[str, str, str, Kind], list[Case]] = {}
+    found: dict[tuple[str, str, str, Kind], list[ReportCase]] = {}
     for case in book.cases:
         for kind in (Kind.PROJECTION, Kind.WALK):
             if case.axis is not None and case.of(kind) and _size(case, case.axis):
@@ -116,14 +118,14 @@ def groups(book: Book) -> list[Group]:
     return [group for group in made if len({_size(case, group.axis) for case in group.cases}) > 1]
 
 
-def fitted(points: list[Point]) -> float | None:
+def fitted(points: list[GrowthPoint]) -> float | None:
     """Fit the power of the points where every sample is accepted."""
     return slope([(point.size, point.seconds) for point in points if point.complete])
 
 
 def group_table(group: Group) -> Table:
     """Tabulate seconds by size, with the power of every series; published sizes that were not run have a column too."""
-    columns: list[tuple[int, Case | None]] = [(_size(case, group.axis), case) for case in group.cases]
+    columns: list[tuple[int, ReportCase | None]] = [(_size(case, group.axis), case) for case in group.cases]
     given, here = group.published, {size for size, _ in columns}
     columns += [(size, None) for size in {size for line in given.values() for size in line} - here]
     columns.sort(key=lambda column: column[0])
@@ -140,7 +142,7 @@ def group_table(group: Group) -> Table:
     return table((f"seconds by {group.axis}", *heads, "power"), rows)
 
 
-def curves(book: Book) -> Section | None:
+def curves(book: Report) -> Section | None:
     """Draw two pictures per case with convergence curves, and tabulate where they end."""
     blocks: list[Block] = [Words(_CURVES)]
     for case in (case for case in book.cases if case.of(Kind.CURVE)):
@@ -153,7 +155,7 @@ def curves(book: Book) -> Section | None:
     return Section("Convergence", tuple(blocks)) if len(blocks) > 1 else None
 
 
-def curve_table(case: Case) -> Table:
+def curve_table(case: ReportCase) -> Table:
     """Tabulate the last point of every curve, and how soon each method was within the tolerance."""
     heads = ("method", "iterations to tolerance", "seconds to tolerance", "last iteration", "violation", "stationarity")
     rows: list[tuple[str | Entry, ...]] = []
@@ -168,7 +170,7 @@ def curve_table(case: Case) -> Table:
     return table(heads, rows)
 
 
-def _same_run(known: published.Scaling, cell: Cell) -> bool:
+def _same_run(known: published.Scaling, cell: ProjectionCell) -> bool:
     """Return whether a walk has the size of the published ones, except along the axis that grows."""
     return (
         cell.problem in known.problems
@@ -178,7 +180,7 @@ def _same_run(known: published.Scaling, cell: Cell) -> bool:
     )
 
 
-def _entry(case: Case | None, kind: Kind, method: str) -> Entry:
+def _entry(case: ReportCase | None, kind: Kind, method: str) -> Entry:
     if case is not None and method in case.left_out:
         return Entry(NOT_RUN)
     cell = None if case is None else case.of(kind).get(method)
@@ -188,27 +190,27 @@ def _entry(case: Case | None, kind: Kind, method: str) -> Entry:
     )
 
 
-def _points(line: Mapping[int, float | None]) -> list[Point]:
-    return [Point(size, seconds) for size, seconds in line.items() if seconds is not None]
+def _points(line: Mapping[int, float | None]) -> list[GrowthPoint]:
+    return [GrowthPoint(size, seconds) for size, seconds in line.items() if seconds is not None]
 
 
-def _power(points: list[Point]) -> str:
+def _power(points: list[GrowthPoint]) -> str:
     found = fitted(points)
     return NOTHING if found is None else f"{found:.2f}"
 
 
-def _size(case: Case, axis: str) -> int:
+def _size(case: ReportCase, axis: str) -> int:
     """Return the size of a case; zero if no cell knows it."""
     return max(int(getattr(cell, axis)) for cell in case.cells)
 
 
-def _within(stop: suite.Point, tolerance: float) -> bool:
+def _within(stop: suite.SuitePoint, tolerance: float) -> bool:
     """Return whether the median sample is feasible and, if its stationarity is known, nearest."""
     lawful = stop.violation is not None and stop.violation <= tolerance
     return lawful and (stop.stationarity is None or stop.stationarity <= nearest(tolerance))
 
 
-def _lines(case: Case, measure: str) -> dict[str, list[tuple[float, float]]]:
+def _lines(case: ReportCase, measure: str) -> dict[str, list[tuple[float, float]]]:
     """Return seconds and sizes of every method with a curve."""
     found = {}
     for method, cell in case.done(Kind.CURVE).items():
@@ -249,7 +251,7 @@ def _drawn_group(group: Group, looks: Mapping[str, int]) -> bytes:
         return _finished(figure, axes.yaxis)
 
 
-def _drawn_curves(case: Case, lines: dict[str, list[tuple[float, float]]], measure: str) -> bytes:
+def _drawn_curves(case: ReportCase, lines: dict[str, list[tuple[float, float]]], measure: str) -> bytes:
     with canvas.style():
         figure, axes = _plot()
         places = {method: place for place, method in enumerate(case.done(Kind.CURVE))}
@@ -292,7 +294,7 @@ def _look(place: int) -> dict[str, Any]:
     return {"color": canvas.COLORS[place % len(canvas.COLORS)], "marker": _MARKERS[place % len(_MARKERS)]}
 
 
-def _legend(name: str, points: list[Point]) -> str:
+def _legend(name: str, points: list[GrowthPoint]) -> str:
     power = fitted(points)
     return name if power is None else f"{name}: {power:.2f}"
 

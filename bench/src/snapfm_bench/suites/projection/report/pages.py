@@ -19,11 +19,11 @@ from snapfm_bench.flow.storage import write_file
 from snapfm_bench.pages import html
 from snapfm_bench.pages.document import NOT_YET, Block, Entry, Section, Table, Words, columns, markdown_page, table
 from snapfm_bench.peers.catalog import METHODS
-from snapfm_bench.record import State
-from snapfm_bench.suites.projection.report import book as books
+from snapfm_bench.record import CellState
+from snapfm_bench.suites.projection.report import loaded as books
 from snapfm_bench.suites.projection.report.answers import errors, nearest, projection, thresholds
-from snapfm_bench.suites.projection.report.book import Book, Contest, Totals, contest, outcome, title
 from snapfm_bench.suites.projection.report.growth import curves, scaling
+from snapfm_bench.suites.projection.report.loaded import Contest, Report, ReportTotals, contest, outcome, title
 from snapfm_bench.suites.projection.report.pictures import fields
 from snapfm_bench.suites.projection.report.walks import published_ratio, runtime, split
 from snapfm_bench.suites.projection.suite import OURS, TUNED, Kind
@@ -45,19 +45,19 @@ _ABOUT = (
     "of repeats in one process."
 )
 _MEANINGS = {
-    State.DNF: "used up its time budget",
+    CellState.DNF: "used up its time budget",
     "cut off": "its first call ended, and the budget was used up before an answer was judged",
     books.NOT_BEGUN: "a walk that was not started, because its projections alone would exceed the budget",
-    State.FAILED: "raised, or its process died",
-    State.ABSENT: "the package behind it is not installed",
-    State.REFUSED: "cannot handle these laws",
+    CellState.FAILED: "raised, or its process died",
+    CellState.ABSENT: "the package behind it is not installed",
+    CellState.REFUSED: "cannot handle these laws",
 }
 _APART = ("commit", "dirty", "date", "versions")  # of a machine's description: told on lines of their own
 _LEFT_OUT = "the suite leaves it out of this case"
 _PENDING = "the suite lists it, but it has no record yet"
 
 
-def summary(book: Book) -> Section:
+def summary(book: Report) -> Section:
     """Write the headline and the table behind it."""
     contests = [found for kind in _KINDS for case in book.cases if (found := contest(case, kind)) is not None]
     last = [found for case in book.cases if (found := contest(case, Kind.PROJECTION, last=True)) is not None]
@@ -68,7 +68,7 @@ def summary(book: Book) -> Section:
     return Section("Summary", tuple(blocks))
 
 
-def headline(book: Book, found: list[Contest], last: Sequence[Contest] = ()) -> list[str]:
+def headline(book: Report, found: list[Contest], last: Sequence[Contest] = ()) -> list[str]:
     """Write in sentences how ours compares with the strongest rival, and how many cells have a figure.
 
     A point of a scaling curve from which a method of its suite was left out is not counted: that method may be the strongest.
@@ -113,17 +113,17 @@ def headline(book: Book, found: list[Contest], last: Sequence[Contest] = ()) -> 
     return [*sentences, coverage(book)]
 
 
-def coverage(book: Book) -> str:
+def coverage(book: Report) -> str:
     """Count the cells with a figure, and how the others ended."""
     ends = Counter(books.ended(cell).partition(",")[0] for cell in book.cells)
-    words = f"{ends[State.DONE]} of {len(book.cells)} cells have a figure"
+    words = f"{ends[CellState.DONE]} of {len(book.cells)} cells have a figure"
     others = [f"{ends[end]} {end}" for end in _MEANINGS if ends[end]]
     if book.pending:
         others.append(f"{len(book.pending)} more {NOT_YET}")
     return f"{words}; {', '.join(others)}." if others else f"{words}."
 
 
-def made(book: Book) -> list[tuple[str, str]]:
+def made(book: Report) -> list[tuple[str, str]]:
     """List how the records were made: suites, settings, machine and versions, each set of them once."""
     lines = [("suite" if len(book.runs) == 1 else f"suite {run.name}", _suite(run)) for run in book.runs]
     lines += [("sources", words) for words in [_sources([cell.machine for cell in book.cells])] if words]
@@ -141,7 +141,7 @@ def made(book: Book) -> list[tuple[str, str]]:
     return [(name, words) for name, words in lines if words]
 
 
-def methods(book: Book) -> Section:
+def methods(book: Report) -> Section:
     """Tabulate the methods, ours first: what each is, how tolerances map to it, what it is given and what not."""
     table = columns(
         dict.fromkeys(cell.method for cell in book.cells),
@@ -155,7 +155,7 @@ def methods(book: Book) -> Section:
     return Section("Methods", (table,))
 
 
-def missing(book: Book) -> Section:
+def missing(book: Report) -> Section:
     """List every cell without a figure, with its reason."""
     rows = [
         (
@@ -164,7 +164,7 @@ def missing(book: Book) -> Section:
         )
         for case in book.cases
         for cell in case.cells
-        if cell.state is not State.DONE
+        if cell.state is not CellState.DONE
     ]  # fmt: skip
     rows += [
         (case.title, title(method), str(Kind.PROJECTION), books.NOT_RUN, NOTHING, _LEFT_OUT)
@@ -203,7 +203,7 @@ def _suite(run: books.Run) -> str:
     }
     parts += [f"{name} {', '.join(sorted(values)) or NOTHING}" for name, values in settings.items()]
     parts += [f"{name} {run.suite[name]}" for name in ("repeats", "budget") if name in run.suite]
-    done = sum(cell.state is State.DONE for cell in run.cells)
+    done = sum(cell.state is CellState.DONE for cell in run.cells)
     return "; ".join([*parts, f"{done} of {len(run.cells)} cells with a figure"])
 
 
@@ -284,11 +284,11 @@ def ratio_of(found: Contest, method: str | None) -> Entry:
     return Entry(times(ratio), f"loses {lost} of {asked}" if lost else "", first=ratio > 1.0)
 
 
-def _seconds(totals: Totals) -> Entry:
+def _seconds(totals: ReportTotals) -> Entry:
     return Entry(two(totals.seconds), spread(totals.least, totals.most))
 
 
-def write(folders: Sequence[Path], out: Path) -> Book:
+def write(folders: Sequence[Path], out: Path) -> Report:
     """Read all folders, then write both pages; return what was read."""
     book = books.read(folders)
     found, title = sections(book), heading(book)
@@ -300,17 +300,17 @@ def write(folders: Sequence[Path], out: Path) -> Book:
     return book
 
 
-def text(book: Book) -> str:
+def text(book: Report) -> str:
     """Write the Markdown page."""
     return markdown_page(heading(book), sections(book), made(book))
 
 
-def sections(book: Book) -> list[Section]:
+def sections(book: Report) -> list[Section]:
     """Make every section that has something to show, in the order of the pages."""
     order = (summary, runtime, projection, errors, nearest, scaling, split, curves, fields, methods, missing)
     return [found for make in order if (found := make(book)) is not None]
 
 
-def heading(book: Book) -> str:
+def heading(book: Report) -> str:
     """Return the title of the page: that of its suites."""
     return "Benchmark: " + ", ".join(dict.fromkeys(str(run.suite.get("title") or run.name) for run in book.runs))

@@ -13,14 +13,14 @@ from snapfm.errors import DataError
 from snapfm.plot import canvas
 from snapfm_bench.pages.document import Block, Head, Picture, Section, Words
 from snapfm_bench.pages.html import image
-from snapfm_bench.suites.projection.report.book import Book, title
+from snapfm_bench.suites.projection.report.loaded import Report, title
 from snapfm_bench.suites.projection.suite import OURS
 
 FIELDS = "fields"
 _SHOWN = 3  # samples of a picture; of those with three axes one, in slices
 
 
-def fields(book: Book) -> Section | None:
+def fields(book: Report) -> Section | None:
     """Draw the first samples of every case that kept fields."""
     blocks: list[Block] = []
     for case in book.cases:

@@ -9,10 +9,10 @@ from snapfm.text import NOTHING, seconds, short, size, spread, times, total
 from snapfm_bench import published
 from snapfm_bench.pages import document as doc
 from snapfm_bench.pages.document import PUBLISHED, Block, Entry, Section, Table, Words, columns, table
-from snapfm_bench.record import State
+from snapfm_bench.record import CellState
 from snapfm_bench.suites.projection.report.answers import confirmed
-from snapfm_bench.suites.projection.report.book import Book, Case, contest, fastest, outcome, title, totals_of
-from snapfm_bench.suites.projection.suite import OURS, Cell, Kind
+from snapfm_bench.suites.projection.report.loaded import Report, ReportCase, contest, fastest, outcome, title, totals_of
+from snapfm_bench.suites.projection.suite import OURS, Kind, ProjectionCell
 
 _ABOUT = (
     "Seconds of whole runs of constrained sampling, network included, for one batch. *Published* figures are the paper's, "
@@ -31,7 +31,7 @@ _OTHER_SIZE = "Samples or steps differ from the published runs, so no ratios are
 _NETWORK = "network"
 
 
-def runtime(book: Book) -> Section | None:
+def runtime(book: Report) -> Section | None:
     """Write the overview, our walks against the published ones without networks, and one table per case."""
     cases = [case for case in book.cases if case.of(Kind.WALK)]
     if not cases:
@@ -54,48 +54,48 @@ def runtime(book: Book) -> Section | None:
     return Section("Runtime of whole walks", tuple(blocks))
 
 
-def known(case: Case) -> bool:
+def known(case: ReportCase) -> bool:
     """Return whether runtimes of a case were published."""
     return case.published in published.RUNTIMES
 
 
-def comparable(case: Case) -> bool:
+def comparable(case: ReportCase) -> bool:
     """Return whether the walks here have the samples and steps of the published ones."""
     theirs = (published.SAMPLES.get(case.published), published.STEPS)
     return known(case) and all((cell.samples, cell.steps) == theirs for cell in case.done(Kind.WALK).values())
 
 
-def published_rest(case: Case) -> float | None:
+def published_rest(case: ReportCase) -> float | None:
     """Return the seconds of the fastest published method minus its network; None if the network's were not published."""
     network = published.NETWORK.get(case.published)
     return None if network is None else published.fastest(case.published)[1] - network
 
 
-def own_rest(case: Case) -> float | None:
+def own_rest(case: ReportCase) -> float | None:
     """Return the seconds of our walk minus its network."""
     return rest_of(case, OURS)
 
 
-def rest_of(case: Case, method: str | None) -> float | None:
+def rest_of(case: ReportCase, method: str | None) -> float | None:
     """Return the seconds of a method's walk minus its network; None without a figure."""
     return _parts(case.of(Kind.WALK).get(method or "")).get("rest")
 
 
-def other_grid(case: Case) -> str:
+def other_grid(case: ReportCase) -> str:
     """Write the published grid where a walk here has another number of unknowns; nothing where it has the same."""
     grid = published.GRIDS.get(case.published, ())
     here = next((cell.unknowns for cell in case.cells if cell.unknowns), prod(grid))
     return "" if here == prod(grid) else f"{here:,} unknowns here, {' × '.join(map(str, grid))} published"
 
 
-def published_ratio(case: Case) -> float | None:
+def published_ratio(case: ReportCase) -> float | None:
     """Return the published seconds as a multiple of ours, both without their networks; None if the runs differ in size."""
     ours = own_rest(case)
     rest = published_rest(case) if comparable(case) else None
     return None if rest is None or not ours else rest / ours
 
 
-def overview(cases: list[Case]) -> Table:
+def overview(cases: list[ReportCase]) -> Table:
     """Tabulate total seconds: cases downwards, methods across, then the published columns."""
     methods = list(dict.fromkeys(method for case in cases for method in case.of(Kind.WALK)))
     columns = list(dict.fromkeys(column for case in cases for column in published.RUNTIMES.get(case.published, ())))
@@ -108,14 +108,14 @@ def overview(cases: list[Case]) -> Table:
     return table(("case", *map(title, methods), *(f"{column}{PUBLISHED}" for column in columns)), rows)
 
 
-def against_published(cases: list[Case]) -> Table:
+def against_published(cases: list[ReportCase]) -> Table:
     """Tabulate our walk against the published one, each without its network."""
 
-    def ours(case: Case) -> str | Entry:
+    def ours(case: ReportCase) -> str | Entry:
         cell = case.of(Kind.WALK).get(OURS)
         return total(_walk_of(cell)["total"]) if _walk_of(cell) else outcome(cell)
 
-    def network(case: Case) -> str:
+    def network(case: ReportCase) -> str:
         return f"{published.NETWORK[case.published]:g}" if case.published in published.NETWORK else "not published"
 
     return columns(
@@ -132,7 +132,7 @@ def against_published(cases: list[Case]) -> Table:
     )
 
 
-def case_table(case: Case) -> Table:
+def case_table(case: ReportCase) -> Table:
     """Tabulate the walks of one case, and the published ones under them."""
     heads = (
         "method", "total, s", f"times {title(OURS)}", "network, s", "the rest, s", f"times {title(OURS)}", "accepted",
@@ -163,7 +163,7 @@ def case_table(case: Case) -> Table:
     return table(heads, rows)
 
 
-def split(book: Book) -> Section | None:
+def split(book: Report) -> Section | None:
     """Draw one bar per walk of ours and of its strongest rival, and one per cell with phases."""
     blocks = _bars([case for case in book.cases if case.axis is None])
     folded = _bars([case for case in book.cases if case.axis is not None])
@@ -172,7 +172,7 @@ def split(book: Book) -> Section | None:
     return Section("Where the time goes", tuple(blocks)) if blocks else None
 
 
-def _bars(cases: list[Case]) -> list[Block]:
+def _bars(cases: list[ReportCase]) -> list[Block]:
     walks: list[doc.Bar] = []
     phases: list[doc.Bar] = []
     for case in cases:
@@ -201,20 +201,20 @@ def _walk_bar(name: str, walk: dict[str, float]) -> doc.Bar:
     return doc.Bar(name, f"{short(walk['total'])} s", ((_NETWORK, network), ("projection", projection), ("rest", rest)))
 
 
-def _case_title(case: Case) -> str:
+def _case_title(case: ReportCase) -> str:
     """Return the title of a case, with the paper's name if it has another."""
     theirs = published.TITLES[case.published] if known(case) else case.title
     return case.title if theirs == case.title else f"{case.title}: {theirs}"
 
 
-def _walk_of(cell: Cell | None) -> dict[str, float]:
+def _walk_of(cell: ProjectionCell | None) -> dict[str, float]:
     """Return the seconds of the median walk; a record of two has the parts of the shorter, which are scaled to their mean."""
-    if cell is None or cell.state is not State.DONE:
+    if cell is None or cell.state is not CellState.DONE:
         return {}
     return {part: spent * median(cell.totals) / cell.walk["total"] for part, spent in cell.walk.items()}
 
 
-def _parts(cell: Cell | None) -> dict[str, float]:
+def _parts(cell: ProjectionCell | None) -> dict[str, float]:
     """Return the seconds of a walk with `rest`, its total less its network: what can be said of published walks too."""
     spent = _walk_of(cell)
     return {**spent, "rest": spent["total"] - spent["velocity"]} if spent else {}
@@ -224,12 +224,12 @@ def _times(theirs: float | None, own: float | None) -> str:
     return times(theirs / own if theirs is not None and own else None)
 
 
-def _first(cells: dict[str, Cell]) -> str | None:
+def _first(cells: dict[str, ProjectionCell]) -> str | None:
     found = {method: one for method, cell in cells.items() if (one := totals_of(cell)) is not None}
     return fastest({method: (one.seconds, sum(one.accepted)) for method, one in found.items()})
 
 
-def _total(cell: Cell | None, first: bool) -> Entry:
+def _total(cell: ProjectionCell | None, first: bool) -> Entry:
     found = totals_of(cell)
     if found is None or cell is None or cell.verdict is None:
         return outcome(cell)
@@ -237,6 +237,6 @@ def _total(cell: Cell | None, first: bool) -> Entry:
     return Entry(total(found.seconds), "; ".join(part for part in parts if part), first)
 
 
-def _published_total(case: Case, column: str) -> str:
+def _published_total(case: ReportCase, column: str) -> str:
     given = published.RUNTIMES.get(case.published, {}).get(column, 0.0)  # 0: not published
     return "DNF" if given is None else total(given) if given else NOTHING

@@ -2,9 +2,9 @@
 
 Reads Supernodes and the values of one lane. Right-looking: a panel is eliminated, then its products are added to the later
 panels they belong to, eight columns at a time, so that no memory is needed beside the factor. All arithmetic is in an order fixed
-by the pattern; a bad pivot is counted, never raised. Every row of a panel holds X = L D (unscaled), as in kernels.ldl: a
-pivot that is left out (D⁻¹ = 0) leaves finite numbers. kernels.front_solves solves with the factor. May import
-kernels.numba.packs, kernels.supernodes, kernels.ldl and kernels.front_products only.
+by the pattern; a bad pivot is counted, never raised. Every row of a panel holds X = L D (unscaled), as in kernels.factor.ldl: a
+pivot that is left out (D⁻¹ = 0) leaves finite numbers. kernels.factor.front_solves solves with the factor. May import
+kernels.numba.packs, kernels.factor.supernodes, kernels.factor.ldl and kernels.factor.front_products only.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from snapfm.arrays import Index, Values
-from snapfm.kernels.front_products import multiply_one, multiply_two
-from snapfm.kernels.ldl import FACTORED, NONFINITE, SINGULAR
+from snapfm.kernels.factor.front_products import multiply_one, multiply_two
+from snapfm.kernels.factor.ldl import FACTORED, NONFINITE, SINGULAR
+from snapfm.kernels.factor.supernodes import WIDEST, Supernodes
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import WIDTH, add, fma, full, load, load_at, mul, spread, store, store_at
-from snapfm.kernels.supernodes import WIDEST, Supernodes
 
 # Groups of eight columns whose products are computed side by side: each row group is then read once for all of them.
 COLUMNS = 4
@@ -27,7 +27,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 _BLOCK = WIDTH * WIDTH
 
 
-class Scratch(NamedTuple):
+class FrontScratch(NamedTuple):
     """Memory of one factorization and its solves, beside the factor: written by every call, read by none."""
 
     scale: Values  # (n,)
@@ -38,10 +38,10 @@ class Scratch(NamedTuple):
     tally: Values  # (3,) negative pivots, weak ones, the smallest |pivot|
 
 
-def scratch(plan: Supernodes, aligned: Callable[[int], Values]) -> Scratch:
+def scratch(plan: Supernodes, aligned: Callable[[int], Values]) -> FrontScratch:
     """Allocate with a function that returns float64 on a cache line."""
     size, groups = len(plan.perm), plan.longest // WIDTH + 1
-    return Scratch(
+    return FrontScratch(
         aligned(size), aligned(COLUMNS * WIDEST * WIDTH), aligned((COLUMNS * groups + 1) * _BLOCK),
         np.empty(groups * WIDTH, np.int64), aligned(size + WIDTH), aligned(3),
     )  # fmt: skip
@@ -86,7 +86,7 @@ def _assemble(entry_to, values, lane, factor):  # written: factor
 
 @compiled(nogil=True, error_model="numpy")
 def _scale(row, column, values, lane, signed, inverse, scale):
-    """Set the scale of every pivot, see kernels.ldl. Written: scale; inverse (1 / |a_jj| for now)."""
+    """Set the scale of every pivot, see kernels.factor.ldl. Written: scale; inverse (1 / |a_jj| for now)."""
     for p in range(len(row)):
         if row[p] == column[p]:
             size = abs(values[p, lane])

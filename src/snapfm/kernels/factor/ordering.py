@@ -2,7 +2,7 @@
 
 Several candidates are tried and the one with the fewest predicted multiply-adds wins. A try costs milliseconds, once per
 pattern, and no single rule is best on bands, grids and matrices with a few dense rows. Reads the lower triangle of a
-pattern by rows. Numpy in, numpy out; imports kernels.symbolic and kernels.dissection only.
+pattern by rows. Numpy in, numpy out; imports kernels.factor.symbolic and kernels.factor.dissection only.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import spilu
 
 from snapfm.arrays import Index
-from snapfm.kernels.dissection import dissected
-from snapfm.kernels.symbolic import permuted, tree
+from snapfm.kernels.factor.dissection import dissected
+from snapfm.kernels.factor.symbolic import permuted, tree
 
 # A row this many times longer than the median couples nearly everything; ordered last, it no longer hides the band.
 _DENSE = 4

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from snapfm.arrays import Index
+from snapfm.kernels.factor.ordering import best
+from snapfm.kernels.factor.symbolic import columns, permuted, tree
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import div, fnma, full, load, mul, store
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.ordering import best
-from snapfm.kernels.symbolic import columns, permuted, tree
 
 
 class Elimination(NamedTuple):

@@ -3,7 +3,7 @@
 Four columns by eight lanes keep all operands of an update in registers, whatever the pattern; groups that are not full
 are padded with phantom columns, and a group's rows are the union of its columns' rows. Which neighbors share a group
 is decided by dynamic programming against a cost in cycles. Reads a pattern and an order; returns a Schedule, all that
-kernels.ldl needs to know. Never reads values. Imports kernels.symbolic only.
+kernels.factor.ldl needs to know. Never reads values. Imports kernels.factor.symbolic only.
 
 The factor of one tile is a flat array of packs: first four zeros, read in place of absent columns, then panel by panel
 its head and its rows of four packs. The head is the diagonal block, four rows of four; a panel of leaves, which nothing
@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from snapfm.arrays import Index
+from snapfm.kernels.factor.symbolic import columns, permuted, postorder, tree
 from snapfm.kernels.numba.compiling import compiled
-from snapfm.kernels.symbolic import columns, permuted, postorder, tree
 
 PANEL = 4
 BLOCK = PANEL * PANEL

@@ -17,10 +17,10 @@ from snapfm.project import Projector
 from snapfm.solve.base import Solution
 from snapfm_bench.judge import Answers, Verdict, claims, verdict
 from snapfm_bench.machine import forget_peak, peak_bytes, resident_bytes
-from snapfm_bench.peers.catalog import Solver
+from snapfm_bench.peers.catalog import PeerSolver
 from snapfm_bench.problems import Problem
 from snapfm_bench.suites.projection.inputs import Inputs, load
-from snapfm_bench.suites.projection.suite import Case, Kind, Suite, methods
+from snapfm_bench.suites.projection.suite import Case, Kind, ProjectionSuite, methods
 from snapfm_bench.suites.supervise import Progress, write_progress
 
 FIRST_CALL = "first_call"
@@ -34,7 +34,7 @@ _LATE = 0.8  # of a budget: from here on one hot call is enough, so that a slow 
 class Job:
     """What one child process does: a cell, or, without a method, the inputs of a case."""
 
-    suite: Suite
+    suite: ProjectionSuite
     case: str
     method: str | None
     kind: Kind | None
@@ -44,16 +44,16 @@ class Job:
 
 
 @dataclass
-class Stand:
+class Fixture:
     """A method on a case; reports its progress before every call."""
 
     job: Job
-    suite: Suite
+    suite: ProjectionSuite
     case: Case
     problem: Problem
     inputs: Inputs
     projector: Projector
-    solver: Solver
+    solver: PeerSolver
     tolerance: float
     budget: float  # wall seconds of the cell
     cold: dict[str, float]
@@ -113,7 +113,7 @@ class Stand:
         return None if peak is None or self.base_bytes is None else max(0, peak - self.base_bytes)
 
 
-def prepared(job: Job) -> Stand:
+def prepared(job: Job) -> Fixture:
     """Build everything a cell needs before its method is called."""
     assert job.inputs is not None
     assert job.method is not None
@@ -134,7 +134,7 @@ def prepared(job: Job) -> Stand:
         if suite.options:
             _configure(job.method, solver, suite.options)
         solver.prepare(suite.tolerance, case.samples)
-    return Stand(
+    return Fixture(
         job,
         suite,
         case,
@@ -156,7 +156,7 @@ def fields_of(answer: Any, shape: tuple[int, ...]) -> Tensor:
     return torch.as_tensor(found).reshape(-1, *shape)
 
 
-def _configure(name: str, solver: Solver, options: Mapping[str, Any]) -> None:
+def _configure(name: str, solver: PeerSolver, options: Mapping[str, Any]) -> None:
     """Hand a solver options in place of its own; refuse them for one that takes none."""
     held = getattr(solver, "more", None)
     if held is None:

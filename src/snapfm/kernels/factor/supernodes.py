@@ -1,9 +1,9 @@
 """Supernodes: columns of the factor with the same rows, in dense panels as wide as the pattern allows.
 
-For one large matrix at a time, where the factor is far larger than the caches; kernels.panels is for eight small ones.
+For one large matrix at a time, where the factor is far larger than the caches; kernels.factor.panels is for eight small ones.
 Neighbors in the elimination tree share a panel if the predicted cycles are fewer, even though it then stores some zeros. A
-panel wider than WIDEST is cut. Reads a pattern and an order; returns Supernodes, all that kernels.fronts needs to know.
-Never reads values. Imports kernels.numba.packs and kernels.symbolic only.
+panel wider than WIDEST is cut. Reads a pattern and an order; returns Supernodes, all that kernels.factor.fronts needs to know.
+Never reads values. Imports kernels.numba.packs and kernels.factor.symbolic only.
 
 The factor is a flat array of packs, panel by panel. A pack holds eight rows of one column; the packs of a group of eight
 rows lie side by side, one per column of the panel. First come the pivots' rows, then the rows below, each filled up to
@@ -18,9 +18,9 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from snapfm.arrays import Index
+from snapfm.kernels.factor.symbolic import permuted, postorder, tree
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import WIDTH
-from snapfm.kernels.symbolic import permuted, postorder, tree
 
 # Columns of a panel: 128 columns of eight rows fill a quarter of the nearest cache, and the additions to later panels are
 # then a hundredth of the work.

@@ -19,15 +19,15 @@ from snapfm.text import NOTHING
 from snapfm_bench import record
 from snapfm_bench.pages.document import Entry
 from snapfm_bench.peers.catalog import METHODS
-from snapfm_bench.record import RECORDS, State
-from snapfm_bench.suites.projection.stand import FIRST_CALL
-from snapfm_bench.suites.projection.suite import LAST, OURS, Cell, Kind, Turn
+from snapfm_bench.record import RECORDS, CellState
+from snapfm_bench.suites.projection.fixture import FIRST_CALL
+from snapfm_bench.suites.projection.suite import LAST, OURS, Kind, MethodTurn, ProjectionCell
 
 NOT_BEGUN, NOT_RUN = "not begun", "not run"
 
 
 @dataclass(frozen=True)
-class Case:
+class ReportCase:
     """All cells of one case, ours first, the others in the order of the suite."""
 
     title: str  # the suite's, with the name of the suite if two suites use the same
@@ -37,16 +37,16 @@ class Case:
     problem: str
     published: str  # key of the published figures it is compared with; empty if there are none
     axis: str | None  # what grows from case to case, if it is a point of a scaling curve
-    cells: tuple[Cell, ...]
+    cells: tuple[ProjectionCell, ...]
     left_out: tuple[str, ...] = ()  # methods of a scaling suite that this point of its curve does not run
 
-    def of(self, kind: Kind) -> dict[str, Cell]:
+    def of(self, kind: Kind) -> dict[str, ProjectionCell]:
         """Return the cells of one kind by method."""
         return {cell.method: cell for cell in self.cells if cell.kind is kind}
 
-    def done(self, kind: Kind) -> dict[str, Cell]:
+    def done(self, kind: Kind) -> dict[str, ProjectionCell]:
         """Return the cells of one kind that have figures."""
-        return {name: cell for name, cell in self.of(kind).items() if cell.state is State.DONE}
+        return {name: cell for name, cell in self.of(kind).items() if cell.state is CellState.DONE}
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Run:
 
     folder: Path
     suite: Mapping[str, Any]
-    cells: tuple[Cell, ...]
+    cells: tuple[ProjectionCell, ...]
 
     @property
     def name(self) -> str:
@@ -84,15 +84,15 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Book:
+class Report:
     """Everything a report reads."""
 
     runs: tuple[Run, ...]
-    cases: tuple[Case, ...]
+    cases: tuple[ReportCase, ...]
     pending: tuple[tuple[str, str, str], ...]  # case, method and kind of cells that were not run yet
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[ProjectionCell, ...]:
         """Return all cells of all runs, case by case."""
         return tuple(cell for case in self.cases for cell in case.cells)
 
@@ -102,14 +102,14 @@ def title(method: str) -> str:
     return METHODS[method].title if method in METHODS else method
 
 
-def outcome(cell: Cell | None) -> Entry:
+def outcome(cell: ProjectionCell | None) -> Entry:
     """Write how a cell without figures ended."""
     return Entry(NOTHING) if cell is None else Entry(ended(cell))
 
 
-def ended(cell: Cell) -> str:
+def ended(cell: ProjectionCell) -> str:
     """Say how a cell ended: its state, or in words where DNF would say too little."""
-    if cell.state is not State.DNF:
+    if cell.state is not CellState.DNF:
         return str(cell.state)
     if not cell.seconds:  # it was foreseen to exceed its budget
         return NOT_BEGUN
@@ -117,14 +117,14 @@ def ended(cell: Cell) -> str:
     return str(cell.state) if first is None else f"cut off, first call took {first:.0f} s"
 
 
-def read(folders: Sequence[Path]) -> Book:
+def read(folders: Sequence[Path]) -> Report:
     """Read all folders; each must hold records of a benchmark."""
     seen = Counter(folder.resolve() for folder in folders)
     twice = [str(folder) for folder in dict.fromkeys(folders) if seen[folder.resolve()] > 1]
     if twice:
         raise DataError(f"snapfm report expects each folder once; got {', '.join(twice)} again. Name it once.")
     runs = tuple(_run(folder) for folder in folders)
-    return Book(runs, _cases(runs), tuple(place for run in runs for place in run.pending()))
+    return Report(runs, _cases(runs), tuple(place for run in runs for place in run.pending()))
 
 
 def _run(folder: Path) -> Run:
@@ -134,7 +134,7 @@ def _run(folder: Path) -> Run:
             f"snapfm report expects {RECORDS} in {folder}; got none. Run one first: snapfm bench SUITE --out {folder}"
         )
     try:
-        suite, cells = record.read(file, dict, Cell)
+        suite, cells = record.read(file, dict, ProjectionCell)
     except DataError as refusal:
         raise DataError(f"{folder}: {refusal}") from refusal
     if suite is None or not cells:
@@ -145,7 +145,7 @@ def _run(folder: Path) -> Run:
     return Run(folder, suite, tuple(cells.values()))
 
 
-def _cases(runs: Sequence[Run]) -> tuple[Case, ...]:
+def _cases(runs: Sequence[Run]) -> tuple[ReportCase, ...]:
     uses = Counter(run.shown(name) for run in runs for name in {cell.case for cell in run.cells})
     suites = Counter(run.name for run in runs)
     found = []
@@ -162,12 +162,12 @@ def _cases(runs: Sequence[Run]) -> tuple[Case, ...]:
             about = (problem, entry.get("published") or "", entry.get("axis") or None)
             own = entry.get("methods") if entry.get("axis") else None
             fewer = tuple(method for method in run.suite.get("methods", ()) if own and method not in own)
-            found.append(Case(title, name, where, run.folder, *about, tuple(cells), fewer))
+            found.append(ReportCase(title, name, where, run.folder, *about, tuple(cells), fewer))
     return tuple(found)
 
 
 @dataclass(frozen=True)
-class Totals:
+class ReportTotals:
     """The seconds of one cell, and how many samples the judge accepts on each of its inputs."""
 
     seconds: float  # of one batch: the median walk's total, or the mean over inputs of the median call
@@ -193,11 +193,11 @@ class Totals:
 class Contest:
     """Ours on one case against its rivals on the same inputs."""
 
-    case: Case
+    case: ReportCase
     kind: Kind
     last: bool  # of a projection: of its input at τ = 1
-    ours: Totals
-    rivals: Mapping[str, Totals]
+    ours: ReportTotals
+    rivals: Mapping[str, ReportTotals]
 
     @property
     def rival(self) -> str | None:
@@ -221,14 +221,14 @@ class Contest:
         return None if other is None else other.seconds / self.ours.seconds
 
 
-def typical(turn: Turn) -> float:
+def typical(turn: MethodTurn) -> float:
     """Return the median seconds of a call."""
     return median(turn.seconds)
 
 
-def totals_of(cell: Cell | None, last: bool = False) -> Totals | None:
+def totals_of(cell: ProjectionCell | None, last: bool = False) -> ReportTotals | None:
     """Summarize a cell, of a projection its inputs before τ = 1, or that at τ = 1 alone; None without figures."""
-    if cell is None or cell.state is not State.DONE:
+    if cell is None or cell.state is not CellState.DONE:
         return None
     if cell.kind is Kind.WALK and cell.verdict is not None and "total" in cell.walk and not last:
         spent, found, labels = [cell.totals], [cell.verdict], ()
@@ -240,10 +240,10 @@ def totals_of(cell: Cell | None, last: bool = False) -> Totals | None:
         labels = tuple(turn.input for turn in turns)  # type: ignore[assignment]
     accepted, lawful = tuple(one.accepted for one in found), tuple(one.lawful for one in found)
     seconds, least, most = (fmean(map(pick, spent)) for pick in (median, min, max))
-    return Totals(seconds, least, most, accepted, found[0].samples, lawful, (labels, cell.inputs))
+    return ReportTotals(seconds, least, most, accepted, found[0].samples, lawful, (labels, cell.inputs))
 
 
-def contest(case: Case, kind: Kind, last: bool = False) -> Contest | None:
+def contest(case: ReportCase, kind: Kind, last: bool = False) -> Contest | None:
     """Compare ours with its rivals; None where ours has no figure or no sample accepted."""
     ours, rivals = _same_inputs(case, kind, last)
     return None if ours is None or not any(ours.accepted) else Contest(case, kind, last, ours, rivals)
@@ -263,7 +263,7 @@ def more_lawful(found: Contest) -> list[str]:
     ]
 
 
-def _same_inputs(case: Case, kind: Kind, last: bool) -> tuple[Totals | None, dict[str, Totals]]:
+def _same_inputs(case: ReportCase, kind: Kind, last: bool) -> tuple[ReportTotals | None, dict[str, ReportTotals]]:
     """Summarize ours, and the rivals that had the same inputs."""
     ours = totals_of(case.of(kind).get(OURS), last)
     others = {method: totals_of(cell, last) for method, cell in case.of(kind).items() if method != OURS}

@@ -1,4 +1,4 @@
-"""Dense products of row groups of a panel: the inner loop of kernels.fronts.
+"""Dense products of row groups of a panel: the inner loop of kernels.factor.fronts.
 
 Compiled here rather than left to a BLAS: the one inside SciPy starts threads of its own, and their number is a setting of the
 whole process. Sixteen packs are added up in registers. May import kernels.numba.packs only.

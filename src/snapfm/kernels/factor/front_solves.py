@@ -1,4 +1,4 @@
-"""Solves with the factor of kernels.fronts: one right-hand side in packs of rows, or eight right-hand sides at once.
+"""Solves with the factor of kernels.factor.fronts: one right-hand side in packs of rows, or eight right-hand sides at once.
 
 Read: Supernodes, the panels and D⁻¹; allocates nothing. May import kernels.numba.packs only.
 """

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapfm.kernels.factor.panels import BLOCK, PANEL
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import WIDTH, absolute, add, div, fma, fnma, full, load, mul, pick, put, store, take
-from snapfm.kernels.panels import BLOCK, PANEL
 
 FACTORED, SINGULAR, NONFINITE = 0, 1, 2  # status of a lane; linear.base has the names
 _NEGATIVE, _WEAK, _BROKEN, _SMALLEST = range(4)
