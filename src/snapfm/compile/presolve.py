@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import SuperLU, splu
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.compile.sparsity.pattern import Pattern
+from snapfm.compile.sparsity.pattern import ENTRY_LIMIT, Pattern, TooLarge, gram
 
 # A row counts as rebuilt when its remainder is below this share of its norm: rounding of a few hundred terms.
 REBUILT = 1e-10
@@ -24,9 +24,12 @@ _ROUNDS = 3
 
 
 def factored(unit: csr_array) -> SuperLU:
-    """Factor the Gram matrix of unit rows, a little shifted, without pivoting for size: the pivots mean distances."""
-    gram = (unit @ unit.T + SHIFT * diags_array(np.ones(unit.shape[0]))).tocsc()
-    return splu(gram, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    """Factor the Gram matrix of unit rows, a little shifted, without pivoting for size: the pivots mean distances.
+
+    Raises TooLarge where there are too many entries to search for redundant rows.
+    """
+    shifted = (gram(unit, ENTRY_LIMIT) + SHIFT * diags_array(np.ones(unit.shape[0]))).tocsc()
+    return splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
 
 
 class Span:
@@ -103,15 +106,22 @@ def presolve(pattern: Pattern, values: Values, constant: Mask) -> Presolve:
     redundant: list[Redundancy] = []
     searched = len(others) <= SEARCH_LIMIT
     if searched and len(others):
-        redundant = _dependent(matrix, pins, fixed, others)
+        try:
+            redundant = _dependent(matrix, pins, fixed, others)
+        except TooLarge:
+            searched = False
     kept = np.setdiff1d(np.arange(pattern.rows), [*pins, *(one.row for one in redundant)]).astype(np.int64)
     return Presolve(fixed, pins, tuple(redundant), kept, searched)
 
 
 def dependent_rows(matrix: csr_array) -> Index:
-    """Find rows of a constant matrix that earlier rows rebuild, or that are zero."""
+    """Find rows of a constant matrix that earlier rows rebuild, or that are zero; none where that is too much to search."""
     none = np.zeros(0, np.int64)
-    return np.array([one.row for one in _dependent(matrix, none, none, np.arange(matrix.shape[0]))], np.int64)
+    try:
+        found = _dependent(matrix, none, none, np.arange(matrix.shape[0]))
+    except TooLarge:
+        return none
+    return np.array([one.row for one in found], np.int64)
 
 
 def _pinned(pattern: Pattern, values: Values, single: Mask) -> tuple[Index, Index]:

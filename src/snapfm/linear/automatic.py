@@ -13,6 +13,7 @@ F / E, half the mean length of a column, is above 200.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.kernels.factor.ordering import Order, best
 from snapfm.kernels.numba.packs import WIDTH
 from snapfm.linear.base import check_pattern
-from snapfm.linear.fronts import PreparedFronts
+from snapfm.linear.fronts import BYTES, PreparedFronts, refuse_factor
 from snapfm.linear.lanes import PreparedLanes
 
 # Seconds per multiply-add, per entry of the factor and per call; see above.
@@ -29,9 +30,9 @@ _LANES_FLOP, _LANES_ENTRY = 0.7e-9, 21e-9
 _FRONTS_FLOP, _FRONTS_ENTRY, _FRONTS_CALL = 0.065e-9, 7e-9, 20e-6
 _SHORT = 20e-3  # seconds of a tile: batches that take long then have full tiles
 _CALLBACK = 100e-6  # seconds per tile of three calls back: compiled loops reach Fronts through Python
-# Bytes per entry of the factor: of eight lanes with phantom columns, and of one with stored zeros. The schedule of Lanes lists
-# every row of every update, a sixteenth of the multiply-adds.
-_LANES_BYTES, _SCHEDULE_BYTES, _FRONTS_BYTES = 90, 0.5, 11
+# Bytes per entry of the factor of eight lanes, with phantom columns. The schedule of Lanes lists every row of every update, a
+# sixteenth of the multiply-adds.
+_LANES_BYTES, _SCHEDULE_BYTES = 90, 0.5
 
 
 class Cost(NamedTuple):
@@ -50,7 +51,7 @@ def predicted_lanes(order: Order) -> Cost:
 def predicted_fronts(order: Order, live: int) -> Cost:
     """Predict what Fronts needs for the live lanes of a tile."""
     lane = _FRONTS_FLOP * order.flops + _FRONTS_ENTRY * order.fill + _FRONTS_CALL
-    return Cost(_CALLBACK + live * lane, float(_FRONTS_BYTES * order.fill * live))
+    return Cost(_CALLBACK + live * lane, float(BYTES * order.fill * live))
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,21 @@ class Automatic:
     """The faster of Lanes and Fronts for tiles with `live` running lanes, within `memory` bytes if either fits.
 
     The choice depends only on structure: a sample's bits must not depend on its batch size. On average half of the lanes of a
-    tile are running, because batches of large fields are small and finished samples leave.
+    tile are running, because batches of large fields are small and finished samples leave. A factor of more than `largest`
+    bytes, for one sample, is refused.
     """
 
     live: int = WIDTH // 2
     memory: float = 2e9
+    largest: float = math.inf
 
     def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedLanes | PreparedFronts:
-        """Choose a fill-reducing order, then the solver."""
+        """Choose a fill-reducing order, then the solver; raises TooLarge."""
         check_pattern(pattern, signs)
         order = best(pattern.indptr, pattern.indices, signs)
-        kind = PreparedLanes if self.lanes(order) else PreparedFronts
+        lanes = self.lanes(order)
+        refuse_factor(order, (8 * WIDTH if lanes else BYTES) * order.fill, self.largest)
+        kind = PreparedLanes if lanes else PreparedFronts
         return kind.of(pattern, order, signs is not None)
 
     def lanes(self, order: Order) -> bool:

@@ -10,6 +10,7 @@ matrix of the border's size; a solve takes one solve with K. Not a Solver of the
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,8 +41,8 @@ class PreparedBordered:
     corner: Index  # (k, k) place of the entries of C; −1 where there is none
 
     @classmethod
-    def of(cls, pattern: Pattern, values: Values, border: Index) -> PreparedBordered:
-        """Factorize K: all rows but those of the border, with these values (nnz,)."""
+    def of(cls, pattern: Pattern, values: Values, border: Index, largest: float = math.inf) -> PreparedBordered:
+        """Factorize K: all rows but those of the border, with these values (nnz,). Raises TooLarge, like Fronts."""
         inner = np.setdiff1d(np.arange(pattern.rows), border)
         place = np.full(pattern.rows, -1)
         place[inner] = np.arange(len(inner))
@@ -50,7 +51,7 @@ class PreparedBordered:
         row, column = pattern.row_of(), pattern.indices
         both = (place[row] >= 0) & (place[column] >= 0)
         indptr = np.concatenate([[0], np.cumsum(np.bincount(place[row[both]], minlength=len(inner)))]).astype(np.int64)
-        prepared = Fronts().prepare(Pattern(len(inner), len(inner), indptr, place[column[both]]))
+        prepared = Fronts(largest).prepare(Pattern(len(inner), len(inner), indptr, place[column[both]]))
         between = np.flatnonzero((place[row] >= 0) != (place[column] >= 0))
         first, second = row[between], column[between]
         line = np.where(place[first] >= 0, place[first], place[second])

@@ -7,13 +7,14 @@ large. One sample, one thread, ms to factorize: JJᵀ of a five-point law on 126
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.compile.sparsity.pattern import Pattern
+from snapfm.compile.sparsity.pattern import Pattern, TooLarge
 from snapfm.kernels.factor.front_solves import solve, solve_eight
 from snapfm.kernels.factor.fronts import FrontScratch, factorize, scratch
 from snapfm.kernels.factor.ordering import Order, best
@@ -21,15 +22,27 @@ from snapfm.kernels.factor.supernodes import Supernodes, supernodes
 from snapfm.kernels.numba.packs import WIDTH
 from snapfm.linear.base import TINY, Outcome, Pivots, Workspace, aligned, check_pattern
 
+BYTES = 11  # per entry of the factor of one lane, with stored zeros
+
 
 @dataclass(frozen=True)
 class Fronts:
-    """The solver for few large samples: one at a time, in dense panels. It has no settings."""
+    """The solver for few large samples: one at a time, in dense panels. A factor of more than `largest` bytes is refused."""
+
+    largest: float = math.inf
 
     def prepare(self, pattern: Pattern, signs: Index | None = None) -> PreparedFronts:
-        """Choose a fill-reducing order and arrange the elimination."""
+        """Choose a fill-reducing order and arrange the elimination; raises TooLarge."""
         check_pattern(pattern, signs)
-        return PreparedFronts.of(pattern, best(pattern.indptr, pattern.indices, signs), signs is not None)
+        order = best(pattern.indptr, pattern.indices, signs)
+        refuse_factor(order, BYTES * order.fill, self.largest)
+        return PreparedFronts.of(pattern, order, signs is not None)
+
+
+def refuse_factor(order: Order, size: float, largest: float) -> None:
+    """Raise TooLarge for a factor of more bytes than `largest`, before anything as long as the factor is listed."""
+    if size > largest:
+        raise TooLarge(f"factors of {size / 1e9:.0f} GB are not computed", order.fill)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Checks arguments, converts to float64, calls the method, asks the judge, attache
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
@@ -33,7 +34,7 @@ from snapfm.solve.matrix_free.method import MatrixFree
 from snapfm.solve.memory import LARGEST, described
 from snapfm.solve.newton import Newton
 from snapfm.solve.single_thread import one_thread
-from snapfm.text import counted, extents
+from snapfm.text import extents
 
 
 class Projector:
@@ -96,20 +97,20 @@ class Projector:
 
     def _prepared(self, linear: Solver | None, report: Report) -> tuple[CompiledLaws | MatrixFreeLaws, Method]:
         """Compile the laws, and prepare the method for them."""
+        largest = LARGEST if linear is None and self._traced else math.inf
         try:
             laws = compile_laws(self.laws, self.shape, self.example, report)
+            report("comparing slopes with torch's")
+            laws.check()
+            report("presolve")
+            laws.presolve  # noqa: B018  found at first use: here
+            report("reducing, ordering, symbolic factorization")
+            newton = Newton(laws, self.limits, linear, largest=largest)
         except TooDense as refusal:
             if not self._traced:
                 raise
-            entries = counted(refusal.entries)
-            return self._matrix_free(f"a Jacobian with {entries} entries or more is not written out", report)
-        report("comparing slopes with torch's")
-        laws.check()
-        report("presolve")
-        laws.presolve  # noqa: B018  found at first use: here
-        report("reducing, ordering, symbolic factorization")
-        newton = Newton(laws, self.limits, linear)
-        if linear is None and newton.bytes(1) > LARGEST and self._traced and not newton.kinked:
+            return self._matrix_free(refusal.reason, report)
+        if newton.bytes(1) > largest and not newton.kinked:
             return self._matrix_free(f"factors of {newton.bytes(1) / 1e9:.0f} GB are not computed", report)
         laws.remarks.append(described(newton.bytes))
         return laws, newton

@@ -2,7 +2,7 @@
 
 Tensors inside a transform have no memory that kernels could read. `ProjectionFunction` is called with them, and torch hands its
 forward pass plain tensors: these are projected as always, with the graph of the ordinary backward pass. Every derivative is one
-of that graph. The map from û to u is the same in both directions, du = P dû with a symmetric P (math.md, eq. adjoint), so that the
+of that graph. The map from û to u is the same in both directions, du = P dû with a symmetric P (math.md, eq. adjoint), so the
 forward derivative in û is a backward pass too; in params it is not, and is refused.
 
 A vmapped batch is one larger batch: `rows` remembers which row of it a sample is, and tells a derivative of a vmapped projection

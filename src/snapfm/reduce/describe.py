@@ -10,6 +10,7 @@ from scipy.sparse import csr_array, eye_array, tril
 from snapfm.arrays import Index
 from snapfm.compile.oracle import OracleLaw
 from snapfm.compile.presolve import SEARCH_LIMIT, Redundancy
+from snapfm.compile.sparsity.pattern import ENTRY_LIMIT, TooLarge, gram
 from snapfm.compile.sparsity.reads import RowKind, reads
 from snapfm.compile.stack import limits_text
 from snapfm.display import Sheet
@@ -91,9 +92,12 @@ def fill(laws: CompiledLaws) -> int | None:
     free = ~np.isin(rows.indices, found.fixed)
     matrix = csr_array((free.astype(float), rows.indices, rows.indptr), shape=(rows.rows, rows.columns))
     matrix.eliminate_zeros()
-    gram = csr_array(tril(matrix @ matrix.T + eye_array(rows.rows)))
-    gram.sort_indices()
-    return best(gram.indptr.astype(np.int64), gram.indices.astype(np.int64)).fill
+    try:
+        lower = csr_array(tril(gram(matrix, ENTRY_LIMIT) + eye_array(rows.rows)))
+    except TooLarge:
+        return None
+    lower.sort_indices()
+    return best(lower.indptr.astype(np.int64), lower.indices.astype(np.int64)).fill
 
 
 def _line(laws: CompiledLaws, place: int) -> tuple[str, ...]:

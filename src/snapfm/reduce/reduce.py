@@ -26,6 +26,7 @@ from snapfm.arrays import Index, Mask
 from snapfm.compile.lower.tape import Tape
 from snapfm.compile.presolve import SEARCH_LIMIT, dependent_rows
 from snapfm.compile.program import Program, build_program
+from snapfm.compile.sparsity.pattern import gram
 from snapfm.compile.sparsity.reads import Reads, reads
 from snapfm.reduce.aggregate import Aggregates, aggregated, find_aggregates
 from snapfm.reduce.blocks import quadratic_rows
@@ -241,10 +242,9 @@ def _part(
     own = csr_array(own @ diags_array(keep))
     own.eliminate_zeros()
     program = build_program(tape, own, moving)
-    gram = csr_array(linear @ linear.T)
     return System(
-        program, mine[None], moving[None], program.unknowns[None], program.externals[None], eliminated[None], linear, gram,
-        equality[mine],
+        program, mine[None], moving[None], program.unknowns[None], program.externals[None], eliminated[None], linear,
+        gram(linear), equality[mine],
     )  # fmt: skip
 
 

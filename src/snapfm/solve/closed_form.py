@@ -13,7 +13,7 @@ from scipy.sparse import csc_array, csr_array, diags_array, tril
 
 from snapfm.arrays import Index, Values
 from snapfm.compile.program import Program, build_program
-from snapfm.compile.sparsity.pattern import Pattern
+from snapfm.compile.sparsity.pattern import Pattern, gram
 from snapfm.kernels import batches
 from snapfm.kernels.coordinates import condense, expand, rotate
 from snapfm.kernels.run_length import add_batch, join, products
@@ -88,19 +88,24 @@ class Coordinates:
 
 
 class Gram:
-    """The factor of AAᵀ. If it is diagonal, as for totals over disjoint slices, a solve is a division."""
+    """The factor of AAᵀ. If it is diagonal, as for totals over disjoint slices, a solve is a division.
 
-    def __init__(self, matrix: csr_array) -> None:
-        gram = csr_array(matrix @ matrix.T)
+    Raises TooLarge for a factor of more than `largest` bytes.
+    """
+
+    def __init__(self, matrix: csr_array, largest: float) -> None:
+        whole = gram(matrix)
         self.diagonal: Values | None = None
         self.factor: Factor | None = None
-        if gram.nnz == np.count_nonzero(gram.diagonal()):
-            self.diagonal = gram.diagonal()
+        if whole.nnz == np.count_nonzero(whole.diagonal()):
+            self.diagonal = whole.diagonal()
         else:
-            lower = csr_array(tril(gram))
+            lower = csr_array(tril(whole))
             lower.sort_indices()
-            indptr, indices = lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
-            self.factor = Fronts().prepare(Pattern(gram.shape[0], gram.shape[1], indptr, indices)).factor(lower.data)
+            pattern = Pattern(
+                whole.shape[0], whole.shape[1], lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
+            )
+            self.factor = Fronts(largest).prepare(pattern).factor(lower.data)
 
     def solve(self, right: Values) -> Values:
         """Solve for every sample (b, m); one that is not finite has no solution."""
@@ -113,9 +118,9 @@ class Gram:
 
 
 class AffinePart:
-    """The affine rows of a reduction; does nothing if there are none."""
+    """The affine rows of a reduction; does nothing if there are none. Raises TooLarge, like Gram."""
 
-    def __init__(self, reduction: Reduction) -> None:
+    def __init__(self, reduction: Reduction, largest: float) -> None:
         self.rows = reduction.affine
         tape, free = reduction.tape, reduction.cascade.free
         whole = csr_array(reduction.rows[self.rows])
@@ -131,7 +136,7 @@ class AffinePart:
         program = build_program(tape, known, np.zeros(0, np.int64))
         self.known = Rows(program, program.unknowns[None], program.externals[None] - (tape.unknowns + 1))
         columns = np.flatnonzero(np.diff(csc_array(matrix).indptr))
-        self.gram = Gram(csr_array(matrix[:, columns])) if len(self.rows) else None
+        self.gram = Gram(csr_array(matrix[:, columns]), largest) if len(self.rows) else None
 
     def solve(self, u: Values, externals: Values, constants: Values | None, multipliers: Values) -> None:
         """Project u onto the rows; `constants` is their known part, if evaluated. Written: u, multipliers."""

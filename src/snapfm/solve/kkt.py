@@ -95,7 +95,9 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
         border = _border(system) if isinstance(solver, Automatic) and not bounded else None
         shared = border is not None
         if border is not None:
-            linear: Prepared = PreparedBordered.of(_pattern(matrix, m), _values(matrix, program.constants), border)
+            assert isinstance(solver, Automatic)
+            values = _values(matrix, program.constants)
+            linear: Prepared = PreparedBordered.of(_pattern(matrix, m), values, border, solver.largest)
         else:
             linear = solver.prepare(_pattern(matrix, m), None)
     if products is None or not (program.diagonal or shared or m + v > _LARGE):

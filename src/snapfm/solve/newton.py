@@ -8,6 +8,7 @@ project.projector or project.judge.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
@@ -63,9 +64,13 @@ class Newton:
 
     `linear` factorizes the KKT matrices. The default, Automatic(), takes Lanes() inside the compiled loop or, for large
     matrices, Fronts() through a callback. Without `retry` a sample on which Newton's iteration fails is not tried again.
+    Raises TooLarge for factors of more than `largest` bytes, unless laws have kinks: there is no other method for those.
     """
 
-    def __init__(self, laws: CompiledLaws, limits: Limits, linear: Solver | None = None, retry: bool = True) -> None:
+    def __init__(
+        self, laws: CompiledLaws, limits: Limits, linear: Solver | None = None, retry: bool = True,
+        largest: float = math.inf,
+    ) -> None:  # fmt: skip
         self.laws, self.limits, self.retry = laws, limits, retry
         self.reduction, self.opaque = _reduced(laws, limits)
         self.tape = self.reduction.tape
@@ -74,16 +79,19 @@ class Newton:
         outside = self.tape.unknowns + 1
         groups = self.reduction.aggregates
         lengths = groups.first + 1 + 2 * np.arange(len(groups))
-        solver = Automatic() if linear is None else linear
         kinks = None if self.opaque else find_kinks(self.tape)
-        self.parts = [
-            Part(
-                system, self.lower, self.upper, outside, lengths, solver,
-                None if kinks is None else kinked_rows(kinks, self.reduction.rows, system, self.lower, self.upper),
-            )
+        kinked = [
+            None if kinks is None else kinked_rows(kinks, self.reduction.rows, system, self.lower, self.upper)
             for system in self.reduction.systems
-        ]  # fmt: skip
-        self.affine = AffinePart(self.reduction)
+        ]
+        self.kinked = any(rows is not None for rows in kinked)
+        largest = math.inf if self.kinked else largest
+        solver = Automatic(largest=largest) if linear is None else linear
+        self.parts = [
+            Part(system, self.lower, self.upper, outside, lengths, solver, rows)
+            for system, rows in zip(self.reduction.systems, kinked, strict=True)
+        ]
+        self.affine = AffinePart(self.reduction, largest)
         self.coordinates = Coordinates(self.reduction, laws.unknowns)
         self.substitutions = [
             (level, Rows(program, program.unknowns[None], program.externals[None] - outside))
@@ -91,7 +99,6 @@ class Newton:
         ]
         self.marching = Marching(self.reduction.march, self.tape, self.reduction.rows, outside)
         self.marches = len(self.marching) > 0
-        self.kinked = any(part.kinks is not None for part in self.parts)
         touched = np.zeros(self.tape.unknowns, bool)
         for system in self.reduction.systems:
             touched[system.unknowns.ravel()] = True

@@ -18,11 +18,15 @@ from scipy.sparse import coo_array, csr_array
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError, ShapeError
 from snapfm.kernels.merging import merged
+from snapfm.text import counted
 
 NONE = -1  # in a gather: this element copies nothing and depends on nothing
 
 # Entries of a pattern that are written out: fifty million take 0.4 GB here, and several times that in a solver.
 ENTRY_LIMIT = 50_000_000
+# Entries of JJᵀ that are written out: two hundred million take 2.4 GB, and as much again for their lower triangle.
+GRAM_LIMIT = 200_000_000
+_COUNTED = 10_000_000  # of them are counted at a time, and forgotten again
 
 
 class TooDense(LawError):
@@ -31,6 +35,43 @@ class TooDense(LawError):
     def __init__(self, message: str, entries: int) -> None:
         super().__init__(message)
         self.entries = entries
+
+    @property
+    def reason(self) -> str:
+        """Say what is not written out: a clause of a description."""
+        return f"a Jacobian with {counted(self.entries)} entries or more is not written out"
+
+
+class TooLarge(TooDense):
+    """JJᵀ or the factor of a matrix has too many entries to be written out; `what` is a clause that says which."""
+
+    def __init__(self, what: str, entries: int) -> None:
+        super().__init__(
+            f"laws expect matrices that fit into memory; {what} ({entries:,} entries or more). Use a coarser field, or rows "
+            "that read fewer unknowns.",
+            entries,
+        )
+        self.what = what
+
+    @property
+    def reason(self) -> str:
+        """Say what is not written out: a clause of a description."""
+        return self.what
+
+
+def gram(matrix: csr_array, limit: int = GRAM_LIMIT) -> csr_array:
+    """Return AAᵀ; raises TooLarge for more entries than `limit`, which are counted before any is listed."""
+    counts = np.bincount(matrix.indices, minlength=matrix.shape[1])
+    pattern = csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
+    # Rows have an entry in common if they share a column; if they share two, it is counted twice.
+    most = np.cumsum(np.minimum(pattern @ counts, matrix.shape[0]))
+    if len(most) and most[-1] > limit:
+        across, entries = pattern.T.tocsr(), 0
+        for some in np.split(np.arange(len(most)), np.searchsorted(most, np.arange(_COUNTED, most[-1], _COUNTED))):
+            entries += csr_array(pattern[some] @ across).nnz
+            if entries > limit:
+                raise TooLarge("JJᵀ is not written out", entries)
+    return csr_array(matrix @ matrix.T)
 
 
 def refuse_entries(count: int) -> None:
