@@ -4,8 +4,8 @@ The wheel is then one for this system and Python. SNAPFM_COMPILE says for which 
   host     this machine's, as `pip install .` does; the default
   common   those that most machines have, for wheels that are handed on (`make wheel`)
   0        none: the wheel is one for all systems, and kernels are compiled when they are first called
-Editable installations and source distributions hold no machine code. Where compiling fails, a line says so, and the
-wheel has none.
+Editable installations and source distributions hold no machine code. Where compiling fails, a line says so and the wheel has
+none.
 """
 
 from __future__ import annotations
@@ -69,19 +69,18 @@ class MachineCode(BuildHookInterface):
         environment = self._environment()
         levels: dict[str, str | None] = {"": None} if asked == "host" else {**runnable()}
         for level, features in levels.items():
-            self.app.display_info(
-                f"snapfm: compiling kernels for {level or 'this processor'}, about a minute (SNAPFM_COMPILE=0: none)"
-            )
+            what = f"kernels for {level or 'this processor'}"
+            self.app.display_info(f"snapfm: compiling {what}, about a minute (SNAPFM_COMPILE=0 leaves it out)")
             began, chosen = perf_counter(), {}
             if level:
                 chosen = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": "", "SNAPFM_CACHE": str(place / level)}
             command = [sys.executable, "-m", "snapfm.kernels.numba.ahead", str(place / "objects")]
             subprocess.run(
-                [*command, *([] if features is None else [features])], cwd=place, env={**environment, **chosen},
-                check=True, text=True,
+                command if features is None else [*command, features],
+                cwd=place, env={**environment, **chosen}, check=True, text=True,
                 stderr=None if sys.stderr.isatty() else subprocess.PIPE,
             )  # fmt: skip
-            self.app.display_info(f"snapfm: compiled in {perf_counter() - began:.0f} s")
+            self.app.display_info(f"snapfm: {what} compiled in {perf_counter() - began:.0f} s")
 
     def _environment(self) -> dict[str, str]:
         """Return variables with which Python finds the sources, and the numba that will call what is compiled, if there is one.
