@@ -4,9 +4,9 @@ At the answer F(u, λ, û, p) = (u − û + Jᵀλ, h) = 0. For a gradient g of 
 [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0), yields w, the gradient in û, and −∂ₚ(wᵀJᵀλ + νᵀh), the gradient in the params.
 
 Equalities, active inequalities and unknowns not held at a bound take part. Other rows and columns are replaced by those of the
-identity, so that the pattern never changes and one symbolic factorization serves all samples. Rows are scaled to one size, by
-powers of two, so that the units of a law do not matter. A sample that this leaves inaccurate is solved with pivoting. A sample
-that cannot be solved gets NaN, and no other. Must not import solve.newton.
+identity, so that the pattern never changes and one symbolic factorization serves all samples. Rows that are much smaller than
+others, or than one, are scaled by powers of two, so that the units of a law do not matter. A sample that this leaves inaccurate
+is solved with pivoting. A sample that cannot be solved gets NaN, and no other. Must not import solve.newton.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from snapfm.solve.base import Adjoints, Limits
 from snapfm.solve.memory import Workspaces
 from snapfm.solve.single_thread import one_thread
 
-# Relative to rows whose largest entry is about 1: keeps the system solvable when they repeat each other, far below any gradient
-# that matters.
+# Relative to ‖J‖²: keeps the system solvable when rows repeat each other, far below any gradient that matters.
 _SOFT = 1e-13
-_EXPONENT = 1000  # of the largest scale: a power of two that is finite, and its inverse not zero
+_SMALL = 2.0**-11  # of the largest row: what the soft diagonal costs a row above it, repeated solves remove
+_EXPONENT = 1000  # of the largest scale: a power of two that is finite
 _SOLVES = 3  # the later ones remove the errors of the soft diagonal and of rounding
 _ACTIVE = 1e-9  # a row that pushes with more than this share of the largest push belongs to an active inequality
 _ACCURATE = 1e-9  # residual allowed, relative to the gradient and the answer, before a sample is solved with pivoting
@@ -57,8 +57,9 @@ class Adjoint:
         with np.errstate(all="ignore"):
             system = self._system()
             jacobian, hessian = laws.jacobian(u, params).numpy(), laws.hessian(u, params, multipliers)
-            scale = row_scales(system.largest(jacobian))
-            active = laws.equality_rows | pushing(multipliers.numpy(), scale)
+            largest = system.largest(np.where(held[:, system.j_column], 0.0, jacobian))
+            scale = row_scales(largest)
+            active = laws.equality_rows | pushing(multipliers.numpy(), largest)
             finite = np.logical_and.reduce([np.isfinite(one).all(axis=1) for one in (flat, jacobian, hessian)])
             idle = ~finite & ~flat.any(axis=1)  # no gradient asked: NaN must not reach params that samples share
             w[idle], nu[idle] = 0.0, 0.0
@@ -118,7 +119,7 @@ class _System:
         self._entries = pattern.nnz
 
     def largest(self, jacobian: Values) -> Values:
-        """Return the largest absolute value in each row (b, m) of Jacobians (b, nnz); 0 for a row without entries."""
+        """Return the largest absolute value in each row (b, m) of Jacobians (b, nnz); 0 where there is none."""
         found = np.zeros((len(jacobian), self.rows))
         if len(self.filled):
             found[:, self.filled] = np.maximum.reduceat(np.abs(jacobian), self.first, axis=1)
@@ -136,7 +137,8 @@ class _System:
         values[self.at_j] = np.where(active[:, self.j_row] & ~held[:, self.j_column], jacobian, 0.0).T
         values[self.diagonal[n:]] = np.where(active, 0.0, -1.0).T
         soft = values.copy()
-        soft[self.diagonal[n:]] -= _SOFT
+        scale = np.maximum(1.0, (values[self.at_j] ** 2).max(axis=0, initial=0.0))
+        soft[self.diagonal[n:]] -= _SOFT * scale
         right = np.zeros((n + self.rows, lanes))
         right[:n] = np.where(held, 0.0, gradient).T
         answer, left = np.zeros_like(right), right.copy()
@@ -164,16 +166,26 @@ def _pivoted(matrix: csr_array, right: Values) -> Values:
     return answer
 
 
-def row_scales(largest: Values) -> Values:
-    """Return the powers of two that bring rows with these largest entries to between 0.5 and 1; 1 for a row of zeros."""
-    exponent = np.frexp(np.where(np.isfinite(largest), largest, 0.0))[1]
-    scale: Values = np.ldexp(1.0, -np.clip(exponent, -_EXPONENT, _EXPONENT))
+def row_scales(largest: Values, small: float = _SMALL) -> Values:
+    """Return the powers of two (…, m) that bring small rows to the size of the largest, or of one.
+
+    `largest` is the largest entry of each row; those that are not `small` beside the largest of all are left as they are.
+    """
+    sizes = np.where(np.isfinite(largest), largest, 0.0)
+    top = sizes.max(axis=-1, initial=1.0, keepdims=True)
+    exponent = np.minimum(np.frexp(top)[1] - np.frexp(sizes)[1], _EXPONENT)
+    scale: Values = np.ldexp(1.0, np.where((sizes > 0.0) & (sizes < small * top), exponent, 0))
     return scale
 
 
-def pushing(multipliers: Values, scale: Values) -> Mask:
+def pushes(multipliers: Values, largest: Values) -> Values:
+    """Return how hard each row (…, m) pushes the field, given its largest entry: multipliers in the units of the field."""
+    return multipliers * np.where(largest > 0.0, largest, 1.0)
+
+
+def pushing(multipliers: Values, largest: Values) -> Mask:
     """Mark the inequalities (…, m) that are active: those that push, whatever the units of their laws."""
-    push = multipliers / scale
+    push = pushes(multipliers, largest)
     active: Mask = push > _ACTIVE * np.abs(push).max(axis=-1, initial=1.0, keepdims=True)
     return active
 

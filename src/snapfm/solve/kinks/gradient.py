@@ -23,11 +23,12 @@ from snapfm.compile.program import Program, build_program
 from snapfm.kernels import batches
 from snapfm.laws import Params
 from snapfm.solve.base import Limits
-from snapfm.solve.gradient import pushing, row_scales
+from snapfm.solve.gradient import pushes, pushing, row_scales
 
 _ON = 1e-8  # a switch is zero within this share of the field, along its slope
 _PUSHES = 1e-9  # push, relative to the largest of a law, of a kink that holds the answer
 _SOFT = 1e-13  # keeps dependent rows factorable
+_SMALL = 1.0  # all rows are scaled to the size of the largest: what the soft diagonal costs stays in the answer
 _DEPENDENT = 1e-8  # the same where ν is found; what it is off by falls by this factor from pass to pass
 _PASSES = 8  # to find the sides of kinks within kinks, and ν
 _TINY = 1e-30
@@ -72,12 +73,13 @@ class AdjointOnKinks:
             rest = -(away + jacobian[:m].T @ multipliers)
             free = csr_array(csr_array(slopes[np.flatnonzero(near)])[:, np.flatnonzero(~held)])
             nu[near] = _least_squares(free, rest[~held])
-        scale = row_scales(np.asarray(abs(jacobian).max(axis=1).todense()).ravel())
-        push = np.abs(multipliers / scale[:m]).max(initial=1.0)
-        on = near & (np.abs(nu) / scale[m:] > _PUSHES * push)
+        largest = _largest(csr_array(jacobian[:, np.flatnonzero(~held)]))
+        push = np.abs(pushes(multipliers, largest[:m])).max(initial=1.0)
+        on = near & (np.abs(pushes(nu, largest[m:])) > _PUSHES * push)
         factors = np.concatenate([multipliers, np.where(on, nu, 0.0)])
         _, jacobian, hessian = _evaluated(program, field, outside, factors)
-        taken = np.concatenate([self._laws.equality_rows | pushing(multipliers, scale[:m]), on])
+        taken = np.concatenate([self._laws.equality_rows | pushing(multipliers, largest[:m]), on])
+        scale = row_scales(largest, _SMALL)
         answer = _solved(csr_array(diags_array(scale) @ jacobian), hessian, taken, held, gradient)
         answer[n:] *= scale
         pull = np.zeros(known.shape[1])
@@ -122,9 +124,16 @@ class AdjointOnKinks:
         return made
 
 
+def _largest(rows: csr_array) -> Values:
+    """Return the largest absolute value in each row; 0 where there is none."""
+    found: Values = np.zeros(rows.shape[0])
+    np.maximum.at(found, np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), np.abs(rows.data))
+    return found
+
+
 def _least_squares(rows: csr_array, right: Values) -> Values:
     """Return the smallest ν of least ‖rowsᵀν − right‖; rows of loops of switches are dependent."""
-    scale = row_scales(np.asarray(abs(rows).max(axis=1).todense()).ravel())
+    scale = row_scales(_largest(rows), _SMALL)
     rows = csr_array(diags_array(scale) @ rows)
     size = float(rows.multiply(rows).sum(axis=1).max())
     factor = splu(csr_array(rows @ rows.T + _DEPENDENT * size * eye_array(rows.shape[0])).tocsc())
@@ -154,13 +163,14 @@ def _evaluated(
 def _solved(jacobian: csr_array, hessian: csr_array, taken: Mask, held: Mask, gradient: Values) -> Values:
     """Solve [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0) over the rows taken and the unknowns not held; zero elsewhere.
 
-    The rows are scaled to one size.
+    The rows are scaled: see solve.gradient.
     """
     n, m = len(held), len(taken)
     free, rows = np.flatnonzero(~held), np.flatnonzero(taken)
     own = csr_array(csr_array(jacobian[rows])[:, free])
     upper = csr_array(csr_array(hessian[free])[:, free] + eye_array(len(free)))
-    matrix = block_array([[upper, own.T], [own, -_SOFT * eye_array(len(rows))]], format="csc")
+    scale = max(1.0, float(np.abs(own.data).max(initial=0.0)) ** 2)
+    matrix = block_array([[upper, own.T], [own, -_SOFT * scale * eye_array(len(rows))]], format="csc")
     answer = np.zeros(n + m)
     try:
         found = splu(matrix).solve(np.concatenate([gradient[free], np.zeros(len(rows))]))
