@@ -13,7 +13,7 @@ from snapfm.sampling.task import network_of
 
 def own_spread(velocity: Any) -> Spread | None:
     """Return how a velocity's fields vary, as it says itself; None if it does not."""
-    found = getattr(network_of(velocity), "spread", None)
+    found: Any = getattr(network_of(velocity), "spread", None)
     if isinstance(found, Spread):
         return found
     if all(hasattr(found, name) for name in ("directions", "variances", "rest")):
