@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 
 from snapfm.adapters import Normalized
+from snapfm.errors import ParamsError
 from snapfm.sampling import COSINE, Spread
+from snapfm_bench.flow import shipped
 
 SIZE, RANK = 12, 3
 
@@ -60,6 +65,38 @@ def test_the_error_is_in_units_of_the_noise():
 
 def test_samples_of_a_model_are_judged_by_its_own_predictions():
     model = Exact(0.0)
-    plain = Spread.of_model(model, (SIZE,), count=200)
+    plain = Spread.of_model(model, (SIZE,), count=200, rest=0.0)
     assert plain.rest < 0.2 * 0.25**2 * RANK / SIZE
     assert plain.variances[0] > 1.0
+
+
+def test_the_spread_of_a_shipped_model_contains_its_error():
+    network = shipped("heat-plain")
+    asked = {"shape": network.settings.shape, "count": 24, "steps": 5}
+    assert Spread.of_model(network, **asked).rest == network.error
+    assert Spread.of_model(network, rest=0.0, **asked).rest < 0.1 * network.error  # what its own samples show of it
+
+
+def test_an_error_that_is_known_is_the_least_variance_of_a_models_spread():
+    model, asked = Exact(0.0), {"shape": (SIZE,), "count": 60, "steps": 10}
+    assert Spread.of_model(model, rest=0.3, **asked).rest == 0.3
+    model.error = 0.04
+    assert Spread.of_model(model, **asked).rest == 0.04
+    assert Spread.of_model(model, rest=0.3, **asked).rest == 0.3  # as asked for
+    known = Exact(0.0)
+    known.spread = Spread(torch.zeros(0, SIZE), torch.zeros(0), 0.2)
+    assert Spread.of_model(known, **asked).rest == 0.2
+    # Of the three directions two are left out: their variance is more than the error.
+    assert Spread.of_model(model, rank=1, **asked).rest > 0.05
+
+
+def test_a_velocity_whose_error_nobody_knows_is_refused():
+    words = r"expects a velocity that knows the error .*; got one that does not.*\. Give rest=….*Spread\.of_fields\(fields, vel"
+    with pytest.raises(ParamsError, match=words):
+        Spread.of_model(Exact(0.0), (SIZE,))
+
+
+@pytest.mark.parametrize("rest", [-1.0, float("nan"), float("inf"), "small", True])
+def test_a_rest_that_is_no_variance_is_refused(rest: Any):
+    with pytest.raises(ParamsError, match=r"Spread\.of_model\(rest\) expects a number >= 0, and a finite one; got"):
+        Spread.of_model(Exact(0.0), (SIZE,), rest=rest)

@@ -207,7 +207,7 @@ def test_a_model_of_normalized_fields_draws_what_it_draws_in_its_own_units(std: 
     if given:  # the same directions, so the same draws
         torch.testing.assert_close(found, mean + std * own)
     torch.testing.assert_close(found.flatten(1).sum(1), torch.full((3,), 50.0, dtype=torch.float64))
-    again = Spread.of_model(Normalized(Gaussian(MEAN, 0.5), mean, std), SHAPE, count=64)
+    again = Spread.of_model(Normalized(Gaussian(MEAN, 0.5), mean, std), SHAPE, count=64, rest=0.0)
     assert torch.equal(
         torch.as_tensor(again.scale).expand(SHAPE), torch.as_tensor(std, dtype=torch.float64).expand(SHAPE)
     )

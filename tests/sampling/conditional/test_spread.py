@@ -94,7 +94,7 @@ def test_fields_without_any_variance_have_a_metric():
 
 def test_a_model_is_as_spread_as_its_samples():
     velocity = Gaussian(MEAN, 0.5)
-    spread = Spread.of_model(velocity, SHAPE, count=400, steps=10, generator=seeded(3), rank=3)
+    spread = Spread.of_model(velocity, SHAPE, count=400, steps=10, generator=seeded(3), rank=3, rest=0.0)
     run = sample(velocity, None, count=400, steps=10, generator=seeded(3), shape=SHAPE, sampler=Flow())
     assert torch.equal(spread.variances, Spread.of_samples(run, rank=3).variances)
     # Euler steps of this flow end at the mean plus a fixed multiple of the noise.

@@ -71,12 +71,12 @@ class GaussianMixture:
             found[:, k] = -0.5 * ((away * away / total[k]).sum(axis=1) + np.log(2.0 * np.pi * total[k]).sum())
         return found + np.log(self.weights)
 
-    def at(self, data: float, noise: float) -> PiecesAt:
+    def at(self, data: float, noise: float) -> MixtureAt:
         """Prepare for states data·x + noise·white of one noise level."""
-        return PiecesAt(self, data, noise)
+        return MixtureAt(self, data, noise)
 
 
-class PiecesAt:
+class MixtureAt:
     """A mixture at one noise level: what all states share."""
 
     def __init__(self, pieces: GaussianMixture, data: float, noise: float) -> None:

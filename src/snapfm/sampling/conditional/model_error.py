@@ -13,10 +13,21 @@ import torch
 from torch import Tensor
 
 from snapfm.sampling import checks
-from snapfm.sampling.task import device_and_dtype, noise_units
+from snapfm.sampling.task import device_and_dtype, network_of, noise_units
 
 _LEVEL = 0.25  # noise level σ/α of the states that the model is asked about: near the least that decide about a field
 _FIELDS = 64  # asked about
+
+
+def known_error(velocity: Any) -> float | None:
+    """Return the error that a network says it has, or the variance that its own spread leaves to all directions; else None."""
+    network = network_of(velocity)
+    for said in ("error", "spread"):
+        value: Any = getattr(network, said, None)
+        value = getattr(value, "rest", None) if said == "spread" else value
+        if checks.is_positive(value):
+            return float(value)
+    return None
 
 
 def predicted_error(velocity: Any, fields: Tensor) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from snapfm.arrays import Values
 from snapfm.project.linearized import products
 from snapfm.project.metric import Metric
-from snapfm.sampling.conditional.mixture import GaussianMixture, PiecesAt
+from snapfm.sampling.conditional.mixture import GaussianMixture, MixtureAt
 from snapfm.sampling.conditional.spread import Spread
 from snapfm.sampling.path import Path
 
@@ -63,7 +63,7 @@ class Posterior:
         )  # one by one: bits do not depend on the batch
 
     def _of_state(
-        self, level: PiecesAt, state: Values, least: float, others: Values
+        self, level: MixtureAt, state: Values, least: float, others: Values
     ) -> list[tuple[float, Values, Metric]]:
         """Return share, offset along the directions and metric of each mode; `others` are the roots of the other directions."""
         mean, modes = level.given(state)

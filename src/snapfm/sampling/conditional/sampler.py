@@ -49,12 +49,12 @@ class Conditional:
     """Draw from the conditional distribution of a model's fields given the laws.
 
     `spread` says how the model's fields vary: Spread.of_fields(fields, velocity=velocity) if there are training fields, otherwise
-    Spread.of_model(velocity, shape); None uses `velocity.spread`. `renewal` is the share of noise drawn again at every step: 1
-    replaces all noise, which corrects early errors; 0 keeps the noise that the state implies. `rounds` is how often nonlinear
-    laws are linearized at a step, if the slopes of an earlier step are no longer good enough. With inequalities, up to `tries`
-    draws are made until they hold; then the last one is projected. `levels` are the largest and the smallest noise level σ/α,
-    relative to the size of the spread; steps are evenly spaced in the logarithm between them. None spaces steps evenly in τ;
-    `times` given to `sample` replace them.
+    Spread.of_model(velocity, shape, rest=…); None uses `velocity.spread`. `renewal` is the share of noise drawn again at every
+    step: 1 replaces all noise, which corrects early errors; 0 keeps the noise that the state implies. `rounds` is how often
+    nonlinear laws are linearized at a step, if the slopes of an earlier step are no longer good enough. With inequalities, up to
+    `tries` draws are made until they hold; then the last one is projected. `levels` are the largest and the smallest noise level
+    σ/α, relative to the size of the spread; steps are evenly spaced in the logarithm between them. None spaces steps evenly in
+    τ; `times` given to `sample` replace them.
 
     On nonlinear laws "given the laws" has two meanings. `measure="surface"` restricts the density to the surface of lawful
     fields; "residual" is the limit of small noise in the residuals, which favors places where residuals change slowly, by the
@@ -74,7 +74,7 @@ class Conditional:
         if self.spread is not None and not isinstance(self.spread, Spread):
             raise ParamsError(
                 f"Conditional(spread) expects a Spread; got {type(self.spread).__name__}. Write Spread.of_fields(fields), or "
-                "Spread.of_model(velocity, shape)."
+                "Spread.of_model(velocity, shape, rest=…)."
             )
         if not is_real(self.renewal) or not 0.0 <= self.renewal <= 1.0:
             raise ParamsError(
@@ -148,7 +148,7 @@ class Conditional:
         if spread is None:
             raise ParamsError(
                 "Conditional(spread) expects how the model's fields vary; got None, and the velocity has no `spread`. Write "
-                "Conditional(Spread.of_fields(training_fields, velocity=velocity)), or Spread.of_model(velocity, shape)."
+                "Conditional(Spread.of_fields(training_fields, velocity=velocity)), or Spread.of_model(velocity, shape, rest=…)."
             )
         if tuple(spread.directions.shape[1:]) != shape:
             raise ParamsError(

@@ -18,10 +18,11 @@ from torch import Tensor
 
 from snapfm.display import brief
 from snapfm.errors import ParamsError, ShapeError
+from snapfm.project.checks import is_real
 from snapfm.project.metric import Metric
 from snapfm.sampling.checks import is_count, path_of
 from snapfm.sampling.conditional.mixture import GaussianMixture, fitted
-from snapfm.sampling.conditional.model_error import predicted_error
+from snapfm.sampling.conditional.model_error import known_error, predicted_error
 from snapfm.sampling.conditional.slopes import principal
 from snapfm.sampling.path import Path
 from snapfm.sampling.task import network_of, noise_units
@@ -103,14 +104,33 @@ class Spread:
     @classmethod
     def of_model(
         cls, velocity: Callable[[Tensor, Any], Tensor], shape: tuple[int, ...] | None = None, count: int = 256, steps: int = 20,
-        generator: torch.Generator | None = None, rank: int = 64,
+        generator: torch.Generator | None = None, rank: int = 64, rest: float | None = None,
     ) -> Spread:  # fmt: skip
-        """Estimate from `count` unconstrained samples of the model, fields of `shape`, and from how well it predicts them."""
+        """Estimate from `count` unconstrained samples of the model, fields of `shape`.
+
+        A model predicts its own samples better than true fields, so they do not show its error, which the spread has to contain.
+        `rest` is that error: the mean square per unknown of its predictions minus true fields, in units of its noise; too large
+        is better than too small, and 0 means an exact velocity. None takes the attribute `error` of the network, or the `rest`
+        of its own spread, and refuses a velocity that has neither.
+        """
         from snapfm.sampling.sample import sample  # it names Conditional, which names this class
 
+        error = known_error(velocity) if rest is None else rest
+        if error is None:
+            raise ParamsError(
+                "Spread.of_model expects a velocity that knows the error of its predictions, as `error`; got one that does not, "
+                "and its own samples do not show it. Give rest=…, the mean squared error per unknown, or estimate from true "
+                "fields: Spread.of_fields(fields, velocity=velocity)."
+            )
+        if not is_real(error) or not 0.0 <= error < math.inf:
+            raise ParamsError(
+                f"Spread.of_model(rest) expects a number >= 0, and a finite one; got {rest!r}. Give the mean square per unknown "
+                "of the model's predictions minus true fields."
+            )
         seeded = generator or torch.Generator().manual_seed(0)
         drawn = sample(velocity, None, None, count, steps, seeded, shape=shape)
-        return cls.of_fields(drawn.u, rank, velocity=velocity)
+        found = cls.of_fields(drawn.u, rank, velocity=velocity)
+        return replace(found, rest=max(found.rest, float(error)))
 
     def refined(self, velocity: Callable[[Tensor, Any], Tensor]) -> Spread:
         """Replace what was estimated from fields by the slopes of the model's own predictions (math.md, eq. slopes).
