@@ -61,10 +61,6 @@ class MissingDependency(SnapfmError, ImportError):
     """An optional package is needed and not installed."""
 
 
-class DeviceError(SnapfmError, RuntimeError):
-    """A device cannot do what was asked of it."""
-
-
 class ProjectionFailed(SnapfmError, RuntimeError):
     """Some samples of a batch could not be projected; the message says which, by which law, and what to try."""
 
