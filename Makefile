@@ -5,8 +5,9 @@ BIN := .venv/bin
 READY := .venv/.ready
 DEV_READY := .venv/.dev-ready
 DOCS_READY := .venv/.docs-ready
+CHECKS := tests/docs bench/tests/benchmarks/test_docs.py bench/tests/benchmarks/test_traced.py
 
-.PHONY: help demo test docs lint types imports kernels pytest golden bench tables signatures wheel format clean
+.PHONY: help demo test docs lint types imports kernels pytest check golden bench tables signatures wheel format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -51,7 +52,10 @@ kernels: $(READY) ## compile the kernels now, on all cores
 	@$(BIN)/snapfm kernels
 
 pytest: $(DEV_READY) kernels
-	$(BIN)/pytest -q -n 2 --dist worksteal
+	$(BIN)/pytest -q -n 2 --dist worksteal $(CHECKS:%=--ignore=%)
+
+check: $(DEV_READY) ## what pages and records say: figures against records, links, the reference, the gallery
+	$(BIN)/pytest -q -n 2 --dist worksteal $(CHECKS)
 
 golden: $(DEV_READY) ## compare every answer with the committed record: bits, rounding or behavior
 	PYTHONPATH=.:bench $(BIN)/python -m benchmarks.golden

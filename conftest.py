@@ -11,7 +11,6 @@ worker has left the machine code in the cache. Tests of one file stay together, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,14 +23,6 @@ torch.set_num_threads(1)  # not in a fixture: modules of tests prepare, too
 ROOT = Path(__file__).parent
 WITHOUT_LOOPS = ("flow", "files", "metrics", "compile", "reduce")  # they lie around the middle
 LAST = ("solve", "project")
-
-
-@pytest.fixture(autouse=True)
-def threads_as_before() -> Iterator[None]:
-    """Commands set the number of torch's threads for their process; here the process is that of all tests."""
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
