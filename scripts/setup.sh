@@ -44,7 +44,8 @@ if [ "$level" = dev ]; then
     # The tests of snapfm.adapters train models with these. Alone: torchcfm asks for torchdyn and with it for Lightning, Jupyter and
     # torchvision, of which its flow matchers import nothing but POT. No extra names them, because snapfm imports neither, and
     # flow_matching's license (CC BY-NC) must not come along with a dependency.
-    install --no-deps flow_matching torchcfm POT
+    # Compiled by pip: warnings of the compiler, which flow_matching causes, are errors where tests import it.
+    install --compile --no-deps flow_matching torchcfm POT
     touch "$venv/.dev-ready"
 else
     echo "set-up 2/2: snapfm and snapfm-bench"

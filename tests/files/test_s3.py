@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,9 @@ RECIPE = DataRecipe("heat-ic-mass-implicit", count=70, seed=3, settings={"nx": 7
 URL = "s3://bucket/deep/a.zarr"
 
 
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     started = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -48,6 +52,7 @@ def files(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     yield there
     there.rm("bucket", recursive=True)
     s3fs.S3FileSystem.clear_instance_cache()
+    gc.collect()  # now: sessions that s3fs leaves open would complain in some other test
 
 
 def content(files: object) -> dict[str, bytes]:

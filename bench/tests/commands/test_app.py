@@ -32,13 +32,13 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "demo": (["--out", "OUT"], "snapfm_bench.demo.run.run"),
     "train": (["heat-ic-mass", "--out", "OUT"], "snapfm_bench.problems.training.table"),
     "sample": (["heat-ic-mass", "--count", "2", "--out", "OUT"], "snapfm.files.generate"),
-    "project": (["in.npy", "--laws", "mine:laws", "--out", "OUT"], "snapfm.files.projected.Projected"),
+    "project": (["in.npy", "--laws", "mine:laws", "--out", "OUT"], "snapfm.files.projected.ProjectedFields"),
     "export": (["in.zarr", "--out", "OUT"], "snapfm.files.well.export_well"),
     "quality": (["smoke", "--out", "OUT"], "snapfm_bench.suites.quality.run"),
     "bench": (["smoke", "--out", "OUT"], "snapfm_bench.suites.projection.run"),
     "report": (["RUN", "--out", "OUT"], "snapfm_bench.suites.projection.report.pages.write"),
-    "doctor": ([], "snapfm.device.artifact.shipped"),
-    "kernels": ([], "snapfm.cli.kernels._toured"),
+    "doctor": ([], "snapfm.cli.doctor._tested"),
+    "kernels": ([], "snapfm.kernels.numba.ahead.compile_all"),
 }
 FOLDERS = ("demo", "train", "quality", "bench", "report")  # these write a folder
 FILES = ("data", "sample")  # these a file

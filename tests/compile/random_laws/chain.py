@@ -107,7 +107,7 @@ class Chain:
             results.append(result)
         self.steps.append((text, apply))
         self.values = results
-        self.float32_laws |= text.startswith("float32")
+        self.coarse |= text.startswith("float32")
         return True
 
     def __repr__(self) -> str:

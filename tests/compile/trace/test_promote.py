@@ -33,7 +33,8 @@ def test_a_float32_network_is_that_network_in_float64():
     assert laws.opaque == {}
     assert laws.float32_laws == ["law"]
     exact = torch.stack([network().double()(one).flatten() for one in U])
-    assert torch.equal(laws.residual(U, {}), exact)
+    # Products of batches round in their own order on some processors; float32 would be off by 1e-7.
+    assert torch.allclose(laws.residual(U, {}), exact, rtol=0.0, atol=16 * torch.finfo(torch.float64).eps)
     as_written = torch.stack([single(one.float()).flatten() for one in U]).double()
     assert torch.allclose(laws.written(U, {}), as_written, rtol=1e-6, atol=1e-6)
     assert not torch.equal(as_written, exact)

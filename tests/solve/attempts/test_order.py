@@ -8,8 +8,8 @@ import torch
 
 import snapfm
 from snapfm.kernels import layout
+from snapfm.solve.attempts import order
 from snapfm.solve.attempts import order as attempts
-from snapfm.solve.attempts import settings as attempt_settings
 from snapfm_bench.judge import measure
 
 
@@ -63,7 +63,7 @@ def test_transport_from_white_noise_with_free_boundaries():
 @pytest.mark.parametrize("other", [attempts.penalized, attempts._filtered], ids=["penalty", "filter"])
 def test_either_way_alone_leads_to_the_laws(other, monkeypatch):
     monkeypatch.setattr(attempts, "_EQUALITIES", (other,))
-    monkeypatch.setattr(attempt_settings, "FIRST", 1)
+    monkeypatch.setattr(order, "FIRST", 1)
     generator = torch.Generator().manual_seed(0)
     u, params = bent(8, generator)
     given = u + 0.2 * torch.randn(u.shape, generator=generator, dtype=torch.float64)
@@ -224,4 +224,4 @@ def test_a_first_attempt_that_crawls_is_left_early(monkeypatch):
     u, params = problem.truth(4, generator)
     noise = torch.randn(u.shape, generator=generator, dtype=torch.float64)
     assert checked(problem.laws, noise, params).all()
-    assert first[0].max() < 0.5 * attempt_settings.FIRST
+    assert first[0].max() < 0.5 * order.FIRST
