@@ -103,7 +103,7 @@ def test_entries_of_the_gram_matrix_are_counted_before_they_are_listed() -> None
 def test_too_many_pairs_of_rows_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     twice = [Equality("heat", _heat), Equality("again", lambda u, p: 2.0 * _heat(u, p))]
     assert len(compile_laws(twice, SHAPE).presolve.redundant) == 7 * 6 * 7
-    for module in ("compile.presolve", "reduce.describe"):
+    for module in ("compile.presolve", "compile.describe"):
         monkeypatch.setattr(f"snapfm.{module}.ENTRY_LIMIT", 1_000)
     laws = compile_laws(twice, SHAPE)
     assert not laws.presolve.searched

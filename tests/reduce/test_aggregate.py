@@ -25,7 +25,7 @@ def lowered(rows: Rows, unknowns: int) -> Scalar:
 def find(rows: Rows, unknowns: int = 6, usable: tuple[int, ...] | None = None) -> list[list[int]]:
     scalar = lowered(rows, unknowns)
     marks = np.ones(unknowns, bool) if usable is None else np.isin(np.arange(unknowns), usable)
-    aggregates, _ = find_aggregates(scalar.tape, scalar.rows, marks)
+    aggregates, _ = find_aggregates(scalar.tape, scalar.rows, np.arange(scalar.rows.shape[0]), marks)
     assert aggregates.first == unknowns
     return [aggregates.members[a:b].tolist() for a, b in zip(aggregates.ptr, aggregates.ptr[1:])]
 
@@ -65,7 +65,7 @@ def test_unknowns_that_are_not_usable_stay_out():
 def test_one_unknown_and_no_rows():
     assert find(lambda u: [u[0] ** 2], 1) == []
     nothing = compile_laws([], (3,)).scalar
-    aggregates, _ = find_aggregates(nothing.tape, nothing.rows, np.ones(3, bool))
+    aggregates, _ = find_aggregates(nothing.tape, nothing.rows, np.zeros(0, int), np.ones(3, bool))
     assert len(aggregates) == 0
 
 
@@ -80,7 +80,7 @@ def test_one_unknown_and_no_rows():
 def test_two_coordinates_stand_for_a_group(rows: Rows):
     """Rows over √c·mean and the distance from the mean have the values they had over the members."""
     scalar = lowered(rows, 6)
-    aggregates, quadratic = find_aggregates(scalar.tape, scalar.rows, np.ones(6, bool))
+    aggregates, quadratic = find_aggregates(scalar.tape, scalar.rows, np.arange(2), np.ones(6, bool))
     assert len(aggregates)
     tape, condensed_rows = aggregated(scalar.tape, scalar.rows, np.arange(2), aggregates, quadratic)
     assert tape.unknowns == 6 + 2 * len(aggregates)
@@ -92,7 +92,7 @@ def test_two_coordinates_stand_for_a_group(rows: Rows):
 
 def test_rows_that_are_not_open_stay_over_the_members():
     scalar = lowered(lambda u: [(u**2).sum(), u[0] + u[1] ** 2], 6)
-    aggregates, quadratic = find_aggregates(scalar.tape, scalar.rows[[0]], np.ones(6, bool))
+    aggregates, quadratic = find_aggregates(scalar.tape, scalar.rows, np.array([0]), np.ones(6, bool))
     tape, rows = aggregated(scalar.tape, scalar.rows, np.array([0]), aggregates, quadratic)
     u = np.array([0.3, -1.0, 0.8, 2.0, 0.1, -0.4])
     after = evaluated(tape, rows, with_coordinates(u, aggregates))

@@ -32,7 +32,7 @@ PARAMS = {"w": torch.rand(1, 6, dtype=torch.float64)}
     ],
 )  # fmt: skip
 def test_degree_of_a_law(law, expected):
-    systems = snapfm.Projector([snapfm.Equality("law", law)], SHAPE, PARAMS).method.reduction.systems
+    systems = snapfm.Projector([snapfm.Equality("law", law)], SHAPE, PARAMS).method.plan.reduction.systems
     assert len(systems) == 1
     assert (systems[0].quadratic, systems[0].constant) == expected
 
@@ -42,6 +42,6 @@ def test_a_pinned_unknown_counts_as_known():
         snapfm.Equality("pin", lambda u, p: u[0] - p["w"]),
         snapfm.Equality("mixed", lambda u, p: (u[0] * u[1] ** 2).sum() - 1.0),
     ]
-    (system,) = snapfm.Projector(laws, SHAPE, PARAMS).method.reduction.systems
+    (system,) = snapfm.Projector(laws, SHAPE, PARAMS).method.plan.reduction.systems
     assert system.quadratic
     assert not system.constant

@@ -117,5 +117,6 @@ def test_a_subtape_evaluates_its_rows_as_the_whole_tape_does(wanted):
 
 
 def test_the_description_counts_stages_and_blocks():
-    text = " ".join(str(compile_laws([INITIAL, snapfm.Equality("step", _step)], (6, 5), None)).split())
+    project = snapfm.Projector([INITIAL, snapfm.Equality("step", _step)], (6, 5))
+    text = " ".join(str(project.structure).split())
     assert "march: 25 unknowns determined in 5 stages, one after the other: 5 blocks of at most 5 rows" in text

@@ -13,11 +13,10 @@ import torch
 
 import snapfm
 from snapfm import Equality, Inequality, Projector, Status
-from snapfm.arrays import Values
 from snapfm.errors import SettingError
 from snapfm.kernels.threads import Clock, Deadline, cut, run, workers
 from snapfm.solve.newton import Newton
-from snapfm.solve.system import Batch
+from snapfm.solve.stage import State
 from snapfm.solve.tiles import AttemptOutcome
 
 
@@ -61,12 +60,12 @@ def test_a_part_that_takes_all_its_time_leaves_some_for_those_after_it(monkeypat
     u_hat = 1.0 + 0.1 * randn(2, 5)
     project(u_hat)  # compiles
     assert isinstance(project.method, Newton)
-    first, _ = project.method.parts
+    first, _ = project.method.plan.systems
 
-    def endless(batch: Batch, u: Values, multipliers: Values) -> AttemptOutcome:
-        while not batch.deadline.over:
+    def endless(state: State) -> AttemptOutcome:
+        while not state.deadline.over:
             time.sleep(0.01)
-        return AttemptOutcome.unfinished(len(u))
+        return AttemptOutcome.unfinished(len(state.u))
 
     monkeypatch.setattr(first, "solve", endless)
     found = project(u_hat, seconds=0.5)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import snapfm
-from snapfm.solve.gradient import Adjoint
+from snapfm.solve.budget import LIMIT, SECONDS, Budget
 
 SHAPE = (3, 5)
 
@@ -48,7 +48,11 @@ def test_solutions_are_those_of_the_dense_system(name: str):
     result = project(start, params).raise_for_status()
     gradient = torch.randn(4, *SHAPE, generator=generator, dtype=torch.float64)
     multipliers = torch.cat([result.multipliers[law.name] for law in project.structure.laws], dim=1)
-    w, nu = Adjoint(project.structure, project.limits).solve(result.u, params, multipliers, gradient)
+    budget = Budget.of(LIMIT, SECONDS)
+    with torch.no_grad():
+        solved = project.method.solve(start, params, project.tolerance, None, budget)
+        found = project.method.adjoint(solved, params, gradient, in_params=True)
+    w, nu = found.w, found.nu
     assert torch.isfinite(w).all()
     jacobian = project.structure.jacobian(result.u, params).numpy()
     hessian = project.structure.hessian(result.u, params, multipliers)

@@ -48,7 +48,7 @@ def conjugate(laws, **more) -> snapfm.Projector:
 
 
 def forms(project: snapfm.Projector) -> list[tuple[int, int]]:
-    return [(part.kkt.frame.coupled, part.kkt.frame.shared) for part in project.method.parts]
+    return [(part.kkt.frame.coupled, part.kkt.frame.shared) for part in project.method.plan.systems]
 
 
 @pytest.mark.parametrize("bounded", [False, True], ids=["equalities", "a ≥ 0.6"])

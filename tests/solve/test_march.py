@@ -14,6 +14,8 @@ from snapfm.reduce import march, reduce
 from snapfm.solve import march as project_march
 from snapfm.solve import stage_solver
 from snapfm.solve.budget import certified
+from snapfm.solve.march import MarchState
+from snapfm.solve.stage import State
 
 
 @pytest.fixture(autouse=True)
@@ -55,8 +57,8 @@ def _stationarity(laws, u, u_hat, params, multipliers):
 def test_the_same_answer_as_the_coupled_system(name, engine):
     laws, shape, params, u = example(name, 3)
     project, coupled = _projector(laws, shape, params), _coupled(laws, shape, params)
-    assert len(project.method.reduction.march.rows()) == CASES[name][2]
-    assert len(coupled.method.reduction.march) == 0
+    assert len(project.method.plan.reduction.march.rows()) == CASES[name][2]
+    assert len(coupled.method.plan.reduction.march) == 0
     one, other = project(u, params), coupled(u, params)
     assert one.converged.all()
     assert other.converged.all()
@@ -106,7 +108,7 @@ def test_a_step_without_a_solution_harms_no_other(engine):
     params["u0"][3, 2] = 4.0  # u = 1.303 after one step; none after the second
     u = torch.ones(4, 4, 6, dtype=torch.float64)
     project = _projector(_decay(), (4, 6), params)
-    assert len(project.method.reduction.march) == 3
+    assert len(project.method.plan.reduction.march) == 3
     ended = project(u, params)
     assert ended.status[0] == ended.status[2] == Status.CONVERGED
     assert ended.status[1] == Status.INFEASIBLE
@@ -167,7 +169,7 @@ def test_rows_left_over_from_nonlinear_steps_are_judged():
     laws = [*laws, snapfm.Equality("total", lambda u, p: u[-1].sum() - p["total"])]
     right = params | {"total": true}
     project = _projector(laws, shape, right)
-    assert len(project.method.reduction.march) == 5
+    assert len(project.method.plan.reduction.march) == 5
     assert project(u, right).converged.all()
     wrong = project(u, params | {"total": true + torch.tensor([0.0, 1.0])})
     assert wrong.status.tolist() == [int(Status.CONVERGED), int(Status.INFEASIBLE)]
@@ -214,12 +216,11 @@ def test_time_that_ends_during_the_march(looks, engine):
     laws, shape, params, u = example("reaction–diffusion", 3)
     method = _projector(laws, shape, params).method
     field = u.reshape(3, -1).numpy()
-    answer = field.copy()
-    answer[:, :64] = params["u0"].reshape(3, -1).numpy()
+    answer, known = field.copy(), params["u0"].reshape(3, -1).numpy()
+    answer[:, :64] = known
     deadline = _Late(Clock(60.0), stop=np.array([0, 0, looks]))
-    ended = method.marching.walk(3).solve(
-        field, answer, params["u0"].reshape(3, -1).numpy(), certified(1e-8), 100, deadline
-    )
+    state = State(field, answer, known, np.zeros((3, 0)), certified(1e-8), None, 100, deadline)
+    ended = MarchState(method.plan.march, 3).solve(state)
     moved = (answer != field).reshape(3, *shape).any(axis=(0, 2, 3))
     if looks < 2:
         assert (ended.status == Status.ITERATION_LIMIT).all()
@@ -275,7 +276,7 @@ def test_large_blocks_have_factors_of_bounded_memory(monkeypatch):
     monkeypatch.setattr(project_march, "_FACTOR_MEMORY", 1.0)
     laws, shape, params, u = example("reaction–diffusion", 3)
     project = _projector(laws, shape, params)
-    assert project.method.marching.samples == 1
+    assert project.method.plan.march.samples == 1
     assert project(u, params).converged.all()
 
 
@@ -284,7 +285,7 @@ def test_cost_is_linear_in_the_number_of_steps():
     sizes = []
     for steps in (5, 9):
         project = _projector(reaction_diffusion(), (steps, 4, 4), {"u0": torch.zeros(1, 4, 4, dtype=torch.float64)})
-        found = project.method.reduction.march
+        found = project.method.plan.reduction.march
         sizes.append((len(found.squares), found.squares[0].plan.fill, len(found.stages)))
     assert sizes[0][:2] == sizes[1][:2]
     assert (sizes[0][2], sizes[1][2]) == (4, 8)
@@ -312,13 +313,13 @@ def test_coefficients_that_change_with_every_step(engine):
     laws, params = [initial(), snapfm.Equality("step", step)], {"u0": torch.rand(3, 9, dtype=torch.float64)}
     u = torch.rand(3, 7, 9, dtype=torch.float64)
     project = _projector(laws, (7, 9), params)
-    assert len(project.method.reduction.march.squares) == 6
+    assert len(project.method.plan.reduction.march.squares) == 6
     one, other = project(u, params), _coupled(laws, (7, 9), params)(u, params)
     assert one.converged.all()
     assert (one.u - other.u).abs().max() <= 1e-9
     assert _stationarity(laws, one.u, u, params, one.multipliers) <= 1e-9
     if engine == "tiles":
-        assert len({id(solver.structure.plan) for solver in project.method.marching.solvers}) == 1
+        assert len({id(solver.structure.plan) for solver in project.method.plan.march.solvers}) == 1
 
 
 def test_hard_steps_end_within_the_budget_whoever_shares_the_batch(engine):
@@ -352,7 +353,7 @@ def test_where_a_stage_has_no_solution_all_stages_are_solved_together():
     params = {"square": torch.full((2, 1), 4.0, dtype=torch.float64)}
     u_hat = torch.tensor([[2.1, 1.5], [-2.1, 1.5]], dtype=torch.float64)
     project = _projector(laws, (2,), params)
-    assert len(project.method.reduction.march) == 2
+    assert len(project.method.plan.reduction.march) == 2
     found = project(u_hat, params)
     assert found.converged.all()
     torch.testing.assert_close(found.u[:, 0], torch.full((2,), 2.0, dtype=torch.float64))

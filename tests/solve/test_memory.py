@@ -75,14 +75,14 @@ def test_pieces_shrink_before_anything_is_said(project, monkeypatch):
         project.move(u)
 
 
-def test_the_plan_of_a_call_is_kept_until_something_it_depends_on_changes(project):
+def test_the_pieces_of_a_call_are_kept_until_something_it_depends_on_changes(project):
     method = project.method
-    plan = method._planned(20, True, 500)
-    assert method._planned(20, True, 500) is plan
+    found = method._cut(20, True, 500)
+    assert method._cut(20, True, 500) is found
     for other in ((21, True, 500), (20, False, 500), (20, True, 400)):
-        assert method._planned(*other) is not plan
-    assert method._planned(20, True, 500) == plan
-    assert [number for piece in plan.pieces for number in range(20)[piece]] == list(range(20))
+        assert method._cut(*other) is not found
+    assert method._cut(20, True, 500) == found
+    assert [number for piece in found.pieces for number in range(20)[piece]] == list(range(20))
 
 
 def test_fitted_shrinks_to_tiles_then_threads_then_samples():

@@ -68,8 +68,8 @@ def projectors(laws, shape=SHAPE, **more):
     with mock.patch.object(kkt, "_MANY", 20):
         ours = snapfm.Projector(laws, shape, PARAMS, **more)
     plain = snapfm.Projector(laws, shape, PARAMS, **more)
-    assert all(part.nullspace is not None for part in ours.method.parts)
-    assert all(part.nullspace is None for part in plain.method.parts)
+    assert all(part.nullspace is not None for part in ours.method.plan.systems)
+    assert all(part.nullspace is None for part in plain.method.plan.systems)
     return ours, plain
 
 

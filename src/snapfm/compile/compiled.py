@@ -210,7 +210,7 @@ class CompiledLaws(LawStack):
 
     def sheet(self) -> Sheet:
         """Describe rows, presolve and the size of factors."""
-        from snapfm.reduce.describe import describe  # here: what it reads imports this file
+        from snapfm.compile.describe import describe  # here: what it reads imports this file
 
         return describe(self)
 

@@ -18,6 +18,7 @@ from snapfm.kernels.program import (
     VARYING,
     tile_gradient,
     tile_hessian,
+    tile_linear_gradient,
     tile_partials,
     tile_slopes,
     tile_values,
@@ -67,6 +68,41 @@ def pull(code, size, inputs, outside, externals, index, multipliers, field, rest
             sample, part = (first + lane) // parts, (first + lane) % parts
             for k in range(inputs.shape[1]):
                 rest[sample, inputs[part, k]] += adjoint[(1 + k) * LANES + lane]
+
+
+@compiled(nogil=True, error_model="numpy")
+def pull_linear(
+    code, size, inputs, outside, externals, index, multipliers, nu, field, w, rest, by_params
+):  # written: rest, by_params
+    """rest += Jᵀν + Σλ∇²row·w, and by_params += the same derivatives by the cells of params; λ, ν = …[:, index[part]].
+
+    Read: field, w (b, n), multipliers, nu (b, m); written: rest (b, n), by_params (b, …), numbered as `externals`.
+    """
+    parts, width = index.shape
+    cells, rows, along = np.empty(size * LANES), np.empty(width * LANES), np.zeros(size * LANES)
+    lam, weight = np.empty(width * LANES), np.empty(width * LANES)
+    adjoint, out = np.empty(size * LANES), np.empty(size * LANES)
+    ops = max(size - code.first, 0)
+    partial, turned = np.empty(5 * LANES * ops), np.empty(2 * LANES * ops)
+    own, lanes = inputs.shape[1], len(field) * parts
+    for first in range(0, lanes, LANES):
+        fill_cells(inputs, outside, field, externals, first, cells)
+        tile_values(code, cells, rows)
+        for lane in range(LANES):
+            which = min(first + lane, lanes - 1)
+            sample, part = which // parts, which % parts
+            for k in range(width):
+                lam[k * LANES + lane] = multipliers[sample, index[part, k]]
+                weight[k * LANES + lane] = nu[sample, index[part, k]]
+            for k in range(own):
+                along[(1 + k) * LANES + lane] = w[sample, inputs[part, k]]
+        tile_linear_gradient(code, cells, lam, weight, along, partial, turned, adjoint, out)
+        for lane in range(min(LANES, lanes - first)):
+            sample, part = (first + lane) // parts, (first + lane) % parts
+            for k in range(own):
+                rest[sample, inputs[part, k]] += out[(1 + k) * LANES + lane]
+            for k in range(outside.shape[1]):
+                by_params[sample, outside[part, k]] += out[(1 + own + k) * LANES + lane]
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -108,6 +108,38 @@ def _scatter(members, begin, count, middle, length, line):  # written: line, the
         line[members[begin + i]] = middle + length / math.sqrt(square) * (_point(i) - total / count)
 
 
+@compiled(nogil=True, error_model="numpy")
+def condense_linear(
+    ptr, members, first, field, g
+):  # read: field, with its coordinates; written: g, those of each group
+    """Take the components of g along the two directions of every group: all alike, and along the field minus its mean."""
+    for sample in range(len(g)):
+        line, given = field[sample], g[sample]
+        for k in range(len(ptr) - 1):
+            root = math.sqrt(ptr[k + 1] - ptr[k])
+            mean, size = line[first + 2 * k] / root, line[first + 2 * k + 1]
+            total, along = 0.0, 0.0
+            for p in range(ptr[k], ptr[k + 1]):
+                total += given[members[p]]
+                along += given[members[p]] * (line[members[p]] - mean)
+            given[first + 2 * k] = total / root
+            given[first + 2 * k + 1] = along / size if size > 0.0 else 0.0
+
+
+@compiled(nogil=True, error_model="numpy")
+def expand_linear(ptr, members, first, field, curvature, g, w):  # read: curvature (b, groups); written: w, the members
+    """w = w₁/√c + w₂ e + what g has across both, divided by the curvature of its group."""
+    for sample in range(len(w)):
+        line, given, out = field[sample], g[sample], w[sample]
+        for k in range(len(ptr) - 1):
+            root, scale = math.sqrt(ptr[k + 1] - ptr[k]), 1.0 / curvature[sample, k]
+            mean, size = line[first + 2 * k] / root, line[first + 2 * k + 1]
+            one = (out[first + 2 * k] - scale * given[first + 2 * k]) / root
+            two = (out[first + 2 * k + 1] - scale * given[first + 2 * k + 1]) / size if size > 0.0 else 0.0
+            for p in range(ptr[k], ptr[k + 1]):
+                out[members[p]] = one + two * (line[members[p]] - mean) + scale * given[members[p]]
+
+
 @compiled(nogil=True)
 def _point(i):
     return (_GOLDEN * (i + 1)) % 1.0

@@ -15,6 +15,8 @@ from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul
 from snapfm.kernels.operations import LANES
 
 RUNNING = -1  # status of a lane that is not done
+# On the diagonal of the augmented matrix's lower block: keeps dependent rows factorable, too small to change a step.
+LEAST_DIAGONAL = 1e-11
 
 _LEAST_CURVATURE = 1e-2  # stands in for W where the true one has the wrong inertia
 _SMALLEST_CURVATURE = 1e-8  # W nearer to zero than this counts as this
@@ -33,20 +35,7 @@ def factorize(frame, plan, tile, damping, status, convex, negative, stop):
     convex[:] = 0.0
     tally, rows = section(tile, layout.TALLY), len(table(frame, layout.EQUALITY))
     for _ in range(_CONVEX_TRIALS):
-        _weigh(frame, tile, damping, convex, negative)
-        if frame.augmented == 0:
-            _assemble_schur(frame, tile)
-        else:
-            _assemble_augmented(frame, tile, damping, convex)
-        if frame.callback == NO_CALLBACK:
-            factorize_tile(
-                plan, section(tile, layout.MATRIX), LANES, 0, frame.augmented == 1, _PIVOT, section(tile, layout.FACTOR),
-                section(tile, layout.PIVOTS), section(tile, layout.SCALE), tally, stop,
-            )  # fmt: skip
-        else:
-            for lane in range(LANES):  # marks the lanes to factorize; the answer takes its place
-                tally[lane] = 1.0 if status[lane] == RUNNING else 0.0
-            call_back(frame.callback, layout.TO_FACTORIZE, tile.memory)
+        factorize_once(frame, plan, tile, damping, status, convex, negative, stop)
         if stop[0] != 0:
             return
         again = False
@@ -62,6 +51,26 @@ def factorize(frame, plan, tile, damping, status, convex, negative, stop):
                 again = True
         if not again:
             break
+
+
+@compiled(nogil=True, error_model="numpy")
+def factorize_once(frame, plan, tile, damping, status, convex, negative, stop):
+    """Assemble and factorize with the curvature that is asked for, whatever the inertia; see factorize."""
+    _weigh(frame, tile, damping, convex, negative)
+    if frame.augmented == 0:
+        _assemble_schur(frame, tile)
+    else:
+        _assemble_augmented(frame, tile, damping, convex)
+    tally = section(tile, layout.TALLY)
+    if frame.callback == NO_CALLBACK:
+        factorize_tile(
+            plan, section(tile, layout.MATRIX), LANES, 0, frame.augmented == 1, _PIVOT, section(tile, layout.FACTOR),
+            section(tile, layout.PIVOTS), section(tile, layout.SCALE), tally, stop,
+        )  # fmt: skip
+        return
+    for lane in range(LANES):  # marks the lanes to factorize; the answer takes its place
+        tally[lane] = 1.0 if status[lane] == RUNNING else 0.0
+    call_back(frame.callback, layout.TO_FACTORIZE, tile.memory)
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -179,3 +179,43 @@ def tile_gradient(code, cells, weight, partial, adjoint):
     """adjoint = gradient of Σ weight·row in every cell. Read: cells, weight (rows); written: partial, adjoint (cells)."""
     tile_partials(code, cells, False, partial)
     _adjoints(code, weight, partial, True, adjoint)
+
+
+@compiled(nogil=True)
+def tile_linear_gradient(code, cells, multipliers, nu, along, partial, turned, adjoint, out):
+    """out = gradient, in every cell, of Σ ν·row + the derivative of Σ λ·row along the tangents of the first cells.
+
+    Read: cells, multipliers λ and ν (rows), along (tangents of the first cells). Written: along (those of operations), partial,
+    turned (two packs per operation: how its slopes change along), adjoint (gradient of Σ λ·row), out.
+    """
+    tile_partials(code, cells, True, partial)
+    ops = section(code.table, code.table_at, OPS)
+    a_ptr, a_cell = section(code.table, code.table_at, A_PTR), section(code.table, code.table_at, A_CELL)
+    b_ptr, b_cell = section(code.table, code.table_at, B_PTR), section(code.table, code.table_at, B_CELL)
+    a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
+    for e in range(len(ops)):
+        a, b = _combine(a_ptr, a_cell, a_weight, e, along), _combine(b_ptr, b_cell, b_weight, e, along)
+        mixed = load(partial, 5 * e + 3)
+        store(turned, 2 * e, fma(mixed, b, mul(load(partial, 5 * e + 2), a)))
+        store(turned, 2 * e + 1, fma(load(partial, 5 * e + 4), b, mul(mixed, a)))
+        store(along, code.first + e, fma(load(partial, 5 * e + 1), b, mul(load(partial, 5 * e), a)))
+    ptr, row = section(code.table, code.table_at, BACK_PTR), section(code.table, code.table_at, BACK_ROW)
+    back = section(code.weight, code.weight_at, BACK)
+    reader, op = section(code.table, code.table_at, READER_PTR), section(code.table, code.table_at, READER_OP)
+    slope, share = section(code.table, code.table_at, READER_SLOPE), section(code.weight, code.weight_at, READER)
+    cell_count = len(reader) - 1
+    for i in range(cell_count):
+        cell = max(cell_count - 1 - i, 0)  # not negative: spares a check at every access
+        first, second = full(0.0), full(0.0)
+        for p in range(ptr[cell], ptr[cell + 1]):
+            first = fma(full(back[p]), load(multipliers, row[p]), first)
+            second = fma(full(back[p]), load(nu, row[p]), second)
+        for p in range(reader[cell], reader[cell + 1]):
+            e = op[p]
+            by, turn = load(partial, slope[p]), load(turned, slope[p] - 3 * e)
+            upper = load(adjoint, code.first + e)
+            change = fma(upper, turn, mul(load(out, code.first + e), by))
+            first = fma(full(share[p]), mul(upper, by), first)
+            second = fma(full(share[p]), change, second)
+        store(adjoint, cell, first)
+        store(out, cell, second)

@@ -112,7 +112,7 @@ class Projector:
             return self._matrix_free(refusal.reason, report)
         if newton.bytes(1) > largest and not newton.kinked:
             return self._matrix_free(f"factors of {newton.bytes(1) / 1e9:.0f} GB are not computed", report)
-        laws.remarks.append(described(newton.bytes))
+        laws.remarks.extend([*newton.plan.describe(), described(newton.bytes)])
         return laws, newton
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, hstack, vstack
+from scipy.sparse import coo_array, csc_array, csr_array, hstack, vstack
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.lower.tape import Block, Tape, moved_columns
@@ -27,6 +27,7 @@ class Aggregates:
     ptr: Index
     members: Index
     first: int
+    curvature: csr_array  # (rows, aggregates) coefficient of Σu² in each row
 
     def __len__(self) -> int:
         return len(self.ptr) - 1
@@ -42,14 +43,14 @@ class _Quadratic:
     owner: Index  # per cell: the unknown whose quadratic it is, -1 for none
 
 
-def find_aggregates(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Aggregates, _Quadratic]:
-    """Find aggregates of `usable` unknowns in the given rows (open ones, over the tape's cells)."""
-    n = tape.unknowns
-    owner, slope, square, constant = _single(tape, rows, usable)
+def find_aggregates(tape: Tape, rows: csr_array, open_rows: Index, usable: Mask) -> tuple[Aggregates, _Quadratic]:
+    """Find aggregates of `usable` unknowns in the open ones of some rows over the tape's cells."""
+    n, count, mine = tape.unknowns, rows.shape[0], csr_array(rows[open_rows])
+    owner, slope, square, constant = _single(tape, mine, usable)
     cell = np.flatnonzero(owner >= 0)
-    over = csr_array(rows[:, cell])
+    over = csr_array(mine[:, cell])
     spread = (np.arange(len(cell)), owner[cell])
-    lin = rows[:, :n] + over @ csr_array((slope[cell], spread), shape=(len(cell), n))
+    lin = mine[:, :n] + over @ csr_array((slope[cell], spread), shape=(len(cell), n))
     quad = over @ csr_array((square[cell], spread), shape=(len(cell), n))
     lin, quad = csc_array(lin), csc_array(quad)
     for matrix in (lin, quad):
@@ -58,7 +59,10 @@ def find_aggregates(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Aggregat
     found = _Quadratic(lin, quad, constant, owner)
     candidates = np.flatnonzero(usable & (np.diff(quad.indptr) > 0))
     members, ptr = _equal_columns(lin, quad, candidates)
-    return Aggregates(ptr, members, n), found
+    of_groups = coo_array(quad[:, members[ptr[:-1]]])
+    row, group = of_groups.coords
+    curvature = csr_array((of_groups.data, (open_rows[row], group)), shape=(count, len(ptr) - 1))
+    return Aggregates(ptr, members, n, curvature), found
 
 
 def aggregated(

@@ -110,7 +110,7 @@ def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded:
         dropped = np.union1d(dropped, later)
 
     usable = fixed.free & ~bounded
-    aggregates, quadratic = find_aggregates(tape, csr_array(rows[np.flatnonzero(open_rows)]), usable)
+    aggregates, quadratic = find_aggregates(tape, rows, np.flatnonzero(open_rows), usable)
     if len(aggregates):
         tape, rows = aggregated(tape, rows, np.flatnonzero(open_rows), aggregates, quadratic)
         found = reads(tape, rows)
@@ -288,6 +288,6 @@ def opaque_system(tape: Tape, program: Program, rows: Index, dropped: Index, equ
         csr_array((m, 0)), csr_array((m, m)), equality, opaque=True,
     )  # fmt: skip
     rotations = Rotations(nothing, nothing, nothing, np.zeros(0), np.zeros(0))
-    aggregates, fixed = Aggregates(np.zeros(1, np.int64), nothing, n), Cascade((), nothing, np.ones(n, bool))
-    over = csr_array((0, tape.cells))
+    over, fixed = csr_array((0, tape.cells)), Cascade((), nothing, np.ones(n, bool))
+    aggregates = Aggregates(np.zeros(1, np.int64), nothing, n, csr_array((0, 0)))
     return Reduction(tape, rotations, aggregates, over, fixed, (), March(), dropped, nothing, (system,))

@@ -51,14 +51,14 @@ class Solution:
 
 @dataclass(frozen=True)
 class Adjoints:
-    """The solution (w, ν) of the transposed KKT system, and for samples on kinks what else gradients in params need.
+    """The solution (w, ν) of the linearized problem, and what gradients in params need.
 
-    `externals` maps the number of a sample to ∂(wᵀJᵀλ + νᵀh) by the cells of params, with kinks on their sides or held.
+    `externals` (b, …) are the derivatives of wᵀJᵀλ + νᵀh by the cells of params; None where only torch knows them.
     """
 
     w: Tensor
     nu: Tensor
-    externals: Mapping[int, Tensor]
+    externals: Tensor | None
 
 
 class Method(Protocol):

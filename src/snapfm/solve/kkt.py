@@ -16,6 +16,7 @@ from scipy.sparse import coo_array, csr_array
 
 from snapfm.arrays import Index, Table, Values
 from snapfm.compile.sparsity.pattern import Pattern
+from snapfm.kernels.direction import LEAST_DIAGONAL
 from snapfm.kernels.factor.ordering import best
 from snapfm.kernels.factor.panels import Schedule, schedule
 from snapfm.kernels.layout import Frame
@@ -38,8 +39,6 @@ _ITERATIONS = 10
 _LARGE = 50_000
 # Rows that vary, and rows of constant slope, from which on the factor of the latter is shared by all samples.
 _FEW, _MANY = 16, 2000
-# On the diagonal of the augmented matrix's lower block: keeps dependent rows factorable, too small to change a step.
-_SOFT = 1e-11
 
 
 @cache
@@ -208,7 +207,7 @@ def _augmented(system: System) -> Matrix:
             v + program.pattern.row_of(), program.pattern.indices, np.zeros(program.pattern.nnz),
             np.zeros(program.pattern.nnz), np.arange(program.pattern.nnz),
         ),
-        (v + np.arange(m), v + np.arange(m), np.full(m, -_SOFT), np.full(m, -1), np.zeros(m)),
+        (v + np.arange(m), v + np.arange(m), np.full(m, -LEAST_DIAGONAL), np.full(m, -1), np.zeros(m)),
         (v + gram.coords[0], v + gram.coords[1], -gram.data, np.full(gram.nnz, -1), np.zeros(gram.nnz)),
     ]  # fmt: skip
     row, column, constant, source, place = (np.concatenate([part[i] for part in parts]) for i in range(5))

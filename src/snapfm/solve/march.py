@@ -10,6 +10,7 @@ are in memory. Must not import solve.newton.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,6 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.lower.tape import Tape, Unlowerable
 from snapfm.compile.program import build_program
 from snapfm.errors import Status
-from snapfm.kernels import batches
 from snapfm.kernels.layout import HOLDS
 from snapfm.kernels.march import (
     FAILED,
@@ -35,13 +35,15 @@ from snapfm.kernels.march import (
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Deadline
 from snapfm.linear import Automatic
-from snapfm.reduce.march import March, MarchStage, Square, slopes_at
+from snapfm.reduce.march import March, MarchStage, slopes_at
 from snapfm.reduce.reduce import system_from_program
 from snapfm.solve.budget import Stopping
+from snapfm.solve.stage import Ended, Linearization, Rows, State
 from snapfm.solve.stage_newton import StageNewton, share
 from snapfm.solve.stage_solver import ENTRY_BYTES, RESCUED_ROWS, StageSolver
-from snapfm.solve.system import Batch, Part
+from snapfm.solve.system import Part
 from snapfm.solve.tiles import AttemptOutcome
+from snapfm.text import plural
 
 _KEPT = 4  # structures whose factors are kept from stage to stage; with more, as for coefficients that change, none are
 _FACTOR_MEMORY = 400e6  # bytes of factors that the samples of one piece may keep
@@ -50,8 +52,9 @@ _FACTOR_MEMORY = 400e6  # bytes of factors that the samples of one piece may kee
 class Marching:
     """Prepared for the march of a reduction. It never changes; a call's state is a `MarchState`."""
 
-    def __init__(self, march: March, tape: Tape, rows: csr_array, first_external: int) -> None:
-        self.march, self._tape, self._rows, self._first_external = march, tape, rows, first_external
+    def __init__(self, number: int, march: March, tape: Tape, rows: csr_array, first_external: int) -> None:
+        self.number, self.march = number, march
+        self._tape, self._rows, self._first_external = tape, rows, first_external
         self.solvers = [StageSolver(square) for square in march.squares]
         self._coupled: Coupled | None = None
 
@@ -75,9 +78,43 @@ class Marching:
         each = [one.bytes(samples) for one in self.solvers]
         return sum(each) if self.keeps else max(each)
 
-    def walk(self, count: int) -> MarchState:
-        """Begin a call on so many samples."""
-        return MarchState(self, count)
+    def solve(self, state: State, ended: Ended) -> None:
+        """Solve all stages. Written: state's u, ended."""
+        assert state.kept is not None
+        state.kept[self.number] = walk = MarchState(self, len(state.u))
+        outcome = walk.solve(state)
+        ended.status[:], ended.iterations[:] = outcome.status, outcome.iterations
+
+    def pull(self, state: State, rest: Values) -> None:
+        """Find the multipliers of all stages, last first. Written: state's multipliers, rest."""
+        assert state.kept is not None
+
+        def pull(rows: Rows, index: Index) -> None:
+            rows.pull(index, state.u, state.externals, state.multipliers, rest)
+
+        state.kept[self.number].determine(state.u, state.externals, state.multipliers, rest, pull)
+
+    def linear(self, at: Linearization) -> None:
+        """Hold the unknowns. Written: w."""
+        at.w[:, self.march.unknowns()] = 0.0
+
+    def pull_linear(self, at: Linearization) -> None:
+        """Find the ν of all stages, last first. Written: ν, rest, by_params."""
+        walk = MarchState(self, len(at.u))
+        walk.determine(at.u, at.externals, at.nu, at.rest, lambda rows, index: rows.pull_linear(index, at))
+
+    def from_params(self, u: Values, externals: Values) -> Values | None:
+        """Return nothing: a march begins with every call."""
+        return None
+
+    def describe(self) -> str:
+        """Say how many unknowns are solved for, and in how many stages."""
+        march = self.march
+        sizes = np.concatenate([np.diff(march.squares[stage.square].starts) for stage in march.stages])
+        return (
+            f"march: {plural(len(march.unknowns()), 'unknown')} determined in {plural(len(march), 'stage')}, one after the "
+            f"other: {plural(len(sizes), 'block')} of at most {plural(int(sizes.max()), 'row')}"
+        )
 
     def coupled(self) -> Coupled | None:
         """Prepare all stages together as one system, at first use; None where that would take too long, or is one stage."""
@@ -129,10 +166,10 @@ class MarchState:
             self._kept[number] = [None] * self._count, tiles
         return self._kept[number]
 
-    def solve(
-        self, start: Values, u: Values, externals: Values, stopping: Stopping, limit: int, deadline: Deadline
-    ) -> AttemptOutcome:
-        """Solve all stages; the iterations of a sample are the most that a stage took. Written: u."""
+    def solve(self, state: State) -> AttemptOutcome:
+        """Solve all stages; the iterations of a sample are the most that a stage took. Written: state's u."""
+        start, u, externals = state.u_hat, state.u, state.externals
+        stopping, limit, deadline = state.stopping, state.limit, state.deadline
         count = len(u)
         status, iterations = np.full(count, int(Status.CONVERGED)), np.ones(count, np.int64)
         earlier: list[list[Values]] = [[] for _ in self._solvers]  # the last two solutions of each structure
@@ -167,15 +204,10 @@ class MarchState:
             self.through = status == Status.CONVERGED
             if tiles is None:
                 earlier[stage.square] = [*known[-1:], u[:, stage.unknowns]]
-        self._couple(
-            np.flatnonzero(status == Status.STALLED), start, u, externals, stopping, limit, deadline, status, iterations
-        )
+        self._couple(np.flatnonzero(status == Status.STALLED), state, status, iterations)
         return AttemptOutcome(status, iterations, np.full(count, HOLDS))
 
-    def _couple(
-        self, failed: Index, start: Values, u: Values, externals: Values, stopping: Stopping, limit: int, deadline: Deadline,
-        status: Index, iterations: Index,
-    ) -> None:  # fmt: skip
+    def _couple(self, failed: Index, state: State, status: Index, iterations: Index) -> None:
         """Solve all stages together for samples that got stuck: an earlier stage may have another solution, that goes on.
 
         Written: their u, status, iterations.
@@ -183,24 +215,29 @@ class MarchState:
         coupled = self._marching.coupled() if len(failed) else None
         if coupled is None:
             return
-        part, rows = coupled.part, coupled.part.system.rows.shape[1]
+        part, rows, u = coupled.part, coupled.part.system.rows.shape[1], state.u
         for i in failed:  # one by one: each has iterations of its own left
-            left = limit - int(iterations[i])
-            if left < 1 or deadline.over:
+            left = state.limit - int(iterations[i])
+            if left < 1 or state.deadline.over:
                 continue
-            inputs = np.where(np.isfinite(start[i]), start[i], 0.0)[None, coupled.inputs]
+            inputs = np.where(np.isfinite(state.u_hat[i]), state.u_hat[i], 0.0)[None, coupled.inputs]
             determined = np.setdiff1d(np.arange(inputs.shape[1]), part.system.unknowns[0])
             inputs[:, determined] = u[i, coupled.inputs[determined]]  # by substitutions before the march
-            batch = Batch(inputs.copy(), externals[[i]][:, coupled.externals], stopping, None, left, deadline)
-            ended = part.solve(batch, inputs, np.zeros((1, rows)))
+            own = State(
+                inputs.copy(), inputs, state.externals[[i]][:, coupled.externals], np.zeros((1, rows)), state.stopping, None,
+                left, state.deadline,
+            )  # fmt: skip
+            ended = part.solve(own)
             iterations[i] += ended.iterations[0]
             status[i] = ended.status[0]
             if status[i] == Status.CONVERGED:
                 u[i, coupled.inputs] = inputs[0]
         self.through = status == Status.CONVERGED
 
-    def determine(self, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
-        """Find the multipliers of all stages, last first, and add their Jᵀλ to `rest`. Written: multipliers, rest."""
+    def determine(
+        self, u: Values, externals: Values, multipliers: Values, rest: Values, pull: Callable[[Rows, Index], None]
+    ) -> None:
+        """Find the multipliers of all stages, last first; `pull` adds what they pull to `rest`. Written: multipliers, rest."""
         if len(u) and not self.through.any():
             return
         for stage in reversed(self._stages):
@@ -215,7 +252,7 @@ class MarchState:
                     multipliers[sample, stage.rows], factors[sample] = solver.multipliers(
                         entries[i], -rest[sample, stage.unknowns], factors[sample]
                     )
-            _pull(solver.square, stage, u, externals, multipliers, rest)
+            pull(Rows(solver.square.program, stage.inputs[None], stage.externals[None]), stage.rows[None])
 
 
 class _Tiles:
@@ -261,11 +298,3 @@ class _Tiles:
             through, self._have, self._factors, multipliers, ended,
         )  # fmt: skip
         return np.flatnonzero(ended == FAILED)
-
-
-def _pull(square: Square, stage: MarchStage, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
-    program = square.program
-    batches.pull(
-        program.code, program.cells, stage.inputs[None], stage.externals[None], externals, stage.rows[None], multipliers, u,
-        rest,
-    )  # fmt: skip

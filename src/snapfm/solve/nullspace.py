@@ -14,7 +14,6 @@ otherwise are left to the iterations of solve.system. Must not import solve.syst
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +31,7 @@ from snapfm.solve.subspace import Found, Subspaces, largest
 from snapfm.solve.tiles import AttemptOutcome
 
 if TYPE_CHECKING:
-    from snapfm.solve.system import Batch
+    from snapfm.solve.stage import State
 
 AT_ONCE = 8  # lanes: as many as one solve with the factor takes
 _LONGEST = 32  # directions of a subspace,
@@ -88,21 +87,19 @@ class NullSpace:
         ]
         return Found(*(np.concatenate([getattr(one, name) for one in found]) for name in Found.__dataclass_fields__))
 
-    def solve_batch(
-        self, batch: Batch, u: Values, multipliers: Values, iterate: Callable[[Batch, Values, Values], AttemptOutcome]
-    ) -> AttemptOutcome:
-        """Solve a batch; `iterate` for samples that are left open, from where they ended if that is usable.
+    def solve_state(self, state: State, iterate: Callable[[State], AttemptOutcome]) -> AttemptOutcome:
+        """Solve a piece; `iterate` for samples that are left open, from where they ended if that is usable.
 
-        Written: u (this part's unknowns), multipliers (its rows).
+        Written: state's u (this part's unknowns), multipliers (its rows).
         """
-        system, count, columns = self.system, len(u), self.columns
-        moving = columns[:, : self.unknowns]
-        given = np.take(batch.start, columns, axis=1)
+        system, u, multipliers, columns = self.system, state.u, state.multipliers, self.columns
+        count, moving = len(u), columns[:, : self.unknowns]
+        given = np.take(state.u_hat, columns, axis=1)
         given[:, :, self.unknowns :] = np.take(u, columns[:, self.unknowns :], axis=1)
         lanes = count * system.parts
-        outside = np.take(batch.externals, self.params, axis=1).reshape(lanes, self.params.shape[1])
-        rounds = self.rounds(batch.limit)
-        found = self.solve(given.reshape(lanes, -1), outside, batch.stopping, rounds, batch.deadline)
+        outside = np.take(state.externals, self.params, axis=1).reshape(lanes, self.params.shape[1])
+        rounds = self.rounds(state.limit)
+        found = self.solve(given.reshape(lanes, -1), outside, state.stopping, rounds, state.deadline)
         certified: Mask = np.all(found.certified.reshape(count, -1), axis=1)
         usable: Mask = np.all(found.usable.reshape(count, -1), axis=1)
         point, lam = (one.reshape(count, system.parts, -1) for one in (found.point, found.multipliers))
@@ -114,16 +111,13 @@ class NullSpace:
         for some in (np.flatnonzero(usable & ~certified), np.flatnonzero(~usable)):
             if not len(some):
                 continue
-            own, own_lam, warm = u[some], multipliers[some], None if batch.warm is None else batch.warm[some]
+            own = state.select(some, state.limit - rounds)
             if usable[some[0]]:
-                own[:, system.unknowns] = point[some][:, :, : system.unknowns.shape[1]]
-                warm = own_lam.copy()
-                warm[:, system.rows] = lam[some]
-            asked = replace(
-                batch, start=batch.start[some], externals=batch.externals[some], warm=warm, limit=batch.limit - rounds
-            )
-            then = iterate(asked, own, own_lam)
-            u[some], multipliers[some] = own, own_lam
+                own.u[:, system.unknowns] = point[some][:, :, : system.unknowns.shape[1]]
+                own.warm = own.multipliers.copy()
+                own.warm[:, system.rows] = lam[some]
+            then = iterate(own)
+            u[some], multipliers[some] = own.u, own.multipliers
             ended.status[some], ended.second[some] = then.status, then.second
             ended.iterations[some] += then.iterations
         return ended

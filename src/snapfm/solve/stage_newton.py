@@ -14,8 +14,8 @@ from snapfm.kernels.march import HALVINGS, SUFFICIENT, USEFUL
 from snapfm.kernels.threads import Deadline
 from snapfm.reduce.march import slopes_at
 from snapfm.solve.budget import Stopping
+from snapfm.solve.stage import State
 from snapfm.solve.stage_solver import StageSolver
-from snapfm.solve.system import Batch
 
 _KEEP = 0.2  # a factor that reduces the residual to less than this share is kept
 _SHARE = 0.2  # of a sample's iterations that one attempt from one start may use; most stages take 3 to 15 of 500
@@ -177,8 +177,9 @@ class StageNewton:
                 continue
             inputs = self.inputs[[i]]
             inputs[:, self.solver.square.own] = np.where(np.isfinite(wanted[i]), wanted[i], 0.0)
-            batch = Batch(inputs.copy(), self.outside[[i]], self._stopping, None, left, self._turn)
-            ended = part.solve(batch, inputs, np.zeros((1, self.solver.square.size)))
+            multipliers = np.zeros((1, self.solver.square.size))
+            own = State(inputs.copy(), inputs, self.outside[[i]], multipliers, self._stopping, None, left, self._turn)
+            ended = part.solve(own)
             self._used[i] += ended.iterations[0]
             self._status[i] = ended.status[0]
             self.inputs[i] = inputs[0]

@@ -6,14 +6,15 @@ Owns the memory of the iterations and lends it to one call at a time. Must not i
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels import layout as core
-from snapfm.kernels.callback import NO_CALLBACK, Callback
+from snapfm.kernels.callback import Callback
 from snapfm.kernels.coupled import SCALARS
 from snapfm.kernels.factor.ldl import TALLY
 from snapfm.kernels.lanes import enter_units, fill, gather, leave_units, scatter
@@ -27,13 +28,17 @@ from snapfm.reduce.kinked_system import KinkedRows, kinked_system
 from snapfm.reduce.reduce import System
 from snapfm.solve.attempts.order import LONGEST, attempt, newton
 from snapfm.solve.budget import Stopping, certified
-from snapfm.solve.closed_form import Rows
 from snapfm.solve.infeasible import Proof
 from snapfm.solve.kinks.search import NO_WEIGHT, Kinked, attempts_on
 from snapfm.solve.kkt import KKT, prepare
+from snapfm.solve.linearized import solve_linearized
 from snapfm.solve.memory import Workspaces
 from snapfm.solve.nullspace import NullSpace
+from snapfm.solve.stage import Linearization, Rows, State
 from snapfm.solve.tiles import AttemptOutcome, Tiles, tiles_for
+
+if TYPE_CHECKING:
+    from snapfm.solve.opaque import LawEvaluator
 
 _PACKS_A_SECOND = 8e8  # least speed of one thread, from profiles of the six problems
 _COUPLED = 4  # factorizations that take as long as one with conjugate gradients
@@ -41,20 +46,6 @@ _ON_KINKS = (
     2_000  # packs of arithmetic per unknown, row and kink of an augmented matrix: of a grid of some thousand points
 )
 _CALLBACK = 4_000_000  # packs of arithmetic that take as long as one callback, about 5 ms
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What one call asks of a part: start, stopping rule and budget."""
-
-    start: Values  # (b, n) û
-    externals: Values  # (b, …) what depends on params only
-    stopping: Stopping
-    warm: Values | None  # (b, m) multipliers of an answer for a nearby input
-    limit: int
-    deadline: Deadline
-    evaluate: int = NO_CALLBACK  # address of the callback that evaluates opaque laws
-    retry: bool = True  # whether samples that fail are tried again in other ways
 
 
 class Part:
@@ -117,49 +108,77 @@ class Part:
         size = self.system.program.pattern.columns + self.system.program.pattern.rows + 2 * self.kink_count
         return self.system.parts * _ON_KINKS * size * LONGEST / _PACKS_A_SECOND if self.kink_count else 0.0
 
-    def solve(self, batch: Batch, u: Values, multipliers: Values) -> AttemptOutcome:
+    def solve(self, state: State) -> AttemptOutcome:
         """Iterate from u to the feasible point nearest to û; return how every sample ended.
 
-        Written: u (this part's unknowns), multipliers (its rows).
+        Written: state's u (this part's unknowns), multipliers (its rows).
         """
-        if self.nullspace is not None and len(u):
-            return self.nullspace.solve_batch(batch, u, multipliers, self._in_tiles)
-        return self._in_tiles(batch, u, multipliers)
+        if self.nullspace is not None and len(state.u):
+            return self.nullspace.solve_state(state, self._in_tiles)
+        return self._in_tiles(state)
 
-    def _in_tiles(self, batch: Batch, u: Values, multipliers: Values) -> AttemptOutcome:
-        tiles = tiles_for(len(u) * self.system.parts)
-        with self.spaces.lend(tiles) as space:
-            return self._solve(Tiles(space, self.at, len(u) * self.system.parts), batch, u, multipliers)
+    def _in_tiles(self, state: State) -> AttemptOutcome:
+        lanes = len(state.u) * self.system.parts
+        with self.spaces.lend(tiles_for(lanes)) as space:
+            return self._solve(Tiles(space, self.at, lanes), state)
 
-    def _solve(self, tiles: Tiles, batch: Batch, u: Values, multipliers: Values) -> AttemptOutcome:
-        system, parts, rows = self.system, self.system.parts, self.system.rows.shape[1]
-        space, at = tiles.space, self._packs
-        fill(system.inputs, self.rows.outside, u, batch.externals, at[core.CELLS], space)
+    def _fill(self, tiles: Tiles, u: Values, externals: Values, target: Values) -> None:
+        """Write the point, what the rows read, and û or what takes its place. Written: tiles."""
+        system, space, at = self.system, tiles.space, self._packs
+        fill(system.inputs, self.rows.outside, u, externals, at[core.CELLS], space)
         gather(u, system.unknowns, at[core.X], space)
-        gather(batch.start, system.unknowns, at[core.TARGET], space)
-        products_to_tiles(self.eliminated, parts, rows, batch.start, at[core.SHIFT], space)
+        gather(target, system.unknowns, at[core.TARGET], space)
+        products_to_tiles(self.eliminated, system.parts, system.rows.shape[1], target, at[core.SHIFT], space)
         tiles.section(core.JACOBIAN)[:] = np.repeat(system.program.constants, LANES)
         if self.kkt.frame.bounded:
             for bound, number in ((self.lower, core.LOWER), (self.upper, core.UPPER)):
                 gather(np.repeat(bound, len(u), axis=0), system.unknowns, at[number], space)
-        if batch.warm is None:
+
+    def _empty(self, tiles: Tiles, u: Values, multipliers: Values) -> None:
+        """Read x and multipliers, and what follows for eliminated unknowns. Written: u, multipliers."""
+        system, space, at = self.system, tiles.space, self._packs
+        scatter(space, at[core.X], system.unknowns, u)
+        tiles_to_field(self.eliminated, system.parts, system.rows.shape[1], space, at[core.MULTIPLIER], -1.0, u)
+        scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
+
+    def _solve(self, tiles: Tiles, state: State) -> AttemptOutcome:
+        space, count = tiles.space, len(state.u)
+        self._fill(tiles, state.u, state.externals, state.u_hat)
+        if state.warm is None:
             tiles.section(core.MULTIPLIER)[:] = 0.0
         else:
-            gather(batch.warm, system.rows, at[core.MULTIPLIER], space)
+            gather(state.warm, self.system.rows, self._packs[core.MULTIPLIER], space)
         if self.kinks is not None:
             tiles.section(core.WEIGHT)[:] = NO_WEIGHT
         scaled = enter_units(space, self.at)
-        ended = self._iterate(tiles, batch)
+        ended = self._iterate(tiles, state)
         if scaled:
             leave_units(space, self.at)
-        scatter(space, at[core.X], system.unknowns, u)
-        tiles_to_field(self.eliminated, parts, rows, space, at[core.MULTIPLIER], -1.0, u)
-        scatter(space, at[core.MULTIPLIER], system.rows, multipliers)
+        self._empty(tiles, state.u, state.multipliers)
         weights = None
         if self.kinks is not None:
-            weights = tiles.by_lane(core.WEIGHT).reshape(len(u), parts, self.kink_count)
+            weights = tiles.by_lane(core.WEIGHT).reshape(count, self.system.parts, self.kink_count)
             weights = weights if (weights != NO_WEIGHT).any() else None
-        return ended.joined(len(u), parts, weights)
+        return ended.joined(count, self.system.parts, weights)
+
+    def linear(self, at: Linearization) -> None:
+        """Solve the linearized problem of this part at its answers. Written: w (this part's unknowns), ν (its rows)."""
+        lanes = len(at.u) * self.system.parts
+        if not lanes:
+            return
+        with self.spaces.lend(tiles_for(lanes)) as space:
+            tiles = Tiles(space, self.at, lanes)
+            self._fill(tiles, at.u, at.externals, at.g)
+            gather(at.multipliers, self.system.rows, self._packs[core.MULTIPLIER], space)
+            tiles.section(core.UNIT)[:] = 1.0
+            with self._loops(at.deadline, at.evaluator) as loops:
+                solve_linearized(loops, tiles)
+            tiles.section(core.BARRIER)[:] = 0.0  # as every call leaves it for the next
+            self._empty(tiles, at.w, at.nu)
+
+    def pull_linear(self, at: Linearization) -> None:
+        """Add Jᵀν + Hw of this part's rows, for unknowns and params. Written: rest, by_params."""
+        self.rows.pull_linear(self.system.rows, at)
 
     def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values, weights: Values | None) -> None:
         """Add Jᵀλ of this part's rows to `rest`, with generalized slopes where there are weights (b, parts, kinks)."""
@@ -173,23 +192,28 @@ class Part:
         """Number of kinks of one part."""
         return 0 if self.kinks is None else self.kinks.count
 
-    def _iterate(self, tiles: Tiles, batch: Batch) -> AttemptOutcome:
+    def _iterate(self, tiles: Tiles, state: State) -> AttemptOutcome:
         """Make all attempts, with callbacks for this call alone."""
-        stopping = batch.stopping
+        stopping = state.stopping
         if self.inequalities:  # an unknown close to its bound has no certificate: iterate until it is at the bound
             stopping = certified(stopping.tolerance)
+        with self._loops(state.deadline, state.evaluator) as loops:
+            return _solved(loops, tiles, stopping, state)
+
+    @contextmanager
+    def _loops(self, deadline: Deadline, evaluator: LawEvaluator | None) -> Iterator[Loops]:
+        """Lend scratch memory, factors and callbacks to the compiled loops of one call."""
         code, frame = self.system.program.code, self.kkt.frame
-        if batch.evaluate != NO_CALLBACK:
-            code = code._replace(callback=batch.evaluate)
+        if evaluator is not None:
+            code = code._replace(callback=evaluator.callback.address)
         with self.scratch.lend() as work:
             if self.kkt.fused:
-                return _solved(Loops(self, code, frame, batch.deadline, work), tiles, stopping, batch)
+                yield Loops(self, code, frame, deadline, work)
+                return
             with self._factors.lend() as factors:
-                callback = Callback(_factorization_callback(factors, self.at, self.kkt.entries, batch.deadline.stop))
-                loops = Loops(self, code, frame._replace(callback=callback.address), batch.deadline, work)
-                ended = _solved(loops, tiles, stopping, batch)
+                callback = Callback(_factorization_callback(factors, self.at, self.kkt.entries, deadline.stop))
+                yield Loops(self, code, frame._replace(callback=callback.address), deadline, work)
                 callback.check()
-            return ended
 
     def prove_infeasible(self, tiles: Tiles, tolerance: float) -> Mask:
         """Mark the lanes, where restoration ended, for which it is proven that the laws cannot hold."""
@@ -242,7 +266,7 @@ class Loops:
     """The compiled loops of a part during one call."""
 
     def __init__(self, part: Part, code: Any, frame: Any, deadline: Deadline, work: Values) -> None:
-        self.part, self._turn, self._work = part, deadline, work
+        self.part, self.deadline, self._work = part, deadline, work
         self._read = (code, frame, part.kkt.schedule)
 
     def scratch(self, number: int) -> Values:
@@ -252,22 +276,22 @@ class Loops:
 
     def of(self, part: Part) -> Loops:
         """Return the loops of another part during the same call."""
-        return Loops(part, part.system.program.code, part.kkt.frame, self._turn, part.new_scratch())
+        return Loops(part, part.system.program.code, part.kkt.frame, self.deadline, part.new_scratch())
 
-    def run(self, kernel: Any, given: tuple[Any, ...], tiles: Tiles, written: tuple[Index, ...]) -> None:
+    def run(self, kernel: Any, given: tuple[Any, ...], tiles: Tiles, written: tuple[Values | Index, ...]) -> None:
         """Run a kernel on all tiles; its compilation at first use is not counted."""
         if not kernel.overloads:
-            with self._turn.clock.paused():
+            with self.deadline.clock.paused():
                 kernel(*self._read, *given, tiles.space[:0], tiles.at, self._work, *written)
         kernel(*self._read, *given, tiles.space, tiles.at, self._work, *written)
 
 
-def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, batch: Batch) -> AttemptOutcome:
-    if not batch.retry:
-        return newton(loops, tiles, stopping, np.full(tiles.lanes, batch.limit), batch.deadline)
+def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, state: State) -> AttemptOutcome:
+    if not state.retry:
+        return newton(loops, tiles, stopping, np.full(tiles.lanes, state.limit), state.deadline)
     part = loops.part
     more = () if part.kinks is None else attempts_on(part.kinked)
-    return attempt(loops, tiles, stopping, batch.warm is not None, batch.limit, batch.deadline, more)
+    return attempt(loops, tiles, stopping, state.warm is not None, state.limit, state.deadline, more)
 
 
 def _factorization_callback(factors: Workspace, at: Index, entries: int, stop: Index) -> Any:

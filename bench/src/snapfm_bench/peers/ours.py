@@ -41,7 +41,7 @@ class Ours:
     def phases(self, start: Tensor, params: Params, tolerance: float) -> dict[str, float]:
         """Return the seconds of a call by phase; nothing if kernels do not iterate."""
         method = self.project.method
-        if not isinstance(method, Newton) or method.opaque or not method.parts:
+        if not isinstance(method, Newton) or method.opaque or not method.plan.systems:
             return {}
         iterations = self.run(start, params, tolerance).iterations.numpy()
         return phases(method, lambda: self.run(start, params, tolerance), iterations)

@@ -29,7 +29,7 @@ def phases(method: Newton, call: Callable[[], object], iterations: Index) -> dic
     """Return the seconds of one call by phase; `iterations` (b,) are those it takes. `rest` is everything but iterations."""
     call()
     spent = dict.fromkeys((RESIDUAL, JACOBIAN, FACTOR, SOLVE), 0.0)
-    for part in method.parts:
+    for part in method.plan.systems:
         for name, seconds in _of_part(part, iterations).items():
             spent[name] += seconds
     total = median(_seconds(call) for _ in range(_REPEATS))

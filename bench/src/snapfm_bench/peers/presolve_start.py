@@ -14,10 +14,15 @@ from torch import Tensor
 
 from snapfm.compile.derivatives import evaluate_externals
 from snapfm.errors import UnsupportedLaw
+from snapfm.kernels.threads import Clock, Deadline
 from snapfm.laws import Params
 from snapfm.project.projector import Projector
+from snapfm.solve.affine import Affine
 from snapfm.solve.base import Solution
+from snapfm.solve.budget import certified
 from snapfm.solve.newton import Newton
+from snapfm.solve.stage import Ended, State
+from snapfm.solve.substitute import Substitute
 from snapfm_bench.peers.certificate import Answer
 
 
@@ -68,16 +73,21 @@ class FromPresolve:
 
     def begin(self, start: Tensor, params: Params) -> Tensor:
         """Return û (b, *shape) with the determined unknowns in place; a sample for which that is not finite keeps û."""
-        method, count = self.method, len(start)
-        given = start.reshape(count, method.laws.unknowns).numpy()
-        u = np.empty((count, method.tape.unknowns))
-        method.coordinates.enter(given, u)
-        origin, externals = u.copy(), evaluate_externals(method.tape, method.laws.example[0], params, count)
+        plan, laws, count = self.method.plan, self.method.laws, len(start)
+        given = start.reshape(count, laws.unknowns).numpy()
+        u_hat, ended = np.empty((count, plan.unknowns)), Ended.blank(count)
+        plan.coordinates.enter(given, u_hat)
+        known = plan.from_params(evaluate_externals(plan.reduction.tape, laws.example[0], params, count))
+        state = State(
+            u_hat, u_hat.copy(), known.externals, np.zeros((count, laws.rows)), certified(1.0), None, 1,
+            Deadline(Clock(np.inf)), known=known.stages,
+        )  # fmt: skip
         with np.errstate(all="ignore"):
-            for level, rows in method.substitutions:
-                rows.substitute(level, u, externals)
-            method.affine.solve(u, externals, None, np.zeros((count, method.laws.rows)))
-            method.coordinates.leave(origin, u)
+            for stage in plan.stages:
+                if isinstance(stage, (Substitute, Affine)):
+                    stage.solve(state, ended)
+            plan.coordinates.leave(u_hat, state.u)
+        u = state.u
         found = torch.from_numpy(u[:, : given.shape[1]].copy()).reshape(start.shape)
         finite = torch.isfinite(found).flatten(1).all(dim=1)
         return torch.where(finite.reshape(-1, *[1] * (start.ndim - 1)), found, start)

@@ -23,12 +23,12 @@ from snapfm.compile.program import Program, build_program
 from snapfm.kernels import batches
 from snapfm.laws import Params
 from snapfm.solve.base import Limits
-from snapfm.solve.gradient import pushes, pushing, row_scales
 
 _ON = 1e-8  # a switch is zero within this share of the field, along its slope
 _PUSHES = 1e-9  # push, relative to the largest of a law, of a kink that holds the answer
 _SOFT = 1e-13  # keeps dependent rows factorable
-_SMALL = 1.0  # all rows are scaled to the size of the largest: what the soft diagonal costs stays in the answer
+_EXPONENT = 1000  # of the largest scale: a power of two that is finite
+_ACTIVE = 1e-9  # a row that pushes with more than this share of the largest push belongs to an active inequality
 _DEPENDENT = 1e-8  # the same where ν is found; what it is off by falls by this factor from pass to pass
 _PASSES = 8  # to find the sides of kinks within kinks, and ν
 _TINY = 1e-30
@@ -74,12 +74,12 @@ class AdjointOnKinks:
             free = csr_array(csr_array(slopes[np.flatnonzero(near)])[:, np.flatnonzero(~held)])
             nu[near] = _least_squares(free, rest[~held])
         largest = _largest(csr_array(jacobian[:, np.flatnonzero(~held)]))
-        push = np.abs(pushes(multipliers, largest[:m])).max(initial=1.0)
-        on = near & (np.abs(pushes(nu, largest[m:])) > _PUSHES * push)
+        push = np.abs(_pushes(multipliers, largest[:m])).max(initial=1.0)
+        on = near & (np.abs(_pushes(nu, largest[m:])) > _PUSHES * push)
         factors = np.concatenate([multipliers, np.where(on, nu, 0.0)])
         _, jacobian, hessian = _evaluated(program, field, outside, factors)
-        taken = np.concatenate([self._laws.equality_rows | pushing(multipliers, largest[:m]), on])
-        scale = row_scales(largest, _SMALL)
+        taken = np.concatenate([self._laws.equality_rows | _pushing(multipliers, largest[:m]), on])
+        scale = _row_scales(largest)
         answer = _solved(csr_array(diags_array(scale) @ jacobian), hessian, taken, held, gradient)
         answer[n:] *= scale
         pull = np.zeros(known.shape[1])
@@ -133,7 +133,7 @@ def _largest(rows: csr_array) -> Values:
 
 def _least_squares(rows: csr_array, right: Values) -> Values:
     """Return the smallest ν of least ‖rowsᵀν − right‖; rows of loops of switches are dependent."""
-    scale = row_scales(_largest(rows), _SMALL)
+    scale = _row_scales(_largest(rows))
     rows = csr_array(diags_array(scale) @ rows)
     size = float(rows.multiply(rows).sum(axis=1).max())
     factor = splu(csr_array(rows @ rows.T + _DEPENDENT * size * eye_array(rows.shape[0])).tocsc())
@@ -178,3 +178,24 @@ def _solved(jacobian: csr_array, hessian: csr_array, taken: Mask, held: Mask, gr
         return np.full(n + m, np.nan)
     answer[free], answer[n + rows] = found[: len(free)], found[len(free) :]
     return answer
+
+
+def _row_scales(largest: Values) -> Values:
+    """Return the powers of two (m,) that bring rows to the size of the largest, or of one, given their largest entries."""
+    sizes = np.where(np.isfinite(largest), largest, 0.0)
+    top = sizes.max(axis=-1, initial=1.0, keepdims=True)
+    exponent = np.minimum(np.frexp(top)[1] - np.frexp(sizes)[1], _EXPONENT)
+    scale: Values = np.ldexp(1.0, np.where((sizes > 0.0) & (sizes < top), exponent, 0))
+    return scale
+
+
+def _pushes(multipliers: Values, largest: Values) -> Values:
+    """Return how hard each row (m,) pushes the field, given its largest entry: multipliers in the units of the field."""
+    return multipliers * np.where(largest > 0.0, largest, 1.0)
+
+
+def _pushing(multipliers: Values, largest: Values) -> Mask:
+    """Mark the inequalities (m,) that are active: those that push, whatever the units of their laws."""
+    push = _pushes(multipliers, largest)
+    active: Mask = push > _ACTIVE * np.abs(push).max(axis=-1, initial=1.0, keepdims=True)
+    return active

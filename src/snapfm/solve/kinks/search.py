@@ -24,11 +24,11 @@ from snapfm.reduce.kinked_system import KinkedSystem
 from snapfm.reduce.reduce import System
 from snapfm.solve.attempts.order import Attempt
 from snapfm.solve.budget import Stopping
-from snapfm.solve.closed_form import Rows
 from snapfm.solve.kinks.path import follow
 from snapfm.solve.kinks.sides import TOGETHER, choose
 from snapfm.solve.kinks.smoothing import EARLY, LAST, Smoothing
 from snapfm.solve.kinks.states import ON, TINY, KinkedLanes
+from snapfm.solve.stage import Rows
 from snapfm.solve.tiles import AttemptOutcome, IterationBudget, Tiles, tiles_for
 
 if TYPE_CHECKING:

@@ -115,7 +115,7 @@ class MatrixFree:
             if not off <= _ACCURATE:
                 answer = torch.full_like(answer, torch.nan)
             w[i], nu[i] = answer[: len(u)], answer[len(u) :]
-        return Adjoints(w, nu, {})
+        return Adjoints(w, nu, None)
 
     def _warm(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
         return Warm(u.numpy(), multipliers.numpy(), usable.numpy(), self)

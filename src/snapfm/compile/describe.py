@@ -11,11 +11,10 @@ from snapfm.arrays import Index
 from snapfm.compile.oracle import OracleLaw
 from snapfm.compile.presolve import SEARCH_LIMIT, Redundancy
 from snapfm.compile.sparsity.pattern import ENTRY_LIMIT, TooLarge, gram
-from snapfm.compile.sparsity.reads import RowKind, reads
+from snapfm.compile.sparsity.reads import RowKind
 from snapfm.compile.stack import limits_text
 from snapfm.display import Sheet
 from snapfm.kernels.factor.ordering import best
-from snapfm.reduce.reduce import determined
 from snapfm.text import counted, one_field, plural
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ def describe(laws: CompiledLaws) -> Sheet:
         f"{plural(len(found.redundant), 'redundant row')}, {plural(len(found.kept), 'row')} left"
         + ("" if found.searched else " (too many rows to search for redundant ones)")
     )
-    lines += _march(laws)
     size = fill(laws)
     lines.append(
         f"factor of JJᵀ over the rows left: {'not looked at' if size is None else plural(size, 'entry', 'entries')}"
@@ -65,22 +63,6 @@ def describe(laws: CompiledLaws) -> Sheet:
             "derivatives"
         )
     return Sheet(title, HEADS, body, lines, frozenset({0, 1, len(HEADS) - 1}))
-
-
-def _march(laws: CompiledLaws) -> list[str]:
-    """Say how many unknowns are solved for stage by stage, if any are."""
-    if laws.opaque:
-        return []
-    usable, rows = laws.equality_rows.copy(), laws.scalar.rows
-    usable[laws.presolve.dropped] = False
-    _, march = determined(laws.scalar.tape, rows, reads(laws.scalar.tape, rows), usable)
-    if not len(march):
-        return []
-    sizes = np.concatenate([np.diff(march.squares[stage.square].starts) for stage in march.stages])
-    return [
-        f"march: {plural(len(march.unknowns()), 'unknown')} determined in {plural(len(march), 'stage')}, one after the other: "
-        f"{plural(len(sizes), 'block')} of at most {plural(int(sizes.max()), 'row')}"
-    ]
 
 
 def fill(laws: CompiledLaws) -> int | None:

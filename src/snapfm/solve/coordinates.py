@@ -1,0 +1,77 @@
+"""Between a field and the unknowns of its reduction: rotated pairs, and aggregates (math.md, "Reduction").
+
+The frame around the stages of a plan: entered before the first, left after the last. Lengths are preserved, so that "nearest"
+means the same. Must not import other stages.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from snapfm.arrays import Values
+from snapfm.kernels.coordinates import condense, condense_linear, expand, expand_linear, rotate
+from snapfm.kernels.run_length import join
+from snapfm.reduce.reduce import Reduction
+
+
+class Coordinates:
+    """Between a field and the unknowns of its reduction. `same`: they are the same; `wider`: the reduction has more."""
+
+    def __init__(self, reduction: Reduction, unknowns: int) -> None:
+        self.rotations, self.groups = reduction.rotations, reduction.aggregates
+        self.unknowns = unknowns
+        self.same = not (len(self.rotations) or len(self.groups))
+        self.wider = reduction.tape.unknowns > unknowns
+        sizes = np.diff(self.groups.ptr)
+        self.runs = join(
+            self.groups.members, np.repeat(np.arange(len(sizes)), sizes), np.ones(len(self.groups.members))
+        )
+
+    def enter(self, given: npt.NDArray[np.float32] | npt.NDArray[np.float64], u: Values) -> None:
+        """Convert fields (b, n) to the reduction's unknowns. Written: u."""
+        u[:, : self.unknowns] = given
+        self._rotate(u)
+        if len(self.groups):
+            condense(self.runs, self.groups.ptr, self.groups.first, u)
+
+    def leave(self, u_hat: Values, u: Values) -> None:
+        """Convert back: members of aggregates along `u_hat`, then rotations. Written: u."""
+        groups = self.groups
+        if len(groups):
+            expand(self.runs, groups.ptr, groups.members, groups.first, u_hat, u)
+        self._rotate_back(u)
+
+    def leave_remainder(self, rest: Values) -> None:
+        """Convert a remainder of u − û + Jᵀλ back: that of a member is at most the sum of those of its two coordinates."""
+        groups = self.groups
+        if len(groups):
+            one, two = rest[:, groups.first :: 2], rest[:, groups.first + 1 :: 2]
+            one[:] = np.abs(one) + np.abs(two)
+        self._rotate_back(rest)
+
+    def enter_linear(self, u: Values, gradient: Values, g: Values) -> None:
+        """Convert gradients (b, n) at the answers u, which are converted already. Written: g; members keep theirs."""
+        g[:, : self.unknowns] = gradient
+        self._rotate(g)
+        groups = self.groups
+        if len(groups):
+            condense_linear(groups.ptr, groups.members, groups.first, u, g)
+
+    def leave_linear(self, u: Values, multipliers: Values, g: Values, w: Values) -> None:
+        """Convert w back. Across an aggregate the curvature is that of its sum of squares, in all directions. Written: w."""
+        groups = self.groups
+        if len(groups):
+            curvature = 1.0 + 2.0 * (multipliers @ groups.curvature)
+            expand_linear(groups.ptr, groups.members, groups.first, u, curvature, g, w)
+        self._rotate_back(w)
+
+    def _rotate(self, u: Values) -> None:
+        rotations = self.rotations
+        if len(rotations):
+            rotate(rotations.first, rotations.second, rotations.cos, rotations.sin, u)
+
+    def _rotate_back(self, u: Values) -> None:
+        rotations = self.rotations
+        if len(rotations):
+            rotate(rotations.first, rotations.second, rotations.cos, -rotations.sin, u)

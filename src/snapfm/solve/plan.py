@@ -1,0 +1,236 @@
+"""Plan: the stages that structure decides on, in order, and the walks over them: a loop forward, the same loop backward.
+
+    project   for every stage: solve; then backward: pull. The remainder u − û + Jᵀλ is the stationarity, the certificate
+    adjoint   the same walks through the linearized problem at the answer: gradients in û and in params
+
+Made once from a reduction (math.md, "Reduction"). Never changes. Must not import solve.newton.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from snapfm.arrays import Index, Values
+from snapfm.compile.kinks import find_kinks
+from snapfm.kernels.coordinates import differences, distances, largest
+from snapfm.linear import Automatic, Solver
+from snapfm.reduce.kinked_system import kinked_rows
+from snapfm.reduce.reduce import Reduction
+from snapfm.solve.affine import Affine
+from snapfm.solve.base import Limits, Warm
+from snapfm.solve.coordinates import Coordinates
+from snapfm.solve.iterate import Iterate
+from snapfm.solve.march import Marching
+from snapfm.solve.memory import Workspaces
+from snapfm.solve.stage import Ended, Linearization, Rows, Stage, State
+from snapfm.solve.substitute import Clip, Substitute
+from snapfm.solve.system import Part
+from snapfm.text import plural
+
+Field = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What follows from the params of a batch alone."""
+
+    externals: Values  # (b, …) cells of params, numbered as in the tape
+    stages: tuple[Values | None, ...]  # (b, …) by stage: what params alone determine
+
+    def part(self, piece: slice) -> Known:
+        """Return that of some samples."""
+        return Known(self.externals[piece], tuple(None if one is None else one[piece] for one in self.stages))
+
+
+class Answers(NamedTuple):
+    """The answers of a call, written piece by piece."""
+
+    u: Field  # (b, n) float64, or without a certificate the dtype of the input
+    multipliers: Values  # (b, m)
+    place: Values  # (b, …) where iterations ended
+    stationarity: Values
+    distance: Values
+
+    def part(self, piece: slice) -> Answers:
+        """Return those of some samples."""
+        return Answers._make([one[piece] for one in self])
+
+    def return_input(self, given: Field) -> None:
+        """Return samples unchanged: there was no time for them."""
+        self.u[:], self.multipliers[:], self.place[:] = given, 0.0, 0.0
+        self.stationarity[:], self.distance[:] = 0.0, 0.0
+
+
+class Plan:
+    """The stages of a reduction. `linear` factorizes KKT matrices; `opaque`: a callback evaluates the rows.
+
+    Raises TooLarge for factors of more than `most` bytes, unless laws have kinks: there is no other method for those.
+    """
+
+    def __init__(
+        self, reduction: Reduction, limits: Limits, linear: Solver | None, most: float, opaque: bool = False
+    ) -> None:
+        self.reduction, self.limits = reduction, limits
+        self.unknowns, self.width = reduction.tape.unknowns, len(limits.lower)
+        self.coordinates = Coordinates(reduction, self.width)
+        more = np.full(self.unknowns - self.width, np.inf)
+        self.lower, self.upper = np.concatenate([limits.lower, -more]), np.concatenate([limits.upper, more])
+        kinks = None if opaque else find_kinks(reduction.tape)
+        kinked = [
+            None if kinks is None else kinked_rows(kinks, reduction.rows, system, self.lower, self.upper)
+            for system in reduction.systems
+        ]
+        self.kinked = any(rows is not None for rows in kinked)
+        most = np.inf if self.kinked else most
+        solver = Automatic(largest=most) if linear is None else linear
+        first = self.unknowns + 1
+        groups = reduction.aggregates
+        lengths = groups.first + 1 + 2 * np.arange(len(groups))
+        self.systems = [
+            Part(system, self.lower, self.upper, first, lengths, solver, rows)
+            for system, rows in zip(reduction.systems, kinked, strict=True)
+        ]
+        free, touched = reduction.cascade.free, np.zeros(self.unknowns, bool)
+        for system in reduction.systems:
+            touched[system.unknowns.ravel()] = True
+        bounded = np.isfinite(self.lower) | np.isfinite(self.upper)
+        self.bounded = np.flatnonzero(bounded & free)
+        # Unknowns at which u − û + Jᵀλ has to be checked: for all others u = û − Aᵀλ makes it zero.
+        self.moving = np.flatnonzero(touched)
+        checked = ~free | touched
+        checked[groups.members] = False
+        self.checked = np.flatnonzero(checked)
+        self.stages = self._stages(first, np.flatnonzero(bounded & free & ~touched), most)
+        self._memory: Workspaces[tuple[Values, Values, Values]] = Workspaces(self._batches)
+
+    def _stages(self, first_external: int, clipped: Index, most: float) -> tuple[Stage, ...]:
+        """List the stages in the order in which they determine unknowns."""
+        reduction = self.reduction
+        stages: list[Stage] = []
+        pinned = np.zeros(0, np.int64)
+        for level, program in zip(reduction.cascade.levels, reduction.substitutions):
+            rows = Rows(program, program.unknowns[None], program.externals[None] - first_external)
+            stages.append(stage := Substitute(len(stages), level, rows))
+            pinned = np.concatenate([pinned, stage.pinned])
+        if len(reduction.march):
+            stages.append(Marching(len(stages), reduction.march, reduction.tape, reduction.rows, first_external))
+        if len(clipped):
+            stages.append(Clip(len(stages), clipped, self.lower[clipped], self.upper[clipped]))
+        if len(reduction.affine):
+            stages.append(Affine(len(stages), reduction, pinned, most))
+        for k, part in enumerate(self.systems, 1):
+            stages.append(Iterate(len(stages), part, len(self.systems) - k))
+        return tuple(stages)
+
+    @cached_property
+    def march(self) -> Marching | None:
+        """The stage that marches, if there is one."""
+        return next((stage for stage in self.stages if isinstance(stage, Marching)), None)
+
+    def describe(self) -> list[str]:
+        """Say what every stage does, in order."""
+        reduction, levels = self.reduction, self.reduction.cascade.levels
+        lines = []
+        if len(reduction.rotations):
+            lines.append(f"rotate {plural(len(reduction.rotations), 'pair')}")
+        if len(reduction.aggregates):
+            groups = reduction.aggregates
+            lines.append(f"aggregate {plural(len(groups.members), 'unknown')} into {2 * len(groups)}")
+        if levels:
+            count = sum(len(level.unknowns) for level in levels)
+            lines.append(f"substitute {plural(count, 'unknown')} in {plural(len(levels), 'level')}")
+        lines += [stage.describe() for stage in self.stages[len(levels) :]]
+        return lines
+
+    def from_params(self, externals: Values) -> Known:
+        """Evaluate what params alone determine."""
+        u = np.zeros((len(externals), self.unknowns))
+        return Known(externals, tuple(stage.from_params(u, externals) for stage in self.stages))
+
+    def bytes(self, samples: int) -> float:
+        """Predict the memory that a piece of so many samples takes while it is solved."""
+        return 8.0 * samples * 3 * self.unknowns + sum(stage.bytes(samples) for stage in self.stages)
+
+    def project(
+        self, given: Field, state: State, warm: Warm | None, answers: Answers, ended: Ended, certify: bool
+    ) -> None:
+        """Project one piece of fields (b, n); iterations begin at û, or where `warm` says.
+
+        `state` comes without its arrays over the unknowns, which are lent to it here. Written: answers, ended, state.
+        """
+        coordinates = self.coordinates
+        answers.multipliers[:] = 0.0
+        with self._memory.lend(len(given)) as (u_hat, u, rest):
+            double = given.dtype == np.float64
+            if coordinates.same and double:
+                u_hat = cast(Values, given)
+            else:
+                coordinates.enter(given, u_hat)
+            stays = double and not coordinates.wider
+            if stays:
+                u = cast(Values, answers.u)  # computed where it is returned
+            u[:] = u_hat
+            if warm is not None:
+                usable = warm.usable[:, None]
+                u[:, self.moving] = warm.place if usable.all() else np.where(usable, warm.place, u[:, self.moving])
+                state.warm = warm.multipliers if usable.all() else np.where(usable, warm.multipliers, 0.0)
+            state.u_hat, state.u, state.multipliers = u_hat, u, answers.multipliers
+            for stage in self.stages:
+                stage.solve(state, ended)
+            if len(self.bounded) and ended.status.any():  # bounds hold even where iterations end early
+                failed = np.ix_(np.flatnonzero(ended.status), self.bounded)
+                u[failed] = np.clip(u[failed], self.lower[self.bounded], self.upper[self.bounded])
+            answers.place[:] = u[:, self.moving]
+            if certify:
+                self._certify(state, rest, answers.stationarity)
+            coordinates.leave(u_hat, u)
+            if not stays:
+                answers.u[:] = u[:, : given.shape[1]]
+            if certify:
+                distances(answers.u, given, answers.distance)
+
+    def _certify(self, state: State, rest: Values, stationarity: Values) -> None:
+        """Find all multipliers, last stage first; the remainder of u − û + Jᵀλ is the stationarity.
+
+        Written: state's multipliers, stationarity, rest (valid at `checked` only).
+        """
+        differences(self.checked, state.u, state.u_hat, rest)
+        for stage in reversed(self.stages):
+            stage.pull(state, rest)
+        self.coordinates.leave_remainder(rest)
+        if self.limits.bounded.any():
+            # At a bound the remainder is minus the bound's multiplier: zero it where that has the right sign.
+            at, left = state.u[:, self.checked], rest[:, self.checked]
+            left[(at >= self.upper[self.checked]) & (left < 0)] = 0.0
+            left[(at <= self.lower[self.checked]) & (left > 0)] = 0.0
+            rest[:, self.checked] = left
+        largest(self.checked, rest, stationarity)
+
+    def adjoint(self, fields: Values, gradient: Values, at: Linearization, in_params: bool) -> Values:
+        """Solve the linearized problem at answers (b, n) for gradients (b, n); return w (b, n).
+
+        `at` comes without its arrays over the unknowns. Written: its ν and, with `in_params`, by_params.
+        """
+        coordinates = self.coordinates
+        at.u, at.g = np.empty((len(fields), self.unknowns)), np.empty((len(fields), self.unknowns))
+        coordinates.enter(fields, at.u)
+        coordinates.enter_linear(at.u, gradient, at.g)
+        at.w = at.g.copy()
+        for stage in self.stages:
+            stage.linear(at)
+        if in_params:
+            at.rest = -at.g
+            for stage in reversed(self.stages):
+                stage.pull_linear(at)
+        coordinates.leave_linear(at.u, at.multipliers, at.g, at.w)
+        return at.w[:, : self.width]
+
+    def _batches(self, count: int) -> tuple[Values, Values, Values]:
+        """Make three batches over the reduction's unknowns: û, u, and the remainder of u − û + Jᵀλ."""
+        shape = (count, self.unknowns)
+        return np.empty(shape), np.empty(shape), np.empty(shape)

@@ -1,0 +1,166 @@
+"""Stages: what structure decides is a list of them. A state passes through the list forward, and backward for multipliers.
+
+    solve    determine `unknowns` from rows                                    forward: the projection
+    pull     multipliers of these rows; add Jᵀλ to the remainder               backward: the certificate
+    linear   the same for the linearized problem: w of its unknowns            forward: gradients
+    pull_linear   ν of its rows; add Hw + Jᵀν to the remainder                 backward: gradients in params
+
+A stage is prepared once, never changes, and keeps nothing of a call; see solve.plan for the list. Must not import solve.plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.program import Program
+from snapfm.errors import Status
+from snapfm.kernels import batches
+from snapfm.kernels.layout import HOLDS, UNKNOWN
+from snapfm.kernels.threads import Deadline
+from snapfm.solve.budget import Stopping
+
+if TYPE_CHECKING:
+    from snapfm.solve.opaque import LawEvaluator
+
+
+@dataclass
+class State:
+    """One piece of a batch on its way through a plan, over the unknowns of the reduction, in memory lent to this call."""
+
+    u_hat: Values  # (b, n)
+    u: Values  # (b, n) written by every stage
+    externals: Values  # (b, …) cells of params
+    multipliers: Values  # (b, m) written
+    stopping: Stopping
+    warm: Values | None  # (b, m) multipliers of an answer for a nearby input
+    limit: int  # iterations of a sample
+    deadline: Deadline
+    evaluator: LawEvaluator | None = None  # evaluates opaque laws
+    retry: bool = True  # whether samples that fail are tried again in other ways
+    known: tuple[Values | None, ...] = ()  # by stage: what params alone determine
+    kept: dict[int, Any] | None = None  # by stage: what its solve leaves for its pull
+
+    def select(self, samples: Index, limit: int) -> State:
+        """Copy some samples, with another limit."""
+        warm = None if self.warm is None else self.warm[samples]
+        return replace(
+            self, u_hat=self.u_hat[samples], u=self.u[samples], externals=self.externals[samples],
+            multipliers=self.multipliers[samples], warm=warm, limit=limit,
+        )  # fmt: skip
+
+
+@dataclass
+class Ended:
+    """How the samples of a piece ended, filled in by the stages."""
+
+    status: npt.NDArray[np.int8]
+    iterations: Index
+    second: npt.NDArray[np.int8]
+    generalized: Mask
+
+    @classmethod
+    def blank(cls, count: int) -> Ended:
+        """Make one for so many samples."""
+        return cls(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int8), np.zeros(count, bool))
+
+    def part(self, piece: slice) -> Ended:
+        """Return those of some samples."""
+        return Ended(self.status[piece], self.iterations[piece], self.second[piece], self.generalized[piece])
+
+    def begin(self) -> None:
+        """Assume the best: stages make it worse."""
+        self.status[:], self.iterations[:], self.second[:] = int(Status.CONVERGED), 1, HOLDS
+        self.generalized[:] = False
+
+    def out_of_time(self) -> None:
+        """There was no time for these samples."""
+        self.status[:], self.iterations[:], self.second[:] = int(Status.ITERATION_LIMIT), 0, UNKNOWN
+
+
+@dataclass
+class Linearization:
+    """The linearized problem at the answers of a piece, [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0), over the unknowns of the reduction."""
+
+    u: Values  # (b, n) the answers
+    externals: Values  # (b, …) cells of params
+    multipliers: Values  # (b, m) their λ
+    g: Values  # (b, n)
+    w: Values  # (b, n) written; g before the first stage
+    nu: Values  # (b, m) written
+    rest: Values  # (b, n) Ww + Jᵀν − g at the unknowns that rows determine: written on the way back
+    by_params: Values  # (b, …) derivatives of wᵀJᵀλ + νᵀh by the cells of params: written on the way back
+    deadline: Deadline
+    evaluator: LawEvaluator | None = None
+
+
+class Stage(Protocol):
+    """One step of a plan."""
+
+    @property
+    def number(self) -> int:
+        """Its place in the plan."""
+        ...
+
+    def solve(self, state: State, ended: Ended) -> None:
+        """Determine its unknowns from its rows. Written: state's u and multipliers, ended."""
+        ...
+
+    def pull(self, state: State, rest: Values) -> None:
+        """Find the multipliers that later stages leave to it, and add Jᵀλ. Written: state's multipliers, rest."""
+        ...
+
+    def linear(self, at: Linearization) -> None:
+        """Determine the w of its unknowns. Written: w, and ν of rows that are known going forward."""
+        ...
+
+    def pull_linear(self, at: Linearization) -> None:
+        """Find the other ν of its rows. Written: ν, rest, by_params."""
+        ...
+
+    def from_params(self, u: Values, externals: Values) -> Values | None:
+        """Return what params alone determine, if that is all it needs. Written: u, unknowns that are known then."""
+        ...
+
+    def bytes(self, samples: int) -> float:
+        """Predict the memory of a piece of so many samples."""
+        ...
+
+    def describe(self) -> str:
+        """Say in a line what it does."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A program and, one line per part, the unknowns and the columns of params that it reads."""
+
+    program: Program
+    inputs: Index
+    outside: Index
+
+    def evaluate(self, u: Values, externals: Values) -> Values:
+        """Evaluate the rows of a program of one part: (b, rows)."""
+        program = self.program
+        out = np.empty((len(u), program.pattern.rows))
+        batches.evaluate(program.code, program.cells, self.inputs, self.outside, externals, u, out)
+        return out
+
+    def pull(self, index: Index, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
+        """Add Jᵀλ to `rest`, with λ = multipliers[:, index]. Written: rest."""
+        program = self.program
+        if self.inputs.shape[1]:
+            batches.pull(program.code, program.cells, self.inputs, self.outside, externals, index, multipliers, u, rest)
+
+    def pull_linear(self, index: Index, at: Linearization) -> None:
+        """Add Jᵀν + Σλ∇²row·w, by unknowns and by params, of rows with λ and ν at `index`. Written: at's rest, by_params."""
+        program = self.program
+        if self.inputs.shape[1] or self.outside.shape[1]:
+            batches.pull_linear(
+                program.code, program.cells, self.inputs, self.outside, at.externals, index, at.multipliers, at.nu, at.u,
+                at.w, at.rest, at.by_params,
+            )  # fmt: skip
