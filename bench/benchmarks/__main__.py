@@ -12,6 +12,7 @@ from benchmarks.record import append
 CASES = (
     "affine",
     "jacobian",
+    "gradients",
     "scale",
     "preparing",
     "linear",

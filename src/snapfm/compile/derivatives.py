@@ -17,7 +17,7 @@ from snapfm.arrays import Index, Values
 from snapfm.compile.lower.tape import Tape, Unlowerable
 from snapfm.compile.program import Program, build_program
 from snapfm.compile.sparsity.pattern import Pattern
-from snapfm.compile.trace.batched import each
+from snapfm.compile.trace.batched import Batched, each
 from snapfm.kernels.batches import derivatives, pull
 from snapfm.laws import Params
 
@@ -28,15 +28,16 @@ def evaluate_externals(tape: Tape, example: Tensor, params: Params, count: int) 
     """Evaluate what depends on params only, with torch: (b, cells of params), numbered as in the tape."""
     first = tape.unknowns + 1
     out = np.zeros((count, tape.cells - first))
-    for cell, value in differentiable_externals(tape, example, params, count):
-        out[:, cell - first : cell - first + value.shape[1]] = value.numpy()
+    for cell, graph, size in tape.externals:
+        value = each(graph, example.expand(count, *example.shape), params).reshape(count, size)
+        out[:, cell - first : cell - first + size] = value.double().numpy()
     return out
 
 
 def differentiable_externals(tape: Tape, example: Tensor, params: Params, count: int) -> Iterator[tuple[int, Tensor]]:
-    """Yield what depends on params only, as torch computes it: the first cell, and values (b, cells from there on)."""
+    """Yield the same for torch to differentiate, all samples at once: the first cell, and values (b, cells from there on)."""
     for cell, graph, size in tape.externals:
-        value = each(graph, example.expand(count, *example.shape), params)
+        value = Batched(graph, size)(example.expand(count, *example.shape), params)
         yield cell, value.reshape(count, size).to(torch.float64)
 
 

@@ -105,7 +105,7 @@ class Projector:
             report("presolve")
             laws.presolve  # noqa: B018  found at first use: here
             report("reducing, ordering, symbolic factorization")
-            newton = Newton(laws, self.limits, linear, largest=largest)
+            newton = Newton(laws, self.limits, linear, most=largest)
         except TooDense as refusal:
             if not self._traced:
                 raise

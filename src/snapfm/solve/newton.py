@@ -18,6 +18,7 @@ from snapfm.compile import CompiledLaws, RowKind
 from snapfm.compile.derivatives import evaluate_externals
 from snapfm.compile.lower import Unlowerable
 from snapfm.errors import Status
+from snapfm.kernels.coordinates import largest
 from snapfm.kernels.layout import UNKNOWN
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Clock, Deadline, cut, run, workers
@@ -48,16 +49,16 @@ class Newton:
 
     `linear` factorizes the KKT matrices. The default, Automatic(), takes Lanes() inside the compiled loop or, for large
     matrices, Fronts() through a callback. Without `retry` a sample on which Newton's iteration fails is not tried again.
-    Raises TooLarge for factors of more than `largest` bytes, unless laws have kinks: there is no other method for those.
+    Raises TooLarge for factors of more than `most` bytes, unless laws have kinks: there is no other method for those.
     """
 
     def __init__(
         self, laws: CompiledLaws, limits: Limits, linear: Solver | None = None, retry: bool = True,
-        largest: float = math.inf,
+        most: float = math.inf,
     ) -> None:  # fmt: skip
         self.laws, self.limits, self.retry = laws, limits, retry
         reduction, self.opaque = _reduced(laws, limits)
-        self.plan = Plan(reduction, limits, linear, largest, self.opaque)
+        self.plan = Plan(reduction, limits, linear, most, self.opaque)
         self.inequality_rows = np.flatnonzero(~laws.equality_rows)
         self.implied: Index = reduction.implied  # rows that hold if the others do
         systems = self.plan.systems
@@ -238,9 +239,7 @@ class Newton:
         count = len(solved.u)
         field, flat = solved.u.numpy(), gradient.reshape(count, self.laws.unknowns).numpy()
         lam, known, evaluator = solved.multipliers.numpy(), self._from_params(params, count), self._evaluator(params)
-        # A sample that is asked for nothing is left out: what is not finite in it must not reach params that samples share.
-        idle = ~flat.any(axis=1)
-        w, nu = np.zeros(flat.shape), np.zeros(lam.shape)
+        w, nu = np.empty(flat.shape), np.zeros(lam.shape)
         by_params = np.zeros((count, self._cells_of_params))
 
         def work(piece: slice, deadline: Deadline) -> bool:
@@ -251,16 +250,19 @@ class Newton:
             at = Linearization(
                 nothing, some, lam[piece], nothing, nothing, nu[piece], nothing, by_params[piece], deadline, evaluator
             )
-            w[piece] = self.plan.adjoint(field[piece], flat[piece], at, in_params)
+            self.plan.adjoint(field[piece], flat[piece], at, in_params, w[piece])
             return True
 
         pieces = self._cut(count, True, _EXPECTED)
         run(work, pieces.pieces, Clock(math.inf), pieces.threads)
         if evaluator is not None:
             evaluator.callback.check()
-        lost = ~(np.isfinite(flat).all(axis=1) & np.isfinite(w).all(axis=1))
+        asked, found, every = np.empty(count), np.empty(count), np.arange(self.laws.unknowns)
+        largest(every, flat, asked)
+        largest(every, w, found)
         for one in (w, nu, by_params):
-            one[lost], one[idle] = np.nan, 0.0
+            one[~np.isfinite(asked + found)] = np.nan
+            one[asked == 0.0] = 0.0  # whatever is not finite in a sample that is asked for nothing, params are shared
         externals = None if self.opaque else torch.from_numpy(by_params)
         if solved.generalized is not None and solved.away is not None:
             for i in torch.nonzero(solved.generalized).flatten().tolist():

@@ -105,6 +105,8 @@ class Plan:
         checked = ~free | touched
         checked[groups.members] = False
         self.checked = np.flatnonzero(checked)
+        self.determined = np.flatnonzero(~free)
+        self.determined = self.determined[~np.isin(self.determined, groups.members)]
         self.stages = self._stages(first, np.flatnonzero(bounded & free & ~touched), most)
         self._memory: Workspaces[tuple[Values, Values, Values]] = Workspaces(self._batches)
 
@@ -211,24 +213,29 @@ class Plan:
             rest[:, self.checked] = left
         largest(self.checked, rest, stationarity)
 
-    def adjoint(self, fields: Values, gradient: Values, at: Linearization, in_params: bool) -> Values:
-        """Solve the linearized problem at answers (b, n) for gradients (b, n); return w (b, n).
+    def adjoint(self, fields: Values, gradient: Values, at: Linearization, in_params: bool, w: Values) -> None:
+        """Solve the linearized problem at answers (b, n) for gradients (b, n).
 
-        `at` comes without its arrays over the unknowns. Written: its ν and, with `in_params`, by_params.
+        `at` comes without its arrays over the unknowns. Written: w (b, n), and at's ν; with `in_params`, its by_params.
         """
         coordinates = self.coordinates
-        at.u, at.g = np.empty((len(fields), self.unknowns)), np.empty((len(fields), self.unknowns))
-        coordinates.enter(fields, at.u)
-        coordinates.enter_linear(at.u, gradient, at.g)
-        at.w = at.g.copy()
+        at.u, at.g = fields, gradient
+        if not coordinates.same:
+            at.u, at.g = np.empty((len(fields), self.unknowns)), np.empty((len(fields), self.unknowns))
+            coordinates.enter(fields, at.u)
+            coordinates.enter_linear(at.u, gradient, at.g)
+        at.w = np.empty_like(at.g) if coordinates.wider else w
+        at.w[:] = at.g
         for stage in self.stages:
             stage.linear(at)
         if in_params:
-            at.rest = -at.g
+            at.rest = np.empty_like(at.g)  # read at determined unknowns only
+            at.rest[:, self.determined] = -at.g[:, self.determined]
             for stage in reversed(self.stages):
                 stage.pull_linear(at)
         coordinates.leave_linear(at.u, at.multipliers, at.g, at.w)
-        return at.w[:, : self.width]
+        if coordinates.wider:
+            w[:] = at.w[:, : self.width]
 
     def _batches(self, count: int) -> tuple[Values, Values, Values]:
         """Make three batches over the reduction's unknowns: û, u, and the remainder of u − û + Jᵀλ."""
