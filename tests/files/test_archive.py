@@ -10,7 +10,7 @@ import pytest
 
 from snapfm.errors import DataError
 from snapfm.files import archive
-from snapfm.files.engines import Here, Plan, Progress, Share
+from snapfm.files.engines import BlockPlan, Here, Progress, Share
 from snapfm_bench.files import DataRecipe, write
 
 pytest.importorskip("zarr")
@@ -116,7 +116,7 @@ def test_a_part_that_another_one_overtakes_sees_the_finished_file(tmp_path: Path
     class Overtaken:
         share, threads = Share(2, 2), None
 
-        def run(self, plan: Plan, progress: Progress | None = None) -> dict[str, float]:
+        def run(self, plan: BlockPlan, progress: Progress | None = None) -> dict[str, float]:
             Here(self.share).run(plan, progress)
             assert write(RECIPE, out, engine=Here(Share(1, 2))).missing == 0  # which completes the file
             return {}

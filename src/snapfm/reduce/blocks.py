@@ -24,7 +24,7 @@ _LONG, _LONG_FLOOR = 4, 16
 
 
 @dataclass(frozen=True)
-class Stage:
+class IndependentBlocks:
     """Blocks that earlier stages leave independent of each other: solved at the same time.
 
     Rows and unknowns are sorted by block, ascending in each; block k is the range starts[k] .. starts[k + 1] of both.
@@ -35,12 +35,12 @@ class Stage:
     starts: Index
 
 
-def find_stages(reads: Sets, usable: Mask, free: Mask, limit: int) -> tuple[Stage, ...]:
+def find_stages(reads: Sets, usable: Mask, free: Mask, limit: int) -> tuple[IndependentBlocks, ...]:
     """Find all free unknowns that `usable` rows (equalities) determine in blocks, in an order in which they can be solved.
 
     Returns nothing where there would be more than `limit` stages.
     """
-    stages: list[Stage] = []
+    stages: list[IndependentBlocks] = []
     usable, free = usable.copy(), free.copy()
     lengths = reads.counts[usable]
     long = reads.counts > max(_LONG_FLOOR, _LONG * float(np.median(lengths)) if len(lengths) else 0.0)
@@ -103,7 +103,7 @@ def _reached(row: Index, column: Index, matched: Index, sources: Mask) -> Mask:
     return reached[:count]
 
 
-def _sorted(rows: Index, unknowns: Index, after: csr_array, limit: int) -> list[Stage] | None:
+def _sorted(rows: Index, unknowns: Index, after: csr_array, limit: int) -> list[IndependentBlocks] | None:
     """Split into strongly connected components and sort them by depth; None for more than `limit` depths."""
     count, label = connected_components(after, connection="strong")
     depth = _depths(after, label, count, limit)
@@ -118,7 +118,7 @@ def _sorted(rows: Index, unknowns: Index, after: csr_array, limit: int) -> list[
         by_row, by_unknown = np.lexsort((rows[mine], block)), np.lexsort((unknowns[mine], block))
         edges = np.flatnonzero(np.diff(block[by_row])) + 1
         starts = np.concatenate([[0], edges, [len(mine)]]).astype(np.int64)
-        stages.append(Stage(rows[mine][by_row], unknowns[mine][by_unknown], starts))
+        stages.append(IndependentBlocks(rows[mine][by_row], unknowns[mine][by_unknown], starts))
     return stages
 
 

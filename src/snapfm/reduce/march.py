@@ -21,7 +21,7 @@ from snapfm.compile.program import Program, build_program
 from snapfm.compile.sparsity.pattern import Sets
 from snapfm.kernels.batches import derivatives
 from snapfm.kernels.factor.lu import Planned, eliminate
-from snapfm.reduce.blocks import Stage, find_stages
+from snapfm.reduce.blocks import IndependentBlocks, find_stages
 
 # Stages beyond which a march does not pay: each takes about half a millisecond to prepare.
 _STAGE_LIMIT = 4_096
@@ -113,7 +113,7 @@ def find_march(tape: Tape, rows: csr_array, reads: Sets, usable: Mask, free: Mas
     return March()
 
 
-def _prepared(tape: Tape, rows: csr_array, stages: tuple[Stage, ...]) -> March:
+def _prepared(tape: Tape, rows: csr_array, stages: tuple[IndependentBlocks, ...]) -> March:
     """Build the program of every structure once."""
     cutter, numbers = Cutter(tape), dict[bytes, int]()
     plans: dict[bytes, tuple[Index, Planned]] = {}  # structures that differ in coefficients alone have one pattern

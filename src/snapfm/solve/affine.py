@@ -14,7 +14,7 @@ from snapfm.compile.sparsity.pattern import Pattern, gram
 from snapfm.kernels.run_length import add_batch, join, products
 from snapfm.linear.fronts import Factor, Fronts
 from snapfm.reduce.reduce import Reduction
-from snapfm.solve.stage import Ended, Linearization, Rows, State
+from snapfm.solve.stage import Ended, LinearState, Rows, State
 from snapfm.text import plural
 
 
@@ -90,11 +90,11 @@ class Affine:
         """Add the rows' share of Jᵀλ to `rest` for substituted unknowns; for the others it is zero."""
         self.known.pull(self.rows[None], state.u, state.externals, state.multipliers, rest)
 
-    def linear(self, at: Linearization) -> None:
+    def linear(self, at: LinearState) -> None:
         """Project w onto A w = 0. Written: w, ν."""
         self._project(np.zeros((len(at.w), len(self.rows))), at.w, at.nu)
 
-    def pull_linear(self, at: Linearization) -> None:
+    def pull_linear(self, at: LinearState) -> None:
         """Add the rows' share for substituted unknowns and params. Written: rest, by_params."""
         self.known.pull_linear(self.rows[None], at)
 

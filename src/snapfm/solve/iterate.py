@@ -10,7 +10,7 @@ import numpy as np
 from snapfm.arrays import Index, Values
 from snapfm.errors import Status
 from snapfm.solve.kinks.search import NO_WEIGHT
-from snapfm.solve.stage import Ended, Linearization, State
+from snapfm.solve.stage import Ended, LinearState, State
 from snapfm.solve.system import Part
 from snapfm.solve.tiles import AttemptOutcome, worst_status
 from snapfm.text import plural
@@ -75,11 +75,11 @@ class Iterate:
             weights = state.kept[self.number]
             self.part.pull(state.u, state.externals, state.multipliers, rest, weights)
 
-    def linear(self, at: Linearization) -> None:
+    def linear(self, at: LinearState) -> None:
         """Solve the linearized system. Written: w, ν."""
         self.part.linear(at)
 
-    def pull_linear(self, at: Linearization) -> None:
+    def pull_linear(self, at: LinearState) -> None:
         """Add Jᵀν + Hw. Written: rest, by_params."""
         if at.evaluator is None:
             self.part.pull_linear(at)

@@ -38,7 +38,7 @@ from snapfm.linear import Automatic
 from snapfm.reduce.march import March, MarchStage, slopes_at
 from snapfm.reduce.reduce import system_from_program
 from snapfm.solve.budget import Stopping
-from snapfm.solve.stage import Ended, Linearization, Rows, State
+from snapfm.solve.stage import Ended, LinearState, Rows, State
 from snapfm.solve.stage_newton import StageNewton, share
 from snapfm.solve.stage_solver import ENTRY_BYTES, RESCUED_ROWS, StageSolver
 from snapfm.solve.system import Part
@@ -94,11 +94,11 @@ class Marching:
 
         state.kept[self.number].determine(state.u, state.externals, state.multipliers, rest, pull)
 
-    def linear(self, at: Linearization) -> None:
+    def linear(self, at: LinearState) -> None:
         """Hold the unknowns. Written: w."""
         at.w[:, self.march.unknowns()] = 0.0
 
-    def pull_linear(self, at: Linearization) -> None:
+    def pull_linear(self, at: LinearState) -> None:
         """Find the ν of all stages, last first. Written: ν, rest, by_params."""
         walk = MarchState(self, len(at.u))
         walk.determine(at.u, at.externals, at.nu, at.rest, lambda rows, index: rows.pull_linear(index, at))

@@ -32,8 +32,8 @@ from snapfm.solve.gradient import refuse_without_hessian
 from snapfm.solve.kinks.gradient import AdjointOnKinks
 from snapfm.solve.memory import allowed, fitted, warn_if_large
 from snapfm.solve.opaque import LawEvaluator, opaque_reduction
-from snapfm.solve.plan import Answers, Field, Known, Plan
-from snapfm.solve.stage import Ended, Linearization, State
+from snapfm.solve.plan import Field, Known, PieceResult, Plan
+from snapfm.solve.stage import Ended, LinearState, State
 
 # Seconds of work that justify another thread: about fifteen kernels per piece pass the interpreter's lock back and forth.
 _WORTH_SHARING = 8e-3
@@ -115,9 +115,9 @@ class Newton:
         plan.coordinates.enter(u.reshape(len(u), self.laws.unknowns).numpy(), given)
         return Warm(given[:, plan.moving], multipliers.numpy(), usable.numpy(), self)
 
-    def _blank(self, u: Field) -> tuple[Answers, Ended]:
+    def _blank(self, u: Field) -> tuple[PieceResult, Ended]:
         count = len(u)
-        answers = Answers(
+        answers = PieceResult(
             u,
             np.empty((count, self.laws.rows)),
             np.empty((count, len(self.plan.moving))),
@@ -126,11 +126,11 @@ class Newton:
         )
         return answers, Ended.blank(count)
 
-    def _warm(self, answers: Answers, ended: Ended) -> Warm:
+    def _warm(self, answers: PieceResult, ended: Ended) -> Warm:
         return Warm(answers.place, answers.multipliers, ended.status == Status.CONVERGED, self)
 
     def _run(
-        self, field: Field, params: Params, stopping: Stopping, warm: Warm | None, answers: Answers, ended: Ended,
+        self, field: Field, params: Params, stopping: Stopping, warm: Warm | None, answers: PieceResult, ended: Ended,
         budget: Budget, certify: bool,
     ) -> None:  # fmt: skip
         """Work through a batch (b, n) piece by piece. Written: answers, ended."""
@@ -247,7 +247,7 @@ class Newton:
                 evaluator.begin(deadline)
             some = known.externals[piece]
             nothing = np.zeros((0, 0))
-            at = Linearization(
+            at = LinearState(
                 nothing, some, lam[piece], nothing, nothing, nu[piece], nothing, by_params[piece], deadline, evaluator
             )
             self.plan.adjoint(field[piece], flat[piece], at, in_params, w[piece])

@@ -27,7 +27,7 @@ from snapfm.solve.coordinates import Coordinates
 from snapfm.solve.iterate import Iterate
 from snapfm.solve.march import Marching
 from snapfm.solve.memory import Workspaces
-from snapfm.solve.stage import Ended, Linearization, Rows, Stage, State
+from snapfm.solve.stage import Ended, LinearState, Rows, Stage, State
 from snapfm.solve.substitute import Clip, Substitute
 from snapfm.solve.system import Part
 from snapfm.text import plural
@@ -47,7 +47,7 @@ class Known:
         return Known(self.externals[piece], tuple(None if one is None else one[piece] for one in self.stages))
 
 
-class Answers(NamedTuple):
+class PieceResult(NamedTuple):
     """The answers of a call, written piece by piece."""
 
     u: Field  # (b, n) float64, or without a certificate the dtype of the input
@@ -56,9 +56,9 @@ class Answers(NamedTuple):
     stationarity: Values
     distance: Values
 
-    def part(self, piece: slice) -> Answers:
+    def part(self, piece: slice) -> PieceResult:
         """Return those of some samples."""
-        return Answers._make([one[piece] for one in self])
+        return PieceResult._make([one[piece] for one in self])
 
     def return_input(self, given: Field) -> None:
         """Return samples unchanged: there was no time for them."""
@@ -159,7 +159,7 @@ class Plan:
         return 8.0 * samples * 3 * self.unknowns + sum(stage.bytes(samples) for stage in self.stages)
 
     def project(
-        self, given: Field, state: State, warm: Warm | None, answers: Answers, ended: Ended, certify: bool
+        self, given: Field, state: State, warm: Warm | None, answers: PieceResult, ended: Ended, certify: bool
     ) -> None:
         """Project one piece of fields (b, n); iterations begin at û, or where `warm` says.
 
@@ -213,7 +213,7 @@ class Plan:
             rest[:, self.checked] = left
         largest(self.checked, rest, stationarity)
 
-    def adjoint(self, fields: Values, gradient: Values, at: Linearization, in_params: bool, w: Values) -> None:
+    def adjoint(self, fields: Values, gradient: Values, at: LinearState, in_params: bool, w: Values) -> None:
         """Solve the linearized problem at answers (b, n) for gradients (b, n).
 
         `at` comes without its arrays over the unknowns. Written: w (b, n), and at's ν; with `in_params`, its by_params.

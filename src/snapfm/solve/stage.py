@@ -83,7 +83,7 @@ class Ended:
 
 
 @dataclass
-class Linearization:
+class LinearState:
     """The linearized problem at the answers of a piece, [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0), over the unknowns of the reduction."""
 
     u: Values  # (b, n) the answers
@@ -114,11 +114,11 @@ class Stage(Protocol):
         """Find the multipliers that later stages leave to it, and add Jᵀλ. Written: state's multipliers, rest."""
         ...
 
-    def linear(self, at: Linearization) -> None:
+    def linear(self, at: LinearState) -> None:
         """Determine the w of its unknowns. Written: w, and ν of rows that are known going forward."""
         ...
 
-    def pull_linear(self, at: Linearization) -> None:
+    def pull_linear(self, at: LinearState) -> None:
         """Find the other ν of its rows. Written: ν, rest, by_params."""
         ...
 
@@ -156,7 +156,7 @@ class Rows:
         if self.inputs.shape[1]:
             batches.pull(program.code, program.cells, self.inputs, self.outside, externals, index, multipliers, u, rest)
 
-    def pull_linear(self, index: Index, at: Linearization) -> None:
+    def pull_linear(self, index: Index, at: LinearState) -> None:
         """Add Jᵀν + Σλ∇²row·w, by unknowns and by params, of rows with λ and ν at `index`. Written: at's rest, by_params."""
         program = self.program
         if self.inputs.shape[1] or self.outside.shape[1]:

@@ -14,7 +14,7 @@ import numpy as np
 from snapfm.arrays import Index, Values
 from snapfm.kernels import batches
 from snapfm.reduce.cascade import Level
-from snapfm.solve.stage import Ended, Linearization, Rows, State
+from snapfm.solve.stage import Ended, LinearState, Rows, State
 from snapfm.text import plural
 
 
@@ -53,11 +53,11 @@ class Substitute:
         batches.determine(rest, level.unknowns, level.weights, level.rows, state.multipliers)
         self.rows.pull(level.rows[None], state.u, state.externals, state.multipliers, rest)
 
-    def linear(self, at: Linearization) -> None:
+    def linear(self, at: LinearState) -> None:
         """Hold the unknowns. Written: w."""
         at.w[:, self.level.unknowns] = 0.0
 
-    def pull_linear(self, at: Linearization) -> None:
+    def pull_linear(self, at: LinearState) -> None:
         """Find the ν that make the unknowns stationary. Written: ν, rest, by_params."""
         level = self.level
         batches.determine(at.rest, level.unknowns, level.weights, level.rows, at.nu)
@@ -101,13 +101,13 @@ class Clip:
     def pull(self, state: State, rest: Values) -> None:
         """Do nothing: there are no rows."""
 
-    def linear(self, at: Linearization) -> None:
+    def linear(self, at: LinearState) -> None:
         """Hold what is at a limit. Written: w."""
         here = at.u[:, self.unknowns]
         held = (here >= self.upper) | (here <= self.lower)
         at.w[:, self.unknowns] = np.where(held, 0.0, at.w[:, self.unknowns])
 
-    def pull_linear(self, at: Linearization) -> None:
+    def pull_linear(self, at: LinearState) -> None:
         """Do nothing: there are no rows."""
 
     def from_params(self, u: Values, externals: Values) -> Values | None:

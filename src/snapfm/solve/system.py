@@ -34,7 +34,7 @@ from snapfm.solve.kkt import KKT, prepare
 from snapfm.solve.linearized import solve_linearized
 from snapfm.solve.memory import Workspaces
 from snapfm.solve.nullspace import NullSpace
-from snapfm.solve.stage import Linearization, Rows, State
+from snapfm.solve.stage import LinearState, Rows, State
 from snapfm.solve.tiles import AttemptOutcome, Tiles, tiles_for
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class Part:
             weights = weights if (weights != NO_WEIGHT).any() else None
         return ended.joined(count, self.system.parts, weights)
 
-    def linear(self, at: Linearization) -> None:
+    def linear(self, at: LinearState) -> None:
         """Solve the linearized problem of this part at its answers. Written: w (this part's unknowns), ν (its rows)."""
         lanes = len(at.u) * self.system.parts
         if not lanes:
@@ -176,7 +176,7 @@ class Part:
             tiles.section(core.BARRIER)[:] = 0.0  # as every call leaves it for the next
             self._empty(tiles, at.w, at.nu)
 
-    def pull_linear(self, at: Linearization) -> None:
+    def pull_linear(self, at: LinearState) -> None:
         """Add Jᵀν + Hw of this part's rows, for unknowns and params. Written: rest, by_params."""
         self.rows.pull_linear(self.system.rows, at)
 

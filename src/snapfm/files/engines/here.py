@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from snapfm.errors import SnapfmError
-from snapfm.files.engines.plan import Figures, OnMessage, Plan, Progress, Report, add, described, give_up
+from snapfm.files.engines.plan import BlockPlan, Figures, OnMessage, Progress, Report, add, described, give_up
 from snapfm.files.engines.share import WHOLE, Share
 
 
@@ -24,7 +24,7 @@ class Here:
         """As many as this process has."""
         return None
 
-    def run(self, plan: Plan, progress: Progress | None = None) -> Figures:
+    def run(self, plan: BlockPlan, progress: Progress | None = None) -> Figures:
         """Compute the blocks of the share that are not finished."""
         finished, total = plan.finished(), dict[str, float]()
         done = float(sum(plan.units(block) for block in self.share.blocks(plan.blocks) if block in finished))

@@ -1,4 +1,4 @@
-"""Plan: a run as a list of blocks. Block k is a pure function of the recipe and of k, whoever computes it, wherever.
+"""BlockPlan: a run as a list of blocks. Block k is a pure function of the recipe and of k, whoever computes it, wherever.
 
 A plan says which blocks are finished by looking at its results, not at a list that somebody keeps: so any number of processes
 may work through it, on any machines, and each may be killed at any moment. An engine decides who computes what. Knows no
@@ -28,7 +28,7 @@ class BlockFailed(SnapfmError, RuntimeError):
     """A block of a run could not be computed; the message names the block and says why."""
 
 
-class Plan(Protocol):
+class BlockPlan(Protocol):
     """The blocks 0 .. blocks − 1 of a run. It pickles, so that other processes can compute some of them."""
 
     blocks: int
@@ -71,7 +71,7 @@ class Engine(Protocol):
         """Threads of torch in each computing process; None for as many as this process has."""
         ...
 
-    def run(self, plan: Plan, progress: Progress | None = None) -> Figures:
+    def run(self, plan: BlockPlan, progress: Progress | None = None) -> Figures:
         """Compute the blocks that are not finished; return their figures, added up."""
         ...
 
@@ -82,7 +82,7 @@ def add(total: dict[str, float], figures: Figures) -> None:
         total[name] = total.get(name, 0.0) + value
 
 
-def give_up(plan: Plan, block: int, why: str, cause: BaseException, on_message: OnMessage | None) -> None:
+def give_up(plan: BlockPlan, block: int, why: str, cause: BaseException, on_message: OnMessage | None) -> None:
     """Let a plan go on without a block, and say so; raise BlockFailed, with its name, where it cannot."""
     words = f"{plan.named(block)} is expected to be computed; it failed {why}"
     try:

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from snapfm.errors import SettingError, SnapfmError, require
-from snapfm.files.engines.plan import BlockFailed, Figures, OnMessage, Plan, Progress, add, give_up
+from snapfm.files.engines.plan import BlockFailed, BlockPlan, Figures, OnMessage, Progress, add, give_up
 from snapfm.files.engines.share import WHOLE, Share
 
 TRIES = 3  # of a block whose worker dies or raises
@@ -59,7 +59,7 @@ class OnRay:
         """As many as a worker has processors."""
         return max(1, int(self.cpus))
 
-    def run(self, plan: Plan, progress: Progress | None = None) -> Figures:
+    def run(self, plan: BlockPlan, progress: Progress | None = None) -> Figures:
         """Let actors compute the blocks that are not finished."""
         finished = plan.finished()
         left = [block for block in range(plan.blocks) if block not in finished]
@@ -81,7 +81,7 @@ class OnRay:
                 ray.shutdown()
 
     def _dealt(
-        self, ray: Any, plan: Plan, actors: list[Any], left: list[int], done: int, progress: Progress | None
+        self, ray: Any, plan: BlockPlan, actors: list[Any], left: list[int], done: int, progress: Progress | None
     ) -> Figures:
         """Keep every actor busy until no block is left.
 
@@ -144,7 +144,7 @@ class OnRay:
                 ray.wait(list(running), num_returns=len(running), timeout=_PATIENCE)
         return total
 
-    def _actors(self, ray: Any, plan: Plan, blocks: int, grows: bool) -> list[Any]:
+    def _actors(self, ray: Any, plan: BlockPlan, blocks: int, grows: bool) -> list[Any]:
         """Start the actors, no more than there are blocks; Ray places them as resources allow.
 
         Where none can be placed and nodes cannot come later, the run would wait forever: that is refused.
@@ -191,7 +191,7 @@ def _worker(ray: Any) -> type[Any]:
         """A plan in another process."""
 
         def __init__(self, sent: bytes) -> None:
-            self.plan: Plan = pickle.loads(sent)
+            self.plan: BlockPlan = pickle.loads(sent)
             self.joined = False
 
         @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator, unused-ignore]
