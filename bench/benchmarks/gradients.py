@@ -31,6 +31,7 @@ RATIOS, FEW = 24, 5  # per problem, and per law of the suite
 DENSE = 260  # unknowns up to which the dense system is made: one pass of torch for each
 _ACTIVE = 1e-7  # multipliers of active inequalities
 _RANK = 1e-12  # of the dense system: rows may repeat each other
+_DEPENDENT, _HUGE = 1e-9, 1e100
 SECONDS = 20.0  # of a projection: laws that take longer here are left out
 
 
@@ -108,13 +109,13 @@ def _error(project: Any, u_hat: Tensor, params: dict[str, Tensor], weight: Tenso
     given = u_hat[i : i + 1].clone().requires_grad_()
     answer = project(given, leaves)
     answer.u.backward(weight[i : i + 1])
-    expected = _dense(project, answer, own, weight[i].flatten().numpy())
+    w, by_params = _dense(project, answer, own, weight[i].flatten().numpy())
     assert given.grad is not None
-    errors = [_apart(given.grad.flatten(), expected[0])]
+    errors = [_apart(given.grad.flatten(), w)]
     for name, leaf in leaves.items():
-        if leaf.requires_grad:
+        if name in by_params:
             mine = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-            errors.append(_apart(mine.flatten(), expected[1][name].flatten()))
+            errors.append(_apart(mine.flatten(), by_params[name].flatten()))
     return float(f"{max(errors):.1e}")
 
 
@@ -123,7 +124,11 @@ def _apart(one: Tensor, other: Tensor) -> float:
 
 
 def _dense(project: Any, answer: Any, params: dict[str, Tensor], g: np.ndarray) -> tuple[Tensor, dict[str, Tensor]]:
-    """Solve the KKT system of one answer over all rows and unknowns; return the gradients in û and in the params."""
+    """Solve the KKT system of one answer over all rows and unknowns; return the gradients in û and in the params.
+
+    Where rows repeat each other, ν is not unique, and no gradient in params is returned: only changes of params that keep the
+    laws consistent have one. Neither is one that torch's derivative of the law makes infinite.
+    """
     shape = answer.u.shape[1:]
     laws = [law for law in project.laws if not isinstance(law, Bounds)]
     point = answer.u.detach()[0].flatten()
@@ -154,6 +159,6 @@ def _dense(project: Any, answer: Any, params: dict[str, Tensor], g: np.ndarray) 
     total = -(pull @ torch.from_numpy(w) + torch.from_numpy(nu) @ value)
     wanted = [name for name, leaf in leaves.items() if leaf.requires_grad]
     found = torch.autograd.grad(total, [leaves[name] for name in wanted], allow_unused=True) if wanted else ()
-    return torch.from_numpy(w), {
-        name: torch.zeros_like(leaves[name]) if one is None else one for name, one in zip(wanted, found)
-    }
+    by_params = {name: torch.zeros_like(leaves[name]) if one is None else one for name, one in zip(wanted, found)}
+    unique = np.linalg.matrix_rank(a, _DEPENDENT) == len(a) if len(a) else True
+    return torch.from_numpy(w), {k: v for k, v in by_params.items() if unique and bool((v.abs() < _HUGE).all())}

@@ -16,11 +16,11 @@ from scipy.sparse import csc_array, csr_array
 from snapfm.arrays import Index, Values
 from snapfm.compile.lower.tape import Block, Tape, Unlowerable, chosen_rows, moved_columns
 from snapfm.compile.sparsity.pattern import GrowingSets, Pattern, Sets, union
+from snapfm.kernels import program as core
 from snapfm.kernels.curvature import count_pairs, list_pairs, sort_terms
 from snapfm.kernels.merging import followed
 from snapfm.kernels.numba.sections import packed_index, packed_values
 from snapfm.kernels.operations import SPILL
-from snapfm.kernels.program import Code
 
 # Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
 PAIR_LIMIT = 20_000_000
@@ -39,7 +39,7 @@ class Program:
     entries that do, in the order kernels.program writes them. `hessian` is the lower triangle of its pattern.
     """
 
-    code: Code
+    code: core.Code
     operations: int
     slots: int
     unknowns: Index  # fields' cells read, in the order of the inputs
@@ -136,19 +136,22 @@ def _planned(
     slot_counts = np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in operands)])
     through_a, through_b = _chain([path for path, _ in paths]), _chain([path for _, path in paths])
     readers = find_readers(first, a, b)
-    index = packed_index(
-        [
-            ops, a[0], a[1], b[0], b[1], c[0], c[1], rows.indptr, rows.indices,
-            np.concatenate([[0], np.cumsum(slot_counts)]),
-            through_a[0], through_a[1], through_b[0], through_b[1], entry[0], entry[1], varying,
-            back.indptr, back.indices, *curvature,
-            readers.pointers, readers.operation, readers.slope,
-        ]
-    )  # fmt: skip
-    weight = packed_values(
-        [a[2], b[2], c[2], rows.data, through_a[2], through_b[2], entry[2], back.data, readers.weight]
-    )
-    code = Code(first, *index, *weight)
+    table = {
+        core.OPS: ops, core.A_PTR: a[0], core.A_CELL: a[1], core.B_PTR: b[0], core.B_CELL: b[1],
+        core.C_PTR: c[0], core.C_CELL: c[1], core.ROW_PTR: rows.indptr, core.ROW_CELL: rows.indices,
+        core.SLOT_PTR: np.concatenate([[0], np.cumsum(slot_counts)]),
+        core.SLOPE_A_PTR: through_a[0], core.SLOPE_A: through_a[1],
+        core.SLOPE_B_PTR: through_b[0], core.SLOPE_B: through_b[1],
+        core.ENTRY_PTR: entry[0], core.ENTRY_SLOT: entry[1], core.VARYING: varying,
+        core.BACK_PTR: back.indptr, core.BACK_ROW: back.indices,
+        **dict(zip(range(core.BEND_PTR, core.BEND_RIGHT + 1), curvature, strict=True)),
+        core.READER_PTR: readers.pointers, core.READER_OP: readers.operation, core.READER_SLOPE: readers.slope,
+    }  # fmt: skip
+    weight = {
+        core.A: a[2], core.B: b[2], core.C: c[2], core.ROW: rows.data, core.SLOPE_A_WEIGHT: through_a[2],
+        core.SLOPE_B_WEIGHT: through_b[2], core.ENTRY: entry[2], core.BACK: back.data, core.READER: readers.weight,
+    }  # fmt: skip
+    code = core.Code(first, *packed_index(table), *packed_values(weight))
     return Program(code, len(ops), pool.nnz - inputs.nnz, unknowns, externals, by, pattern, constants, varying, hessian)
 
 

@@ -6,6 +6,7 @@ kernels.numba.sections. Between loops only the sections before KEPT hold anythin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from snapfm.arrays import Index, Mask, Table, Values
@@ -13,7 +14,7 @@ from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import load, store
 from snapfm.kernels.numba.sections import section as part
-from snapfm.kernels.numba.sections import unowned
+from snapfm.kernels.numba.sections import starts, unowned
 from snapfm.kernels.operations import LANES
 
 # Sections of Frame.table: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the
@@ -52,6 +53,34 @@ SLACK, PREVIOUS_SLACK, LOWER_DUAL, UPPER_DUAL = range(47, 51)
 REMAINDER, CONJUGATE, IMAGE, CONJUGATE_MULTIPLIER, GRADIENTS, WANTED = range(51, 57)
 SECTIONS = 57
 
+# How many packs each section has: the name of a number of a System (`tile_starts`).
+SIZES: dict[int, str] = {
+    CELLS: "cells",
+    **dict.fromkeys((JACOBIAN, SCALED), "entries"),
+    **dict.fromkeys((X, TARGET, GRADIENT, DIAGONAL, INVERSE, STEP, PLAIN_STEP, BEST_STEP, PREVIOUS), "unknowns"),
+    **dict.fromkeys((LOWER, UPPER, TO_BOUND, LOWER_DUAL, UPPER_DUAL, BOUND_WEIGHT), "limits"),
+    **dict.fromkeys((MULTIPLIER, SHIFT, RESIDUAL, ROW_SIZE, ROW_WEIGHT, BARRIER, ROWS, ACTIVE, IDLE, ROW_NORM), "rows"),
+    **dict.fromkeys((DIRECTION, PLAIN_DIRECTION, BEST_DIRECTION, PREVIOUS_MULTIPLIER, PREVIOUS_RESIDUAL), "rows"),
+    **dict.fromkeys((SLACK, PREVIOUS_SLACK), "slacks"),
+    REGULARIZATION: "one",
+    UNIT: "two",
+    WEIGHT: "kinks",
+    ADJOINT: "operations",
+    PARTIAL: "partials",
+    SLOTS: "slots_and_one",
+    **dict.fromkeys((LEFT, RIGHT), "slots"),
+    HESSIAN: "hessian",
+    MATRIX: "matrix",
+    RHS: "right_side",
+    FACTOR: "factor",
+    **dict.fromkeys((PIVOTS, SCALE, WORK), "pivots"),
+    TALLY: "tally",
+    **dict.fromkeys((REMAINDER, CONJUGATE, IMAGE), "conjugate_unknowns"),
+    CONJUGATE_MULTIPLIER: "conjugate_rows",
+    GRADIENTS: "scalars",
+    WANTED: "conjugate_one",
+}
+
 # Tasks of a callback, with the address of a tile's memory: evaluate rows; Jacobian and Hessian; factorize; solve in RHS.
 TO_EVALUATE, TO_DIFFERENTIATE, TO_FACTORIZE, TO_SOLVE = range(4)
 
@@ -76,6 +105,11 @@ class Frame(NamedTuple):
     coupled: int = 0  # whether D is not W, and conjugate gradients make up for it
     shared: int = 0  # whether D = I, so that rows of constant slope are factorized once for all samples
     callback: int = NO_CALLBACK
+
+
+def tile_starts(sizes: Mapping[str, int]) -> Index:
+    """Return where each section of a tile's memory begins, and where the last ends."""
+    return starts([LANES * sizes[SIZES[number]] for number in range(SECTIONS)])
 
 
 class Tile(NamedTuple):

@@ -15,8 +15,8 @@ from snapfm.arrays import Index, Values
 from snapfm.compile.lower.tape import Block, Tape
 from snapfm.compile.program import Program, find_readers
 from snapfm.compile.sparsity.pattern import Pattern
+from snapfm.kernels import program as core
 from snapfm.kernels.numba.sections import packed_index, packed_values
-from snapfm.kernels.program import Code
 
 _Rows = tuple[Index, Index, Values]  # compressed rows: pointers, cells, weights
 
@@ -109,21 +109,21 @@ class _Needs:
         by_cell = np.argsort(rows[1], kind="stable")
         back = np.concatenate([[0], np.cumsum(np.bincount(rows[1], minlength=first + count))])
         readers = find_readers(first, a, b)
-        nothing, start = np.zeros(0, np.int64), np.zeros(1, np.int64)
-        index = packed_index(
-            [
-                ops, a[0], a[1], b[0], b[1], c[0], c[1], rows[0], rows[1], np.zeros(count + 1, np.int64),
-                start, nothing, start, nothing, start, nothing, nothing, back, row[by_cell],
-                start, nothing, nothing, nothing, nothing, readers.pointers, readers.operation, readers.slope,
-            ]
-        )  # fmt: skip
-        none = np.zeros(0)
-        weight = packed_values([a[2], b[2], c[2], rows[2], none, none, none, rows[2][by_cell], readers.weight])
-        empty = Pattern(height, 0, np.zeros(height + 1, np.int64), nothing)
-        hessian = Pattern(0, 0, start, nothing)
-        return Program(
-            Code(first, *index, *weight), count, 0, unknowns, externals, nothing, empty, none, nothing, hessian
-        )
+        nothing, start, none = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0)
+        table = dict.fromkeys(range(core.READER_SLOPE + 1), nothing) | {
+            core.OPS: ops, core.A_PTR: a[0], core.A_CELL: a[1], core.B_PTR: b[0], core.B_CELL: b[1],
+            core.C_PTR: c[0], core.C_CELL: c[1], core.ROW_PTR: rows[0], core.ROW_CELL: rows[1],
+            core.SLOT_PTR: np.zeros(count + 1, np.int64), core.SLOPE_A_PTR: start, core.SLOPE_B_PTR: start,
+            core.ENTRY_PTR: start, core.BACK_PTR: back, core.BACK_ROW: row[by_cell], core.BEND_PTR: start,
+            core.READER_PTR: readers.pointers, core.READER_OP: readers.operation, core.READER_SLOPE: readers.slope,
+        }  # fmt: skip
+        weight = dict.fromkeys(range(core.READER + 1), none) | {
+            core.A: a[2], core.B: b[2], core.C: c[2], core.ROW: rows[2], core.BACK: rows[2][by_cell],
+            core.READER: readers.weight,
+        }  # fmt: skip
+        code = core.Code(first, *packed_index(table), *packed_values(weight))
+        empty, hessian = Pattern(height, 0, np.zeros(height + 1, np.int64), nothing), Pattern(0, 0, start, nothing)
+        return Program(code, count, 0, unknowns, externals, nothing, empty, none, nothing, hessian)
 
 
 def _keys(matrix: csr_array, level: Index, cells: int) -> Index:

@@ -16,10 +16,10 @@ from scipy.sparse import coo_array, csr_array
 
 from snapfm.arrays import Index, Table, Values
 from snapfm.compile.sparsity.pattern import Pattern
+from snapfm.kernels import layout as core
 from snapfm.kernels.direction import LEAST_DIAGONAL
 from snapfm.kernels.factor.ordering import best
 from snapfm.kernels.factor.panels import Schedule, schedule
-from snapfm.kernels.layout import Frame
 from snapfm.kernels.numba.sections import packed_index, packed_values
 from snapfm.kernels.operations import LANES
 from snapfm.linear import Prepared, Solver
@@ -51,7 +51,7 @@ def _empty_schedule() -> Schedule:
 class KKT:
     """The KKT matrix of a System, without values. `linear` is its symbolic factorization."""
 
-    frame: Frame
+    frame: core.Frame
     linear: Prepared
 
     @cached_property
@@ -107,16 +107,23 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
     row, column, constant, ptr, left, right = matrix
     place = 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
     hessian = program.hessian
-    index = packed_index(
-        [
-            place, pattern.indptr, pattern.indices, columns.indptr, columns.indices, column_entry, gram.indptr, gram.indices,
-            hessian.row_of(), hessian.indices, row, column, ptr, left, right, system.equality,
-        ]
-    )  # fmt: skip
-    weight = packed_values([gram.data, constant])
+    table = {
+        core.PLACE: place, core.ROW_PTR: pattern.indptr, core.COLUMN: pattern.indices, core.COLUMN_PTR: columns.indptr,
+        core.COLUMN_ROW: columns.indices, core.COLUMN_ENTRY: column_entry, core.GRAM_PTR: gram.indptr,
+        core.GRAM_COLUMN: gram.indices, core.HESSIAN_ROW: hessian.row_of(), core.HESSIAN_COLUMN: hessian.indices,
+        core.ENTRY_ROW: row, core.ENTRY_COLUMN: column, core.TERM_PTR: ptr, core.TERM_LEFT: left, core.TERM_RIGHT: right,
+        core.EQUALITY: system.equality,
+    }  # fmt: skip
+    weight = packed_values({core.GRAM: gram.data, core.ENTRY_CONSTANT: constant})
     coupled = shared or not (augmented or program.diagonal)
-    frame = Frame(
-        *index, *weight, int(augmented), int(not system.equality.all()), int(bounded), int(coupled), int(shared)
+    frame = core.Frame(
+        *packed_index(table),
+        *weight,
+        int(augmented),
+        int(not system.equality.all()),
+        int(bounded),
+        int(coupled),
+        int(shared),
     )
     return KKT(frame, linear)
 

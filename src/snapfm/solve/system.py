@@ -18,7 +18,6 @@ from snapfm.kernels.callback import Callback
 from snapfm.kernels.coupled import SCALARS
 from snapfm.kernels.factor.ldl import TALLY
 from snapfm.kernels.lanes import enter_units, fill, gather, leave_units, scatter
-from snapfm.kernels.numba.sections import starts
 from snapfm.kernels.operations import LANES, SPILL
 from snapfm.kernels.run_length import RunLengthMatrix, join, products_to_tiles, tiles_to_field
 from snapfm.kernels.threads import Deadline
@@ -236,30 +235,18 @@ class Part:
     def _sections(self) -> Index:
         """Return where each section of a tile's memory begins."""
         program, plan, frame = self.system.program, self.kkt.schedule, self.kkt.frame
-        v, m, ops = program.pattern.columns, program.pattern.rows, program.operations
-        limits, slacks = v if frame.bounded else 0, m if frame.mixed else 0
-        packs = np.zeros(core.SECTIONS, np.int64)
-        packs[core.CELLS], packs[core.SLOTS] = program.cells, program.slots + 1
-        packs[[core.LEFT, core.RIGHT]] = program.slots
-        packs[core.PARTIAL], packs[core.ADJOINT] = 5 * ops, ops
-        packs[core.HESSIAN] = program.hessian.nnz
-        packs[[core.JACOBIAN, core.SCALED]] = program.pattern.nnz
-        packs[[core.X, core.TARGET, core.GRADIENT, core.DIAGONAL, core.INVERSE, core.PREVIOUS]] = v
-        packs[[core.STEP, core.PLAIN_STEP, core.BEST_STEP]] = v
-        packs[[core.LOWER, core.UPPER, core.TO_BOUND, core.LOWER_DUAL, core.UPPER_DUAL, core.BOUND_WEIGHT]] = limits
-        packs[[core.ROWS, core.RESIDUAL, core.PREVIOUS_RESIDUAL, core.SHIFT, core.ACTIVE, core.IDLE, core.BARRIER]] = m
-        packs[[core.MULTIPLIER, core.PREVIOUS_MULTIPLIER, core.ROW_NORM, core.ROW_SIZE, core.ROW_WEIGHT]] = m
-        packs[[core.DIRECTION, core.PLAIN_DIRECTION, core.BEST_DIRECTION]] = m
-        packs[[core.SLACK, core.PREVIOUS_SLACK]] = slacks
-        packs[core.REGULARIZATION], packs[core.UNIT], packs[core.TALLY] = 1, 2, TALLY
-        packs[core.WEIGHT] = self.kink_count
-        packs[core.MATRIX], packs[core.FACTOR] = self.kkt.entries, plan.packs
-        packs[core.RHS] = v + m if frame.augmented else m
-        packs[[core.PIVOTS, core.SCALE, core.WORK]] = plan.slots
-        if frame.coupled:
-            packs[[core.REMAINDER, core.CONJUGATE, core.IMAGE]], packs[core.CONJUGATE_MULTIPLIER] = v, m
-            packs[core.GRADIENTS], packs[core.WANTED] = SCALARS, 1
-        return starts((LANES * packs).tolist())
+        unknowns, rows = program.pattern.columns, program.pattern.rows
+        return core.tile_starts({
+            "cells": program.cells, "entries": program.pattern.nnz, "unknowns": unknowns, "rows": rows,
+            "limits": unknowns if frame.bounded else 0, "slacks": rows if frame.mixed else 0,
+            "one": 1, "two": 2, "kinks": self.kink_count, "tally": TALLY,
+            "operations": program.operations, "partials": 5 * program.operations, "hessian": program.hessian.nnz,
+            "slots": program.slots, "slots_and_one": program.slots + 1,
+            "matrix": self.kkt.entries, "right_side": unknowns + rows if frame.augmented else rows,
+            "factor": plan.packs, "pivots": plan.slots,
+            "conjugate_unknowns": unknowns if frame.coupled else 0, "conjugate_rows": rows if frame.coupled else 0,
+            "scalars": SCALARS if frame.coupled else 0, "conjugate_one": 1 if frame.coupled else 0,
+        })  # fmt: skip
 
 
 class Loops:

@@ -6,7 +6,7 @@ and each call 16 µs to unpack. Imports kernels.numba.compiling only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -21,27 +21,29 @@ from snapfm.arrays import Index, Table, Values
 from snapfm.kernels.numba.compiling import compiled
 
 
-def packed_index(sections: Sequence[npt.ArrayLike]) -> tuple[Table, Index]:
-    """Join integer arrays; return the whole and where each begins, then where the last ends.
+def packed_index(sections: Mapping[int, npt.ArrayLike]) -> tuple[Table, Index]:
+    """Join integer arrays, by the numbers of their sections; return the whole and where each begins, then where the last ends.
 
     Places take 32 bits: each is below the number of all that is listed.
     """
-    at = starts([np.size(section) for section in sections])
+    listed = [sections[number] for number in range(len(sections))]
+    at = starts([np.size(section) for section in listed])
     if at[-1] > np.iinfo(np.int32).max:
         raise MemoryError(
             f"a program expects fewer than {np.iinfo(np.int32).max:,} places; got {at[-1]:,}. Project smaller fields, or a part "
             "of the laws at a time."
         )
     whole = np.empty(at[-1], np.int32)
-    _fill(whole, at, sections)
+    _fill(whole, at, listed)
     return whole, at
 
 
-def packed_values(sections: Sequence[npt.ArrayLike]) -> tuple[Values, Index]:
+def packed_values(sections: Mapping[int, npt.ArrayLike]) -> tuple[Values, Index]:
     """Join arrays of floats; see packed_index."""
-    at = starts([np.size(section) for section in sections])
+    listed = [sections[number] for number in range(len(sections))]
+    at = starts([np.size(section) for section in listed])
     whole = np.empty(at[-1], np.float64)
-    _fill(whole, at, sections)
+    _fill(whole, at, listed)
     return whole, at
 
 
