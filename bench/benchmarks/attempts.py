@@ -20,8 +20,8 @@ import torch
 import snapfm
 from benchmarks.record import append
 from snapfm.errors import SnapfmError, Status
-from snapfm.solve.attempts import order
-from snapfm.solve.kinks import search
+from snapfm.solve.attempts.attempt import Attempt, Search
+from snapfm.solve.tiles import AttemptOutcome
 
 Counts = dict[str, list[int]]  # of each attempt: samples tried, brought to converge, proven infeasible
 ENOUGH = 0.005  # of the samples that reach an attempt
@@ -33,23 +33,15 @@ def counted() -> Iterator[Counts]:
     """Count all attempts made in this process meanwhile."""
     counts: Counts = {}
 
-    def add_outcome(name: str, status: Any) -> None:
-        solved, proven = (int((status == one).sum()) for one in (Status.CONVERGED, Status.INFEASIBLE))
-        add(counts, {name: [len(status), solved, proven]})
+    made = Attempt.make
 
-    def make(other: Any, *given: Any) -> Any:
-        ended = other(*given)
-        name = other.__name__.lstrip("_")
-        add_outcome(f"{name} on kinks" if other.__module__ == search.__name__ else name, ended.status)
+    def make(attempt: Attempt, search: Search) -> AttemptOutcome:
+        ended = made(attempt, search)
+        solved, proven = (int((ended.status == one).sum()) for one in (Status.CONVERGED, Status.INFEASIBLE))
+        add(counts, {attempt.name: [len(ended.status), solved, proven]})
         return ended
 
-    def isolated(*given: Any) -> Any:
-        alone = _isolated(*given)
-        add(counts, {"isolated (in restored)": [len(alone), int(alone.sum()), 0]})
-        return alone
-
-    _isolated = order.isolated
-    with patch.object(order, "make", make), patch.object(order, "isolated", isolated):
+    with patch.object(Attempt, "make", make):
         yield counts
 
 

@@ -31,16 +31,17 @@ def drawn_block(
         velocity, projector, params, block, steps, generator, sampler=sampler, dtype=getattr(torch, dtype), first=start,
         on_failure="keep", progress=lambda step, steps: report(step / steps),
     )  # fmt: skip
-    certificate = found.projection
-    assert certificate is not None  # every sampler with a projector ends with a projection
+    assert found.projection is not None  # every sampler with a projector ends with a projection
+    kept = slice(stop - start)
+    certificate = found.projection.select(kept)
     if on_failure == "raise":
-        refuse_failed(certificate, start, stop)
+        refuse_failed(certificate, start)
     values = {
-        "u": found.u,
-        **{name: value.expand(block, *value.shape[1:]) for name, value in params.items()},
+        "u": found.u[kept],
+        **{name: value.expand(block, *value.shape[1:])[kept] for name, value in params.items()},
         **certificate_of(certificate),
     }
-    return Drawn({name: value[: stop - start].cpu().numpy() for name, value in values.items()}, found.seconds)
+    return Drawn({name: value.cpu().numpy() for name, value in values.items()}, found.seconds)
 
 
 def described(sampler: Sampler) -> dict[str, Any]:
@@ -73,16 +74,13 @@ def certificate_of(projection: Projection) -> dict[str, Tensor]:
     return {name: getattr(projection, name) for name in CERTIFICATE}
 
 
-def refuse_failed(certificate: Projection, start: int, stop: int) -> None:
-    """Raise ProjectionFailed if any of the samples start .. stop − 1, the first of a block, did not converge.
-
-    The message names samples by their numbers in the whole run, not in the block.
-    """
-    failed = [place for place, ok in enumerate(certificate.converged[: stop - start].tolist()) if not ok]
+def refuse_failed(certificate: Projection, start: int) -> None:
+    """Raise ProjectionFailed if any sample did not converge; `start` is the number of the first one in the whole run."""
+    failed, count = torch.nonzero(~certificate.converged).flatten().tolist(), len(certificate.status)
     if not failed:
         return
-    which = f"sample {start} is" if stop - start == 1 else f"samples {start} to {stop - 1} are"
-    lines = [f"{which} expected to converge; {len(failed)} of {stop - start} failed:"]
+    which = f"sample {start} is" if count == 1 else f"samples {start} to {start + count - 1} are"
+    lines = [f"{which} expected to converge; {len(failed)} of {count} failed:"]
     lines += certificate.failures(failed, start)
     lines.append(
         "Samples before these are kept. Go on with --keep-failed (on_failure='keep'), which writes failed samples too, marked."

@@ -130,7 +130,7 @@ class ProjectedFields:
         before = self.projector.check(u_hat, params).by_law
         found = self.projector(u_hat, params)
         if self.on_failure == "raise":
-            refuse_failed(found, start, stop)
+            refuse_failed(found, start)
         values: dict[str, Any] = {
             "u": found.u,
             **{name: params[name].expand(stop - start, *params[name].shape[1:]) for name in self.params},

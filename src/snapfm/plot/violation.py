@@ -14,7 +14,7 @@ from snapfm.plot import canvas
 from snapfm.project import Projection
 from snapfm.project.judge import Judgement
 from snapfm.sampling import Samples
-from snapfm.solve.base import dtype_text
+from snapfm.solve.projection import dtype_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

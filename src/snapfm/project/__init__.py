@@ -2,6 +2,6 @@
 
 from snapfm.project.metric import Metric
 from snapfm.project.projector import Projector
-from snapfm.solve.base import Moved, Projection
+from snapfm.solve.projection import Moved, Projection
 
 __all__ = ["Metric", "Moved", "Projection", "Projector"]

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from snapfm.errors import DtypeError, LawError, ParamsError, SettingError, ShapeError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
-from snapfm.solve.base import Moved, Projection
 from snapfm.solve.budget import LIMIT, SECONDS
+from snapfm.solve.projection import Moved, Projection
 from snapfm.text import plural
 
 _LAWS = (Equality, Inequality, Bounds, Oracle)

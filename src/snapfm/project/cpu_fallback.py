@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -19,9 +18,9 @@ from snapfm.errors import DeviceWarning
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Clock, cut, workers
 from snapfm.laws import Params
-from snapfm.project.judge import Judgement
-from snapfm.solve.base import Moved, Projection, Warm
+from snapfm.solve.base import Warm
 from snapfm.solve.memory import levels_to_caller
+from snapfm.solve.projection import Moved, Projection, tensors, with_tensors
 
 Result = TypeVar("Result", Projection, Moved)
 Call = Callable[[Tensor, Params, Warm | None], Result]  # of a batch on the CPU
@@ -82,44 +81,15 @@ def by_cpu(project: Call[Result], u_hat: Tensor, given: Params, warm: Warm | Non
         with clock.paused():
             arrived()
         own = {name: value if len(value) == 1 else value[some] for name, value in params.items()}
-        made.append(_placed(copies.send, project(start, own, None if warm is None else warm.part(some))))
-    return made[0] if len(made) == 1 else _joined(made)
+        result = project(start, own, None if warm is None else warm.part(some))
+        made.append(with_tensors(result, {path: copies.send(value) for path, value in tensors(result).items()}))
+    return made[0] if len(made) == 1 else made[0].concat(made)
 
 
 def pieces_of(count: int) -> list[slice]:
     """Cut a batch into pieces that keep all threads busy; an empty one is one piece."""
     most = max(_SMALLEST, 2 * LANES * workers())
     return cut(count, LANES, -(-count // most)) or [slice(0, 0)]
-
-
-def judged_on(device: torch.device, judged: Judgement) -> Judgement:
-    """Move a judgement to a device."""
-    return judged if device == _CPU else _placed(lambda value: value.to(device), judged)
-
-
-def _placed(place: Callable[[Tensor], Tensor], made: Any) -> Any:
-    """Replace all tensors of a result by their copies; a warm start stays with the CPU."""
-    values = {one.name: getattr(made, one.name) for one in fields(made)}
-    tensors = {name: place(value) for name, value in values.items() if isinstance(value, Tensor)}
-    by_law = {
-        name: {law: place(one) for law, one in value.items()}
-        for name, value in values.items()
-        if isinstance(value, dict)
-    }
-    return replace(made, **tensors, **by_law)
-
-
-def _joined(made: list[Result]) -> Result:
-    """Put the pieces of a batch together."""
-
-    def join(values: list[Any]) -> Any:
-        if isinstance(values[0], Tensor):
-            return torch.cat(values)
-        if isinstance(values[0], dict):
-            return {law: torch.cat([value[law] for value in values]) for law in values[0]}
-        return Warm.joined(values) if isinstance(values[0], Warm) else values[0]
-
-    return replace(made[0], **{one.name: join([getattr(piece, one.name) for piece in made]) for one in fields(made[0])})
 
 
 def _warn(u_hat: Tensor) -> None:

@@ -16,9 +16,10 @@ from snapfm.compile import CompiledLaws, LawStack
 from snapfm.display import Sheet
 from snapfm.errors import Status
 from snapfm.laws import Params
-from snapfm.solve.base import Limits, Solution, largest_text, violations_sheet
+from snapfm.solve.base import Limits, Solution
 from snapfm.solve.budget import stationary
 from snapfm.solve.infeasible import contradicts
+from snapfm.solve.projection import largest_text, tensors, violations_sheet, with_tensors
 from snapfm.text import plural
 
 _STRIDE = 97  # of a first check: a pass over whole fields costs a tenth of a small call
@@ -33,6 +34,10 @@ class Judgement:
     """Largest violation of each sample: (b,)."""
     by_law: dict[str, Tensor]
     """The violation of each law by its name: (b,)."""
+
+    def to(self, device: torch.device) -> Judgement:
+        """Return the judgement on a device."""
+        return with_tensors(self, {path: one.to(device) for path, one in tensors(self).items()})
 
     def __repr__(self) -> str:
         return f"Judgement({plural(len(self.violation), 'field')}; violation at most {largest_text(self.violation)})"

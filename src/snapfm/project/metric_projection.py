@@ -25,8 +25,8 @@ from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.project.judge import Judgement, is_stationary
 from snapfm.project.linearized import Linearized, LinearizedProjection, products
 from snapfm.project.metric import Metric
-from snapfm.solve.base import PER_SAMPLE, Projection
 from snapfm.solve.budget import Budget
+from snapfm.solve.projection import Projection
 
 SCALE = "√D of the metric"  # a parameter of the laws in changed units; no user's name has a space in it
 _LIMIT = 40  # steps of BFGS; a few suffice where laws bend little
@@ -150,7 +150,7 @@ def solve(problem: MetricProblem) -> tuple[Projection, Values, Index]:
         for i in np.flatnonzero(live).tolist():
             inverse[i] = _updated(inverse[i], moved[i] - c[i], new_slope[i] - slope[i])
         c[live], value[live], slope[live] = moved[live], new_value[live], new_slope[live]
-        found = _merge(found, landed, live)
+        found = landed.where(torch.from_numpy(live), found)
         steps += live
         step = _times(inverse, slope)
         left = np.where(live, _length(step, directions), left)
@@ -188,7 +188,7 @@ def _search(
     for _ in range(_HALVINGS):
         trial = c + share[:, None] * step
         here = problem.plain(problem.start + products(trial, directions), waiting)
-        landed = here if landed is None else _merge(landed, here, waiting)
+        landed = here if landed is None else here.where(torch.from_numpy(waiting), landed)
         new, _ = _value(problem, directions, trial, here)
         slack = 1e-14 * np.abs(value)  # F is known to rounding only
         good = waiting & here.converged.numpy() & (new <= value + _DECREASE * share * predicted + slack)
@@ -222,37 +222,20 @@ def _length(step: Values, directions: Values) -> Values:
     return found
 
 
-def _merge(old: Projection, new: Projection, which: Mask) -> Projection:
-    """Replace some samples of a projection by those of another of the same batch."""
-    mask = torch.from_numpy(which)
-
-    def pick(one: Tensor, two: Tensor) -> Tensor:
-        return torch.where(mask.view(-1, *[1] * (one.ndim - 1)), two, one)
-
-    def pick_all(one: dict[str, Tensor], two: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: pick(value, two[name]) for name, value in one.items()}
-
-    picked: dict[str, Any] = {name: pick(getattr(old, name), getattr(new, name)) for name in PER_SAMPLE}
-    return replace(
-        old, **picked, warm=None,
-        multipliers=pick_all(old.multipliers, new.multipliers), by_law=pick_all(old.by_law, new.by_law),
-    )  # fmt: skip
-
-
 def project_in_metric(
     plain: Plain, own: Plain, u_hat: Tensor, given: dict[str, Tensor], metric: Metric, scale: Tensor, tolerance: float | None,
     limit: int | None, budget: Budget,
 ) -> Projection:  # fmt: skip
-    """Project û (b, *shape) in a metric with a uniform diagonal, in units of `scale`; `own` judges in the caller's units."""
+    """Project û (b, *shape) on the CPU in a metric with a uniform diagonal, in units of `scale`; `own` judges without them."""
     count = len(u_hat)
-    start = (u_hat.detach().to("cpu", torch.float64) / scale).flatten(1).contiguous().numpy()
+    start = (u_hat.detach().double() / scale).flatten(1).contiguous().numpy()
 
     def project(fields: Values, which: Mask) -> Projection:
-        index = torch.from_numpy(np.flatnonzero(which))
-        params = {name: value if len(value) == 1 else value[index] for name, value in given.items()}
+        mask = torch.from_numpy(which)
+        params = {name: value if len(value) == 1 else value[mask] for name, value in given.items()}
         some = torch.from_numpy(fields[which]).reshape(-1, *plain.shape)
         found = plain.plain(some, params, tolerance=tolerance, limit=limit, seconds=max(budget.clock.left, _MOMENT))
-        return found if which.all() else _spread(found, index, count)
+        return found if which.all() else found.scatter(mask, count)
 
     with torch.no_grad():
         nearest = LinearizedProjection(plain.linearized, metric)
@@ -261,14 +244,13 @@ def project_in_metric(
         )
         found, left, steps = solve(problem)
         found = certified(found, left, steps, problem, plain.linearized.constant)
-        answer = (found.u * scale).to(device=u_hat.device, dtype=u_hat.dtype)
+        answer = (found.u * scale).to(u_hat.dtype)
         mine = {name: value for name, value in given.items() if name != SCALE}
         judged = own.check(answer, mine)
-        rounding = own.row_differences((found.u * scale).double(), answer, mine).to(u_hat.device)
-    size = float(scale.max())
+        rounding = own.row_differences((found.u * scale).double(), answer, mine)
     return replace(
-        found, u=answer, violation=judged.violation.to(u_hat.device), rounding=rounding, by_law=judged.by_law,
-        stationarity=(found.stationarity * size).to(u_hat.device), status=found.status.to(u_hat.device),
+        found, u=answer, violation=judged.violation, rounding=rounding, by_law=judged.by_law,
+        stationarity=found.stationarity * float(scale.max()),
     )  # fmt: skip
 
 
@@ -294,18 +276,4 @@ def certified(found: Projection, left: Values, steps: Index, problem: MetricProb
         found, status=status, stationarity=torch.from_numpy(stationarity), distance=torch.from_numpy(np.sqrt(squared)),
         multipliers={name: value / metric.level for name, value in found.multipliers.items()},
         iterations=found.iterations + torch.from_numpy(steps) - 1, second_order=second, warm=None,
-    )  # fmt: skip
-
-
-def _spread(found: Projection, index: Tensor, count: int) -> Projection:
-    """Return a projection of `count` samples that holds those of `found` at `index`; the others are zero."""
-
-    def put(value: Tensor) -> Tensor:
-        return value.new_zeros(count, *value.shape[1:]).index_copy(0, index, value)
-
-    placed: dict[str, Any] = {name: put(getattr(found, name)) for name in PER_SAMPLE}
-    return replace(
-        found, **placed, warm=None,
-        multipliers={name: put(value) for name, value in found.multipliers.items()},
-        by_law={name: put(value) for name, value in found.by_law.items()},
     )  # fmt: skip

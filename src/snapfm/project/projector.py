@@ -20,19 +20,20 @@ from snapfm.laws import Law, Oracle, Params
 from snapfm.linear import Solver
 from snapfm.progress import Report, preparing
 from snapfm.project import checks
-from snapfm.project.cpu_fallback import by_cpu, judged_on
+from snapfm.project.cpu_fallback import by_cpu
 from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.linearized import Linearized
 from snapfm.project.metric import Metric
 from snapfm.project.metric_projection import SCALE, check_metric, project_in_metric, scaled_laws
 from snapfm.project.pickling import packed, sharing, unpacked
 from snapfm.project.transforms import project_transformed, refuse_transformed, transformed
-from snapfm.solve.base import Method, Moved, Projection, Warm, limits_of
+from snapfm.solve.base import Method, Warm, limits_of
 from snapfm.solve.budget import LIMIT, SECONDS, Budget
 from snapfm.solve.gradient import attach_gradient
 from snapfm.solve.matrix_free.method import MatrixFree
 from snapfm.solve.memory import LARGEST, described
 from snapfm.solve.newton import Newton
+from snapfm.solve.projection import Moved, Projection
 from snapfm.solve.single_thread import one_thread
 from snapfm.text import extents
 
@@ -267,7 +268,7 @@ class Projector:
             field = _inside(u)
             residual = self.structure.written(field, self.params_float64(given, len(u)))
             judged = judge(self.structure, residual, self.limits, field.reshape(len(u), self.structure.unknowns))
-        return judged_on(u.device, judged)
+        return judged.to(u.device)
 
     def row_differences(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
         """Return the largest difference (b,) of any row, in the law's own units, between two batches.

@@ -12,6 +12,7 @@ from a vmapped derivative of one. Must not import project.projector.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,11 +21,10 @@ from torch.autograd import forward_ad
 
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
-from snapfm.solve.base import PER_SAMPLE, Projection
+from snapfm.solve.projection import Projection, tensors, with_tensors
 from snapfm.torch_internals import wrapped
 
 Call = Callable[[Tensor, dict[str, Tensor]], Projection]
-_BY_LAW = ("multipliers", "by_law")
 
 
 def transformed(u: Any, params: Any) -> bool:
@@ -55,7 +55,8 @@ def project_transformed(call: Call, u_hat: Tensor, params: Params, differentiabl
     tracked = [wrapped(value) or _dual(value) or value.requires_grad for value in params.values()]
     ask = _Asked(call, names, tuple(name for name, one in zip(names, tracked) if one), differentiable)
     out = ProjectionFunction.apply(u_hat, ask, *rows)  # type: ignore[no-untyped-call]
-    return ask.packed(dict(zip(ask.layout, out[1:])))
+    assert ask.made is not None
+    return with_tensors(ask.made, dict(zip(tensors(ask.made), out[1:])))
 
 
 class _Asked:
@@ -63,13 +64,11 @@ class _Asked:
 
     def __init__(self, call: Call, names: tuple[str, ...], tracked: tuple[str, ...], differentiable: bool) -> None:
         self.call, self.names, self.tracked, self.differentiable = call, names, tracked, differentiable
-        self.layout: list[tuple[str, ...]] = []  # of the results: a field of Projection, or a field and a law
-        self.tolerance = 0.0
+        self.made: Projection | None = None
         self._inputs: dict[str, Tensor] = {}
-        self._u: Tensor | None = None
 
     def run(self, u_hat: Tensor, values: tuple[Tensor, ...]) -> list[Tensor]:
-        """Project plain tensors, keeping the graph; return the results in the order of `layout`."""
+        """Project plain tensors, keeping the graph; return the tensors of the result."""
         # Copies: a tensor that carries a forward derivative would be seen as transformed again.
         params = {name: value.detach().clone() for name, value in zip(self.names, values)}
         start = u_hat.detach().clone()
@@ -78,28 +77,13 @@ class _Asked:
                 one.requires_grad_()
         with torch.set_grad_enabled(self.differentiable):
             found = self.call(start, params)
-        self._inputs, self._u, self.tolerance = {"": start, **params}, found.u, found.tolerance
-        results: dict[tuple[str, ...], Tensor] = {(name,): getattr(found, name).detach() for name in PER_SAMPLE}
-        for name in _BY_LAW:
-            results |= {(name, law): value.detach() for law, value in getattr(found, name).items()}
-        self.layout = list(results)
-        return list(results.values())
-
-    def packed(self, results: Mapping[tuple[str, ...], Tensor]) -> Projection:
-        """Make a projection of the results."""
-        by_law: dict[str, dict[str, Tensor]] = {name: {} for name in _BY_LAW}
-        plain: dict[str, Any] = {}
-        for (name, *law), value in results.items():
-            if law:
-                by_law[name][law[0]] = value
-            else:
-                plain[name] = value
-        return Projection(**plain, **by_law, tolerance=self.tolerance)  # type: ignore[arg-type]
+        self._inputs, self.made = {"": start, **params}, replace(found, warm=None)
+        return [value.detach() for value in tensors(found).values()]
 
     def pull(self, gradient: Tensor, rows: Tensor, wanted: tuple[str, ...]) -> list[Tensor]:
         """Return the gradients in û ("") and in params for gradients (k, *shape) of the rows (k,) of the batch."""
-        u = self._u
-        assert u is not None
+        assert self.made is not None
+        u = self.made.u
         if not self.differentiable:
             raise UnsupportedLaw(
                 "a projection in a metric expects not to be differentiated; got a derivative of one. Project without a metric."
@@ -128,7 +112,7 @@ def _rounds(rows: Tensor) -> list[Tensor]:
 
 
 class ProjectionFunction(torch.autograd.Function):
-    """The projection of a batch: its rows (b,) first, then all results in the order of the layout."""
+    """The projection of a batch: its rows (b,) first, then the tensors of the result."""
 
     @staticmethod
     def forward(u_hat: Tensor, ask: _Asked, *values: Tensor) -> tuple[Tensor, ...]:

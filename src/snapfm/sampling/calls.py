@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import SettingError, ShapeError, SnapfmError
-from snapfm.solve.base import dtype_text
+from snapfm.solve.projection import dtype_text
 from snapfm.torch_internals import mixes_dtypes
 
 _SHAPES = (

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from snapfm.laws import Params
 from snapfm.project import Projection
 from snapfm.sampling.task import Samples, Task
+from snapfm.solve.projection import Path, tensors, with_tensors
 
 _FIELDS = ("u",)
 
@@ -27,7 +25,7 @@ class Gathered:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._whole: dict[tuple[str, ...], Tensor] = {}
+        self._whole: dict[Path, Tensor] = {}
         self._projection: Projection | None = None
         self._seconds: dict[str, float] = {}
         self._calls = 0
@@ -39,7 +37,7 @@ class Gathered:
             self._keep(start, ("log_weights",), task.log_weights)
         self._projection = projection
         if projection is not None and len(u) < self._count:
-            for path, value in _tensors(projection):
+            for path, value in tensors(projection).items():
                 if value is not u:  # the fields are kept once
                     self._keep(start, ("projection", *path), value)
         other = seconds - sum(task.seconds.values())
@@ -47,7 +45,7 @@ class Gathered:
             self._seconds[name] = self._seconds.get(name, 0.0) + spent
         self._calls += task.calls
 
-    def _keep(self, start: int, path: tuple[str, ...], value: Tensor) -> None:
+    def _keep(self, start: int, path: Path, value: Tensor) -> None:
         """Copy the values (b, …) of a batch to their place; those of a single batch are kept as they are."""
         if len(value) == self._count:
             self._whole[path] = value
@@ -67,24 +65,7 @@ class Gathered:
         """Return the projection of all samples, without a warm start if they came in batches."""
         if self._projection is None or len(self._projection.u) == self._count:
             return self._projection
-        changed: dict[str, Any] = {"warm": None}
-        for path, _ in _tensors(self._projection):
-            name, *law = path
-            value = self._whole.get(("projection", *path), self._whole[_FIELDS])
-            if law:
-                changed.setdefault(name, {})[law[0]] = value
-            else:
-                changed[name] = value
-        return replace(self._projection, **changed)
-
-
-def _tensors(projection: Projection) -> list[tuple[tuple[str, ...], Tensor]]:
-    """List the tensors of a projection, each under its name, those of a law under two."""
-    found: list[tuple[tuple[str, ...], Tensor]] = []
-    for one in fields(projection):
-        value = getattr(projection, one.name)
-        if isinstance(value, Tensor):
-            found.append(((one.name,), value))
-        elif isinstance(value, dict):
-            found += [((one.name, law), rows) for law, rows in value.items()]
-    return found
+        joined = {
+            path: self._whole.get(("projection", *path), self._whole[_FIELDS]) for path in tensors(self._projection)
+        }
+        return with_tensors(self._projection, joined, warm=None)

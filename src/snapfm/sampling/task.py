@@ -18,7 +18,7 @@ from snapfm.laws import Params
 from snapfm.project import Moved, Projection, Projector
 from snapfm.sampling.calls import call_mismatch, check_velocity_output
 from snapfm.sampling.path import Path
-from snapfm.solve.base import fields_text
+from snapfm.solve.projection import fields_text
 from snapfm.text import plural
 from snapfm.text import seconds as seconds_text
 

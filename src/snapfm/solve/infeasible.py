@@ -1,7 +1,7 @@
 """Proof that laws cannot hold: a combination of rows that stays away from zero, or an implied row that is broken.
 
-`Proof` serves solve.attempts.order, `contradicts` the judge. INFEASIBLE is never reported without one of them. Must not import
-solve.system or project.judge.
+`Proof` serves solve.attempts.restoration, `contradicts` the judge. INFEASIBLE is never reported without one of them. Must not
+import solve.system or project.judge.
 """
 
 from __future__ import annotations

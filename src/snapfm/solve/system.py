@@ -28,7 +28,7 @@ from snapfm.reduce.reduce import System
 from snapfm.solve.attempts.order import LONGEST, attempt, newton
 from snapfm.solve.budget import Stopping, certified
 from snapfm.solve.infeasible import Proof
-from snapfm.solve.kinks.search import NO_WEIGHT, Kinked, attempts_on
+from snapfm.solve.kinks.search import NO_WEIGHT, Kinked
 from snapfm.solve.kkt import KKT, prepare
 from snapfm.solve.linearized import solve_linearized
 from snapfm.solve.memory import Workspaces
@@ -276,9 +276,7 @@ class Loops:
 def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, state: State) -> AttemptOutcome:
     if not state.retry:
         return newton(loops, tiles, stopping, np.full(tiles.lanes, state.limit), state.deadline)
-    part = loops.part
-    more = () if part.kinks is None else attempts_on(part.kinked)
-    return attempt(loops, tiles, stopping, state.warm is not None, state.limit, state.deadline, more)
+    return attempt(loops, tiles, stopping, state.warm is not None, state.limit, state.deadline)
 
 
 def _factorization_callback(factors: Workspace, at: Index, entries: int, stop: Index) -> Any:

@@ -1,6 +1,6 @@
 """The lanes of one System during a call: their memory, how they ended, and how many iterations they have left.
 
-Used by solve.system and solve.attempts.order; must not import them.
+Used by solve.system and solve.attempts; must not import them.
 """
 
 from __future__ import annotations
@@ -99,6 +99,15 @@ class AttemptOutcome:
     def unfinished(cls, lanes: int) -> AttemptOutcome:
         """Return lanes on which nothing was done."""
         return cls(np.full(lanes, int(Status.ITERATION_LIMIT)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
+
+    @classmethod
+    def stalled(cls, lanes: int) -> AttemptOutcome:
+        """Return lanes that an attempt has not helped, so far."""
+        return cls(np.full(lanes, int(Status.STALLED)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
+
+    def after(self, used: Index) -> AttemptOutcome:
+        """Add iterations (lanes,) made before."""
+        return AttemptOutcome(self.status, self.iterations + used, self.second)
 
     def joined(self, samples: int, parts: int, weights: Values | None) -> AttemptOutcome:
         """Combine the parts of each sample."""

@@ -158,19 +158,6 @@ def assert_same_answer(one: Projection, other: Projection) -> None:
             assert a.contiguous().numpy().tobytes() == b.contiguous().numpy().tobytes(), f"{name}: {a} is not {b}"
 
 
-def take(result: Projection, samples: list[int]) -> Projection:
-    """Cut some samples out of a projection."""
-    cut: dict[str, object] = {}
-    for field in fields(result):
-        value = getattr(result, field.name)
-        if isinstance(value, Tensor):
-            value = value[samples]
-        elif isinstance(value, dict):
-            value = {name: one[samples] for name, one in value.items()}
-        cut[field.name] = value
-    return Projection(**cut)  # type: ignore[arg-type]
-
-
 def part(params: dict[str, Tensor], samples: list[int]) -> dict[str, Tensor]:
     return {name: value[samples] for name, value in params.items()}
 

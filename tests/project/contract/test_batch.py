@@ -11,7 +11,6 @@ from tests.project.contract.cases import (
     assert_same_bits,
     part,
     randn,
-    take,
 )
 
 from snapfm import Equality, Projector, Status
@@ -28,25 +27,25 @@ def test_a_second_projector_of_the_same_laws_gives_the_same_bits(run: Run):
 
 def test_a_permuted_batch_gives_permuted_bits(run: Run):
     order = [3, 0, 6, 2, 5, 1, 4]
-    assert_same_answer(run.project(run.u_hat[order], part(run.params, order)), take(run.result, order))
+    assert_same_answer(run.project(run.u_hat[order], part(run.params, order)), run.result.select(order))
 
 
 @pytest.mark.parametrize("sample", [0, 3, 6])
 def test_a_sample_alone_has_the_bits_it_has_in_a_batch(run: Run, sample: int):
     alone = run.project(run.u_hat[[sample]], part(run.params, [sample]))
-    assert_same_answer(alone, take(run.result, [sample]))
+    assert_same_answer(alone, run.result.select([sample]))
 
 
 def test_a_part_of_the_batch_has_the_bits_of_the_whole(run: Run):
     some = [1, 2, 4, 5]
-    assert_same_answer(run.project(run.u_hat[some], part(run.params, some)), take(run.result, some))
+    assert_same_answer(run.project(run.u_hat[some], part(run.params, some)), run.result.select(some))
 
 
 def test_a_long_total_has_the_same_bits_alone_and_in_a_batch():
     # 200 × 200 values: from about 32 000 on torch sums a single total on several threads, but each of a batch on one.
     project = Projector([Equality("total", lambda u, p: u.sum() - 1.0)], shape=(200, 200))
     u_hat = randn(3, 200, 200, seed=5)
-    assert_same_answer(project(u_hat[[1]]), take(project(u_hat), [1]))
+    assert_same_answer(project(u_hat[[1]]), project(u_hat).select([1]))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
@@ -57,8 +56,8 @@ def test_a_nonfinite_sample_is_marked_and_leaves_the_others_alone(run: Run, valu
     result = run.project(u_hat, run.params)
     without = run.project(run.u_hat[rest], part(run.params, rest))
     assert Status(int(result.status[bad])) is Status.NONFINITE
-    assert_same_answer(take(result, rest), without)
-    assert_same_bits(take(result, rest), take(run.result, rest))
+    assert_same_answer(result.select(rest), without)
+    assert_same_bits(result.select(rest), run.result.select(rest))
 
 
 def test_a_nonfinite_unknown_that_no_law_reads_is_marked_too():
@@ -77,7 +76,7 @@ def test_nonfinite_params_mark_their_sample_only(value: float):
     params["u0"][1, 0] = value
     result = project(u_hat, params)
     assert result.status.tolist() == [Status.CONVERGED, Status.NONFINITE, Status.CONVERGED]
-    assert_same_bits(take(result, [0, 2]), take(clean, [0, 2]))
+    assert_same_bits(result.select([0, 2]), clean.select([0, 2]))
 
 
 def test_shared_params_equal_repeated_ones(run: Run):

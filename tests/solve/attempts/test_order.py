@@ -8,8 +8,9 @@ import torch
 
 import snapfm
 from snapfm.kernels import layout
-from snapfm.solve.attempts import order
-from snapfm.solve.attempts import order as attempts
+from snapfm.solve.attempts import attempt, barrier, order
+from snapfm.solve.attempts.barrier import SOFT_BARRIER
+from snapfm.solve.attempts.penalty import PENALTY
 from snapfm_bench.judge import measure
 
 
@@ -60,9 +61,9 @@ def test_transport_from_white_noise_with_free_boundaries():
     assert checked(problem.laws, noise, params).all()
 
 
-@pytest.mark.parametrize("other", [attempts.penalized, attempts._filtered], ids=["penalty", "filter"])
+@pytest.mark.parametrize("other", [PENALTY, order.FILTER], ids=lambda other: other.name)
 def test_either_way_alone_leads_to_the_laws(other, monkeypatch):
-    monkeypatch.setattr(attempts, "_EQUALITIES", (other,))
+    monkeypatch.setattr(order, "ATTEMPTS", (other,))
     monkeypatch.setattr(order, "FIRST", 1)
     generator = torch.Generator().manual_seed(0)
     u, params = bent(8, generator)
@@ -164,7 +165,7 @@ def off(truth, share, seed=0):
 @pytest.mark.parametrize("alone", [False, True], ids=["all attempts", "soft barrier"])
 def test_a_gas_whose_density_and_pressure_are_negative_at_first(alone, monkeypatch):
     if alone:
-        monkeypatch.setattr(attempts, "_WITH_INEQUALITIES", (attempts._soft_barrier,))
+        monkeypatch.setattr(order, "ATTEMPTS", (SOFT_BARRIER,))
     laws, truth = tube(6)
     given = off(truth, 0.3)
     assert (given[:, 0] < 0.0).any()
@@ -183,9 +184,9 @@ def test_a_soft_barrier_begins_inside_the_inequalities(monkeypatch):
         evaluate()
         seen.append((before, tiles.by_lane(layout.RESIDUAL)[:, inside]))
 
-    move_inside = attempts.move_inside
-    monkeypatch.setattr(attempts, "move_inside", watched)
-    monkeypatch.setattr(attempts, "_WITH_INEQUALITIES", (attempts._soft_barrier,))
+    move_inside = barrier.move_inside
+    monkeypatch.setattr(barrier, "move_inside", watched)
+    monkeypatch.setattr(order, "ATTEMPTS", (SOFT_BARRIER,))
     laws, truth = tube(4)
     checked(laws, off(truth, 0.3), {})
     assert max(before.max(initial=-1.0) for before, _ in seen) > 0.0
@@ -194,7 +195,7 @@ def test_a_soft_barrier_begins_inside_the_inequalities(monkeypatch):
 
 def test_an_eikonal_field_of_noise_by_a_soft_barrier_alone(monkeypatch):
     """Slopes of length one in every cell: the linear model of noise asks for steps across many cells."""
-    monkeypatch.setattr(attempts, "_EQUALITIES", (attempts._soft_barrier,))
+    monkeypatch.setattr(order, "ATTEMPTS", (SOFT_BARRIER,))
     x = torch.linspace(0, 1, 12, dtype=torch.float64)
     truth = (0.6 * x[:, None] + 0.8 * x).repeat(4, 1, 1, 1)
 
@@ -218,10 +219,52 @@ def test_a_first_attempt_that_crawls_is_left_early(monkeypatch):
             first.append(ended.iterations.copy())
         return ended
 
-    newton = attempts.newton
-    monkeypatch.setattr(attempts, "newton", watched)
+    newton = attempt.newton
+    monkeypatch.setattr(attempt, "newton", watched)
     problem, generator = snapfm.problem("burgers-ic-mass-flux", flux_steps=50), torch.Generator().manual_seed(0)
     u, params = problem.truth(4, generator)
     noise = torch.randn(u.shape, generator=generator, dtype=torch.float64)
     assert checked(problem.laws, noise, params).all()
     assert first[0].max() < 0.5 * order.FIRST
+
+
+def order_of(*laws, shape, example=None) -> list[str]:
+    """Name the attempts for the one part that laws are reduced to."""
+    (part,) = snapfm.Projector(laws, shape, example).method.parts
+    return [one.name for one in order.order(part)]
+
+
+EQUALITIES = [
+    "falling penalty", "soft barrier", "slow penalty", "filter", "nearby start", "regularized rows", "zero start", "restoration",
+    "quadratic programs",
+]  # fmt: skip
+INEQUALITIES = [
+    "short barrier", "falling penalty", "soft barrier", "restoration", "quadratic programs", "barrier", "nearby start",
+    "zero start", "regularized rows", "fine barrier",
+]  # fmt: skip
+SPHERE = snapfm.Equality("sphere", lambda u, p: (u**2 + u**3).sum(1) - 1.0)
+
+
+def front(names: list[str], *first: str) -> list[str]:
+    return [*first, *(name for name in names if name not in first)]
+
+
+def test_the_order_of_attempts_follows_from_the_part():
+    square = snapfm.Equality("square", lambda u, p: u[0] * u[1:] + u[1:] ** 3 - 1.0)
+    ends = snapfm.Equality("ends", lambda u, p: u[0] ** 2 + u[1] ** 3 - 2.0)
+    kinked = snapfm.Equality("kinked", lambda u, p: u.abs().sum(1) + (u**2).sum(1) - 1.0)
+    gas = snapfm.Inequality("pressure", lambda u, p: u[:1] ** 2 / u[1:2] - u[2:] ** 2)
+    assert order_of(SPHERE, shape=(2, 5)) == EQUALITIES
+    assert order_of(SPHERE, snapfm.Bounds(lower=-1.0), shape=(2, 5)) == INEQUALITIES
+    assert order_of(square, ends, shape=(4,)) == front(EQUALITIES, "restoration", "quadratic programs")
+    assert order_of(kinked, shape=(2, 5)) == front(EQUALITIES, "kinks", "kinks from zero")
+    dense = snapfm.Inequality("density", lambda u, p: 1e-3 - u[1])
+    assert order_of(gas, dense, shape=(3, 5)) == front(INEQUALITIES, "soft barrier")
+    least = snapfm.Equality(
+        "least", lambda u, p: torch.linalg.eigvalsh(u + u.T)[:1] - 1.0, pattern=([0] * 9, list(range(9)))
+    )
+    assert order_of(least, shape=(3, 3)) == front(EQUALITIES, "quadratic programs")
+
+
+def test_every_name_is_of_one_attempt():
+    assert {one.name: one.run for one in order.ATTEMPTS}.items() == {(one.name, one.run) for one in order.ATTEMPTS}

@@ -9,9 +9,10 @@ from snapfm.compile import CompiledLaws
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
 from snapfm.project.projector import Projector
-from snapfm.solve.base import Projection, Solution
+from snapfm.solve.base import Solution
 from snapfm.solve.budget import Budget
 from snapfm.solve.newton import Newton
+from snapfm.solve.projection import Projection
 from snapfm_bench.peers.phases import phases
 
 

@@ -15,6 +15,7 @@ from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.kernels.threads import Deadline
+from snapfm.solve.attempts.attempt import run_loop
 from snapfm.solve.budget import stationary
 from snapfm.solve.tiles import Tiles
 
@@ -83,10 +84,7 @@ class DenseProblem:
         """Evaluate rows and derivatives: restoration without an iteration does so, and no more."""
         for number, values in ((core.X, x), (core.MULTIPLIER, multipliers)):
             self.tile.section(number).reshape(-1, LANES)[:] = values[:, None]
-        live, limits = np.zeros((1, LANES), bool), np.zeros((1, LANES), np.int64)
-        live[0, 0] = True
-        ended = np.empty((1, LANES), np.int64), np.empty((1, LANES), np.int64)
-        self.loops.run(restore_tiles, (0.0, limits, self.deadline.stop, live), self.tile, ended)
+        run_loop(self.loops, restore_tiles, (0.0,), self.tile, np.zeros(1, np.int64), self.deadline, 2)
         rows = self.tile.by_lane(core.RESIDUAL)[0].copy()
         slopes, hessian = np.zeros((len(rows), len(x))), None
         slopes[self.entries] = self.tile.by_lane(core.JACOBIAN)[0]

@@ -2,12 +2,13 @@
 
 A barrier keeps a slack beside every row, so it may begin at any point, and then has to pass through poles that the inequalities
 are there to exclude (a density of zero). Here û is moved first: rows that one unknown decides are obeyed as bounds are, then
-curved rows are repaired by steps along their slopes. Used by solve.attempts.order; must not import it.
+curved rows are repaired by steps along their slopes. Used by solve.attempts.barrier; must not import it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,15 +20,18 @@ from snapfm.kernels.program import VARYING
 from snapfm.reduce.reduce import System
 from snapfm.solve.tiles import Tiles
 
+if TYPE_CHECKING:
+    from snapfm.solve.system import Part
+
 _ROOM = 0.1  # distance inside to begin with, relative to the usual distance of the rows that hold
 _ENOUGH = 0.5  # of that distance is left alone
 _SWEEPS = 10  # of repairs; what is still broken then is left to the barrier
 _TINY = 1e-30  # stands in for a slope of zero in a quotient
 
 
-def guarded(system: System) -> bool:
+def guarded(part: Part) -> bool:
     """Whether some inequalities keep single unknowns where others have a value: a density below a momentum squared."""
-    return bool(single_rows(system).any() and curved_rows(system).any())
+    return bool(single_rows(part.system).any() and curved_rows(part.system).any())
 
 
 def single_rows(system: System) -> Mask:

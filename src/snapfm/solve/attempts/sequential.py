@@ -8,6 +8,7 @@ by solve.attempts.order; must not import it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -16,18 +17,15 @@ import numpy as np
 from snapfm.arrays import Index, Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
-from snapfm.kernels.threads import Deadline
-from snapfm.reduce.reduce import System
+from snapfm.solve.attempts.attempt import Attempt, Search
 from snapfm.solve.attempts.dense_laws import DensePoint, DenseProblem
 from snapfm.solve.attempts.feasibility import restore
 from snapfm.solve.attempts.least_distance import balance, least_distance
-from snapfm.solve.budget import Stopping
-from snapfm.solve.tiles import AttemptOutcome, IterationBudget, Tiles
+from snapfm.solve.tiles import AttemptOutcome, Tiles
 
 if TYPE_CHECKING:
-    from snapfm.solve.system import Loops
+    from snapfm.solve.system import Loops, Part
 
-_SHARE, _OPAQUE_SHARE = 0.2, 0.4  # of a sample's limit; where evaluations cost the most this is the best use of them
 _ENTRIES = 400_000  # of the matrix of a quadratic program: its solution takes a second at most
 _RELAXED = (
     1.0,
@@ -47,22 +45,17 @@ _ROUNDINGS = 8.0  # of the terms of a gradient that are all that is left of it
 _RANK = 1e-10  # singular values of active rows below this share of the largest count as zero
 
 
-def sequential(
-    loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, budget: IterationBudget, deadline: Deadline
-) -> AttemptOutcome:
-    """Solve quadratic programs from û on, lane by lane. Large parts, and those with eliminated unknowns, are left alone."""
-    lanes, system = tiles.lanes, loops.part.system
-    ended = AttemptOutcome(np.full(lanes, int(Status.STALLED)), np.zeros(lanes, np.int64), np.full(lanes, core.UNKNOWN))
-    if not dense(system):
-        return ended
-    tiles.section(core.X)[:] = first
-    limits = budget.share(_OPAQUE_SHARE if system.opaque else _SHARE)
-    for lane in range(lanes):
-        if deadline.over:
+def _sequential(search: Search) -> AttemptOutcome:
+    """Solve quadratic programs from û on, lane by lane."""
+    search.begin()
+    tiles, stopping = search.tiles, search.stopping
+    ended, limits = AttemptOutcome.stalled(tiles.lanes), search.allowed
+    for lane in range(tiles.lanes):
+        if search.deadline.over:
             break
         tile = tiles.take(np.array([lane]))
         tolerance = stopping.tolerance * float(tile.by_lane(core.UNIT)[0, 1])
-        problem = DenseProblem.of(loops, tile, deadline)
+        problem = DenseProblem.of(search.loops, tile, search.deadline)
         if not np.isfinite(problem.target).all():
             continue
         try:
@@ -76,11 +69,16 @@ def sequential(
     return ended
 
 
-def dense(system: System) -> bool:
-    """Whether a system is small enough for quadratic programs with dense matrices, and has no eliminated unknowns."""
+def _dense(part: Part) -> bool:
+    """Whether a part is small enough for quadratic programs with dense matrices, and has no eliminated unknowns."""
+    system = part.system
     rows, unknowns = system.program.pattern.rows, system.program.pattern.columns
     small = (2 * rows + 2 * unknowns) * unknowns <= _ENTRIES
     return bool(small and not len(system.gram.data) and not system.eliminated.shape[1])
+
+
+def _opaque(part: Part) -> bool:
+    return part.system.opaque
 
 
 def violation(loops: Loops, tiles: Tiles) -> Values:
@@ -336,3 +334,9 @@ def _least_curvature(whole: Values, active: Values) -> float:
     if not basis.shape[1]:
         return np.inf
     return float(np.linalg.eigvalsh(basis.T @ whole @ basis)[0])
+
+
+# A point that almost obeys is worth more than one that does not, certified or not.
+PROGRAMS = Attempt("quadratic programs", 0.2, _sequential, _dense, keeps_nearer=True)
+# Where evaluations cost more than linear algebra: exact programs take the fewest of them.
+OPAQUE_PROGRAMS = replace(PROGRAMS, share=0.4).when(_opaque)

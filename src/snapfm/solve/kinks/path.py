@@ -12,7 +12,7 @@ import numpy as np
 
 from snapfm.arrays import Index, Values
 from snapfm.kernels import layout as core
-from snapfm.solve.attempts.order import newton
+from snapfm.solve.attempts.attempt import newton
 from snapfm.solve.kinks.states import TINY, KinkedLanes
 from snapfm.solve.tiles import Tiles
 

@@ -9,7 +9,7 @@ the state of a kink. Must not import solve.system.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,20 +19,18 @@ from snapfm.arrays import Index, Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.threads import Deadline
 from snapfm.reduce.kinked_system import KinkedSystem
 from snapfm.reduce.reduce import System
-from snapfm.solve.attempts.order import Attempt
-from snapfm.solve.budget import Stopping
+from snapfm.solve.attempts.attempt import Attempt, Search
 from snapfm.solve.kinks.path import follow
 from snapfm.solve.kinks.sides import TOGETHER, choose
 from snapfm.solve.kinks.smoothing import EARLY, LAST, Smoothing
 from snapfm.solve.kinks.states import ON, TINY, KinkedLanes
 from snapfm.solve.stage import Rows
-from snapfm.solve.tiles import AttemptOutcome, IterationBudget, Tiles, tiles_for
+from snapfm.solve.tiles import AttemptOutcome, Tiles, tiles_for
 
 if TYPE_CHECKING:
-    from snapfm.solve.system import Loops, Part
+    from snapfm.solve.system import Part
 
 NO_WEIGHT = -1.0  # in layout.WEIGHT: the lane's slopes are those of its operators
 
@@ -93,27 +91,23 @@ class Kinked:
                 rest[some] += added
 
 
-def attempts_on(kinked: Callable[[], Kinked]) -> tuple[Attempt, ...]:
-    """Return the attempts to find answers on kinks: from û, then from zero (see attempts)."""
-
-    def from_input(
-        loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, budget: IterationBudget, deadline: Deadline
-    ) -> AttemptOutcome:
-        tiles.section(core.X)[:] = first
-        return _search(KinkedLanes(kinked(), loops, tiles, stopping, budget, deadline), tiles)
-
-    def from_zero(
-        loops: Loops, tiles: Tiles, first: Values, stopping: Stopping, budget: IterationBudget, deadline: Deadline
-    ) -> AttemptOutcome:
-        tiles.section(core.X)[:] = 0.0
-        tiles.scatter(core.X)
-        return _search(KinkedLanes(kinked(), loops, tiles, stopping, budget, deadline), tiles)
-
-    return from_input, from_zero
+def _has_kinks(part: Part) -> bool:
+    return part.kinks is not None
 
 
-def _search(on: KinkedLanes, source: Tiles) -> AttemptOutcome:
+def _from_input(search: Search) -> AttemptOutcome:
+    search.begin()
+    return _search(search)
+
+
+def _from_zero(search: Search) -> AttemptOutcome:
+    search.begin_at_zero()
+    return _search(search)
+
+
+def _search(search: Search) -> AttemptOutcome:
     """Smooth, then choose sides. Where all kinks that matter may hold a point, their weights are followed first, else last."""
+    on = KinkedLanes(search)
     lanes, smoothing = np.arange(on.tiles.lanes), Smoothing(on)
     smoothing.run(lanes, EARLY)
     holding = smoothing.holding()
@@ -124,7 +118,7 @@ def _search(on: KinkedLanes, source: Tiles) -> AttemptOutcome:
     late = choose(on, late)
     follow(on, late, smoothing.widths())
     choose(on, late)
-    _leave(on, source)
+    _leave(on, search.tiles)
     return AttemptOutcome(on.status, on.used, on.second)
 
 
@@ -147,3 +141,7 @@ def _leave(on: KinkedLanes, source: Tiles) -> None:
 def _sums(row: Index, rows: int) -> csr_array:
     """Return the matrix that sums up entries by their row."""
     return csr_array((np.ones(len(row)), (row, np.arange(len(row)))), shape=(rows, len(row)))
+
+
+KINKS = Attempt("kinks", 0.45, _from_input, _has_kinks)
+KINKS_FROM_ZERO = replace(KINKS, name="kinks from zero", run=_from_zero)

@@ -11,7 +11,7 @@ import numpy as np
 from snapfm.arrays import Index, Mask
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
-from snapfm.solve.attempts.order import newton
+from snapfm.solve.attempts.attempt import newton
 from snapfm.solve.kinks.states import ON, TINY, KinkedLanes
 from snapfm.solve.tiles import Tiles
 

@@ -10,7 +10,8 @@ import numpy as np
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
-from snapfm.solve.attempts.order import barrier, newton
+from snapfm.solve.attempts.attempt import Search, newton
+from snapfm.solve.attempts.barrier import barrier
 from snapfm.solve.kinks.states import TINY, KinkedLanes, Seen
 from snapfm.solve.tiles import IterationBudget, Tiles
 
@@ -98,7 +99,7 @@ class Smoothing:
         again.section(core.MULTIPLIER)[:] = 0.0
         begin = self._there.take(left[failed]).section(core.X)
         budget = IterationBudget((on.budget.left - on.used)[left[failed]], on.budget.limit)
-        ended = barrier(on.loops, again, begin, on.stopping, budget, on.deadline, share=_INSIDE)
+        ended = barrier(Search(on.loops, again, begin, on.stopping, budget, on.deadline, share=_INSIDE))
         on.used[left[failed]] += ended.iterations
         good[failed] = ended.status == Status.CONVERGED
         some.put(failed, again, np.arange(len(failed)))

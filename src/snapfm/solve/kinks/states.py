@@ -7,7 +7,6 @@ the three steps of its search: kink_smoothing, kink_path, kink_sides. Must not i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,16 +15,10 @@ from snapfm.errors import Status
 from snapfm.kernels import batches
 from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.threads import Deadline
-from snapfm.solve.attempts.order import newton
-from snapfm.solve.budget import Stopping, certified
+from snapfm.solve.attempts.attempt import Search, newton
+from snapfm.solve.budget import certified
 from snapfm.solve.tiles import IterationBudget, Tiles, tiles_for
 
-if TYPE_CHECKING:
-    from snapfm.solve.kinks.search import Kinked
-    from snapfm.solve.system import Loops
-
-_SEARCH = 0.45  # iterations of one attempt, as a share of the limit
 _STRENGTH = (
     1e3  # of a hold, relative to the slope of its switch: the switch is off by 1/strength² of a multiplier's change
 )
@@ -48,18 +41,11 @@ class Seen:
 class KinkedLanes:
     """The lanes of `tiles`, copied to tiles of the kinked part, and how far they have come."""
 
-    def __init__(
-        self,
-        kinked: Kinked,
-        loops: Loops,
-        tiles: Tiles,
-        stopping: Stopping,
-        budget: IterationBudget,
-        deadline: Deadline,
-    ) -> None:
-        self.kinked, self.spec, self.loops = kinked, kinked.spec, loops.of(kinked.part)
-        self.stopping, self.deadline = certified(stopping.tolerance), deadline
-        self.budget = IterationBudget(budget.share(_SEARCH), budget.limit)
+    def __init__(self, search: Search) -> None:
+        kinked, tiles = search.part.kinked(), search.tiles
+        self.kinked, self.spec, self.loops = kinked, kinked.spec, search.loops.of(kinked.part)
+        self.stopping, self.deadline = certified(search.stopping.tolerance), search.deadline
+        self.budget = IterationBudget(search.allowed, search.budget.limit)
         lanes, part = tiles.lanes, kinked.part
         self.tiles = Tiles(np.zeros((tiles_for(lanes), int(part.at[core.KEPT]))), part.at, lanes)
         self.used = np.zeros(lanes, np.int64)
