@@ -230,7 +230,7 @@ def test_a_first_attempt_that_crawls_is_left_early(monkeypatch):
 
 def order_of(*laws, shape, example=None) -> list[str]:
     """Name the attempts for the one part that laws are reduced to."""
-    (part,) = snapfm.Projector(laws, shape, example).method.parts
+    (part,) = snapfm.Projector(laws, shape, example).method.plan.systems
     return [one.name for one in order.order(part)]
 
 
