@@ -26,11 +26,12 @@ _FEW = 5  # iterations are enough to have called a loop
 
 
 def _project(laws: Sequence[Law], shape: tuple[int, ...], params: Any = None, **settings: Any) -> None:
-    """Project, take the gradient, and move as a flow step does."""
+    """Project, take the gradients, and move as a flow step does."""
     generator = torch.Generator().manual_seed(SEED)
     fields = torch.randn(SAMPLES, *shape, generator=generator, dtype=torch.float64, requires_grad=True)
     call = Projector(laws, shape, params, **settings)
-    found = call(fields, params)
+    leaves = {k: v.clone().requires_grad_(v.is_floating_point()) for k, v in (params or {}).items()}
+    found = call(fields, leaves)
     found.u.sum().backward()  # type: ignore[no-untyped-call]
     call.move(fields.detach(), params)
 

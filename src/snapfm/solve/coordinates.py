@@ -62,7 +62,7 @@ class Coordinates:
         """Convert w back. Across an aggregate the curvature is that of its sum of squares, in all directions. Written: w."""
         groups = self.groups
         if len(groups):
-            curvature = 1.0 + 2.0 * (multipliers @ groups.curvature)
+            curvature = np.ascontiguousarray(1.0 + 2.0 * (multipliers @ groups.curvature))
             expand_linear(groups.ptr, groups.members, groups.first, u, curvature, g, w)
         self._rotate_back(w)
 

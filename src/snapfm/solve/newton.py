@@ -254,7 +254,7 @@ class Newton:
             return True
 
         pieces = self._cut(count, True, _EXPECTED)
-        run(work, pieces.pieces, Clock(math.inf), pieces.threads)
+        run(work, pieces.pieces, Clock(math.inf), pieces.threads, pieces.needs_watchdog)
         if evaluator is not None:
             evaluator.callback.check()
         asked, found, every = np.empty(count), np.empty(count), np.arange(self.laws.unknowns)
