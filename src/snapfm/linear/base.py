@@ -35,11 +35,6 @@ from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.errors import DtypeError, ShapeError
 from snapfm.kernels.factor.ordering import Order
 
-# Lanes to factorize and solve at a time: two tiles, so that the work around them is done half as often. The factors of all
-# lanes are kept, and more lanes leave the caches. Burgers flux 5, Schur matrix, one thread, µs per sample: 11 at 8 lanes,
-# 15 at 16, 25 at 64; augmented matrix 109, 140 and 390.
-LANES_AT_ONCE = 16
-"""The largest number of lanes that callers factorize and solve at a time."""
 # A pivot this small relative to its scale may be rounding alone.
 TINY = 64 * float(np.finfo(np.float64).eps)
 
