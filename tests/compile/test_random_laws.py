@@ -13,7 +13,7 @@ from snapfm.errors import LawError
 from snapfm.laws import Equality
 
 # Of each of the seven families. A family has about ten operators, in chains of up to five: more laws repeat the same paths.
-EXAMPLES = 60
+EXAMPLES = 30
 # Rounding of a chain of five steps, each a sum of at most 48 terms of size at most 30, differentiated twice; torch's JVP
 # of logcumsumexp alone loses four digits. A float32 on the way leaves fewer digits to lose.
 ROUNDINGS = {torch.float64: 1e5, torch.float32: 1e3}
