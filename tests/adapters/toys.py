@@ -68,7 +68,7 @@ class Net(nn.Module):
         return self.layers(torch.cat([x, t[:, None]], dim=1))
 
 
-def fit(network: nn.Module, loss: Callable[[], Tensor], steps: int = 300) -> None:
+def fit(network: nn.Module, loss: Callable[[], Tensor], steps: int = 600) -> None:
     optimizer = torch.optim.Adam(network.parameters(), lr=2e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):
