@@ -98,7 +98,7 @@ def test_without_the_bench_a_problem_says_what_to_install(monkeypatch: pytest.Mo
 
 
 def test_imports_in_any_order_load_no_optional_package():
-    """One process: a module of the inside first, then subpackages as attributes without an import of their own, then all names."""
+    """In one process: a module of the inside first, then subpackages as attributes nobody imported, then all names."""
     optional = [
         "snapfm_bench", "neuralop", "safetensors", "matplotlib", "casadi", "ray", "nvmath", "zarr", "xarray", "flow_matching",
         "torchcfm", "ot",

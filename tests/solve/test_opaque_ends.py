@@ -222,7 +222,8 @@ def test_a_lost_sample_does_not_reach_the_gradient_of_shared_params():
 @pytest.mark.parametrize(
     ("function", "size"),
     [
-        (torch.exp2, 1e4), (torch.exp2, 1e300), (torch.expm1, 600.0), (torch.expm1, -1e4), (torch.sinh, -1e4), (torch.sinh, 1e300),
+        (torch.exp2, 1e4), (torch.exp2, 1e300), (torch.expm1, 600.0), (torch.expm1, -1e4),
+        (torch.sinh, -1e4), (torch.sinh, 1e300),
     ],
 )  # fmt: skip
 def test_laws_that_overflow_end_with_a_status(function: Callable[[Tensor], Tensor], size: float):

@@ -171,7 +171,8 @@ class Subspaces:
     def _minimize(self, values: Values) -> Mask:
         """Solve the small problems, from where the last ones ended. Written: y, mu."""
         solved = np.zeros(self.count, bool)
-        values = np.ascontiguousarray(values)  # each order of an array is a kernel of its own, and this one compiles long
+        # Each order of an array is a kernel of its own, and this one takes long to compile.
+        values = np.ascontiguousarray(values)
         nearest_on_quadrics(values, self.slope, self.curvature, self.space.equality, self.y, self.mu, solved)
         return solved
 
