@@ -5,6 +5,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 DEV_READY := .venv/.dev-ready
 DOCS_READY := .venv/.docs-ready
+# Tests and the build of kernels start dozens of processes. Without byte code, each would compile the sources of torch anew: three
+# seconds for every one of them. So it is kept, whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 CHECKS := tests/docs bench/tests/benchmarks/test_docs.py bench/tests/benchmarks/test_traced.py
 
 .PHONY: help demo test docs lint types imports kernels pytest check golden bench tables signatures wheel format clean

@@ -40,10 +40,12 @@ def test_there_are_two():
 def test_a_notebook_runs_and_shows_what_is_stored(path: Path):
     notebook = load(path)
     stored = kinds(notebook)
-    execute(notebook, path.name)  # once, to compile what is not compiled yet
     began = time.process_time()
     execute(notebook, path.name)
-    assert time.process_time() - began <= LONGEST
+    if time.process_time() - began > LONGEST:  # it may have compiled what was not compiled yet
+        began = time.process_time()
+        execute(notebook, path.name)
+        assert time.process_time() - began <= LONGEST
     assert kinds(notebook) == stored
     shown = {kind for cell in stored for kind in cell}
     assert {"text/html", "image/png"} <= shown

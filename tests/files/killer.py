@@ -20,7 +20,7 @@ import torch
 from snapfm.cli import main
 
 OPERATIONS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
-ATTEMPTS = 6  # in each of three rounds
+ATTEMPTS = 3  # in each of three rounds
 
 folder, modules, *command = Path(sys.argv[1]), sys.argv[2].split(","), *sys.argv[3:]
 torch.set_num_threads(1)

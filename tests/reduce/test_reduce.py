@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -255,7 +253,3 @@ def test_laws_that_cannot_be_looked_into_are_one_system():
     assert found.implied.tolist() == [1]
     assert found.cascade.free.all()
     assert (system.gram.nnz, system.eliminated.shape) == (0, (1, 0))
-
-
-def test_it_may_be_imported_before_the_laws_that_are_printed_with_it():
-    subprocess.run([sys.executable, "-c", "import snapfm.reduce.reduce"], check=True)

@@ -219,8 +219,13 @@ def test_a_lost_sample_does_not_reach_the_gradient_of_shared_params():
     assert torch.equal(grown[0], grown[1])
 
 
-@pytest.mark.parametrize("function", [torch.exp2, torch.expm1, torch.sinh])
-@pytest.mark.parametrize("size", [1e4, -1e4, 600.0, 1e300])
+@pytest.mark.parametrize(
+    ("function", "size"),
+    [
+        (torch.exp2, 1e4), (torch.exp2, 1e300), (torch.expm1, 600.0), (torch.expm1, -1e4),
+        (torch.sinh, -1e4), (torch.sinh, 1e300),
+    ],
+)  # fmt: skip
 def test_laws_that_overflow_end_with_a_status(function: Callable[[Tensor], Tensor], size: float):
     project = slow(Equality("law", lambda u, p: function(u).sum(0) - 1.0))
     u_hat = randn(3, *SHAPE)

@@ -289,7 +289,7 @@ def test_a_run_stopped_by_ctrl_c_goes_on(tmp_path: Path):
     # A shell in the background hands down that SIGINT is ignored.
     heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     command = [sys.executable, "-c", f"{heeds}; from snapfm.cli import main; main()", "data", "burgers-ic"]
-    command += ["--count", "400", "--out", str(out)]
+    command += ["--count", "160", "--out", str(out)]
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     marks = tmp_path / "a.zarr.part" / "store" / "sample" / "c"
     deadline = time.monotonic() + HANGS

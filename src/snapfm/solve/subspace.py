@@ -171,6 +171,8 @@ class Subspaces:
     def _minimize(self, values: Values) -> Mask:
         """Solve the small problems, from where the last ones ended. Written: y, mu."""
         solved = np.zeros(self.count, bool)
+        # Each order of an array is a kernel of its own, and this one takes long to compile.
+        values = np.ascontiguousarray(values)
         nearest_on_quadrics(values, self.slope, self.curvature, self.space.equality, self.y, self.mu, solved)
         return solved
 
@@ -199,7 +201,7 @@ class Subspaces:
     def _convex(self, mu: Values, asked: Mask) -> Mask:
         """Mark lanes for which I + Σμ∇²q is known to be positive."""
         least = np.empty(self.count)
-        least_curvature(*self.space.bends, mu, self.hessians, self.space.iterated, least)
+        least_curvature(*self.space.bends, np.ascontiguousarray(mu), self.hessians, self.space.iterated, least)
         convex: Mask = asked & (least > 0.0)
         return convex
 

@@ -38,7 +38,7 @@ def prepared(name: str, measure: Measure = "surface") -> ExactFixture:
     }  # fmt: skip
     curves = {"ellipse": ellipse, "saddle": saddle}
     case = cases[name]() if name in cases else curves[name](measure)
-    return ExactFixture(case, ExactSuite(count=COUNT, fields=8192))
+    return ExactFixture(case, ExactSuite(count=COUNT, fields=2048))
 
 
 def drawn(shared: ExactFixture, sampler: Any, steps: int = 20, **settings: Any) -> Samples:
@@ -76,7 +76,7 @@ def test_projection_alone_is_far_off_on_the_same_case():
 def test_fields_that_are_not_gaussian_are_right_within_chance(name: str):
     shared = prepared(name)
     assert shared.spread.pieces is not None
-    assert excess(shared, drawn(shared, Conditional(shared.spread))) <= FAIR
+    assert excess(shared, drawn(shared, Conditional(shared.spread), steps=10)) <= FAIR
 
 
 def test_inequalities_and_bounds_truncate():
@@ -89,8 +89,7 @@ def test_inequalities_and_bounds_truncate():
     assert ((found.u[:, 1] - found.u[:, 0]).abs() < 1e-9).double().mean() < 0.05
 
 
-@pytest.mark.parametrize("measure", ["surface", "residual"])
-@pytest.mark.parametrize("name", ["ellipse", "saddle"])
+@pytest.mark.parametrize(("name", "measure"), [("ellipse", "residual"), ("saddle", "surface")])
 def test_metropolis_draws_from_either_measure(name: str, measure: Measure):
     shared = prepared(name, measure)
     found = drawn(shared, Conditional(shared.spread, measure=measure, corrections=4), steps=6)
