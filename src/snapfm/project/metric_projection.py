@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,11 +22,14 @@ from torch import Tensor
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import ShapeError, Status, UnsupportedLaw
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
-from snapfm.project.judge import Judgement, is_stationary
-from snapfm.project.linearized import Linearized, LinearizedProjection, products
+from snapfm.project.judge import is_stationary
+from snapfm.project.linearized import LinearizedProjection, products
 from snapfm.project.metric import Metric
 from snapfm.solve.budget import Budget
 from snapfm.solve.projection import Projection
+
+if TYPE_CHECKING:
+    from snapfm.project.projector import Projector
 
 SCALE = "√D of the metric"  # a parameter of the laws in changed units; no user's name has a space in it
 _LIMIT = 40  # steps of BFGS; a few suffice where laws bend little
@@ -34,36 +37,6 @@ _ENOUGH = 1e-10  # remaining step relative to the size of the field
 _DECREASE = 1e-4  # share of the predicted decrease that a step has to reach
 _HALVINGS = 12
 _MOMENT = 0.01  # seconds: a plain projection always gets some time
-
-
-class Plain(Protocol):
-    """The projector in the plain metric."""
-
-    shape: tuple[int, ...]
-
-    @property
-    def linearized(self) -> Linearized:
-        """The laws ready to be linearized in a metric."""
-        ...
-
-    def plain(
-        self, u_hat: Tensor, params: Params | None = None, *, tolerance: float | None = None, limit: int | None = None,
-        seconds: float | None = None,
-    ) -> Projection:  # fmt: skip
-        """Project in the plain metric."""
-        ...
-
-    def check(self, u: Tensor, params: Params | None = None) -> Judgement:
-        """Judge fields without projecting them."""
-        ...
-
-    def row_differences(self, u: Tensor, other: Tensor, params: Params | None = None) -> Tensor:
-        """Return the largest difference of any row."""
-        ...
-
-    def params_float64(self, given: Params, batch: int) -> dict[str, Tensor]:
-        """Convert params to float64 on the CPU."""
-        ...
 
 
 def scaled_laws(laws: Sequence[Law]) -> list[Law]:
@@ -223,8 +196,8 @@ def _length(step: Values, directions: Values) -> Values:
 
 
 def project_in_metric(
-    plain: Plain, own: Plain, u_hat: Tensor, given: dict[str, Tensor], metric: Metric, scale: Tensor, tolerance: float | None,
-    limit: int | None, budget: Budget,
+    plain: Projector, own: Projector, u_hat: Tensor, given: dict[str, Tensor], metric: Metric, scale: Tensor,
+    tolerance: float | None, limit: int | None, budget: Budget,
 ) -> Projection:  # fmt: skip
     """Project û (b, *shape) on the CPU in a metric with a uniform diagonal, in units of `scale`; `own` judges without them."""
     count = len(u_hat)

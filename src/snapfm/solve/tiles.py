@@ -91,9 +91,7 @@ class AttemptOutcome:
     status: Index
     iterations: Index
     second: Index
-    weights: Values | None = (
-        None  # (samples, parts, kinks) of generalized gradients, see solve.kinks.search; None: no sample has any
-    )
+    weights: Values | None = None  # (samples, parts, kinks) of generalized gradients: see solve.kinks.search
 
     @classmethod
     def unfinished(cls, lanes: int) -> AttemptOutcome:

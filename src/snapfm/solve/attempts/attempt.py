@@ -82,10 +82,6 @@ class Search:
         return newton(self.loops, self.tiles, self.stopping, limit, self.deadline, **settings)
 
 
-def _always(part: Part) -> bool:
-    return True
-
-
 @dataclass(frozen=True)
 class Attempt:
     """One way to solve lanes on which earlier attempts failed."""
@@ -94,7 +90,7 @@ class Attempt:
     share: float
     """Iterations of its own loop, as a share of a sample's limit."""
     run: Callable[[Search], AttemptOutcome]
-    applies: Callable[[Part], bool] = _always
+    applies: Callable[[Part], bool] = lambda part: True
     keeps_nearer: bool = False
     """Whether the less infeasible point is kept even if it is not certified."""
 

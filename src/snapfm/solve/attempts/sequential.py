@@ -27,12 +27,8 @@ if TYPE_CHECKING:
     from snapfm.solve.system import Loops, Part
 
 _ENTRIES = 400_000  # of the matrix of a quadratic program: its solution takes a second at most
-_RELAXED = (
-    1.0,
-    0.5,
-    0.1,
-    0.01,
-)  # shares of the violation that a step is asked to remove, until the box has room for one
+# Shares of the violation that a step is asked to remove, until the box has room for one.
+_RELAXED = (1.0, 0.5, 0.1, 0.01)
 _LESS = 1e-5  # share by which violation or objective has to fall, relative to the violation
 _ARMIJO = 1e-4
 _LEAST_CURVATURE = 1e-3  # eigenvalues of W are replaced by their size, or by this

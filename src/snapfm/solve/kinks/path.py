@@ -19,11 +19,7 @@ from snapfm.solve.tiles import Tiles
 _STEPS = 60
 _END = 1e-14  # mean product of a piece and its multiplier, in the lane's unit, at which sides are clear
 _KEEP = 0.99  # share of the way to zero that a piece or a multiplier may go
-_FALLS = (
-    (0.9, 0.1),
-    (0.5, 0.3),
-    (0.0, 0.7),
-)  # after a step longer than the first number, μ is the second times the mean
+_FALLS = ((0.9, 0.1), (0.5, 0.3), (0.0, 0.7))  # after a step longer than the first, μ is the second times the mean
 
 
 def follow(on: KinkedLanes, lanes: Index, width: Values) -> None:

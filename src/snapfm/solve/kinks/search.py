@@ -1,9 +1,9 @@
 """Kinked laws: an attempt that finds answers which lie on kinks, where one-sided slopes certify nothing (math.md, "Kinks").
 
-Every kink is a smooth piece (compile.kinks). First all kinks are smoothed, less and less (kink_smoothing). Then each is on one
+Every kink is a smooth piece (compile.kinks). First all kinks are smoothed, less and less (smoothing.py). Then each is on one
 of its sides, or held: the switch is zero, by an augmented Lagrangian, and its multiplier ν, divided by what one side's slope
-would add, is the weight of the two slopes (kink_sides). Where many sides change at once, the weights are followed as the duals
-of an interior-point method are (kink_path). Lanes that converge leave their weights in the tiles (layout.WEIGHT); −1 − weight is
+would add, is the weight of the two slopes (sides.py). Where many sides change at once, the weights are followed as the duals
+of an interior-point method are (path.py). Lanes that converge leave their weights in the tiles (layout.WEIGHT); −1 − weight is
 the state of a kink. Must not import solve.system.
 """
 

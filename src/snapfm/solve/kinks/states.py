@@ -1,7 +1,7 @@
 """The kinks of lanes during one attempt: what is seen of them at a point, and how they are put on sides or held.
 
 States, gates, shifts and multipliers of kinks live in tiles of the kinked part (compile.kinks). Used by solve.kinks.search and
-the three steps of its search: kink_smoothing, kink_path, kink_sides. Must not import them.
+the three steps of its search: smoothing, path and sides. Must not import them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from snapfm.solve.attempts.attempt import Search, newton
 from snapfm.solve.budget import certified
 from snapfm.solve.tiles import IterationBudget, Tiles, tiles_for
 
-_STRENGTH = (
-    1e3  # of a hold, relative to the slope of its switch: the switch is off by 1/strength² of a multiplier's change
-)
+_STRENGTH = 1e3  # of a hold, relative to the slope of its switch, which is off by 1/strength² of a multiplier's change
 ON = 1e-11  # a held switch is zero within this share of the field, along its slope
 _NEAR = 1e-2  # a switch nearer to zero than this, along its slope and in the lane's unit, may be held
 _VANISHED = 1e-9  # jump of a switch that is zero, in the lane's unit
