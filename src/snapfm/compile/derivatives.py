@@ -5,7 +5,6 @@ For gradients through a projection, certificates of peers and checks. The projec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -34,11 +33,16 @@ def evaluate_externals(tape: Tape, example: Tensor, params: Params, count: int) 
     return out
 
 
-def differentiable_externals(tape: Tape, example: Tensor, params: Params, count: int) -> Iterator[tuple[int, Tensor]]:
-    """Yield the same for torch to differentiate, all samples at once: the first cell, and values (b, cells from there on)."""
-    for cell, graph, size in tape.externals:
-        value = Batched(graph, size)(example.expand(count, *example.shape), params)
-        yield cell, value.reshape(count, size).to(torch.float64)
+def differentiable_externals(tape: Tape, example: Tensor, params: Params, count: int) -> tuple[Index, Tensor]:
+    """Return the same for torch to differentiate, all samples at once: which of these numbers, and their values."""
+    places = [cell - tape.unknowns - 1 + np.arange(size) for cell, _, size in tape.externals]
+    which = np.concatenate([np.zeros(0, np.int64), *places])
+
+    def values(u: Tensor, own: Params) -> Tensor:
+        found = [graph(u, own).reshape(-1).to(torch.float64) for _, graph, _ in tape.externals]
+        return torch.cat([u.new_zeros(0, dtype=torch.float64), *found])
+
+    return which, Batched(values, len(which))(example.expand(count, *example.shape), params)
 
 
 class Scalar:

@@ -18,7 +18,6 @@ from snapfm.compile import CompiledLaws, RowKind
 from snapfm.compile.derivatives import evaluate_externals
 from snapfm.compile.lower import Unlowerable
 from snapfm.errors import Status
-from snapfm.kernels.coordinates import largest
 from snapfm.kernels.layout import UNKNOWN
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Clock, Deadline, cut, run, workers
@@ -257,12 +256,11 @@ class Newton:
         run(work, pieces.pieces, Clock(math.inf), pieces.threads, pieces.needs_watchdog)
         if evaluator is not None:
             evaluator.callback.check()
-        asked, found, every = np.empty(count), np.empty(count), np.arange(self.laws.unknowns)
-        largest(every, flat, asked)
-        largest(every, w, found)
+        lost = np.flatnonzero(~np.isfinite(flat.sum(axis=1) + w.sum(axis=1)))
+        # Where nothing is asked of a sample that is not finite, NaN must not reach params that samples share.
+        idle = lost[~flat[lost].any(axis=1)]
         for one in (w, nu, by_params):
-            one[~np.isfinite(asked + found)] = np.nan
-            one[asked == 0.0] = 0.0  # whatever is not finite in a sample that is asked for nothing, params are shared
+            one[lost], one[idle] = np.nan, 0.0
         externals = None if self.opaque else torch.from_numpy(by_params)
         if solved.generalized is not None and solved.away is not None:
             for i in torch.nonzero(solved.generalized).flatten().tolist():

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 from torch.func import vmap
-from torch.fx import GraphModule
 
 from snapfm.compile.trace.recording import Unrecordable, record_flat
 from snapfm.laws import Params
@@ -67,7 +66,7 @@ Whole = Callable[[Tensor, Params], Tensor]
 class Batched:
     """Evaluate `graph(u, params)` of one sample on batches: (b, *shape) to (b, m)."""
 
-    def __init__(self, graph: GraphModule, rows: int) -> None:
+    def __init__(self, graph: Callable[[Tensor, Params], Tensor], rows: int) -> None:
         self.graph, self.rows = graph, rows
         # How to evaluate a batch size that has come before, None if it came once. Never written to: threads that read it
         # while another adds a size see the mapping as it was, or the new one.
@@ -137,7 +136,7 @@ class Batched:
         return whole
 
 
-def each(graph: GraphModule, u: Tensor, params: Params, size: int | None = None) -> Tensor:
+def each(graph: Callable[[Tensor, Params], Tensor], u: Tensor, params: Params, size: int | None = None) -> Tensor:
     """Evaluate a graph sample by sample and stack the results; the stack of an empty batch is empty.
 
     A sample for which it raises gets NaN; `size` is the number of elements that has if it raises for all of them.
