@@ -234,7 +234,8 @@ class Newton:
 
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor, in_params: bool) -> Adjoints:
         """Solve the linearized problem at an answer (math.md, eq. adjoint); NaN where it has no solution."""
-        refuse_without_hessian(self.laws)
+        if self.opaque:  # all others have the Hessians of their systems
+            refuse_without_hessian(self.laws)
         count = len(solved.u)
         field, flat = solved.u.numpy(), gradient.reshape(count, self.laws.unknowns).numpy()
         lam, known, evaluator = solved.multipliers.numpy(), self._from_params(params, count), self._evaluator(params)

@@ -220,22 +220,23 @@ class Plan:
         """
         coordinates = self.coordinates
         at.u, at.g = fields, gradient
-        if not coordinates.same:
-            at.u, at.g = np.empty((len(fields), self.unknowns)), np.empty((len(fields), self.unknowns))
-            coordinates.enter(fields, at.u)
-            coordinates.enter_linear(at.u, gradient, at.g)
-        at.w = np.empty_like(at.g) if coordinates.wider else w
-        at.w[:] = at.g
-        for stage in self.stages:
-            stage.linear(at)
-        if in_params:
-            at.rest = np.empty_like(at.g)  # read at determined unknowns only
-            at.rest[:, self.determined] = -at.g[:, self.determined]
-            for stage in reversed(self.stages):
-                stage.pull_linear(at)
-        coordinates.leave_linear(at.u, at.multipliers, at.g, at.w)
-        if coordinates.wider:
-            w[:] = at.w[:, : self.width]
+        with self._memory.lend(len(fields)) as (u, g, rest):
+            if not coordinates.same:
+                at.u, at.g = u, g
+                coordinates.enter(fields, at.u)
+                coordinates.enter_linear(at.u, gradient, at.g)
+            at.w = np.empty_like(at.g) if coordinates.wider else w
+            at.w[:] = at.g
+            for stage in self.stages:
+                stage.linear(at)
+            if in_params:
+                at.rest = rest  # at determined unknowns only
+                rest[:, self.determined] = -at.g[:, self.determined]
+                for stage in reversed(self.stages):
+                    stage.pull_linear(at)
+            coordinates.leave_linear(at.u, at.multipliers, at.g, at.w)
+            if coordinates.wider:
+                w[:] = at.w[:, : self.width]
 
     def _batches(self, count: int) -> tuple[Values, Values, Values]:
         """Make three batches over the reduction's unknowns: û, u, and the remainder of u − û + Jᵀλ."""
