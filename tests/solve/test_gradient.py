@@ -223,3 +223,19 @@ def test_a_nan_gradient_stays_with_its_sample():
     (spoilt,) = torch.autograd.grad((weight * project(start, params).u).sum(), start)
     assert torch.equal(clean[[0, 2]], spoilt[[0, 2]])
     assert torch.isnan(spoilt[1]).all()
+
+
+def test_a_sample_that_overflows_while_it_is_substituted_spares_params_that_all_share():
+    laws = [
+        snapfm.Equality("first", lambda u, p: u[:, 0] - p["a"]),
+        snapfm.Equality("explicit", lambda u, p: u[:, 1:] - p["rate"] * u[:, :-1].square()),
+    ]
+    u_hat, a = torch.zeros(3, *SHAPE, dtype=torch.float64), torch.full((3, 3), 0.5, dtype=torch.float64)
+    project = snapfm.Projector(laws, SHAPE, {"a": a, "rate": torch.ones(1, dtype=torch.float64)})
+    found = []
+    for size in (0.5, 1e200):
+        a[1], rate = size, torch.ones(1, dtype=torch.float64, requires_grad=True)
+        project(u_hat, {"a": a.clone(), "rate": rate}).u[[0, 2]].sum().backward()
+        found.append(rate.grad)
+    assert torch.equal(*found)
+    assert torch.isfinite(found[0]).all()

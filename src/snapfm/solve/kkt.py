@@ -1,6 +1,6 @@
 """The KKT matrix of a System: its pattern, the terms of every entry, and its symbolic factorization. No values.
 
-Prepared for solve.system (stop 5 of the walk). The Schur complement JD⁻¹Jᵀ + G is used if its products are few enough to be
+Prepared for solve.system (stop 6 of the walk). The Schur complement JD⁻¹Jᵀ + G is used if its products are few enough to be
 listed and the Hessian is diagonal, or conjugate gradients on top of it (kernels.coupled) are cheaper than a factor of the
 augmented matrix [[W, Jᵀ], [J, −G]]. Must not import solve.system.
 """

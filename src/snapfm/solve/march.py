@@ -1,6 +1,6 @@
 """Marching: solve for the unknowns that blocks of rows determine, stage by stage, and find their multipliers backwards.
 
-Part of stop 4 of the walk, between substitutions and iterations (math.md, "Reduction"). Each stage is a square system: Newton's
+A stage of the plan, between substitutions and iterations (math.md, "Reduction"). Each stage is a square system: Newton's
 method with a line search per block, on a sparse LU that is kept from stage to stage while it contracts. Small blocks go through
 kernels.march, eight samples at once. Large ones, and what fails there, have the same method with the pivoting of SuperLU, from
 several starts, and then the attempts that serve coupled systems (solve.stage_newton, solve.stage_solver). A sample that gets

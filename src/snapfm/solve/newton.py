@@ -1,4 +1,4 @@
-"""Newton: the method for laws with a sparse pattern. Cuts a batch into pieces, and sends each through the plan.
+"""Newton: the method for laws with a sparse pattern, and stop 4 of the walk: a batch in pieces, each sent through the plan.
 
 Threads, memory and deadlines of a call are decided here; what a piece goes through is solve.plan. Opaque laws are one system of
 their own. Must not import project.projector or project.judge.
@@ -26,7 +26,7 @@ from snapfm.linear import Solver
 from snapfm.reduce.reduce import Reduction, reduce
 from snapfm.solve.attempts.order import LONGEST
 from snapfm.solve.base import Adjoints, Limits, Solution, Warm
-from snapfm.solve.budget import Budget, Stopping, certified, flow_step_stopping
+from snapfm.solve.budget import LIMIT, Budget, Stopping, certified, flow_step_stopping
 from snapfm.solve.gradient import refuse_without_hessian
 from snapfm.solve.kinks.gradient import AdjointOnKinks
 from snapfm.solve.memory import allowed, fitted, warn_if_large
@@ -253,13 +253,14 @@ class Newton:
             self.plan.adjoint(field[piece], flat[piece], at, in_params, w[piece])
             return True
 
-        pieces = self._cut(count, True, _EXPECTED)
+        pieces = self._cut(count, True, LIMIT)  # as projections are cut: their memory fits
         run(work, pieces.pieces, Clock(math.inf), pieces.threads, pieces.needs_watchdog)
         if evaluator is not None:
             evaluator.callback.check()
-        lost = np.flatnonzero(~np.isfinite(flat.sum(axis=1) + w.sum(axis=1)))
+        lost = ~np.isfinite(flat.sum(axis=1) + w.sum(axis=1))
+        broken = np.flatnonzero(lost | ~np.isfinite(nu.sum(axis=1) + by_params.sum(axis=1)))
         # Where nothing is asked of a sample that is not finite, NaN must not reach params that samples share.
-        idle = lost[~flat[lost].any(axis=1)]
+        idle = broken[~flat[broken].any(axis=1)]
         for one in (w, nu, by_params):
             one[lost], one[idle] = np.nan, 0.0
         externals = None if self.opaque else torch.from_numpy(by_params)

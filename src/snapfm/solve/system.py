@@ -1,4 +1,4 @@
-"""Part: one System of the reduction, prepared for the compiled loops, and stop 5 of the walk: batch (b, n) to tiles and back.
+"""Part: one System of the reduction, prepared for the compiled loops, and stop 6 of the walk: batch (b, n) to tiles and back.
 
 Owns the memory of the iterations and lends it to one call at a time. Must not import solve.newton.
 """
