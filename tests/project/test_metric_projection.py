@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 import snapfm
 from snapfm import Bounds, Equality, Inequality, Metric, Projector
 from snapfm.errors import ShapeError, UnsupportedLaw
-from snapfm.project.linearized import Linearized, LinearizedProjection
+from snapfm.project.linearized import LinearizedProjection
 
 SHAPE = (5, 4)
 SIZE = 20
@@ -127,10 +127,10 @@ def test_the_projector_has_a_metric_of_its_own():
 def test_volumes_equal_dense_determinants():
     project, own, given = Projector(CURVED, SHAPE, params(1)), metric(uniform=False), params(1)
     y = drawn(1, *SHAPE, seed=8)
-    (frame,) = LinearizedProjection(Linearized(project.structure), own).frames(y.flatten(1).numpy(), given)
+    (frame,) = LinearizedProjection(project.linearized, own).frames(y.flatten(1).numpy(), given)
     a = frame.jacobian.toarray()
     assert frame.log_volume(own) == pytest.approx(np.linalg.slogdet(a @ dense(own) @ a.T)[1], abs=1e-9)
-    (plain,) = LinearizedProjection(Linearized(project.structure), Metric(1.0)).frames(y.flatten(1).numpy(), given)
+    (plain,) = LinearizedProjection(project.linearized, Metric(1.0)).frames(y.flatten(1).numpy(), given)
     assert plain.log_volume() == pytest.approx(np.linalg.slogdet(a @ a.T)[1], abs=1e-9)
 
 

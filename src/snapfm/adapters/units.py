@@ -16,9 +16,9 @@ from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.project import Metric, Moved, Projection, Projector
 from snapfm.project.checks import check_field, check_laws, check_shape
 from snapfm.project.judge import Judgement
-from snapfm.project.linearized import Linearized
 from snapfm.project.transforms import transformed
 from snapfm.solve.budget import LIMIT, SECONDS
+from snapfm.solve.tangent import Tangents
 
 
 class Normalized(Adapter):
@@ -157,7 +157,7 @@ class UnitsProjector(Projector):
         )  # fmt: skip
 
     @property
-    def linearized(self) -> Linearized:
+    def linearized(self) -> Tangents:
         """Refuse: the laws here are those of normalized fields."""
         raise SettingError(_OWN_METRIC.format("linearized laws"))
 

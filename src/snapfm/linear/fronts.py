@@ -78,6 +78,11 @@ class Factor:
     factor: Values
     inverse: Values
 
+    @property
+    def log_determinant(self) -> float:
+        """The logarithm of the matrix' |det|."""
+        return float(-np.log(np.abs(self.inverse)).sum())
+
     def solve(self, right: Values) -> Values:
         """Solve for the rows of `right` (b, n); an answer's bits do not depend on the other rows or on their number."""
         out, x = np.empty_like(right), aligned(right.shape[1] * WIDTH)

@@ -1,11 +1,11 @@
 """Laws linearized at a field, and the nearest field in a metric that obeys them (math.md, eq. metric-step).
 
 With Σ = δD + VVᵀ, where V holds the directions times their standard deviations, let S = J D Jᵀ, B = J V, M = δI + BᵀS⁻¹B. The
-nearest field to y on h + J(u − p) = 0 is u = y − Vc − DJᵀ(q − S⁻¹Bc), with q = S⁻¹(h + J(y − p)) and c = M⁻¹Bᵀq. S is sparse;
-M has one row per direction. Nothing is divided by δ, which may be tiny.
+nearest field to y on h + J(u − p) = 0 is u = y − Vc − DJᵀ(q − S⁻¹Bc), with q = S⁻¹(h + J(y − p)) and c = M⁻¹Bᵀq. S is
+factorized through the stages (solve.tangent); M has one row per direction. Nothing is divided by δ, which may be tiny.
 
-The symbolic work is done once per list of laws. Slopes that never change are factorized once per metric's directions. Samples
-are handled one by one, so that no bit depends on the batch. Must not import solve.newton or project.projector.
+Slopes that never change are factorized once per metric's directions. Samples are handled one by one, so that no bit depends on
+the batch. Must not import solve.newton or project.projector.
 """
 
 from __future__ import annotations
@@ -16,80 +16,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import torch
 from scipy.linalg.lapack import dgetrf, dgetrs
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.compile import CompiledLaws, Pattern, RowKind
 from snapfm.laws import Params
-from snapfm.linear.fronts import Factor, Fronts
 from snapfm.project.metric import Metric
+from snapfm.solve.tangent import Tangent, Tangents
 
-# Added to S relative to its diagonal: rows that repeat each other stay solvable.
-_SOFT = 1e-13
 _TILE = 8  # samples that share a product of matrices
 # Of LAPACK itself: for matrices this small, the checks of scipy.linalg take longer than the work.
 Pivots = tuple[Values, Index]
-
-
-class Linearized:
-    """The rows of compiled laws that are not redundant, and the symbolic factorization of J D Jᵀ. Never changes.
-
-    `among` marks the rows that are meant, if not all.
-    """
-
-    def __init__(self, laws: CompiledLaws, among: Mask | None = None) -> None:
-        self.laws = laws
-        kept = np.ones(laws.rows, bool) if among is None else among.copy()
-        kept[laws.presolve.dropped] = False
-        self.rows: Index = np.flatnonzero(kept)
-        self.equality: Mask = laws.equality_rows[self.rows]
-        self.changing: Mask = (laws.kinds != RowKind.AFFINE)[self.rows]  # whose slopes depend on the field
-        self.constant = not bool(self.changing.any())
-        self._entries = laws.pattern.entries(self.rows)
-        self._pattern = laws.pattern.take(self.rows)
-        count, each = len(self.rows), np.arange(len(self.rows))
-        self._first, self._second = _pairs(self._pattern)
-        row_of = self._pattern.row_of()
-        lower = Pattern.from_coordinates(
-            np.concatenate([row_of[self._first], each]), np.concatenate([row_of[self._second], each]), (count, count)
-        )
-        keys = lower.row_of() * count + lower.indices
-        self._slot = np.searchsorted(keys, row_of[self._first] * count + row_of[self._second])
-        self._diagonal = np.searchsorted(keys, each * (count + 1))
-        self._gram = lower
-        self._prepared = Fronts().prepare(lower) if count else None
-
-    @cached_property
-    def equalities(self) -> Linearized:
-        """The equalities alone, with a factorization of their own; inequalities may be many times as many."""
-        return self if bool(self.equality.all()) else Linearized(self.laws, self.laws.equality_rows)
-
-    def jacobians(self, u: Values, params: Params) -> list[csr_array]:
-        """Evaluate the Jacobian (m, n) at each field of u (b, n)."""
-        field = torch.from_numpy(u).reshape(len(u), *self.laws.shape)
-        values = self.laws.jacobian(field, params).numpy()
-        return [self._pattern.csr(one[self._entries]) for one in values]
-
-    def residuals(self, u: Values, params: Params) -> Values:
-        """Evaluate the rows (b, m) at fields u (b, n)."""
-        field = torch.from_numpy(u).reshape(len(u), *self.laws.shape)
-        found: Values = self.laws.residual(field, params).numpy()[:, self.rows]
-        return found
-
-    def factor(self, jacobian: csr_array, relative: Values, active: Mask) -> tuple[Factor, float]:
-        """Factorize J D Jᵀ with D = diag(relative); return its log-determinant too. Rows not active become those of I."""
-        assert self._prepared is not None
-        weight = jacobian.data[self._first] * jacobian.data[self._second] * relative[self._pattern.indices[self._first]]
-        values: Values = np.asarray(np.bincount(self._slot, weights=weight, minlength=self._gram.nnz), np.float64)
-        if not active.all():
-            values[~(active[self._gram.row_of()] & active[self._gram.indices])] = 0.0
-            values[self._diagonal[~active]] = 1.0
-        own = values[self._diagonal]
-        values[self._diagonal] = np.where(own > 0.0, own * (1.0 + _SOFT), 1.0)
-        factor = self._prepared.factor(values)
-        return factor, float(-np.log(np.abs(factor.inverse)).sum())
 
 
 @dataclass(frozen=True)
@@ -100,24 +37,23 @@ class TangentFrame:
     active: Mask  # (m,) rows that have to hold
     relative: Values  # (n,) D
     directions: Values  # (r, n)
-    factor: Factor | None  # of S; None without rows
-    log_gram: float  # log det S
+    factor: Tangent | None  # of S; None without rows
     solved: Values  # (r, m) S⁻¹J times each direction
     inner: Values  # (r, r) the inner products of these and J times each direction
     _last: list[tuple[Metric, Pivots]] = field(default_factory=list)  # the last factor of M, and its metric
 
     @classmethod
     def of(
-        cls, system: Linearized, jacobian: csr_array, relative: Values, directions: Values, along: Values, active: Mask
+        cls, system: Tangents, jacobian: csr_array, relative: Values, directions: Values, along: Values, active: Mask
     ) -> TangentFrame:  # fmt: skip
         """Factorize, and solve for every direction; `along` (r, m) is J times each of them."""
         along[:, ~active] = 0.0
         if not len(active):
             inner = np.zeros((len(directions), len(directions)))
-            return cls(jacobian, active, relative, directions, None, 0.0, along, inner)
-        factor, log_gram = system.factor(jacobian, relative, active)
+            return cls(jacobian, active, relative, directions, None, along, inner)
+        factor = system.factor(jacobian, relative, active)
         solved = factor.solve(along)
-        return cls(jacobian, active, relative, directions, factor, log_gram, solved, along @ solved.T)
+        return cls(jacobian, active, relative, directions, factor, solved, along @ solved.T)
 
     def correction(self, rest: Values, metric: Metric) -> tuple[Values, Values, Values]:
         """Return c·√variance (r,), the step (n,) to add, and δ times the multipliers (m,), for a linearized residual (m,)."""
@@ -170,10 +106,11 @@ class TangentFrame:
 
     def log_volume(self, metric: Metric | None = None) -> float:
         """Return log det(J Σ Jᵀ) over the active rows, from the pivots of S and of M; log det S without a metric."""
+        gram = 0.0 if self.factor is None else self.factor.log_determinant
         if metric is None:
-            return self.log_gram
+            return gram
         level = math.log(metric.level)
-        found = self.log_gram + level * float(self.active.sum())
+        found = gram + level * float(self.active.sum())
         if len(self.directions):
             found += float(np.linalg.slogdet(self.middle(metric))[1]) - level * len(self.directions)
         return found
@@ -185,11 +122,12 @@ class LinearizedProjection:
     Holds the frame that all samples share where slopes never change. Not shared by threads.
     """
 
-    def __init__(self, system: Linearized, metric: Metric) -> None:
+    def __init__(self, system: Tangents, metric: Metric) -> None:
         self.system = system
-        self.directions = _flat(metric, system.laws.unknowns)
+        size = system.laws.unknowns
+        self.directions = np.zeros((0, size)) if metric.directions is None else metric.rows
         self._columns = np.ascontiguousarray(self.directions.T)
-        self.relative = metric.relative(system.laws.unknowns)
+        self.relative = metric.relative(size)
         self._shared: dict[bytes, TangentFrame] = {}
         self._steady: Values | None = None  # J times the directions in rows whose slopes never change: the same for all
 
@@ -269,21 +207,3 @@ def products(amounts: Values, directions: Values) -> Values:
         tile[: len(some)] = some
         found[start : start + _TILE] = (tile @ directions)[: len(some)]
     return found
-
-
-def _flat(metric: Metric, size: int) -> Values:
-    if metric.directions is None:
-        return np.zeros((0, size))
-    return metric.rows
-
-
-def _pairs(pattern: Pattern) -> tuple[Index, Index]:
-    """List the pairs of entries that share a column, the one of the greater row first."""
-    row, column = pattern.row_of(), pattern.indices
-    order = np.lexsort((row, column))
-    starts = np.searchsorted(column[order], column[order])
-    place = np.arange(len(order)) - starts
-    first = np.repeat(np.arange(len(order)), place + 1)
-    before = np.cumsum(place + 1) - (place + 1)
-    second = np.arange(len(first)) - np.repeat(before, place + 1) + np.repeat(starts, place + 1)
-    return order[first], order[second]

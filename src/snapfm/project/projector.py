@@ -22,7 +22,6 @@ from snapfm.progress import Report, preparing
 from snapfm.project import checks
 from snapfm.project.cpu_fallback import by_cpu
 from snapfm.project.judge import Judgement, judge, verdict
-from snapfm.project.linearized import Linearized
 from snapfm.project.metric import Metric
 from snapfm.project.metric_projection import SCALE, check_metric, project_in_metric, scaled_laws
 from snapfm.project.pickling import packed, sharing, unpacked
@@ -35,6 +34,7 @@ from snapfm.solve.memory import LARGEST, described
 from snapfm.solve.newton import Newton
 from snapfm.solve.projection import Moved, Projection
 from snapfm.solve.single_thread import one_thread
+from snapfm.solve.tangent import Tangents
 from snapfm.text import extents
 
 
@@ -69,7 +69,7 @@ class Projector:
             self.structure, self.method = self._prepared(linear, report)
         # Batch size, params as given, params converted: one tuple, replaced whole and read once, as threads share it.
         self._last: tuple[int, dict[str, Tensor], dict[str, Tensor]] | None = None
-        self._linearized: Linearized | None = None
+        self._linearized: Tangents | None = None
         self._units: Projector | None = None
 
     def __repr__(self) -> str:
@@ -332,11 +332,13 @@ class Projector:
         return made
 
     @property
-    def linearized(self) -> Linearized:
-        """The laws ready to be linearized in a metric, made at first use. Threads that meet here each make one."""
+    def linearized(self) -> Tangents:
+        """The laws ready to be linearized in a metric. Built lazily; concurrent first calls may build it twice."""
         made = self._linearized
         if made is None:
-            self._linearized = made = Linearized(self.require_sparse("a metric"))
+            self.require_sparse("a metric")
+            assert isinstance(self.method, Newton)
+            self._linearized = made = self.method.tangents()
         return made
 
     def require_sparse(self, purpose: str) -> CompiledLaws:

@@ -6,52 +6,22 @@ Must not import other stages.
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, diags_array, tril
+from scipy.sparse import csc_array, csr_array, diags_array
 
 from snapfm.arrays import Index, Values
 from snapfm.compile.program import build_program
-from snapfm.compile.sparsity.pattern import Pattern, gram
 from snapfm.kernels.run_length import add_batch, join, products
-from snapfm.linear.fronts import Factor, Fronts
+from snapfm.linear import Solver
+from snapfm.linear.gram import Gram
 from snapfm.reduce.reduce import Reduction
-from snapfm.solve.stage import Ended, LinearState, Rows, State
+from snapfm.solve.stage import Ended, LinearState, Rows, Stage, State
 from snapfm.text import plural
 
 
-class Gram:
-    """The factor of AAᵀ. If it is diagonal, as for totals over disjoint slices, a solve is a division.
-
-    Raises TooLarge for a factor of more than `largest` bytes.
-    """
-
-    def __init__(self, matrix: csr_array, largest: float) -> None:
-        whole = gram(matrix)
-        self.diagonal: Values | None = None
-        self.factor: Factor | None = None
-        if whole.nnz == np.count_nonzero(whole.diagonal()):
-            self.diagonal = whole.diagonal()
-        else:
-            lower = csr_array(tril(whole))
-            lower.sort_indices()
-            pattern = Pattern(
-                whole.shape[0], whole.shape[1], lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
-            )
-            self.factor = Fronts(largest).prepare(pattern).factor(lower.data)
-
-    def solve(self, right: Values) -> Values:
-        """Solve for every sample (b, m); one that is not finite has no solution."""
-        if self.diagonal is not None:
-            return right / self.diagonal
-        assert self.factor is not None
-        out = self.factor.solve(right)
-        out[~np.isfinite(right).all(axis=1)] = np.nan
-        return out
-
-
-class Affine:
+class Affine(Stage):
     """The affine rows of a reduction that has some; params alone determine the `pinned` unknowns. Raises TooLarge, like Gram."""
 
-    def __init__(self, number: int, reduction: Reduction, pinned: Index, largest: float) -> None:
+    def __init__(self, number: int, reduction: Reduction, pinned: Index, solver: Solver | None, largest: float) -> None:
         self.number, self.rows = number, reduction.affine
         tape, free = reduction.tape, reduction.cascade.free
         whole = csr_array(reduction.rows[self.rows])
@@ -67,7 +37,10 @@ class Affine:
         program = build_program(tape, known, np.zeros(0, np.int64))
         self.known = Rows(program, program.unknowns[None], program.externals[None] - (tape.unknowns + 1))
         columns = np.flatnonzero(np.diff(csc_array(matrix).indptr))
-        self.gram = Gram(csr_array(matrix[:, columns]), largest)
+        moved = csr_array(matrix[:, columns])
+        gram = Gram(moved, solver, largest)
+        # A second solve removes the error of an ill-conditioned factor; a diagonal one has none.
+        self._solves, self._factor = 1 if gram.diagonal else 2, gram.factor(moved)
         self.steady = set(self.known.inputs[0]) <= set(pinned)
 
     def solve(self, state: State, ended: Ended) -> None:
@@ -78,11 +51,12 @@ class Affine:
 
     def _project(self, base: Values, u: Values, multipliers: Values) -> None:
         """Project u (b, n) onto A u + base = 0. Written: u; added to multipliers (b, m)."""
-        # A second solve removes the error of an ill-conditioned factor; a diagonal one has none.
-        for _ in range(1 if self.gram.factor is None else 2):
+        for _ in range(self._solves):
             residual = base.copy()
             products(self.runs, u, residual)
-            step = self.gram.solve(residual)
+            step = self._factor.solve(residual)
+            if self._solves > 1:
+                step[~np.isfinite(residual).all(axis=1)] = np.nan  # no solution, whatever the factor makes of it
             multipliers[:, self.rows] += step
             add_batch(self.runs, -step, u)
 
@@ -101,10 +75,6 @@ class Affine:
     def from_params(self, u: Values, externals: Values) -> Values | None:
         """Return the known part of the rows, if it reads nothing but params and what they determine."""
         return self.known.evaluate(u, externals) if self.steady else None
-
-    def bytes(self, samples: int) -> float:
-        """Predict no memory beside the batches."""
-        return 0.0
 
     def describe(self) -> str:
         """Say how many rows it solves."""

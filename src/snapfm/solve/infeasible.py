@@ -9,12 +9,13 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array, eye_array, hstack
-from scipy.sparse.linalg import splu
+from scipy.sparse import csr_array, diags_array, hstack
 from torch import Tensor
 
 from snapfm.arrays import Index, Mask, Table, Values
 from snapfm.compile import CompiledLaws
+from snapfm.compile.presolve import factored
+from snapfm.compile.sparsity.pattern import TooLarge
 from snapfm.kernels.operators import Op
 from snapfm.kernels.program import A_CELL, A_PTR, B_CELL, B_PTR, C_CELL, C_PTR, OPS, ROW, ROW_CELL, ROW_PTR, A, B, Code
 from snapfm.laws import Params
@@ -197,8 +198,7 @@ class Proof:
         return part
 
 
-_SOFT = 1e-13  # keeps dependent rows factorable
-_ROUNDS = 3  # of correction, which remove the effect of _SOFT
+_ROUNDS = 3  # of correction, which remove the effect of the shift that keeps dependent rows factorable
 _REBUILT = 1e-8  # share of a row that may remain; with more it does not follow from the others
 _ROOM = 4.0  # safety factor of the bound on rounding
 
@@ -230,7 +230,10 @@ def _rebuilt(basis: csr_array, wanted: csr_array) -> tuple[Values, Values]:
         return np.zeros((len(target), 0)), np.linalg.norm(target, axis=1)
     norms = np.sqrt(np.asarray(basis.multiply(basis).sum(axis=1)).ravel())
     unit = csr_array(diags_array(1.0 / np.where(norms > 0.0, norms, 1.0)) @ basis)
-    factor = splu((unit @ unit.T + _SOFT * eye_array(unit.shape[0])).tocsc())
+    try:
+        factor = factored(unit)
+    except TooLarge:  # nothing is known
+        return np.zeros((len(target), basis.shape[0])), np.full(len(target), np.inf)
     weights = np.zeros((len(target), basis.shape[0]))
     for _ in range(_ROUNDS):
         weights += factor.solve(unit @ (target - weights @ unit).T).T

@@ -10,7 +10,7 @@ import numpy as np
 from snapfm.arrays import Index, Values
 from snapfm.errors import Status
 from snapfm.solve.kinks.search import NO_WEIGHT
-from snapfm.solve.stage import Ended, LinearState, State
+from snapfm.solve.stage import Ended, LinearState, Stage, State
 from snapfm.solve.system import Part
 from snapfm.solve.tiles import AttemptOutcome, worst_status
 from snapfm.text import plural
@@ -19,7 +19,7 @@ FLAT_SLICE_OFFSET = 0.1  # start of iterations on a flat slice, relative to its 
 _CONVERGED = int(Status.CONVERGED)  # asking an enumeration takes longer than comparing a small array
 
 
-class Iterate:
+class Iterate(Stage):
     """One part, whatever the number of its copies; `later` parts follow it."""
 
     def __init__(self, number: int, part: Part, later: int) -> None:
@@ -83,10 +83,6 @@ class Iterate:
         """Add Jᵀν + Hw. Written: rest, by_params."""
         if at.evaluator is None:
             self.part.pull_linear(at)
-
-    def from_params(self, u: Values, externals: Values) -> Values | None:
-        """Return nothing: û decides."""
-        return None
 
     def bytes(self, samples: int) -> float:
         """Predict the memory of a piece of so many samples."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import block_array, csr_array, diags_array, eye_array
+from scipy.sparse import csc_array, csr_array, diags_array
 from scipy.sparse.linalg import splu
 
 from snapfm.arrays import Values
 from snapfm.kernels import layout as core
 from snapfm.kernels.linearized import linearized_tiles
 from snapfm.kernels.operations import LANES
+from snapfm.solve.kkt import augmented
 from snapfm.solve.tiles import Tiles
 
 if TYPE_CHECKING:
@@ -42,29 +43,27 @@ def _pivoted(loops: Loops, tiles: Tiles) -> None:
     """Solve the one lane of a tile by SuperLU. Written: tiles."""
     system, g, shift = loops.part.system, tiles.by_lane(core.TARGET)[0], tiles.by_lane(core.SHIFT)[0]
     loops.run(linearized_tiles, (loops.deadline.stop, np.arange(LANES)[None] == 0), tiles, (np.zeros((1, LANES)),))
-    pattern, lower = system.program.pattern, system.program.hessian
-    hessian = lower.csr(loops.scratch(core.HESSIAN)[0])
-    hessian = csr_array(hessian + hessian.T - diags_array(hessian.diagonal()) + eye_array(len(g)))
-    jacobian = csr_array(pattern.csr(tiles.by_lane(core.JACOBIAN)[0]))
+    jacobian = tiles.by_lane(core.JACOBIAN)[0]
+    matrix = augmented(system, jacobian, loops.scratch(core.HESSIAN)[0])
     free = np.ones(len(g), bool)
     if loops.part.kkt.frame.bounded:
         free = np.isnan(loops.scratch(core.TO_BOUND)[0])
     rows, columns = np.flatnonzero(loops.scratch(core.ACTIVE)[0] > 0.0), np.flatnonzero(free)
-    own = csr_array(csr_array(jacobian[rows])[:, columns])
-    gram = csr_array(csr_array(system.gram[rows])[:, rows])
-    sizes = np.sqrt(own.multiply(own).sum(axis=1) + gram.diagonal())
-    scale = diags_array(np.where(sizes > 0.0, 1.0 / np.where(sizes > 0.0, sizes, 1.0), 1.0))
-    own, gram = csr_array(scale @ own), csr_array(scale @ gram @ scale)
-    curved = csr_array(csr_array(hessian[columns])[:, columns])
-    right = np.concatenate([g[columns], -(scale @ shift[rows])])
+    own = csr_array(csr_array(system.program.pattern.csr(jacobian)[rows])[:, columns])
+    sizes = np.sqrt(own.multiply(own).sum(axis=1) + system.gram.diagonal()[rows])
+    scale = np.where(sizes > 0.0, 1.0 / np.where(sizes > 0.0, sizes, 1.0), 1.0)
+    both = diags_array(np.concatenate([np.ones(len(columns)), scale]))
+    soft = diags_array(np.repeat([0.0, _SOFT], [len(columns), len(rows)]))
+    kept = np.concatenate([columns, len(g) + rows])
+    right = np.concatenate([g[columns], -scale * shift[rows]])
     w, nu = np.zeros(len(g)), np.zeros(len(shift))
-    found = _solve(block_array([[curved, own.T], [own, -gram - _SOFT * eye_array(len(rows))]], format="csc"), right)
-    w[columns], nu[rows] = found[: len(columns)], scale @ found[len(columns) :]
+    found = _solve(csc_array(both @ matrix[kept][:, kept] @ both - soft), right)
+    w[columns], nu[rows] = found[: len(columns)], scale * found[len(columns) :]
     tiles.section(core.X)[:] = np.repeat(w, LANES)
     tiles.section(core.MULTIPLIER)[:] = np.repeat(nu, LANES)
 
 
-def _solve(matrix: csr_array, right: Values) -> Values:
+def _solve(matrix: csc_array, right: Values) -> Values:
     if not (np.isfinite(matrix.data).all() and np.isfinite(right).all()):
         return np.full(len(right), np.nan)
     try:

@@ -10,7 +10,7 @@ are in memory. Must not import solve.newton.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +38,7 @@ from snapfm.linear import Automatic
 from snapfm.reduce.march import March, MarchStage, slopes_at
 from snapfm.reduce.reduce import system_from_program
 from snapfm.solve.budget import Stopping
-from snapfm.solve.stage import Ended, LinearState, Rows, State
+from snapfm.solve.stage import Determined, Ended, LinearState, Rows, Stage, State
 from snapfm.solve.stage_newton import StageNewton, share
 from snapfm.solve.stage_solver import ENTRY_BYTES, RESCUED_ROWS, StageSolver
 from snapfm.solve.system import Part
@@ -49,7 +49,7 @@ _KEPT = 4  # structures whose factors are kept from stage to stage; with more, a
 _FACTOR_MEMORY = 400e6  # bytes of factors that the samples of one piece may keep
 
 
-class Marching:
+class Marching(Stage):
     """Prepared for the march of a reduction. It never changes; a call's state is a `MarchState`."""
 
     def __init__(self, number: int, march: March, tape: Tape, rows: csr_array, first_external: int) -> None:
@@ -72,6 +72,11 @@ class Marching:
         large = [one.square.plan.fill for one in self.solvers if one.structure is None and not one.square.affine]
         bytes_each = ENTRY_BYTES * (sum(large) if self.keeps else max(large, default=0))
         return max(1, int(_FACTOR_MEMORY / max(bytes_each, 1.0)))
+
+    @property
+    def determined(self) -> Sequence[Determined]:
+        """The unknowns of every stage."""
+        return [Determined(stage.rows, stage.unknowns, True) for stage in self.march.stages]
 
     def bytes(self, samples: int) -> float:
         """Predict the memory of the factors that a piece of so many samples keeps."""
@@ -102,10 +107,6 @@ class Marching:
         """Find the ν of all stages, last first. Written: ν, rest, by_params."""
         walk = MarchState(self, len(at.u))
         walk.determine(at.u, at.externals, at.nu, at.rest, lambda rows, index: rows.pull_linear(index, at))
-
-    def from_params(self, u: Values, externals: Values) -> Values | None:
-        """Return nothing: a march begins with every call."""
-        return None
 
     def describe(self) -> str:
         """Say how many unknowns are solved for, and in how many stages."""

@@ -33,6 +33,7 @@ from snapfm.solve.memory import allowed, fitted, warn_if_large
 from snapfm.solve.opaque import LawEvaluator, opaque_reduction
 from snapfm.solve.plan import Field, Known, PieceResult, Plan
 from snapfm.solve.stage import Ended, LinearState, State
+from snapfm.solve.tangent import Tangents
 
 # Seconds of work that justify another thread: about fifteen kernels per piece pass the interpreter's lock back and forth.
 _WORTH_SHARING = 8e-3
@@ -55,7 +56,7 @@ class Newton:
         self, laws: CompiledLaws, limits: Limits, linear: Solver | None = None, retry: bool = True,
         most: float = math.inf,
     ) -> None:  # fmt: skip
-        self.laws, self.limits, self.retry = laws, limits, retry
+        self.laws, self.limits, self._linear, self.retry = laws, limits, linear, retry
         reduction, self.opaque = _reduced(laws, limits)
         self.plan = Plan(reduction, limits, linear, most, self.opaque)
         self.inequality_rows = np.flatnonzero(~laws.equality_rows)
@@ -113,6 +114,10 @@ class Newton:
         given = np.empty((len(u), plan.unknowns))
         plan.coordinates.enter(u.reshape(len(u), self.laws.unknowns).numpy(), given)
         return Warm(given[:, plan.moving], multipliers.numpy(), usable.numpy(), self)
+
+    def tangents(self) -> Tangents:
+        """Prepare the laws to be linearized at any field."""
+        return Tangents(self.laws, self.plan, self._linear)
 
     def _blank(self, u: Field) -> tuple[PieceResult, Ended]:
         count = len(u)

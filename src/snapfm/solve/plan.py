@@ -107,10 +107,10 @@ class Plan:
         self.checked = np.flatnonzero(checked)
         self.determined = np.flatnonzero(~free)
         self.determined = self.determined[~np.isin(self.determined, groups.members)]
-        self.stages = self._stages(first, np.flatnonzero(bounded & free & ~touched), most)
+        self.stages = self._stages(first, np.flatnonzero(bounded & free & ~touched), linear, most)
         self._memory: Workspaces[tuple[Values, Values, Values]] = Workspaces(self._batches)
 
-    def _stages(self, first_external: int, clipped: Index, most: float) -> tuple[Stage, ...]:
+    def _stages(self, first_external: int, clipped: Index, linear: Solver | None, most: float) -> tuple[Stage, ...]:
         """List the stages in the order in which they determine unknowns."""
         reduction = self.reduction
         stages: list[Stage] = []
@@ -124,7 +124,7 @@ class Plan:
         if len(clipped):
             stages.append(Clip(len(stages), clipped, self.lower[clipped], self.upper[clipped]))
         if len(reduction.affine):
-            stages.append(Affine(len(stages), reduction, pinned, most))
+            stages.append(Affine(len(stages), reduction, pinned, linear, most))
         for k, part in enumerate(self.systems, 1):
             stages.append(Iterate(len(stages), part, len(self.systems) - k))
         return tuple(stages)

@@ -10,8 +10,10 @@ A stage is prepared once, never changes, and keeps nothing of a call; see solve.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -98,41 +100,49 @@ class LinearState:
     evaluator: LawEvaluator | None = None
 
 
-class Stage(Protocol):
-    """One step of a plan."""
+class Determined(NamedTuple):
+    """Rows that determine as many unknowns, once those of earlier ones are known; each row its own one, unless `coupled`."""
+
+    rows: Index
+    unknowns: Index
+    coupled: bool
+
+
+class Stage(ABC):
+    """One step of a plan. A stage has what it needs of these; the defaults are those of one without rows."""
+
+    number: int  # its place in the plan
 
     @property
-    def number(self) -> int:
-        """Its place in the plan."""
-        ...
+    def determined(self) -> Sequence[Determined]:
+        """The unknowns that rows determine whatever û is, in order."""
+        return ()
 
+    @abstractmethod
     def solve(self, state: State, ended: Ended) -> None:
         """Determine its unknowns from its rows. Written: state's u and multipliers, ended."""
-        ...
 
-    def pull(self, state: State, rest: Values) -> None:
+    def pull(self, state: State, rest: Values) -> None:  # noqa: B027
         """Find the multipliers that later stages leave to it, and add Jᵀλ. Written: state's multipliers, rest."""
-        ...
 
+    @abstractmethod
     def linear(self, at: LinearState) -> None:
         """Determine the w of its unknowns. Written: w, and ν of rows that are known going forward."""
-        ...
 
-    def pull_linear(self, at: LinearState) -> None:
+    def pull_linear(self, at: LinearState) -> None:  # noqa: B027
         """Find the other ν of its rows. Written: ν, rest, by_params."""
-        ...
 
     def from_params(self, u: Values, externals: Values) -> Values | None:
         """Return what params alone determine, if that is all it needs. Written: u, unknowns that are known then."""
-        ...
+        return None
 
     def bytes(self, samples: int) -> float:
-        """Predict the memory of a piece of so many samples."""
-        ...
+        """Predict the memory of a piece of so many samples, beside the batches over all unknowns."""
+        return 0.0
 
+    @abstractmethod
     def describe(self) -> str:
         """Say in a line what it does."""
-        ...
 
 
 @dataclass(frozen=True)

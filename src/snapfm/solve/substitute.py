@@ -6,6 +6,7 @@ stages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,17 +15,22 @@ import numpy as np
 from snapfm.arrays import Index, Values
 from snapfm.kernels import batches
 from snapfm.reduce.cascade import Level
-from snapfm.solve.stage import Ended, LinearState, Rows, State
+from snapfm.solve.stage import Determined, Ended, LinearState, Rows, Stage, State
 from snapfm.text import plural
 
 
 @dataclass(frozen=True)
-class Substitute:
+class Substitute(Stage):
     """One level of a cascade: unknowns that its rows determine at the same time."""
 
     number: int
     level: Level
     rows: Rows
+
+    @property
+    def determined(self) -> Sequence[Determined]:
+        """Its unknowns."""
+        return (Determined(self.level.rows, self.level.unknowns, False),)
 
     def solve(self, state: State, ended: Ended) -> None:
         """Set the unknowns. Written: state's u."""
@@ -76,17 +82,13 @@ class Substitute:
         first = self.number == 0 and set(self.rows.inputs[0]) <= set(self.level.unknowns)
         return self.level.unknowns if first else self.level.unknowns[:0]
 
-    def bytes(self, samples: int) -> float:
-        """Predict no memory: batches are counted once for all stages."""
-        return 0.0
-
     def describe(self) -> str:
         """Say how many unknowns it sets."""
         return f"substitute {plural(len(self.level.unknowns), 'unknown')}"
 
 
 @dataclass(frozen=True)
-class Clip:
+class Clip(Stage):
     """Unknowns with limits that no row moves."""
 
     number: int
@@ -98,25 +100,11 @@ class Clip:
         """Clip. Written: state's u."""
         state.u[:, self.unknowns] = np.clip(state.u[:, self.unknowns], self.lower, self.upper)
 
-    def pull(self, state: State, rest: Values) -> None:
-        """Do nothing: there are no rows."""
-
     def linear(self, at: LinearState) -> None:
         """Hold what is at a limit. Written: w."""
         here = at.u[:, self.unknowns]
         held = (here >= self.upper) | (here <= self.lower)
         at.w[:, self.unknowns] = np.where(held, 0.0, at.w[:, self.unknowns])
-
-    def pull_linear(self, at: LinearState) -> None:
-        """Do nothing: there are no rows."""
-
-    def from_params(self, u: Values, externals: Values) -> Values | None:
-        """Return nothing: û decides."""
-        return None
-
-    def bytes(self, samples: int) -> float:
-        """Predict no memory."""
-        return 0.0
 
     def describe(self) -> str:
         """Say how many unknowns it clips."""

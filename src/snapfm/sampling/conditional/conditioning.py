@@ -14,9 +14,10 @@ from torch import Tensor
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.laws import Params
-from snapfm.project.linearized import Linearized, LinearizedProjection, TangentFrame, products
+from snapfm.project.linearized import LinearizedProjection, TangentFrame, products
 from snapfm.project.metric import Metric
 from snapfm.project.projector import Projector
+from snapfm.solve.tangent import Tangents
 
 _CHORDS = 2  # steps with the slopes of an earlier draw
 # Share of the violation that they may leave. Slopes that leave more also point elsewhere, and draws on strongly curved laws (the
@@ -116,7 +117,7 @@ class Conditioning:
         """Return the sum of squares (k,) of the equalities at fields (k, n)."""
         return _squares(self._rows(u, params))
 
-    def _rows(self, u: Values, params: Params, system: Linearized | None = None) -> Values:
+    def _rows(self, u: Values, params: Params, system: Tangents | None = None) -> Values:
         """Evaluate the equalities, or the rows of `system` (k, m), at fields (k, n) of some samples.
 
         Fields are repeated up to one of two sizes: laws are recorded anew for every size of a batch, which takes longer.
