@@ -192,19 +192,16 @@ def system_of(example: Example) -> System:
     scalar = compile_laws(example.laws, (example.n,)).scalar
     tape, rows = scalar.tape, csr_array(scalar.rows)
     eliminated, moving = np.array(example.eliminated, np.int64), np.array(example.moving, np.int64)
-    still = csr_array(rows[:, eliminated])
+    still = csr_array(rows[:, tape.first_unknown + eliminated])
     keep = np.ones(tape.cells)
-    keep[eliminated] = 0.0
+    keep[tape.first_unknown + eliminated] = 0.0
     own = csr_array(rows @ diags_array(keep))
     own.eliminate_zeros()
     program = build_program(tape, own, moving)
     equality = np.concatenate(
         [np.full(size, isinstance(law, Equality)) for law, size in zip(example.laws, [1] * len(example.laws))]
     )
-    return System(
-        program, np.arange(rows.shape[0])[None], moving[None], program.unknowns[None], program.externals[None],
-        eliminated[None], still, csr_array(still @ still.T), equality,
-    )  # fmt: skip
+    return System.of(program, np.arange(rows.shape[0]), moving, equality, eliminated=eliminated, linear=still)
 
 
 class Small:

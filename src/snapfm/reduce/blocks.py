@@ -150,7 +150,7 @@ def quadratic_rows(tape: Tape, rows: csr_array, free: Mask) -> tuple[Mask, Mask]
     An operation on what another operation made of a free unknown has a Hessian that may depend on params.
     """
     degree, nested = np.zeros(tape.cells, np.int64), np.zeros(tape.cells, np.int64)
-    degree[: tape.unknowns] = free
+    degree[tape.unknown_cells] = free
     for block in tape.blocks:
         found = [_largest(operand, degree) for operand in block.operands]
         if block.op == Op.SQUARE:

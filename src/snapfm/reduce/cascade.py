@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.lower.tape import Tape
 from snapfm.compile.sparsity.pattern import Sets
 from snapfm.compile.sparsity.reads import Reads
 
@@ -39,11 +40,11 @@ class Cascade:
         return np.concatenate([np.zeros(0, np.int64), *(level.rows for level in self.levels)])
 
 
-def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
+def cascade(tape: Tape, rows: csr_array, found: Reads, usable: Mask) -> Cascade:
     """Fix unknowns round by round, using the rows marked `usable` (equalities)."""
     n = found.all.width
     by_unknown = csr_array(found.all.csr().T)
-    coefficient, curved = _Lookup.of_matrix(rows, n), _Lookup.of_sets(found.nonlinear)
+    coefficient, curved = _Lookup.of_matrix(csr_array(rows[:, tape.unknown_cells])), _Lookup.of_sets(found.nonlinear)
     count = found.all.counts.copy()
     total = np.bincount(found.all.rows(), weights=found.all.indices, minlength=found.all.size).astype(np.int64)
     free, unused = np.ones(n, bool), np.ones(found.all.size, bool)
@@ -81,11 +82,10 @@ class _Lookup:
     width: int
 
     @classmethod
-    def of_matrix(cls, matrix: csr_array, width: int) -> _Lookup:
-        """Take the first `width` columns of a matrix with sorted indices."""
-        row, column = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices
-        inside = column < width
-        return cls(row[inside] * width + column[inside], matrix.data[inside], width)
+    def of_matrix(cls, matrix: csr_array) -> _Lookup:
+        """Take a matrix with sorted indices."""
+        row, width = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.shape[1]
+        return cls(row * width + matrix.indices, matrix.data, width)
 
     @classmethod
     def of_sets(cls, sets: Sets) -> _Lookup:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,15 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 
 from snapfm.arrays import Index, Mask
+from snapfm.compile.lower.subtape import cut
 from snapfm.compile.lower.tape import Tape
 from snapfm.compile.presolve import SEARCH_LIMIT, dependent_rows
-from snapfm.compile.program import Program, build_program
+from snapfm.compile.program import Program, build_program, program_of
 from snapfm.compile.sparsity.pattern import gram
 from snapfm.compile.sparsity.reads import Reads, reads
 from snapfm.reduce.aggregate import Aggregates, aggregated, find_aggregates
 from snapfm.reduce.blocks import quadratic_rows
 from snapfm.reduce.cascade import Cascade, cascade
-from snapfm.reduce.levels import level_programs
 from snapfm.reduce.march import March, find_march
 from snapfm.reduce.rotate import Rotations, find_rotations, rotated
 
@@ -51,7 +52,7 @@ class System:
     rows: Index  # (parts, m) rows of the stack
     unknowns: Index  # (parts, v) unknowns that are iterated on
     inputs: Index  # (parts, …) unknowns the program reads
-    externals: Index  # (parts, …) cells of params the program reads
+    params: Index  # (parts, …) params the program reads
     eliminated: Index  # (parts, s) unknowns that follow from the multipliers
     linear: csr_array  # (m, s)
     gram: csr_array  # (m, m)
@@ -60,10 +61,37 @@ class System:
     quadratic: bool = False  # whether all rows are at most quadratic in the unknowns,
     constant: bool = False  # and their Hessians do not depend on params
 
+    @classmethod
+    def of(
+        cls, program: Program, rows: Index, unknowns: Index, equality: Mask, *, eliminated: Index | None = None,
+        linear: csr_array | None = None, opaque: bool = False,
+    ) -> System:  # fmt: skip
+        """Make one part: its rows of the stack, `unknowns` that are iterated on, and those eliminated, with their columns."""
+        linear = csr_array((len(rows), 0)) if linear is None else linear
+        nothing = np.zeros(0, np.int64)
+        return cls(
+            program=program, rows=rows[None], unknowns=unknowns[None], inputs=program.unknowns[None],
+            params=program.params[None], eliminated=(nothing if eliminated is None else eliminated)[None], linear=linear,
+            gram=gram(linear), equality=equality, opaque=opaque,
+        )  # fmt: skip
+
+    @classmethod
+    def from_program(cls, program: Program, unknowns: Index) -> System:
+        """Take a program as equalities in the inputs that `unknowns` lists; rows, inputs and params are numbered from zero."""
+        m = program.pattern.rows
+        here = replace(program, unknowns=np.arange(len(program.unknowns)), params=np.arange(len(program.params)))
+        return cls.of(here, np.arange(m), unknowns, np.ones(m, bool))
+
     @property
     def parts(self) -> int:
         """Number of parts."""
         return len(self.rows)
+
+    @cached_property
+    def places(self) -> Index:
+        """Cells of the program that are unknowns iterated on."""
+        place: Index = 1 + self.params.shape[1] + np.searchsorted(self.inputs[0], self.unknowns[0])
+        return place
 
 
 @dataclass(frozen=True)
@@ -88,6 +116,16 @@ class Reduction:
     def implied(self) -> Index:
         """Rows that hold if the others do, unless the laws contradict each other."""
         return np.union1d(self.cascade.implied, self.dropped).astype(np.int64)
+
+    @classmethod
+    def opaque(cls, tape: Tape, program: Program, rows: Index, dropped: Index, equality: Mask) -> Reduction:
+        """Leave everything to one System: for laws whose rows cannot be looked into."""
+        n, nothing = tape.unknowns, np.zeros(0, np.int64)
+        return cls(
+            tape=tape, rotations=Rotations.none(), aggregates=Aggregates.none(n), rows=csr_array((0, tape.cells)),
+            cascade=Cascade((), nothing, np.ones(n, bool)), substitutions=(), march=March(), dropped=dropped, affine=nothing,
+            systems=(System.of(program, rows, np.arange(n), equality, opaque=True),),
+        )  # fmt: skip
 
 
 def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded: Mask, redundant: Index) -> Reduction:
@@ -119,7 +157,8 @@ def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded:
         fixed = Cascade(fixed.levels, fixed.implied, free)
         bounded = np.concatenate([bounded, np.zeros(2 * len(aggregates), bool)])
     direct = _direct(tape, rows, fixed.free)
-    substitutions = level_programs(tape, rows, [level.rows for level in fixed.levels])
+    parts = cut(tape, csr_array(rows[fixed.pinned_rows()]), [len(level.rows) for level in fixed.levels])
+    substitutions = tuple(program_of(part, np.zeros(0, np.int64)) for part in parts)
     iterated = _nonlinear(found, open_rows, tape.unknowns) | bounded
     labels = _parts(found, np.flatnonzero(open_rows), fixed.free, tape.unknowns)
     curved = np.zeros(labels.max(initial=0) + 1, bool)
@@ -143,7 +182,7 @@ def _fixed(
     open_rows[fixed.pinned_rows()] = False
     open_rows[march.rows()] = False
     nonlinear = _nonlinear(found, open_rows, tape.unknowns)
-    rotations = find_rotations(rows, found, fixed.free, bounded, open_rows & usable & constant, nonlinear)
+    rotations = find_rotations(tape, rows, found, fixed.free, bounded, open_rows & usable & constant, nonlinear)
     if len(rotations):
         tape, rows = rotated(tape, rows, rotations)
         found = reads(tape, rows)
@@ -153,7 +192,7 @@ def _fixed(
 
 def determined(tape: Tape, rows: csr_array, found: Reads, usable: Mask) -> tuple[Cascade, March]:
     """Find what single rows determine, then what blocks of rows do. Rows that read nothing else are implied."""
-    fixed = cascade(rows, found, usable)
+    fixed = cascade(tape, rows, found, usable)
     left = usable.copy()
     left[fixed.pinned_rows()] = False
     march = find_march(tape, rows, found.all, left, fixed.free)
@@ -170,7 +209,7 @@ def determined(tape: Tape, rows: csr_array, found: Reads, usable: Mask) -> tuple
 
 def _direct(tape: Tape, rows: csr_array, free: Mask) -> csr_array:
     """The rows' constant coefficients over free unknowns."""
-    direct = csr_array(csr_array(rows[:, : tape.unknowns]) @ diags_array(free.astype(float)))
+    direct = csr_array(csr_array(rows[:, tape.unknown_cells]) @ diags_array(free.astype(float)))
     direct.eliminate_zeros()
     return direct
 
@@ -238,21 +277,17 @@ def _part(
     linear = csr_array(csr_array(direct[mine])[:, eliminated])
     own = csr_array(rows[mine])
     keep = np.ones(tape.cells)
-    keep[eliminated] = 0.0
+    keep[tape.first_unknown + eliminated] = 0.0
     own = csr_array(own @ diags_array(keep))
     own.eliminate_zeros()
     program = build_program(tape, own, moving)
-    return System(
-        program, mine[None], moving[None], program.unknowns[None], program.externals[None], eliminated[None], linear,
-        gram(linear), equality[mine],
-    )  # fmt: skip
+    return System.of(program, mine, moving, equality[mine], eliminated=eliminated, linear=linear)
 
 
 def _fingerprint(system: System) -> bytes:
     """Hash everything that parts with the same structure share: all but their rows and unknowns."""
     digest = hashlib.sha256()
-    where = np.searchsorted(system.inputs[0], system.unknowns[0])
-    arrays = [*system.program.code, system.program.constants, system.equality, where]
+    arrays: list[Any] = [*system.program.code, system.program.constants, system.equality, system.places]
     for matrix in (system.linear, system.gram):
         arrays += [matrix.indptr, matrix.indices, matrix.data]
     for array in arrays:
@@ -263,31 +298,6 @@ def _fingerprint(system: System) -> bytes:
 
 def _joined(parts: list[System]) -> System:
     """Put parts with the same structure into one System."""
-    names = ("rows", "unknowns", "inputs", "externals", "eliminated")
+    names = ("rows", "unknowns", "inputs", "params", "eliminated")
     lines: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in parts]) for name in names}
     return replace(parts[0], **lines)
-
-
-def system_from_program(program: Program, unknowns: Index) -> System:
-    """Take a program as a system of equalities in the inputs that `unknowns` lists; rows and inputs are numbered from zero."""
-    m = program.pattern.rows
-    counts = (len(program.unknowns), len(program.externals), 0)
-    inputs, externals, nothing = (np.arange(count)[None] for count in counts)
-    return System(
-        program, np.arange(m)[None], unknowns[None], inputs, externals, nothing, csr_array((m, 0)), csr_array((m, m)),
-        np.ones(m, bool),
-    )  # fmt: skip
-
-
-def opaque_system(tape: Tape, program: Program, rows: Index, dropped: Index, equality: Mask) -> Reduction:
-    """Leave everything to one system: for laws whose rows cannot be looked into."""
-    n, m = tape.unknowns, len(rows)
-    nothing = np.zeros(0, np.int64)
-    system = System(
-        program, rows[None], np.arange(n)[None], program.unknowns[None], program.externals[None], nothing[None],
-        csr_array((m, 0)), csr_array((m, m)), equality, opaque=True,
-    )  # fmt: skip
-    rotations = Rotations(nothing, nothing, nothing, np.zeros(0), np.zeros(0))
-    over, fixed = csr_array((0, tape.cells)), Cascade((), nothing, np.ones(n, bool))
-    aggregates = Aggregates(np.zeros(1, np.int64), nothing, n, csr_array((0, 0)))
-    return Reduction(tape, rotations, aggregates, over, fixed, (), March(), dropped, nothing, (system,))

@@ -26,16 +26,15 @@ class Affine(Stage):
         tape, free = reduction.tape, reduction.cascade.free
         whole = csr_array(reduction.rows[self.rows])
         moving = np.zeros(tape.cells)
-        moving[: tape.unknowns] = free
-        matrix = csr_array(csr_array(whole @ diags_array(moving))[:, : tape.unknowns])
+        moving[tape.unknown_cells] = free
+        matrix = csr_array(csr_array(whole @ diags_array(moving))[:, tape.unknown_cells])
         matrix.eliminate_zeros()
         entries = matrix.tocoo()
         self.runs = join(entries.col.astype(np.int64), entries.row.astype(np.int64), entries.data)
         # The rest is known beforehand: cells of params, and substituted unknowns.
         known = csr_array(whole @ diags_array(1.0 - moving))
         known.eliminate_zeros()
-        program = build_program(tape, known, np.zeros(0, np.int64))
-        self.known = Rows(program, program.unknowns[None], program.externals[None] - (tape.unknowns + 1))
+        self.known = Rows.of(build_program(tape, known, np.zeros(0, np.int64)))
         columns = np.flatnonzero(np.diff(csc_array(matrix).indptr))
         moved = csr_array(matrix[:, columns])
         gram = Gram(moved, solver, largest)

@@ -31,12 +31,12 @@ def compiled() -> CompiledLaws:
 
 
 def with_rows(change: dict[tuple[int, int], float]) -> CompiledLaws:
-    """Write other coefficients into the lowered rows: (row, cell) → number. Rows 0..2 are 'sum', 3..12 'product'."""
+    """Write other coefficients into the lowered rows: (row, unknown) → number. Rows 0..2 are 'sum', 3..12 'product'."""
     good = compiled()
     rows = good.scalar.rows.toarray()
-    for place, number in change.items():
-        assert rows[place] != number
-        rows[place] = number
+    for (row, unknown), number in change.items():
+        assert rows[row, good.scalar.tape.first_unknown + unknown] != number
+        rows[row, good.scalar.tape.first_unknown + unknown] = number
     return replace(good, scalar=Scalar(good.scalar.tape, csr_array(rows), good.scalar.example))
 
 

@@ -37,7 +37,7 @@ class Reads:
 def reads(tape: Tape, rows: csr_array) -> Reads:
     """Follow the unknowns through all operations to the given rows (over the tape's cells)."""
     pool = cell_reads(tape)
-    is_made = rows.indices >= tape.unknowns
+    is_made = rows.indices >= tape.first_operation
     through = csr_array(
         (is_made, rows.indices, rows.indptr), shape=rows.shape, copy=True
     )  # not in place: rows are shared
@@ -52,6 +52,7 @@ class CellReads:
         self.tape, self.slopes = tape, slopes
         self._blocks = 0
         self._pool = GrowingSets(tape.unknowns)
+        self._pool.reach(tape.first_unknown)
         self._pool.append(Sets.identity(tape.unknowns))
 
     def follow(self) -> Sets:
