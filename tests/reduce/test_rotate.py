@@ -31,7 +31,9 @@ def find(
     nonlinear = np.isin(np.arange(unknowns), found.nonlinear.indices)
     marks = np.ones(unknowns, bool) if free is None else np.isin(np.arange(unknowns), free)
     limits = np.isin(np.arange(unknowns), bounded)
-    return find_rotations(laws.scalar.tape, laws.scalar.rows, found, marks, limits, laws.kinds == RowKind.AFFINE, nonlinear)
+    return find_rotations(
+        laws.scalar.tape, laws.scalar.rows, found, marks, limits, laws.kinds == RowKind.AFFINE, nonlinear
+    )
 
 
 def edge(u: Tensor) -> list[Tensor]:

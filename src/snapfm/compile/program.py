@@ -72,61 +72,55 @@ def build_program(tape: Tape, rows: csr_array, by: Index, second: bool = True) -
 
 def program_of(part: Subtape, by: Index, second: bool = True) -> Program:
     """Plan the program of a subtape; see build_program."""
-    count, first = len(part.operations), part.first
-    a, b, c = part.operands
-    readers, rows = find_readers(first, a, b), part.rows
-    row = np.repeat(np.arange(len(rows[0]) - 1), np.diff(rows[0]))
-    by_cell = np.argsort(rows[1], kind="stable")
-    back = np.concatenate([[0], np.cumsum(np.bincount(rows[1], minlength=first + count))])
-    found = _derivatives(part, by, second) if len(by) else _no_derivatives(part)
+    (a, b, c), rows, height = part.operands, part.rows, len(part.rows[0]) - 1
+    none = _Derivatives(Pattern(height, 0, np.zeros(height + 1, np.int64), _NOTHING))
+    found, readers = _derivatives(part, by, second) if len(by) else none, _readers(part)
     table = {
         core.OPS: part.ops, core.A_PTR: a[0], core.A_CELL: a[1], core.B_PTR: b[0], core.B_CELL: b[1],
         core.C_PTR: c[0], core.C_CELL: c[1], core.ROW_PTR: rows[0], core.ROW_CELL: rows[1],
-        core.BACK_PTR: back, core.BACK_ROW: row[by_cell],
-        core.READER_PTR: readers.pointers, core.READER_OP: readers.operation, core.READER_SLOPE: readers.slope,
-    } | found.table  # fmt: skip
-    weight = {
-        core.A: a[2], core.B: b[2], core.C: c[2], core.ROW: rows[2], core.BACK: rows[2][by_cell],
-        core.READER: readers.weight,
-    } | found.weight  # fmt: skip
-    code = core.Code(first, *packed_index(table), *packed_values(weight))
+    }  # fmt: skip
+    weight = {core.A: a[2], core.B: b[2], core.C: c[2], core.ROW: rows[2]}
+    table, weight = table | found.table | readers[0], weight | found.weight | readers[1]
+    code, inputs = core.Code(part.first, *packed_index(table), *packed_values(weight)), (part.params, part.unknowns, by)
     return Program(
-        code,
-        count,
-        found.slots,
-        part.params,
-        part.unknowns,
-        by,
-        found.pattern,
-        found.constants,
-        found.varying,
-        found.hessian,
+        code, len(part.operations), found.slots, *inputs, found.pattern, found.constants, found.varying, found.hessian
+    )  # fmt: skip
+
+
+def _readers(part: Subtape) -> tuple[dict[int, Index], dict[int, Values]]:
+    """Find who reads each cell: rows, and operations by operand a or b, the last operation first. Operand c has no slope."""
+    (a, b, _), rows = part.operands, part.rows
+    row, by_a, by_b = (np.repeat(np.arange(len(chain[0]) - 1), np.diff(chain[0])) for chain in (rows, a, b))
+    operation, cell = np.concatenate([by_a, by_b]), np.concatenate([a[1], b[1]])
+    side = np.repeat([0, 1], [len(by_a), len(by_b)])
+    by_row, by_operation = np.argsort(rows[1], kind="stable"), np.lexsort((side, -operation, cell))
+    back, reader = (
+        np.concatenate([[0], np.cumsum(np.bincount(read, minlength=part.first + len(part.operations)))])
+        for read in (rows[1], cell)
     )
+    table = {
+        core.BACK_PTR: back, core.BACK_ROW: row[by_row], core.READER_PTR: reader,
+        # Five derivatives per operation, of which f_a and f_b are the first.
+        core.READER_OP: operation[by_operation], core.READER_SLOPE: (5 * operation + side)[by_operation],
+    }  # fmt: skip
+    return table, {core.BACK: rows[2][by_row], core.READER: np.concatenate([a[2], b[2]])[by_operation]}
+
+
+_NOTHING, _START, _NONE = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0)
+_SECTIONS = (*range(core.SLOT_PTR, core.BACK_PTR), *range(core.BEND_PTR, core.READER_PTR))
+_POINTERS = (core.SLOT_PTR, core.SLOPE_A_PTR, core.SLOPE_B_PTR, core.ENTRY_PTR, core.BEND_PTR)
 
 
 class _Derivatives(NamedTuple):
-    """What a program knows about derivatives: sections of its code, and the fields of the same names."""
+    """What a program knows about derivatives: sections of its code, and the fields of the same names. By default, none."""
 
-    table: dict[int, Index]
-    weight: dict[int, Values]
-    slots: int
     pattern: Pattern
-    constants: Values
-    varying: Index
-    hessian: Pattern
-
-
-def _no_derivatives(part: Subtape) -> _Derivatives:
-    """Return what `_derivatives` finds by no unknowns: explicit laws have a program of values per time step."""
-    nothing, start, none = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0)
-    table = dict.fromkeys((core.SLOPE_A, core.SLOPE_B, core.ENTRY_SLOT, core.VARYING), nothing)
-    table |= dict.fromkeys((core.SLOPE_A_PTR, core.SLOPE_B_PTR, core.ENTRY_PTR, core.BEND_PTR), start)
-    table |= dict.fromkeys(range(core.BEND_OP, core.BEND_RIGHT + 1), nothing)
-    table[core.SLOT_PTR] = np.zeros(len(part.operations) + 1, np.int64)
-    weight = dict.fromkeys((core.SLOPE_A_WEIGHT, core.SLOPE_B_WEIGHT, core.ENTRY), none)
-    height = len(part.rows[0]) - 1
-    empty = Pattern(height, 0, np.zeros(height + 1, np.int64), nothing)
-    return _Derivatives(table, weight, 0, empty, none, nothing, Pattern(0, 0, start, nothing))
+    table: dict[int, Index] = dict.fromkeys(_SECTIONS, _NOTHING) | dict.fromkeys(_POINTERS, _START)
+    weight: dict[int, Values] = dict.fromkeys((core.SLOPE_A_WEIGHT, core.SLOPE_B_WEIGHT, core.ENTRY), _NONE)
+    slots: int = 0
+    constants: Values = _NONE
+    varying: Index = _NOTHING
+    hessian: Pattern = Pattern(0, 0, _START, _NOTHING)
 
 
 def _derivatives(part: Subtape, by: Index, second: bool) -> _Derivatives:
@@ -163,7 +157,7 @@ def _derivatives(part: Subtape, by: Index, second: bool) -> _Derivatives:
         **dict(zip(range(core.BEND_PTR, core.BEND_RIGHT + 1), curvature, strict=True)),
     }  # fmt: skip
     weight = {core.SLOPE_A_WEIGHT: through_a[2], core.SLOPE_B_WEIGHT: through_b[2], core.ENTRY: entry[2]}
-    return _Derivatives(table, weight, pool.nnz - inputs.nnz, pattern, constants, varying, hessian)
+    return _Derivatives(pattern, table, weight, pool.nnz - inputs.nnz, constants, varying, hessian)
 
 
 def _slopes(block: Block, pool: Sets) -> tuple[Sets, Sets]:
@@ -274,28 +268,3 @@ def _hessian_terms(
     pattern = Pattern(width, width, indptr, columns[:entries].copy())
     ptr = np.concatenate([[0], np.cumsum(several[:entries], dtype=np.int64)])
     return pattern, (ptr, *terms)
-
-
-class Readers(NamedTuple):
-    """Sections of kernels.program.Code: for each cell, who reads it."""
-
-    pointers: Index  # readers of each cell: operations, the last first
-    operation: Index
-    slope: Index  # of the reader by the operand that the cell is part of, among five derivatives per operation
-    weight: Values
-
-
-def find_readers(first: int, a: Chain, b: Chain) -> Readers:
-    """Find them for the operands a and b of all operations; operation e is cell first + e. Operand c has no slope."""
-    operations = len(a[0]) - 1
-    counts = [np.diff(one[0]) for one in (a, b)]
-    cell = np.concatenate([a[1], b[1]])
-    side = np.repeat([0, 1], [len(a[1]), len(b[1])])
-    operation = np.concatenate([np.repeat(np.arange(operations), count) for count in counts])
-    order = np.lexsort((side, -operation, cell))
-    return Readers(
-        np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=first + operations))]),
-        operation[order],
-        (5 * operation + side)[order],
-        np.concatenate([a[2], b[2]])[order],
-    )

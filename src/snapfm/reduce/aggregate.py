@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array, csc_array, csr_array, diags_array, vstack
+from scipy.sparse import coo_array, csc_array, csr_array, vstack
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.compile.lower.tape import ONE, Block, Tape, moved_columns, units
+from snapfm.compile.lower.tape import ONE, Block, Tape, moved_columns, units, without
 from snapfm.kernels.operators import Op
 
 _FEWEST = 3  # members of an aggregate that pays: two unknowns stand for it
@@ -93,7 +93,7 @@ def aggregated(
     gone[tape.unknown_cells] = member
     mine = csr_array(rows[open_rows])
     constant = csr_array((mine @ np.where(gone, found.constant, 0.0))[:, None])
-    kept = moved_columns(csr_array(mine @ diags_array(1.0 - gone)), place, cells)
+    kept = moved_columns(without(mine, gone), place, cells)
     lin = csr_array(found.lin[:, leader] * np.sqrt(count))
     quad = csr_array(found.quad[:, leader])
     one = 2 * np.arange(len(aggregates))

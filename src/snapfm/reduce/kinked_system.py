@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse import block_diag, csr_array, diags_array, eye_array, vstack
+from scipy.sparse import block_diag, csr_array, eye_array, vstack
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.kinks import Kinks
 from snapfm.compile.lower.subtape import cut
-from snapfm.compile.lower.tape import ONE, units
+from snapfm.compile.lower.tape import ONE, units, without
 from snapfm.compile.program import Program, build_program, program_of
 from snapfm.reduce.reduce import System
 
@@ -61,9 +61,9 @@ def kinked_rows(kinks: Kinks, rows: csr_array, system: System, lower: Values, up
     Kinks that no field within the bounds crosses are none: a logarithm of u.clamp(min=ε) beside u ≥ ε, a relu beside u ≥ 0.
     """
     own = csr_array(rows[system.rows[0]])
-    keep = np.ones(own.shape[1])
-    keep[1 + kinks.params + system.eliminated[0]] = 0.0
-    own = csr_array(csr_array(own @ diags_array(keep)) @ kinks.forms)
+    gone = np.zeros(own.shape[1], bool)
+    gone[1 + kinks.params + system.eliminated[0]] = True
+    own = csr_array(without(own, gone) @ kinks.forms)
     own.eliminate_zeros()
     mine = np.flatnonzero(np.isin(kinks.result, cut(kinks.tape, own, [own.shape[0]])[0].operations))
     alike = all((limits[system.unknowns] == limits[system.unknowns[:1]]).all() for limits in (lower, upper))

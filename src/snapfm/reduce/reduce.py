@@ -14,20 +14,19 @@ Consumes a tape and returns frozen values. Knows nothing of solvers.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from snapfm.arrays import Index, Mask
-from snapfm.compile.lower.subtape import cut
-from snapfm.compile.lower.tape import Tape
+from snapfm.compile.lower.subtape import cut, hashed
+from snapfm.compile.lower.tape import Tape, without
 from snapfm.compile.presolve import SEARCH_LIMIT, dependent_rows
-from snapfm.compile.program import Program, build_program, program_of
+from snapfm.compile.program import Program, program_of
 from snapfm.compile.sparsity.pattern import gram
 from snapfm.compile.sparsity.reads import Reads, reads
 from snapfm.reduce.aggregate import Aggregates, aggregated, find_aggregates
@@ -136,10 +135,7 @@ def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded:
     usable_rows = equality.copy()
     usable_rows[redundant] = False
     tape, rows, found, fixed, march, rotations = _fixed(tape, rows, usable_rows, constant, bounded)
-    open_rows = np.ones(rows.shape[0], bool)
-    open_rows[fixed.pinned_rows()] = False
-    open_rows[march.rows()] = False
-    open_rows[fixed.implied] = False
+    open_rows = _open(rows.shape[0], fixed, march)
     open_rows[redundant] = False
     dropped = redundant
     if len(fixed.levels) > 1 or len(march) or len(rotations):  # rows may have become dependent that were not
@@ -178,9 +174,7 @@ def _fixed(
     """Find what cascade and march determine, rotating pairs where that lets them continue."""
     found = reads(tape, rows)
     fixed, march = determined(tape, rows, found, usable)
-    open_rows = np.ones(rows.shape[0], bool)
-    open_rows[fixed.pinned_rows()] = False
-    open_rows[march.rows()] = False
+    open_rows = _open(rows.shape[0], fixed, march)
     nonlinear = _nonlinear(found, open_rows, tape.unknowns)
     rotations = find_rotations(tape, rows, found, fixed.free, bounded, open_rows & usable & constant, nonlinear)
     if len(rotations):
@@ -200,18 +194,23 @@ def determined(tape: Tape, rows: csr_array, found: Reads, usable: Mask) -> tuple
         return fixed, march
     free = fixed.free.copy()
     free[march.unknowns()] = False
-    unused = np.ones(rows.shape[0], bool)
-    unused[fixed.pinned_rows()] = False
-    unused[march.rows()] = False
+    unused = _open(rows.shape[0], fixed, march)
+    unused[fixed.implied] = True
     unused[found.all.rows()[free[found.all.indices]]] = False
     return Cascade(fixed.levels, np.flatnonzero(unused), free), march
 
 
+def _open(rows: int, fixed: Cascade, march: March) -> Mask:
+    """Mark the rows that cascade and march have no use for."""
+    left = np.ones(rows, bool)
+    for used in (fixed.pinned_rows(), march.rows(), fixed.implied):
+        left[used] = False
+    return left
+
+
 def _direct(tape: Tape, rows: csr_array, free: Mask) -> csr_array:
     """The rows' constant coefficients over free unknowns."""
-    direct = csr_array(csr_array(rows[:, tape.unknown_cells]) @ diags_array(free.astype(float)))
-    direct.eliminate_zeros()
-    return direct
+    return without(csr_array(rows[:, tape.unknown_cells]), ~free)
 
 
 def _dependent(direct: csr_array, candidates: Index) -> Index:
@@ -252,6 +251,7 @@ def _systems(
     tape: Tape, rows: csr_array, direct: csr_array, row_label: Index, unknown_label: Index, curved: Mask,
     iterated: Mask, open_rows: Mask, equality: Mask,
 ) -> tuple[System, ...]:  # fmt: skip
+    """Make Systems of the `curved` parts; those with the same structure share one, and its program."""
     chosen = np.flatnonzero(curved)
     if len(chosen) == 0:
         return ()
@@ -260,44 +260,27 @@ def _systems(
         unknown_label = np.where(np.isin(unknown_label, chosen), chosen[0], unknown_label)
         chosen = chosen[:1]
     quadratic, constant = quadratic_rows(tape, rows, unknown_label >= 0)
-    found: dict[bytes, list[System]] = {}
-    alone = len(chosen) == 1  # nothing to compare it with: a large one takes seconds to hash
-    for part in chosen:
-        mine = np.flatnonzero((row_label == part) & open_rows)
-        unknowns = np.flatnonzero(unknown_label == part)
-        one = _part(tape, rows, direct, mine, unknowns[iterated[unknowns]], unknowns[~iterated[unknowns]], equality)
-        one = replace(one, quadratic=bool(quadratic[mine].all()), constant=bool(constant[mine].all()))
-        found.setdefault(b"" if alone else _fingerprint(one), []).append(one)
-    return tuple(_joined(same) for same in found.values())
-
-
-def _part(
-    tape: Tape, rows: csr_array, direct: csr_array, mine: Index, moving: Index, eliminated: Index, equality: Mask
-) -> System:
-    linear = csr_array(csr_array(direct[mine])[:, eliminated])
-    own = csr_array(rows[mine])
-    keep = np.ones(tape.cells)
-    keep[tape.first_unknown + eliminated] = 0.0
-    own = csr_array(own @ diags_array(keep))
-    own.eliminate_zeros()
-    program = build_program(tape, own, moving)
-    return System.of(program, mine, moving, equality[mine], eliminated=eliminated, linear=linear)
-
-
-def _fingerprint(system: System) -> bytes:
-    """Hash everything that parts with the same structure share: all but their rows and unknowns."""
-    digest = hashlib.sha256()
-    arrays: list[Any] = [*system.program.code, system.program.constants, system.equality, system.places]
-    for matrix in (system.linear, system.gram):
-        arrays += [matrix.indptr, matrix.indices, matrix.data]
-    for array in arrays:
-        digest.update(str(np.shape(array)).encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return digest.digest()
-
-
-def _joined(parts: list[System]) -> System:
-    """Put parts with the same structure into one System."""
-    names = ("rows", "unknowns", "inputs", "params", "eliminated")
-    lines: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in parts]) for name in names}
-    return replace(parts[0], **lines)
+    gone = np.zeros(tape.cells, bool)
+    gone[tape.unknown_cells] = (unknown_label >= 0) & ~iterated
+    mine = [np.flatnonzero((row_label == part) & open_rows) for part in chosen]
+    parts = cut(tape, without(csr_array(rows[np.concatenate(mine)]), gone), [len(own) for own in mine])
+    systems: list[System] = []
+    found: dict[bytes, list[dict[str, Any]]] = {}  # of each System, what its parts do not share
+    for number, own, part in zip(chosen, mine, parts, strict=True):
+        unknowns = np.flatnonzero(unknown_label == number)
+        moving, eliminated = unknowns[iterated[unknowns]], unknowns[~iterated[unknowns]]
+        linear = csr_array(csr_array(direct[own])[:, eliminated])
+        key = b""
+        if len(chosen) > 1:  # or there is nothing to compare it with: a large one takes seconds to hash
+            key = part.fingerprint(np.searchsorted(part.unknowns, moving))
+            key += hashed([linear.indptr, linear.indices, linear.data, equality[own]])
+        if key not in found:
+            one = System.of(program_of(part, moving), own, moving, equality[own], eliminated=eliminated, linear=linear)
+            systems.append(replace(one, quadratic=bool(quadratic[own].all()), constant=bool(constant[own].all())))
+        found.setdefault(key, []).append(
+            {"rows": own, "unknowns": moving, "inputs": part.unknowns, "params": part.params, "eliminated": eliminated}
+        )
+    stacked: list[dict[str, Any]] = [
+        {name: np.stack([line[name] for line in lines]) for name in lines[0]} for lines in found.values()
+    ]
+    return tuple(replace(system, **lines) for system, lines in zip(systems, stacked, strict=True))

@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Index, Values
@@ -63,12 +65,17 @@ class Subtape:
 
     def fingerprint(self, by: Index) -> bytes:
         """Hash all that a program with derivatives by `by` depends on: those with the same one share it."""
-        digest = hashlib.sha256()
         arrays = [np.array([len(self.params), len(self.unknowns)]), by, self.ops, self.starts, *self.rows]
-        for array in (*arrays, *(part for chain in self.operands for part in chain)):
-            digest.update(str((array.shape, array.dtype)).encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.digest()
+        return hashed([*arrays, *(part for chain in self.operands for part in chain)])
+
+
+def hashed(arrays: Sequence[npt.NDArray[Any]]) -> bytes:
+    """Hash shapes, types and values."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(str((array.shape, array.dtype)).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.digest()
 
 
 def cut(tape: Tape, rows: csr_array, sizes: Sequence[int]) -> list[Subtape]:

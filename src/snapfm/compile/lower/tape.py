@@ -50,10 +50,7 @@ class Form:
 
     def widened(self, cells: int) -> Form:
         """See the form over a larger number of cells."""
-        if self.matrix.shape[1] == cells:
-            return self
-        one = self.matrix
-        return Form(csr_array((one.data, one.indices, one.indptr), shape=(self.size, cells)), self.shape)
+        return self if self.matrix.shape[1] == cells else Form(widened(self.matrix, cells), self.shape)
 
 
 def added(one: Form, other: Form, cells: int) -> Form:
@@ -71,6 +68,13 @@ def chosen_rows(matrix: csr_array, rows: Index) -> csr_array:
 def moved_columns(matrix: csr_array, place: Index, width: int) -> csr_array:
     """Put column k of a matrix at place[k], among `width` columns."""
     return csr_array((matrix.data, place[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))
+
+
+def without(matrix: csr_array, gone: Mask) -> csr_array:
+    """Drop the entries of some columns, and zeros."""
+    keep = ~gone[matrix.indices] & (matrix.data != 0.0)
+    indptr = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr]
+    return csr_array((matrix.data[keep], matrix.indices[keep], indptr), shape=matrix.shape)
 
 
 def stacked(forms: list[Form], cells: int) -> Form:
