@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, diags_array, vstack
+from scipy.sparse import coo_array, csr_array, diags_array, eye_array, vstack
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.lower.order import ordered
@@ -62,18 +62,21 @@ class _Rewriting:
         self._old = tape
         self._new = replace(tape, blocks=[])  # its number of cells is that of an empty tape
         self._new.cells = tape.cells
-        self._changed: list[tuple[Index, Index, Values]] = []  # entries of `forms` beside the identity
-        self._forms: csr_array | None = None  # to be made again
         self._live = np.zeros(tape.cells, bool)  # cells with a slope in the field
         self._live[tape.unknown_cells] = True
-        self._block = np.full(tape.cells, -1, np.int64)  # number of the block that computes a cell
-        for number, block in enumerate(tape.blocks):
-            self._block[block.first : block.first + block.size] = number
-        choice = np.array([*(block.op == Op.SELECT for block in tape.blocks), False])
-        products = [part for block in tape.blocks if block.op == Op.MUL for part in block.operands]
+        chosen, self._compared = np.zeros(tape.cells, bool), csr_array((tape.cells, tape.cells))  # a − b of comparisons
+        for block in tape.blocks:
+            cells = np.arange(block.first, block.first + block.size)
+            chosen[cells] = block.op == Op.SELECT
+            if block.op in _COMPARED:
+                pick = csr_array((np.ones(block.size), (cells, cells - block.first)), shape=(tape.cells, block.size))
+                self._compared = csr_array(self._compared + pick @ widened(csr_array(block.a - block.b), tape.cells))
         most = sum(block.size for block in tape.blocks if block.op in (*_KINKED, Op.SELECT))
-        most += sum(int(choice[self._block[part.indices]].sum()) for part in products)
+        most += sum(
+            int(chosen[part.indices].sum()) for block in tape.blocks if block.op == Op.MUL for part in block.operands
+        )
         self._width = tape.cells + _NEW * most  # no fewer cells than there will be: all forms have so many columns
+        self._forms = csr_array(eye_array(tape.cells, self._width, format="csr"))
         self._chosen = np.full(tape.cells, -1, np.int64)  # cells of `where` to lines of the forms below
         self._choices: list[tuple[csr_array, csr_array, csr_array]] = []  # s, f, g
         self._choice_count = 0
@@ -85,7 +88,7 @@ class _Rewriting:
         switch, jump = (csr_array(vstack([one[i] for one in self.switches])) for i in (0, 1))
         result, state, gate, hold = (np.concatenate([one[i] for one in self.switches]) for i in range(2, 6))
         tape, place = ordered(self._new, np.concatenate([1 + np.arange(params), state, gate]))
-        forms, switch, jump = (moved_columns(rows, place, cells) for rows in (self._over(), switch, jump))
+        forms, switch, jump = (moved_columns(rows, place, cells) for rows in (self._forms, switch, jump))
         return Kinks(tape, params, forms, switch, jump, place[result], place[state], place[gate], place[hold])
 
     def take(self, block: Block) -> None:
@@ -191,8 +194,7 @@ class _Rewriting:
         ramp, product = self._inputs(len(at)), self._inputs(len(at))
         self._ramps(switch, ramp)
         self._add(Op.MUL, product[0], csr_array(yes - no), units(ramp, self._width))
-        self._changed.append((block.first + element, product, weight))
-        self._forms = None
+        self._change(block.first + element, product, weight)
 
     def _choice(self, which: int, line: Index) -> csr_array:
         return csr_array(csr_array(vstack([choice[which] for choice in self._choices], format="csr"))[line])
@@ -208,26 +210,9 @@ class _Rewriting:
         cell[element[moving]], sign[element[moving]] = block.c.indices[moving], data[moving]
         # A comparison, or one minus it.
         found = alone & (((sign == 1.0) & (constant == 0.0)) | ((sign == -1.0) & (constant == 1.0)))
-        number = self._block[cell]
-        found &= number >= 0
-        parts, places = [], []
-        for one in np.unique(number[found]):
-            compared, mine = self._old.blocks[one], np.flatnonzero(found & (number == one))
-            if compared.op not in _COMPARED:
-                found[mine] = False
-                continue
-            line = cell[mine] - compared.first
-            assert compared.b is not None
-            form = csr_array(csr_array(compared.a[line]) - csr_array(compared.b[line]))
-            found[mine[~reads(form, self._live)]] = False
-            parts.append(csr_array(diags_array(sign[mine]) @ self._written(form)))
-            places.append(mine)
-        if not parts:
-            return csr_array((block.size, self._width)), found
-        joined = csr_array(vstack(parts, format="csr"))
-        place = np.concatenate(places)
-        pick = csr_array((np.ones(len(place)), (place, np.arange(len(place)))), shape=(block.size, len(place)))
-        return csr_array(pick @ joined), found
+        compared = csr_array(self._compared[cell])
+        found &= reads(compared, self._live)
+        return csr_array(diags_array(np.where(found, sign, 0.0)) @ self._written(compared)), found
 
     def _inputs(self, count: int) -> Index:
         """Number new cells."""
@@ -237,28 +222,21 @@ class _Rewriting:
 
     def _written(self, form: csr_array) -> csr_array:
         """Write rows over the old cells over the new ones."""
-        written = csr_array(widened(form, self._old.cells) @ self._over())
+        written = csr_array(widened(form, self._old.cells) @ self._forms)
         written.eliminate_zeros()
         return written
 
-    def _over(self) -> csr_array:
-        old = self._old.cells
-        if self._forms is None:
-            rows = [np.arange(old), *(row for row, _, _ in self._changed)]
-            columns = [np.arange(old), *(column for _, column, _ in self._changed)]
-            values = [np.ones(old), *(weight for _, _, weight in self._changed)]
-            where = np.concatenate(rows), np.concatenate(columns)
-            self._forms = csr_array(coo_array((np.concatenate(values), where), shape=(old, self._width)))
-            self._forms.eliminate_zeros()
-        return self._forms
+    def _change(self, cells: Index, columns: Index, weights: Values) -> None:
+        """Add weighted new cells to what old cells are."""
+        change = csr_array((weights, (cells, columns)), shape=self._forms.shape)
+        self._forms = csr_array(self._forms + change)
 
     def _rewritten(self, cells: Index, own: float, more: csr_array | None) -> None:
         """Say that old cells are now `own` times the new cells of the same numbers, plus `more`."""
-        self._changed.append((cells, cells, np.full(len(cells), own - 1.0)))
+        self._change(cells, cells, np.full(len(cells), own - 1.0))
         if more is not None:
             entries = coo_array(more)
-            self._changed.append((cells[entries.coords[0]], entries.coords[1].astype(np.int64), entries.data))
-        self._forms = None
+            self._change(cells[entries.coords[0]], entries.coords[1], entries.data)
 
 
 def _elements(block: Block, run: Index) -> Block:
