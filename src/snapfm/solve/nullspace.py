@@ -133,8 +133,10 @@ class NullSpace:
         return self._evaluated(still, externals) if self._hessians is None else self._hessians
 
     def _evaluated(self, field: Values, externals: Values) -> Values:
-        units = [self._unit(i, len(field)) for i in range(len(self.border))]
-        return np.stack([self.read.derivatives(field, externals, unit)[1] for unit in units])
+        out = np.empty((len(self.border), len(field), self.system.program.hessian.nnz))
+        for i in range(len(self.border)):
+            out[i] = self.read.derivatives(field, externals, self._unit(i, len(field)))[1]
+        return out
 
     def _unit(self, i: int, count: int) -> Values:
         weight = np.zeros((count, len(self.system.equality)))
