@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from snapfm.kernels.curvature import MIXED, count_pairs, list_pairs, sort_terms
+from snapfm.kernels.merging import MIXED, count_pairs, list_pairs, sort_terms
 
 WIDTH = 5
 LEFT = [[0, 3], [2], []]
