@@ -157,11 +157,27 @@ def _remainder(frame, tile, damping):  # written: remainder, image
 @compiled(nogil=True, error_model="numpy")
 def _apply(frame, tile, damping, x, y, image):  # written: image; packs CURVED (x·image) and BETA (x·D·x) of gradients
     """image = (W + damping)x + Jᵀy, at the unknowns that are free."""
-    weight, hessian, jacobian, inverse = tile.diagonal, tile.hessian, tile.jacobian, tile.inverse
+    inverse = tile.inverse
+    image[:] = 0.0
+    add_image(frame, tile, load(damping, 0), x, y, image)
+    curvature, size = full(0.0), full(0.0)
+    for j in range(len(inverse) // LANES):
+        here = _free(load(image, j), load(inverse, j))
+        store(image, j, here)
+        curvature = fma(here, load(x, j), curvature)
+        size = fma(_weighed(load(x, j), load(inverse, j)), load(x, j), size)
+    scalars = tile.gradients
+    store(scalars, _CURVED, curvature)
+    store(scalars, _BETA, size)
+
+
+@compiled(nogil=True, error_model="numpy")
+def add_image(frame, tile, damping, x, y, image):  # read: damping, a pack; written: image
+    """image += (W + damping)x + Jᵀy."""
+    weight, hessian, jacobian = tile.diagonal, tile.hessian, tile.jacobian
     ptr, row, entry = frame.column_ptr, frame.column_row, frame.column_entry
-    more = load(damping, 0)
     for j in range(len(ptr) - 1):
-        total = mul(add(load(weight, j), more), load(x, j))
+        total = add(load(image, j), mul(add(load(weight, j), damping), load(x, j)))
         for p in range(ptr[j], ptr[j + 1]):
             total = fma(load(jacobian, entry[p]), load(y, row[p]), total)
         store(image, j, total)
@@ -172,15 +188,6 @@ def _apply(frame, tile, damping, x, y, image):  # written: image; packs CURVED (
             value = load(hessian, h)
             store(image, i, fma(value, load(x, j), load(image, i)))
             store(image, j, fma(value, load(x, i), load(image, j)))
-    curvature, size = full(0.0), full(0.0)
-    for j in range(len(ptr) - 1):
-        here = _free(load(image, j), load(inverse, j))
-        store(image, j, here)
-        curvature = fma(here, load(x, j), curvature)
-        size = fma(_weighed(load(x, j), load(inverse, j)), load(x, j), size)
-    scalars = tile.gradients
-    store(scalars, _CURVED, curvature)
-    store(scalars, _BETA, size)
 
 
 @compiled(nogil=True, error_model="numpy")

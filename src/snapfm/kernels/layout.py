@@ -19,11 +19,11 @@ from snapfm.kernels.operations import LANES
 
 # A frame: the cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the Hessian; lower
 # triangle of the matrix and, per entry, what it sums up; which rows are equalities.
-TABLE = (
+FRAME_TABLE = (
     "place row_ptr column column_ptr column_row column_entry gram_ptr gram_column hessian_row hessian_column "
     "entry_row entry_column term_ptr term_left term_right equality"
 )
-WEIGHT = "gram entry_constant"
+FRAME_WEIGHT = "gram entry_constant"
 
 # A tile: the sections of each size, which is the name of a number of a System (`tile_starts`). First those that a lane keeps.
 _KEPT = {
@@ -85,7 +85,7 @@ TO_EVALUATE, TO_DIFFERENTIATE, TO_FACTORIZE, TO_SOLVE = range(4)
 UNKNOWN, FAILS, HOLDS = -1, 0, 1
 
 
-@sectioned(("table", "table_at", TABLE), ("weight", "weight_at", WEIGHT))
+@sectioned(("table", "table_at", FRAME_TABLE), ("weight", "weight_at", FRAME_WEIGHT))
 class Frame(NamedTuple):
     """The structure of a system that iterations need. `augmented`: the matrix is [[W, Jᵀ], [J, −G]], else JD⁻¹Jᵀ + G.
 

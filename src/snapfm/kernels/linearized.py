@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from snapfm.kernels.coupled import newton_direction
+from snapfm.kernels.coupled import add_image, newton_direction
 from snapfm.kernels.direction import LEAST_DIAGONAL, RUNNING, factorize_once
 from snapfm.kernels.layout import load_tile, new_lanes, store_tile
 from snapfm.kernels.numba.compiling import compiled
@@ -119,21 +119,10 @@ def _choose_held(frame, tile):  # written: active, idle, to_bound, barrier
 def _remainder(frame, tile, error):  # read: w in X, ν in MULTIPLIER; written: gradient, residual, error by lane
     """Compute what is left, as a Newton step reads it: gradient = −(g − Ww − Jᵀν), residual = shift + Jw − Gν."""
     w, nu, g, shift, norm = tile.x, tile.multiplier, tile.target, tile.shift, tile.row_norm
-    gradient, residual = tile.gradient, tile.residual
-    weight, jacobian, hessian = tile.diagonal, tile.jacobian, tile.hessian
-    ptr, row, entry = frame.column_ptr, frame.column_row, frame.column_entry
-    for j in range(len(ptr) - 1):
-        total = fnma(full(1.0), load(g, j), mul(load(weight, j), load(w, j)))
-        for p in range(ptr[j], ptr[j + 1]):
-            total = fma(load(jacobian, entry[p]), load(nu, row[p]), total)
-        store(gradient, j, total)
-    hessian_row, hessian_column = frame.hessian_row, frame.hessian_column
-    for h in range(len(hessian_row)):
-        i, j = hessian_row[h], hessian_column[h]
-        if i != j:
-            value = load(hessian, h)
-            store(gradient, i, fma(value, load(w, j), load(gradient, i)))
-            store(gradient, j, fma(value, load(w, i), load(gradient, j)))
+    gradient, residual, jacobian = tile.gradient, tile.residual, tile.jacobian
+    for i in range(len(g)):
+        gradient[i] = -g[i]
+    add_image(frame, tile, full(0.0), w, nu, gradient)
     row_ptr, column, gram_ptr, gram_column = frame.row_ptr, frame.column, frame.gram_ptr, frame.gram_column
     gram, active = frame.gram, tile.active
     for r in range(len(row_ptr) - 1):
@@ -150,7 +139,7 @@ def _remainder(frame, tile, error):  # read: w in X, ν in MULTIPLIER; written: 
                 gradient[i] = 0.0
     for lane in range(LANES):
         left, size, total = 0.0, _TINY, 0.0
-        for j in range(len(ptr) - 1):
+        for j in range(len(g) // LANES):
             i = j * LANES + lane
             left, total = max(left, abs(gradient[i])), total + gradient[i]
             size = max(size, abs(g[i]), abs(w[i]))

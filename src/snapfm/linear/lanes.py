@@ -13,7 +13,7 @@ import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.sparsity.pattern import Pattern
-from snapfm.kernels.factor.ldl import TALLY, factorize, solve
+from snapfm.kernels.factor import ldl
 from snapfm.kernels.factor.ordering import Order, best
 from snapfm.kernels.factor.panels import Schedule, schedule
 from snapfm.kernels.numba.packs import WIDTH
@@ -58,17 +58,20 @@ class LanesWorkspace(Workspace):
         self._tiles = 0  # that the buffers have room for
 
     def _factorize(self, values: Values, found: Pivots, live: Mask, stop: Index) -> None:
-        prepared, lanes = self.prepared, values.shape[1]
-        self._grow(-(-lanes // WIDTH))
-        factorize(
-            prepared.plan, values.reshape(-1), lanes, prepared.signed, TINY,
-            self._factor, self._inverse, self._scale, self._tally,
-            found.status, found.negative, found.weak, found.smallest,
-        )  # fmt: skip
+        prepared, lanes, tiles = self.prepared, values.shape[1], _tiles(values)
+        self._grow(len(tiles))
+        ldl.factorize(
+            prepared.plan, tiles, prepared.signed, TINY, self._factor, self._inverse, self._scale, self._tally
+        )
+        tally = self._tally[: len(tiles)].reshape(-1, ldl.TALLY, WIDTH).swapaxes(0, 1).reshape(ldl.TALLY, -1)[:, :lanes]
+        found.negative[:], found.weak[:], found.smallest[:] = tally[ldl.NEGATIVE], tally[ldl.WEAK], tally[ldl.SMALLEST]
+        broken, weak = tally[ldl.BROKEN] > 0.0, tally[ldl.WEAK] > 0.0
+        found.status[:] = np.select([broken, weak], [ldl.NONFINITE, ldl.SINGULAR], ldl.FACTORED)
 
     def _solve(self, rhs: Values, out: Values) -> None:
-        plan = self.prepared.plan
-        solve(plan, self._factor, self._inverse, rhs.reshape(-1), rhs.shape[1], self._work, out.reshape(-1))
+        tiles = _tiles(rhs)
+        ldl.solve(self.prepared.plan, self._factor, self._inverse, tiles, self._work)
+        out[:] = tiles.reshape(len(tiles), -1, WIDTH).swapaxes(0, 1).reshape(len(out), -1)[:, : out.shape[1]]
 
     def _log_determinant(self, lanes: int) -> Values:
         plan = self.prepared.plan
@@ -82,6 +85,18 @@ class LanesWorkspace(Workspace):
             self._factor = aligned(tiles, plan.packs * WIDTH)
             self._inverse = aligned(tiles, plan.slots * WIDTH)
             self._scale = aligned(tiles, plan.slots * WIDTH)
-            self._tally = aligned(tiles, TALLY * WIDTH)
-            self._work = aligned(tiles, plan.slots * WIDTH)
+            self._tally = aligned(tiles, ldl.TALLY * WIDTH)
+            self._work = aligned(plan.slots * WIDTH)
             self._tiles = tiles
+
+
+def _tiles(values: Values) -> Values:
+    """Copy (rows, lanes) to tiles (tiles, rows * WIDTH); an incomplete one repeats its last lane, so that none holds garbage."""
+    rows, lanes = values.shape
+    tiles = np.empty((-(-lanes // WIDTH), rows, WIDTH))
+    whole = lanes // WIDTH
+    tiles[:whole] = values[:, : whole * WIDTH].reshape(rows, whole, WIDTH).swapaxes(0, 1)
+    if whole < len(tiles):
+        tiles[whole, :, : lanes % WIDTH] = values[:, whole * WIDTH :]
+        tiles[whole, :, lanes % WIDTH :] = values[:, -1:]
+    return tiles.reshape(len(tiles), rows * WIDTH)

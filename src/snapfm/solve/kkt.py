@@ -117,8 +117,8 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
     weight = {"gram": gram.data, "entry_constant": constant}
     coupled = shared or not (augmented or program.diagonal)
     frame = core.Frame(
-        *packed(core.TABLE, table, np.int32),
-        *packed(core.WEIGHT, weight, np.float64),
+        *packed(core.FRAME_TABLE, table, np.int32),
+        *packed(core.FRAME_WEIGHT, weight, np.float64),
         int(augmented),
         int(not system.equality.all()),
         int(bounded),

@@ -61,7 +61,6 @@ def supernodes(indptr: Index, indices: Index, perm: Index) -> Supernodes:
     """Arrange the elimination of a lower triangle in a given order, or one with the same fill."""
     size = len(perm)
     found = tree(*permuted(indptr, indices, perm)[:2])
-    assert found is not None
     post = postorder(found)
     place = np.empty(size + 1, np.int64)
     place[post], place[-1] = np.arange(size), -1
@@ -118,8 +117,11 @@ def _arranged(
     base = np.concatenate([[0], np.cumsum(groups * width)])
     owner = np.repeat(np.arange(len(width)), width)
     row, column = _places(indptr, indices, perm)
-    entry_to = np.empty(len(indices), np.int64)
-    _point(row, column, first_out, base, ptr_out, rows_out, owner, entry_to)
+    panel = owner[column]
+    keys = np.repeat(np.arange(len(width)), below) * size + rows_out  # ascending
+    under = np.searchsorted(keys, panel * size + row) - ptr_out[panel] + -(-width[panel] // WIDTH) * WIDTH
+    at = np.where(owner[row] == panel, row - first_out[panel], under)
+    entry_to = (base[panel] + at // WIDTH * width[panel] + column - first_out[panel]) * WIDTH + at % WIDTH
     return Supernodes(perm, first_out, base, ptr_out, rows_out, owner, entry_to, row, column)
 
 
@@ -208,17 +210,3 @@ def _amalgamate(width, below, above):
     for s in range(count - 1, -1, -1):
         joined[s] = joined[joined[s]]
     return joined
-
-
-@compiled(nogil=True)
-def _point(row, column, first, base, row_ptr, rows, owner, entry_to):  # written: entry_to
-    """Where each entry lies in the factor."""
-    for p in range(len(row)):
-        panel = owner[column[p]]
-        width = first[panel + 1] - first[panel]
-        at = row[p] - first[panel]
-        if at >= width:
-            found = np.searchsorted(rows[row_ptr[panel] : row_ptr[panel + 1]], row[p])
-            at = (width + WIDTH - 1) // WIDTH * WIDTH + found
-        pack = base[panel] + at // WIDTH * width + column[p] - first[panel]
-        entry_to[p] = pack * WIDTH + at % WIDTH

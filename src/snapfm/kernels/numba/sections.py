@@ -87,17 +87,17 @@ def allocator(group: Any, count: int, **others: int) -> Any:
 
 
 @infer_getattr
-class _Typed(AttributeTemplate):  # type: ignore[misc]
+class _Typed(AttributeTemplate):
     """The type of a section: that of its flat array."""
 
     key = types.NamedTuple
 
-    def generic_resolve(self, group: Any, name: str) -> Any:
+    def generic_resolve(self, group: Any, name: str) -> Any:  # type: ignore[override]
         place = _PLACES.get(group.instance_class, {}).get(name)
         return None if place is None else group.types[group.fields.index(place[0])]
 
 
-@lower_getattr_generic(types.NamedTuple)  # type: ignore[untyped-decorator]
+@lower_getattr_generic(types.NamedTuple)
 def _viewed(context: Any, builder: Any, group: Any, value: Any, name: str) -> Any:
     """View a section without owning it: no reference is counted, so the group has to outlive the view.
 
