@@ -58,20 +58,24 @@ class LanesWorkspace(Workspace):
         self._tiles = 0  # that the buffers have room for
 
     def _factorize(self, values: Values, found: Pivots, live: Mask, stop: Index) -> None:
-        prepared, lanes, tiles = self.prepared, values.shape[1], _tiles(values)
-        self._grow(len(tiles))
+        prepared, lanes, tiles = self.prepared, values.shape[1], -(-values.shape[1] // WIDTH)
+        self._grow(tiles)
         ldl.factorize(
-            prepared.plan, tiles, prepared.signed, TINY, self._factor, self._inverse, self._scale, self._tally
-        )
-        tally = self._tally[: len(tiles)].reshape(-1, ldl.TALLY, WIDTH).swapaxes(0, 1).reshape(ldl.TALLY, -1)[:, :lanes]
+            prepared.plan, _into(self._values[:tiles], values), prepared.signed, TINY,
+            self._factor, self._inverse, self._scale, self._tally,
+        )  # fmt: skip
+        tally = self._tally[:tiles].reshape(-1, ldl.TALLY, WIDTH).swapaxes(0, 1).reshape(ldl.TALLY, -1)[:, :lanes]
         found.negative[:], found.weak[:], found.smallest[:] = tally[ldl.NEGATIVE], tally[ldl.WEAK], tally[ldl.SMALLEST]
         broken, weak = tally[ldl.BROKEN] > 0.0, tally[ldl.WEAK] > 0.0
-        found.status[:] = np.select([broken, weak], [ldl.NONFINITE, ldl.SINGULAR], ldl.FACTORED)
+        found.status[:] = np.where(broken, ldl.NONFINITE, np.where(weak, ldl.SINGULAR, ldl.FACTORED))
 
     def _solve(self, rhs: Values, out: Values) -> None:
-        tiles = _tiles(rhs)
+        lanes = rhs.shape[1]
+        tiles = _into(self._rhs[: -(-lanes // WIDTH)], rhs)
         ldl.solve(self.prepared.plan, self._factor, self._inverse, tiles, self._work)
-        out[:] = tiles.reshape(len(tiles), -1, WIDTH).swapaxes(0, 1).reshape(len(out), -1)[:, : out.shape[1]]
+        found = tiles.reshape(len(tiles), len(out), WIDTH)
+        for tile, packs in enumerate(found):
+            out[:, tile * WIDTH : (tile + 1) * WIDTH] = packs[:, : lanes - tile * WIDTH]
 
     def _log_determinant(self, lanes: int) -> Values:
         plan = self.prepared.plan
@@ -87,16 +91,18 @@ class LanesWorkspace(Workspace):
             self._scale = aligned(tiles, plan.slots * WIDTH)
             self._tally = aligned(tiles, ldl.TALLY * WIDTH)
             self._work = aligned(plan.slots * WIDTH)
+            self._values, self._rhs = (
+                aligned(tiles, self._pattern.nnz * WIDTH),
+                aligned(tiles, self._pattern.rows * WIDTH),
+            )
             self._tiles = tiles
 
 
-def _tiles(values: Values) -> Values:
+def _into(tiles: Values, values: Values) -> Values:
     """Copy (rows, lanes) to tiles (tiles, rows * WIDTH); an incomplete one repeats its last lane, so that none holds garbage."""
-    rows, lanes = values.shape
-    tiles = np.empty((-(-lanes // WIDTH), rows, WIDTH))
-    whole = lanes // WIDTH
-    tiles[:whole] = values[:, : whole * WIDTH].reshape(rows, whole, WIDTH).swapaxes(0, 1)
-    if whole < len(tiles):
-        tiles[whole, :, : lanes % WIDTH] = values[:, whole * WIDTH :]
-        tiles[whole, :, lanes % WIDTH :] = values[:, -1:]
-    return tiles.reshape(len(tiles), rows * WIDTH)
+    lanes = values.shape[1]
+    for tile, packs in enumerate(tiles.reshape(len(tiles), len(values), WIDTH)):
+        count = min(WIDTH, lanes - tile * WIDTH)
+        packs[:, :count] = values[:, tile * WIDTH : tile * WIDTH + count]
+        packs[:, count:] = values[:, -1:]
+    return tiles
