@@ -10,12 +10,10 @@ import pytest
 from numba import njit
 from scipy.sparse import csr_array, tril
 
-from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.kernels.factor import ldl
 from snapfm.kernels.factor.ordering import best
 from snapfm.kernels.factor.panels import BLOCK, PANEL, schedule
-from snapfm.kernels.numba.packs import WIDTH, absolute, add, div, fma, fnma, full, load, mul, pick, store
-from snapfm.linear import Lanes
+from snapfm.kernels.numba.packs import WIDTH, absolute, add, div, fma, fnma, full, load, mul, pick, put, store, take
 
 BURGERS_LIKE = [(24, 4), (9, 2), (1, 1), (40, 7)]
 
@@ -59,6 +57,27 @@ def test_packs_do_arithmetic_lane_by_lane():
     np.testing.assert_allclose(out.reshape(7, WIDTH), expected, rtol=4 * np.finfo(float).eps, atol=1e-15)
 
 
+@njit
+def _through(x, offset, count, out):
+    put(out, offset, count, take(x, offset, count))
+
+
+@njit
+def _padded(x, offset, count, out):
+    store(out, 0, take(x, offset, count))
+
+
+@pytest.mark.parametrize("count", range(1, WIDTH + 1))
+def test_incomplete_tiles_touch_their_own_lanes_only(count):
+    x, out = np.arange(3.0 + WIDTH), np.full(3 + WIDTH, -1.0)
+    _through(x[: 3 + count].copy(), 3, count, out)
+    assert out[3 : 3 + count].tolist() == x[3 : 3 + count].tolist()
+    assert (np.delete(out, np.arange(3, 3 + count)) == -1).all()
+    padded = np.empty(WIDTH)
+    _padded(x[: 3 + count].copy(), 3, count, padded)
+    assert padded.tolist() == [x[3 + min(k, count - 1)] for k in range(WIDTH)]
+
+
 @pytest.mark.parametrize(("rows", "reach"), BURGERS_LIKE)
 def test_schedules_are_complete(rows, reach):
     indptr, indices = chain(rows, reach)
@@ -79,13 +98,20 @@ def test_schedules_are_complete(rows, reach):
     assert (plan.head[reached] == BLOCK).all()  # nothing is subtracted from leaves
 
 
-def factorized(indptr, indices, values, signs=None):
-    """Factorize; give the factor unpacked to dense L, D⁻¹ in the order of the slots, and the outcome."""
-    prepared = Lanes().prepare(Pattern(len(indptr) - 1, len(indptr) - 1, indptr, indices), signs)
-    workspace, plan = prepared.workspace(), prepared.plan
-    found = workspace.factorize(values)
-    factor, inverse = (part.reshape(len(part), -1, WIDTH) for part in (workspace._factor, workspace._inverse))
-    return plan, factor, inverse, found.status, np.stack([found.negative, found.weak]), found.smallest
+def factorized(indptr, indices, values, signs=None, tiny=1e-14):
+    """Run the kernel; give the factor unpacked to dense L, D⁻¹ in the order of the slots, and the outcome."""
+    lanes, size = values.shape[1], len(indptr) - 1
+    tiles = -(-lanes // WIDTH)
+    plan = schedule(indptr, indices, best(indptr, indices, signs).perm)
+    factor, inverse = np.empty((tiles, plan.packs * WIDTH)), np.empty((tiles, plan.slots * WIDTH))
+    scale, tally = np.empty((tiles, plan.slots * WIDTH)), np.empty((tiles, ldl.TALLY * WIDTH))
+    status, counts, smallest = np.empty(lanes, np.int8), np.empty((2, lanes), np.int64), np.empty(lanes)
+    ldl.factorize(
+        plan, values.reshape(-1), lanes, signs is not None, tiny,
+        factor, inverse, scale, tally, status, counts[0], counts[1], smallest,
+    )  # fmt: skip
+    assert size == len(plan.slot)
+    return plan, factor.reshape(tiles, -1, WIDTH), inverse.reshape(tiles, -1, WIDTH), status, counts, smallest
 
 
 def unpacked(plan, factor, inverse):

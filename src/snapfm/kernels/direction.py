@@ -63,7 +63,7 @@ def factorize_once(frame, plan, tile, damping, status, convex, negative, stop):
     tally = tile.tally
     if frame.callback == NO_CALLBACK:
         factorize_tile(
-            plan, tile.matrix, frame.augmented == 1, _PIVOT, tile.factor, tile.pivots, tile.scale, tally, stop
+            plan, tile.matrix, LANES, 0, frame.augmented == 1, _PIVOT, tile.factor, tile.pivots, tile.scale, tally, stop
         )  # fmt: skip
         return
     for lane in range(LANES):  # marks the lanes to factorize; the answer takes its place
@@ -224,7 +224,7 @@ def solved(frame, plan, tile, rhs, out):  # read: rhs, which is the section RHS;
         for k in range(len(rhs) // LANES):
             store(out, k, load(rhs, k))
         return
-    solve_tile(plan, tile.factor, tile.pivots, rhs, tile.work, out)
+    solve_tile(plan, tile.factor, tile.pivots, rhs, LANES, 0, tile.work, out)
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from snapfm.kernels import search
+from snapfm.kernels import point, search
 from snapfm.kernels.coupled import check_curvature, newton_direction
 from snapfm.kernels.direction import RUNNING, correct, factorize
 from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, copy, copy_lane, fill_lane, load_tile, new_lanes, store_tile
@@ -19,17 +19,6 @@ from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.numba.sections import outlive, unowned
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.point import (
-    choose_sets,
-    derivatives_at,
-    merit_parts,
-    nudge,
-    residual_at,
-    scattered,
-    size_rows,
-    snap_to_bounds,
-    stationarity_of,
-)  # fmt: skip
 
 CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration finds what is infeasible
 
@@ -79,21 +68,21 @@ def solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, sta
         lanes.allowed[lane] = max(
             settings.stationarity * min(inverse[LANES + lane], 1.0), min(_LEAST_STATIONARITY, settings.stationarity)
         )
-    residual_at(code, frame, tile)
+    point.residual_at(code, frame, tile)
     _know_curvature(frame, tile, second)
     for iteration in range(most + 1):
-        derivatives_at(code, frame, tile)
+        point.derivatives_at(code, frame, tile)
         if iteration == 0:
-            if nudge(frame, tile, lanes.tolerance):
-                residual_at(code, frame, tile)
-                derivatives_at(code, frame, tile)
-            size_rows(tile, settings.ordinary)
+            if point.nudge(frame, tile, lanes.tolerance):
+                point.residual_at(code, frame, tile)
+                point.derivatives_at(code, frame, tile)
+            point.size_rows(tile, settings.ordinary)
         _evaluate_point(frame, tile, lanes)
         if iteration == 0 and settings.filtered == 1:
             search.clear_filter(lanes)
-        if frame.bounded == 1 and snap_to_bounds(tile, converged):
-            residual_at(code, frame, tile)
-            derivatives_at(code, frame, tile)
+        if frame.bounded == 1 and point.snap_to_bounds(tile, converged):
+            point.residual_at(code, frame, tile)
+            point.derivatives_at(code, frame, tile)
             _evaluate_point(frame, tile, lanes)
         running = False
         for lane in range(LANES):
@@ -158,9 +147,9 @@ def solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, sta
 @compiled(nogil=True, error_model="numpy")
 def _evaluate_point(frame, tile, lanes):  # written: sets; lanes' theta, objective, violation, stationarity, converged
     """Choose active sets, measure the point, and mark the lanes that meet the first-order conditions."""
-    merit_parts(frame, tile, lanes.theta, lanes.objective, lanes.violation)
-    choose_sets(frame, tile)
-    stationarity_of(frame, tile, lanes.stationarity)
+    point.merit_parts(frame, tile, lanes.theta, lanes.objective, lanes.violation)
+    point.choose_sets(frame, tile)
+    point.stationarity_of(frame, tile, lanes.stationarity)
     for lane in range(LANES):
         lanes.converged[lane] = (
             lanes.violation[lane] <= lanes.tolerance[lane] and lanes.stationarity[lane] <= lanes.allowed[lane]
@@ -230,7 +219,7 @@ def _push_off(frame, tile, lane, times):  # written: step, direction (one lane)
             step[j * LANES + lane] = _PUSH * size * along[j * LANES + lane] / largest
     else:
         for j in range(len(x) // LANES):
-            step[j * LANES + lane] = _PUSH * size * scattered(j, times)
+            step[j * LANES + lane] = _PUSH * size * point.scattered(j, times)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -282,8 +271,8 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
     copy(tile.direction, tile.plain_direction)
     for _ in range(max(trials, 1)):
         search.take_step(tile, full(1.0))
-        residual_at(code, frame, tile)
-        merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
+        point.residual_at(code, frame, tile)
+        point.merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
         open_lanes, any_wanted = False, False
         for lane in range(LANES):
             wanted[lane] = False
@@ -324,7 +313,7 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
     if stretched:
         _stretch(code, frame, plan, tile, lanes)
     elif restored:
-        residual_at(code, frame, tile)
+        point.residual_at(code, frame, tile)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -349,13 +338,13 @@ def _stretch(code, frame, plan, tile, lanes):
                 search.take_step_of(tile, lane)
         if not any_going:
             break
-        residual_at(code, frame, tile)
+        point.residual_at(code, frame, tile)
         correct(frame, plan, tile, alpha, going)
         for lane in range(LANES):
             if going[lane]:
                 search.take_step_of(tile, lane)
-        residual_at(code, frame, tile)
-        merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
+        point.residual_at(code, frame, tile)
+        point.merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
         for lane in range(LANES):
             if going[lane]:
                 new_merit = new_objective[lane] + penalty[lane] * new_theta[lane]
@@ -366,4 +355,4 @@ def _stretch(code, frame, plan, tile, lanes):
                 copy_lane(tile.best_step, tile.step, lane)
                 copy_lane(tile.best_direction, tile.direction, lane)
                 search.take_step_of(tile, lane)
-    residual_at(code, frame, tile)
+    point.residual_at(code, frame, tile)

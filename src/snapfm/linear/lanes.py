@@ -13,7 +13,7 @@ import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.sparsity.pattern import Pattern
-from snapfm.kernels.factor import ldl
+from snapfm.kernels.factor.ldl import TALLY, factorize, solve
 from snapfm.kernels.factor.ordering import Order, best
 from snapfm.kernels.factor.panels import Schedule, schedule
 from snapfm.kernels.numba.packs import WIDTH
@@ -58,24 +58,17 @@ class LanesWorkspace(Workspace):
         self._tiles = 0  # that the buffers have room for
 
     def _factorize(self, values: Values, found: Pivots, live: Mask, stop: Index) -> None:
-        prepared, lanes, tiles = self.prepared, values.shape[1], -(-values.shape[1] // WIDTH)
-        self._grow(tiles)
-        ldl.factorize(
-            prepared.plan, _into(self._values[:tiles], values), prepared.signed, TINY,
+        prepared, lanes = self.prepared, values.shape[1]
+        self._grow(-(-lanes // WIDTH))
+        factorize(
+            prepared.plan, values.reshape(-1), lanes, prepared.signed, TINY,
             self._factor, self._inverse, self._scale, self._tally,
+            found.status, found.negative, found.weak, found.smallest,
         )  # fmt: skip
-        tally = self._tally[:tiles].reshape(-1, ldl.TALLY, WIDTH).swapaxes(0, 1).reshape(ldl.TALLY, -1)[:, :lanes]
-        found.negative[:], found.weak[:], found.smallest[:] = tally[ldl.NEGATIVE], tally[ldl.WEAK], tally[ldl.SMALLEST]
-        broken, weak = tally[ldl.BROKEN] > 0.0, tally[ldl.WEAK] > 0.0
-        found.status[:] = np.where(broken, ldl.NONFINITE, np.where(weak, ldl.SINGULAR, ldl.FACTORED))
 
     def _solve(self, rhs: Values, out: Values) -> None:
-        lanes = rhs.shape[1]
-        tiles = _into(self._rhs[: -(-lanes // WIDTH)], rhs)
-        ldl.solve(self.prepared.plan, self._factor, self._inverse, tiles, self._work)
-        found = tiles.reshape(len(tiles), len(out), WIDTH)
-        for tile, packs in enumerate(found):
-            out[:, tile * WIDTH : (tile + 1) * WIDTH] = packs[:, : lanes - tile * WIDTH]
+        plan = self.prepared.plan
+        solve(plan, self._factor, self._inverse, rhs.reshape(-1), rhs.shape[1], self._work, out.reshape(-1))
 
     def _log_determinant(self, lanes: int) -> Values:
         plan = self.prepared.plan
@@ -89,20 +82,6 @@ class LanesWorkspace(Workspace):
             self._factor = aligned(tiles, plan.packs * WIDTH)
             self._inverse = aligned(tiles, plan.slots * WIDTH)
             self._scale = aligned(tiles, plan.slots * WIDTH)
-            self._tally = aligned(tiles, ldl.TALLY * WIDTH)
-            self._work = aligned(plan.slots * WIDTH)
-            self._values, self._rhs = (
-                aligned(tiles, self._pattern.nnz * WIDTH),
-                aligned(tiles, self._pattern.rows * WIDTH),
-            )
+            self._tally = aligned(tiles, TALLY * WIDTH)
+            self._work = aligned(tiles, plan.slots * WIDTH)
             self._tiles = tiles
-
-
-def _into(tiles: Values, values: Values) -> Values:
-    """Copy (rows, lanes) to tiles (tiles, rows * WIDTH); an incomplete one repeats its last lane, so that none holds garbage."""
-    lanes = values.shape[1]
-    for tile, packs in enumerate(tiles.reshape(len(tiles), len(values), WIDTH)):
-        count = min(WIDTH, lanes - tile * WIDTH)
-        packs[:, :count] = values[:, tile * WIDTH : tile * WIDTH + count]
-        packs[:, count:] = values[:, -1:]
-    return tiles

@@ -1,8 +1,8 @@
 """Numeric LDLᵀ without pivoting of many matrices on one pattern, and solves with the factors: stop 8 of the walk.
 
-Reads a Schedule and tiles of values, a pack per entry. Writes the factors of every tile and, per lane, the inertia and bad
-pivots: they are counted, never raised. Lanes do not interact: all arithmetic is lane by lane in an order fixed by the pattern.
-Imports kernels only.
+Reads a Schedule and values (nnz, lanes). Writes the factors of every tile and, per lane, the outcome and the inertia.
+Lanes do not interact: all arithmetic is lane by lane in an order fixed by the pattern, an incomplete tile is filled with
+copies of its last lane, and a bad pivot is counted, never raised. Imports kernels only.
 
 Within a panel the diagonal block holds L (unit, scaled) and the rows below hold X = L D (unscaled). An update needs
 X D⁻¹ Xᵀ, a solve can use either, and a pivot that is left out (D⁻¹ = 0) leaves finite numbers.
@@ -14,47 +14,58 @@ import numpy as np
 
 from snapfm.kernels.factor.panels import BLOCK, PANEL
 from snapfm.kernels.numba.compiling import compiled
-from snapfm.kernels.numba.packs import WIDTH, absolute, add, div, fma, fnma, full, load, mul, pick, store
+from snapfm.kernels.numba.packs import WIDTH, absolute, add, div, fma, fnma, full, load, mul, pick, put, store, take
 
 FACTORED, SINGULAR, NONFINITE = 0, 1, 2  # status of a lane; linear.base has the names
+_NEGATIVE, _WEAK, _BROKEN, _SMALLEST = range(4)
 TALLY = 4  # packs of a tile's tally: negative, weak and non-finite pivots, and the smallest |pivot|
-NEGATIVE, WEAK, BROKEN, SMALLEST = range(TALLY)
 
 _PHANTOM = 1e300  # pivot of a phantom column: finite, never the smallest, and its column is zero
 _LARGEST = float(np.finfo(np.float64).max)
 
 
 @compiled(nogil=True, error_model="numpy")
-def factorize(plan, values, signed, tiny, factor, inverse, scale, tally):  # written: from factor to tally
-    """Factorize every tile, (tiles, …) each.
-
-    A pivot is weak if it is at most tiny * its scale; its row is left out of the solution.
-    """
+def factorize(
+    plan, values, lanes, signed, tiny, factor, inverse, scale, tally, status, negative, weak, smallest
+):  # read: values (nnz * lanes); written: (tiles, ...) from factor to tally, then (lanes,)
+    """Factorize every lane. A pivot is weak if it is at most tiny * its scale; its row is left out of the solution."""
     never = np.zeros(1, np.int64)  # this factorization is not stopped
-    for tile in range(len(values)):
-        factorize_tile(plan, values[tile], signed, tiny, factor[tile], inverse[tile], scale[tile], tally[tile], never)
+    for tile in range((lanes + WIDTH - 1) // WIDTH):
+        factorize_tile(
+            plan, values, lanes, tile, signed, tiny, factor[tile], inverse[tile], scale[tile], tally[tile], never
+        )  # fmt: skip
+    for lane in range(lanes):
+        seen, at = tally[lane // WIDTH], lane % WIDTH
+        negative[lane], weak[lane] = int(seen[_NEGATIVE * WIDTH + at]), int(seen[_WEAK * WIDTH + at])
+        smallest[lane] = seen[_SMALLEST * WIDTH + at]
+        if seen[_BROKEN * WIDTH + at] > 0.0:
+            status[lane] = NONFINITE
+        else:
+            status[lane] = SINGULAR if weak[lane] > 0 else FACTORED
 
 
 @compiled(nogil=True, error_model="numpy")
-def factorize_tile(plan, values, signed, tiny, factor, inverse, scale, tally, stop):
-    """Factorize one tile of values; see factorize. Ends early, without a factor, once stop[0] is not zero.
-
-    Written: factor, inverse, scale, tally (TALLY packs).
-    """
+def factorize_tile(
+    plan, values, lanes, tile, signed, tiny, factor, inverse, scale, tally, stop
+):  # read: plan, values, stop; written: factor, inverse, scale, tally (TALLY packs)
+    """Factorize one tile of values (nnz * lanes); see factorize. Ends early, without a factor, once stop[0] is not zero."""
+    start = tile * WIDTH
+    count = min(WIDTH, lanes - start)
     if signed:
         for k in range(len(scale) // WIDTH):
             store(scale, k, full(0.0))
     for k in range(PANEL):
         store(factor, k, full(0.0))
     for k in range(TALLY):
-        store(tally, k, full(np.inf if k == SMALLEST else 0.0))
+        store(tally, k, full(np.inf if k == _SMALLEST else 0.0))
     # The four steps are inlined by LLVM (forceinline). Inlined by numba, they counted references to the plan's arrays for
     # every panel, which took longer than the arithmetic.
-    # Left-looking: a panel is written once, while it is in the nearest cache.
+    # Left-looking: a panel is written once, while it is in the nearest cache. Copying the values to the tile first, so
+    # that they are read in sequence, gained a third at 64 lanes on long patterns and lost a tenth at 8 to 16.
     for panel in range(len(plan.width)):
         if stop[0] != 0:
             return
-        _assemble(plan, panel, values, factor)
+        _assemble(plan, panel, values, lanes, start, count, factor)
         _scale(plan, panel, signed, factor, inverse, scale)
         if plan.head[panel] == BLOCK:
             _receive(plan, panel, factor, inverse)
@@ -67,7 +78,7 @@ def factorize_tile(plan, values, signed, tiny, factor, inverse, scale, tally, st
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
-def _assemble(plan, panel, values, factor):
+def _assemble(plan, panel, values, lanes, start, count, factor):
     """Scatter the entries into the zeroed panel. Written: factor."""
     zero = load(factor, 0)  # the row of zeros: a literal zero becomes a call of memset, slow for a few lines
     base, first, end = plan.base[panel], plan.entry_ptr[panel], plan.entry_ptr[panel + 1]
@@ -77,7 +88,7 @@ def _assemble(plan, panel, values, factor):
     for k in range(plan.width[panel], PANEL):
         store(factor, base + step * k, full(_PHANTOM))
     for p in range(first, end):
-        store(factor, plan.entry_to[p], load(values, plan.entry_from[p]))
+        store(factor, plan.entry_to[p], take(values, plan.entry_from[p] * lanes + start, count))
 
 
 @compiled(nogil=True, error_model="numpy", forceinline=True)
@@ -186,32 +197,34 @@ def _invert(pivot, slot, tiny, scale, tally):  # written: tally
     zero, one = full(0.0), full(1.0)
     size, limit = absolute(pivot), mul(load(scale, slot), full(tiny))
     used = pick(size, limit, full(np.inf), pivot)
-    store(tally, NEGATIVE, add(load(tally, NEGATIVE), pick(zero, used, zero, one)))
-    store(tally, WEAK, add(load(tally, WEAK), pick(size, limit, one, zero)))
-    store(tally, BROKEN, add(load(tally, BROKEN), pick(size, full(_LARGEST), zero, one)))
-    smallest = load(tally, SMALLEST)
-    store(tally, SMALLEST, pick(size, smallest, size, smallest))
+    store(tally, _NEGATIVE, add(load(tally, _NEGATIVE), pick(zero, used, zero, one)))
+    store(tally, _WEAK, add(load(tally, _WEAK), pick(size, limit, one, zero)))
+    store(tally, _BROKEN, add(load(tally, _BROKEN), pick(size, full(_LARGEST), zero, one)))
+    smallest = load(tally, _SMALLEST)
+    store(tally, _SMALLEST, pick(size, smallest, size, smallest))
     return div(one, used)
 
 
 @compiled(nogil=True, error_model="numpy")
-def solve(plan, factor, inverse, rhs, work):
-    """Solve in every tile, (tiles, …) each. Read: factor, inverse; written: work (slots), rhs, which becomes the solution."""
-    for tile in range(len(rhs)):
-        solve_tile(plan, factor[tile], inverse[tile], rhs[tile], work, rhs[tile])
+def solve(plan, factor, inverse, rhs, lanes, work, out):
+    """Solve for every lane. Read: factor, inverse, rhs (n * lanes); written: work (tiles, slots), out (may be rhs)."""
+    for tile in range((lanes + WIDTH - 1) // WIDTH):
+        solve_tile(plan, factor[tile], inverse[tile], rhs, lanes, tile, work[tile], out)
 
 
 @compiled(nogil=True, error_model="numpy")
-def solve_tile(plan, factor, inverse, rhs, work, out):  # written: work (slots), out, which may be rhs
-    """Solve one tile."""
+def solve_tile(plan, factor, inverse, rhs, lanes, tile, work, out):  # written: work (slots), out
+    """Solve one tile of rhs (n * lanes)."""
+    start = tile * WIDTH
+    count = min(WIDTH, lanes - start)
     slot = plan.slot
     for k in range(len(work) // WIDTH):  # phantoms stay zero
         store(work, k, full(0.0))
     for i in range(len(slot)):
-        store(work, slot[i], load(rhs, i))
+        store(work, slot[i], take(rhs, i * lanes + start, count))
     _substitute(plan, factor, inverse, work)
     for i in range(len(slot)):
-        store(out, i, load(work, slot[i]))
+        put(out, i * lanes + start, count, load(work, slot[i]))
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from snapfm.arrays import Index
-from snapfm.kernels.factor.symbolic import permuted, postorder, tree
+from snapfm.kernels.factor.symbolic import permuted, places, postorder, tree
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import WIDTH
 
@@ -66,7 +66,7 @@ def supernodes(indptr: Index, indices: Index, perm: Index) -> Supernodes:
     place[post], place[-1] = np.arange(size), -1
     parent, counts = place[found.parent[post]], found.counts[post]
     perm = perm[post]
-    row, column = _places(indptr, indices, perm)
+    row, column = places(indptr, indices, perm)
     lower = coo_array((np.ones(len(row), np.int8), (row, column)), shape=(size, size)).tocsc()
     first = _fundamental(parent, counts)
     above = _above(first, parent)
@@ -75,14 +75,6 @@ def supernodes(indptr: Index, indices: Index, perm: Index) -> Supernodes:
     _rows(lower.indptr, lower.indices, first, above, row_ptr, rows)
     joined = _amalgamate(np.diff(first), np.diff(row_ptr), above)
     return _arranged(indptr, indices, perm, first, above, row_ptr, rows, joined)
-
-
-def _places(indptr: Index, indices: Index, perm: Index) -> tuple[Index, Index]:
-    """Places of the row (the later) and of the column of every entry."""
-    place = np.empty(len(perm), np.int64)
-    place[perm] = np.arange(len(perm))
-    row, column = place[np.repeat(np.arange(len(perm)), np.diff(indptr))], place[indices]
-    return np.maximum(row, column), np.minimum(row, column)
 
 
 def _fundamental(parent: Index, counts: Index) -> Index:
@@ -116,12 +108,9 @@ def _arranged(
     groups = -(-width // WIDTH) + -(-below // WIDTH)
     base = np.concatenate([[0], np.cumsum(groups * width)])
     owner = np.repeat(np.arange(len(width)), width)
-    row, column = _places(indptr, indices, perm)
-    panel = owner[column]
-    keys = np.repeat(np.arange(len(width)), below) * size + rows_out  # ascending
-    under = np.searchsorted(keys, panel * size + row) - ptr_out[panel] + -(-width[panel] // WIDTH) * WIDTH
-    at = np.where(owner[row] == panel, row - first_out[panel], under)
-    entry_to = (base[panel] + at // WIDTH * width[panel] + column - first_out[panel]) * WIDTH + at % WIDTH
+    row, column = places(indptr, indices, perm)
+    entry_to = np.empty(len(indices), np.int64)
+    _point(row, column, first_out, base, ptr_out, rows_out, owner, entry_to)
     return Supernodes(perm, first_out, base, ptr_out, rows_out, owner, entry_to, row, column)
 
 
@@ -210,3 +199,17 @@ def _amalgamate(width, below, above):
     for s in range(count - 1, -1, -1):
         joined[s] = joined[joined[s]]
     return joined
+
+
+@compiled(nogil=True)
+def _point(row, column, first, base, row_ptr, rows, owner, entry_to):  # written: entry_to
+    """Where each entry lies in the factor."""
+    for p in range(len(row)):
+        panel = owner[column[p]]
+        width = first[panel + 1] - first[panel]
+        at = row[p] - first[panel]
+        if at >= width:
+            found = np.searchsorted(rows[row_ptr[panel] : row_ptr[panel + 1]], row[p])
+            at = (width + WIDTH - 1) // WIDTH * WIDTH + found
+        pack = base[panel] + at // WIDTH * width + column[p] - first[panel]
+        entry_to[p] = pack * WIDTH + at % WIDTH

@@ -4,7 +4,7 @@ A Pack is a numba value in SIMD registers (one of AVX-512, two of AVX2, four of 
 compiled to mostly 128-bit code with the accumulators in memory. Every operation acts lane by lane with the same
 instruction, so a lane's bits cannot depend on its neighbors or on its place.
 
-Imports numba only.
+Imports kernels.numba.compiling only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from numba import types
 from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, models, register_model
+
+from snapfm.kernels.numba.compiling import compiled
 
 # Lanes of a tile. 16 gained 0-25 % per sample on wide batches, lost half of it on odd ones, and spills on AVX2.
 WIDTH = 8
@@ -112,6 +114,42 @@ def store_at(_: Any, array: Any, offset: Any, value: Any) -> tuple[Any, _Emit]:
     """Write the pack that begins at element `offset` of a flat array. Bounds are not checked."""
     _check(array)
     return types.void(array, types.intp, _PACK), _writing(1)
+
+
+@_operation
+def _load_some(_: Any, array: Any, offset: Any, count: Any) -> tuple[Any, _Emit]:
+    """Read `count` values from element `offset` on and repeat the last of them in the lanes beyond."""
+    _check(array)
+
+    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        data = _data(context, builder, signature, given)
+        last = builder.sub(given[2], given[2].type(1))
+        some = ir.Constant(_VECTOR, ir.Undefined)
+        for lane in range(WIDTH):
+            own = last.type(lane)
+            index = builder.add(given[1], builder.select(builder.icmp_signed("<", own, last), own, last))
+            value = builder.load(builder.gep(data, [index]))
+            some = builder.insert_element(some, value, ir.Constant(ir.IntType(32), lane))
+        return some
+
+    return _PACK(array, types.intp, types.intp), emit
+
+
+@_operation
+def _store_some(_: Any, array: Any, offset: Any, count: Any, value: Any) -> tuple[Any, _Emit]:
+    """Write the first `count` lanes from element `offset` on."""
+    _check(array)
+
+    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        data = _data(context, builder, signature, given)
+        for lane in range(WIDTH):
+            own = given[2].type(lane)
+            with builder.if_then(builder.icmp_signed("<", own, given[2])):
+                number = builder.extract_element(given[3], ir.Constant(ir.IntType(32), lane))
+                builder.store(number, builder.gep(data, [builder.add(given[1], own)]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, _PACK), emit
 
 
 @_operation
@@ -261,3 +299,18 @@ def add_multiples(_: Any, array: Any, offset: Any, step: Any, a: Any, totals: An
         return cgutils.pack_array(builder, found)
 
     return _EIGHT(array, types.intp, types.intp, a, _EIGHT), emit
+
+
+@compiled(nogil=True, error_model="numpy")
+def take(values, offset, count):  # written: nothing
+    """Read `count` lanes from element `offset` on; an incomplete tile repeats its last lane."""
+    return load_at(values, offset) if count == WIDTH else _load_some(values, offset, count)
+
+
+@compiled(nogil=True, error_model="numpy")
+def put(values, offset, count, pack):  # written: values
+    """Write `count` lanes from element `offset` on."""
+    if count == WIDTH:
+        store_at(values, offset, pack)
+    else:
+        _store_some(values, offset, count, pack)
