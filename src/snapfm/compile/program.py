@@ -17,9 +17,8 @@ from snapfm.compile.lower.subtape import Chain, Subtape, cut
 from snapfm.compile.lower.tape import Block, Tape, Unlowerable
 from snapfm.compile.sparsity.pattern import GrowingSets, Pattern, Sets, union
 from snapfm.kernels import program as core
-from snapfm.kernels.curvature import count_pairs, list_pairs, sort_terms
-from snapfm.kernels.merging import followed
-from snapfm.kernels.numba.sections import packed_index, packed_values
+from snapfm.kernels.merging import count_pairs, followed, list_pairs, sort_terms
+from snapfm.kernels.numba.sections import packed
 from snapfm.kernels.operations import SPILL
 
 # Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
@@ -80,19 +79,19 @@ def program_of(part: Subtape, by: Index, second: bool = True) -> Program:
     none = _Derivatives(Pattern(height, 0, np.zeros(height + 1, np.int64), _NOTHING))
     found, readers = _derivatives(part, by, second) if len(by) else none, _readers(part)
     table = {
-        core.OPS: part.ops, core.A_PTR: a[0], core.A_CELL: a[1], core.B_PTR: b[0], core.B_CELL: b[1],
-        core.C_PTR: c[0], core.C_CELL: c[1], core.ROW_PTR: rows[0], core.ROW_CELL: rows[1],
+        "ops": part.ops, "a_ptr": a[0], "a_cell": a[1], "b_ptr": b[0], "b_cell": b[1], "c_ptr": c[0], "c_cell": c[1],
+        "row_ptr": rows[0], "row_cell": rows[1],
     }  # fmt: skip
-    weight = {core.A: a[2], core.B: b[2], core.C: c[2], core.ROW: rows[2]}
+    weight = {"a_weight": a[2], "b_weight": b[2], "c_weight": c[2], "row_weight": rows[2]}
     table, weight = table | found.table | readers[0], weight | found.weight | readers[1]
-    code = core.Code(part.first, *packed_index(table), *packed_values(weight))
+    code = core.Code(part.first, *packed(core.TABLE, table, np.int32), *packed(core.WEIGHT, weight, np.float64))
     return Program(
         code, len(part.operations), found.slots, part.params, part.unknowns, found.pattern, found.constants, found.varying,
         found.hessian,
     )  # fmt: skip
 
 
-def _readers(part: Subtape) -> tuple[dict[int, Index], dict[int, Values]]:
+def _readers(part: Subtape) -> tuple[dict[str, Index], dict[str, Values]]:
     """Find who reads each cell: rows, and operations by operand a or b, the last operation first. Operand c has no slope."""
     (a, b, _), rows = part.operands, part.rows
     row, by_a, by_b = (np.repeat(np.arange(len(chain[0]) - 1), np.diff(chain[0])) for chain in (rows, a, b))
@@ -104,24 +103,26 @@ def _readers(part: Subtape) -> tuple[dict[int, Index], dict[int, Values]]:
         for read in (rows[1], cell)
     )
     table = {
-        core.BACK_PTR: back, core.BACK_ROW: row[by_row], core.READER_PTR: reader,
+        "back_ptr": back, "back_row": row[by_row], "reader_ptr": reader,
         # Five derivatives per operation, of which f_a and f_b are the first.
-        core.READER_OP: operation[by_operation], core.READER_SLOPE: (5 * operation + side)[by_operation],
+        "reader_op": operation[by_operation], "reader_slope": (5 * operation + side)[by_operation],
     }  # fmt: skip
-    return table, {core.BACK: rows[2][by_row], core.READER: np.concatenate([a[2], b[2]])[by_operation]}
+    return table, {"back_weight": rows[2][by_row], "reader_weight": np.concatenate([a[2], b[2]])[by_operation]}
 
 
 _NOTHING, _START, _NONE = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0)
-_SECTIONS = (*range(core.SLOT_PTR, core.BACK_PTR), *range(core.BEND_PTR, core.READER_PTR))
-_POINTERS = (core.SLOT_PTR, core.SLOPE_A_PTR, core.SLOPE_B_PTR, core.ENTRY_PTR, core.BEND_PTR)
+_POINTERS = ["slot_ptr", "slope_a_ptr", "slope_b_ptr", "entry_ptr", "bend_ptr"]
+_CURVATURE = ["bend_ptr", "bend_op", "bend_kind", "bend_left", "bend_right"]
+_LISTS = ["slope_a", "slope_b", "entry_slot", "varying"] + _CURVATURE[1:]
+_WEIGHTS = ["slope_a_weight", "slope_b_weight", "entry_weight"]
 
 
 class _Derivatives(NamedTuple):
     """What a program knows about derivatives: sections of its code, and the fields of the same names. By default, none."""
 
     pattern: Pattern
-    table: dict[int, Index] = dict.fromkeys(_SECTIONS, _NOTHING) | dict.fromkeys(_POINTERS, _START)
-    weight: dict[int, Values] = dict.fromkeys((core.SLOPE_A_WEIGHT, core.SLOPE_B_WEIGHT, core.ENTRY), _NONE)
+    table: dict[str, Index] = dict.fromkeys(_LISTS, _NOTHING) | dict.fromkeys(_POINTERS, _START)
+    weight: dict[str, Values] = dict.fromkeys(_WEIGHTS, _NONE)
     slots: int = 0
     constants: Values = _NONE
     varying: Index = _NOTHING
@@ -155,13 +156,11 @@ def _derivatives(part: Subtape, by: Index, second: bool) -> _Derivatives:
     hessian, curvature = _hessian_terms(blocks if second else [], operands, width)
     slot_counts = np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in operands)])
     table = {
-        core.SLOT_PTR: np.concatenate([[0], np.cumsum(slot_counts)]),
-        core.SLOPE_A_PTR: through_a[0], core.SLOPE_A: through_a[1],
-        core.SLOPE_B_PTR: through_b[0], core.SLOPE_B: through_b[1],
-        core.ENTRY_PTR: entry[0], core.ENTRY_SLOT: entry[1], core.VARYING: varying,
-        **dict(zip(range(core.BEND_PTR, core.BEND_RIGHT + 1), curvature, strict=True)),
+        "slot_ptr": np.concatenate([[0], np.cumsum(slot_counts)]), "slope_a_ptr": through_a[0], "slope_a": through_a[1],
+        "slope_b_ptr": through_b[0], "slope_b": through_b[1], "entry_ptr": entry[0], "entry_slot": entry[1],
+        "varying": varying, **dict(zip(_CURVATURE, curvature, strict=True)),
     }  # fmt: skip
-    weight = {core.SLOPE_A_WEIGHT: through_a[2], core.SLOPE_B_WEIGHT: through_b[2], core.ENTRY: entry[2]}
+    weight = dict(zip(_WEIGHTS, (through_a[2], through_b[2], entry[2]), strict=True))
     return _Derivatives(pattern, table, weight, pool.nnz - inputs.nnz, constants, varying, hessian)
 
 
