@@ -15,7 +15,7 @@ from torch import Tensor
 from snapfm.adapters.base import Adapter, Model, fields_back, times_of
 from snapfm.adapters.paths import check_path
 from snapfm.errors import SettingError, ShapeError
-from snapfm.project.checks import is_whole
+from snapfm.laws.checks import is_whole
 from snapfm.sampling.path import Path, along
 from snapfm.text import plural
 

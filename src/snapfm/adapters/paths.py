@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ParamsError, SettingError
-from snapfm.project.checks import is_real
+from snapfm.laws.checks import is_real
 from snapfm.sampling.path import Path, Schedule
 
 # The noise of variance-preserving paths ends like √(1 − τ), with an infinite slope at τ = 1. Slopes, and predictions that are

@@ -61,7 +61,7 @@ class Projector:
         self.shape = checks.check_shape(shape)
         self.example = checks.check_example(params)
         self.tolerance = checks.check_tolerance(tolerance)
-        self.limit, self.seconds = checks.check_limit(limit), checks.check_seconds(seconds)
+        self.limit, self.seconds = checks.check_budget(limit, seconds)
         self.limits = limits_of(self.laws, self.shape)
         check_metric(metric, self.shape)
         self.metric, self.linear = metric, linear
@@ -236,8 +236,9 @@ class Projector:
         limit: int | None, seconds: float | None,
     ) -> tuple[dict[str, Tensor], float, Budget]:  # fmt: skip
         """Check a call's arguments; return its params, tolerance and budget."""
-        iterations = self.limit if limit is None else checks.check_limit(limit)
-        budget = Budget.of(iterations, self.seconds if seconds is None else checks.check_seconds(seconds))
+        budget = Budget.of(
+            *checks.check_budget(self.limit if limit is None else limit, self.seconds if seconds is None else seconds)
+        )
         checks.check_field(u_hat, self.shape)
         given = checks.check_params(params, self.example, len(u_hat))
         asked = self.tolerance if tolerance is None else checks.check_tolerance(tolerance)
