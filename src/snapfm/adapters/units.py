@@ -17,6 +17,7 @@ from snapfm.project import Metric, Moved, Projection, Projector
 from snapfm.project.checks import check_field, check_laws, check_shape
 from snapfm.project.judge import Judgement
 from snapfm.project.transforms import transformed
+from snapfm.solve.base import Limits
 from snapfm.solve.budget import LIMIT, SECONDS
 from snapfm.solve.tangent import Tangents
 
@@ -139,9 +140,8 @@ class UnitsProjector(Projector):
             raise SettingError(_OWN_METRIC.format("metric"))
         if transformed(u_hat, params):
             return self._transformed(u_hat, params, warm, tolerance=tolerance, limit=limit, seconds=seconds)
-        start = self._normalize(u_hat)
-        known = replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
-        found = super().__call__(start, params, warm=known, tolerance=tolerance, limit=limit, seconds=seconds)
+        start, warm = self._normalize(u_hat), self._normalize_warm(warm)
+        found = super().__call__(start, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds)
         u = self._restore(found.u)
         judged = self._in_units(Judgement(found.violation, found.by_law), u.detach())
         # The base class met bounds to the tolerance in the model's units; here they must hold in physical units.
@@ -166,9 +166,8 @@ class UnitsProjector(Projector):
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Moved:  # fmt: skip
         """Return the same fields without their certificate, as Projector does."""
-        known = replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
-        start = self._normalize(u_hat)
-        found = super().move(start, params, warm=known, tolerance=tolerance, limit=limit, seconds=seconds)
+        start, warm = self._normalize(u_hat), self._normalize_warm(warm)
+        found = super().move(start, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds)
         return replace(found, u=self._restore(found.u).to(u_hat.dtype))
 
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:
@@ -202,6 +201,9 @@ class UnitsProjector(Projector):
         check_field(u, self.shape)
         return (u.double() - self.mean.to(u.device)) / self.std.to(u.device)
 
+    def _normalize_warm(self, warm: Projection | Moved | None) -> Projection | Moved | None:
+        return replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
+
     def _restore(self, z: Tensor) -> Tensor:
         return self.mean.to(z.device) + self.std.to(z.device) * z
 
@@ -212,7 +214,7 @@ class UnitsProjector(Projector):
         lower, upper = (
             self._restore(torch.from_numpy(limit).view(self.shape)) for limit in (self.limits.lower, self.limits.upper)
         )
-        field = u.double().cpu()
-        broken = torch.maximum(field - upper, lower - field).clamp(min=0.0).flatten(1).amax(dim=1).to(u.device)
+        limits = Limits(lower.flatten().numpy(), upper.flatten().numpy())
+        broken = limits.excess(u.double().cpu().flatten(1)).amax(dim=1).to(u.device)
         by_law = judged.by_law | dict.fromkeys(self.limits.names, broken)
         return Judgement(torch.stack(list(by_law.values())).amax(dim=0), by_law)

@@ -204,12 +204,11 @@ def _limit(kind: str, argument: str, limit: Any, none: float) -> Tensor:
             f"{call} expects a number, or a tensor of numbers; got {named(limit)}. A limit that depends on params or on other "
             "points is an Inequality."
         ) from cause
-    if values.is_complex():
+    if values.is_complex() or values.dtype == torch.bool:
+        parts = "Bound real and imaginary parts, as channels of a real field."
         raise LawError(
-            f"{call} expects real numbers; got {values.dtype}. Bound real and imaginary parts, as channels of a real field."
+            f"{call} expects real numbers; got {values.dtype}. {parts if values.is_complex() else 'Write 0.0 or 1.0.'}"
         )
-    if values.dtype == torch.bool:
-        raise LawError(f"{call} expects real numbers; got {values.dtype}. Write 0.0 or 1.0.")
     values = values.double()
     cure = f"Where a point has no limit write float('{none}')."
     wrong = values.isnan()
@@ -233,3 +232,8 @@ def _indices(side: Any) -> Any:
 def named(value: Any) -> str:
     """Name an unusable value for a message: its type, or that it is a class."""
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def shown(value: Any) -> str:
+    """Write a value for a message; a tensor by its shape."""
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)

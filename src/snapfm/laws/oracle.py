@@ -17,10 +17,18 @@ from torch import Tensor
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError, ShapeError
 from snapfm.laws.base import Law
-from snapfm.laws.checks import check_callable, check_function, check_limits, check_pattern, own
+from snapfm.laws.checks import Rule, check_callable, check_function, check_limits, check_pattern, own
 
 Array: TypeAlias = Any  # a numpy array or a torch tensor, as `arrays` says
 Limit: TypeAlias = float | Sequence[float] | Values | Tensor | None
+
+_ARRAYS = Rule(
+    lambda name: name in ("numpy", "torch"), "'numpy' or 'torch'", "It says what functions get; leave it out for numpy.", LawError
+)  # fmt: skip
+_READS = Rule(
+    lambda names: not isinstance(names, str) and all(isinstance(name, str) for name in names or ()),
+    "a list of names of params", "Write reads=['u0'], or reads=[] for none.", LawError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,16 +82,8 @@ class Oracle(Law):
                 "pattern out."
             )
         check_limits(self.lower, self.upper, "Oracle")
-        if self.arrays not in ("numpy", "torch"):
-            raise LawError(
-                f"{call}, arrays=…) expects 'numpy' or 'torch'; got {self.arrays!r}. It says what functions get; leave it out "
-                "for numpy."
-            )
-        if isinstance(self.reads, str) or not all(isinstance(name, str) for name in self.reads or ()):
-            raise LawError(
-                f"{call}, reads=…) expects a list of names of params; got {self.reads!r}. Write reads=['u0'], or "
-                "reads=[] for none."
-            )
+        _ARRAYS.check(f"{call}, arrays=…)", self.arrays)
+        _READS.check(f"{call}, reads=…)", self.reads)
         own(self, "lower", "upper", "pattern", "hessian_pattern", "reads", "example")
 
     def residual(self, u: Tensor, params: Mapping[str, Tensor]) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from snapfm.errors import DtypeError, LawError, ParamsError, SettingError, ShapeError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
-from snapfm.laws.checks import Rule, is_count, is_positive, is_real, is_whole, or_none
+from snapfm.laws.checks import Rule, is_count, is_positive, is_real, is_whole, or_none, shown
 from snapfm.solve.budget import LIMIT, SECONDS
 from snapfm.solve.projection import Moved, Projection
 from snapfm.text import plural
@@ -70,7 +70,7 @@ def check_shape(shape: Any, call: str = "Projector") -> tuple[int, ...]:
         raise ShapeError(f"{expected}; got {shape}. Write shape=({shape},).")
     if not isinstance(shape, Sequence) or isinstance(shape, str):
         raise ShapeError(
-            f"{expected}; got {_shown(shape)}. Write them as a tuple; those of a batch u_hat are tuple(u_hat.shape[1:])."
+            f"{expected}; got {shown(shape)}. Write them as a tuple; those of a batch u_hat are tuple(u_hat.shape[1:])."
         )
     if not all(is_whole(extent) and extent >= 0 for extent in shape):
         raise ShapeError(
@@ -84,7 +84,7 @@ def check_tolerance(tolerance: Any) -> float:
     if not is_positive(tolerance):
         cure = "Take one number out of it: tolerance.item(). " if isinstance(tolerance, Tensor) else ""
         raise LawError(
-            f"Projector(tolerance=…) expects a positive number, and a finite one; got {_shown(tolerance)}. {cure}The default is "
+            f"Projector(tolerance=…) expects a positive number, and a finite one; got {shown(tolerance)}. {cure}The default is "
             "1e-8; rounding of a sum of 100 values of order one is near 1e-14."
         )
     return float(tolerance)
@@ -247,11 +247,6 @@ def _shape_cure(came: tuple[int, ...], shape: tuple[int, ...]) -> str:
             f"reshape with {view}."
         )
     return f"Reshape with {view}." if fits else "Build the Projector with the shape of these fields."
-
-
-def _shown(value: Any) -> str:
-    """Describe a value; a tensor by its shape."""
-    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
 
 
 def _order(have: tuple[int, ...], want: tuple[int, ...]) -> list[int]:

@@ -97,8 +97,9 @@ class Projector:
         return {name: value[:1].detach().cpu().clone() for name, value in self.example.items()}
 
     def _prepared(self, linear: Solver | None, report: Report) -> tuple[CompiledLaws | MatrixFreeLaws, Method]:
-        """Compile the laws, and prepare the method for them."""
-        largest = LARGEST if linear is None and self._traced else math.inf
+        """Compile the laws, and prepare the method for them: as products with their Jacobian where its entries are too many."""
+        traced = not any(isinstance(law, Oracle) for law in self.laws)  # torch can multiply by all derivatives
+        largest = LARGEST if linear is None and traced else math.inf
         try:
             laws = compile_laws(self.laws, self.shape, self.example, report)
             report("comparing slopes with torch's")
@@ -107,22 +108,14 @@ class Projector:
             laws.presolve  # noqa: B018  found at first use: here
             report("reducing, ordering, symbolic factorization")
             newton = Newton(laws, self.limits, linear, most=largest)
+            if newton.bytes(1) <= largest or newton.kinked:
+                laws.remarks.extend([*newton.plan.describe(), described(newton.bytes)])
+                return laws, newton
+            reason = f"factors of {newton.bytes(1) / 1e9:.0f} GB are not computed"
         except TooDense as refusal:
-            if not self._traced:
+            if not traced:
                 raise
-            return self._matrix_free(refusal.reason, report)
-        if newton.bytes(1) > largest and not newton.kinked:
-            return self._matrix_free(f"factors of {newton.bytes(1) / 1e9:.0f} GB are not computed", report)
-        laws.remarks.extend([*newton.plan.describe(), described(newton.bytes)])
-        return laws, newton
-
-    @property
-    def _traced(self) -> bool:
-        """Whether torch can multiply by the derivatives of all laws."""
-        return not any(isinstance(law, Oracle) for law in self.laws)
-
-    def _matrix_free(self, reason: str, report: Report) -> tuple[MatrixFreeLaws, MatrixFree]:
-        """Take the laws as products with their Jacobian."""
+            reason = refusal.reason
         free = matrix_free(self.laws, self.shape, self.example, reason, report)
         return free, MatrixFree(free, self.limits)
 
@@ -190,13 +183,7 @@ class Projector:
                 u_hat, answer, self.structure, inside, given, kept.u.reshape(start.shape), kept.multipliers,
                 partial(self.method.adjoint, kept, inside),
             )  # fmt: skip
-        rows = self.structure.slices()
-        second = solved.second_order
-        if second is None:  # affine equalities: the Hessian is the identity
-            second = torch.ones(len(start), dtype=torch.int8)
-        generalized = solved.generalized
-        if generalized is None:
-            generalized = torch.zeros(len(start), dtype=torch.bool)
+        count, second, generalized = len(u_hat), solved.second_order, solved.generalized
         return Projection(
             u=answer,
             status=status,
@@ -204,12 +191,12 @@ class Projector:
             stationarity=solved.stationarity,
             iterations=solved.iterations,
             distance=solved.distance,
-            multipliers={name: solved.multipliers[:, part] for name, part in rows.items()},
+            multipliers={name: solved.multipliers[:, part] for name, part in self.structure.slices().items()},
             by_law=returned.by_law,
             tolerance=asked,
             rounding=rounding,
-            second_order=second,
-            generalized=generalized,
+            second_order=torch.ones(count, dtype=torch.int8) if second is None else second,  # affine: the Hessian is 1
+            generalized=torch.zeros(count, dtype=torch.bool) if generalized is None else generalized,
             warm=solved.warm,
         )
 
@@ -294,9 +281,8 @@ class Projector:
         equality = torch.from_numpy(self.structure.equality_rows)
         parts = [torch.where(equality, residual, residual.clamp(min=0.0))]
         if self.limits.names:
-            lower, upper = torch.from_numpy(self.limits.lower), torch.from_numpy(self.limits.upper)
-            flat, bounded = field.flatten(1), torch.from_numpy(np.flatnonzero(self.limits.bounded))
-            parts.append((torch.maximum(flat - upper, lower - flat).clamp(min=0.0))[:, bounded])
+            bounded = torch.from_numpy(np.flatnonzero(self.limits.bounded))
+            parts.append(self.limits.excess(field.flatten(1))[:, bounded])
         return torch.cat(parts, dim=1).to(u.device)
 
     def _in_metric(

@@ -120,6 +120,11 @@ class Limits:
         """Which unknowns have any limit."""
         return np.isfinite(self.lower) | np.isfinite(self.upper)
 
+    def excess(self, u: Tensor) -> Tensor:
+        """Return by how much fields (b, n) exceed them: (b, n), differentiable."""
+        lower, upper = (torch.from_numpy(limit).to(u.device) for limit in (self.lower, self.upper))
+        return torch.maximum(u - upper, lower - u).clamp(min=0.0)
+
 
 def limits_of(laws: Sequence[Law], shape: tuple[int, ...]) -> Limits:
     """Combine the Bounds among the laws: the tightest limits hold."""
