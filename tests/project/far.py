@@ -33,7 +33,9 @@ class Far(Tensor):
         kwargs = kwargs or {}
         asked = [one for one in tree_leaves((args, kwargs)) if isinstance(one, (torch.device, str))]
         if func is Tensor.to and "cpu" in map(str, asked):
-            rest = [near(one) if isinstance(one, Far) else one for one in args if not isinstance(one, (torch.device, str))]
+            rest = [
+                near(one) if isinstance(one, Far) else one for one in args if not isinstance(one, (torch.device, str))
+            ]
             return Tensor.to(*rest, **{**kwargs, "device": "cpu"}).clone()
         if func is Tensor.cpu:
             return near(args[0]).clone()

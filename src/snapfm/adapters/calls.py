@@ -15,18 +15,18 @@ from torch import Tensor
 from snapfm.adapters.base import Adapter, Model, fields_back, times_of
 from snapfm.adapters.paths import check_path
 from snapfm.errors import SettingError, ShapeError
-from snapfm.laws.checks import Rule, is_whole, or_none
+from snapfm.laws.checks import Check, is_whole, or_none
 from snapfm.sampling.path import Path, along
 from snapfm.text import plural
 
 Clock = Callable[[float], float]  # from flow time to the model's own time; whole numbers are passed on as torch.int64
 Times = Literal["each", "one"]
 
-_TIMES = Rule(
+_TIMES = Check(
     lambda times: times in get_args(Times), "'each' (time of shape (b,)) or 'one' (of shape ())",
     "Most networks are trained with 'each'.", SettingError,
 )  # fmt: skip
-_AXIS = Rule(
+_AXIS = Check(
     or_none(is_whole), "the axis of ONE field that holds its components, or None for one channel", "axis=-1 is the last one.",
     SettingError,
 )  # fmt: skip
@@ -53,7 +53,7 @@ class ModelCall(Adapter):
                 f"{name}(clock) expects a function of flow time; got {type(clock).__name__}. For a model whose time runs from 1 "
                 "at noise to 0 at data write clock=lambda tau: 1 - tau."
             )
-        _TIMES.check(f"{name}(times)", times)
+        _TIMES.apply(f"{name}(times)", times)
         self.clock = clock
         self.times = times
 
@@ -110,7 +110,7 @@ class Joined(ModelCall):
         return answer.view_as(u) if same else answer
 
 
-class Layout(Adapter):
+class _Layout(Adapter):
     """A velocity of fields that are laid out in another way than those of the run."""
 
     def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
@@ -129,7 +129,7 @@ class Layout(Adapter):
         raise NotImplementedError
 
 
-class Flat(Layout):
+class Flat(_Layout):
     """Adapt a velocity of flat fields: (b, n) for (b, *shape)."""
 
     name = "flat"
@@ -146,7 +146,7 @@ class Flat(Layout):
         return u.view_as(like)
 
 
-class Channels(Layout):
+class Channels(_Layout):
     """Adapt a velocity with a channel axis, (b, c, …).
 
     Without `axis`, fields have no components and the model has one channel. With it, this axis of the field (counted without
@@ -157,7 +157,7 @@ class Channels(Layout):
 
     def __init__(self, model: Model, axis: int | None = None) -> None:
         super().__init__(model)
-        _AXIS.check("channels(model, axis)", axis)
+        _AXIS.apply("channels(model, axis)", axis)
         self.axis = axis
 
     def _to_model(self, u: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Checks of a law when it is made, and what all checks of arguments share: kinds of values, and rules with their wording.
+"""Checks of a law when it is made, and what all checks of arguments share: kinds of values, and Check, a test with its wording.
 
 A value that cannot be used is refused with an error in three parts, before any work. Imports errors only.
 """
@@ -18,7 +18,7 @@ from torch import Tensor
 from snapfm.errors import LawError, ParamsError, ShapeError, SnapfmError
 
 
-class Rule(NamedTuple):
+class Check(NamedTuple):
     """What an argument has to be: a test, its wording, what to do about any other value, and the error for it."""
 
     holds: Callable[[Any], bool]
@@ -26,16 +26,16 @@ class Rule(NamedTuple):
     cure: str
     error: type[SnapfmError] = ParamsError
 
-    def check(self, argument: str, value: Any) -> None:
-        """Raise the error unless the rule holds; `argument` is how the caller wrote it."""
+    def apply(self, argument: str, value: Any) -> None:
+        """Raise the error unless the test holds; `argument` is how the caller wrote it."""
         if not self.holds(value):
             raise self.error(f"{argument} expects {self.expected}; got {value!r}. {self.cure}")
 
 
-def check_settings(settings: object, **rules: Rule) -> None:
+def check_settings(settings: object, **checks: Check) -> None:
     """Check attributes of settings by name."""
-    for name, rule in rules.items():
-        rule.check(f"{type(settings).__name__}({name})", getattr(settings, name))
+    for name, check in checks.items():
+        check.apply(f"{type(settings).__name__}({name})", getattr(settings, name))
 
 
 def is_whole(value: object) -> TypeGuard[int]:

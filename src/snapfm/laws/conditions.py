@@ -8,11 +8,11 @@ from torch import Tensor
 
 from snapfm.errors import LawError
 from snapfm.laws.base import Equality, Params
-from snapfm.laws.checks import Rule
+from snapfm.laws.checks import Check
 
 Side = Literal["left", "right"]
 
-_SIDE = Rule(
+_SIDE = Check(
     lambda side: side in get_args(Side), "'left' or 'right'",
     "'left' is the first point of the x axis, 'right' the last.", LawError,
 )  # fmt: skip
@@ -35,7 +35,7 @@ def dirichlet(param: str = "left", side: Side = "left") -> Equality:
 
     Fields are (nx, nt). The param is (b,), one number per sample, or (b, nt), one number per time. One row per time.
     """
-    _SIDE.check("dirichlet(side)", side)
+    _SIDE.apply("dirichlet(side)", side)
     end = 0 if side == "left" else -1
 
     def residual(u: Tensor, params: Params) -> Tensor:
@@ -49,7 +49,7 @@ def neumann(side: Side = "right") -> Equality:
 
     Fields are (nx, nt). One row per time.
     """
-    _SIDE.check("neumann(side)", side)
+    _SIDE.apply("neumann(side)", side)
     end, inside = (0, 1) if side == "left" else (-1, -2)
 
     def residual(u: Tensor, params: Params) -> Tensor:

@@ -17,15 +17,15 @@ from torch import Tensor
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError, ShapeError
 from snapfm.laws.base import Law
-from snapfm.laws.checks import Rule, check_callable, check_function, check_limits, check_pattern, own
+from snapfm.laws.checks import Check, check_callable, check_function, check_limits, check_pattern, own
 
 Array: TypeAlias = Any  # a numpy array or a torch tensor, as `arrays` says
 Limit: TypeAlias = float | Sequence[float] | Values | Tensor | None
 
-_ARRAYS = Rule(
+_ARRAYS = Check(
     lambda name: name in ("numpy", "torch"), "'numpy' or 'torch'", "It says what functions get; leave it out for numpy.", LawError
 )  # fmt: skip
-_READS = Rule(
+_READS = Check(
     lambda names: not isinstance(names, str) and all(isinstance(name, str) for name in names or ()),
     "a list of names of params", "Write reads=['u0'], or reads=[] for none.", LawError,
 )  # fmt: skip
@@ -82,8 +82,8 @@ class Oracle(Law):
                 "pattern out."
             )
         check_limits(self.lower, self.upper, "Oracle")
-        _ARRAYS.check(f"{call}, arrays=…)", self.arrays)
-        _READS.check(f"{call}, reads=…)", self.reads)
+        _ARRAYS.apply(f"{call}, arrays=…)", self.arrays)
+        _READS.apply(f"{call}, reads=…)", self.reads)
         own(self, "lower", "upper", "pattern", "hessian_pattern", "reads", "example")
 
     def residual(self, u: Tensor, params: Mapping[str, Tensor]) -> Tensor:

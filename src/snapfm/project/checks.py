@@ -14,7 +14,7 @@ from torch import Tensor
 
 from snapfm.errors import DtypeError, LawError, ParamsError, SettingError, ShapeError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
-from snapfm.laws.checks import Rule, is_count, is_positive, is_real, is_whole, or_none, shown
+from snapfm.laws.checks import Check, is_count, is_positive, is_real, is_whole, or_none, shown
 from snapfm.solve.budget import LIMIT, SECONDS
 from snapfm.solve.projection import Moved, Projection
 from snapfm.text import plural
@@ -22,14 +22,14 @@ from snapfm.text import plural
 _LAWS = (Equality, Inequality, Bounds, Oracle)
 
 
-_LIMIT = Rule(
+_LIMIT = Check(
     is_count, "a whole number of iterations, at least 1", f"The default is {LIMIT} a sample, over all attempts.", SettingError
 )  # fmt: skip
-_SECONDS = Rule(
+_SECONDS = Check(
     lambda value: is_real(value) and value > 0, "a positive number, the wall time of one call",
     f"The default is {SECONDS:.0f}; float('inf') waits for ever.", SettingError,
 )  # fmt: skip
-_PROGRESS = Rule(
+_PROGRESS = Check(
     or_none(lambda value: isinstance(value, bool)), "True or False, or None for a line on terminals only",
     "Leave it out.", SettingError,
 )  # fmt: skip
@@ -92,14 +92,14 @@ def check_tolerance(tolerance: Any) -> float:
 
 def check_budget(limit: Any, seconds: Any) -> tuple[int, float]:
     """Accept a number of iterations and a length of time."""
-    _LIMIT.check("limit=…", limit)
-    _SECONDS.check("seconds=…", seconds)
+    _LIMIT.apply("limit=…", limit)
+    _SECONDS.apply("seconds=…", seconds)
     return int(limit), float(seconds)
 
 
 def check_progress(progress: bool | None) -> bool | None:
     """Accept a flag or None."""
-    _PROGRESS.check("progress=…", progress)
+    _PROGRESS.apply("progress=…", progress)
     return progress
 
 

@@ -22,16 +22,16 @@ Call = Callable[[Tensor, Params, Warm | None], Result]  # of a batch on the CPU
 _warned: set[torch.device] = set()
 
 
-def by_cpu(project: Call[Result], u_hat: Tensor, given: Params, warm: Warm | None, clock: Clock) -> Result:
+def by_cpu(project: Call[Result], u_hat: Tensor, params: Params, warm: Warm | None, clock: Clock) -> Result:
     """Project a batch (b, *shape) of any device with `project`; results and gradients go back there.
 
     The clock does not count the time spent waiting for the device: it is that of the network.
     """
     if u_hat.is_cpu:
-        return project(u_hat, given, warm)
+        return project(u_hat, params, warm)
     _warn(u_hat)
     with clock.paused():
-        here, params = u_hat.to("cpu"), {name: value.to("cpu") for name, value in given.items()}
+        here, params = u_hat.to("cpu"), {name: value.to("cpu") for name, value in params.items()}
     return project(here, params, warm).to(u_hat.device)
 
 

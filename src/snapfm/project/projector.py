@@ -146,42 +146,42 @@ class Projector:
     ) -> Projection:
         """Project tensors inside torch.func, or with forward derivatives: see project.transforms."""
         checks.check_field(u_hat, self.shape)
-        given = checks.check_params(params, self.example, len(u_hat))
+        params = checks.check_params(params, self.example, len(u_hat))
         if warm is not None:
             raise UnsupportedLaw(
                 "a projection inside torch.func expects no warm start; got one. Leave warm out, or call it outside."
             )
         plain = self.metric is None and settings.get("metric") is None
-        return project_transformed(partial(self, **settings), u_hat, given, differentiable=plain)
+        return project_transformed(partial(self, **settings), u_hat, params, differentiable=plain)
 
     def plain(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape) in the plain metric, ‖u − û‖², whatever the projector's own."""
-        given, asked, budget = self._parse_call(u_hat, params, warm, tolerance, limit, seconds)
-        return by_cpu(partial(self._certified, asked, budget), u_hat, given, self._recall(warm), budget.clock)
+        params, asked, budget = self._parse_call(u_hat, params, warm, tolerance, limit, seconds)
+        return by_cpu(partial(self._certified, asked, budget), u_hat, params, self._recall(warm), budget.clock)
 
-    def _certified(self, asked: float, budget: Budget, u_hat: Tensor, given: Params, known: Warm | None) -> Projection:
+    def _certified(self, asked: float, budget: Budget, u_hat: Tensor, params: Params, known: Warm | None) -> Projection:
         """Project a batch (b, *shape) on the CPU, judge it, and attach gradients if they are wanted."""
-        gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values()))
+        gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *params.values()))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            start, inside = _inside(u_hat), self.params_float64(given, len(u_hat))
-            solved = self.method.solve(start, inside, asked, known, budget)
+            u_hat64, params64 = _float64(u_hat), self.params_float64(params, len(u_hat))
+            solved = self.method.solve(u_hat64, params64, asked, known, budget)
             judged = judge(self.structure, solved.residual, self.limits, solved.u)
-            status = verdict(self.structure, self.method.implied, solved, judged, asked, start, inside)
-            answer = solved.u.reshape(start.shape).to(u_hat.dtype)
-            returned, rounding = judged, judged.violation.new_zeros(len(start))
+            status = verdict(self.structure, self.method.implied, solved, judged, asked, u_hat64, params64)
+            answer = solved.u.reshape(u_hat64.shape).to(u_hat.dtype)
+            returned, rounding = judged, judged.violation.new_zeros(len(u_hat64))
             if answer.dtype != torch.float64 or self.structure.float32_laws:
                 returned, rounding = (
-                    self.check(answer, given),
-                    self.row_differences(solved.u.view_as(start), answer, given),
+                    self.check(answer, params),
+                    self.row_differences(solved.u.view_as(u_hat64), answer, params),
                 )
         if gradient:
             kept = solved.apart()
             answer = attach_gradient(
-                u_hat, answer, self.structure, inside, given, kept.u.reshape(start.shape), kept.multipliers,
-                partial(self.method.adjoint, kept, inside),
+                u_hat, answer, self.structure, params64, params, kept.u.reshape(u_hat64.shape), kept.multipliers,
+                partial(self.method.adjoint, kept, params64),
             )  # fmt: skip
         count, second, generalized = len(u_hat), solved.second_order, solved.generalized
         return Projection(
@@ -209,14 +209,14 @@ class Projector:
         Meant for all steps of a flow but the last. A sample that fails is returned as the iterations left it, unmarked.
         """
         refuse_transformed("project.move(u_hat)", u_hat, params)
-        given, asked, budget = self._parse_call(u_hat, params, warm, tolerance, limit, seconds)
-        return by_cpu(partial(self._moved, asked, budget), u_hat, given, self._recall(warm), budget.clock)
+        params, asked, budget = self._parse_call(u_hat, params, warm, tolerance, limit, seconds)
+        return by_cpu(partial(self._moved, asked, budget), u_hat, params, self._recall(warm), budget.clock)
 
-    def _moved(self, asked: float, budget: Budget, u_hat: Tensor, given: Params, known: Warm | None) -> Moved:
+    def _moved(self, asked: float, budget: Budget, u_hat: Tensor, params: Params, known: Warm | None) -> Moved:
         """Project a batch (b, *shape) on the CPU without a certificate."""
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            inside = self.params_float64(given, len(u_hat))
-            return Moved(*self.method.move(u_hat.detach().contiguous(), inside, asked, known, budget))
+            params64 = self.params_float64(params, len(u_hat))
+            return Moved(*self.method.move(u_hat.detach().contiguous(), params64, asked, known, budget))
 
     def _parse_call(
         self, u_hat: Tensor, params: Params | None, warm: Projection | Moved | None, tolerance: float | None,
@@ -227,10 +227,10 @@ class Projector:
             *checks.check_budget(self.limit if limit is None else limit, self.seconds if seconds is None else seconds)
         )
         checks.check_field(u_hat, self.shape)
-        given = checks.check_params(params, self.example, len(u_hat))
+        params = checks.check_params(params, self.example, len(u_hat))
         asked = self.tolerance if tolerance is None else checks.check_tolerance(tolerance)
         checks.check_warm(warm, len(u_hat), self.structure.slices())
-        return given, asked, budget
+        return params, asked, budget
 
     def _recall(self, warm: Projection | Moved | None) -> Warm | None:
         """Return a warm start for the method."""
@@ -245,16 +245,16 @@ class Projector:
         ]
         whole = torch.cat([torch.zeros(len(warm.u), 0, dtype=torch.float64), *parts], dim=1)
         usable = warm.converged.cpu() & torch.isfinite(whole).all(dim=1)
-        return self.method.recall(_inside(warm.u), whole, usable)
+        return self.method.recall(_float64(warm.u), whole, usable)
 
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:
         """Judge fields u (b, *shape) in float64, by the laws as written, without projecting them."""
         refuse_transformed("project.check(u)", u, params)
         checks.check_field(u, self.shape)
-        given = checks.check_params(params, self.example, len(u))
+        params = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            field = _inside(u)
-            residual = self.structure.written(field, self.params_float64(given, len(u)))
+            field = _float64(u)
+            residual = self.structure.written(field, self.params_float64(params, len(u)))
             judged = judge(self.structure, residual, self.limits, field.reshape(len(u), self.structure.unknowns))
         return judged.to(u.device)
 
@@ -263,10 +263,10 @@ class Projector:
 
         The laws are evaluated in float64 on the first and as they are written on the second.
         """
-        given = checks.check_params(params, self.example, len(u))
+        params = checks.check_params(params, self.example, len(u))
         with torch.no_grad(), one_thread(), np.errstate(all="ignore"):
-            inside = self.params_float64(given, len(u))
-            one, two = self.structure.residual(_inside(u), inside), self.structure.written(_inside(other), inside)
+            params64 = self.params_float64(params, len(u))
+            one, two = self.structure.residual(_float64(u), params64), self.structure.written(_float64(other), params64)
             return torch.cat([one - two, one.new_zeros(len(one), 1)], dim=1).abs().amax(dim=1).to(other.device)
 
     def excess(self, u: Tensor, params: Params | None = None) -> Tensor:
@@ -275,9 +275,9 @@ class Projector:
         For penalties and guidance; all entries are zero if no law is broken.
         """
         checks.check_field(u, self.shape)
-        given = checks.check_params(params, self.example, len(u))
+        params = checks.check_params(params, self.example, len(u))
         field = u.to(device="cpu", dtype=torch.float64)
-        residual = self.structure.residual(field, self.params_float64(given, len(u)))
+        residual = self.structure.residual(field, self.params_float64(params, len(u)))
         equality = torch.from_numpy(self.structure.equality_rows)
         parts = [torch.where(equality, residual, residual.clamp(min=0.0))]
         if self.limits.names:
@@ -290,8 +290,8 @@ class Projector:
         seconds: float | None,
     ) -> Projection:  # fmt: skip
         """Project in a metric: see project.metric_projection."""
-        given, _, budget = self._parse_call(u_hat, params, None, tolerance, limit, seconds)
-        if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *given.values())):
+        params, _, budget = self._parse_call(u_hat, params, None, tolerance, limit, seconds)
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (u_hat, *params.values())):
             raise UnsupportedLaw(
                 "a projection in a metric expects inputs without gradients; got some that require them. Call it under "
                 "torch.no_grad(), or project without a metric."
@@ -299,19 +299,19 @@ class Projector:
         plain, scale = self, torch.ones((), dtype=torch.float64)
         if not metric.uniform:
             scale = torch.from_numpy(metric.relative(self.structure.unknowns)).reshape(self.shape).sqrt()
-            plain, given = self._projector_in_units(given), {**given, SCALE: scale[None]}
+            plain, params = self._projector_in_units(params), {**params, SCALE: scale[None]}
             metric = metric.in_units(scale)
 
         def project(some: Tensor, own: Params, _: Warm | None) -> Projection:
             return project_in_metric(plain, self, some, dict(own), metric, scale, tolerance, limit, budget)
 
-        return by_cpu(project, u_hat, given, None, budget.clock)
+        return by_cpu(project, u_hat, params, None, budget.clock)
 
-    def _projector_in_units(self, given: Params) -> Projector:
+    def _projector_in_units(self, params: Params) -> Projector:
         """Return the projector of x = u/√D, made at first use."""
         made = self._units
         if made is None:
-            example = {name: value[:1] for name, value in given.items()}
+            example = {name: value[:1] for name, value in params.items()}
             example[SCALE] = torch.ones(1, *self.shape, dtype=torch.float64)
             self._units = made = Projector(
                 scaled_laws(self.laws), self.shape, example, self.tolerance, limit=self.limit, seconds=self.seconds
@@ -337,29 +337,29 @@ class Projector:
             "entries. Use a coarser field or fewer rows (the lowest modes), or project without it."
         )
 
-    def params_float64(self, given: Params, batch: int) -> dict[str, Tensor]:
+    def params_float64(self, params: Params, batch: int) -> dict[str, Tensor]:
         """Convert params to float64 on the CPU; equal params return the same object, so that methods recognize them."""
         last = self._last
-        if last is not None and last[0] == batch and _equal(last[1], given):
+        if last is not None and last[0] == batch and _equal(last[1], params):
             return last[2]
         # By value, not by object: writes through numpy or .data leave no trace in torch, and params are small. Converted from the
         # copies: the caller may write to params before they are recognized, or before a gradient is taken.
-        kept, inside = {name: value.detach().clone() for name, value in given.items()}, {}
+        kept, params64 = {name: value.detach().clone() for name, value in params.items()}, {}
         for name, value in kept.items():
             moved = value.cpu()
             moved = moved.double() if moved.is_floating_point() else moved
-            inside[name] = moved.expand(batch, *moved.shape[1:]).contiguous()
-        self._last = (batch, kept, inside)
-        return inside
+            params64[name] = moved.expand(batch, *moved.shape[1:]).contiguous()
+        self._last = (batch, kept, params64)
+        return params64
 
 
-def _equal(kept: Params, given: Params) -> bool:
+def _equal(kept: Params, params: Params) -> bool:
     return all(
         value.dtype == kept[name].dtype and value.device == kept[name].device and torch.equal(value, kept[name])
-        for name, value in given.items()
+        for name, value in params.items()
     )
 
 
-def _inside(u_hat: Tensor) -> Tensor:
+def _float64(u_hat: Tensor) -> Tensor:
     """Convert a batch to float64, contiguous, on the CPU."""
     return u_hat.detach().to(device="cpu", dtype=torch.float64).contiguous()

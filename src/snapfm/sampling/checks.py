@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from snapfm.errors import DtypeError, ParamsError, SettingError, ShapeError, SnapfmError
 from snapfm.laws import Law
-from snapfm.laws.checks import Rule, is_count, is_real, is_whole, named, or_none, signature_of, takes
+from snapfm.laws.checks import Check, is_count, is_real, is_whole, named, or_none, signature_of, takes
 from snapfm.project import Projector
 from snapfm.project.checks import check_mapping, check_params, check_shape
 from snapfm.sampling.path import STRAIGHT, Path
@@ -25,28 +25,28 @@ _DTYPES = (torch.float32, torch.float64)
 _SHAPES = ("shape", "size", "dimension", "channels", "index")
 
 # Arguments of which any wrong value is refused in one sentence.
-_RULES = {
-    "first": Rule(lambda value: is_whole(value) and value >= 0, "the number of a sample, 0 or more", "The default is 0."),
-    "seed": Rule(
+_CHECKS = {
+    "first": Check(lambda value: is_whole(value) and value >= 0, "the number of a sample, 0 or more", "The default is 0."),
+    "seed": Check(
         lambda value: value is None or (is_whole(value) and 0 <= value < _SEEDS),
         "a whole number from 0 to 2**64 − 1", "Write seed=0.", SettingError,
     ),
-    "batch": Rule(
+    "batch": Check(
         or_none(is_count), "how many samples are drawn at a time, a whole number >= 1",
         "Leave it out to draw all at once.", SettingError,
     ),
-    "dtype": Rule(lambda value: value in _DTYPES, "torch.float32 or torch.float64", "The default is float32.", DtypeError),
-    "on_failure": Rule(
+    "dtype": Check(lambda value: value in _DTYPES, "torch.float32 or torch.float64", "The default is float32.", DtypeError),
+    "on_failure": Check(
         lambda value: value in ("raise", "keep"), "'raise' or 'keep'", "'keep' returns unconverged samples, marked."
     ),
 }  # fmt: skip
-FLAG = Rule(lambda value: isinstance(value, bool), "True or False", "Leave it out for the default.")  # of samplers
+FLAG = Check(lambda value: isinstance(value, bool), "True or False", "Leave it out for the default.")  # of samplers
 
 
 def check_plain(**arguments: Any) -> None:
-    """Check the arguments that have a rule."""
+    """Apply the checks of the table."""
     for name, value in arguments.items():
-        _RULES[name].check(name if name == "on_failure" else f"sample({name})", value)
+        _CHECKS[name].apply(name if name == "on_failure" else f"sample({name})", value)
 
 
 def check_velocity(velocity: Any) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ParamsError, ShapeError
-from snapfm.laws.checks import Rule, check_settings, is_positive
+from snapfm.laws.checks import Check, check_settings, is_positive
 from snapfm.project import Projection
 from snapfm.sampling.path import along
 from snapfm.sampling.task import Task
@@ -54,7 +54,7 @@ class Flow:
     absolute_tolerance: float = 1e-5
 
     def __post_init__(self) -> None:
-        known = Rule(
+        known = Check(
             lambda name: name in ("euler", "adaptive"), "'euler' or 'adaptive'", "'euler' visits the times you ask for."
         )
         check_settings(self, solver=known)
@@ -85,7 +85,7 @@ class EndProjection:
     flow: Flow = Flow()  # frozen, so all may share one instance
 
     def __post_init__(self) -> None:
-        flow = Rule(
+        flow = Check(
             lambda value: isinstance(value, Flow),
             "how to integrate, a Flow",
             "Write EndProjection(Flow(solver='adaptive')).",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from snapfm.compile import RowKind
 from snapfm.errors import ParamsError
-from snapfm.laws.checks import Rule, check_settings, is_count, is_positive, or_none
+from snapfm.laws.checks import Check, check_settings, is_count, is_positive, or_none
 from snapfm.project import Projector
 from snapfm.sampling.checks import FLAG
 from snapfm.sampling.descent import descend
@@ -105,7 +105,7 @@ class DFlow:
                 f"DFlow expects iterations >= 1 and physics > 0; got {self.iterations!r} and {self.physics!r}. For no descent "
                 "use Flow()."
             )
-        check_settings(self, tolerance=Rule(or_none(is_positive), "a positive number", "None is the projector's own."))
+        check_settings(self, tolerance=Check(or_none(is_positive), "a positive number", "None is the projector's own."))
 
     def run(self, task: Task) -> tuple[Tensor, None]:
         """Descend on the noise, then step through the task's times."""

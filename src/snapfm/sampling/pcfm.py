@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ParamsError
-from snapfm.laws.checks import Rule, check_settings, is_count, is_positive, is_share, or_none
+from snapfm.laws.checks import Check, check_settings, is_count, is_positive, is_share, or_none
 from snapfm.project import Moved, Projection
 from snapfm.sampling.checks import FLAG
 from snapfm.sampling.descent import descend
@@ -72,12 +72,12 @@ class PCFM:
         check_settings(
             self,
             warm=FLAG,
-            early_tolerance=Rule(
+            early_tolerance=Check(
                 or_none(lambda value: callable(value) or is_positive(value)),
                 "a positive number, or a function of τ", "None is the projector's own.",
             ),
-            project_from=Rule(is_share, "a flow time in [0, 1]", "0 projects at every step, 1 only at the end."),
-            relaxation=Rule(
+            project_from=Check(is_share, "a flow time in [0, 1]", "0 projects at every step, 1 only at the end."),
+            relaxation=Check(
                 or_none(lambda value: isinstance(value, Relaxation)), "a Relaxation, or None",
                 "Write PCFM(relaxation=snapfm.sampling.Relaxation()).",
             ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from snapfm.laws.checks import Rule, check_settings, is_count, or_none
+from snapfm.laws.checks import Check, check_settings, is_count, or_none
 from snapfm.project import Moved, Projection
 from snapfm.sampling.checks import FLAG
 from snapfm.sampling.task import Task
@@ -35,8 +35,8 @@ class ECI:
     def __post_init__(self) -> None:
         check_settings(
             self,
-            mixing=Rule(is_count, "a whole number >= 1", "The default is 5."),
-            renew=Rule(or_none(is_count), "a whole number >= 1 or None", "None keeps the first noise."),
+            mixing=Check(is_count, "a whole number >= 1", "The default is 5."),
+            renew=Check(or_none(is_count), "a whole number >= 1 or None", "None keeps the first noise."),
             warm=FLAG,
         )
 

@@ -65,14 +65,14 @@ def sample(
 
     `velocity(u, tau)` is your model: any callable or nn.Module that takes fields (b, *shape) and flow time, from 0 (noise) to 1
     (data), and returns velocities (b, *shape). `params` are those of the laws: (count, …) each, or (1, …) if shared. Steps are
-    uniform in flow time unless the sampler has its own; `times` replaces them by your own flow times, from 0 to 1. Twenty steps
-    gave PCFM its best scores over all tasks with the law-aware models (docs/quality.md). Fewer leave paths curved; with more, the
-    noise of every step is treated as evidence too often.
+    uniform in flow time unless the sampler has its own; `times` replaces them by your own, from 0 to 1. Twenty gave PCFM its best
+    scores over all tasks with the law-aware models (docs/quality.md). Fewer leave paths curved; with more, the noise of every
+    step is treated as evidence too often.
 
     `sampler` defaults to Conditional for a velocity that has a `spread`, as the shipped plain models do, and to PCFM
     for others. Without a projector (None) it is the plain flow, from the same noise for the same generator; `shape`, that of ONE
-    field, is then needed unless the velocity has one. `times` replaces the steps by your own flow times, from 0 to 1. `path`
-    says how noise and data are mixed; the default is the path of the velocity, or the straight path if it has none.
+    field, is then needed unless the velocity has one. `path` says how noise and data are mixed; the default is the path of the
+    velocity, or the straight path if it has none.
     The noise of sample i depends only on the generator's seed and i; `first` is the number of the first sample drawn. `seed`
     is a number in place of a generator. `batch` samples are drawn at a time, all of them by default: memory beyond the result is
     that of one batch. Networks round differently in batches of another size, so last bits depend on it.

@@ -147,19 +147,21 @@ class Task:
             (found,) = torch.autograd.grad(value, at, torch.ones_like(value) if along is None else along)
         return found
 
-    def project(self, u: Tensor, warm: Projection | Moved | None = None, tolerance: float | None = None) -> Projection:
+    def project(
+        self, u_hat: Tensor, warm: Projection | Moved | None = None, tolerance: float | None = None
+    ) -> Projection:
         """Return feasible fields near the input, local optima, with their certificates."""
         with self.timed("projection"):
-            return self.laws()(u, self.params, warm=warm, tolerance=tolerance)
+            return self.laws()(u_hat, self.params, warm=warm, tolerance=tolerance)
 
     def move(
-        self, u: Tensor, warm: Moved | Projection | None = None, tolerance: float | None = None
+        self, u_hat: Tensor, warm: Moved | Projection | None = None, tolerance: float | None = None
     ) -> Moved | Projection:
         """Return fields projected without certificates, for a step whose answer is not returned to the user."""
         with self.timed("projection"):
             laws = self.laws()
             call = getattr(laws, "move", laws)  # a user's own projector may only be callable
-            found: Moved | Projection = call(u, self.params, warm=warm, tolerance=tolerance)
+            found: Moved | Projection = call(u_hat, self.params, warm=warm, tolerance=tolerance)
         return found
 
     def excess(self, u: Tensor) -> Tensor:

@@ -65,14 +65,14 @@ class Method(Protocol):
         """Rows that hold if the others do: where only they are broken, the laws contradict each other."""
         ...
 
-    def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
+    def solve(self, u_hat: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
         """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
         ...
 
     def move(
-        self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
+        self, u_hat: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, Warm | None]:
-        """Project without a certificate, in the dtype given."""
+        """Project without a certificate, in the dtype of û."""
         ...
 
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm | None:

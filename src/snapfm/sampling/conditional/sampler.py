@@ -27,7 +27,7 @@ from torch import Tensor
 
 from snapfm.arrays import Values
 from snapfm.errors import ParamsError
-from snapfm.laws.checks import Rule, check_settings, is_count, is_positive, is_share, is_whole, or_none
+from snapfm.laws.checks import Check, check_settings, is_count, is_positive, is_share, is_whole, or_none
 from snapfm.project import Projection
 from snapfm.project.metric import Metric
 from snapfm.sampling.conditional.conditioning import Conditioning
@@ -82,14 +82,14 @@ class Conditional:
             )
         check_settings(
             self,
-            renewal=Rule(is_share, "a share in [0, 1]", "The default is 1."),
-            measure=Rule(
+            renewal=Check(is_share, "a share in [0, 1]", "The default is 1."),
+            measure=Check(
                 lambda name: name in get_args(Measure), "'surface' or 'residual'", "They differ on nonlinear laws only."
             ),
-            corrections=Rule(
+            corrections=Check(
                 lambda value: is_whole(value) and value >= 0, "a whole number >= 0", "0 draws by projection alone."
             ),
-            levels=Rule(
+            levels=Check(
                 or_none(_falling),
                 "the largest and the least noise level, positive and falling, or None", "The default is (1.0, 0.01).",
             ),

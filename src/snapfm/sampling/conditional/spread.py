@@ -18,7 +18,7 @@ from torch import Tensor
 
 from snapfm.display import brief
 from snapfm.errors import ParamsError, ShapeError
-from snapfm.laws.checks import Rule, is_count, is_real
+from snapfm.laws.checks import Check, is_count, is_real
 from snapfm.project.metric import Metric
 from snapfm.sampling.checks import path_of
 from snapfm.sampling.conditional.mixture import GaussianMixture, fitted
@@ -70,7 +70,7 @@ class Spread:
             raise ShapeError(
                 f"Spread.of_fields expects at least two fields, (count, *shape); got {came}. Stack fields along a first axis."
             )
-        Rule(is_count, "a whole number >= 1", "The default is 64.", ShapeError).check("Spread.of_fields(rank)", rank)
+        Check(is_count, "a whole number >= 1", "The default is 64.", ShapeError).apply("Spread.of_fields(rank)", rank)
         if velocity is not None:
             scale = noise_units(velocity, tuple(fields.shape[1:]))[1]
         units = _units(scale, fields.shape[1:])
