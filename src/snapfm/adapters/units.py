@@ -17,7 +17,7 @@ from snapfm.project import Metric, Moved, Projection, Projector
 from snapfm.project.checks import check_field, check_laws, check_shape
 from snapfm.project.judge import Judgement
 from snapfm.project.transforms import transformed
-from snapfm.solve.base import Limits
+from snapfm.solve.base import limits_of
 from snapfm.solve.budget import LIMIT, SECONDS
 from snapfm.solve.tangent import Tangents
 
@@ -122,6 +122,7 @@ class UnitsProjector(Projector):
         self.physical = check_laws(laws)
         inside = [self._of_normalized(law) for law in self.physical]
         super().__init__(inside, shape, params, tolerance, limit=limit, seconds=seconds)
+        self._physical_limits = limits_of(self.physical, self.shape)
 
     def _recipe(self) -> tuple[Sequence[Law], dict[str, Any]]:
         """Return the laws in physical units, with mean and std beside the other arguments."""
@@ -211,10 +212,6 @@ class UnitsProjector(Projector):
         """Measure bounds in physical units; laws already are."""
         if not self.limits.names:
             return judged
-        lower, upper = (
-            self._restore(torch.from_numpy(limit).view(self.shape)) for limit in (self.limits.lower, self.limits.upper)
-        )
-        limits = Limits(lower.flatten().numpy(), upper.flatten().numpy())
-        broken = limits.excess(u.double().cpu().flatten(1)).amax(dim=1).to(u.device)
+        broken = self._physical_limits.excess(u.double().cpu().flatten(1)).amax(dim=1).to(u.device)
         by_law = judged.by_law | dict.fromkeys(self.limits.names, broken)
         return Judgement(torch.stack(list(by_law.values())).amax(dim=0), by_law)
