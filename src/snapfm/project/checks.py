@@ -65,18 +65,15 @@ def check_laws(laws: Any) -> tuple[Law, ...]:
 
 def check_shape(shape: Any, call: str = "Projector") -> tuple[int, ...]:
     """Accept the shape of one field; `call` is the function that the caller called."""
-    expected = f"{call}(shape=…) expects the whole-number extents of ONE field, such as (100, 100)"
     if is_whole(shape):
-        raise ShapeError(f"{expected}; got {shape}. Write shape=({shape},).")
-    if not isinstance(shape, Sequence) or isinstance(shape, str):
-        raise ShapeError(
-            f"{expected}; got {shown(shape)}. Write them as a tuple; those of a batch u_hat are tuple(u_hat.shape[1:])."
-        )
-    if not all(is_whole(extent) and extent >= 0 for extent in shape):
-        raise ShapeError(
-            f"{expected}; got {tuple(shape)}. Write each as a whole number >= 0. Leave the batch axis out."
-        )
-    return tuple(int(extent) for extent in shape)
+        wrong = f"{shape}. Write shape=({shape},)."
+    elif not isinstance(shape, Sequence) or isinstance(shape, str):
+        wrong = f"{shown(shape)}. Write them as a tuple; those of a batch u_hat are tuple(u_hat.shape[1:])."
+    elif not all(is_whole(extent) and extent >= 0 for extent in shape):
+        wrong = f"{tuple(shape)}. Write each as a whole number >= 0. Leave the batch axis out."
+    else:
+        return tuple(int(extent) for extent in shape)
+    raise ShapeError(f"{call}(shape=…) expects the whole-number extents of ONE field, such as (100, 100); got {wrong}")
 
 
 def check_tolerance(tolerance: Any) -> float:

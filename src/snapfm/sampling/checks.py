@@ -51,42 +51,43 @@ def check_plain(**arguments: Any) -> None:
 
 def check_velocity(velocity: Any) -> None:
     """Accept anything that can be called as velocity(u, tau)."""
-    call = "sample(velocity) expects a model to call as velocity(u, tau)"
+    kind, function = type(velocity).__name__, velocity.forward if isinstance(velocity, nn.Module) else velocity
     if isinstance(velocity, Projector):
-        raise SettingError(f"{call}; got a Projector. The velocity comes first: sample(velocity, project).")
-    if isinstance(velocity, str):
-        raise SettingError(
-            f"{call}; got the text {velocity!r}. Load a shipped model: snapfm_bench.flow.shipped({velocity!r})."
+        wrong = "a Projector. The velocity comes first: sample(velocity, project)."
+    elif isinstance(velocity, str):
+        wrong = f"the text {velocity!r}. Load a shipped model: snapfm_bench.flow.shipped({velocity!r})."
+    elif not callable(velocity) and callable(getattr(velocity, "network", None)):
+        wrong = f"a {kind}. Pass its network: {kind.lower()}.network."
+    elif isinstance(velocity, type) or not callable(velocity):
+        wrong = f"{named(velocity)}. Pass the trained network itself, or a function of (u, tau)."
+    elif not takes(function, 2):
+        wrong = (
+            f"one that takes {signature_of(function)}. Adapt it: snapfm.adapters.conditioned for a model with more inputs, "
+            "joined for one with time among them, or a function of (u, tau) around it."
         )
-    if not callable(velocity) and callable(getattr(velocity, "network", None)):
-        kind = type(velocity).__name__
-        raise SettingError(f"{call}; got a {kind}. Pass its network: {kind.lower()}.network.")
-    if isinstance(velocity, type) or not callable(velocity):
-        raise SettingError(
-            f"{call}; got {named(velocity)}. Pass the trained network itself, or a function of (u, tau)."
-        )
-    function = velocity.forward if isinstance(velocity, nn.Module) else velocity
-    if not takes(function, 2):
-        raise SettingError(
-            f"{call}; got one that takes {signature_of(function)}. Adapt it: snapfm.adapters.conditioned for a model with more "
-            "inputs, joined for one with time among them, or a function of (u, tau) around it."
-        )
+    else:
+        return
+    raise SettingError(f"sample(velocity) expects a model to call as velocity(u, tau); got {wrong}")
 
 
 def check_project(project: Any) -> None:
     """Accept a projector, None, or a user's own: callable, with the shape of one field."""
+    came, cure = named(project), "Build one: snapfm.Projector(laws, shape, params)."
     if project is None or isinstance(project, Projector):
         return
-    call = "sample(project) expects a Projector, or None for the plain flow"
-    build = "Build one: snapfm.Projector(laws, shape, params)."
-    listed = isinstance(project, (list, tuple)) and any(isinstance(one, Law) for one in project)
-    if listed or isinstance(project, Law):
-        raise SettingError(f"{call}; got {'a list of laws' if listed else 'a law'}. {build}")
-    if isinstance(project, Mapping):
-        raise SettingError(f"{call}; got {named(project)}. Params come third: sample(velocity, project, params).")
-    shaped = isinstance(getattr(project, "shape", None), (tuple, list))
-    if isinstance(project, type) or not callable(project) or not shaped:
-        raise SettingError(f"{call}; got {named(project)}. {build}")
+    if isinstance(project, Law):
+        came = "a law"
+    elif isinstance(project, (list, tuple)) and any(isinstance(one, Law) for one in project):
+        came = "a list of laws"
+    elif isinstance(project, Mapping):
+        cure = "Params come third: sample(velocity, project, params)."
+    elif (
+        callable(project)
+        and not isinstance(project, type)
+        and isinstance(getattr(project, "shape", None), (tuple, list))
+    ):
+        return
+    raise SettingError(f"sample(project) expects a Projector, or None for the plain flow; got {came}. {cure}")
 
 
 def check_conditions(params: Any, project: Projector | None, count: int) -> None:
@@ -114,18 +115,16 @@ def generator_of(generator: Any, seed: Any) -> torch.Generator | None:
                 "sample(generator, seed) expects one of the two; got both. Leave generator out: a seed makes one."
             )
         return torch.Generator().manual_seed(int(seed))
-    if generator is not None and not isinstance(generator, torch.Generator):
-        if is_whole(generator):
-            raise SettingError(
-                f"sample(generator) expects a torch.Generator, or None for torch's own; got the number {generator}. Write "
-                f"seed={int(generator)}."
-            )
-        came = "a Generator of numpy" if isinstance(generator, np.random.Generator) else named(generator)
-        raise SettingError(
-            f"sample(generator) expects a torch.Generator, or None for torch's own; got {came}. Write "
-            "generator=torch.Generator().manual_seed(0), or seed=0."
-        )
-    return generator
+    if generator is None or isinstance(generator, torch.Generator):
+        return generator
+    came, write = named(generator), "generator=torch.Generator().manual_seed(0), or seed=0"
+    if is_whole(generator):
+        came, write = f"the number {generator}", f"seed={int(generator)}"
+    elif isinstance(generator, np.random.Generator):
+        came = "a Generator of numpy"
+    raise SettingError(
+        f"sample(generator) expects a torch.Generator, or None for torch's own; got {came}. Write {write}."
+    )
 
 
 def check_sampler(sampler: Any) -> None:
@@ -148,13 +147,13 @@ def check_progress(progress: Any) -> None:
     """Accept True, False, None, or a function of steps done and steps in all."""
     if progress is None or isinstance(progress, bool):
         return
-    call = "sample(progress) expects True for a bar, or a function progress(done, total)"
     if isinstance(progress, type) or not callable(progress):
-        raise SettingError(f"{call}; got {named(progress)}. Write progress=True.")
-    if not takes(progress, 2):
-        raise SettingError(
-            f"{call}; got one that takes {signature_of(progress)}. Write progress=lambda done, total: ..., or progress=True."
-        )
+        wrong = f"{named(progress)}. Write progress=True."
+    elif not takes(progress, 2):
+        wrong = f"one that takes {signature_of(progress)}. Write progress=lambda done, total: ..., or progress=True."
+    else:
+        return
+    raise SettingError(f"sample(progress) expects True for a bar, or a function progress(done, total); got {wrong}")
 
 
 def path_of(path: Any, velocity: Any) -> Path:
@@ -183,16 +182,10 @@ def shape_of(velocity: Any, project: Projector | None, shape: Any) -> tuple[int,
     if given is not None:
         return given
     own = getattr(velocity, "shape", None)
-    if own is None:
-        raise ShapeError(
-            "sample(velocity, None) expects the shape of one field; neither a projector nor velocity.shape gives it. Pass "
-            "shape=(100, 100)."
-        )
-    if not isinstance(own, (tuple, list)) or not all(is_whole(extent) and extent >= 0 for extent in own):
-        raise ShapeError(
-            f"sample(velocity, None) expects the shape of one field; got velocity.shape = {own!r}. Pass shape=(100, 100)."
-        )
-    return tuple(own)
+    if isinstance(own, (tuple, list)) and all(is_whole(extent) and extent >= 0 for extent in own):
+        return tuple(own)
+    came = "neither a projector nor velocity.shape gives it" if own is None else f"got velocity.shape = {own!r}"
+    raise ShapeError(f"sample(velocity, None) expects the shape of one field; {came}. Pass shape=(100, 100).")
 
 
 def times_of(times: Any, steps: int) -> tuple[float, ...]:
@@ -241,15 +234,14 @@ def check_velocity_output(speed: Any, u: Tensor) -> None:
     """Accept one tensor of the shape of the fields; any other would broadcast against them."""
     if isinstance(speed, Tensor) and speed.shape == u.shape:
         return
-    expected = f"velocity(u, tau) expects fields {tuple(u.shape)} back"
+    came, cure = type(speed).__name__, "Return one tensor of the shape of its input."
     if isinstance(speed, Tensor):
-        raise ShapeError(
-            f"{expected}; got {tuple(speed.shape)}. Return one tensor of the shape of its input. Adapters help: "
-            "snapfm.adapters.time_first for a model that takes the time first, flat and channels for another layout of fields."
+        came = str(tuple(speed.shape))
+        cure += (
+            " Adapters help: snapfm.adapters.time_first for a model that takes the time first, flat and channels for another "
+            "layout of fields."
         )
-    if isinstance(getattr(speed, "sample", None), Tensor):
-        raise ShapeError(
-            f"{expected}; got {type(speed).__name__} with a tensor .sample. Adapt the model: snapfm.adapters.diffusers(model, "
-            "scheduler)."
-        )
-    raise ShapeError(f"{expected}; got {type(speed).__name__}. Return one tensor of the shape of its input.")
+    elif isinstance(getattr(speed, "sample", None), Tensor):
+        came += " with a tensor .sample"
+        cure = "Adapt the model: snapfm.adapters.diffusers(model, scheduler)."
+    raise ShapeError(f"velocity(u, tau) expects fields {tuple(u.shape)} back; got {came}. {cure}")
