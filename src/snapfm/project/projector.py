@@ -6,21 +6,22 @@ Checks arguments, converts to float64, calls the method, asks the judge, attache
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from snapfm.compile import CompiledLaws, MatrixFreeLaws, TooDense, compile_laws, matrix_free
-from snapfm.errors import UnsupportedLaw
+from snapfm.errors import DeviceWarning, UnsupportedLaw
+from snapfm.kernels.threads import Clock
 from snapfm.laws import Law, Oracle, Params
 from snapfm.linear import Solver
 from snapfm.progress import Report, preparing
 from snapfm.project import checks
-from snapfm.project.cpu_fallback import by_cpu
 from snapfm.project.judge import Judgement, judge, verdict
 from snapfm.project.metric import Metric
 from snapfm.project.metric_projection import SCALE, check_metric, project_in_metric, scaled_laws
@@ -30,12 +31,16 @@ from snapfm.solve.base import Method, Warm, limits_of
 from snapfm.solve.budget import LIMIT, SECONDS, Budget
 from snapfm.solve.gradient import attach_gradient
 from snapfm.solve.matrix_free.method import MatrixFree
-from snapfm.solve.memory import LARGEST, described
+from snapfm.solve.memory import LARGEST, described, levels_to_caller
 from snapfm.solve.newton import Newton
 from snapfm.solve.projection import Moved, Projection
 from snapfm.solve.single_thread import one_thread
 from snapfm.solve.tangent import Tangents
 from snapfm.text import extents
+
+Result = TypeVar("Result", Projection, Moved)
+Call = Callable[[Tensor, Params, Warm | None], Result]  # of a batch on the CPU
+_warned: set[torch.device] = set()  # devices whose copies a warning has named
 
 
 class Projector:
@@ -160,7 +165,7 @@ class Projector:
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape) in the plain metric, ‖u − û‖², whatever the projector's own."""
         params, asked, budget = self._parse_call(u_hat, params, warm, tolerance, limit, seconds)
-        return by_cpu(partial(self._certified, asked, budget), u_hat, params, self._recall(warm), budget.clock)
+        return _by_cpu(partial(self._certified, asked, budget), u_hat, params, self._recall(warm), budget.clock)
 
     def _certified(self, asked: float, budget: Budget, u_hat: Tensor, params: Params, known: Warm | None) -> Projection:
         """Project a batch (b, *shape) on the CPU, judge it, and attach gradients if they are wanted."""
@@ -210,7 +215,7 @@ class Projector:
         """
         refuse_transformed("project.move(u_hat)", u_hat, params)
         params, asked, budget = self._parse_call(u_hat, params, warm, tolerance, limit, seconds)
-        return by_cpu(partial(self._moved, asked, budget), u_hat, params, self._recall(warm), budget.clock)
+        return _by_cpu(partial(self._moved, asked, budget), u_hat, params, self._recall(warm), budget.clock)
 
     def _moved(self, asked: float, budget: Budget, u_hat: Tensor, params: Params, known: Warm | None) -> Moved:
         """Project a batch (b, *shape) on the CPU without a certificate."""
@@ -305,7 +310,7 @@ class Projector:
         def project(some: Tensor, own: Params, _: Warm | None) -> Projection:
             return project_in_metric(plain, self, some, dict(own), metric, scale, tolerance, limit, budget)
 
-        return by_cpu(project, u_hat, params, None, budget.clock)
+        return _by_cpu(project, u_hat, params, None, budget.clock)
 
     def _projector_in_units(self, params: Params) -> Projector:
         """Return the projector of x = u/√D, made at first use."""
@@ -363,3 +368,31 @@ def _equal(kept: Params, params: Params) -> bool:
 def _float64(u_hat: Tensor) -> Tensor:
     """Convert a batch to float64, contiguous, on the CPU."""
     return u_hat.detach().to(device="cpu", dtype=torch.float64).contiguous()
+
+
+def _by_cpu(project: Call[Result], u_hat: Tensor, params: Params, warm: Warm | None, clock: Clock) -> Result:
+    """Project a batch (b, *shape) of any device with `project`; results and gradients go back there.
+
+    The clock does not count the time spent waiting for the device: it is that of the network.
+    """
+    if u_hat.is_cpu:
+        return project(u_hat, params, warm)
+    _warn_of_copies(u_hat)
+    with clock.paused():
+        here, params = u_hat.to("cpu"), {name: value.to("cpu") for name, value in params.items()}
+    return project(here, params, warm).to(u_hat.device)
+
+
+def _warn_of_copies(u_hat: Tensor) -> None:
+    """Say once in a process, for each device, what is going to happen."""
+    if u_hat.device in _warned:
+        return
+    _warned.add(u_hat.device)
+    warnings.warn(
+        f"project(u_hat=…) expects fields on the CPU, which projects them; got {u_hat.device}. Answers are the same, but every "
+        f"call waits for the device and copies the fields to the CPU and back, {u_hat.nbytes / 1e6:.3g} MB each way in this "
+        "one. Nothing has to be done where the network takes most of the time; where it does not, run it on the CPU as well. "
+        "docs/gpu.md says what it costs; to hide this, ignore snapfm.errors.DeviceWarning.",
+        DeviceWarning,
+        stacklevel=levels_to_caller(),
+    )

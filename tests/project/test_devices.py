@@ -14,7 +14,7 @@ from torch import Tensor
 import snapfm
 from snapfm.errors import DeviceWarning, Status
 from snapfm.kernels import threads
-from snapfm.project import cpu_fallback
+from snapfm.project import projector
 from snapfm.sampling import PCFM
 
 SHAPE, COUNT = (3, 5), 150
@@ -29,7 +29,7 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
 @pytest.fixture(autouse=True)
 def _warned(monkeypatch: pytest.MonkeyPatch):
     """A process that has warned of `cuda:0`."""
-    monkeypatch.setattr(cpu_fallback, "_warned", {CUDA})
+    monkeypatch.setattr(projector, "_warned", {CUDA})
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def test_a_flow_with_its_network_on_the_device_gives_the_fields_of_the_cpu(proje
 
 
 def test_what_happens_is_said_once_in_a_process_for_each_device(project, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cpu_fallback, "_warned", set())
+    monkeypatch.setattr(projector, "_warned", set())
     u_hat, params = far(randn(2, *SHAPE)), far(given(2))
     with device():
         with pytest.warns(DeviceWarning, match=r"expects fields on the CPU.*got cuda:0.*0.00024 MB each way") as said:
