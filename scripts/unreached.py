@@ -17,6 +17,7 @@ LIBRARY, BENCH = ROOT / "src" / "snapfm", ROOT / "bench" / "src" / "snapfm_bench
 EXEMPT = {
     "main": "entry point of the command line",
     "log_determinant": "of the linear seam, for samplers that weigh by the volume of the constraint's normal space",
+    "concat": "public: joins the results of batches, as Projection.select takes them apart",
     "verify": "public: compares a user's laws with dense derivatives (docs/how-to.md)",
 }
 PUBLIC = ("", "adapters", "linear", "plot")  # packages of the library whose names users import; in the bench, all are

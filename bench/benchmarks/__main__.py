@@ -32,7 +32,6 @@ CASES = (
     "godunov",
     "inequalities",
     "first_call",
-    "device_copy",
 )
 HOURS = (
     "any_law",

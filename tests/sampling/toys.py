@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor
 
+import snapfm
 from snapfm import Equality, Projector
 from snapfm.project import Moved, Projection
 from snapfm.sampling import (
@@ -20,7 +21,6 @@ from snapfm.sampling import (
     Flow,
     Guidance,
     Path,
-    Projected,
     Relaxation,
     Samples,
     Spread,
@@ -144,26 +144,25 @@ class Watched:
 
 SPREAD = Spread.of_fields(torch.randn(40, *SHAPE, generator=seeded(3), dtype=torch.float64), rank=6)
 
+# Every sampler of the library, with settings that are quick or that it needs, and others under names of their own.
+_SETTINGS: dict[str, Any] = {
+    "ECI": ECI(mixing=2, renew=3),
+    "DFlow": DFlow(iterations=3),
+    "Conditional": Conditional(SPREAD),
+}
 SAMPLERS: dict[str, Any] = {
-    "flow": Flow(),
+    **{name.lower(): _SETTINGS.get(name) or kind() for name, kind in snapfm.sampling.SAMPLERS.items()},
     "adaptive": Flow(solver="adaptive"),
-    "end": EndProjection(),
     "end-adaptive": EndProjection(Flow(solver="adaptive")),
-    "projected": Projected(),
-    "eci": ECI(mixing=2, renew=3),
-    "guidance": Guidance(),
     "guidance-through-network": Guidance(through_network=True),
-    "dflow": DFlow(iterations=3),
-    "pcfm": PCFM(),
     "pcfm-relaxed": PCFM(relaxation=Relaxation(iterations=2)),
-    "conditional": Conditional(SPREAD),
     "conditional-kept": Conditional(SPREAD, renewal=0.5),
     "conditional-corrected": Conditional(SPREAD, corrections=2, measure="residual"),
 }
-LAWLESS = {"flow", "adaptive"}  # work without a projector
+LAWLESS = {name for name, sampler in SAMPLERS.items() if isinstance(sampler, Flow)}  # work without a projector
 DIFFERENTIATES = {"guidance", "guidance-through-network", "dflow", "pcfm-relaxed"}  # the network or the laws
-CERTIFIED = {  # end with a projection
-    "end", "end-adaptive", "projected", "eci", "pcfm", "pcfm-relaxed", "conditional", "conditional-kept", "conditional-corrected",
+CERTIFIED = {  # end with a projection, as the type of what `run` returns says
+    name for name, sampler in SAMPLERS.items() if get_type_hints(type(sampler).run)["return"] == tuple[Tensor, Projection]
 }  # fmt: skip
 
 

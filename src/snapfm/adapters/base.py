@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from snapfm.errors import SettingError, ShapeError
+from snapfm.laws.checks import shown
 from snapfm.sampling.path import STRAIGHT, Path, Schedule, along
 
 Model = Callable[..., Any]
@@ -76,7 +77,7 @@ def times_of(tau: Any, u: Tensor) -> Tensor:
         return torch.tensor(float(tau), dtype=u.dtype, device=u.device)
     if isinstance(tau, Tensor) and (tau.ndim == 0 or tuple(tau.shape) in {(1,), (len(u),)}):
         return tau.to(u) if tau.numel() == len(u) and tau.ndim else tau.reshape(()).to(u)
-    came = f"a tensor of shape {tuple(tau.shape)}" if isinstance(tau, Tensor) else type(tau).__name__
+    came = shown(tau) if isinstance(tau, Tensor) else type(tau).__name__
     raise ShapeError(
         f"velocity(u, tau) expects tau as a number or of shape ({len(u)},); got {came}. Give one flow time, or one per sample."
     )

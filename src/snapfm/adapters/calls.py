@@ -7,7 +7,7 @@ trained on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -15,12 +15,21 @@ from torch import Tensor
 from snapfm.adapters.base import Adapter, Model, fields_back, times_of
 from snapfm.adapters.paths import check_path
 from snapfm.errors import SettingError, ShapeError
-from snapfm.project.checks import is_whole
+from snapfm.laws.checks import Check, is_whole, or_none
 from snapfm.sampling.path import Path, along
 from snapfm.text import plural
 
 Clock = Callable[[float], float]  # from flow time to the model's own time; whole numbers are passed on as torch.int64
 Times = Literal["each", "one"]
+
+_TIMES = Check(
+    lambda times: times in get_args(Times), "'each' (time of shape (b,)) or 'one' (of shape ())",
+    "Most networks are trained with 'each'.", SettingError,
+)  # fmt: skip
+_AXIS = Check(
+    or_none(is_whole), "the axis of ONE field that holds its components, or None for one channel", "axis=-1 is the last one.",
+    SettingError,
+)  # fmt: skip
 
 
 class ModelCall(Adapter):
@@ -44,11 +53,7 @@ class ModelCall(Adapter):
                 f"{name}(clock) expects a function of flow time; got {type(clock).__name__}. For a model whose time runs from 1 "
                 "at noise to 0 at data write clock=lambda tau: 1 - tau."
             )
-        if times not in ("each", "one"):
-            raise SettingError(
-                f"{name}(times) expects 'each' (time of shape (b,)) or 'one' (of shape ()); got {times!r}. Most networks are "
-                "trained with 'each'."
-            )
+        _TIMES.apply(f"{name}(times)", times)
         self.clock = clock
         self.times = times
 
@@ -105,27 +110,43 @@ class Joined(ModelCall):
         return answer.view_as(u) if same else answer
 
 
-class Flat(Adapter):
+class _Layout(Adapter):
+    """A velocity of fields that are laid out in another way than those of the run."""
+
+    def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
+        """Bring fields (b, *shape) into the model's layout, evaluate, and bring the velocity back."""
+        sent = self._to_model(u)
+        return self._from_model(fields_back(self.model(sent, tau, **inputs), sent, f"{self.name}(model)"), u)
+
+    def noise_from(self, white: Tensor) -> Tensor:
+        """Turn white noise into that of the flow, in the model's layout."""
+        return self._from_model(super().noise_from(self._to_model(white)), white)
+
+    def _to_model(self, u: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _from_model(self, u: Tensor, like: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class Flat(_Layout):
     """Adapt a velocity of flat fields: (b, n) for (b, *shape)."""
 
     name = "flat"
-
-    def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
-        """Flatten, evaluate, and restore the shape."""
-        sent = u.flatten(1)
-        return fields_back(self.model(sent, tau, **inputs), sent, "flat(model)").view_as(u)
-
-    def noise_from(self, white: Tensor) -> Tensor:
-        """Turn white noise into that of the flow, flat."""
-        return super().noise_from(white.flatten(1)).view_as(white)
 
     @property
     def shape(self) -> None:
         """None: a flat model does not know the shape of fields."""
         return
 
+    def _to_model(self, u: Tensor) -> Tensor:
+        return u.flatten(1)
 
-class Channels(Adapter):
+    def _from_model(self, u: Tensor, like: Tensor) -> Tensor:
+        return u.view_as(like)
+
+
+class Channels(_Layout):
     """Adapt a velocity with a channel axis, (b, c, …).
 
     Without `axis`, fields have no components and the model has one channel. With it, this axis of the field (counted without
@@ -136,26 +157,13 @@ class Channels(Adapter):
 
     def __init__(self, model: Model, axis: int | None = None) -> None:
         super().__init__(model)
-        if axis is not None and not is_whole(axis):
-            raise SettingError(
-                f"channels(model, axis) expects the axis of ONE field that holds its components, or None for one channel; got "
-                f"{axis!r}. axis=-1 is the last one."
-            )
+        _AXIS.apply("channels(model, axis)", axis)
         self.axis = axis
-
-    def forward(self, u: Tensor, tau: float | Tensor, **inputs: Any) -> Tensor:
-        """Move channels to the model's axis, evaluate, and move them back."""
-        sent = self._to_model(u)
-        return self._from_model(fields_back(self.model(sent, tau, **inputs), sent, "channels(model)"))
-
-    def noise_from(self, white: Tensor) -> Tensor:
-        """Turn white noise into that of the flow, with channels on the model's axis."""
-        return self._from_model(super().noise_from(self._to_model(white)))
 
     def _to_model(self, u: Tensor) -> Tensor:
         return u.unsqueeze(1) if self.axis is None else u.movedim(self._batch_axis(u.ndim - 1), 1)
 
-    def _from_model(self, u: Tensor) -> Tensor:
+    def _from_model(self, u: Tensor, like: Tensor) -> Tensor:
         return u.squeeze(1) if self.axis is None else u.movedim(1, self._batch_axis(u.ndim - 1))
 
     def _batch_axis(self, axes: int) -> int:

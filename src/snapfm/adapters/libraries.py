@@ -5,7 +5,6 @@ None of the libraries is imported: a user's scheduler or matcher is called for n
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,6 +18,7 @@ from snapfm.adapters.calls import Joined, ModelCall, TimeFirst
 from snapfm.adapters.diffusion import Prediction, PredictsData, PredictsNoise, PredictsV
 from snapfm.adapters.paths import LAST, Timesteps, check_path, first_time
 from snapfm.errors import ParamsError, SettingError
+from snapfm.laws.checks import signature_of
 from snapfm.sampling.path import Path
 
 # A path α = τⁿ has zero velocity at τ = 0 if n > 1, which says nothing about data, and an infinite one if n < 1. Such a path
@@ -180,10 +180,8 @@ def _from(start: float, tau: float) -> float:
 
 def _inputs_of(model: Model) -> int:
     """Count the required positional inputs of a model; 0 if unknown."""
-    try:
-        inputs = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model).parameters.values()
-    except (TypeError, ValueError):  # not a Python function
-        return 0
+    signature = signature_of(model.forward if isinstance(model, torch.nn.Module) else model)
+    inputs = [] if signature is None else signature.parameters.values()
     if any(i.kind is i.VAR_POSITIONAL for i in inputs):
         return 0
     return sum(i.kind in (i.POSITIONAL_ONLY, i.POSITIONAL_OR_KEYWORD) and i.default is i.empty for i in inputs)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from snapfm.errors import ParamsError, SettingError
-from snapfm.project.checks import is_real
+from snapfm.laws.checks import is_real, shown
 from snapfm.sampling.path import Path, Schedule
 
 # The noise of variance-preserving paths ends like √(1 − τ), with an infinite slope at τ = 1. Slopes, and predictions that are
@@ -80,10 +80,10 @@ class Timesteps:
         row = _row(self.levels)
         values = [] if row is None else row.tolist()
         if not values or not _falling([1.0, *values, 0.0]):
-            shown = f"{values[:3]} … {values[-1:]}" if len(values) > 4 else str(values)
+            few = f"{values[:3]} … {values[-1:]}" if len(values) > 4 else str(values)
             raise ParamsError(
                 "Timesteps(levels) expects alphas_cumprod, numbers that fall from below 1 at data to above 0 at noise; got "
-                f"{_other(self.levels) if row is None else shown}. From betas: Timesteps.of_betas(betas)."
+                f"{shown(self.levels) if row is None else few}. From betas: Timesteps.of_betas(betas)."
             )
         object.__setattr__(self, "levels", tuple(values))
         object.__setattr__(self, "path", Path(self._data, self._noise, self._data_slope, self._noise_slope))
@@ -93,9 +93,8 @@ class Timesteps:
         """Compute the levels of a diffusion from its betas."""
         values = _row(betas)
         if values is None or not len(values) or not bool(((values > 0) & (values < 1)).all()):
-            if values is None:
-                came = _other(betas)
-            else:
+            came = shown(betas)
+            if values is not None:
                 spread = f"{float(values.min()):g} to {float(values.max()):g}" if len(values) else "none"
                 came = f"shape {tuple(values.shape)}, {spread}"
             raise ParamsError(
@@ -155,11 +154,6 @@ def _row(values: Any) -> Tensor | None:
     except (TypeError, ValueError, RuntimeError):  # lists of unequal length
         return None
     return torch.from_numpy(found.astype(np.float64)) if found.ndim == 1 and found.dtype.kind in "iuf" else None
-
-
-def _other(values: Any) -> str:
-    """Describe a value that is not a row of numbers."""
-    return f"a tensor of shape {tuple(values.shape)}" if isinstance(values, Tensor) else repr(values)
 
 
 def _falling(values: list[float]) -> bool:

@@ -17,6 +17,7 @@ from snapfm.project import Metric, Moved, Projection, Projector
 from snapfm.project.checks import check_field, check_laws, check_shape
 from snapfm.project.judge import Judgement
 from snapfm.project.transforms import transformed
+from snapfm.solve.base import limits_of
 from snapfm.solve.budget import LIMIT, SECONDS
 from snapfm.solve.tangent import Tangents
 
@@ -121,6 +122,7 @@ class UnitsProjector(Projector):
         self.physical = check_laws(laws)
         inside = [self._of_normalized(law) for law in self.physical]
         super().__init__(inside, shape, params, tolerance, limit=limit, seconds=seconds)
+        self._physical_limits = limits_of(self.physical, self.shape)
 
     def _recipe(self) -> tuple[Sequence[Law], dict[str, Any]]:
         """Return the laws in physical units, with mean and std beside the other arguments."""
@@ -139,9 +141,8 @@ class UnitsProjector(Projector):
             raise SettingError(_OWN_METRIC.format("metric"))
         if transformed(u_hat, params):
             return self._transformed(u_hat, params, warm, tolerance=tolerance, limit=limit, seconds=seconds)
-        start = self._normalize(u_hat)
-        known = replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
-        found = super().__call__(start, params, warm=known, tolerance=tolerance, limit=limit, seconds=seconds)
+        start, warm = self._normalize(u_hat), self._normalize_warm(warm)
+        found = super().__call__(start, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds)
         u = self._restore(found.u)
         judged = self._in_units(Judgement(found.violation, found.by_law), u.detach())
         # The base class met bounds to the tolerance in the model's units; here they must hold in physical units.
@@ -166,9 +167,8 @@ class UnitsProjector(Projector):
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
     ) -> Moved:  # fmt: skip
         """Return the same fields without their certificate, as Projector does."""
-        known = replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
-        start = self._normalize(u_hat)
-        found = super().move(start, params, warm=known, tolerance=tolerance, limit=limit, seconds=seconds)
+        start, warm = self._normalize(u_hat), self._normalize_warm(warm)
+        found = super().move(start, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds)
         return replace(found, u=self._restore(found.u).to(u_hat.dtype))
 
     def check(self, u: Tensor, params: Params | None = None) -> Judgement:
@@ -202,6 +202,9 @@ class UnitsProjector(Projector):
         check_field(u, self.shape)
         return (u.double() - self.mean.to(u.device)) / self.std.to(u.device)
 
+    def _normalize_warm(self, warm: Projection | Moved | None) -> Projection | Moved | None:
+        return replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
+
     def _restore(self, z: Tensor) -> Tensor:
         return self.mean.to(z.device) + self.std.to(z.device) * z
 
@@ -209,10 +212,6 @@ class UnitsProjector(Projector):
         """Measure bounds in physical units; laws already are."""
         if not self.limits.names:
             return judged
-        lower, upper = (
-            self._restore(torch.from_numpy(limit).view(self.shape)) for limit in (self.limits.lower, self.limits.upper)
-        )
-        field = u.double().cpu()
-        broken = torch.maximum(field - upper, lower - field).clamp(min=0.0).flatten(1).amax(dim=1).to(u.device)
+        broken = self._physical_limits.excess(u.double().cpu().flatten(1)).amax(dim=1).to(u.device)
         by_law = judged.by_law | dict.fromkeys(self.limits.names, broken)
         return Judgement(torch.stack(list(by_law.values())).amax(dim=0), by_law)

@@ -1,16 +1,71 @@
-"""Checks of a law when it is made: anything unusable is refused with an error in three parts. Imports errors only."""
+"""Checks of a law when it is made, and what all checks of arguments share: kinds of values, and Check, a test with its wording.
+
+A value that cannot be used is refused with an error in three parts, before any work. Imports errors only.
+"""
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.errors import LawError, ShapeError
+from snapfm.errors import LawError, ParamsError, ShapeError, SnapfmError
+
+
+class Check(NamedTuple):
+    """What an argument has to be: a test, its wording, what to do about any other value, and the error for it."""
+
+    holds: Callable[[Any], bool]
+    expected: str
+    cure: str
+    error: type[SnapfmError] = ParamsError
+
+    def apply(self, argument: str, value: Any) -> None:
+        """Raise the error unless the test holds; `argument` is how the caller wrote it."""
+        if not self.holds(value):
+            raise self.error(f"{argument} expects {self.expected}; got {value!r}. {self.cure}")
+
+
+def check_settings(settings: object, **checks: Check) -> None:
+    """Check attributes of settings by name."""
+    for name, check in checks.items():
+        check.apply(f"{type(settings).__name__}({name})", getattr(settings, name))
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is a whole number, of Python or of numpy; True and False are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_real(value: object) -> TypeGuard[float]:
+    """Whether a value is a real number, of Python or of numpy; True, False and tensors are not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number, at least one."""
+    return is_whole(value) and value >= 1
+
+
+def is_positive(value: object) -> bool:
+    """Whether a value is a positive, finite number."""
+    return is_real(value) and 0.0 < value < math.inf
+
+
+def is_share(value: object) -> bool:
+    """Whether a value is a number from 0 to 1."""
+    return is_real(value) and 0.0 <= value <= 1.0
+
+
+def or_none(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return the test that accepts None too."""
+    return lambda value: value is None or holds(value)
 
 
 def check_name(name: Any) -> None:
@@ -29,25 +84,29 @@ def check_function(kind: str, name: Any, function: Any) -> None:
             f"{kind}({function!r}, function)."
         )
     check_name(name)
-    call = f"{kind}('{name}', function)"
+    check_callable(
+        f"{kind}('{name}', function)", function, "function(u, params) -> residual", 2,
+        "a function of the field and its params, function(u, params)", "Write lambda u, p: ..., also where no params are read.",
+    )  # fmt: skip
+
+
+def check_callable(call: str, function: Any, form: str, count: int, expected: str = "", cure: str = "") -> None:
+    """Accept a function of `count` arguments, which `form` shows."""
     if isinstance(function, type) or not callable(function):
+        raise LawError(f"{call} expects a callable {form}; got {named(function)}. Wrap it: lambda u, p: ...")
+    if not takes(function, count):
         raise LawError(
-            f"{call} expects a callable function(u, params) -> residual; got {named(function)}. Wrap it: lambda u, p: ..."
-        )
-    if not takes_two(function):
-        raise LawError(
-            f"{call} expects a function of the field and its params, function(u, params); got one that takes "
-            f"{signature_of(function)}. Write lambda u, p: ..., also where no params are read."
+            f"{call} expects {expected or f'a function {form}'}; got one that takes {signature_of(function)}. "
+            f"{cure or f'Give it these {count} arguments, also where one is not read.'}"
         )
 
 
-def takes_two(function: Callable[..., Any]) -> bool:
-    """Check whether a function can be called with two arguments; True if its signature is unknown."""
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments; True if its signature is unknown."""
     signature = signature_of(function)
-    if signature is None:
-        return True
     try:
-        signature.bind(None, None)
+        if signature is not None:
+            signature.bind(*[None] * count)
     except TypeError:
         return False
     return True
@@ -145,12 +204,11 @@ def _limit(kind: str, argument: str, limit: Any, none: float) -> Tensor:
             f"{call} expects a number, or a tensor of numbers; got {named(limit)}. A limit that depends on params or on other "
             "points is an Inequality."
         ) from cause
-    if values.is_complex():
+    if values.is_complex() or values.dtype == torch.bool:
+        parts = "Bound real and imaginary parts, as channels of a real field."
         raise LawError(
-            f"{call} expects real numbers; got {values.dtype}. Bound real and imaginary parts, as channels of a real field."
+            f"{call} expects real numbers; got {values.dtype}. {parts if values.is_complex() else 'Write 0.0 or 1.0.'}"
         )
-    if values.dtype == torch.bool:
-        raise LawError(f"{call} expects real numbers; got {values.dtype}. Write 0.0 or 1.0.")
     values = values.double()
     cure = f"Where a point has no limit write float('{none}')."
     wrong = values.isnan()
@@ -174,3 +232,8 @@ def _indices(side: Any) -> Any:
 def named(value: Any) -> str:
     """Name an unusable value for a message: its type, or that it is a class."""
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def shown(value: Any) -> str:
+    """Write a value for a message; a tensor by its shape."""
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)

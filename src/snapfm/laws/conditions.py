@@ -8,8 +8,14 @@ from torch import Tensor
 
 from snapfm.errors import LawError
 from snapfm.laws.base import Equality, Params
+from snapfm.laws.checks import Check
 
 Side = Literal["left", "right"]
+
+_SIDE = Check(
+    lambda side: side in get_args(Side), "'left' or 'right'",
+    "'left' is the first point of the x axis, 'right' the last.", LawError,
+)  # fmt: skip
 
 
 def initial(param: str = "u0") -> Equality:
@@ -29,7 +35,7 @@ def dirichlet(param: str = "left", side: Side = "left") -> Equality:
 
     Fields are (nx, nt). The param is (b,), one number per sample, or (b, nt), one number per time. One row per time.
     """
-    _check_side("dirichlet(side)", side)
+    _SIDE.apply("dirichlet(side)", side)
     end = 0 if side == "left" else -1
 
     def residual(u: Tensor, params: Params) -> Tensor:
@@ -43,7 +49,7 @@ def neumann(side: Side = "right") -> Equality:
 
     Fields are (nx, nt). One row per time.
     """
-    _check_side("neumann(side)", side)
+    _SIDE.apply("neumann(side)", side)
     end, inside = (0, 1) if side == "left" else (-1, -2)
 
     def residual(u: Tensor, params: Params) -> Tensor:
@@ -62,10 +68,3 @@ def periodic(start: int = 1) -> Equality:
         return u[-1, start:] - u[0, start:]
 
     return Equality("periodic", residual)
-
-
-def _check_side(argument: str, side: Side) -> None:
-    if side not in get_args(Side):
-        raise LawError(
-            f"{argument} expects 'left' or 'right'; got {side!r}. 'left' is the first point of the x axis, 'right' the last."
-        )

@@ -17,10 +17,18 @@ from torch import Tensor
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import LawError, ShapeError
 from snapfm.laws.base import Law
-from snapfm.laws.checks import check_function, check_limits, check_pattern, named, own, signature_of
+from snapfm.laws.checks import Check, check_callable, check_function, check_limits, check_pattern, own
 
 Array: TypeAlias = Any  # a numpy array or a torch tensor, as `arrays` says
 Limit: TypeAlias = float | Sequence[float] | Values | Tensor | None
+
+_ARRAYS = Check(
+    lambda name: name in ("numpy", "torch"), "'numpy' or 'torch'", "It says what functions get; leave it out for numpy.", LawError
+)  # fmt: skip
+_READS = Check(
+    lambda names: not isinstance(names, str) and all(isinstance(name, str) for name in names or ()),
+    "a list of names of params", "Write reads=['u0'], or reads=[] for none.", LawError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,9 +69,9 @@ class Oracle(Law):
     def __post_init__(self) -> None:
         check_function("Oracle", self.name, self.value)
         call = f"Oracle('{self.name}', …"
-        _check_callable(f"{call}, jacobian)", self.jacobian, "jacobian(u, params)", 2)
+        check_callable(f"{call}, jacobian)", self.jacobian, "jacobian(u, params)", 2)
         if self.hessian is not None:
-            _check_callable(f"{call}, hessian)", self.hessian, "hessian(u, params, multipliers)", 3)
+            check_callable(f"{call}, hessian)", self.hessian, "hessian(u, params, multipliers)", 3)
         for argument in ("pattern", "hessian_pattern"):
             if getattr(self, argument) is not None:
                 check_pattern("Oracle", self.name, getattr(self, argument), argument)
@@ -74,16 +82,8 @@ class Oracle(Law):
                 "pattern out."
             )
         check_limits(self.lower, self.upper, "Oracle")
-        if self.arrays not in ("numpy", "torch"):
-            raise LawError(
-                f"{call}, arrays=…) expects 'numpy' or 'torch'; got {self.arrays!r}. It says what functions get; leave it out "
-                "for numpy."
-            )
-        if isinstance(self.reads, str) or not all(isinstance(name, str) for name in self.reads or ()):
-            raise LawError(
-                f"{call}, reads=…) expects a list of names of params; got {self.reads!r}. Write reads=['u0'], or "
-                "reads=[] for none."
-            )
+        _ARRAYS.apply(f"{call}, arrays=…)", self.arrays)
+        _READS.apply(f"{call}, reads=…)", self.reads)
         own(self, "lower", "upper", "pattern", "hessian_pattern", "reads", "example")
 
     def residual(self, u: Tensor, params: Mapping[str, Tensor]) -> Tensor:
@@ -155,18 +155,3 @@ def as_array(value: Any) -> Values:
     if found.dtype.kind not in "fiu" and found.size:
         raise TypeError(f"real numbers are expected; got {found.dtype}")
     return found.astype(np.float64)
-
-
-def _check_callable(call: str, function: Any, wanted: str, count: int) -> None:
-    if isinstance(function, type) or not callable(function):
-        raise LawError(f"{call} expects a callable {wanted}; got {named(function)}. Wrap it: lambda u, p: ...")
-    signature = signature_of(function)
-    if signature is None:
-        return
-    try:
-        signature.bind(*[None] * count)
-    except TypeError as cause:
-        raise LawError(
-            f"{call} expects a function {wanted}; got one that takes {signature}. Give it these {count} arguments, also where "
-            "one is not read."
-        ) from cause

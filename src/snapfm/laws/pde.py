@@ -16,6 +16,7 @@ from torch import Tensor
 from snapfm.errors import LawError
 from snapfm.grid import Grid
 from snapfm.laws.base import Equality, Inequality, Params
+from snapfm.laws.checks import Check, is_count
 
 NumericalFlux: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 FluxName: TypeAlias = Literal["smoothed", "split", "godunov"]
@@ -160,11 +161,10 @@ def checked_steps(grid: Grid, steps: int | None, argument: str) -> int:
     largest = grid.axis("t").size - 1
     if steps is None:
         return largest
-    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= largest:
-        raise LawError(
-            f"{argument} expects a whole number from 1 to {largest}, the steps of the grid; got {steps!r}. "
-            "Leave the law out for none, or give the grid more times."
-        )
+    Check(
+        lambda steps: is_count(steps) and steps <= largest, f"a whole number from 1 to {largest}, the steps of the grid",
+        "Leave the law out for none, or give the grid more times.", LawError,
+    ).apply(argument, steps)  # fmt: skip
     return steps
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapfm.errors import ShapeError
+from snapfm.laws.checks import is_whole
 from snapfm.plot import canvas
 from snapfm.plot.views import Fields, Views, batch_of, views_of, with_channels
-from snapfm.project.checks import is_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from snapfm.errors import ShapeError
+from snapfm.laws.checks import is_whole
 from snapfm.project import Projection
-from snapfm.project.checks import is_whole
 from snapfm.sampling import Samples
 
 Fields: TypeAlias = Projection | Samples | torch.Tensor | NDArray[Any]

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral, Real
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from snapfm.errors import DtypeError, LawError, ParamsError, SettingError, ShapeError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
+from snapfm.laws.checks import Check, is_count, is_positive, is_real, is_whole, or_none, shown
 from snapfm.solve.budget import LIMIT, SECONDS
 from snapfm.solve.projection import Moved, Projection
 from snapfm.text import plural
@@ -22,14 +22,17 @@ from snapfm.text import plural
 _LAWS = (Equality, Inequality, Bounds, Oracle)
 
 
-def is_whole(value: object) -> TypeGuard[int]:
-    """Whether a value is a whole number, of Python or of numpy; True and False are not."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def is_real(value: object) -> TypeGuard[float]:
-    """Whether a value is a real number, of Python or of numpy; True, False and tensors are not."""
-    return isinstance(value, Real) and not isinstance(value, bool)
+_LIMIT = Check(
+    is_count, "a whole number of iterations, at least 1", f"The default is {LIMIT} a sample, over all attempts.", SettingError
+)  # fmt: skip
+_SECONDS = Check(
+    lambda value: is_real(value) and value > 0, "a positive number, the wall time of one call",
+    f"The default is {SECONDS:.0f}; float('inf') waits for ever.", SettingError,
+)  # fmt: skip
+_PROGRESS = Check(
+    or_none(lambda value: isinstance(value, bool)), "True or False, or None for a line on terminals only",
+    "Leave it out.", SettingError,
+)  # fmt: skip
 
 
 def check_laws(laws: Any) -> tuple[Law, ...]:
@@ -62,71 +65,49 @@ def check_laws(laws: Any) -> tuple[Law, ...]:
 
 def check_shape(shape: Any, call: str = "Projector") -> tuple[int, ...]:
     """Accept the shape of one field; `call` is the function that the caller called."""
-    expected = f"{call}(shape=…) expects the whole-number extents of ONE field, such as (100, 100)"
     if is_whole(shape):
-        raise ShapeError(f"{expected}; got {shape}. Write shape=({shape},).")
-    if not isinstance(shape, Sequence) or isinstance(shape, str):
-        raise ShapeError(
-            f"{expected}; got {_shown(shape)}. Write them as a tuple; those of a batch u_hat are tuple(u_hat.shape[1:])."
-        )
-    if not all(is_whole(extent) and extent >= 0 for extent in shape):
-        raise ShapeError(
-            f"{expected}; got {tuple(shape)}. Write each as a whole number >= 0. Leave the batch axis out."
-        )
-    return tuple(int(extent) for extent in shape)
+        wrong = f"{shape}. Write shape=({shape},)."
+    elif not isinstance(shape, Sequence) or isinstance(shape, str):
+        wrong = f"{shown(shape)}. Write them as a tuple; those of a batch u_hat are tuple(u_hat.shape[1:])."
+    elif not all(is_whole(extent) and extent >= 0 for extent in shape):
+        wrong = f"{tuple(shape)}. Write each as a whole number >= 0. Leave the batch axis out."
+    else:
+        return tuple(int(extent) for extent in shape)
+    raise ShapeError(f"{call}(shape=…) expects the whole-number extents of ONE field, such as (100, 100); got {wrong}")
 
 
 def check_tolerance(tolerance: Any) -> float:
     """Accept a positive number."""
-    if not is_real(tolerance) or not 0 < tolerance < math.inf:
+    if not is_positive(tolerance):
         cure = "Take one number out of it: tolerance.item(). " if isinstance(tolerance, Tensor) else ""
         raise LawError(
-            f"Projector(tolerance=…) expects a positive number, and a finite one; got {_shown(tolerance)}. {cure}The default is "
+            f"Projector(tolerance=…) expects a positive number, and a finite one; got {shown(tolerance)}. {cure}The default is "
             "1e-8; rounding of a sum of 100 values of order one is near 1e-14."
         )
     return float(tolerance)
 
 
-def check_limit(limit: int) -> int:
-    """Accept a number of iterations."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise SettingError(
-            f"limit=… expects a whole number of iterations, at least 1; got {limit!r}. The default is {LIMIT} a sample, over "
-            "all attempts."
-        )
-    return limit
-
-
-def check_seconds(seconds: float) -> float:
-    """Accept a length of time."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise SettingError(
-            f"seconds=… expects a positive number, the wall time of one call; got {seconds!r}. The default is {SECONDS:.0f}; "
-            "float('inf') waits for ever."
-        )
-    return float(seconds)
+def check_budget(limit: Any, seconds: Any) -> tuple[int, float]:
+    """Accept a number of iterations and a length of time."""
+    _LIMIT.apply("limit=…", limit)
+    _SECONDS.apply("seconds=…", seconds)
+    return int(limit), float(seconds)
 
 
 def check_progress(progress: bool | None) -> bool | None:
     """Accept a flag or None."""
-    if progress is not None and not isinstance(progress, bool):
-        raise SettingError(
-            f"progress=… expects True or False, or None for a line on terminals only; got {progress!r}. Leave it out."
-        )
+    _PROGRESS.apply("progress=…", progress)
     return progress
 
 
 def check_mapping(params: Params | None) -> None:
-    """Accept a mapping or None."""
-    if params is not None and not isinstance(params, Mapping):
-        raise ParamsError(
-            f"params=… expects a mapping from names to tensors; got {type(params).__name__}. Write params={{'u0': …}}."
-        )
-    unnamed = [name for name in params or {} if not isinstance(name, str)]
-    if unnamed:
-        raise ParamsError(
-            f"params=… expects a mapping from names to tensors; got {unnamed[0]!r} for a name. Write params={{'u0': …}}."
-        )
+    """Accept a mapping from names, or None."""
+    if params is None or (isinstance(params, Mapping) and all(isinstance(name, str) for name in params)):
+        return
+    came = type(params).__name__
+    if isinstance(params, Mapping):
+        came = next(f"{name!r} for a name" for name in params if not isinstance(name, str))
+    raise ParamsError(f"params=… expects a mapping from names to tensors; got {came}. Write params={{'u0': …}}.")
 
 
 def check_example(params: Params | None) -> dict[str, Tensor]:
@@ -263,11 +244,6 @@ def _shape_cure(came: tuple[int, ...], shape: tuple[int, ...]) -> str:
             f"reshape with {view}."
         )
     return f"Reshape with {view}." if fits else "Build the Projector with the shape of these fields."
-
-
-def _shown(value: Any) -> str:
-    """Describe a value; a tensor by its shape."""
-    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
 
 
 def _order(have: tuple[int, ...], want: tuple[int, ...]) -> list[int]:

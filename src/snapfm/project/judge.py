@@ -56,8 +56,7 @@ def judge(laws: LawStack, residual: Tensor, limits: Limits, u: Tensor) -> Judgem
     """Measure the residual (b, m) of all rows and the excess of u (b, n) over its limits; NaN stays NaN."""
     by_law = _by_law(laws, residual)
     if limits.names:
-        lower, upper = (torch.from_numpy(limit).to(u.device) for limit in (limits.lower, limits.upper))
-        excess = torch.maximum(u - upper, lower - u).clamp(min=0.0)
+        excess = limits.excess(u)
         largest = excess.amax(dim=1) if excess.shape[1] else residual.new_zeros(len(residual))
         by_law |= dict.fromkeys(limits.names, largest)
     return Judgement(_largest(by_law, residual), by_law)

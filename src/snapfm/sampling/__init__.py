@@ -1,6 +1,6 @@
 """From noise to fields: PCFM and other samplers, all called through `sample`.
 
-A sampler is a small frozen value that holds settings and has `run(task)`. May import flow, project and problems.
+A sampler is a small frozen value that holds settings and has `run(task)`. May import project and what is below it.
 """
 
 from snapfm.sampling.conditional.sampler import Conditional
@@ -14,6 +14,10 @@ from snapfm.sampling.sample import sample
 from snapfm.sampling.task import Sampler, Samples
 
 __all__ = [
-    "COSINE", "ECI", "PCFM", "STRAIGHT", "Conditional", "DFlow", "EndProjection", "Flow", "Guidance", "Path", "Projected",
-    "Relaxation", "Sampler", "Samples", "Spread", "sample",
+    "COSINE", "ECI", "PCFM", "SAMPLERS", "STRAIGHT", "Conditional", "DFlow", "EndProjection", "Flow", "Guidance", "Path",
+    "Projected", "Relaxation", "Sampler", "Samples", "Spread", "sample",
 ]  # fmt: skip
+
+_KINDS: tuple[type[Sampler], ...] = (PCFM, Conditional, ECI, Projected, EndProjection, Guidance, DFlow, Flow)
+SAMPLERS = {kind.__name__: kind for kind in _KINDS}
+"""The samplers of the library by name, in the order in which messages list them."""

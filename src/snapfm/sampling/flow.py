@@ -8,15 +8,14 @@ rest of its batch (math.md, eq. adaptive).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from snapfm.errors import ParamsError, ShapeError
+from snapfm.laws.checks import Check, check_settings, is_positive
 from snapfm.project import Projection
-from snapfm.sampling.checks import is_positive
 from snapfm.sampling.path import along
 from snapfm.sampling.task import Task
 
@@ -55,10 +54,10 @@ class Flow:
     absolute_tolerance: float = 1e-5
 
     def __post_init__(self) -> None:
-        if self.solver not in ("euler", "adaptive"):
-            raise ParamsError(
-                f"Flow(solver) expects 'euler' or 'adaptive'; got {self.solver!r}. 'euler' visits the times you ask for."
-            )
+        known = Check(
+            lambda name: name in ("euler", "adaptive"), "'euler' or 'adaptive'", "'euler' visits the times you ask for."
+        )
+        check_settings(self, solver=known)
         if not (is_positive(self.relative_tolerance) and is_positive(self.absolute_tolerance)):
             raise ParamsError(
                 "Flow(relative_tolerance, absolute_tolerance) expects positive numbers; got "
@@ -71,9 +70,8 @@ class Flow:
             if self.solver == "adaptive":
                 return _integrate(task, self.relative_tolerance, self.absolute_tolerance), None
             u = task.noise
-            for tau, later in pairwise(task.times):
+            for tau, later in task.steps():
                 u = task.step(u, tau, later)
-                task.tick()
         return u, None
 
 
@@ -87,11 +85,12 @@ class EndProjection:
     flow: Flow = Flow()  # frozen, so all may share one instance
 
     def __post_init__(self) -> None:
-        if not isinstance(self.flow, Flow):
-            raise ParamsError(
-                f"EndProjection(flow) expects how to integrate, a Flow; got {self.flow!r}. Write "
-                "EndProjection(Flow(solver='adaptive'))."
-            )
+        flow = Check(
+            lambda value: isinstance(value, Flow),
+            "how to integrate, a Flow",
+            "Write EndProjection(Flow(solver='adaptive')).",
+        )
+        check_settings(self, flow=flow)
 
     def run(self, task: Task) -> tuple[Tensor, Projection]:
         """Integrate from τ = 0 to 1 and project."""

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from snapfm.compile import RowKind
 from snapfm.errors import ParamsError
+from snapfm.laws.checks import Check, check_settings, is_count, is_positive, or_none
 from snapfm.project import Projector
-from snapfm.sampling.checks import check_flag, is_count, is_positive
+from snapfm.sampling.checks import FLAG
 from snapfm.sampling.descent import descend
 from snapfm.sampling.task import Task
 
@@ -57,13 +58,13 @@ class Guidance:
                 f"Guidance expects weight > 0 and physics > 0; got {self.weight!r} and {self.physics!r}. The default is 0.01 for "
                 "both; for no guidance use Flow()."
             )
-        check_flag("Guidance(through_network)", self.through_network)
+        check_settings(self, through_network=FLAG)
 
     def run(self, task: Task) -> tuple[Tensor, None]:
         """Step through the task's times."""
         weights = self.weight * row_weights(task.laws(), self.physics).to(task.noise.device)
         u = task.noise
-        for tau, later in pairwise(task.times):
+        for tau, later in task.steps():
             at = u.detach().requires_grad_()
             with torch.set_grad_enabled(self.through_network):
                 speed = task.velocity(at, tau)
@@ -74,7 +75,6 @@ class Guidance:
                 loss = (weights * excess.square()).sum()  # over samples too, which has no cross terms
             slope = task.gradient(loss, at)
             u = u + (later - tau) * speed.detach() - slope
-            task.tick()
         return u, None
 
 
@@ -105,10 +105,7 @@ class DFlow:
                 f"DFlow expects iterations >= 1 and physics > 0; got {self.iterations!r} and {self.physics!r}. For no descent "
                 "use Flow()."
             )
-        if self.tolerance is not None and not is_positive(self.tolerance):
-            raise ParamsError(
-                f"DFlow(tolerance) expects a positive number; got {self.tolerance!r}. None is the projector's own."
-            )
+        check_settings(self, tolerance=Check(or_none(is_positive), "a positive number", "None is the projector's own."))
 
     def run(self, task: Task) -> tuple[Tensor, None]:
         """Descend on the noise, then step through the task's times."""

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from snapfm.errors import ParamsError
+from snapfm.laws.checks import Check, check_settings, is_count, is_positive, is_share, or_none
 from snapfm.project import Moved, Projection
-from snapfm.project.checks import is_real
-from snapfm.sampling.checks import check_flag, is_count, is_positive
+from snapfm.sampling.checks import FLAG
 from snapfm.sampling.descent import descend
 from snapfm.sampling.task import Task
 
@@ -70,22 +69,19 @@ class PCFM:
     relaxation: Relaxation | None = None
 
     def __post_init__(self) -> None:
-        check_flag("PCFM(warm)", self.warm)
-        if not (self.early_tolerance is None or callable(self.early_tolerance) or is_positive(self.early_tolerance)):
-            raise ParamsError(
-                f"PCFM(early_tolerance) expects a positive number, or a function of τ; got {self.early_tolerance!r}. None is the "
-                "projector's own."
-            )
-        if not is_real(self.project_from) or not 0.0 <= self.project_from <= 1.0:
-            raise ParamsError(
-                f"PCFM(project_from) expects a flow time in [0, 1]; got {self.project_from!r}. 0 projects at every step, 1 "
-                "only at the end."
-            )
-        if self.relaxation is not None and not isinstance(self.relaxation, Relaxation):
-            raise ParamsError(
-                f"PCFM(relaxation) expects a Relaxation, or None; got {self.relaxation!r}. Write "
-                "PCFM(relaxation=snapfm.sampling.Relaxation())."
-            )
+        check_settings(
+            self,
+            warm=FLAG,
+            early_tolerance=Check(
+                or_none(lambda value: callable(value) or is_positive(value)),
+                "a positive number, or a function of τ", "None is the projector's own.",
+            ),
+            project_from=Check(is_share, "a flow time in [0, 1]", "0 projects at every step, 1 only at the end."),
+            relaxation=Check(
+                or_none(lambda value: isinstance(value, Relaxation)), "a Relaxation, or None",
+                "Write PCFM(relaxation=snapfm.sampling.Relaxation()).",
+            ),
+        )  # fmt: skip
 
     def run(self, task: Task) -> tuple[Tensor, Projection]:
         """Step through the task's times (math.md, eq. pcfm)."""
@@ -93,7 +89,7 @@ class PCFM:
         u = task.noise
         last: Moved | Projection | None = None
         with torch.no_grad():  # not inference_mode: its tensors could not be used in a loss afterwards
-            for tau, later in pairwise(task.times):
+            for tau, later in task.steps():
                 if tau < self.project_from:
                     u = task.step(u, tau, later)
                 else:
@@ -102,7 +98,6 @@ class PCFM:
                     u = task.path.pull_back(task.noise, last.u, later)
                     if self.relaxation is not None and later < 1.0:
                         u = self.relaxation.correct(task, u, later)
-                task.tick()
             # No warm start: after the last pull-back u is feasible up to rounding, so its multipliers are near zero.
             found = task.project(u)
         return found.u, found

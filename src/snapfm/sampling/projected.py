@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from snapfm.errors import ParamsError
+from snapfm.laws.checks import Check, check_settings, is_count, or_none
 from snapfm.project import Moved, Projection
-from snapfm.sampling.checks import check_flag, is_count
+from snapfm.sampling.checks import FLAG
 from snapfm.sampling.task import Task
 
 
@@ -34,13 +33,12 @@ class ECI:
     warm: bool = True
 
     def __post_init__(self) -> None:
-        if not is_count(self.mixing):
-            raise ParamsError(f"ECI(mixing) expects a whole number >= 1; got {self.mixing!r}. The default is 5.")
-        if self.renew is not None and not is_count(self.renew):
-            raise ParamsError(
-                f"ECI(renew) expects a whole number >= 1 or None; got {self.renew!r}. None keeps the first noise."
-            )
-        check_flag("ECI(warm)", self.warm)
+        check_settings(
+            self,
+            mixing=Check(is_count, "a whole number >= 1", "The default is 5."),
+            renew=Check(or_none(is_count), "a whole number >= 1 or None", "None keeps the first noise."),
+            warm=FLAG,
+        )
 
     def run(self, task: Task) -> tuple[Tensor, Projection]:
         """Step through the task's times."""
@@ -49,20 +47,16 @@ class ECI:
         last: Moved | Projection | None = None
         corrections = self.mixing * (len(task.times) - 1)
         with torch.no_grad():
-            for tau, later in pairwise(task.times):
+            for tau, later in task.steps():
                 for turn in range(1, self.mixing + 1):
                     corrected += 1
                     if self.renew is not None and corrected % self.renew == 0:
                         noise = task.renew()
                     shot = task.shoot(u, tau)
-                    if corrected == corrections:
-                        break
-                    last = task.move(shot, last if self.warm else None)
-                    u = task.path.pull_back(noise, last.u, later if turn == self.mixing else tau)
-                else:
-                    task.tick()
+                    if corrected < corrections:
+                        last = task.move(shot, last if self.warm else None)
+                        u = task.path.pull_back(noise, last.u, later if turn == self.mixing else tau)
             found = task.project(shot, last if self.warm else None)
-            task.tick()
         return found.u, found
 
 
@@ -83,7 +77,7 @@ class Projected:
     warm: bool = True
 
     def __post_init__(self) -> None:
-        check_flag("Projected(warm)", self.warm)
+        check_settings(self, warm=FLAG)
 
     def run(self, task: Task) -> tuple[Tensor, Projection]:
         """Step through the task's times."""
@@ -91,10 +85,10 @@ class Projected:
         u = task.noise
         last: Moved | Projection | None = None
         with torch.no_grad():
-            for tau, later in pairwise(task.times[:-1]):
-                last = task.move(task.step(u, tau, later), last if self.warm else None)
-                u = last.u
-                task.tick()
-            found = task.project(task.step(u, task.times[-2], 1.0), last if self.warm else None)
-            task.tick()
+            for tau, later in task.steps():
+                u = task.step(u, tau, later)
+                if later < 1.0:
+                    last = task.move(u, last if self.warm else None)
+                    u = last.u
+            found = task.project(u, last if self.warm else None)
         return found.u, found

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
@@ -16,7 +17,7 @@ from snapfm.display import Sheet
 from snapfm.errors import ParamsError
 from snapfm.laws import Params
 from snapfm.project import Moved, Projection, Projector
-from snapfm.sampling.calls import call_mismatch, check_velocity_output
+from snapfm.sampling.checks import call_mismatch, check_velocity_output
 from snapfm.sampling.path import Path
 from snapfm.solve.projection import fields_text
 from snapfm.text import plural
@@ -78,7 +79,7 @@ class Samples:
 class Task:
     """The noise to start from, the times to visit, and the only access to the network and the laws.
 
-    `times` rise from 0 to 1. A sampler visits them in order and calls `tick` after each step.
+    `times` rise from 0 to 1. A sampler visits them in order, by `steps`, or calls `tick` or `reach` as it gets to them.
     """
 
     model: Velocity
@@ -101,21 +102,26 @@ class Task:
         yield
         self.seconds[phase] += time.perf_counter() - began
 
+    def steps(self) -> Iterator[tuple[float, float]]:
+        """Visit the times: yield each with the next one, and tick once the sampler has worked on it."""
+        for tau, later in pairwise(self.times):
+            yield tau, later
+            self.tick()
+
     def velocity(self, u: Tensor, tau: float | Tensor) -> Tensor:
         """Evaluate the network, in its own dtype; differentiable where gradients are enabled.
 
         `tau` is one number, or one per sample (b,) for samplers with a flow time per sample.
         """
-        began = time.perf_counter()
-        dtype = device_and_dtype(self.model, self.noise.dtype)[1]
-        try:
-            speed = self.model(u.to(dtype), tau.to(dtype) if isinstance(tau, Tensor) else tau)
-        except (TypeError, AttributeError, IndexError, RuntimeError) as cause:
-            if not self.calls and (trouble := call_mismatch(cause, u.to(dtype), tau)):
-                raise trouble from cause
-            raise
-        check_velocity_output(speed, u)
-        self.seconds["velocity"] += time.perf_counter() - began
+        with self.timed("velocity"):
+            dtype = device_and_dtype(self.model, self.noise.dtype)[1]
+            try:
+                speed = self.model(u.to(dtype), tau.to(dtype) if isinstance(tau, Tensor) else tau)
+            except (TypeError, AttributeError, IndexError, RuntimeError) as cause:
+                if not self.calls and (trouble := call_mismatch(cause, u.to(dtype), tau)):
+                    raise trouble from cause
+                raise
+            check_velocity_output(speed, u)
         self.calls += 1
         return speed.to(u.dtype)
 
@@ -137,28 +143,25 @@ class Task:
                 "this sampler expects to differentiate; got torch.inference_mode(), which forbids it for good. Call sample "
                 "outside of it, or under torch.no_grad()."
             )
-        began = time.perf_counter()
-        weights = torch.ones_like(value) if along is None else along
-        (found,) = torch.autograd.grad(value, at, weights)
-        self.seconds["velocity"] += time.perf_counter() - began
+        with self.timed("velocity"):
+            (found,) = torch.autograd.grad(value, at, torch.ones_like(value) if along is None else along)
         return found
 
-    def project(self, u: Tensor, warm: Projection | Moved | None = None, tolerance: float | None = None) -> Projection:
+    def project(
+        self, u_hat: Tensor, warm: Projection | Moved | None = None, tolerance: float | None = None
+    ) -> Projection:
         """Return feasible fields near the input, local optima, with their certificates."""
-        began = time.perf_counter()
-        found = self.laws()(u, self.params, warm=warm, tolerance=tolerance)
-        self.seconds["projection"] += time.perf_counter() - began
-        return found
+        with self.timed("projection"):
+            return self.laws()(u_hat, self.params, warm=warm, tolerance=tolerance)
 
     def move(
-        self, u: Tensor, warm: Moved | Projection | None = None, tolerance: float | None = None
+        self, u_hat: Tensor, warm: Moved | Projection | None = None, tolerance: float | None = None
     ) -> Moved | Projection:
         """Return fields projected without certificates, for a step whose answer is not returned to the user."""
-        began = time.perf_counter()
-        laws = self.laws()
-        call = getattr(laws, "move", laws)  # a user's own projector may only be callable
-        found: Moved | Projection = call(u, self.params, warm=warm, tolerance=tolerance)
-        self.seconds["projection"] += time.perf_counter() - began
+        with self.timed("projection"):
+            laws = self.laws()
+            call = getattr(laws, "move", laws)  # a user's own projector may only be callable
+            found: Moved | Projection = call(u_hat, self.params, warm=warm, tolerance=tolerance)
         return found
 
     def excess(self, u: Tensor) -> Tensor:

@@ -65,14 +65,14 @@ class Method(Protocol):
         """Rows that hold if the others do: where only they are broken, the laws contradict each other."""
         ...
 
-    def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
+    def solve(self, u_hat: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
         """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
         ...
 
     def move(
-        self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
+        self, u_hat: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, Warm | None]:
-        """Project without a certificate, in the dtype given."""
+        """Project without a certificate, in the dtype of û."""
         ...
 
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm | None:
@@ -119,6 +119,11 @@ class Limits:
     def bounded(self) -> Mask:
         """Which unknowns have any limit."""
         return np.isfinite(self.lower) | np.isfinite(self.upper)
+
+    def excess(self, u: Tensor) -> Tensor:
+        """Return by how much fields (b, n) exceed them: (b, n), differentiable."""
+        lower, upper = (torch.from_numpy(limit).to(u.device) for limit in (self.lower, self.upper))
+        return torch.maximum(u - upper, lower - u).clamp(min=0.0)
 
 
 def limits_of(laws: Sequence[Law], shape: tuple[int, ...]) -> Limits:

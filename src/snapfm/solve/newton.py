@@ -78,30 +78,30 @@ class Newton:
         """Whether laws have kinks."""
         return self.plan.kinked
 
-    def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
+    def solve(self, u_hat: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
         """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
-        field = start.reshape(len(start), self.laws.unknowns).numpy()
-        answers, ended = self._blank(np.empty(field.shape))
-        self._run(field, params, certified(tolerance), warm, answers, ended, budget, certify=True)
+        flat = u_hat.reshape(len(u_hat), self.laws.unknowns).numpy()
+        answers, ended = self._blank(np.empty(flat.shape))
+        self._run(flat, params, certified(tolerance), warm, answers, ended, budget, certify=True)
         u = torch.from_numpy(answers.u)
-        residual = self.laws.residual(u.reshape(start.shape), params)
+        residual = self.laws.residual(u.reshape(u_hat.shape), params)
         off = self._complementarity(residual.numpy(), answers.multipliers)
         return Solution(
             u, torch.from_numpy(answers.multipliers), torch.from_numpy(ended.iterations), residual,
             torch.from_numpy(np.maximum(answers.stationarity, off)), torch.from_numpy(answers.distance),
             torch.from_numpy(ended.status), self._warm(answers, ended),
             torch.from_numpy(ended.second), torch.from_numpy(ended.generalized),
-            torch.from_numpy(answers.u - field) if self.kinked and ended.generalized.any() else None,
+            torch.from_numpy(answers.u - flat) if self.kinked and ended.generalized.any() else None,
         )  # fmt: skip
 
     def move(
-        self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
+        self, u_hat: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, Warm]:
-        """Project without a certificate, in the dtype given: multipliers of substituted rows stay zero."""
-        found, shape = torch.empty_like(given), (len(given), self.laws.unknowns)
+        """Project without a certificate, in the dtype of û: multipliers of substituted rows stay zero."""
+        found, shape = torch.empty_like(u_hat), (len(u_hat), self.laws.unknowns)
         answers, ended = self._blank(found.reshape(shape).numpy())
-        field, stopping = given.reshape(shape).numpy(), flow_step_stopping(tolerance)
-        self._run(field, params, stopping, warm, answers, ended, budget, certify=False)
+        flat, stopping = u_hat.reshape(shape).numpy(), flow_step_stopping(tolerance)
+        self._run(flat, params, stopping, warm, answers, ended, budget, certify=False)
         return found, self._warm(answers, ended)
 
     def bytes(self, samples: int) -> float:
@@ -111,9 +111,9 @@ class Newton:
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
         """Return the warm start at another projector's result: fields (b, *shape), multipliers (b, m)."""
         plan = self.plan
-        given = np.empty((len(u), plan.unknowns))
-        plan.coordinates.enter(u.reshape(len(u), self.laws.unknowns).numpy(), given)
-        return Warm(given[:, plan.moving], multipliers.numpy(), usable.numpy(), self)
+        own = np.empty((len(u), plan.unknowns))
+        plan.coordinates.enter(u.reshape(len(u), self.laws.unknowns).numpy(), own)
+        return Warm(own[:, plan.moving], multipliers.numpy(), usable.numpy(), self)
 
     def tangents(self) -> Tangents:
         """Prepare the laws to be linearized at any field."""
@@ -134,19 +134,19 @@ class Newton:
         return Warm(answers.place, answers.multipliers, ended.status == Status.CONVERGED, self)
 
     def _run(
-        self, field: Field, params: Params, stopping: Stopping, warm: Warm | None, answers: PieceResult, ended: Ended,
+        self, u_hat: Field, params: Params, stopping: Stopping, warm: Warm | None, answers: PieceResult, ended: Ended,
         budget: Budget, certify: bool,
     ) -> None:  # fmt: skip
         """Work through a batch (b, n) piece by piece. Written: answers, ended."""
         self._compile(budget.clock)
-        known, count = self._from_params(params, len(field)), len(field)
+        known, count = self._from_params(params, len(u_hat)), len(u_hat)
         evaluator = self._evaluator(params)
 
         def work(piece: slice, deadline: Deadline) -> bool:
             mine, how = answers.part(piece), ended.part(piece)
             late = deadline.over
             if late:
-                mine.return_input(field[piece])
+                mine.return_input(u_hat[piece])
                 how.out_of_time()
             else:
                 if evaluator is not None:
@@ -154,7 +154,7 @@ class Newton:
                 state = self._state(known.part(piece), stopping, budget.limit, deadline, evaluator)
                 start = None if warm is None else warm.part(piece)
                 how.begin()
-                self.plan.project(field[piece], state, start, mine, how, certify)
+                self.plan.project(u_hat[piece], state, start, mine, how, certify)
             return not late and not (deadline.over and bool((how.status == Status.ITERATION_LIMIT).any()))
 
         pieces = self._cut(count, certify, budget.limit)

@@ -61,9 +61,9 @@ class PieceResult(NamedTuple):
         """Return those of some samples."""
         return PieceResult._make([one[piece] for one in self])
 
-    def return_input(self, given: Field) -> None:
+    def return_input(self, u_hat: Field) -> None:
         """Return samples unchanged: there was no time for them."""
-        self.u[:], self.multipliers[:], self.place[:] = given, 0.0, 0.0
+        self.u[:], self.multipliers[:], self.place[:] = u_hat, 0.0, 0.0
         self.stationarity[:], self.distance[:] = 0.0, 0.0
 
 
@@ -158,7 +158,7 @@ class Plan:
         return 8.0 * samples * 3 * self.unknowns + sum(stage.bytes(samples) for stage in self.stages)
 
     def project(
-        self, given: Field, state: State, warm: Warm | None, answers: PieceResult, ended: Ended, certify: bool
+        self, u_hat: Field, state: State, warm: Warm | None, answers: PieceResult, ended: Ended, certify: bool
     ) -> None:
         """Project one piece of fields (b, n); iterations begin at û, or where `warm` says.
 
@@ -166,21 +166,21 @@ class Plan:
         """
         coordinates = self.coordinates
         answers.multipliers[:] = 0.0
-        with self._memory.lend(len(given)) as (u_hat, u, rest):
-            double = given.dtype == np.float64
+        with self._memory.lend(len(u_hat)) as (own, u, rest):  # own: û in the coordinates of the stages
+            double = u_hat.dtype == np.float64
             if coordinates.same and double:
-                u_hat = cast(Values, given)
+                own = cast(Values, u_hat)
             else:
-                coordinates.enter(given, u_hat)
+                coordinates.enter(u_hat, own)
             stays = double and not coordinates.wider
             if stays:
                 u = cast(Values, answers.u)  # computed where it is returned
-            u[:] = u_hat
+            u[:] = own
             if warm is not None:
                 usable = warm.usable[:, None]
                 u[:, self.moving] = warm.place if usable.all() else np.where(usable, warm.place, u[:, self.moving])
                 state.warm = warm.multipliers if usable.all() else np.where(usable, warm.multipliers, 0.0)
-            state.u_hat, state.u, state.multipliers = u_hat, u, answers.multipliers
+            state.u_hat, state.u, state.multipliers = own, u, answers.multipliers
             for stage in self.stages:
                 stage.solve(state, ended)
             if len(self.bounded) and ended.status.any():  # bounds hold even where iterations end early
@@ -189,11 +189,11 @@ class Plan:
             answers.place[:] = u[:, self.moving]
             if certify:
                 self._certify(state, rest, answers.stationarity)
-            coordinates.leave(u_hat, u)
+            coordinates.leave(own, u)
             if not stays:
-                answers.u[:] = u[:, : given.shape[1]]
+                answers.u[:] = u[:, : u_hat.shape[1]]
             if certify:
-                distances(answers.u, given, answers.distance)
+                distances(answers.u, u_hat, answers.distance)
 
     def _certify(self, state: State, rest: Values, stationarity: Values) -> None:
         """Find all multipliers, last stage first; the remainder of u − û + Jᵀλ is the stationarity.

@@ -45,9 +45,7 @@ class Conditioning:
         self.unequal: Index = np.flatnonzero(~laws.linearized.equality)
         self.restricted = len(self.unequal) > 0 or bool(laws.limits.names)
         self.exact = system.constant and not self.restricted
-        self._kept: list[TangentFrame | None] = [
-            None
-        ] * count  # slopes of nonlinear laws at the last draw of each sample
+        self._kept: list[TangentFrame | None] = [None] * count  # of nonlinear laws, at the last draw of each sample
 
     def draw(
         self, center: Tensor, which: Tensor, metrics: Sequence[Metric], white: Tensor, along: Tensor
@@ -104,18 +102,14 @@ class Conditioning:
         Slopes at a field far from the laws may say nothing about them: without this one draw in a few hundred of Burgers'
         equation leaves for good. A field for which no part of the way helps stays, and `settle` takes it to the laws.
         """
-        found, before = linear.copy(), self._broken(at, params)
+        found, before = linear.copy(), _squares(self._rows(at, params))
         for halving in range(1, _HALVINGS + 1):
-            worse = ~(self._broken(found, params) <= before)  # true for what is not finite, too
+            worse = ~(_squares(self._rows(found, params)) <= before)  # true for what is not finite, too
             if not worse.any():
                 return found
             share = 0.5**halving if halving < _HALVINGS else 0.0
             found[worse] = at[worse] + share * (linear[worse] - at[worse]) if share else at[worse]
         return found
-
-    def _broken(self, u: Values, params: Params) -> Values:
-        """Return the sum of squares (k,) of the equalities at fields (k, n)."""
-        return _squares(self._rows(u, params))
 
     def _rows(self, u: Values, params: Params, system: Tangents | None = None) -> Values:
         """Evaluate the equalities, or the rows of `system` (k, m), at fields (k, n) of some samples.

@@ -8,7 +8,7 @@ metric Σ⁻¹, in which N(d, Σ) is round (math.md, eq. metropolis). Inequaliti
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +41,7 @@ class Chain:
         """Take steps from fields (b, *shape) on the surface, each in its metric; a sample whose move is rejected stays."""
         shape = start.shape
         x, middle = start.double().flatten(1).numpy(), center.double().cpu().flatten(1).numpy()
-        measured = _Norms(metrics, x.shape[1])
+        measured = _norms(metrics, x.shape[1])
         normals = self._normals(x, metrics)
         free = max(1, x.shape[1] - len(self.near.near.system.rows))
         longest = min(1.0, _LENGTH / math.sqrt(free))
@@ -155,20 +155,15 @@ def _draws(streams: tuple[torch.Generator, ...], shape: torch.Size, metrics: Seq
     return drawn.flatten(1).numpy(), torch.stack(chance).numpy()
 
 
-class _Norms:
-    """Squared lengths (b,), each in its metric Σ⁻¹ with Σ = δD + VVᵀ."""
-
-    def __init__(self, metrics: Sequence[Metric], size: int) -> None:
-        kinds = {id(metric): metric for metric in metrics}
-        made = {key: _Norm(metric, size) for key, metric in kinds.items()}
-        self.norms = [made[id(metric)] for metric in metrics]
-
-    def __call__(self, fields: Values) -> Values:
-        return np.asarray([norm(field) for norm, field in zip(self.norms, fields)])
+def _norms(metrics: Sequence[Metric], size: int) -> Callable[[Values], Values]:
+    """Return the squared lengths (b,) of fields (b, n), each in its metric, as a function; equal metrics are prepared once."""
+    made = {key: _Norm(metric, size) for key, metric in {id(metric): metric for metric in metrics}.items()}
+    own = [made[id(metric)] for metric in metrics]
+    return lambda fields: np.asarray([norm(field) for norm, field in zip(own, fields)])
 
 
 class _Norm:
-    """Squared length in one metric."""
+    """Squared length in one metric, Σ⁻¹ with Σ = δD + VVᵀ."""
 
     def __init__(self, metric: Metric, size: int) -> None:
         self.inverse = 1.0 / (metric.level * metric.relative(size))

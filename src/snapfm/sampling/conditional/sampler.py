@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Literal, get_args
 
 import numpy as np
@@ -27,10 +27,9 @@ from torch import Tensor
 
 from snapfm.arrays import Values
 from snapfm.errors import ParamsError
+from snapfm.laws.checks import Check, check_settings, is_count, is_positive, is_share, is_whole, or_none
 from snapfm.project import Projection
-from snapfm.project.checks import is_real, is_whole
 from snapfm.project.metric import Metric
-from snapfm.sampling.checks import is_count, is_positive
 from snapfm.sampling.conditional.conditioning import Conditioning
 from snapfm.sampling.conditional.metropolis import Chain
 from snapfm.sampling.conditional.posterior import Mode, Posterior
@@ -76,28 +75,25 @@ class Conditional:
                 f"Conditional(spread) expects a Spread; got {type(self.spread).__name__}. Write Spread.of_fields(fields), or "
                 "Spread.of_model(velocity, shape, rest=…)."
             )
-        if not is_real(self.renewal) or not 0.0 <= self.renewal <= 1.0:
-            raise ParamsError(
-                f"Conditional(renewal) expects a share in [0, 1]; got {self.renewal!r}. The default is 1."
-            )
         if not (is_count(self.rounds) and is_count(self.tries)):
             raise ParamsError(
                 f"Conditional(rounds, tries) expects whole numbers >= 1; got {self.rounds!r} and {self.tries!r}. The defaults "
                 "are 2 and 8."
             )
-        if self.measure not in get_args(Measure):
-            raise ParamsError(
-                f"Conditional(measure) expects 'surface' or 'residual'; got {self.measure!r}. They differ on nonlinear laws only."
-            )
-        if not is_whole(self.corrections) or self.corrections < 0:
-            raise ParamsError(
-                f"Conditional(corrections) expects a whole number >= 0; got {self.corrections!r}. 0 draws by projection alone."
-            )
-        if self.levels is not None and not _falling(self.levels):
-            raise ParamsError(
-                f"Conditional(levels) expects the largest and the least noise level, positive and falling, or None; got "
-                f"{self.levels!r}. The default is (1.0, 0.01)."
-            )
+        check_settings(
+            self,
+            renewal=Check(is_share, "a share in [0, 1]", "The default is 1."),
+            measure=Check(
+                lambda name: name in get_args(Measure), "'surface' or 'residual'", "They differ on nonlinear laws only."
+            ),
+            corrections=Check(
+                lambda value: is_whole(value) and value >= 0, "a whole number >= 0", "0 draws by projection alone."
+            ),
+            levels=Check(
+                or_none(_falling),
+                "the largest and the least noise level, positive and falling, or None", "The default is (1.0, 0.01).",
+            ),
+        )  # fmt: skip
 
     def times(self, steps: int, path: Path, velocity: Velocity, shape: tuple[int, ...]) -> tuple[float, ...]:
         """Return the flow times of a run for which the caller gave none: 0, those of the levels, and 1."""
@@ -125,7 +121,7 @@ class Conditional:
         with torch.no_grad():
             with task.timed("projection"):
                 near = Conditioning(laws, spread.at(task.path, 0.0), task.params, len(u), self.rounds)
-            for tau, later in pairwise(task.times):
+            for tau, later in task.steps():
                 ahead = task.shoot(u, tau).to("cpu", torch.float64)
                 with task.timed("projection"):
                     center, metrics = self._chosen(task, near, ahead, posterior.at(u, tau))
@@ -136,7 +132,6 @@ class Conditional:
                         chain = chain or Chain(near, self.measure)
                         drawn = chain.run(drawn, center, metrics, task.streams, self.corrections)
                 u = self._return(task, u, drawn.to(u.dtype), tau, later)
-                task.tick()
             found = task.project(u)
             if self.measure == "residual" and not self.corrections:
                 with task.timed("projection"):

@@ -18,12 +18,11 @@ from torch import Tensor
 
 from snapfm.display import brief
 from snapfm.errors import ParamsError, ShapeError
-from snapfm.project.checks import is_real
+from snapfm.laws.checks import Check, is_count, is_real
 from snapfm.project.metric import Metric
-from snapfm.sampling.checks import is_count, path_of
+from snapfm.sampling.checks import path_of
 from snapfm.sampling.conditional.mixture import GaussianMixture, fitted
-from snapfm.sampling.conditional.model_error import known_error, predicted_error
-from snapfm.sampling.conditional.slopes import principal
+from snapfm.sampling.conditional.predictions import known_error, predicted_error, principal
 from snapfm.sampling.path import Path
 from snapfm.sampling.task import network_of, noise_units
 
@@ -71,8 +70,7 @@ class Spread:
             raise ShapeError(
                 f"Spread.of_fields expects at least two fields, (count, *shape); got {came}. Stack fields along a first axis."
             )
-        if not is_count(rank):
-            raise ShapeError(f"Spread.of_fields(rank) expects a whole number >= 1; got {rank!r}. The default is 64.")
+        Check(is_count, "a whole number >= 1", "The default is 64.", ShapeError).apply("Spread.of_fields(rank)", rank)
         if velocity is not None:
             scale = noise_units(velocity, tuple(fields.shape[1:]))[1]
         units = _units(scale, fields.shape[1:])

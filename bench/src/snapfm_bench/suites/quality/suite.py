@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from snapfm.errors import ParamsError, SettingError, SnapfmError
-from snapfm.sampling import ECI, PCFM, Conditional, DFlow, EndProjection, Flow, Guidance, Projected, Sampler
+from snapfm.sampling import SAMPLERS as KINDS
+from snapfm.sampling import Sampler
 from snapfm_bench.problems import Problem, problem
 from snapfm_bench.record import CellState
 from snapfm_bench.suites.suite import Seconds, SuiteRegistry, at_least, check_one_of, positive
@@ -106,8 +107,6 @@ def stored_rows(cells: Cells) -> dict[str, str]:
     return {name: f"Stored files: {name.removeprefix(STORED)}" for name in names}
 
 
-_SAMPLERS: tuple[type[Sampler], ...] = (Flow, PCFM, EndProjection, Projected, ECI, Guidance, DFlow, Conditional)
-KINDS: dict[str, type[Sampler]] = {kind.__name__: kind for kind in _SAMPLERS}
 DTYPES = ("float32", "float64")
 
 _SEEDS_APART = 2  # the truth is drawn with the seed after the suite's

@@ -1,4 +1,4 @@
-"""Tensors on a device: projected by the CPU, with the same answers, and copied while others are projected."""
+"""Tensors on a device: projected by the CPU, with the same answers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torch import Tensor
 import snapfm
 from snapfm.errors import DeviceWarning, Status
 from snapfm.kernels import threads
-from snapfm.project import cpu_fallback
+from snapfm.project import projector
 from snapfm.sampling import PCFM
 
-SHAPE, COUNT = (3, 5), 150  # three pieces
+SHAPE, COUNT = (3, 5), 150
 ENERGY = snapfm.Equality("energy", lambda u, p: (u**2).sum(0) - p["energy"])
 FALLS = snapfm.Inequality("falls", lambda u, p: u[0, 1:] - u[0, :-1])
 
@@ -27,10 +27,9 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
 
 
 @pytest.fixture(autouse=True)
-def _pieces(monkeypatch: pytest.MonkeyPatch):
-    """Pieces of 64 samples whatever the machine, and a process that has warned of `cuda:0`."""
-    monkeypatch.setattr(cpu_fallback, "workers", lambda: 1)
-    monkeypatch.setattr(cpu_fallback, "_warned", {CUDA})
+def _warned(monkeypatch: pytest.MonkeyPatch):
+    """A process that has warned of `cuda:0`."""
+    monkeypatch.setattr(projector, "_warned", {CUDA})
 
 
 @pytest.fixture(scope="module")
@@ -63,23 +62,21 @@ def assert_same(there: object, here: object) -> None:
             assert mine == other, one.name
 
 
-@pytest.mark.parametrize("pins", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("count", [COUNT, 1, 0])
-def test_certificates_are_those_of_the_cpu(project, pins, dtype, count):
+def test_certificates_are_those_of_the_cpu(project, dtype, count):
     u_hat, params = randn(count, *SHAPE).to(dtype), given(count)
     u_hat[70:71, 0, 0] = torch.nan
-    with device(pins):
+    with device():
         there = project(far(u_hat), far(params))
     here = project(u_hat, params)
     assert_same(there, here)
     assert count < 70 or here.status[70] == Status.NONFINITE
 
 
-@pytest.mark.parametrize("pins", [True, False])
-def test_moves_and_their_warm_starts_are_those_of_the_cpu(project, pins):
+def test_moves_and_their_warm_starts_are_those_of_the_cpu(project):
     u_hat, params = randn(COUNT, *SHAPE), given(COUNT)
-    with device(pins):
+    with device():
         first = project.move(far(u_hat), far(params))
         second = project.move(far(u_hat + 0.01), far(params), warm=first)
         last = project(far(u_hat + 0.02), far(params), warm=second)
@@ -90,30 +87,7 @@ def test_moves_and_their_warm_starts_are_those_of_the_cpu(project, pins):
     assert_same(last, project(u_hat + 0.02, params, warm=second_here))
 
 
-def test_all_pieces_are_on_their_way_before_one_is_projected_and_results_leave_before_the_next_is_awaited(project):
-    with device() as cuda:
-        project.move(far(randn(COUNT, *SHAPE)), far(given(COUNT)))
-    assert cuda.log == [*["fetch"] * 4, *["wait", "send"] * 3]  # params, three pieces; u of each piece
-
-
-def test_no_copy_is_awaited_where_memory_cannot_be_pinned(project):
-    with device(pins=False) as cuda:
-        project.move(far(randn(COUNT, *SHAPE)), far(given(COUNT)))
-    assert cuda.log == ["send"] * 3
-
-
-def test_real_torch_without_pinned_memory_copies_plainly(monkeypatch: pytest.MonkeyPatch):
-    """This machine has no accelerator, so torch refuses to pin."""
-    if torch.cuda.is_available():
-        pytest.skip("pins")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    copies = cpu_fallback._Copies(CUDA)
-    assert torch.equal(copies.fetch(far(torch.ones(3))), torch.ones(3))
-    copies.arrival()()
-
-
-@pytest.mark.parametrize("pins", [True, False])
-def test_gradients_in_fields_and_params_flow_through_the_copies(pins):
+def test_gradients_in_fields_and_params_flow_through_the_copies():
     project = snapfm.Projector([ENERGY], SHAPE, given(1))
 
     def gradients(place) -> tuple[Tensor, ...]:
@@ -123,7 +97,7 @@ def test_gradients_in_fields_and_params_flow_through_the_copies(pins):
         return near(u_hat.grad), near(energy.grad)
 
     here = gradients(torch.clone)
-    with device(pins):
+    with device():
         there = gradients(far)
     for mine, other in zip(there, here):
         assert torch.equal(mine, other)
@@ -143,7 +117,7 @@ def test_the_wait_for_the_device_is_not_counted(project, monkeypatch: pytest.Mon
     with device() as cuda:
         cuda.waits = lambda: late.append(late.pop() + 1e4)
         there = project(far(randn(COUNT, *SHAPE)), far(given(COUNT)), seconds=60.0)
-    assert late[0] == 3e4
+    assert late[0] >= 1e4
     assert near(there.converged).all()
 
 
@@ -191,7 +165,7 @@ def test_a_flow_with_its_network_on_the_device_gives_the_fields_of_the_cpu(proje
 
 
 def test_what_happens_is_said_once_in_a_process_for_each_device(project, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cpu_fallback, "_warned", set())
+    monkeypatch.setattr(projector, "_warned", set())
     u_hat, params = far(randn(2, *SHAPE)), far(given(2))
     with device():
         with pytest.warns(DeviceWarning, match=r"expects fields on the CPU.*got cuda:0.*0.00024 MB each way") as said:
