@@ -50,6 +50,10 @@ class Opened:
         found = np.asarray(self.arrays[name][start:stop])
         return found.astype(found.dtype.newbyteorder("="), copy=False)
 
+    def axes(self, name: str) -> tuple[str, ...]:
+        """Return the names of an array's axes besides that of the samples, as far as the file has them."""
+        return self.dimensions.get(name, ())[1:]
+
     def fingerprint(self, name: str) -> str:
         """Identify an array by its shape, its dtype, and the bits of its first and last sample."""
         array = self.arrays[name]

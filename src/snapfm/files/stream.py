@@ -23,7 +23,7 @@ from snapfm.errors import DataError, require
 from snapfm.files import archive
 from snapfm.files.engines import BlockFailed, Engine, Here, Progress, Report
 from snapfm.files.engines.plan import Figures
-from snapfm.files.layout import Arrays, Source
+from snapfm.files.layout import KIND, Arrays, Source
 from snapfm.files.place import Address, Place, place_of
 from snapfm.solve.single_thread import exactly
 
@@ -32,22 +32,9 @@ _NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 # Names that promise another format than the one written.
 _OTHER_FORMATS = {
-    ".npy",
-    ".npz",
-    ".h5",
-    ".hdf5",
-    ".nc",
-    ".pt",
-    ".pth",
-    ".safetensors",
-    ".mat",
-    ".csv",
-    ".txt",
-    ".json",
-    ".png",
-}
+    ".npy", ".npz", ".h5", ".hdf5", ".nc", ".pt", ".pth", ".safetensors", ".mat", ".csv", ".txt", ".json", ".png",
+}  # fmt: skip
 
-KIND = "fields"  # entry of an identity that distinguishes kinds of sources
 _OLDEST = {KIND: "simulated"}  # meaning of an identity without such an entry
 HERE = Here()
 
