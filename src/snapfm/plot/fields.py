@@ -132,7 +132,7 @@ def _curves(last: NDArray[Any], first: NDArray[Any] | None, views: Views) -> Fig
                 axes.plot(first[sample, channel], color=_BEFORE, linewidth=1.2, label="before")
             axes.plot(last[sample, channel], color=_AFTER, linewidth=1.4, label="after")
     if first is not None:
-        _legend(drawn, panels[0][0])
+        canvas.legend(drawn, panels[0][0])
     return drawn
 
 
@@ -146,26 +146,20 @@ def _bands(parts: Sequence[tuple[str, Sequence[tuple[str, Moments]]]], views: Vi
             axes.fill_between(range(len(mean)), mean - around, mean + around, color=color, alpha=0.18, linewidth=0)
             axes.plot(mean, color=color, linewidth=1.4, label=f"{title}: mean ± standard deviation")
         axes.set_ylabel(name)
-    _legend(drawn, panels[0][0])
+    canvas.legend(drawn, panels[0][0])
     return drawn
 
 
 def _panels(rows: int, columns: int, titles: Sequence[str], across: str) -> tuple[Figure, list[list[Axes]]]:
-    """Make a grid of axes that share their scales in every row."""
+    """Make a grid of axes for curves."""
     wide = _CURVE_COLUMN if columns > 1 else 2 * _CURVE_COLUMN
-    drawn = canvas.figure((wide * columns + _MARGIN, _CURVE_ROW * rows + _MARGIN), _DPI)
-    drawn.set_layout_engine("constrained")
-    grid = drawn.subplots(rows, columns, sharex=True, sharey="row", squeeze=False)
+    pixels = (wide * columns + _MARGIN, _CURVE_ROW * rows + _MARGIN)
+    drawn, grid = canvas.charts(pixels, _DPI, rows, columns)
     for title, axes in zip(titles, grid[0]):
         axes.set_title(title, color=canvas.FAINT)
     for axes in grid[-1]:
         axes.set_xlabel(across)
-    return drawn, [list(row) for row in grid]
-
-
-def _legend(drawn: Figure, axes: Axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside upper right", ncols=len(labels))
+    return drawn, grid
 
 
 def _joined(*parts: str) -> str:
