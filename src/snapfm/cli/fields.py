@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -35,6 +35,8 @@ from snapfm.text import bytes_text, plural
 
 if TYPE_CHECKING:
     from snapfm.files import Generated, ProjectedFile
+    from snapfm.files.requests import DtypeName
+    from snapfm.solve.base import OnFailure
 
 _WORK = {"velocity": "network"}  # names of work in sentences, where they are not those of figures
 _FORMATS = ("well",)
@@ -119,13 +121,13 @@ def sample(
             )
         recipe = OwnRecipe(
             named("--velocity", velocity), named("--laws", laws), read_shape(shape), count,
-            None if params is None else named("--params", params), read_names(dims), steps, seed, batch, tolerance, dtype,
-            threads,
-        )  # type: ignore[arg-type]  # fmt: skip
-    keep = "keep" if keep_failed else "raise"
+            None if params is None else named("--params", params), read_names(dims), steps, seed, batch, tolerance,
+            cast("DtypeName", dtype), threads,
+        )  # fmt: skip
+    on_failure: OnFailure = "keep" if keep_failed else "raise"
     run = watched(
         engine, log, count, min(batch, count), "samples",
-        lambda show, chosen: generate(recipe, out, show, on_failure=keep, engine=chosen),
+        lambda show, chosen: generate(recipe, out, show, on_failure=on_failure, engine=chosen),
     )  # fmt: skip
     _tell(run, "sample", as_json)
 
@@ -177,14 +179,15 @@ def project(
     """
     from snapfm.files import Projecting, named, project_file
 
+    kind = cast("DtypeName | None", dtype)
     recipe = Projecting(
-        file, named("--laws", laws), var, read_names(params), read_names(dims), tolerance, batch, dtype, threads
-    )  # type: ignore[arg-type]
-    keep = "keep" if keep_failed else "raise"
-    source = recipe.source(keep)
+        file, named("--laws", laws), var, read_names(params), read_names(dims), tolerance, batch, kind, threads
+    )
+    on_failure: OnFailure = "keep" if keep_failed else "raise"
+    source = recipe.source(on_failure)
     run = watched(
         engine, log, source.count, source.block, "fields",
-        lambda show, chosen: project_file(recipe, out, show, on_failure=keep, engine=chosen),
+        lambda show, chosen: project_file(recipe, out, show, on_failure=on_failure, engine=chosen),
     )  # fmt: skip
     _tell(run, "field", as_json)
 

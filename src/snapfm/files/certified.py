@@ -81,8 +81,16 @@ class Drawing(Certified):
     """
 
     command = "sample"
-    velocity: Velocity
-    projector: Projector
+
+    @cached_property
+    def velocity(self) -> Velocity:
+        """The velocity of the flow."""
+        raise NotImplementedError
+
+    @cached_property
+    def projector(self) -> Projector:
+        """The projector of the laws."""
+        raise NotImplementedError
 
     def params(self, start: int, count: int) -> Mapping[str, Tensor]:
         """Return the params of samples start .. start + count − 1, with a leading axis of count or 1."""

@@ -118,7 +118,12 @@ def image_figure(
             if isinstance(plane, str):
                 write(0.5, 0.5, plane, color=FAINT, fontsize=7.5)
             else:
-                looks = {"origin": "lower", "aspect": "auto", "extent": extent, "interpolation": "nearest"}
+                looks: dict[str, Any] = {
+                    "origin": "lower",
+                    "aspect": "auto",
+                    "extent": extent,
+                    "interpolation": "nearest",
+                }
                 image = axes.imshow(plane, **looks, **colors)
             axes.spines[:].set_visible(True)
             _ticks(axes.set_xticks, extent[:2] if extent and last else None)

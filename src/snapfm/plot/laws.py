@@ -43,7 +43,7 @@ def violation(after: Judged, before: Judged | None = None) -> Figure:
     names = list(dict.fromkeys(name for laws in found.values() for name in laws))
     sizes = np.concatenate([np.zeros(0), *(values for laws in found.values() for values in laws.values())])
     limits = _limits(after.projection if isinstance(after, Samples) else after)
-    positive = np.append(sizes[np.isfinite(sizes) & (sizes > 0)], [place for place, *_ in limits.values()])
+    positive = np.append(sizes[np.isfinite(sizes) & (sizes > 0)], [where for where, *_ in limits.values()])
     zero = float(positive.min()) / _BELOW if positive.size else _LEAST
     with canvas.style():
         drawn, ((axes,),) = canvas.charts((_WIDTH, _ROW * len(names) + _AROUND), _DPI)
@@ -57,12 +57,12 @@ def violation(after: Judged, before: Judged | None = None) -> Figure:
                 label = when if place == 0 and len(found) > 1 else None
                 axes.plot(shown, height, "o", color=_LOOKS[when], alpha=0.7, label=label, **_DOT)
                 if lost:
-                    beside = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
+                    beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
                     axes.text(1.0, place, f"{lost} not finite", color=canvas.FAINT, fontsize=7.5, **beside)
         if bool((sizes == 0).any()):
             axes.text(zero, len(names) - 0.55, "exactly 0", ha="center", color=canvas.FAINT, fontsize=7.5)
-        for label, (place, dashes, width) in limits.items():
-            axes.axvline(place, color=canvas.FAINT, linestyle=dashes, linewidth=width, label=label)
+        for label, (where, dashes, width) in limits.items():
+            axes.axvline(where, color=canvas.FAINT, linestyle=dashes, linewidth=width, label=label)
         axes.set(xscale="log", xlabel="violation, in the law's own units", ylim=(len(names) - 0.5, -0.5))
         axes.set_yticks(range(len(names)), names)
         axes.grid(True, axis="x", color=canvas.FAINT, linewidth=0.5, alpha=0.3)

@@ -143,8 +143,8 @@ def _print(suite: ProjectionSuite, cells: Cells) -> None:
 def _entry(cell: ProjectionCell | None) -> str:
     from statistics import median
 
-    from snapfm.text import NOTHING
     from snapfm_bench.suites.projection import CellState, Kind
+    from snapfm_bench.text import NOTHING
 
     if cell is None:
         return NOTHING

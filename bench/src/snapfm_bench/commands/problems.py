@@ -116,9 +116,9 @@ def audit(
     from dataclasses import asdict
 
     from snapfm.solve.single_thread import one_thread
-    from snapfm.text import settings_text
     from snapfm_bench.audit import AuditVerdict
     from snapfm_bench.audit import audit as run
+    from snapfm_bench.text import settings_text
 
     messages = Console(stderr=True)
     # One field is too small to divide: threads would only wait for each other.

@@ -16,6 +16,7 @@ from snapfm.seeds import base_seed
 from snapfm.solve.base import OnFailure
 from snapfm_bench.files.described import about, coordinates, drawn, field_variable
 from snapfm_bench.files.recipe import SampleRecipe, find_model, located
+from snapfm_bench.flow import VelocityNetwork
 from snapfm_bench.problems import defaults
 
 
@@ -30,7 +31,7 @@ class Sampled(Drawing):
     def __init__(self, recipe: SampleRecipe, on_failure: OnFailure = "raise") -> None:
         self.problem = recipe.build()
         self.model = find_model(recipe.model, self.problem)
-        self.grid, self.velocity = self.problem.grid, self.model.network
+        self.grid = self.problem.grid
         super().__init__(recipe, on_failure, recipe.count, recipe.seed, self.grid.shape, recipe.dtype)
 
     def __reduce__(self) -> tuple[type[Sampled], tuple[SampleRecipe, OnFailure]]:
@@ -61,6 +62,11 @@ class Sampled(Drawing):
         params = drawn(self.grid, self.params(0, 1), "float64")
         variables = {"u": field_variable(self.problem, self.dtype), **params, **CERTIFICATE}
         return Layout(attributes, variables, coordinates(self.grid))
+
+    @cached_property
+    def velocity(self) -> VelocityNetwork:
+        """The network of the model."""
+        return self.model.network
 
     @cached_property
     def projector(self) -> Projector:
