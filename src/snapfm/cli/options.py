@@ -55,6 +55,14 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print a JSON summ
 LAWS = typer.Option(metavar="MODULE:NAME", help="Laws in your module: a list, or a function that returns one.")
 
 _ENGINES = ("here", "ray")
+_ADVICE: dict[int | None, str] = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free some space, or choose another disk."),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Choose a place you may write to."),
+    **dict.fromkeys(
+        (errno.ENOTDIR, errno.EEXIST, errno.EISDIR),
+        "Something else is in its place: remove it, or choose another place.",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -174,9 +182,7 @@ def check_folder(command: str, out: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=".snapfm-", dir=nearest):
             pass
     except OSError as trouble:
-        raise DataError(
-            f"{expected}; got {out}, of which the system says '{_reason(trouble)}'. {_advice(trouble)}"
-        ) from trouble
+        raise DataError(f"{expected}; got {out}, of which the system says {_told(trouble)}") from trouble
 
 
 def check_suffix(command: str, out: Path, *suffixes: str) -> None:
@@ -193,20 +199,11 @@ def file_error(command: str, trouble: OSError, resumes: bool) -> DataError:
     kept = " Finished work is kept: the same command resumes from there." if resumes else ""
     place = f" for {trouble.filename}" if trouble.filename is not None else ""
     return DataError(
-        f"snapfm {command} expects files it can read and folders it can write to; got '{_reason(trouble)}'{place}. "
-        f"{_advice(trouble)}{kept}"
+        f"snapfm {command} expects files it can read and folders it can write to; got {_told(trouble, place)}{kept}"
     )
 
 
-def _reason(trouble: OSError) -> str:
-    return trouble.strerror or str(trouble) or type(trouble).__name__
-
-
-def _advice(trouble: OSError) -> str:
-    if trouble.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "Free some space, or choose another disk."
-    if trouble.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "Choose a place you may write to."
-    if trouble.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
-        return "Something else is in its place: remove it, or choose another place."
-    return "Choose another place."
+def _told(trouble: OSError, place: str = "") -> str:
+    """Say in the system's words what is wrong, and what to do."""
+    reason = trouble.strerror or str(trouble) or type(trouble).__name__
+    return f"'{reason}'{place}. {_ADVICE.get(trouble.errno, 'Choose another place.')}"

@@ -30,6 +30,17 @@ CONVENTIONS = "CF-1.11"  # names, units, flags and the dimension of realizations
 KEY = "recipe"  # attribute that identifies the run a store belongs to
 MARK = "sample"  # the variable that is written last of each block: a block is finished if its chunk of this exists
 MARKS = f"{MARK}/c"  # the folder of its chunks
+_NUMBERS = {
+    "seed": Variable("int64", {"long_name": "seed of the run the sample belongs to"}),
+    MARK: Variable(
+        "int64",
+        {
+            "long_name": "index of the sample; with its seed it decides all that was drawn",
+            "standard_name": "realization",
+            "units": UNITS,
+        },
+    ),
+}
 # Values never written must not look like numbers; unsigned ones and booleans have none to spare. By kinds of numpy's dtypes.
 _NEVER = {"i": -1, "f": float("nan"), "c": float("nan")}
 
@@ -50,21 +61,11 @@ def create(store: Any, source: Source) -> None:
     root = _root(store, "r+")
     chunk, shard = _pieces(count, source.block)
     single = min(source.block, count)
-    for name, variable in layout.variables.items():
+    for name, variable in {**layout.variables, **_NUMBERS}.items():
         sharded = name == "u"
         chunks = (chunk if sharded else single, *variable.shape)
         shards = (shard, *variable.shape) if sharded else None
         _array(root, name, variable, ("sample", count), chunks, shards)
-    numbers = {
-        "seed": {"long_name": "seed of the run the sample belongs to"},
-        MARK: {
-            "long_name": "index of the sample; with its seed it decides all that was drawn",
-            "standard_name": "realization",
-            "units": UNITS,
-        },
-    }
-    for name, words in numbers.items():
-        _array(root, name, Variable("int64", words), ("sample", count), (single,))
     for axis in layout.coordinates:
         size = len(axis.values)
         made = _array(root, axis.name, Variable("float64", axis.attributes), (axis.name, size), (size,))
@@ -188,17 +189,13 @@ def finished(file: str | Path, expected: str, cure: str) -> tuple[Place, dict[st
 def _commit() -> str | None:
     """Name the commit; None for an installed package, which its version identifies."""
     file = Path(__file__)
+    # A package inside somebody else's repository is not tracked there.
+    calls = ("ls-files", "--error-unmatch", file.name), ("rev-parse", "HEAD")
     try:
-        # A package inside somebody else's repository is not tracked there.
-        tracked = _git("ls-files", "--error-unmatch", file.name)
-        return _git("rev-parse", "HEAD") if tracked else None
+        done = [subprocess.run(["git", *call], cwd=file.parent, capture_output=True, text=True) for call in calls]
     except OSError:  # no git
         return None
-
-
-def _git(*words: str) -> str | None:
-    done = subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True)
-    return done.stdout.strip() or None if done.returncode == 0 else None
+    return None if any(one.returncode for one in done) else done[-1].stdout.strip()
 
 
 def _zarr() -> Any:

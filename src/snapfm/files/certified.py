@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -15,6 +15,7 @@ from snapfm.errors import ProjectionFailed
 from snapfm.files.engines import Report
 from snapfm.files.layout import CERTIFICATE, Drawn
 from snapfm.files.requests import versions
+from snapfm.laws import Law
 from snapfm.project import Projection, Projector
 from snapfm.sampling import Sampler, sample
 from snapfm.sampling.sample import default_sampler
@@ -37,6 +38,20 @@ class Certified:
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return type(self), (self.recipe, self.on_failure)
+
+    def laws(self) -> Sequence[Law]:
+        """Return the laws: by default those that the recipe names."""
+        found: Sequence[Law] = self.recipe.laws.laws()
+        return found
+
+    def params(self, start: int, count: int) -> Mapping[str, Tensor]:
+        """Return the params of samples start .. start + count − 1, with a leading axis of count or 1."""
+        raise NotImplementedError
+
+    @cached_property
+    def projector(self) -> Projector:
+        """The projector of the laws, always built from the first sample's params."""
+        return Projector(self.laws(), self.shape, self.params(0, 1), self.recipe.tolerance, progress=False)
 
     def asked(self) -> dict[str, Any]:
         """Return what decides the samples, in plain values; sources add what else does."""
@@ -75,7 +90,7 @@ class Certified:
 
 
 class Drawing(Certified):
-    """Samples that a velocity draws under laws: subclasses say which velocity, projector and params.
+    """Samples that a velocity draws under laws: subclasses say which velocity, laws and params.
 
     Every block starts from the same generator, so the noise of sample i depends on (seed, i) alone.
     """
@@ -85,15 +100,6 @@ class Drawing(Certified):
     @cached_property
     def velocity(self) -> Velocity:
         """The velocity of the flow."""
-        raise NotImplementedError
-
-    @cached_property
-    def projector(self) -> Projector:
-        """The projector of the laws."""
-        raise NotImplementedError
-
-    def params(self, start: int, count: int) -> Mapping[str, Tensor]:
-        """Return the params of samples start .. start + count − 1, with a leading axis of count or 1."""
         raise NotImplementedError
 
     def asked(self) -> dict[str, Any]:

@@ -95,19 +95,15 @@ class Source(Protocol):
 
     def asked(self) -> dict[str, Any]:
         """Return what a caller asks for, in plain values: a finished file with the same is left as it is."""
-        ...
 
     def identity(self) -> dict[str, Any]:
         """Return everything that decides the bits, in plain values: an unfinished run with the same is resumed."""
-        ...
 
     def layout(self) -> Layout:
         """Describe the contents of the file; called once, when it is created."""
-        ...
 
     def draw(self, start: int, stop: int, report: Report) -> Drawn:
         """Make the samples start .. stop − 1: a value for every variable of the layout, leading axis stop − start."""
-        ...
 
 
 def axes_of(count: int, prefix: str = "") -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from snapfm.errors import ParamsError, SettingError, ShapeError
 from snapfm.files.certified import Drawing
 from snapfm.files.layout import CERTIFICATE, KIND, Layout, Variable, axes_of, param_variable
 from snapfm.files.requests import DtypeName, Named, check_dims, check_recipe
-from snapfm.project import Projector
 from snapfm.sampling.task import Velocity
 from snapfm.solve.base import OnFailure
 
@@ -91,11 +90,6 @@ class OwnSampled(Drawing):
                 f"{type(found).__name__}. Name another object."
             )
         return found.eval() if isinstance(found, torch.nn.Module) else found
-
-    @cached_property
-    def projector(self) -> Projector:
-        """The projector of the laws, built from the first sample's params."""
-        return Projector(self.recipe.laws.laws(), self.shape, self.params(0, 1), self.recipe.tolerance, progress=False)
 
     def params(self, start: int, count: int) -> dict[str, Tensor]:
         """Return what the user's params give for these samples."""

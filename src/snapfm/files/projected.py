@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -30,7 +29,6 @@ from snapfm.files.layout import (
 from snapfm.files.opened import opened
 from snapfm.files.place import place_of
 from snapfm.files.requests import DtypeName, Named, check_dims, check_recipe
-from snapfm.project import Projector
 from snapfm.solve.base import OnFailure
 
 _REAL = "biuf"  # kinds of numpy's dtypes that fields may have
@@ -88,7 +86,7 @@ class ProjectedFields(Certified):
         check_dims(recipe.dims, self.shape)
         there = self.input.axes(self.var)
         self.dims = recipe.dims or (there if len(there) == len(shape) else axes_of(len(shape)))
-        self.params = self._params()  # from names that laws read to arrays of the input
+        self.arrays = self._arrays()  # from names that laws read to arrays of the input
 
     def __reduce__(self) -> tuple[type[ProjectedFields], tuple[Projecting, OnFailure]]:
         # Another process may be in another folder.
@@ -98,14 +96,14 @@ class ProjectedFields(Certified):
         """Return what decides the fields, in plain values."""
         return {
             KIND: "projected", "input": self.input.name, "var": self.var, "laws": self.recipe.laws.identity(),
-            "params": self.params, **super().asked(),
-            "bits": {name: self.input.fingerprint(name) for name in (self.var, *self.params.values())},
+            "params": self.arrays, **super().asked(),
+            "bits": {name: self.input.fingerprint(name) for name in (self.var, *self.arrays.values())},
         }  # fmt: skip
 
     def layout(self) -> Layout:
         """Describe fields, params, violations before and after, and certificates."""
-        u_hat, params = self._read(0, 1)
-        laws = list(self.projector.check(u_hat, params).by_law)
+        params = self.params(0, 1)
+        laws = list(self.projector.check(self._fields(0, 1), params).by_law)
         by_law = {
             when: Variable("float64", {"long_name": f"violation of each law {when} projection"}, (len(laws),), ("law",))
             for when in BY_LAW
@@ -115,7 +113,7 @@ class ProjectedFields(Certified):
             "u": Variable(self.dtype, {"long_name": "projected field"}, self.shape, self.dims),
             **{
                 name: param_variable(
-                    name, value, f"{self.params[name]} of the input", self.input.axes(self.params[name])
+                    name, value, f"{self.arrays[name]} of the input", self.input.axes(self.arrays[name])
                 )
                 for name, value in params.items()
             },
@@ -127,13 +125,13 @@ class ProjectedFields(Certified):
     def draw(self, start: int, stop: int, report: Report) -> Drawn:
         """Read, judge, project and judge again the fields start .. stop − 1."""
         began = perf_counter()
-        u_hat, params = self._read(start, stop)
+        u_hat, params = self._fields(start, stop), self.params(start, stop - start)
         read = perf_counter()
         before = self.projector.check(u_hat, params).by_law
         found = self.projector(u_hat, params)
         values: dict[str, Any] = {
             "u": found.u,
-            **{name: params[name].expand(stop - start, *params[name].shape[1:]) for name in self.params},
+            **{name: value.expand(stop - start, *value.shape[1:]) for name, value in params.items()},
             "before": torch.stack(list(before.values()), dim=1),
             "after": torch.stack(list(found.by_law.values()), dim=1),
             **self.certificate(found, start),
@@ -144,24 +142,22 @@ class ProjectedFields(Certified):
             {"reading": read - began, "projection": ended - read},
         )
 
-    @cached_property
-    def projector(self) -> Projector:
-        """The projector of the laws, built from the first sample's params."""
-        return Projector(
-            self.recipe.laws.laws(), self.shape, self._read(0, 1)[1], self.recipe.tolerance, progress=False
-        )
-
-    def _read(self, start: int, stop: int) -> tuple[Tensor, dict[str, Tensor]]:
-        kind = getattr(torch, self.dtype)
-        u_hat = torch.from_numpy(np.array(self.input.read(self.var, start, stop))).to(kind)
-        params = {}
-        for name, array in self.params.items():
+    def params(self, start: int, count: int) -> dict[str, Tensor]:
+        """Read what the laws read beside the fields."""
+        found = {}
+        for name, array in self.arrays.items():
             one = self.input.arrays[array].shape[0] == 1 and self.count > 1
-            read = torch.from_numpy(np.array(self.input.read(array, *((0, 1) if one else (start, stop)))))
-            params[name] = read.double() if read.is_floating_point() else read
-        return u_hat, params
+            read = self._read(array, *((0, 1) if one else (start, start + count)))
+            found[name] = read.double() if read.is_floating_point() else read
+        return found
 
-    def _params(self) -> dict[str, str]:
+    def _fields(self, start: int, stop: int) -> Tensor:
+        return self._read(self.var, start, stop).to(getattr(torch, self.dtype))
+
+    def _read(self, array: str, start: int, stop: int) -> Tensor:
+        return torch.from_numpy(np.array(self.input.read(array, start, stop)))
+
+    def _arrays(self) -> dict[str, str]:
         beside = [array for array in self.input.beside(self.var, self.count) if array not in NOT_PARAMS]
         if self.recipe.params is None:
             found = {_last(array): array for array in beside}

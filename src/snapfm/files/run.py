@@ -28,11 +28,9 @@ class SampleRequest(Protocol):
     @property
     def threads(self) -> int | None:
         """Threads of the network; None for torch's current number."""
-        ...
 
     def source(self, on_failure: OnFailure) -> Source:
         """Return what draws the samples."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from snapfm.files.certified import Drawing
 from snapfm.files.layout import CERTIFICATE, KIND, Layout
-from snapfm.project import Projector
+from snapfm.laws import Law
 from snapfm.seeds import base_seed
 from snapfm.solve.base import OnFailure
 from snapfm_bench.files.described import about, coordinates, drawn, field_variable
@@ -68,10 +69,9 @@ class Sampled(Drawing):
         """The network of the model."""
         return self.model.network
 
-    @cached_property
-    def projector(self) -> Projector:
-        """The projector of the laws, always built from the first sample's params."""
-        return Projector(self.problem.laws, self.grid.shape, self.params(0, 1), self.recipe.tolerance)
+    def laws(self) -> Sequence[Law]:
+        """Return the laws of the problem."""
+        return self.problem.laws
 
     def params(self, start: int, count: int) -> dict[str, Tensor]:
         """Draw params as problem.params(…, generator) would."""

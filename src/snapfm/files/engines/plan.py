@@ -36,27 +36,21 @@ class BlockPlan(Protocol):
 
     def units(self, block: int) -> int:
         """Return the size of a block in the units that progress counts: samples, or cells."""
-        ...
 
     def named(self, block: int) -> str:
         """Name a block in messages."""
-        ...
 
     def finished(self) -> set[int]:
         """Return the blocks whose results are safely stored."""
-        ...
 
     def join(self) -> None:
         """Check that this process may add to the run; called once, in processes that did not start it, before they compute."""
-        ...
 
     def compute(self, block: int, report: Report) -> Figures:
         """Compute a block and store its results, completely or not at all."""
-        ...
 
     def give_up(self, block: int) -> None:
         """Store that a block has no results; raises BlockFailed if the run cannot continue without it."""
-        ...
 
 
 class Engine(Protocol):
@@ -65,16 +59,13 @@ class Engine(Protocol):
     @property
     def share(self) -> Share:
         """The share of the blocks that this engine computes."""
-        ...
 
     @property
     def threads(self) -> int | None:
         """Threads of torch in each computing process; None for as many as this process has."""
-        ...
 
     def run(self, plan: BlockPlan, progress: Progress | None = None) -> Figures:
         """Compute the blocks that are not finished; return their figures, added up."""
-        ...
 
 
 class Tally:
