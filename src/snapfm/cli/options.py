@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once; and folders and files checked before the work starts.
+"""Options that several commands share, each declared once; and what they say of files that cannot be read or written.
 
 A command of long runs takes one argument, `engine: EngineOptions`; `with_engine` shows it on the command line as the options
 that it holds.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import inspect
 import json
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
@@ -23,9 +22,6 @@ from snapfm.errors import DataError, SettingError, UnknownName
 if TYPE_CHECKING:
     from snapfm.files.engines import Engine
 
-ProblemName: TypeAlias = Annotated[
-    str, typer.Argument(metavar="PROBLEM", help="Name of a problem; `snapfm problems` lists them.")
-]
 Settings: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -169,22 +165,6 @@ def read_shape(text: str) -> tuple[int, ...]:
         raise SettingError(f"--shape expects whole numbers, as in 64,64; got {text!r}. Give one per axis.") from cause
 
 
-def check_folder(command: str, out: Path) -> None:
-    """Refuse a folder that cannot be made or written to, without creating it."""
-    expected = f"snapfm {command} --out expects a folder to write to"
-    try:
-        nearest = out.absolute()
-        while not nearest.exists():
-            nearest = nearest.parent
-        if not nearest.is_dir():
-            which = "which is a file" if nearest == out.absolute() else f"where {nearest} is a file"
-            raise DataError(f"{expected}; got {out}, {which}. Choose another folder.")
-        with tempfile.TemporaryDirectory(prefix=".snapfm-", dir=nearest):
-            pass
-    except OSError as trouble:
-        raise DataError(f"{expected}; got {out}, of which the system says {_told(trouble)}") from trouble
-
-
 def check_suffix(command: str, out: Path, *suffixes: str) -> None:
     """Refuse a file whose name promises another format than the one written; a name may also end in nothing."""
     if out.suffix and out.suffix.lower() not in suffixes:
@@ -199,11 +179,11 @@ def file_error(command: str, trouble: OSError, resumes: bool) -> DataError:
     kept = " Finished work is kept: the same command resumes from there." if resumes else ""
     place = f" for {trouble.filename}" if trouble.filename is not None else ""
     return DataError(
-        f"snapfm {command} expects files it can read and folders it can write to; got {_told(trouble, place)}{kept}"
+        f"snapfm {command} expects files it can read and folders it can write to; got {told(trouble, place)}{kept}"
     )
 
 
-def _told(trouble: OSError, place: str = "") -> str:
+def told(trouble: OSError, place: str = "") -> str:
     """Say in the system's words what is wrong, and what to do."""
     reason = trouble.strerror or str(trouble) or type(trouble).__name__
     return f"'{reason}'{place}. {_ADVICE.get(trouble.errno, 'Choose another place.')}"

@@ -5,8 +5,8 @@ block by block, and resumes. `snapfm.files.engines` says which processes compute
 """
 
 from snapfm.files.archive import load
+from snapfm.files.certified import OwnRecipe
 from snapfm.files.layout import Source
-from snapfm.files.own import OwnRecipe
 from snapfm.files.projected import Projecting
 from snapfm.files.requests import Named, named
 from snapfm.files.run import Generated, ProjectedFile, generate, project_file

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, TypeAlias
 
 from snapfm.errors import DataError, require
 from snapfm.files.engines import Share
-from snapfm.files.engines.share import locked, taken
-from snapfm.locking import sync
+from snapfm.files.engines.share import taken
+from snapfm.locking import held, sync
 
 _STORE, _PUBLISHING = "store", ".publishing"
 _METADATA, _PARTIAL = "*.json", "*.partial"  # files of a store: what zarr says of it, and what zarr has not finished
@@ -101,7 +101,7 @@ class Folder:
     def publishing(self) -> Iterator[bool]:
         """Do the last work on a complete store, then give it its name; yields whether that is left to this process."""
         self.part.mkdir(exist_ok=True)  # gone if another process was first
-        with locked(self.part / _PUBLISHING):
+        with held(self.part / _PUBLISHING):
             left = self.growing.is_dir() and not self.path.exists()
             if left:
                 _remove_partial(self.growing)

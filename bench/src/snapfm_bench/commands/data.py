@@ -7,20 +7,11 @@ from typing import Annotated, cast
 
 import typer
 
-from snapfm.cli.options import (
-    THIS_PROCESS,
-    EngineOptions,
-    Json,
-    Log,
-    Out,
-    ProblemName,
-    Settings,
-    read_settings,
-    with_engine,
-)
+from snapfm.cli.options import THIS_PROCESS, EngineOptions, Json, Log, Out, Settings, read_settings, with_engine
 from snapfm.cli.watch import described, described_file, unfinished, watched
 from snapfm.errors import DataError
 from snapfm.text import plural
+from snapfm_bench.commands.options import ProblemName
 
 
 @with_engine

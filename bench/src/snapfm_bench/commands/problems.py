@@ -14,7 +14,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from snapfm.cli.options import ProblemName, Settings, check_suffix, read_settings
+from snapfm.cli.options import Settings, check_suffix, read_settings
+from snapfm_bench.commands.options import ProblemName
 
 if TYPE_CHECKING:
     from snapfm.compile import CompiledLaws
