@@ -104,11 +104,12 @@ def test_windows_locks_a_byte_and_releases_it(tmp_path: Path, monkeypatch: pytes
 
     stand_in = types.SimpleNamespace(locking=locking_of_windows, LK_NBLCK=2, LK_UNLCK=0)
     monkeypatch.setitem(sys.modules, "msvcrt", stand_in)
-    with locking._windows(tmp_path, False, time.monotonic() + 10.0) as taken:
+    monkeypatch.setattr(locking, "_WINDOWS", True)
+    with held(tmp_path, wait=10.0) as taken:
         assert taken
         assert calls == ["locked"]
     assert calls == ["locked", "unlocked"]
     assert (tmp_path / ".lock").exists()
-    with locking._windows(tmp_path, True, 0.0) as taken:
+    with held(tmp_path, shared=True, wait=0.0) as taken:
         assert taken
     assert len(calls) == 2

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapfm.text import bytes_text, extents, meant, one_field, percent, plural, scientific, seconds, spread, times, two
+from snapfm.text import bytes_text, extents, meant, one_field, plural, scientific, seconds
 
 
 @pytest.mark.parametrize(
@@ -13,9 +13,8 @@ def test_violations_have_one_decimal_and_only_an_exact_zero_is_zero(value: float
     assert scientific(value) == written
 
 
-def test_durations_and_shares():
+def test_durations():
     assert [seconds(value) for value in (0.0, 0.0042, 12.34)] == ["0 s", "4.2 ms", "12.3 s"]
-    assert percent(0.034) == "3.4 %"
 
 
 def test_counts_agree_with_their_nouns():
@@ -25,24 +24,6 @@ def test_counts_agree_with_their_nouns():
 
 def test_shapes_are_products():
     assert [extents(shape) for shape in ((), (7,), (3, 4, 5))] == ["scalar", "7", "3×4×5"]
-
-
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [
-        (0.0, "0"), (0.0344, "0.034"), (0.996, "1.0"), (1.25, "1.2"), (9.96, "10"), (56.7, "57"), (99.6, "100"),
-        (1234.0, "1,200"),
-    ],
-)  # fmt: skip
-def test_multiples_have_two_digits(value: float, written: str):
-    assert two(value) == written
-    assert times(value) == f"{written}×"
-
-
-def test_a_spread_that_two_digits_do_not_show_is_left_out():
-    assert spread(0.331, 0.334) == ""
-    assert spread(0.331, 0.36) == "0.33 to 0.36"
-    assert times(None) == "–"
 
 
 def test_a_name_close_to_a_known_one_is_asked_for():

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.page import DOCS, main, told_sources
 from benchmarks.record import latest
-from snapfm.text import settings_text
 from snapfm_bench.audit import LEAST_ORDER, ROUNDING
+from snapfm_bench.text import settings_text
 
 
 def page(record: dict[str, Any]) -> str:

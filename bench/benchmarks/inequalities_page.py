@@ -7,8 +7,9 @@ from typing import Any
 
 from benchmarks.page import DOCS, main, told_sources
 from benchmarks.record import latest
-from snapfm.text import NOTHING, scientific, seconds, settings_text
+from snapfm.text import scientific, seconds
 from snapfm_bench.pages.document import Entry, Table, markdown, table
+from snapfm_bench.text import NOTHING, settings_text
 
 
 def page(record: dict[str, Any]) -> str:

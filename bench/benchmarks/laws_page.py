@@ -10,8 +10,9 @@ from benchmarks.any_law import rows
 from benchmarks.any_law.methods import OURS, TUNED
 from benchmarks.any_law.summary import DONE
 from benchmarks.page import DOCS, main, told_sources
-from snapfm.text import NOTHING, seconds, times
+from snapfm.text import seconds
 from snapfm_bench.pages.document import Entry, Table, markdown, table
+from snapfm_bench.text import NOTHING, times
 
 _ORDER = {"lost": 0, "neither": 1, "mixed": 2, "won": 3}  # what is lost comes first
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.page import DOCS, ROOT, main, told_sources
-from snapfm.text import NOTHING, spread, times, two
 from snapfm_bench import published, record
 from snapfm_bench.pages.document import Entry, Table, markdown, table
 from snapfm_bench.record import RECORDS
@@ -36,6 +35,7 @@ from snapfm_bench.suites.projection.report.walks import (
     rest_of,
 )
 from snapfm_bench.suites.projection.suite import OURS, Kind, ProjectionCell
+from snapfm_bench.text import NOTHING, spread, times, two
 
 RUNS, README = ROOT / "bench" / "runs", ROOT / "README.md"
 SUITES = ("paper", "scaling-constraints", "scaling-samples", "scaling-grid")

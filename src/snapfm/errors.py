@@ -129,14 +129,8 @@ def require(package: str, purpose: str, extra: str, of: str = "snapfm") -> Modul
 
 def bench(purpose: str) -> ModuleType:
     """Import snapfm_bench, the package with the benchmark problems and their models, or say how to install it."""
-    try:
-        return importlib.import_module("snapfm_bench")
-    except ModuleNotFoundError as cause:
-        if cause.name != "snapfm_bench":
-            raise
-        raise MissingDependency(
-            f"snapfm_bench is needed for {purpose}; it is not installed. Install it with: pip install snapfm-bench"
-        ) from cause
+    require_all(purpose, {"snapfm_bench": ""}, of="snapfm-bench")
+    return importlib.import_module("snapfm_bench")
 
 
 def require_all(purpose: str, packages: Mapping[str, str], of: str = "snapfm") -> None:

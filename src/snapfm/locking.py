@@ -10,11 +10,12 @@ import errno
 import importlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+_WINDOWS = os.name == "nt"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _INTERVAL = 0.05  # seconds between two attempts
 _INSIDE = ".lock"  # stands for a folder where folders cannot be opened
@@ -26,44 +27,39 @@ def held(place: Path, *, shared: bool = False, wait: float = float("inf")) -> It
 
     Any number of processes may hold a shared lock together. Windows knows none: it is not taken there.
     """
-    lock = _windows if os.name == "nt" else _posix
-    with lock(place, shared, time.monotonic() + wait) as taken:
-        yield taken
-
-
-@contextmanager
-def _posix(place: Path, shared: bool, until: float) -> Iterator[bool]:
-    system: Any = importlib.import_module("fcntl")
-    handle = os.open(place, os.O_RDONLY if place.is_dir() else os.O_RDWR | os.O_CREAT, 0o644)
+    if _WINDOWS and shared:
+        yield True
+        return
+    folder, until = place.is_dir(), time.monotonic() + wait
+    file = place / _INSIDE if _WINDOWS and folder else place
+    handle = os.open(file, os.O_RDONLY if folder and not _WINDOWS else os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        kind = (system.LOCK_SH if shared else system.LOCK_EX) | system.LOCK_NB
-        taken = _attempt(lambda: system.flock(handle, kind), until)
+        lock, unlock = _windows(handle) if _WINDOWS else _posix(handle, shared)
+        taken = _attempt(lock, until)
         try:
             yield taken
         finally:
             if taken:  # closing is not enough where a forked child has the same handle
-                _attempt(lambda: system.flock(handle, system.LOCK_UN), 0.0)
+                unlock()
     finally:
         os.close(handle)
 
 
-@contextmanager
-def _windows(place: Path, shared: bool, until: float) -> Iterator[bool]:
-    if shared:
-        yield True
-        return
+def _posix(handle: int, shared: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    system: Any = importlib.import_module("fcntl")
+    kind = (system.LOCK_SH if shared else system.LOCK_EX) | system.LOCK_NB
+    return lambda: system.flock(handle, kind), lambda: _attempt(lambda: system.flock(handle, system.LOCK_UN), 0.0)
+
+
+def _windows(handle: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Lock the first byte, which stands for all."""
     system: Any = importlib.import_module("msvcrt")
-    handle = os.open(place / _INSIDE if place.is_dir() else place, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        taken = _attempt(lambda: system.locking(handle, system.LK_NBLCK, 1), until)  # the first byte stands for all
-        try:
-            yield taken
-        finally:
-            if taken:
-                os.lseek(handle, 0, os.SEEK_SET)
-                system.locking(handle, system.LK_UNLCK, 1)
-    finally:
-        os.close(handle)
+
+    def unlock() -> None:
+        os.lseek(handle, 0, os.SEEK_SET)
+        system.locking(handle, system.LK_UNLCK, 1)
+
+    return lambda: system.locking(handle, system.LK_NBLCK, 1), unlock
 
 
 def _attempt(take: Any, until: float) -> bool:

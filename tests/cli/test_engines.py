@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from snapfm.cli.app import app
-from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
+from snapfm.cli.options import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.errors import SettingError, UnknownName
 from snapfm.files.engines import Here, OnRay, Share
 

@@ -17,7 +17,7 @@ from snapfm.files import Named, Projecting, archive, load, project_file, stream
 from snapfm.files.engines import Report
 from snapfm.files.layout import Drawn, Layout, Variable
 from snapfm.files.opened import opened
-from snapfm.files.summary import totals
+from snapfm.files.run import totals
 from snapfm.files.well import export_well
 
 zarr = pytest.importorskip("zarr")

@@ -14,7 +14,7 @@ import torch
 from snapfm import Bounds, Equality, Projector, Samples, plot, sample
 from snapfm.errors import MissingDependency, SettingError, ShapeError
 from snapfm.plot import canvas
-from snapfm.plot.views import Views
+from snapfm.plot.fields import Views
 
 figure = pytest.importorskip("matplotlib.figure")
 

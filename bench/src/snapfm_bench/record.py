@@ -25,7 +25,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar, Union, get_args, get_o
 
 from snapfm.errors import DataError, UnknownName
 from snapfm.files.engines import WHOLE, Share
-from snapfm.files.engines.share import locked, taken
+from snapfm.files.engines.share import taken
+from snapfm.locking import held
 from snapfm_bench.machine import source
 
 RECORDS = "records.jsonl"
@@ -151,7 +152,7 @@ def read_folder(folder: Path, suite: T, cell: type[C]) -> dict[Any, C]:
 def append(file: Path, record: dict[str, Any]) -> None:
     """Add one record to a file without a header."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with locked(file):
+    with held(file):
         _write(file, to_line(record))
 
 
@@ -190,7 +191,7 @@ class Records(Generic[C]):
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keep other shares from writing into the folder, for as long as the block runs."""
-        with locked(self._file):
+        with held(self._file):
             yield
 
     def append(self, cell: C) -> None:

@@ -220,7 +220,7 @@ def test_an_unfinished_run_is_not_resumed_where_bits_may_differ(
     with pytest.raises(DataError, match=r"an unfinished run with processor='ABACUS'; got processor="):
         generate(recipe(model), out)
     monkeypatch.undo()
-    monkeypatch.setattr("snapfm_bench.files.sampled.versions", lambda *more: {"snapfm": "9"})
+    monkeypatch.setattr("snapfm.files.certified.versions", lambda *more: {"snapfm": "9"})
     with pytest.raises(DataError, match=r"an unfinished run with versions=\{'snapfm': '9'\}; got versions="):
         generate(recipe(model), out)
 

@@ -15,10 +15,9 @@ import torch
 import snapfm
 from snapfm.errors import DataError, SettingError, UnknownName
 from snapfm.files import archive, load
-from snapfm.files.layout import PARAMS
 from snapfm.metrics.scores import constraint_errors
 from snapfm_bench.files import DataRecipe, paper_count, write
-from snapfm_bench.files.described import drawn
+from snapfm_bench.files.described import PARAMS, drawn
 from snapfm_bench.problems import names
 
 xarray = pytest.importorskip("xarray")

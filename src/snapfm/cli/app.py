@@ -14,12 +14,9 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from snapfm import __version__
-from snapfm.cli.doctor import doctor
-from snapfm.cli.export import export
-from snapfm.cli.fields import sample
-from snapfm.cli.kernels import kernels
+from snapfm.cli.doctor import doctor, kernels
+from snapfm.cli.fields import export, project, sample
 from snapfm.cli.options import file_error
-from snapfm.cli.project import project
 from snapfm.errors import SnapfmError
 
 _USER_ERROR = 2  # the exit code of a wrong call, as in click; 1 is left for work that was done and failed

@@ -1,4 +1,4 @@
-"""`snapfm doctor`: what this installation can do, and a self-test of ten projections on each device."""
+"""`snapfm doctor`: what this installation can do, with a self-test on each device. `snapfm kernels`: compile all kernels now."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import platform
 import re
 import warnings
 from importlib import metadata
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from snapfm.errors import SnapfmError
 
 if TYPE_CHECKING:
     import torch
@@ -126,3 +129,19 @@ def _sentence(test: dict[str, Any]) -> str:
         f"{test['device']}: {test['converged']} of {test['of']} converged, violation at most {test['violation']:.1e}, "
         f"stationarity at most {test['stationarity']:.1e}{apart}: {verdict}"
     )
+
+
+def kernels(
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes at once; by default one a core.")] = None,
+) -> None:
+    """Compile the kernels now and keep them, so that no later call has to wait for it."""
+    from snapfm.kernels.numba.ahead import compile_all
+    from snapfm.kernels.numba.cache import own, shipped
+
+    if (folder := shipped() or own()) is None:
+        raise SnapfmError(
+            "snapfm kernels expects a cache folder that it may write; found none. Set SNAPFM_CACHE to a folder."
+        )
+    began = perf_counter()
+    count = compile_all(workers)
+    typer.echo(f"{count} kernels in {folder}, {perf_counter() - began:.0f} s")

@@ -1,31 +1,45 @@
-"""`snapfm sample`: constrained fields in a Zarr file; the same command resumes a stopped run."""
+"""`snapfm sample`, `project` and `export`: fields in files. Runs of the first two resume, and their fields have certificates."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
-from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
-from snapfm.cli.options import Settings, read_names, read_settings, read_shape
-from snapfm.cli.watch import Log, Watch
-from snapfm.errors import ProjectionFailed, SettingError, bench, require_all
-from snapfm.text import bytes_text, extents, plural
+from snapfm.cli.options import (
+    LAWS,
+    THIS_PROCESS,
+    Batch,
+    EngineOptions,
+    Json,
+    KeepFailed,
+    Log,
+    Out,
+    Settings,
+    Threads,
+    Tolerance,
+    check_suffix,
+    read_names,
+    read_settings,
+    read_shape,
+    with_engine,
+)
+from snapfm.cli.watch import FAILED, Ran, described, described_file, unfinished, watched
+from snapfm.errors import SettingError, UnknownName, bench, require_all
+from snapfm.text import bytes_text, plural
 
 if TYPE_CHECKING:
-    from snapfm.files import Generated, Written
-    from snapfm.files.engines import Share
+    from snapfm.files import Generated, ProjectedFile
+    from snapfm.files.requests import DtypeName
+    from snapfm.solve.base import OnFailure
 
-Out: TypeAlias = Annotated[
-    str, typer.Option(metavar="FILE.zarr|URL", help="File to write, created only once complete; or a URL: s3://…")
-]
-FAILED = 1  # exit code of work that was done and failed
-_PARTS = {"velocity": "network", "projection": "projection", "other": "other"}  # of the time, as the summary names them
+_WORK = {"velocity": "network"}  # names of work in sentences, where they are not those of figures
+_FORMATS = ("well",)
 
 
 @with_engine
@@ -42,10 +56,7 @@ def sample(
         str | None,
         typer.Option(metavar="MODULE:NAME", help="Your own model, velocity(u, tau), instead of a problem."),
     ] = None,
-    laws: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:NAME", help="Laws of your model: a list, or a function that returns one."),
-    ] = None,
+    laws: Annotated[str | None, LAWS] = None,
     shape: Annotated[str | None, typer.Option(metavar="N,N", help="Shape of one field of your model.")] = None,
     params: Annotated[
         str | None,
@@ -60,26 +71,17 @@ def sample(
     ] = None,
     steps: Annotated[int, typer.Option(help="Flow steps from noise to field, each with a projection.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed; sample i depends only on the seed and i.")] = 0,
-    batch: Annotated[
-        int, typer.Option(help="Samples per block: drawn, then written, then freed. A stop loses at most one block.")
-    ] = 32,
-    tolerance: Annotated[
-        float, typer.Option(help="Largest violation of a law, in its own units, that counts as obeyed.")
-    ] = 1e-8,
+    batch: Batch = 32,
+    tolerance: Tolerance = 1e-8,
     settings: Settings = None,
     dtype: Annotated[
         str, typer.Option(help="float64: fields obey to the tolerance; float32: rounded, half the size.")
     ] = "float64",
-    keep_failed: Annotated[
-        bool, typer.Option("--keep-failed", help="Also write samples that do not converge, marked by their status.")
-    ] = False,
-    threads: Annotated[
-        int | None,
-        typer.Option(help="Threads of the network; changing it may change the last bits.", show_default="all cores"),
-    ] = None,
+    keep_failed: KeepFailed = False,
+    threads: Threads = None,
     engine: EngineOptions = THIS_PROCESS,
     log: Log = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Draw fields that obey laws into a Zarr file; resumes a run that was stopped.
 
@@ -96,12 +98,9 @@ def sample(
     With --keep-failed the run continues. Either way the exit code is 1.
     """
     from snapfm.files import OwnRecipe, generate, named
-    from snapfm.files.requests import DtypeName
-    from snapfm.files.run import SampleRequest
 
     require_all("snapfm sample", {"zarr": "data"})
-    kind = cast(DtypeName, dtype)
-    recipe: SampleRequest
+    recipe: Any
     if velocity is None:
         if problem is None or laws or shape or params or dims:
             raise SettingError(
@@ -110,7 +109,7 @@ def sample(
             )
         chosen = read_settings("sample", settings)
         files = bench("snapfm sample PROBLEM").files
-        recipe = files.SampleRecipe(problem, count, model, steps, seed, batch, tolerance, kind, chosen, threads)
+        recipe = files.SampleRecipe(problem, count, model, steps, seed, batch, tolerance, dtype, chosen, threads)
     else:
         if problem is not None or model is not None or settings or laws is None or shape is None:
             lacking = [option for option, value in (("--laws", laws), ("--shape", shape)) if value is None]
@@ -122,47 +121,118 @@ def sample(
             )
         recipe = OwnRecipe(
             named("--velocity", velocity), named("--laws", laws), read_shape(shape), count,
-            None if params is None else named("--params", params), read_names(dims), steps, seed, batch, tolerance, kind,
-            threads,
+            None if params is None else named("--params", params), read_names(dims), steps, seed, batch, tolerance,
+            cast("DtypeName", dtype), threads,
         )  # fmt: skip
-    watch = Watch(log)
-    chosen_engine = engine.build(watch.failed)
-    began = perf_counter()
-    block = min(batch, count)
-    with failures_told(), watch.shown(chosen_engine.share.units(count, block), block, "samples") as show:
-        found = generate(recipe, out, show, on_failure="keep" if keep_failed else "raise", engine=chosen_engine)
-    seconds = perf_counter() - began
+    on_failure: OnFailure = "keep" if keep_failed else "raise"
+    run = watched(
+        engine, log, count, min(batch, count), "samples",
+        lambda show, chosen: generate(recipe, out, show, on_failure=on_failure, engine=chosen),
+    )  # fmt: skip
+    _tell(run, "sample", as_json)
+
+
+@with_engine
+def project(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="Fields, samples first: NPY, NPZ, Zarr (path or URL), HDF5 or safetensors."
+        ),
+    ],
+    laws: Annotated[str, LAWS],
+    out: Out,
+    var: Annotated[
+        str | None, typer.Option(help="Name of the array of fields.", show_default="u, or the only one")
+    ] = None,
+    params: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME=ARRAY",
+            help="Arrays in the file that the laws read, by the same name or another.",
+            show_default="all with a value for each field",
+        ),
+    ] = None,
+    dims: Annotated[
+        str | None, typer.Option(metavar="X,T", help="Names of the axes of a field.", show_default="those of the file")
+    ] = None,
+    tolerance: Tolerance = 1e-8,
+    batch: Batch = 32,
+    dtype: Annotated[str | None, typer.Option(help="float64 or float32.", show_default="that of the fields")] = None,
+    keep_failed: KeepFailed = False,
+    threads: Threads = None,
+    engine: EngineOptions = THIS_PROCESS,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Project existing fields onto laws, into a Zarr file; resumes a run that was stopped.
+
+    Fields are read and written block by block, in bounded memory. The file
+    holds the projected fields, their params, the certificate of each field,
+    and the violation of every law before and after.
+
+    Laws are Python: --laws mine:laws is the list `laws` of a file mine.py in
+    this folder, with laws such as Equality("mean", lambda u, p: u.mean()).
+
+    A field that does not converge stops the run; blocks before it are kept.
+    With --keep-failed the run continues. Either way the exit code is 1.
+    """
+    from snapfm.files import Projecting, named, project_file
+
+    kind = cast("DtypeName | None", dtype)
+    recipe = Projecting(
+        file, named("--laws", laws), var, read_names(params), read_names(dims), tolerance, batch, kind, threads
+    )
+    on_failure: OnFailure = "keep" if keep_failed else "raise"
+    source = recipe.source(on_failure)
+    run = watched(
+        engine, log, source.count, source.block, "fields",
+        lambda show, chosen: project_file(recipe, out, show, on_failure=on_failure, engine=chosen),
+    )  # fmt: skip
+    _tell(run, "field", as_json)
+
+
+def _tell(run: Ran[Any], noun: str, as_json: bool) -> None:
+    """Print what a file of certified fields holds; end with FAILED if some did not converge."""
+    found: Generated | ProjectedFile = run.found
+    laws = getattr(found, "laws", ())
+    by_law = list(zip(laws, found.totals.before, found.totals.after))
+    # The rest of the time went into preparing and writing. Of several processes it is the sum of theirs.
+    whole = max(run.seconds, sum(found.written.figures.values()))
+    split = {**found.seconds, "other": whole - sum(found.seconds.values())}
     if as_json:
-        typer.echo(json.dumps(_summary(found, seconds), indent=2))
+        violations = {law: {"before": before, "after": after} for law, before, after in by_law}
+        summary = {
+            **found.asked,
+            **described_file(found.written),
+            "converged": found.converged,
+            "statuses": found.statuses,
+            "worst_violation": found.violation,
+            **({"violations": violations} if laws else {}),
+            "seconds": {name: round(value, 3) for name, value in {**split, "total": run.seconds}.items()},
+        }
+        typer.echo(json.dumps(summary, indent=2))
     elif found.written.missing:
-        typer.echo(unfinished(found.written, chosen_engine.share, seconds))
+        typer.echo(unfinished(found.written, run))
     else:
-        typer.echo(_sentence(found, seconds))
+        typer.echo(_sentence(found, noun, run.seconds, split))
+        if laws:
+            _table(by_law)
+        asked = found.asked
+        if (
+            asked["dtype"] == "float32"
+            and not found.failed
+            and max(found.totals.after, default=0.0) > asked["tolerance"]
+        ):
+            typer.echo(
+                f"Violations above the tolerance of {asked['tolerance']:g} come from rounding to float32; --dtype float64 avoids "
+                "it."
+            )
     if found.failed:
         raise typer.Exit(FAILED)
 
 
-def _summary(found: Generated, seconds: float) -> dict[str, Any]:
-    return {
-        **found.asked,
-        **described_file(found.written),
-        "converged": found.converged,
-        "statuses": found.statuses,
-        "worst_violation": found.violation,
-        "seconds": {name: round(value, 3) for name, value in {**_split(found, seconds), "total": seconds}.items()},
-    }
-
-
-def _split(found: Generated, seconds: float) -> dict[str, float]:
-    """Return where the time went: network, projection, and all the rest, such as preparing and writing.
-
-    Of several processes it is the sum of theirs.
-    """
-    whole = max(seconds, sum(found.written.figures.values()))
-    return {**found.seconds, "other": whole - sum(found.seconds.values())}
-
-
-def _sentence(found: Generated, seconds: float) -> str:
+def _sentence(found: Generated, noun: str, seconds: float, split: dict[str, float]) -> str:
     """Describe what the file holds, how the samples ended, and where the time went."""
     path, count = found.written.path, found.written.count
     shape, resumed, size = described(found.written)
@@ -170,42 +240,46 @@ def _sentence(found: Generated, seconds: float) -> str:
     others = ", ".join(f"{number} {name}" for name, number in found.statuses.items() if name != "CONVERGED")
     verdict = f"{found.converged} of {count} converged{f' ({others})' * bool(others)}, worst violation {worst}"
     if found.written.found == count:
-        return f"{path} already holds {plural(count, 'sample')} of this run: {verdict} ({size})."
-    split = _split(found, seconds)
-    shares = ", ".join(f"{_PARTS[name]} {part / sum(split.values()):.0%}" for name, part in split.items())
-    return f"{path}: {plural(count, 'sample')} of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s: {shares})."
+        return f"{path} already holds {plural(count, noun)} of this run: {verdict} ({size})."
+    shares = ", ".join(f"{_WORK.get(name, name)} {part / sum(split.values()):.0%}" for name, part in split.items())
+    return f"{path}: {plural(count, noun)} of {shape}{resumed}; {verdict} ({size}, {seconds:.1f} s: {shares})."
 
 
-@contextmanager
-def failures_told() -> Iterator[None]:
-    """Say which samples did not converge, or which block was given up, and end with the exit code of work that failed."""
-    from snapfm.files.engines import BlockFailed
-
-    try:
-        yield
-    except (ProjectionFailed, BlockFailed) as failure:
-        Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)
-        raise typer.Exit(FAILED) from failure
+def _table(by_law: list[tuple[str, float, float]]) -> None:
+    """Print the largest violation of each law before and after."""
+    table = Table("largest violation of", box=None, padding=(0, 2, 0, 0))
+    for head in ("before", "after"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for law, before, after in by_law:
+        table.add_row(law, f"{before:.1e}", f"{after:.1e}")
+    Console().print(table)
 
 
-def unfinished(written: Written, share: Share, seconds: float) -> str:
-    """Describe a run of which other processes owe a part."""
-    there = written.count - written.missing
-    return (
-        f"{written.path}: part {share} is done ({seconds:.1f} s); {there} of {written.count} "
-        f"{'is' if there == 1 else 'are'} written. The process that finishes last completes the file."
-    )
+def export(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE.zarr", help="A file written by snapfm data, sample or project; path or URL.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE.hdf5", help="File to write; created only once complete.")],
+    form: Annotated[
+        str, typer.Option("--format", metavar="well", help="The layout of The Well: HDF5, float32.")
+    ] = "well",
+    as_json: Json = False,
+) -> None:
+    """Write a finished file in the HDF5 layout of The Well, in bounded memory.
 
+    Fields become (samples, time, space) in float32. The values drawn for each
+    sample and its certificate become scalars.
+    """
+    from snapfm.files.well import export_well
 
-def described_file(written: Written) -> dict[str, Any]:
-    """Return what scripts want to know of a file."""
-    return {
-        "path": str(written.path), "shape": list(written.shape), "found": written.found, "missing": written.missing,
-        "bytes": written.bytes,
-    }  # fmt: skip
-
-
-def described(written: Written) -> tuple[str, str, str]:
-    """Return the shape, how much was there before, and the size, in words."""
-    resumed = f", {written.found} of them from an earlier run" if written.found else ""
-    return extents(written.shape), resumed, bytes_text(written.bytes)
+    if form not in _FORMATS:
+        raise UnknownName(f"snapfm export --format expects one of {list(_FORMATS)}; got {form!r}. Use one of these.")
+    check_suffix("export", out, ".hdf5", ".h5")
+    found = export_well(file, out)
+    if as_json:
+        typer.echo(json.dumps({**asdict(found), "path": str(found.path)}, indent=2))
+        return
+    names, scalars = ", ".join(found.fields), len(found.scalars)
+    typer.echo(f"{out}: {found.count} trajectories ({names}), {scalars} scalars ({bytes_text(found.bytes)}).")
+    if found.left_out:
+        typer.echo(f"Left out, because The Well has no place for their axes: {', '.join(found.left_out)}.")

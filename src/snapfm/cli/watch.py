@@ -1,24 +1,29 @@
-"""Watch: what a run of blocks shows while it works, whoever computes them: one line on a terminal, and JSON lines for scripts."""
+"""What a run of blocks shows, whoever computes them: one line on a terminal and JSON lines for scripts, then what it wrote."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, time
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from snapfm.errors import SnapfmError
+from snapfm.cli.options import EngineOptions
+from snapfm.errors import ProjectionFailed, SnapfmError
+from snapfm.text import bytes_text, extents
 
-Log: TypeAlias = Annotated[
-    Path | None, typer.Option("--log", metavar="FILE.jsonl", help="Append a JSON line about the progress every second.")
-]
+if TYPE_CHECKING:
+    from snapfm.files import Written
+    from snapfm.files.engines import Engine, Share
 
+T = TypeVar("T")
+FAILED = 1  # exit code of work that was done and failed
 _EVERY = 1.0  # seconds between two lines of the log
 
 
@@ -81,3 +86,56 @@ class Watch:
             self._log.parent.mkdir(parents=True, exist_ok=True)
             with self._log.open("a", encoding="utf-8") as opened:
                 opened.write(json.dumps(line) + "\n")
+
+
+@dataclass(frozen=True)
+class Ran(Generic[T]):
+    """What a run returned, which share of the blocks it computed, and its seconds."""
+
+    found: T
+    share: Share
+    seconds: float
+
+
+def watched(
+    options: EngineOptions, log: Path | None, count: int, block: int, unit: str, work: Callable[[Any, Engine], T]
+) -> Ran[T]:
+    """Do the work, called with a function for its progress and the engine of the options, and show it.
+
+    Samples that did not converge, or a block that was given up, end the command with the exit code of work that failed.
+    """
+    from snapfm.files.engines import BlockFailed
+
+    watch = Watch(log)
+    engine = options.build(watch.failed)
+    began = perf_counter()
+    try:
+        with watch.shown(engine.share.units(count, block), block, unit) as show:
+            found = work(show, engine)
+    except (ProjectionFailed, BlockFailed) as failure:
+        Console(stderr=True).print(f"{type(failure).__name__}: {failure}", style="red", markup=False, highlight=False)
+        raise typer.Exit(FAILED) from failure
+    return Ran(found, engine.share, perf_counter() - began)
+
+
+def unfinished(written: Written, run: Ran[Any]) -> str:
+    """Describe a run of which other processes owe a part."""
+    there = written.count - written.missing
+    return (
+        f"{written.path}: part {run.share} is done ({run.seconds:.1f} s); {there} of {written.count} "
+        f"{'is' if there == 1 else 'are'} written. The process that finishes last completes the file."
+    )
+
+
+def described_file(written: Written) -> dict[str, Any]:
+    """Return what scripts want to know of a file."""
+    return {
+        "path": str(written.path), "shape": list(written.shape), "found": written.found, "missing": written.missing,
+        "bytes": written.bytes,
+    }  # fmt: skip
+
+
+def described(written: Written) -> tuple[str, str, str]:
+    """Return the shape, how much was there before, and the size, in words."""
+    resumed = f", {written.found} of them from an earlier run" if written.found else ""
+    return extents(written.shape), resumed, bytes_text(written.bytes)

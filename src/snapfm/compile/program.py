@@ -113,7 +113,7 @@ def _readers(part: Subtape) -> tuple[dict[str, Index], dict[str, Values]]:
 _NOTHING, _START, _NONE = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0)
 _POINTERS = ["slot_ptr", "slope_a_ptr", "slope_b_ptr", "entry_ptr", "bend_ptr"]
 _CURVATURE = ["bend_ptr", "bend_op", "bend_kind", "bend_left", "bend_right"]
-_LISTS = ["slope_a", "slope_b", "entry_slot", "varying"] + _CURVATURE[1:]
+_LISTS = ["slope_a", "slope_b", "entry_slot", "varying", *_CURVATURE[1:]]
 _WEIGHTS = ["slope_a_weight", "slope_b_weight", "entry_weight"]
 
 

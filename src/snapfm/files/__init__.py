@@ -5,11 +5,11 @@ block by block, and resumes. `snapfm.files.engines` says which processes compute
 """
 
 from snapfm.files.archive import load
+from snapfm.files.certified import OwnRecipe
 from snapfm.files.layout import Source
-from snapfm.files.named import Named, named
-from snapfm.files.own import OwnRecipe
-from snapfm.files.projected import ProjectedFile, Projecting, project_file
-from snapfm.files.run import Generated, generate
+from snapfm.files.projected import Projecting
+from snapfm.files.requests import Named, named
+from snapfm.files.run import Generated, ProjectedFile, generate, project_file
 from snapfm.files.stream import Written, stream
 
 __all__ = [

@@ -6,8 +6,10 @@ names, dimensions and attributes that xarray.open_zarr reads.
 
 from __future__ import annotations
 
+import subprocess
 import warnings
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,8 @@ from torch import Tensor
 
 from snapfm.errors import DataError, require
 from snapfm.files.damage import Checked, chunk_name, promised, refuse_lost
-from snapfm.files.layout import PARAMS, UNITS, Arrays, Source, Variable
+from snapfm.files.layout import NOT_PARAMS, UNITS, Arrays, Source, Variable
 from snapfm.files.place import Place, place_of
-from snapfm.files.requests import commit
 from snapfm.text import plural
 
 CHUNK = 4  # samples read at a time: some 300 kB of the benchmark's fields
@@ -29,6 +30,17 @@ CONVENTIONS = "CF-1.11"  # names, units, flags and the dimension of realizations
 KEY = "recipe"  # attribute that identifies the run a store belongs to
 MARK = "sample"  # the variable that is written last of each block: a block is finished if its chunk of this exists
 MARKS = f"{MARK}/c"  # the folder of its chunks
+_NUMBERS = {
+    "seed": Variable("int64", {"long_name": "seed of the run the sample belongs to"}),
+    MARK: Variable(
+        "int64",
+        {
+            "long_name": "index of the sample; with its seed it decides all that was drawn",
+            "standard_name": "realization",
+            "units": UNITS,
+        },
+    ),
+}
 # Values never written must not look like numbers; unsigned ones and booleans have none to spare. By kinds of numpy's dtypes.
 _NEVER = {"i": -1, "f": float("nan"), "c": float("nan")}
 
@@ -40,30 +52,20 @@ def create(store: Any, source: Source) -> None:
     """
     layout, count = source.layout(), source.count
     attributes = {
-        **layout.attributes, "Conventions": CONVENTIONS, "commit": commit(), "format": FORMAT, KEY: source.identity(),
+        **layout.attributes, "Conventions": CONVENTIONS, "commit": _commit(), "format": FORMAT, KEY: source.identity(),
         "complete": False,
     }  # fmt: skip
     zarr = _zarr()
     with suppress(zarr.errors.ContainsGroupError):
         zarr.create_group(store, zarr_format=3, attributes=attributes)
-    root = zarr.open_group(store, mode="r+", use_consolidated=False)
+    root = _root(store, "r+")
     chunk, shard = _pieces(count, source.block)
     single = min(source.block, count)
-    for name, variable in layout.variables.items():
+    for name, variable in {**layout.variables, **_NUMBERS}.items():
         sharded = name == "u"
         chunks = (chunk if sharded else single, *variable.shape)
         shards = (shard, *variable.shape) if sharded else None
         _array(root, name, variable, ("sample", count), chunks, shards)
-    numbers = {
-        "seed": {"long_name": "seed of the run the sample belongs to"},
-        MARK: {
-            "long_name": "index of the sample; with its seed it decides all that was drawn",
-            "standard_name": "realization",
-            "units": UNITS,
-        },
-    }
-    for name, words in numbers.items():
-        _array(root, name, Variable("int64", words), ("sample", count), (single,))
     for axis in layout.coordinates:
         size = len(axis.values)
         made = _array(root, axis.name, Variable("float64", axis.attributes), (axis.name, size), (size,))
@@ -72,7 +74,7 @@ def create(store: Any, source: Source) -> None:
 
 def write_block(store: Any, source: Source, block: int, values: Arrays) -> list[str]:
     """Write one block of samples, but for the mark that it is there; return the names of the files written."""
-    root = _zarr().open_group(store, mode="r+", use_consolidated=False)
+    root = _root(store, "r+")
     start, stop = bounds(source, block)
     files = []
     for name, value in {**values, "seed": np.full(stop - start, source.seed)}.items():
@@ -85,7 +87,7 @@ def write_block(store: Any, source: Source, block: int, values: Arrays) -> list[
 def mark_block(store: Any, source: Source, block: int) -> list[str]:
     """Write the numbers of a block's samples, by which it counts as finished; return the names of the files written."""
     start, stop = bounds(source, block)
-    _zarr().open_group(store, mode="r+", use_consolidated=False)[MARK][start:stop] = np.arange(start, stop)
+    _root(store, "r+")[MARK][start:stop] = np.arange(start, stop)
     return [f"{MARKS}/{block}"]
 
 
@@ -94,15 +96,13 @@ def unharmed(place: Place) -> set[int]:
     marked = {int(name) for name in place.listed(MARKS) if name.isdecimal()}
     if not marked:
         return marked
-    zarr = _zarr()
     held = place.held(unfinished=True)  # after the marks: other processes write meanwhile
     refuse_lost((f"{name.partition('/')[0]}/zarr.json" for name in held if "/c/" in name), held, place.part)
     try:
-        arrays = [array for _, array in zarr.open_group(place.growing, mode="r", use_consolidated=False).arrays()]
-    except (OSError, zarr.errors.BaseZarrError):  # another process has just given the store its name
+        arrays = _of_samples(_root(place.growing)).values()
+    except (OSError, _zarr().errors.BaseZarrError):  # another process has just given the store its name
         return set()
-    by_blocks = [array for array in arrays if array.metadata.dimension_names[0] == "sample"]
-    return {block for block in marked if all(chunk_name(array, block) in held for array in by_blocks)}
+    return {block for block in marked if all(chunk_name(array, block) in held for array in arrays)}
 
 
 def check_complete(place: Place) -> None:
@@ -113,12 +113,11 @@ def check_complete(place: Place) -> None:
 
 def never_computed(store: Any, source: Source, block: int) -> Arrays:
     """Return what stands for the values of a block that were never computed, for all variables that are filled by blocks."""
-    root = _zarr().open_group(store, mode="r", use_consolidated=False)
     start, stop = bounds(source, block)
     return {
         name: np.full((stop - start, *array.shape[1:]), array.fill_value, array.dtype)
-        for name, array in root.arrays()
-        if array.metadata.dimension_names[0] == "sample" and name not in ("seed", MARK)
+        for name, array in _of_samples(_root(store)).items()
+        if name not in ("seed", MARK)
     }
 
 
@@ -138,17 +137,16 @@ def mark_complete(store: Any) -> None:
 
 def read_attributes(store: Any) -> dict[str, Any] | None:
     """Read the attributes of a store written by snapfm; None for anything else."""
-    zarr = _zarr()
     try:
-        attributes: dict[str, Any] = zarr.open_group(store, mode="r", use_consolidated=False).attrs.asdict()
-    except (OSError, ValueError, KeyError, zarr.errors.BaseZarrError):  # not a folder, no store, or a damaged one
+        attributes: dict[str, Any] = _root(store).attrs.asdict()
+    except (OSError, ValueError, KeyError, _zarr().errors.BaseZarrError):  # not a folder, no store, or a damaged one
         return None
     return attributes if KEY in attributes else None
 
 
 def read_variable(store: Any, name: str, some: slice = slice(None)) -> npt.NDArray[Any] | None:
     """Read one variable of some samples; None if the store has none of that name."""
-    root = _zarr().open_group(store, mode="r", use_consolidated=False)
+    root = _root(store)
     return Checked(root[name], store)[some] if name in root else None
 
 
@@ -157,14 +155,10 @@ def load(file: str | Path) -> tuple[Tensor, dict[str, Tensor]]:
 
     Files that hold unconverged samples are refused: the fields alone would not show which these are.
     """
-    place = place_of(file)
+    place, _ = finished(
+        file, "load(file) expects a finished data file", "`snapfm data PROBLEM --count N --out FILE.zarr`"
+    )
     store = place.whole
-    attributes = read_attributes(store)
-    if attributes is None or not attributes["complete"]:
-        raise DataError(
-            f"load(file) expects a finished data file; {file} {'is none' if attributes is None else 'is not whole'}. "
-            "Write one with `snapfm data PROBLEM --count N --out FILE.zarr`."
-        )
     check_complete(place)
     status = read_variable(store, "status")
     if status is not None and status.any():
@@ -172,15 +166,50 @@ def load(file: str | Path) -> tuple[Tensor, dict[str, Tensor]]:
             f"load(file) expects fields that obey their laws; {np.count_nonzero(status)} of {plural(len(status), 'sample')} of "
             f"{file} did not converge. Read them with their status: xarray.open_zarr(file)."
         )
-    root = _zarr().open_group(store, mode="r")
     read = {
-        name: torch.from_numpy(Checked(root[name], store)[:]) for name in root.array_keys() if name in ("u", *PARAMS)
+        name: torch.from_numpy(Checked(array, store)[:])
+        for name, array in _of_samples(_zarr().open_group(store, mode="r")).items()
+        if name not in NOT_PARAMS
     }
     return read.pop("u"), read
 
 
+def finished(file: str | Path, expected: str, cure: str) -> tuple[Place, dict[str, Any]]:
+    """Return the place and the attributes of a finished file; refuse anything else, saying what writes one."""
+    place = place_of(file)
+    attributes = read_attributes(place.whole)
+    if attributes is None or not attributes["complete"]:
+        raise DataError(
+            f"{expected}; {file} {'is none' if attributes is None else 'is not whole'}. Write one with {cure}."
+        )
+    return place, attributes
+
+
+@cache
+def _commit() -> str | None:
+    """Name the commit; None for an installed package, which its version identifies."""
+    file = Path(__file__)
+    # A package inside somebody else's repository is not tracked there.
+    calls = ("ls-files", "--error-unmatch", file.name), ("rev-parse", "HEAD")
+    try:
+        done = [subprocess.run(["git", *call], cwd=file.parent, capture_output=True, text=True) for call in calls]
+    except OSError:  # no git
+        return None
+    return None if any(one.returncode for one in done) else done[-1].stdout.strip()
+
+
 def _zarr() -> Any:
     return require("zarr", "data files", "data")
+
+
+def _root(store: Any, mode: str = "r") -> Any:
+    """Open a store as it is: what consolidated metadata say may be older."""
+    return _zarr().open_group(store, mode=mode, use_consolidated=False)
+
+
+def _of_samples(root: Any) -> dict[str, Any]:
+    """Return the arrays with a value for each sample, by name."""
+    return {name: array for name, array in root.arrays() if array.metadata.dimension_names[0] == "sample"}
 
 
 def _complete(array: Any) -> Any:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +23,6 @@ from snapfm.files.damage import Checked
 from snapfm.files.place import Address, Place, place_of
 
 _KINDS = "NPY, NPZ, Zarr, HDF5 or safetensors"
-_HDF5 = (".h5", ".hdf5", ".he5", ".nc")
 _NUMBERS = "biufc"  # kinds of numpy's dtypes
 
 
@@ -34,7 +34,6 @@ class Array(Protocol):
 
     def __getitem__(self, part: slice) -> Any:
         """Read some samples."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,10 @@ class Opened:
         """Read the samples start .. stop − 1 of an array, in the byte order of this machine."""
         found = np.asarray(self.arrays[name][start:stop])
         return found.astype(found.dtype.newbyteorder("="), copy=False)
+
+    def axes(self, name: str) -> tuple[str, ...]:
+        """Return the names of an array's axes besides that of the samples, as far as the file has them."""
+        return self.dimensions.get(name, ())[1:]
 
     def fingerprint(self, name: str) -> str:
         """Identify an array by its shape, its dtype, and the bits of its first and last sample."""
@@ -98,39 +101,33 @@ def opened(file: str | Path) -> Opened:
     path = place.path
     if not path.exists():
         raise DataError(f"snapfm project expects a file of fields; {file} does not exist. Check the path.")
-    if suffix == ".npy":
-        return Opened(path.name, {"u": _npy(path)}, {})
-    if suffix == ".npz":
-        return _npz(path)
-    if suffix in _HDF5:
-        return _hdf5(path)
-    if suffix == ".safetensors":
-        return _safetensors(path)
-    raise DataError(f"snapfm project expects {_KINDS}; got {file}. Save the fields as one of these.")
+    if suffix not in _READERS:
+        raise DataError(f"snapfm project expects {_KINDS}; got {file}. Save the fields as one of these.")
+    return _READERS[suffix](path)
 
 
-def _npy(path: Path) -> Array:
+@contextmanager
+def _expected(what: str, *errors: type[Exception], cure: str = "Save it again.") -> Iterator[None]:
+    """Turn what a reader raises into a DataError."""
     try:
-        found: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as damage:
-        raise DataError(
-            f"snapfm project expects an array of numbers in {path}; got '{damage}'. Save it again."
-        ) from damage
-    return found
+        yield
+    except errors as trouble:
+        raise DataError(f"snapfm project expects {what}; got '{trouble}'. {cure}") from trouble
+
+
+def _npy(path: Path) -> Opened:
+    with _expected(f"an array of numbers in {path}", ValueError, EOFError):
+        return Opened(path.name, {"u": np.load(path, mmap_mode="r", allow_pickle=False)}, {})
 
 
 def _npz(path: Path) -> Opened:
-    try:
+    with _expected(f"an NPZ file in {path}", zipfile.BadZipFile):
         packed = zipfile.ZipFile(path)
-    except zipfile.BadZipFile as damage:
-        raise DataError(f"snapfm project expects an NPZ file in {path}; got '{damage}'. Save it again.") from damage
-    names = [one.removesuffix(".npy") for one in packed.namelist() if one.endswith(".npy")]
-    try:
-        found = Opened(path.name, {name: Member(packed, name) for name in names}, {})
-    except DataError:
-        packed.close()
-        raise
+    arrays: dict[str, Array] = {}
+    found = Opened(path.name, arrays, {})
     finalize(found, packed.close)  # arrays that outlive `found` keep the file open
+    names = [one.removesuffix(".npy") for one in packed.namelist() if one.endswith(".npy")]
+    arrays.update({name: Member(packed, name) for name in names})
     return found
 
 
@@ -164,10 +161,9 @@ class Member:
 
 def _zarr(name: str, place: Place) -> Opened:
     zarr, store = require("zarr", "Zarr files", "data"), place.whole
-    try:
+    errors = OSError, ValueError, KeyError, zarr.errors.BaseZarrError
+    with _expected(f"a Zarr store at {name}", *errors, cure="Check the path."):
         root = zarr.open(store, mode="r")
-    except (OSError, ValueError, KeyError, zarr.errors.BaseZarrError) as trouble:
-        raise DataError(f"snapfm project expects a Zarr store at {name}; got '{trouble}'. Check the path.") from trouble
     if root.attrs.get("complete") is False:
         raise DataError(f"snapfm project expects a finished file; {name} is not whole. Finish the run that writes it.")
     if archive.KEY in root.attrs:  # in files of others, chunks may be left out
@@ -215,3 +211,11 @@ def _safetensors(path: Path) -> Opened:
     opened = require("safetensors", "safetensors files", "data").safe_open(path, framework="pt")
     names = [name for name in opened.keys() if len(opened.get_slice(name).get_shape())]  # noqa: SIM118  not a dict
     return Opened(path.name, {name: Slices(opened, name) for name in names}, {})
+
+
+_READERS: dict[str, Callable[[Path], Opened]] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".safetensors": _safetensors,
+    **dict.fromkeys((".h5", ".hdf5", ".he5", ".nc"), _hdf5),
+}

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, TypeAlias
 
 from snapfm.errors import DataError, require
 from snapfm.files.engines import Share
-from snapfm.files.engines.share import locked, taken
-from snapfm.locking import sync
+from snapfm.files.engines.share import taken
+from snapfm.locking import held, sync
 
 _STORE, _PUBLISHING = "store", ".publishing"
 _METADATA, _PARTIAL = "*.json", "*.partial"  # files of a store: what zarr says of it, and what zarr has not finished
@@ -85,14 +85,7 @@ class Folder:
 
     def held(self, unfinished: bool = False) -> set[str]:
         """Return the names of all files of the store; empty ones do not count."""
-        root, found = self.growing if unfinished else self.whole, set[str]()
-        for inside, _, names in os.walk(root):
-            for name in names:
-                file = Path(inside, name)
-                with suppress(FileNotFoundError):
-                    if file.stat().st_size:
-                        found.add(file.relative_to(root).as_posix())
-        return found
+        return {name for name, size in _files(self.growing if unfinished else self.whole) if size}
 
     def settle(self, files: Sequence[str]) -> None:
         """Push files of the unfinished store to disk, and the folders they are in."""
@@ -108,7 +101,7 @@ class Folder:
     def publishing(self) -> Iterator[bool]:
         """Do the last work on a complete store, then give it its name; yields whether that is left to this process."""
         self.part.mkdir(exist_ok=True)  # gone if another process was first
-        with locked(self.part / _PUBLISHING):
+        with held(self.part / _PUBLISHING):
             left = self.growing.is_dir() and not self.path.exists()
             if left:
                 _remove_partial(self.growing)
@@ -250,13 +243,18 @@ def place_of(out: str | Path) -> Place:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the size of all files in a folder; files and folders may vanish meanwhile."""
-    total = 0
+    """Return the size of all files in a folder."""
+    return sum(size for _, size in _files(folder))
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Yield the path in a folder and the size of each file; files and folders may vanish meanwhile."""
+    above = len(str(folder)) + 1
     for inside, _, names in os.walk(folder):
         for name in names:
+            file = os.path.join(inside, name)
             with suppress(FileNotFoundError):
-                total += os.stat(os.path.join(inside, name)).st_size
-    return total
+                yield file[above:].replace(os.sep, "/"), os.stat(file).st_size
 
 
 def _sync_tree(folder: Path) -> None:

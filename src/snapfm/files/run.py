@@ -1,18 +1,25 @@
-"""Draw a file of samples block by block, with their certificates, and summarize them."""
+"""Draw or project samples into a file, block by block, and sum up what became of all of them."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import torch
 
+from snapfm.errors import ProjectionFailed, Status
+from snapfm.files import archive
 from snapfm.files.engines import Engine, Progress
-from snapfm.files.layout import Source
+from snapfm.files.layout import BY_LAW, NEVER, NEVER_COMPUTED, Source
+from snapfm.files.projected import Projecting
 from snapfm.files.stream import HERE, Written, stream
-from snapfm.files.summary import FileTotals, totals
 from snapfm.solve.base import OnFailure
+
+_SLICE = 100_000  # samples whose certificates are read at a time
 
 
 class SampleRequest(Protocol):
@@ -21,11 +28,29 @@ class SampleRequest(Protocol):
     @property
     def threads(self) -> int | None:
         """Threads of the network; None for torch's current number."""
-        ...
 
     def source(self, on_failure: OnFailure) -> Source:
         """Return what draws the samples."""
-        ...
+
+
+@dataclass(frozen=True)
+class FileTotals:
+    """Statuses and violations of all samples that are there."""
+
+    statuses: dict[str, int]  # from the name of a status to its number of samples, if any
+    violation: float | None  # largest of all samples; None if one of them is not a number
+    before: tuple[float, ...] = ()  # largest violation of each law before and after, of files of projected fields
+    after: tuple[float, ...] = ()
+
+    @property
+    def converged(self) -> int:
+        """How many samples obey their laws."""
+        return self.statuses.get(Status.CONVERGED.name, 0)
+
+    @property
+    def failed(self) -> int:
+        """How many samples do not; the file marks them by their status."""
+        return sum(self.statuses.values()) - self.converged
 
 
 @dataclass(frozen=True)
@@ -35,6 +60,7 @@ class Generated:
     asked: dict[str, Any]  # as in the file's attribute `recipe`
     written: Written
     totals: FileTotals
+    work: ClassVar[tuple[str, ...]] = ("velocity", "projection")
 
     @property
     def statuses(self) -> dict[str, int]:
@@ -59,7 +85,15 @@ class Generated:
     @property
     def seconds(self) -> dict[str, float]:
         """Seconds of network and projection in this call, added up over all processes."""
-        return {name: self.written.figures.get(name, 0.0) for name in ("velocity", "projection")}
+        return {name: self.written.figures.get(name, 0.0) for name in self.work}
+
+
+@dataclass(frozen=True)
+class ProjectedFile(Generated):
+    """A file of projected fields: the outcome of all of them, and seconds of reading and projection."""
+
+    laws: tuple[str, ...]
+    work: ClassVar[tuple[str, ...]] = ("reading", "projection")
 
 
 def generate(
@@ -72,8 +106,62 @@ def generate(
     written, marked by their status. A run stopped by them can be continued with "keep". `engine` computes the blocks: see
     snapfm.files.engines. With a share of the run, the result describes that share until the file is complete.
     """
+    return Generated(*_outcome(_source(recipe, on_failure, engine), out, progress, on_failure, engine))
+
+
+def project_file(
+    recipe: Projecting, out: str | Path, progress: Progress | None = None, *, on_failure: OnFailure = "raise",
+    engine: Engine = HERE,
+) -> ProjectedFile:  # fmt: skip
+    """Project the fields of a file into `out`, resuming a stopped run; see `generate` for the rest."""
+    source = _source(recipe, on_failure, engine)
+    outcome = _outcome(source, out, progress, on_failure, engine)
+    return ProjectedFile(*outcome, tuple(source.layout().attributes["laws"]))
+
+
+def _source(recipe: Any, on_failure: OnFailure, engine: Engine) -> Source:
+    """Build the source of a recipe, with the threads that all processes of the run will use."""
     if recipe.threads is None:
-        recipe = replace(recipe, threads=engine.threads or torch.get_num_threads())  # type: ignore[type-var]
-    source = recipe.source(on_failure)
+        recipe = replace(recipe, threads=engine.threads or torch.get_num_threads())
+    source: Source = recipe.source(on_failure)
+    return source
+
+
+def _outcome(
+    source: Source, out: str | Path, progress: Progress | None, on_failure: OnFailure, engine: Engine
+) -> tuple[dict[str, Any], Written, FileTotals]:
     written = stream(source, out, progress, engine=engine, keep_failed=on_failure == "keep")
-    return Generated(source.asked(), written, totals(written, on_failure))
+    return source.asked(), written, totals(written, on_failure)
+
+
+def totals(written: Written, on_failure: OnFailure) -> FileTotals:
+    """Sum up a file, or of an unfinished one the share that was computed here, from the file itself, in slices.
+
+    Refuses a file that was allowed to keep failed samples, unless the caller allows it too.
+    """
+    counts, worst = Counter[int](), 0.0
+    by_law: dict[str, np.ndarray] = {}
+    slices = (slice(k, min(k + _SLICE, last)) for first, last in written.spans for k in range(first, last, _SLICE))
+    for some in slices:
+        there, status, violation, *sizes_by_law = written.read((archive.MARK, "status", "violation", *BY_LAW), some)
+        assert there is not None  # every file of certified samples has these three
+        assert status is not None
+        assert violation is not None
+        kept = there >= 0
+        counts.update(status[kept].tolist())
+        worst = float(np.max(violation[kept], initial=worst))  # NaN wins
+        for name, sizes in zip(BY_LAW, sizes_by_law, strict=True):
+            if sizes is not None:
+                largest = sizes[kept].max(axis=0, initial=0.0)
+                by_law[name] = np.maximum(by_law.get(name, largest), largest)
+    statuses = {kind.name: counts[int(kind)] for kind in Status if counts[int(kind)]}
+    if counts[NEVER]:
+        statuses[NEVER_COMPUTED] = counts[NEVER]
+    largest_by_law = {name: tuple(sizes.tolist()) for name, sizes in by_law.items()}
+    found = FileTotals(statuses, worst if math.isfinite(worst) else None, **largest_by_law)
+    if found.failed and on_failure == "raise":
+        raise ProjectionFailed(
+            f"{written.path} is expected to hold converged samples; {found.failed} of {written.count} did not converge, which it "
+            "was allowed to keep. Accept them with --keep-failed (on_failure='keep'), or write to another file."
+        )
+    return found

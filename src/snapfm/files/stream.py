@@ -23,31 +23,20 @@ from snapfm.errors import DataError, require
 from snapfm.files import archive
 from snapfm.files.engines import BlockFailed, Engine, Here, Progress, Report
 from snapfm.files.engines.plan import Figures
-from snapfm.files.layout import Arrays, Source
+from snapfm.files.layout import KIND, Arrays, Source
 from snapfm.files.place import Address, Place, place_of
 from snapfm.solve.single_thread import exactly
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-_NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
+_ADVICE: dict[int | None, str] = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free some space and call again: finished blocks are kept."),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Choose a folder you may write to."),
+}
 
 # Names that promise another format than the one written.
 _OTHER_FORMATS = {
-    ".npy",
-    ".npz",
-    ".h5",
-    ".hdf5",
-    ".nc",
-    ".pt",
-    ".pth",
-    ".safetensors",
-    ".mat",
-    ".csv",
-    ".txt",
-    ".json",
-    ".png",
-}
+    ".npy", ".npz", ".h5", ".hdf5", ".nc", ".pt", ".pth", ".safetensors", ".mat", ".csv", ".txt", ".json", ".png",
+}  # fmt: skip
 
-KIND = "fields"  # entry of an identity that distinguishes kinds of sources
 _OLDEST = {KIND: "simulated"}  # meaning of an identity without such an entry
 HERE = Here()
 
@@ -109,6 +98,23 @@ class Fields:
     def finished(self) -> set[int]:
         """Return the blocks whose mark is there; those of which files were lost are computed again."""
         return archive.unharmed(self.place)
+
+    def fill(self, engine: Engine, progress: Progress | None) -> tuple[int, int, Figures]:
+        """Let an engine compute what is missing of its share; complete the file if nothing is missing then.
+
+        Return the samples that were there, those that are missing, and the figures of the blocks.
+        """
+        self.begin()
+        found = sum(map(self.units, self.finished()))
+        figures = engine.run(self, progress)
+        missing = self.source.count - sum(map(self.units, self.finished()))
+        if missing and _finished(self.place, self.source):  # a process that ended later was faster to complete it
+            missing = 0
+        elif not missing:
+            with self.place.publishing() as left:
+                if left:
+                    archive.mark_complete(self.place.growing)
+        return found, missing, figures
 
     def begin(self) -> None:
         """Create the store if it is not there; refuse one of another run."""
@@ -173,32 +179,19 @@ def stream(
     place = place_of(out)
     shown = place.url if isinstance(place, Address) else Path(out) if place.path == Path(out).absolute() else place.path
     plan = Fields(source, place, keep_failed)
+    found, missing = source.count, 0
+    figures: Figures = {}
     with _write_errors(place, source):
-        if _finished(place, source):
+        if not _finished(place, source):
+            _check_room(place, source)
+            with place.taken(engine.share):
+                if not _finished(place, source):  # another process may have finished it meanwhile
+                    found, missing, figures = plan.fill(engine, progress)
+        if not missing:
             place.forget()
-            return _whole(shown, source, source.count)
-        _check_room(place, source)
-        with place.taken(engine.share):
-            if _finished(place, source):  # another process may have finished it meanwhile
-                place.forget()
-                return _whole(shown, source, source.count)
-            plan.begin()
-            found = sum(plan.units(block) for block in plan.finished())
-            figures = engine.run(plan, progress)
-            missing = source.count - sum(plan.units(block) for block in plan.finished())
-            if missing and _finished(place, source):  # a process that ended later was faster to complete it
-                missing = 0
-            elif not missing:
-                _publish(place)
-            if not missing:
-                place.forget()
-                return _whole(shown, source, found, figures)
-        spans = tuple(archive.bounds(source, block) for block in engine.share.blocks(plan.blocks))
-        return Written(shown, source.count, found, source.shape, missing, figures, spans)
-
-
-def _whole(shown: str | Path, source: Source, found: int, figures: Figures | None = None) -> Written:
-    return Written(shown, source.count, found, source.shape, 0, figures or {}, ((0, source.count),))
+    mine = tuple(archive.bounds(source, block) for block in engine.share.blocks(plan.blocks))
+    spans = mine if missing else ((0, source.count),)
+    return Written(shown, source.count, found, source.shape, missing, figures, spans)
 
 
 def _check_name(out: str, command: str) -> None:
@@ -210,12 +203,6 @@ def _check_name(out: str, command: str) -> None:
         raise DataError(
             f"{command}(out) expects the name of a Zarr file; got {out}, the name of another format. Write to {better}.{array}"
         )
-
-
-def _publish(place: Place) -> None:
-    with place.publishing() as left:
-        if left:
-            archive.mark_complete(place.growing)
 
 
 def _finished(place: Place, source: Source) -> bool:
@@ -266,11 +253,6 @@ def _write_errors(place: Place, source: Source) -> Iterator[None]:
     try:
         yield
     except OSError as trouble:
+        advice = _ADVICE.get(trouble.errno, "Choose another place, or call again: finished blocks are kept.")
         reason = trouble.strerror or str(trouble)
-        if trouble.errno in _NO_SPACE:
-            advice = "Free some space and call again: finished blocks are kept."
-        elif trouble.errno in _NO_ACCESS:
-            advice = "Choose a folder you may write to."
-        else:
-            advice = "Choose another place, or call again: finished blocks are kept."
         raise DataError(f"{source.command}(out) expects to write {place}; got '{reason}'. {advice}") from trouble

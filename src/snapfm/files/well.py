@@ -18,7 +18,6 @@ import numpy.typing as npt
 from snapfm.errors import DataError, require
 from snapfm.files import archive
 from snapfm.files.opened import Opened, opened
-from snapfm.files.place import place_of
 from snapfm.locking import sync
 
 _TIME = ("t", "time")  # names of the axis that The Well puts after the samples
@@ -41,12 +40,9 @@ class Exported:
 def export_well(file: str | Path, out: str | Path) -> Exported:
     """Write a finished file of snapfm to `out`, which appears when it is whole."""
     h5py = require("h5py", "files of The Well", "data")
-    attributes = archive.read_attributes(place_of(file).whole)
-    if attributes is None or not attributes["complete"]:
-        raise DataError(
-            f"snapfm export expects a finished file of snapfm; {file} {'is none' if attributes is None else 'is not whole'}. "
-            "Write one with snapfm data, sample or project."
-        )
+    _, attributes = archive.finished(
+        file, "snapfm export expects a finished file of snapfm", "snapfm data, sample or project"
+    )
     target = Path(out)
     if target.exists():
         raise DataError(

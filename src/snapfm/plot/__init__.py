@@ -6,7 +6,6 @@ the same canvas. May import sampling and what is below it.
 """
 
 from snapfm.plot.fields import fields, spread
-from snapfm.plot.pattern import pattern
-from snapfm.plot.violation import violation
+from snapfm.plot.laws import pattern, violation
 
 __all__ = ["fields", "pattern", "spread", "violation"]

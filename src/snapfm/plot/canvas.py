@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from snapfm.errors import require
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Row: TypeAlias = tuple[str, Sequence[NDArray[Any] | str], dict[str, Any]]  # name, planes, color scale
@@ -63,6 +64,20 @@ def figure(pixels: tuple[int, int], dpi: int) -> Figure:
     return made
 
 
+def charts(pixels: tuple[int, int], dpi: int, rows: int = 1, columns: int = 1) -> tuple[Figure, list[list[Axes]]]:
+    """Make a figure with a grid of axes that share scales along rows and columns, and with room for all their texts."""
+    drawn = figure(pixels, dpi)
+    drawn.set_layout_engine("constrained")
+    return drawn, drawn.subplots(rows, columns, sharex=True, sharey="row", squeeze=False).tolist()
+
+
+def legend(drawn: Figure, axes: Axes) -> None:
+    """Explain the labels of axes above them all, if there are any."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        drawn.legend(handles, labels, loc="outside upper right", ncols=len(labels))
+
+
 def png(drawn: Figure) -> bytes:
     """Encode a figure; the same figure has the same bytes, as the file holds no date or version."""
     buffer = io.BytesIO()
@@ -99,14 +114,17 @@ def image_figure(
             axes = drawn.add_axes(
                 ((_LEFT + _COLUMN * column) / width, bottom, _SQUARE / width, _SQUARE / height), facecolor="#f3f3f0"
             )
+            write = partial(axes.text, transform=axes.transAxes, ha="center", va="center")
             if isinstance(plane, str):
-                axes.text(
-                    0.5, 0.5, plane, transform=axes.transAxes, ha="center", va="center", color=FAINT, fontsize=7.5
-                )
+                write(0.5, 0.5, plane, color=FAINT, fontsize=7.5)
             else:
-                image = axes.imshow(
-                    plane, origin="lower", aspect="auto", extent=extent, interpolation="nearest", **colors
-                )
+                looks: dict[str, Any] = {
+                    "origin": "lower",
+                    "aspect": "auto",
+                    "extent": extent,
+                    "interpolation": "nearest",
+                }
+                image = axes.imshow(plane, **looks, **colors)
             axes.spines[:].set_visible(True)
             _ticks(axes.set_xticks, extent[:2] if extent and last else None)
             _ticks(axes.set_yticks, extent[2:] if extent and column == 0 else None)
@@ -117,16 +135,7 @@ def image_figure(
                 axes.set_xlabel(names[0], fontsize=7.5, labelpad=-6 if extent else 2)
             if column == 0:
                 axes.set_ylabel(names[1], fontsize=7.5, labelpad=-6 if extent else 2)
-                axes.text(
-                    -0.42,
-                    0.5,
-                    _broken(label),
-                    transform=axes.transAxes,
-                    rotation=90,
-                    va="center",
-                    ha="center",
-                    fontsize=8.5,
-                )
+                write(-0.42, 0.5, _broken(label), rotation=90, fontsize=8.5)
         if image is None:
             continue
         beside = ((width - _RIGHT + 4) / width, bottom, 14 / width, _SQUARE / height)

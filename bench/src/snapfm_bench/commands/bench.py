@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
-from snapfm.cli.options import check_folder
+from snapfm.cli.options import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.errors import require
+from snapfm_bench.commands.options import check_folder
 from snapfm_bench.commands.progress import suite_cells
 
 if TYPE_CHECKING:
@@ -144,8 +144,8 @@ def _print(suite: ProjectionSuite, cells: Cells) -> None:
 def _entry(cell: ProjectionCell | None) -> str:
     from statistics import median
 
-    from snapfm.text import NOTHING
     from snapfm_bench.suites.projection import CellState, Kind
+    from snapfm_bench.text import NOTHING
 
     if cell is None:
         return NOTHING

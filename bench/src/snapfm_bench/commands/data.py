@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from time import perf_counter
 from typing import Annotated, cast
 
 import typer
 
-from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
-from snapfm.cli.fields import Out, described, described_file, failures_told, unfinished
-from snapfm.cli.options import ProblemName, Settings, read_settings
-from snapfm.cli.watch import Log, Watch
+from snapfm.cli.options import THIS_PROCESS, EngineOptions, Json, Log, Out, Settings, read_settings, with_engine
+from snapfm.cli.watch import described, described_file, unfinished, watched
 from snapfm.errors import DataError
 from snapfm.text import plural
+from snapfm_bench.commands.options import ProblemName
 
 
 @with_engine
@@ -26,7 +24,7 @@ def data(
     settings: Settings = None,
     engine: EngineOptions = THIS_PROCESS,
     log: Log = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Simulate fields of a problem into a Zarr file; resumes a run that was stopped.
 
@@ -39,18 +37,15 @@ def data(
 
     number = paper_count(problem) if count == "paper" else _whole(count)
     recipe = DataRecipe(problem, number, seed, cast(DtypeName, dtype), read_settings("data", settings))
-    watch = Watch(log)
-    chosen_engine = engine.build(watch.failed)
-    began = perf_counter()
-    units = chosen_engine.share.units(number, Simulated.block)
-    with failures_told(), watch.shown(units, Simulated.block, "fields") as show:
-        written = write(recipe, out, show, engine=chosen_engine)
-    seconds = perf_counter() - began
+    run = watched(
+        engine, log, number, Simulated.block, "fields", lambda show, chosen: write(recipe, out, show, engine=chosen)
+    )
+    written, seconds = run.found, run.seconds
     shape, resumed, size = described(written)
     if as_json:
         typer.echo(json.dumps({**recipe.asked(), **described_file(written), "seconds": round(seconds, 3)}, indent=2))
     elif written.missing:
-        typer.echo(unfinished(written, chosen_engine.share, seconds))
+        typer.echo(unfinished(written, run))
     elif written.found == number:
         typer.echo(f"{out} already holds {plural(number, 'field')} of this run ({size}).")
     else:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from snapfm.cli.options import check_folder
 from snapfm.errors import ProjectionFailed
+from snapfm_bench.commands.options import check_folder
 
 
 def demo(

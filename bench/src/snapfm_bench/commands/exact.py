@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from snapfm.cli.engines import EngineOptions
-from snapfm.cli.options import check_folder
+from snapfm.cli.options import EngineOptions
 from snapfm.errors import SettingError
+from snapfm_bench.commands.options import check_folder
 from snapfm_bench.commands.progress import suite_cells
 
 if TYPE_CHECKING:

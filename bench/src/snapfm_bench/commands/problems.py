@@ -14,7 +14,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from snapfm.cli.options import ProblemName, Settings, check_suffix, read_settings
+from snapfm.cli.options import Settings, check_suffix, read_settings
+from snapfm_bench.commands.options import ProblemName
 
 if TYPE_CHECKING:
     from snapfm.compile import CompiledLaws
@@ -116,9 +117,9 @@ def audit(
     from dataclasses import asdict
 
     from snapfm.solve.single_thread import one_thread
-    from snapfm.text import settings_text
     from snapfm_bench.audit import AuditVerdict
     from snapfm_bench.audit import audit as run
+    from snapfm_bench.text import settings_text
 
     messages = Console(stderr=True)
     # One field is too small to divide: threads would only wait for each other.

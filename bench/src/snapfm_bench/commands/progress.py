@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from snapfm.cli.engines import EngineOptions
+from snapfm.cli.options import EngineOptions
 from snapfm.cli.watch import Watch
 from snapfm.text import plural
 

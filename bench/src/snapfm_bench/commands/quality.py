@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from snapfm.cli.engines import THIS_PROCESS, EngineOptions, with_engine
-from snapfm.cli.options import check_folder
+from snapfm.cli.options import THIS_PROCESS, EngineOptions, with_engine
 from snapfm.errors import SettingError, require_all
 from snapfm_bench.commands.exact import NAME, exact
+from snapfm_bench.commands.options import check_folder
 from snapfm_bench.commands.progress import suite_cells
 
 if TYPE_CHECKING:

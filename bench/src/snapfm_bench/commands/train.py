@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from snapfm.cli.options import ProblemName, check_folder
 from snapfm.errors import CheckpointError, SettingError, ShapeError, require_all
 from snapfm.text import plural
+from snapfm_bench.commands.options import ProblemName, check_folder
 
 if TYPE_CHECKING:
     from snapfm_bench.problems.training import TrainingSet

@@ -16,12 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as TerminalTable
 
 from snapfm.errors import require_all
-from snapfm.text import counted, percent, plural, scientific, seconds
+from snapfm.text import counted, plural, scientific, seconds
 from snapfm_bench.demo.pictures import CAPTIONS, PAGE_FIELDS, hero, pictures
 from snapfm_bench.demo.record import CHOSEN, RUNS, DemoCase, Evidence, Record, Run, Seconds, collect
 from snapfm_bench.flow.storage import write_file
 from snapfm_bench.pages import html
 from snapfm_bench.pages.document import Bar, Bars, Entry, Picture, Table, table, terminal
+from snapfm_bench.text import percent
 
 _HERE = "snapfm_bench.demo"
 _TILE = '<div class="tile"><dt>{}</dt><dd class="figure">{}</dd><dd class="note">{}</dd></div>'

@@ -8,9 +8,28 @@ from typing import Any
 from torch import Tensor
 
 from snapfm.errors import DataError
-from snapfm.files.layout import AXES, FIELDS, PARAMS, UNITS, Coordinate, Variable
+from snapfm.files.layout import UNITS, Coordinate, Variable
 from snapfm.grid import Grid
 from snapfm_bench.problems import Problem
+
+# Descriptions of the variables of a file, by name. All quantities are dimensionless, as the equations are.
+FIELDS = {
+    "heat": "temperature",
+    "burgers": "velocity",
+    "reaction-diffusion": "concentration",
+    "navier-stokes": "vorticity",
+}
+AXES = {"x": "position along x", "y": "position along y", "t": "physical time"}
+PARAMS = {
+    "u0": "initial state",
+    "alpha": "diffusivity",
+    "phase": "phase of the initial sine",
+    "position": "position of the initial step",
+    "left": "value at the left end",
+    "flux_left": "diffusive flux at the left end, along x",
+    "flux_right": "diffusive flux at the right end, along x",
+    "force_phase": "phase of the forcing",
+}
 
 
 def about(problem: Problem) -> dict[str, Any]:

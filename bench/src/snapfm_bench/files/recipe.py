@@ -13,7 +13,7 @@ from typing import Any
 
 from snapfm.errors import CheckpointError, UnknownName
 from snapfm.files.layout import Source
-from snapfm.files.requests import DtypeName, check_drawing
+from snapfm.files.requests import DtypeName, check_recipe
 from snapfm.grid import Grid
 from snapfm.solve.base import OnFailure
 from snapfm.text import meant
@@ -45,7 +45,7 @@ class SampleRecipe:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        check_drawing(self)
+        check_recipe("sample", self)
 
     def build(self) -> Problem:
         """Build the problem, refusing unknown names and settings."""

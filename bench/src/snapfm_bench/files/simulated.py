@@ -12,7 +12,7 @@ from typing import Any
 
 from snapfm.files.engines import Engine, Progress, Report
 from snapfm.files.layout import Drawn, Layout
-from snapfm.files.requests import DtypeName, check_request, versions
+from snapfm.files.requests import DtypeName, check_recipe, versions
 from snapfm.files.stream import HERE, Written, stream
 from snapfm_bench.files.described import about, coordinates, drawn, field_variable
 from snapfm_bench.problems import Problem, problem
@@ -31,7 +31,7 @@ class DataRecipe:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_request("data", self.count, self.seed, self.dtype)
+        check_recipe("data", self)
 
     def build(self) -> Problem:
         """Build the problem, refusing unknown names and settings."""

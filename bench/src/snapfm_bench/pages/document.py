@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 import rich.markup
 import rich.table
 
-from snapfm.text import NOTHING, percent
+from snapfm_bench.text import NOTHING, percent
 
 NOT_YET = "not run yet"
 _LONGEST_FIGURE = 48  # characters of an entry with its detail in brackets; longer ones are sentences

@@ -13,9 +13,9 @@ from itertools import groupby
 from string import Template
 
 from snapfm.plot.canvas import COLORS
-from snapfm.text import NOTHING, percent
 from snapfm_bench.pages import document as doc
 from snapfm_bench.record import CellState
+from snapfm_bench.text import NOTHING, percent
 
 _NO_FIGURE = {NOTHING, *CellState}  # what is shown instead of a figure
 _GRAY = "#9aa3ad"  # of the network

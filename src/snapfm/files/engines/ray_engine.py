@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from snapfm.errors import SettingError, SnapfmError, require
-from snapfm.files.engines.plan import BlockFailed, BlockPlan, Figures, OnMessage, Progress, add, give_up
+from snapfm.files.engines.plan import BlockFailed, BlockPlan, Figures, OnMessage, Progress, Tally
 from snapfm.files.engines.share import WHOLE, Share
 
 TRIES = 3  # of a block whose worker dies or raises
@@ -61,88 +61,20 @@ class OnRay:
 
     def run(self, plan: BlockPlan, progress: Progress | None = None) -> Figures:
         """Let actors compute the blocks that are not finished."""
-        finished = plan.finished()
-        left = [block for block in range(plan.blocks) if block not in finished]
-        done = sum(plan.units(block) for block in finished)
-        if progress is not None:
-            progress(done)
-        if not left:
-            return {}
+        tally = Tally(plan, self.share, progress, self.on_message)
+        if not tally.left:
+            return tally.figures
         ray = require("ray", "--engine ray", "ray")
         own, named = not ray.is_initialized(), os.environ.get("RAY_ADDRESS")
         if own:
             # Named, or started: not one that happens to run on this machine, which ray would look for by itself.
             ray.init(address=named or _LOCAL, log_to_driver=False, configure_logging=False)
         try:
-            actors = self._actors(ray, plan, len(left), grows=bool(named) or not own)
-            return self._dealt(ray, plan, actors, left, done, progress)
+            _deal(ray, self._actors(ray, plan, len(tally.left), grows=bool(named) or not own), tally)
+            return tally.figures
         finally:
             if own:
                 ray.shutdown()
-
-    def _dealt(
-        self, ray: Any, plan: BlockPlan, actors: list[Any], left: list[int], done: int, progress: Progress | None
-    ) -> Figures:
-        """Keep every actor busy until no block is left.
-
-        Only actors that Ray has placed get blocks, and one at a time: a block that waited behind another would be blamed for
-        the death of their actor too.
-        """
-        starting = {actor.ready.remote(): actor for actor in actors}
-        running: dict[Any, _Dealt] = {}
-        todo, missing, tries, idle = deque(left), set(left), Counter[int](), list[Any]()
-        total, longest = dict[str, float](), 0.0
-
-        def deal(actor: Any, block: int) -> None:
-            running[actor.compute.remote(block)] = _Dealt(actor, block, monotonic())
-
-        try:
-            while missing:
-                patience = max(_PATIENCE, _LATE * longest) if idle else None
-                found, _ = ray.wait([*starting, *running], num_returns=1, timeout=patience)
-                if not found:
-                    # Its actor may wait for a node that never comes back. Computed twice, a block has the same bits.
-                    for late in _stuck(running)[: len(idle)]:
-                        deal(idle.pop(), late)
-                    continue
-                (ready,) = found
-                if ready in starting:
-                    idle.append(starting.pop(ready))
-                    _check_started(ray, ready)
-                else:
-                    one = running.pop(ready)
-                    block, answer = one.block, _answer(ray, ready)
-                    failed = isinstance(answer, ray.exceptions.RayError)
-                    if block in missing and failed:
-                        tries[block] += 1
-                    elsewhere = any(other.block == block for other in running.values())
-                    if block not in missing or (failed and elsewhere):
-                        pass  # another actor was faster, or is at it
-                    elif failed and tries[block] < TRIES:
-                        todo.appendleft(block)
-                    else:
-                        if failed:
-                            give_up(plan, block, f"{TRIES} times: {_reason(ray, answer)}", answer, self.on_message)
-                        else:
-                            add(total, answer)
-                            longest = max(longest, monotonic() - one.since)
-                        missing.remove(block)
-                        done += plan.units(block)
-                        if progress is not None:
-                            progress(done)
-                    if isinstance(answer, ray.exceptions.RayActorError):
-                        starting[one.actor.ready.remote()] = one.actor  # once Ray has placed it again
-                    else:
-                        idle.append(one.actor)
-                while todo and idle:
-                    deal(idle.pop(), todo.popleft())
-        finally:
-            for actor in actors:
-                ray.kill(actor)
-            # A block that two actors have ends with the faster one: the other may still write, to the same bits.
-            if running:
-                ray.wait(list(running), num_returns=len(running), timeout=_PATIENCE)
-        return total
 
     def _actors(self, ray: Any, plan: BlockPlan, blocks: int, grows: bool) -> list[Any]:
         """Start the actors, no more than there are blocks; Ray places them as resources allow.
@@ -175,6 +107,65 @@ class OnRay:
         return {name: amount for name, amount in asked.items() if amount}
 
 
+def _deal(ray: Any, actors: list[Any], tally: Tally) -> None:
+    """Keep every actor busy until no block is left.
+
+    Only actors that Ray has placed get blocks, and one at a time: a block that waited behind another would be blamed for
+    the death of their actor too.
+    """
+    starting = {actor.ready.remote(): actor for actor in actors}
+    running: dict[Any, _Dealt] = {}
+    todo, missing, tries, idle = deque(tally.left), set(tally.left), Counter[int](), list[Any]()
+    longest = 0.0
+
+    def deal(actor: Any, block: int) -> None:
+        running[actor.compute.remote(block)] = _Dealt(actor, block, monotonic())
+
+    try:
+        while missing:
+            patience = max(_PATIENCE, _LATE * longest) if idle else None
+            found, _ = ray.wait([*starting, *running], num_returns=1, timeout=patience)
+            if not found:
+                # Its actor may wait for a node that never comes back. Computed twice, a block has the same bits.
+                for late in _stuck(running)[: len(idle)]:
+                    deal(idle.pop(), late)
+                continue
+            (ready,) = found
+            if ready in starting:
+                idle.append(starting.pop(ready))
+                _check_started(ray, ready)
+            else:
+                one = running.pop(ready)
+                block, answer = one.block, _answer(ray, ready)
+                failed = isinstance(answer, ray.exceptions.RayError)
+                if block in missing and failed:
+                    tries[block] += 1
+                elsewhere = any(other.block == block for other in running.values())
+                if block not in missing or (failed and elsewhere):
+                    pass  # another actor was faster, or is at it
+                elif failed and tries[block] < TRIES:
+                    todo.appendleft(block)
+                else:
+                    missing.remove(block)
+                    if failed:
+                        tally.given_up(block, f"{TRIES} times: {_reason(ray, answer)}", answer)
+                    else:
+                        tally.computed(block, answer)
+                        longest = max(longest, monotonic() - one.since)
+                if isinstance(answer, ray.exceptions.RayActorError):
+                    starting[one.actor.ready.remote()] = one.actor  # once Ray has placed it again
+                else:
+                    idle.append(one.actor)
+            while todo and idle:
+                deal(idle.pop(), todo.popleft())
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+        # A block that two actors have ends with the faster one: the other may still write, to the same bits.
+        if running:
+            ray.wait(list(running), num_returns=len(running), timeout=_PATIENCE)
+
+
 def _nodes(ray: Any) -> list[Any]:
     return [node for node in ray.nodes() if node["Alive"]]
 
@@ -205,9 +196,9 @@ def _worker(ray: Any) -> type[Any]:
                 if not self.joined:
                     self.plan.join()
                     self.joined = True
-                return dict(self.plan.compute(block, _silent))
+                return dict(self.plan.compute(block, lambda share: None))
             except SnapfmError as failure:
-                return _travelling(failure)
+                return type(failure)(str(failure))  # without what it refers to, which may not travel
 
     return Worker
 
@@ -256,12 +247,3 @@ def _reason(ray: Any, failure: Any) -> str:
     if isinstance(failure, ray.exceptions.RayActorError):
         return lines[-1].strip() if failure.actor_init_failed else "its worker died, as when memory runs out"
     return lines[0]
-
-
-def _travelling(failure: SnapfmError) -> SnapfmError:
-    """Return an exception without what it refers to."""
-    return type(failure)(str(failure))
-
-
-def _silent(share: float) -> None:
-    """Nobody watches a block from inside."""

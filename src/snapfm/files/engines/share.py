@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,32 +98,16 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
 @contextmanager
 def taken(folder: Path, share: Share, shown: str) -> Iterator[None]:
     """Hold a folder for a share of a run; refuse the same share twice, and the whole run beside shares of it."""
-
-    def refuse() -> DataError:
-        return DataError(
-            f"{shown} is expected to be written by one process at a time, or by one for each --part K/N; another one is at it. "
-            "Wait for it, or choose another place."
-        )
-
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, refuse, shared=not share.whole):
-        if share.whole:
-            yield
-            return
-        own = folder / f".part-{share.part}-of-{share.parts}"
-        with locked(own, refuse):
-            yield
+    own = folder / f".part-{share.part}-of-{share.parts}"
+    with ExitStack() as locks:
+        for place in (folder,) if share.whole else (folder, own):
+            if not locks.enter_context(held(place, shared=place == folder and not share.whole, wait=0.0)):
+                raise DataError(
+                    f"{shown} is expected to be written by one process at a time, or by one for each --part K/N; another one is "
+                    "at it. Wait for it, or choose another place."
+                )
+        yield
+        if not share.whole:
             with suppress(PermissionError):  # Windows does not remove what is open
                 own.unlink(missing_ok=True)
-
-
-@contextmanager
-def locked(place: Path, refuse: Callable[[], DataError] | None = None, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock of a file or folder while the block runs; it ends with the process too. A file is created.
-
-    Waits for it unless there is an error to raise.
-    """
-    with held(place, shared=shared, wait=float("inf") if refuse is None else 0.0) as granted:
-        if not granted and refuse is not None:
-            raise refuse()
-        yield

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from snapfm.text import NOTHING, seconds, size
+from snapfm.text import seconds
 from snapfm_bench.pages.document import Entry, Table, markdown, table
 from snapfm_bench.suites.exact.case import Scores
 from snapfm_bench.suites.exact.scores import RATIO
 from snapfm_bench.suites.exact.suite import SAMPLERS, Cells, ExactCell, ExactSuite, cases
+from snapfm_bench.text import NOTHING, size
 
 FAIR = 2.0  # a sampler within this multiple of chance is taken as right
 ABOUT = (

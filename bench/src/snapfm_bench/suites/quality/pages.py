@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from snapfm.text import NOTHING, scientific, seconds, settings_text, size
+from snapfm.text import scientific, seconds
 from snapfm_bench import published
 from snapfm_bench.pages import document as doc
 from snapfm_bench.pages import html
@@ -26,6 +26,7 @@ from snapfm_bench.suites.quality.suite import (
     QualityTask,
     stored_rows,
 )
+from snapfm_bench.text import NOTHING, settings_text, size
 
 ABOUT = (
     "MMSE / SMSE: mean squared error of the per-point mean and of the per-point standard deviation, compared with simulated "

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from snapfm.grid import Grid
 from snapfm.plot import canvas
-from snapfm.plot.fields import moments_figure
-from snapfm.plot.views import Views
+from snapfm.plot.fields import Views, moments_figure
 from snapfm_bench.suites.quality.suite import TRUE_FIELDS, Cells, Interval, QualityCell, QualitySuite
 
 _DPI = 200  # on the page a picture is shown at half its pixels

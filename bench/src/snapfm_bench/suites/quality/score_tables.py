@@ -5,7 +5,6 @@ Figures are in the units of the field. Records from before a score was measured 
 
 from __future__ import annotations
 
-from snapfm.text import NOTHING
 from snapfm_bench.pages.document import NOT_YET, Entry, Table, table
 from snapfm_bench.record import CellState
 from snapfm_bench.suites.quality.suite import (
@@ -17,6 +16,7 @@ from snapfm_bench.suites.quality.suite import (
     SamplerEntry,
     stored_rows,
 )
+from snapfm_bench.text import NOTHING
 
 SCORES = (
     "*CRPS* (continuous ranked probability score, lower is better) judges the distribution at every point, *energy distance* "

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from snapfm.text import NOTHING, short, size, spread, times, two
 from snapfm_bench import published
 from snapfm_bench.judge import Verdict
 from snapfm_bench.judge import nearest as nearest_to
@@ -14,6 +13,7 @@ from snapfm_bench.pages.document import PUBLISHED, Block, Entry, Section, Table,
 from snapfm_bench.record import CellState
 from snapfm_bench.suites.projection.report.loaded import Report, ReportCase, fastest, outcome, title, typical
 from snapfm_bench.suites.projection.suite import OURS, Kind, MethodTurn, ProjectionCell
+from snapfm_bench.text import NOTHING, short, size, spread, times, two
 
 # Distances that differ by less than this share are equal. The share is of the tolerance where a distance is below it: an input
 # that is already feasible is within rounding of its projection.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from snapfm.errors import require
 from snapfm.plot import canvas
-from snapfm.text import NOTHING, short, size
 from snapfm_bench import published
 from snapfm_bench.judge import nearest
 from snapfm_bench.pages.document import PUBLISHED, Block, Entry, Head, Picture, Section, Table, Words, table
@@ -21,6 +20,7 @@ from snapfm_bench.pages.html import image
 from snapfm_bench.suites.projection import suite
 from snapfm_bench.suites.projection.report.loaded import NOT_RUN, Report, ReportCase, outcome, slope, title, totals_of
 from snapfm_bench.suites.projection.suite import OURS, Kind, ProjectionCell
+from snapfm_bench.text import NOTHING, short, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,13 +15,13 @@ from statistics import fmean, linear_regression, median
 from typing import Any
 
 from snapfm.errors import DataError
-from snapfm.text import NOTHING
 from snapfm_bench import record
 from snapfm_bench.pages.document import Entry
 from snapfm_bench.peers.catalog import METHODS
 from snapfm_bench.record import RECORDS, CellState
 from snapfm_bench.suites.projection.fixture import FIRST_CALL
 from snapfm_bench.suites.projection.suite import LAST, OURS, Kind, MethodTurn, ProjectionCell
+from snapfm_bench.text import NOTHING
 
 NOT_BEGUN, NOT_RUN = "not begun", "not run"
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from snapfm.text import NOTHING, short, spread, times, two
 from snapfm_bench import published
 from snapfm_bench.flow.storage import write_file
 from snapfm_bench.pages import html
@@ -27,6 +26,7 @@ from snapfm_bench.suites.projection.report.loaded import Contest, Report, Report
 from snapfm_bench.suites.projection.report.pictures import fields
 from snapfm_bench.suites.projection.report.walks import published_ratio, runtime, split
 from snapfm_bench.suites.projection.suite import OURS, TUNED, Kind
+from snapfm_bench.text import NOTHING, short, spread, times, two
 
 PAGE, TEXT = "index.html", "report.md"
 _NOTE = """\

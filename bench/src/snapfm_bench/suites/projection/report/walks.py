@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from statistics import median
 
-from snapfm.text import NOTHING, seconds, short, size, spread, times, total
+from snapfm.text import seconds
 from snapfm_bench import published
 from snapfm_bench.pages import document as doc
 from snapfm_bench.pages.document import PUBLISHED, Block, Entry, Section, Table, Words, columns, table
@@ -13,6 +13,7 @@ from snapfm_bench.record import CellState
 from snapfm_bench.suites.projection.report.answers import confirmed
 from snapfm_bench.suites.projection.report.loaded import Report, ReportCase, contest, fastest, outcome, title, totals_of
 from snapfm_bench.suites.projection.suite import OURS, Kind, ProjectionCell
+from snapfm_bench.text import NOTHING, short, size, spread, times, total
 
 _ABOUT = (
     "Seconds of whole runs of constrained sampling, network included, for one batch. *Published* figures are the paper's, "
