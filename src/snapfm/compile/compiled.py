@@ -19,7 +19,6 @@ from scipy.sparse import csr_array, vstack
 from torch import Tensor
 
 from snapfm.arrays import Index, Values
-from snapfm.compile.batch_independence import Together, together
 from snapfm.compile.derivatives import Scalar
 from snapfm.compile.lower import Block, Form, Lowering, Tape, Unlowerable, refuse_dense_maps
 from snapfm.compile.lower.fuse import fused
@@ -114,11 +113,6 @@ class CompiledLaws(LawStack):
         row = np.concatenate([part.row_of() for part in parts if part is not None])
         column = np.concatenate([part.indices for part in parts if part is not None])
         return Pattern.from_coordinates(row, column, (self.unknowns, self.unknowns))
-
-    @cached_property
-    def together(self) -> Together:
-        """Which functions may be evaluated a batch at a time without changing a bit of any sample; tried at first use."""
-        return together(self)
 
     @cached_property
     def without_hessian(self) -> list[str]:

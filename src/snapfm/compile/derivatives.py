@@ -27,8 +27,10 @@ def evaluate_externals(tape: Tape, example: Tensor, params: Params, count: int) 
     """Evaluate what depends on params only, with torch: (b, cells of params), numbered as in the tape."""
     first = tape.unknowns + 1
     out = np.zeros((count, tape.cells - first))
+    # Sample by sample, each param in memory of its own: compiled laws keep their bits in any batch.
+    samples = [{name: value[i].clone() for name, value in params.items()} for i in range(count)]
     for cell, graph, size in tape.externals:
-        value = each(graph, example.expand(count, *example.shape), params).reshape(count, size)
+        value = each(lambda i, graph=graph: graph(example, samples[i]), count).reshape(count, size)
         out[:, cell - first : cell - first + size] = value.double().numpy()
     return out
 
