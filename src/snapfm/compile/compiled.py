@@ -144,10 +144,10 @@ class CompiledLaws(LawStack):
         """
         whole = self.hessian_pattern
         assert whole is not None
-        out, keys = np.zeros((len(u), whole.nnz)), whole.row_of() * self.unknowns + whole.indices
+        out, keys = np.zeros((len(u), whole.nnz)), whole.keys()
 
         def add(pattern: Pattern, values: Values) -> None:
-            out[:, np.searchsorted(keys, pattern.row_of() * self.unknowns + pattern.indices)] += values
+            out[:, np.searchsorted(keys, pattern.keys())] += values
 
         if len(self.opaque) < len(self.laws) and self.scalar.hessian_pattern is not None:
             add(self.scalar.hessian_pattern, self.scalar.hessian(u, params, np.ascontiguousarray(multipliers.numpy())))
@@ -300,7 +300,7 @@ def _check_slopes(compiled: CompiledLaws, given: Sequence[Equality | Inequality 
             raise LawError(no_dependence_message(law.name))
         if pattern is None or i in compiled.opaque:
             continue
-        lacking = ~np.isin(found.row_of() * unknowns + found.indices, pattern.row_of() * unknowns + pattern.indices)
+        lacking = ~np.isin(found.keys(), pattern.keys())
         if lacking.any():
             raise LawError(
                 f"law '{law.name}' expects a pattern with every entry that can be non-zero; row {found.row_of()[lacking][0]} "

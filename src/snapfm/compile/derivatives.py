@@ -100,11 +100,7 @@ class Scalar:
     @cached_property
     def _hessian(self) -> tuple[Pattern, Index]:
         """The symmetric pattern, and the entry of the lower triangle that each of its entries equals."""
-        lower = self.program.hessian
-        row, column, n = lower.row_of(), lower.indices, lower.rows
-        whole = Pattern.from_coordinates(np.concatenate([row, column]), np.concatenate([column, row]), (n, n))
-        one, other = whole.row_of(), whole.indices
-        return whole, np.searchsorted(row * n + column, np.maximum(one, other) * n + np.minimum(one, other))
+        return self.program.hessian.mirrored()
 
     def _derivatives(self, u: Tensor, params: Params, multipliers: Values) -> tuple[Values, Values]:
         program, (field, externals, outside) = self.program, self._inputs(self.program, u, params)
