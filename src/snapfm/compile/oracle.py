@@ -121,6 +121,7 @@ class OracleLaw:
         check_slopes(self._call("hessian"), "hessian_pattern", pulled, curvature, field)
 
     def rows_of(self, u: Values, params: Params) -> Values:
+        """Evaluate the rows of one sample."""
         value = self.oracle.values(u, params)
         if value.shape != self._value_shape:
             raise LawError(
@@ -144,9 +145,7 @@ class OracleLaw:
         given = oracle.hessian(oracle.given(u), oracle.given_params(params), own)
         return self._hessian.values(given)[self._mirrored]
 
-    def each(
-        self, function: Callable[..., Values], size: int, fields: Tensor, params: Params, *more: Values
-    ) -> Tensor:
+    def each(self, function: Callable[..., Values], size: int, fields: Tensor, params: Params, *more: Values) -> Tensor:
         """Evaluate a function of one sample on a batch: (b, size). NaN for a sample whose function raises."""
         out = np.full((len(fields), size), np.nan)
         for i, u in enumerate(_array(fields)):

@@ -10,13 +10,12 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from scipy.sparse import csc_array, csr_array
 
 from snapfm.arrays import Values
 from snapfm.compile import CompiledLaws
+from snapfm.compile.derivatives import evaluate_externals
 from snapfm.compile.lower import Block, Tape
-from snapfm.compile.trace.batched import each
 from snapfm.errors import UnsupportedLaw, require
 from snapfm.laws import Params
 from snapfm.solve.base import Limits
@@ -56,11 +55,7 @@ class CasadiModel(Presolved):
 
     def known(self, params: Params, count: int) -> Values:
         """Evaluate what depends on params only, with torch: (b, knowns)."""
-        field = self.structure.example[0].expand(count, *self.structure.shape)
-        parts = [np.zeros((count, 0))]
-        for _, graph, size in self.tape.externals:
-            parts.append(each(graph, field, params).reshape(count, size).to(torch.float64).numpy())
-        return np.concatenate(parts, axis=1)
+        return evaluate_externals(self.tape, self.structure.example[0], params, count)
 
     def rows(self, u: Symbol, known: Symbol) -> Symbol:
         """Write the kept rows over symbols of the unknowns (n, 1) and of what params define (knowns, 1)."""
