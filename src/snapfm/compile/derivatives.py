@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
+from torch.fx import GraphModule
 
 from snapfm.arrays import Index, Values
 from snapfm.compile.lower.tape import Tape, Unlowerable
@@ -30,8 +31,12 @@ def evaluate_externals(tape: Tape, example: Tensor, params: Params, count: int) 
     # Sample by sample, each param in memory of its own: compiled laws keep their bits in any batch.
     samples = [{name: value[i].clone() for name, value in params.items()} for i in range(count)]
     for cell, graph, size in tape.externals:
-        value = each(lambda i, graph=graph: graph(example, samples[i]), count).reshape(count, size)
-        out[:, cell - first : cell - first + size] = value.double().numpy()
+
+        def one(i: int, graph: GraphModule = graph) -> Tensor:
+            value: Tensor = graph(example, samples[i])
+            return value
+
+        out[:, cell - first : cell - first + size] = each(one, count).reshape(count, size).double().numpy()
     return out
 
 

@@ -160,7 +160,7 @@ class OracleLaw:
 
     def _triangle(self) -> _Entries | None:
         """Return where the Hessian is read: its lower triangle. None if it is too much to write out."""
-        given = self.oracle.hessian_pattern
+        given: tuple[Any, Any] | None = self.oracle.hessian_pattern
         if self.oracle.hessian is None:
             given = (), ()
         if given is None:

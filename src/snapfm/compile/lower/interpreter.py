@@ -20,6 +20,7 @@ from snapfm.compile.lower.formulas import COMPLEX, REAL, Term, arguments
 from snapfm.compile.lower.indexing import CHOOSES, chosen
 from snapfm.compile.lower.regions import Regions, TooDenseMap
 from snapfm.compile.lower.tape import Form, Tape, Unlowerable, stacked
+from snapfm.compile.sparsity.pattern import TooDense
 from snapfm.compile.sparsity.propagate import reads_shape_only
 from snapfm.compile.sparsity.rules.mixing import transform
 from snapfm.compile.sparsity.rules.movement import move, move_by_index
@@ -95,9 +96,12 @@ class Lowering:
             return
         try:
             self._lowered(node, name)
-        except Unlowerable:
-            if not self.regions.take(node):
-                raise
+        except (Unlowerable, TooDense) as cause:
+            if self.regions.take(node):
+                return
+            if isinstance(cause, TooDense):
+                raise Unlowerable(f"{name} of {cause.entries:,} terms") from cause
+            raise
 
     def _lowered(self, node: Node, name: str) -> None:
         made: Any

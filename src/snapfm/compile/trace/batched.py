@@ -55,8 +55,8 @@ def isolated(run: Callable[[slice], Tensor], count: int) -> Tensor:
     return each(lambda number: run(slice(number, number + 1))[0], count)
 
 
-def chosen(params: Params, some: slice | Tensor) -> dict[str, Tensor]:
-    """Return the params of some samples."""
+def chosen(params: Params, some: int | slice | Tensor) -> dict[str, Tensor]:
+    """Return the params of some samples, or of one."""
     return {name: value[some] for name, value in params.items()}
 
 
