@@ -38,6 +38,7 @@ HOOKS = {
     "_customize_flags",
     "cache_path",
     "_should_skip_dynamo",
+    "run_node",
 }
 # Decorators that hand a function to someone who calls it; `property` and the like do not.
 PASSIVE = {"property", "cached_property", "classmethod", "staticmethod", "dataclass", "compiled", "intrinsic", "cache",

@@ -97,6 +97,10 @@ def _log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
     return -torch.logaddexp(torch.zeros_like(x), -x), torch.zeros_like(x)  # the second is a buffer for its backward
 
 
+def _take(source: Tensor, index: Tensor) -> Tensor:
+    return source.reshape(-1).index_select(0, index.reshape(-1)).reshape(index.shape)
+
+
 def _distances(one: Tensor, other: Tensor, order: float, mode: int | None) -> Tensor:
     distances: Tensor = torch.linalg.vector_norm(one.unsqueeze(-2) - other.unsqueeze(-3), order, -1)
     return distances
@@ -126,6 +130,7 @@ SIMPLER: dict[Any, Any] = {
     aten.complex.default: _complex,
     aten.log_sigmoid_forward.default: _log_sigmoid,
     aten.polar.default: _polar,
+    aten.take.default: _take,
     aten._pdist_forward.default: _pair_distances,
     aten._trilinear.default: _trilinear,
     **decompositions(
@@ -134,7 +139,7 @@ SIMPLER: dict[Any, Any] = {
             aten.addcdiv, aten.addcmul, aten.addr, aten.aminmax, aten.binary_cross_entropy, aten.embedding, aten.fill,
             aten.floor_divide, aten.glu, aten.heaviside, aten.lerp, aten.linalg_cross, aten.mvlgamma, aten.native_batch_norm,
             aten.native_group_norm, aten.native_layer_norm, aten.nll_loss2d_forward, aten.nll_loss_forward, aten.norm,
-            aten.special_xlog1py, aten.take, aten.unsafe_split,
+            aten.special_xlog1py, aten.unsafe_split,
         ]
     ),
 }  # fmt: skip

@@ -168,7 +168,7 @@ def multiplications(left: Tensor, right: Tensor) -> tuple[Index, Index, Index]:
     refuse_entries(batch.numel() * rows * inner * columns)
 
     def spread(factor: Tensor) -> Tensor:
-        return factor.expand(*batch, *factor.shape[-2:]).reshape(-1, *factor.shape[-2:])
+        return factor.expand(*batch, *factor.shape[-2:]).reshape(batch.numel(), *factor.shape[-2:])
 
     if bool(left.all()) and not bool(right.all()):
         b, k, j = (one.repeat_interleave(rows) for one in torch.nonzero(spread(right), as_tuple=True))
