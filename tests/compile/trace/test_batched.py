@@ -12,7 +12,7 @@ from torch import Tensor
 import snapfm
 from snapfm.compile import CompiledLaws, compile_laws
 from snapfm.compile.trace.batched import each, isolated
-from snapfm.compile.trace.recording import Unrecordable, record_flat
+from snapfm.compile.trace.recording import Unrecordable, record
 
 pytestmark = pytest.mark.filterwarnings("ignore::snapfm.errors.StructureWarning")
 EYE = torch.eye(3, dtype=torch.float64)
@@ -54,14 +54,14 @@ def test_a_record_does_the_same_with_other_values():
         parts[0].add_(1.0)  # in place, on a result of its own
         return torch.stack([parts[0], parts[2]]).sum(0) + torch.sort(y, 0)[0][:1]
 
-    record = record_flat(function, fields(3, seed=1), fields(3, seed=2))
+    made = record(function, fields(3, seed=1), fields(3, seed=2))
     x, y = fields(3, seed=3), fields(3, seed=4)
-    assert torch.equal(record(x, y), function(x, y))
+    assert torch.equal(made(x, y), function(x, y))
 
 
 def test_a_function_that_reads_a_value_is_not_recorded():
     with pytest.raises(Unrecordable, match="_local_scalar_dense"):
-        record_flat(lambda x: x * float(x.sum()), fields(3))
+        record(lambda x: x * float(x.sum()), fields(3))
 
 
 # Samples for which a law raises.

@@ -1,8 +1,8 @@
 """The walk over one law's graph: every tensor of the field becomes a form over cells, or a map that is not written out yet.
 
-Three kinds of tensors depend on the field: real ones with a form, complex ones with a pair (a form with a last axis of
-two), and results of linear operators that are kept as maps, to be probed for their matrix when a nonlinear operator or
-the residual asks for them (`regions`).
+Two kinds of tensors depend on the field: those with a form, which has a last axis of two for complex ones, and results of
+linear operators that are kept as maps, to be probed for their matrix when a nonlinear operator or the residual asks for them
+(`regions`).
 """
 
 from __future__ import annotations

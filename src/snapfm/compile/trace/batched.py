@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from snapfm.compile.trace.recording import Unrecordable, record_flat
+from snapfm.compile.trace.recording import Unrecordable, record
 from snapfm.laws import Params
 
 # What an operator raises because of the values it is given: torch.linalg.LinAlgError is a RuntimeError; overflow and division
@@ -115,9 +115,9 @@ class Batched:
             # Copies, because tensors made in inference mode cannot be recorded.
             inputs = [u.clone(), *(params[name].clone() for name in names)]
             try:
-                record = record_flat(positional, *inputs)
+                made = record(positional, *inputs)
                 other = inputs[0] + 0.25 * inputs[0].abs()  # anywhere else: what was frozen into the record would show
-                expected, found = positional(other, *inputs[1:]), record.forward(other, *inputs[1:])
+                expected, found = positional(other, *inputs[1:]), made.forward(other, *inputs[1:])
             except Unrecordable:
                 return self._vmapped
             except RAISED:
@@ -126,7 +126,7 @@ class Batched:
             return self._vmapped
 
         def whole(u: Tensor, params: Params) -> Tensor:
-            value: Tensor = record.forward(u, *(params[name] for name in names))
+            value: Tensor = made.forward(u, *(params[name] for name in names))
             return value
 
         return whole
