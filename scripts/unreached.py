@@ -40,6 +40,7 @@ HOOKS = {
     "generic_resolve",
     "cache_path",
     "_should_skip_dynamo",
+    "run_node",
 }
 # Decorators that hand a function to someone who calls it; `property` and the like do not.
 PASSIVE = {"property", "cached_property", "classmethod", "staticmethod", "dataclass", "compiled", "intrinsic", "cache",

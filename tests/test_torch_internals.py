@@ -30,11 +30,7 @@ def test_nothing_else_names_what_is_private_in_torch():
     assert found == []
 
 
-@pytest.mark.parametrize("gone", [False, True], ids=["torch's", "ours"])
-def test_trees(monkeypatch: pytest.MonkeyPatch, gone: bool):
-    if gone:
-        monkeypatch.setattr(torch_internals, "_leaves", None)
-        monkeypatch.setattr(torch_internals, "_map", None)
+def test_trees():
     assert torch_internals.tree_leaves(TREE) == [1, 2, 3, 4, 5]
     doubled = torch_internals.tree_map(lambda one: 2 * one, TREE)
     assert doubled == {"one": [2, (4, 6)], "two": Pair(8, {"five": 10})}

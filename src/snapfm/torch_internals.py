@@ -41,7 +41,6 @@ def _found(module: str, name: str) -> Any:
         return None
 
 
-_leaves, _map = _found("torch.utils._pytree", "tree_leaves"), _found("torch.utils._pytree", "tree_map")
 _flatten = _found("torch.utils._pytree", "tree_flatten")
 _unpacking, _packed = _found("torch.fx.graph", "_PyTreeCodeGen"), _found("torch.fx.graph", "_PyTreeInfo")
 _decomposes = _found("torch.utils._python_dispatch", "autograd_would_have_decomposed")
@@ -52,9 +51,6 @@ _is_wrapped = _found("torch._C._functorch", "is_functorch_wrapped_tensor")
 
 def tree_leaves(tree: Any) -> list[Any]:
     """List what nested tuples, lists and dicts hold, in their order."""
-    if _leaves is not None:
-        found: list[Any] = _leaves(tree)
-        return found
     if isinstance(tree, Mapping):
         return [leaf for part in tree.values() for leaf in tree_leaves(part)]
     if isinstance(tree, (tuple, list)):
@@ -64,8 +60,6 @@ def tree_leaves(tree: Any) -> list[Any]:
 
 def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
     """Apply a function to what nested tuples, lists and dicts hold."""
-    if _map is not None:
-        return _map(function, tree)
     if isinstance(tree, Mapping):
         return {name: tree_map(function, part) for name, part in tree.items()}
     if isinstance(tree, (tuple, list)):

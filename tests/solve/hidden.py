@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from snapfm import Equality, Inequality, Projector
+from snapfm import Equality, Inequality, Projection, Projector
 from snapfm.laws import Law
 from snapfm.solve.newton import Newton
 
@@ -26,3 +26,11 @@ def opaque(law: Law) -> Law:
 
 def is_opaque(project: Projector) -> bool:
     return isinstance(project.method, Newton) and project.method.opaque
+
+
+def assert_rounded(one: Projection, other: Projection, tolerance: float = 1e-8) -> None:
+    """The same answers up to what torch rounds differently in another batch, which is far below the tolerance."""
+    assert torch.equal(one.status, other.status)
+    for name in ("u", "violation", "stationarity", "distance", "second_order"):
+        torch.testing.assert_close(getattr(one, name), getattr(other, name), rtol=tolerance, atol=tolerance)
+    assert (one.iterations - other.iterations).abs().max() <= 1

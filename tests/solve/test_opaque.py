@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.solve.hidden import is_opaque, opaque
+from tests.solve.hidden import assert_rounded, is_opaque, opaque
 from torch import Tensor
 
 import snapfm
@@ -115,16 +115,16 @@ def test_unknowns_between_equal_bounds_do_not_move():
     assert (result.u[:, 0] == 0.5).all()
 
 
-def test_a_sample_that_is_not_finite_leaves_the_others_bit_identical():
+def test_a_sample_that_is_not_finite_leaves_the_others_as_they_are():
     project, _ = slow("logsumexp")
     u_hat, params = randn(4, *SHAPE), {"v": 1.0 + 0.3 * randn(4, 5, seed=1)}
     clean = project(u_hat, params)
     u_hat[2, 1, 1] = math.nan
     result = project(u_hat, params)
     assert result.status.tolist() == [Status.CONVERGED, Status.CONVERGED, Status.NONFINITE, Status.CONVERGED]
-    kept = [0, 1, 3]
-    assert torch.equal(result.u[kept], clean.u[kept])
-    assert torch.equal(result.multipliers["law"][kept], clean.multipliers["law"][kept])
+    kept = torch.tensor([0, 1, 3])
+    assert_rounded(result.select(kept), clean.select(kept))
+    assert torch.allclose(result.multipliers["law"][kept], clean.multipliers["law"][kept], rtol=1e-8, atol=1e-8)
 
 
 def test_params_that_are_not_finite_are_one_samples_trouble():
@@ -135,15 +135,25 @@ def test_params_that_are_not_finite_are_one_samples_trouble():
 
 
 @pytest.mark.parametrize("name", ["cumprod", "softmax"])
-def test_a_permutation_of_the_batch_permutes_the_results_bit_for_bit(name: str):
+def test_a_permutation_of_the_batch_permutes_the_results(name: str):
     project, _ = slow(name, Inequality("room", lambda u, p: u.sum() - 3.0))
     u_hat, params = randn(5, *SHAPE), {"v": 1.0 + 0.3 * randn(5, 5, seed=1)}
     order = torch.tensor([3, 0, 4, 2, 1])
     one, other = project(u_hat, params), project(u_hat[order], {"v": params["v"][order]})
-    for field in ("u", "status", "violation", "stationarity", "iterations", "distance"):
-        assert torch.equal(getattr(one, field)[order], getattr(other, field)), field
-    alone = project(u_hat[2:3], {"v": params["v"][2:3]})
-    assert torch.equal(alone.u[0], one.u[2])
+    assert_rounded(one.select(order), other)
+    assert_rounded(one.select(torch.tensor([2])), project(u_hat[2:3], {"v": params["v"][2:3]}))
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_the_same_call_has_the_same_bits(name: str):
+    """Also where the first call has nothing recorded and no idea of its time."""
+    project, _ = slow(name)
+    u_hat, params = randn(21, *SHAPE), {"v": 1.0 + 0.3 * randn(21, 5, seed=1)}
+    one, two, three = (project(u_hat, params) for _ in range(3))
+    for again in (two, three):
+        assert torch.equal(one.u, again.u)
+        assert torch.equal(one.multipliers["law"], again.multipliers["law"])
+        assert torch.equal(one.iterations, again.iterations)
 
 
 @pytest.mark.parametrize(

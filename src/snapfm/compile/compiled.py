@@ -19,7 +19,6 @@ from scipy.sparse import csr_array, vstack
 from torch import Tensor
 
 from snapfm.arrays import Index, Values
-from snapfm.compile.batch_independence import Together, together
 from snapfm.compile.derivatives import Scalar
 from snapfm.compile.lower import Block, Form, Lowering, Tape, Unlowerable, refuse_dense_maps
 from snapfm.compile.lower.order import of_params, ordered
@@ -117,11 +116,6 @@ class CompiledLaws(LawStack):
         return Pattern.from_coordinates(row, column, (self.unknowns, self.unknowns))
 
     @cached_property
-    def together(self) -> Together:
-        """Which functions may be evaluated a batch at a time without changing a bit of any sample; tried at first use."""
-        return together(self)
-
-    @cached_property
     def without_hessian(self) -> list[str]:
         """Names of the laws whose second derivatives are not given."""
         return [law.name for law in self.laws if isinstance(law, OracleLaw) and not law.curved]
@@ -151,10 +145,10 @@ class CompiledLaws(LawStack):
         """
         whole = self.hessian_pattern
         assert whole is not None
-        out, keys = np.zeros((len(u), whole.nnz)), whole.row_of() * self.unknowns + whole.indices
+        out, keys = np.zeros((len(u), whole.nnz)), whole.keys()
 
         def add(pattern: Pattern, values: Values) -> None:
-            out[:, np.searchsorted(keys, pattern.row_of() * self.unknowns + pattern.indices)] += values
+            out[:, np.searchsorted(keys, pattern.keys())] += values
 
         if len(self.opaque) < len(self.laws) and self.scalar.hessian_pattern is not None:
             add(self.scalar.hessian_pattern, self.scalar.hessian(u, params, np.ascontiguousarray(multipliers.numpy())))
@@ -308,7 +302,7 @@ def _check_slopes(compiled: CompiledLaws, given: Sequence[Equality | Inequality 
             raise LawError(no_dependence_message(law.name))
         if pattern is None or i in compiled.opaque:
             continue
-        lacking = ~np.isin(found.row_of() * unknowns + found.indices, pattern.row_of() * unknowns + pattern.indices)
+        lacking = ~np.isin(found.keys(), pattern.keys())
         if lacking.any():
             raise LawError(
                 f"law '{law.name}' expects a pattern with every entry that can be non-zero; row {found.row_of()[lacking][0]} "

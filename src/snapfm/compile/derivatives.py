@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
+from torch.fx import GraphModule
 
 from snapfm.arrays import Index, Values
 from snapfm.compile.lower.tape import Tape, Unlowerable
@@ -26,9 +27,16 @@ _ENTRIES_A_PIECE = 2_000_000  # of the rows of one program that is not kept: som
 
 def evaluate_params(tape: Tape, example: Tensor, params: Params, count: int) -> Values:
     """Evaluate the cells of params with torch: (b, tape.params)."""
-    out, field = np.zeros((count, tape.params)), example.expand(count, *example.shape)
+    out = np.zeros((count, tape.params))
+    # Sample by sample, each param in memory of its own: compiled laws keep their bits in any batch.
+    samples = [{name: value[i].clone() for name, value in params.items()} for i in range(count)]
     for cell, graph, size in tape.graphs:
-        out[:, cell - 1 : cell - 1 + size] = each(graph, field, params).reshape(count, size).double().numpy()
+
+        def one(i: int, graph: GraphModule = graph) -> Tensor:
+            value: Tensor = graph(example, samples[i])
+            return value
+
+        out[:, cell - 1 : cell - 1 + size] = each(one, count).reshape(count, size).double().numpy()
     return out
 
 
@@ -131,11 +139,7 @@ class Scalar:
     @cached_property
     def _hessian(self) -> tuple[Pattern, Index]:
         """The symmetric pattern, and the entry of the lower triangle that each of its entries equals."""
-        lower = self.program.hessian
-        row, column, n = lower.row_of(), lower.indices, lower.rows
-        whole = Pattern.from_coordinates(np.concatenate([row, column]), np.concatenate([column, row]), (n, n))
-        one, other = whole.row_of(), whole.indices
-        return whole, np.searchsorted(row * n + column, np.maximum(one, other) * n + np.minimum(one, other))
+        return self.program.hessian.mirrored()
 
     def _inputs(self, u: Tensor, params: Params) -> tuple[Values, Values]:
         """Return the field (b, n) and the cells of params, as kernels read them."""

@@ -16,7 +16,7 @@ from snapfm.arrays import Index
 from snapfm.compile.program import PAIR_LIMIT
 from snapfm.compile.sparsity.passes import Passes, hessian_values, jacobian_values, plan_passes
 from snapfm.compile.sparsity.pattern import Pattern
-from snapfm.compile.sparsity.reads import RowKind
+from snapfm.compile.sparsity.reads import bounded_kinds
 from snapfm.compile.trace.recording import jvp
 from snapfm.errors import LawError
 from snapfm.kernels.coloring import color_columns
@@ -33,19 +33,12 @@ class Opaque:
     @property
     def kinds(self) -> Index:
         """Kind of every row, bounded by how many unknowns it reads."""
-        counts = self.pattern.counts
-        several = np.where(counts > 1, RowKind.GENERAL, RowKind.SEPARABLE)
-        return np.where(counts > 0, several, RowKind.AFFINE).astype(np.int64)
+        return bounded_kinds(self.pattern)
 
     @cached_property
     def hessian_pattern(self) -> Pattern | None:
         """Where Σλ∇²h may be non-zero, both triangles; None where that is too much to write out."""
-        pattern = self.pattern
-        if min(int((pattern.counts**2).sum()), pattern.columns**2) > PAIR_LIMIT:
-            return None
-        entries = pattern.csr(np.ones(pattern.nnz))
-        joined = (entries.T @ entries).tocoo()
-        return Pattern.from_coordinates(joined.row, joined.col, (pattern.columns, pattern.columns))
+        return self.pattern.pairs(PAIR_LIMIT)
 
     def jacobian(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate the Jacobian's values on a batch: (b, nnz)."""

@@ -18,7 +18,7 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.program import PAIR_LIMIT
 from snapfm.compile.sparsity.differences import check_slopes
 from snapfm.compile.sparsity.pattern import Pattern
-from snapfm.compile.sparsity.reads import RowKind
+from snapfm.compile.sparsity.reads import RowKind, bounded_kinds
 from snapfm.errors import LawError, SnapfmError, UnsupportedLaw
 from snapfm.laws import Oracle, Params
 from snapfm.laws.oracle import as_array
@@ -40,7 +40,9 @@ class OracleLaw:
         self.pattern: Pattern = self._jacobian.pattern.take(self._split.source)
         self._sign = self._split.sign[self.pattern.row_of()]
         self._hessian = self._triangle()
-        self.hessian_pattern: Pattern | None = self._both_triangles()
+        self.hessian_pattern: Pattern | None = None
+        if self._hessian is not None:
+            self.hessian_pattern, self._mirrored = self._hessian.pattern.mirrored()
         # First calls, so that wrong shapes are told where the law is made.
         self._finite("jacobian", self._first("jacobian", lambda: self._slopes(*self._example)))
         if oracle.hessian is not None and self.hessian_pattern is not None:
@@ -77,38 +79,21 @@ class OracleLaw:
         """Kind of every row (RowKind); slopes of affine rows may depend on params."""
         if self.oracle.hessian is None and self.curved:
             return np.where(self.pattern.counts > 0, RowKind.PARAMETRIC, RowKind.AFFINE).astype(np.int64)
-        several = np.where(self.pattern.counts > 1, RowKind.GENERAL, RowKind.SEPARABLE)
-        return np.where(self.pattern.counts > 0, several, RowKind.AFFINE).astype(np.int64)
+        return bounded_kinds(self.pattern)
 
     def residual(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate on a batch: (b, *shape) to (b, m); differentiable in u."""
         rows: Tensor = _Rows.apply(u, self, dict(params))  # type: ignore[no-untyped-call]
         return rows
 
-    def alone(self, u: Tensor, params: Params) -> Tensor:
-        """Evaluate without derivatives. An Oracle is evaluated sample by sample in any case."""
-        return torch.from_numpy(self.rows_on(_fields(u), params))
-
     def jacobian(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate the Jacobian's values on a batch: (b, nnz)."""
-        return torch.from_numpy(self.slopes_on(_fields(u), params))
+        return self.each(self._slopes, self.pattern.nnz, u, params)
 
     def hessian(self, u: Tensor, params: Params, multipliers: Tensor) -> Tensor:
         """Evaluate Σλ∇²h on a batch: (b, entries of hessian_pattern), with multipliers (b, m). Zero if it is not known."""
-        return torch.from_numpy(self.curvature_on(_fields(u), params, multipliers.detach().numpy()))
-
-    def rows_on(self, fields: Values, params: Params) -> Values:
-        """Evaluate the rows of fields (b, …): (b, m)."""
-        return self._each(self._rows, self.rows, fields, params)
-
-    def slopes_on(self, fields: Values, params: Params) -> Values:
-        """Evaluate the Jacobian's values of fields (b, …): (b, nnz)."""
-        return self._each(self._slopes, self.pattern.nnz, fields, params)
-
-    def curvature_on(self, fields: Values, params: Params, multipliers: Values) -> Values:
-        """Evaluate Σλ∇²h of fields (b, …), with multipliers (b, m): (b, entries of hessian_pattern)."""
         assert self.hessian_pattern is not None
-        return self._each(self._curvature, self.hessian_pattern.nnz, fields, params, multipliers)
+        return self.each(self._curvature, self.hessian_pattern.nnz, u, params, multipliers.detach().numpy())
 
     def check(self) -> None:
         """Compare the derivatives with differences along one random direction, at the example; raises LawError."""
@@ -119,7 +104,7 @@ class OracleLaw:
             return torch.from_numpy(x).reshape(1, *self.shape)
 
         def rows(x: Values) -> Values:
-            found: Values = self.alone(at(x), batch)[0].numpy()
+            found: Values = self.residual(at(x), batch)[0].numpy()
             return found
 
         slopes = self.pattern.csr(self._slopes(u, params))
@@ -135,7 +120,8 @@ class OracleLaw:
 
         check_slopes(self._call("hessian"), "hessian_pattern", pulled, curvature, field)
 
-    def _rows(self, u: Values, params: Params) -> Values:
+    def rows_of(self, u: Values, params: Params) -> Values:
+        """Evaluate the rows of one sample."""
         value = self.oracle.values(u, params)
         if value.shape != self._value_shape:
             raise LawError(
@@ -159,12 +145,10 @@ class OracleLaw:
         given = oracle.hessian(oracle.given(u), oracle.given_params(params), own)
         return self._hessian.values(given)[self._mirrored]
 
-    def _each(
-        self, function: Callable[..., Values], size: int, fields: Values, params: Params, *more: Values
-    ) -> Values:
-        """Evaluate a function of one sample on fields: (b, size). NaN for a sample whose function raises."""
+    def each(self, function: Callable[..., Values], size: int, fields: Tensor, params: Params, *more: Values) -> Tensor:
+        """Evaluate a function of one sample on a batch: (b, size). NaN for a sample whose function raises."""
         out = np.full((len(fields), size), np.nan)
-        for i, u in enumerate(fields):
+        for i, u in enumerate(_array(fields)):
             own = {name: value[i] for name, value in params.items()}
             try:
                 out[i] = function(u.reshape(self.shape), own, *(one[i] for one in more))
@@ -172,36 +156,19 @@ class OracleLaw:
                 raise
             except Exception:  # whatever a simulator raises where it cannot go on
                 out[i] = np.nan
-        return out
+        return torch.from_numpy(out)
 
     def _triangle(self) -> _Entries | None:
         """Return where the Hessian is read: its lower triangle. None if it is too much to write out."""
-        n = self.pattern.columns
-        given = self.oracle.hessian_pattern
+        given: tuple[Any, Any] | None = self.oracle.hessian_pattern
         if self.oracle.hessian is None:
             given = (), ()
         if given is None:
-            counts = self.pattern.counts
-            if min(int((counts**2).sum()), n**2) > PAIR_LIMIT:
+            pairs = self.pattern.pairs(PAIR_LIMIT)
+            if pairs is None:
                 return None
-            entries = self.pattern.csr(np.ones(self.pattern.nnz))
-            joined = (entries.T @ entries).tocoo()
-            given = joined.row, joined.col
+            given = pairs.row_of(), pairs.indices
         return _Entries(self._call("hessian"), given, (self.shape, self.shape), "hessian_pattern", True)
-
-    def _both_triangles(self) -> Pattern | None:
-        """Mirror the lower triangle; `_mirrored` says which entry of it each entry takes its value from."""
-        if self._hessian is None:
-            return None
-        lower = self._hessian.pattern
-        row, column = lower.row_of(), lower.indices
-        off = np.flatnonzero(row != column)
-        both = Pattern.from_coordinates(
-            np.concatenate([row, column[off]]), np.concatenate([column, row[off]]), (lower.rows, lower.columns)
-        )
-        high, low = np.maximum(both.row_of(), both.indices), np.minimum(both.row_of(), both.indices)
-        self._mirrored = np.searchsorted(row * lower.columns + column, high * lower.columns + low)
-        return both
 
     def _first(self, what: str, call: Callable[[], Values]) -> Values:
         """Call a function for the first time: what it raises is the caller's mistake."""
@@ -258,7 +225,7 @@ class _Entries:
             self._read = ~mirror
             row, column = np.maximum(row, column), np.minimum(row, column)
         self.pattern = Pattern.from_coordinates(row[self._read], column[self._read], shape)
-        self._keys = self.pattern.row_of() * shape[1] + self.pattern.indices
+        self._keys = self.pattern.keys()
         self._place = np.searchsorted(self._keys, row[self._read] * shape[1] + column[self._read])
 
     def values(self, given: Any) -> Values:
@@ -306,15 +273,15 @@ class _Entries:
         return f"Return the values in the order of {self._argument}=…, or a dense or SciPy sparse matrix."
 
 
-def _fields(u: Tensor) -> Values:
-    """Return a batch of fields as float64 arrays."""
+def _array(u: Tensor) -> Values:
+    """Return a tensor as a float64 array."""
     found: Values = u.detach().to("cpu", torch.float64).numpy()
     return found
 
 
 def _example(oracle: Oracle, u: Tensor) -> Values:
     if oracle.example is None:
-        return _fields(u)
+        return _array(u)
     try:
         found = as_array(oracle.example)
     except (TypeError, ValueError) as cause:
@@ -337,7 +304,7 @@ class _Rows(torch.autograd.Function):
     def forward(ctx: Any, u: Tensor, law: OracleLaw, params: dict[str, Tensor]) -> Tensor:
         ctx.law, ctx.params = law, params
         ctx.save_for_backward(u)
-        return law.alone(u, params).to(u)
+        return law.each(law.rows_of, law.rows, u, params).to(u)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -352,26 +319,30 @@ class _Pull(torch.autograd.Function):
     def forward(ctx: Any, u: Tensor, y: Tensor, law: OracleLaw, params: dict[str, Tensor]) -> Tensor:
         ctx.law, ctx.params = law, params
         ctx.save_for_backward(u, y)
-        values, weight = law.jacobian(u, params).numpy(), y.detach().cpu().double().numpy()
-        pulled = [law.pattern.csr(values[i]).T @ weight[i] for i in range(len(u))]
-        return torch.from_numpy(np.array(pulled).reshape(u.shape)).to(u)
+        return _products(law.pattern, law.jacobian(u, params), y, transpose=True).reshape(u.shape).to(u)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         law, params, (u, y) = ctx.law, ctx.params, ctx.saved_tensors
-        direction = gradients[0].detach().cpu().double().reshape(len(u), -1).numpy()
+        direction = gradients[0].reshape(len(u), -1)
         in_u = in_y = None
         if ctx.needs_input_grad[1]:
-            slopes = law.jacobian(u, params).numpy()
-            pushed = [law.pattern.csr(slopes[i]) @ direction[i] for i in range(len(u))]
-            in_y = torch.from_numpy(np.array(pushed).reshape(y.shape)).to(y)
+            in_y = _products(law.pattern, law.jacobian(u, params), direction).reshape(y.shape).to(y)
         if ctx.needs_input_grad[0]:
             if not law.curved or law.hessian_pattern is None:
                 raise UnsupportedLaw(no_hessian([law.name]))
-            values = law.hessian(u, params, y.detach().cpu().double()).numpy()
-            bent = [law.hessian_pattern.csr(values[i]) @ direction[i] for i in range(len(u))]
-            in_u = torch.from_numpy(np.array(bent).reshape(u.shape)).to(u)
+            values = law.hessian(u, params, torch.from_numpy(_array(y)))
+            in_u = _products(law.hessian_pattern, values, direction).reshape(u.shape).to(u)
         return in_u, in_y, None, None
+
+
+def _products(pattern: Pattern, values: Tensor, vectors: Tensor, transpose: bool = False) -> Tensor:
+    """Multiply a sparse matrix per sample, or its transpose, by a vector per sample."""
+    found = torch.zeros(len(values), pattern.columns if transpose else pattern.rows, dtype=torch.float64)
+    for i, (entries, vector) in enumerate(zip(values.numpy(), _array(vectors))):
+        matrix = pattern.csr(entries)
+        found[i] = torch.from_numpy((matrix.T if transpose else matrix) @ vector)
+    return found
 
 
 def no_hessian(names: list[str]) -> str:

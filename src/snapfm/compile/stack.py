@@ -80,10 +80,6 @@ class LawStack(ABC):
             parts.append(law.residual(u, params) if own is None else own(u, params).to(u.dtype))
         return torch.cat(parts, dim=1)
 
-    def residual_alone(self, u: Tensor, params: Params) -> Tensor:
-        """Evaluate all rows sample by sample: slower, with bits that do not depend on the batch."""
-        return torch.cat([u.new_zeros(len(u), 0), *(law.alone(u, params) for law in self.laws)], dim=1)
-
     def __repr__(self) -> str:
         of = f"{plural(self.rows, 'row')} of {plural(len(self.laws), 'law')}"
         return f"{type(self).__name__}({one_field(self.shape)}, {of})"

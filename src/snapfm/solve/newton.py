@@ -194,7 +194,8 @@ class Newton:
         if kept is not None and kept[0] == asked:
             return kept[1]
         once = limit * self.longest
-        chunk = _CHUNK if certify else _SMALL_CHUNK
+        # torch rounds opaque laws by who shares a tile: a piece is a tile, so that the number of threads changes no bit.
+        chunk = LANES if self.opaque else _CHUNK if certify else _SMALL_CHUNK
         unit = LANES
         march = self.plan.march
         if march is not None:  # large pieces share the time of Python's calls

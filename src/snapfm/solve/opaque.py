@@ -1,8 +1,8 @@
 """Opaque laws, which only torch or an Oracle can evaluate, in Newton's compiled loop: one System over all rows and unknowns.
 
-The loop calls back, and CompiledLaws evaluates rows, Jacobian and Hessian: all lanes of a tile at once where no bit depends on
-the batch (compile.batch_independence), sample by sample elsewhere. A sample whose law raises gets NaN for its rows and ends
-NONFINITE. Used by solve.newton; must not import it.
+The loop calls back, and CompiledLaws evaluates rows, Jacobian and Hessian, all lanes of a tile at once. torch may round
+differently in another batch: answers depend in their last digits on the samples of the same tile. A sample whose law raises
+gets NaN for its rows and ends NONFINITE. Used by solve.newton; must not import it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from scipy.sparse import csr_array
 from snapfm.arrays import Index, Values
 from snapfm.compile import CompiledLaws, Pattern
 from snapfm.compile.lower.tape import Tape
-from snapfm.compile.oracle import OracleLaw
 from snapfm.compile.program import build_program
-from snapfm.compile.trace.batched import RAISED
+from snapfm.compile.trace.batched import RAISED, chosen
 from snapfm.kernels.callback import Callback
 from snapfm.kernels.layout import CELLS, HESSIAN, JACOBIAN, MULTIPLIER, ROWS, TO_EVALUATE
 from snapfm.kernels.operations import LANES
@@ -61,8 +60,6 @@ class LawEvaluator:
         self._entries = laws.pattern.entries(rows)
         lower = laws.hessian_pattern
         self._below = None if lower is None else np.flatnonzero(lower.indices <= lower.row_of())
-        # All rows are those of one Oracle: it takes arrays as they are.
-        self._oracle = laws.laws[0] if len(laws.laws) == 1 and isinstance(laws.laws[0], OracleLaw) else None
         self.missing_hessian = lower is None or bool(laws.without_hessian)
         self._own = threading.local()  # a thread's deadline, and what it evaluated
         self.without_hessian: set[int] = set()
@@ -136,60 +133,28 @@ class LawEvaluator:
         return values
 
     def _residual(self, fields: Values, samples: Index, _: Values) -> Values:
-        if self._oracle is not None:
-            return self._oracle.rows_on(fields, self._params_of(samples))[:, self._rows]
-        if self._laws.together.rows:
-            # Batches of a few sizes only: what is recorded for a size is used again.
-            full = _padded(len(fields))
-            values = self._laws.residual(*self._of(fields[full], samples[full]))[: len(fields)]
-        else:
-            values = self._laws.residual_alone(*self._of(fields, samples))
-        rows: Values = values.numpy()[:, self._rows]
+        rows: Values = self._laws.residual(*self._of(fields, samples)).numpy()[:, self._rows]
         return rows
 
     def _jacobian(self, fields: Values, samples: Index, _: Values) -> Values:
-        if self._oracle is not None:
-            return self._oracle.slopes_on(fields, self._params_of(samples))
-        together = self._laws.together.jacobian
-        parts = [np.arange(len(fields))] if together else np.arange(len(fields))[:, None]
-        values = [self._laws.jacobian(*self._of(fields[part], samples[part])).numpy() for part in parts]
-        return np.concatenate(values)
+        slopes: Values = self._laws.jacobian(*self._of(fields, samples)).numpy()
+        return slopes
 
     def _hessian(self, fields: Values, samples: Index, multipliers: Values) -> Values:
         """Return the lower triangle of Σλ∇²h; zeros if torch has no second derivative."""
         assert self._below is not None
-        if self._oracle is not None:
-            lam = np.zeros((len(fields), self._laws.rows))
-            lam[:, self._rows] = multipliers
-            return self._oracle.curvature_on(fields, self._params_of(samples), lam)[:, self._below]
-        out = np.zeros((len(fields), len(self._below)))
         weight = torch.zeros(len(fields), self._laws.rows, dtype=torch.float64)
         weight[:, self._rows] = torch.from_numpy(np.ascontiguousarray(multipliers))
-        together = self._laws.together.hessian
-        for part in [np.arange(len(fields))] if together else np.arange(len(fields))[:, None]:
-            self._bend(fields, samples, weight, part, out)
-        return out
-
-    def _bend(self, fields: Values, samples: Index, weight: torch.Tensor, part: Index, out: Values) -> None:
-        """Evaluate the Hessian of some lanes; one by one if that raises for all of them. Written: out, without_hessian."""
-        assert self._below is not None
         try:
-            out[part] = self._laws.hessian(*self._of(fields[part], samples[part]), weight[part])[:, self._below]
-        except RAISED:  # then W = I, and steps are shorter
-            if len(part) == 1:
-                self.without_hessian.add(int(samples[part[0]]))
-                return
-            for one in part[:, None]:
-                self._bend(fields, samples, weight, one, out)
+            return self._laws.hessian(*self._of(fields, samples), weight)[:, self._below]
+        except RAISED:  # for all of them; then W = I, and steps are shorter
+            self.without_hessian.update(samples.tolist())
+            return np.zeros((len(fields), len(self._below)))
 
     def _of(self, fields: Values, samples: Index) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        return torch.from_numpy(np.array(fields)).reshape(-1, *self._laws.shape), self._params_of(samples)
-
-    def _params_of(self, samples: Index) -> dict[str, torch.Tensor]:
-        if not self._params:
-            return {}
-        chosen = torch.from_numpy(samples)
-        return {name: value[chosen] for name, value in self._params.items()}
+        # In memory that torch aligns: libraries round by the place of numbers in memory, which has to be the same at every call.
+        u = torch.tensor(fields).reshape(-1, *self._laws.shape)
+        return u, chosen(self._params, torch.from_numpy(samples))
 
 
 _KEPT = 4_000_000  # numbers of each function that a thread remembers, or those of eight fields
@@ -216,11 +181,6 @@ class _Tile:
 def _fill(out: Values, values: list[Values]) -> None:  # written: out (…, lanes)
     for lane, column in enumerate(values):
         out[:, lane] = column
-
-
-def _padded(count: int) -> Index:
-    """List so many lanes, and the last one again up to a power of two."""
-    return np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1)
 
 
 def _lower(laws: CompiledLaws) -> Pattern:

@@ -1,10 +1,10 @@
 """Choose how many threads torch's operations take, for the length of one call and for the calling thread alone.
 
 Torch runs large operations on OpenMP threads, its own and those of MKL. Inside a projection that costs more than it gains:
-with one core of two busy elsewhere every operation waits for a scheduling quantum, the last bits of sums depend on the number
-of threads, and in a forked child such threads wait for ever. Both libraries keep the number per calling thread, so it is
-changed there and restored; torch.set_num_threads would change it for the whole process. A library that cannot be reached is
-left alone by a projection. Imports nothing of snapfm.
+with one core of two busy elsewhere every operation waits for a scheduling quantum, in a forked child such threads wait for ever,
+and the last bits of sums depend on their number, also of what compiled laws read of params. Both libraries keep the number per
+calling thread, so it is changed there and restored; torch.set_num_threads would change it for the whole process. A library that
+cannot be reached is left alone by a projection. Imports nothing of snapfm.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Linear algebra on matrices that vary: values and two derivatives against torch's, below and above the limit of cofactors."""
+"""Linear algebra on matrices that vary: values and two derivatives against dense ones, written out and left to torch."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ def fields(*shape: int) -> Tensor:
     return torch.randn(2, *shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
 
+@pytest.mark.filterwarnings("ignore::snapfm.errors.StructureWarning")
 @pytest.mark.parametrize("shape", [(4, 4), (2, 5, 5), (6, 6)], ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_value_and_derivatives(name: str, shape: tuple[int, ...]):
+    """Small matrices are compiled, larger ones left to torch; both are right."""
     laws = compiled(FUNCTIONS[name], shape)
-    assert laws.opaque == {}
+    assert bool(laws.opaque) == (shape[-1] > 5)
     laws.verify(fields(*shape), {})
 
 
-def test_pivots_are_taken_from_any_row():
+def test_no_element_has_to_be_a_pivot():
     """Each of these has a zero where elimination without pivots would divide."""
     u = torch.stack([torch.eye(5, dtype=torch.float64).roll(k, 0) for k in range(1, 5)])
     u = u + 0.1 * torch.triu(torch.ones(5, 5, dtype=torch.float64), 3)
@@ -48,6 +50,7 @@ def test_pivots_are_taken_from_any_row():
     assert (laws.jacobian(u, {}).abs() > 0.5).any(dim=1).all()
 
 
+@pytest.mark.filterwarnings("ignore::snapfm.errors.StructureWarning")
 def test_values_do_not_lose_digits_in_badly_conditioned_matrices():
     scales = torch.logspace(0, -8, 6, dtype=torch.float64)
     turn = torch.linalg.qr(fields(6, 6)[0]).Q
@@ -59,5 +62,5 @@ def test_values_do_not_lose_digits_in_badly_conditioned_matrices():
 
 def test_too_large_matrices_say_so():
     with pytest.warns(StructureWarning, match="_linalg_det"):
-        laws = compiled(torch.linalg.det, (17, 17))
-    assert laws.opaque[0].reason == "linear algebra on varying matrices of size 17 (limit 16)"
+        laws = compiled(torch.linalg.det, (6, 6))
+    assert laws.opaque[0].reason == "linear algebra on varying matrices of size 6 (limit 5)"

@@ -12,7 +12,7 @@ from torch import Tensor
 import snapfm
 from snapfm.compile import CompiledLaws, compile_laws
 from snapfm.compile.trace.batched import each, isolated
-from snapfm.compile.trace.recording import Unrecordable, record_flat
+from snapfm.compile.trace.recording import Unrecordable, record
 
 pytestmark = pytest.mark.filterwarnings("ignore::snapfm.errors.StructureWarning")
 EYE = torch.eye(3, dtype=torch.float64)
@@ -54,14 +54,14 @@ def test_a_record_does_the_same_with_other_values():
         parts[0].add_(1.0)  # in place, on a result of its own
         return torch.stack([parts[0], parts[2]]).sum(0) + torch.sort(y, 0)[0][:1]
 
-    record = record_flat(function, fields(3, seed=1), fields(3, seed=2))
+    made = record(function, fields(3, seed=1), fields(3, seed=2))
     x, y = fields(3, seed=3), fields(3, seed=4)
-    assert torch.equal(record(x, y), function(x, y))
+    assert torch.equal(made(x, y), function(x, y))
 
 
 def test_a_function_that_reads_a_value_is_not_recorded():
     with pytest.raises(Unrecordable, match="_local_scalar_dense"):
-        record_flat(lambda x: x * float(x.sum()), fields(3))
+        record(lambda x: x * float(x.sum()), fields(3))
 
 
 # Samples for which a law raises.
@@ -76,7 +76,7 @@ def structure() -> CompiledLaws:
     return compile_laws([snapfm.Equality("inverse", lambda u, p: inverse(u))], (3, 3))
 
 
-def test_a_sample_that_raises_is_nan_and_the_others_keep_their_bits(structure: CompiledLaws):
+def test_a_sample_that_raises_is_nan_and_harms_no_other(structure: CompiledLaws):
     u = fields(4, 3, 3) + 3 * EYE
     spoilt, others = u.clone(), [0, 2, 3]
     spoilt[1] = 1.0  # singular
@@ -84,16 +84,13 @@ def test_a_sample_that_raises_is_nan_and_the_others_keep_their_bits(structure: C
     with torch.no_grad():
         for _ in range(4):  # before, while and after the batch size is learnt
             clean, value = structure.residual(u, {}), structure.residual(spoilt, {})
-            assert torch.equal(value[others], clean[others])
+            assert torch.allclose(value[others], clean[others], rtol=1e-14)
             assert value[1].isnan().all()
-        value = structure.residual_alone(spoilt, {})
-        assert torch.equal(value[others], structure.residual_alone(u, {})[others])
-        assert value[1].isnan().all()
         clean, value = structure.jacobian(u, {}), structure.jacobian(spoilt, {})
-        assert torch.equal(value[others], clean[others])
+        assert torch.allclose(value[others], clean[others], rtol=1e-13)
         assert value[1].isnan().all()
         clean, value = structure.hessian(u, {}, weight), structure.hessian(spoilt, {}, weight)
-        assert np.array_equal(clean[others], value[others])
+        assert np.allclose(clean[others], value[others], rtol=1e-13)
         assert np.isnan(value[1]).all()
 
 
@@ -102,7 +99,6 @@ def test_where_every_sample_raises_all_rows_are_nan(structure: CompiledLaws):
     with torch.no_grad():
         for _ in range(3):
             assert structure.residual(u, {}).isnan().all()
-    assert structure.residual_alone(u, {}).isnan().all()
     assert structure.jacobian(u, {}).isnan().all()
 
 
@@ -118,24 +114,25 @@ def test_gradients_through_rows_pass_by_a_sample_that_raises(structure: Compiled
     assert torch.equal(found[0], found[1])
 
 
-def test_a_graph_that_raises_for_some_has_nan_in_their_place(structure: CompiledLaws):
-    graph, u = structure.laws[0].graph, fields(3, 3, 3) + 3 * EYE
-    u[0] = 1.0
-    value = each(graph, u, {})
-    assert value[0].isnan().all()
-    assert torch.equal(value[1:], each(graph, u[1:], {}))
-    assert each(graph, u[:1], {}, 3).isnan().all()
-    with pytest.raises(torch.linalg.LinAlgError):
-        each(graph, u[:1], {})
+def test_a_function_that_raises_for_some_has_nan_in_their_place():
+    numbers = torch.tensor([1, 0, 2])
+
+    def over(i: int) -> Tensor:
+        return torch.tensor([6 // int(numbers[i])])
+
+    assert torch.allclose(each(over, 3), torch.tensor([[6.0], [torch.nan], [3.0]]).double(), equal_nan=True)
+    with pytest.raises(ZeroDivisionError):
+        each(lambda i: over(1), 2)
+    assert each(over, 0).numel() == 0
 
 
 def test_a_batch_that_cannot_be_worked_on_as_one_is_worked_on_one_by_one():
     numbers = torch.arange(4.0)
 
-    def run(some: Tensor | None) -> Tensor:
-        if some is None or len(some) > 1:
+    def run(some: slice) -> Tensor:
+        if some.stop - some.start > 1:
             raise RuntimeError("one at a time")
-        if int(some) == 2:
+        if some.start == 2:
             raise ZeroDivisionError
         return numbers[some, None]
 
@@ -144,7 +141,7 @@ def test_a_batch_that_cannot_be_worked_on_as_one_is_worked_on_one_by_one():
 
 def test_what_no_sample_survives_is_raised_and_what_is_no_arithmetic_too():
     def raising(kind: type[BaseException]):
-        def run(some: Tensor | None) -> Tensor:
+        def run(some: slice) -> Tensor:
             raise kind
 
         return run
@@ -188,4 +185,4 @@ def test_derivatives_of_a_batch_are_those_of_its_samples(name: str, graded: bool
         weight = fields(4, structure.rows, seed=1)
         curvature = structure.hessian(u, {}, weight)
         alone = [structure.hessian(u[i : i + 1], {}, weight[i : i + 1])[0] for i in range(4)]
-        assert np.array_equal(curvature, np.stack(alone))
+        assert np.allclose(curvature, np.stack(alone), rtol=1e-12, atol=1e-12)

@@ -90,7 +90,7 @@ class Pinet:
             known = u.copy()
             known[:, rows.free] = 0.0
             zero = torch.zeros(count, *self.structure.shape, dtype=torch.float64)
-            constant = self.structure.residual_alone(zero, params).numpy()[:, rows.kept]
+            constant = self.structure.residual(zero, params).numpy()[:, rows.kept]
             right = -(constant + (self.matrix @ known.T).T)
             u[np.ix_(able, rows.free)] = np.asarray(self.layer(u[np.ix_(able, rows.free)], right[able]))
         elif len(able):

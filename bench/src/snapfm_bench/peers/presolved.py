@@ -44,5 +44,5 @@ class Presolved:
     def pinned(self, params: Params, count: int) -> Values:
         """Evaluate the fixed unknowns: (b, fixed). A pinning row is weight·u + constant, so its residual at 0 is the constant."""
         zero = torch.zeros(count, *self.structure.shape, dtype=torch.float64)
-        constant: Values = self.structure.residual_alone(zero, params).numpy()[:, self.pins]
+        constant: Values = self.structure.residual(zero, params).numpy()[:, self.pins]
         return -constant / self.weights

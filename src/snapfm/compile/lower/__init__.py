@@ -5,16 +5,6 @@ from snapfm.compile.lower.interpreter import Lowering, refuse_dense_maps
 from snapfm.compile.lower.tape import Block, Form, Tape, Unlowerable
 
 __all__ = [
-    "Block",
-    "Form",
-    "Lowering",
-    "Tape",
-    "Unlowerable",
-    "arithmetic",
-    "complex",
-    "functions",
-    "inverses",
-    "matrices",
-    "reduction",
-    "refuse_dense_maps",
+    "Block", "Form", "Lowering", "Tape", "Unlowerable", "arithmetic", "complex", "functions", "inverses", "matrices",
+    "reduction", "refuse_dense_maps",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from snapfm.compile.lower.formulas import Lowered, Term, arguments, formula, lowers
+from snapfm.compile.lower.formulas import Formula, Lowered, Term, arguments, formula, lowers
 from snapfm.compile.lower.interpreter import Lowering
 from snapfm.compile.lower.tape import Form, Unlowerable, stacked
 from snapfm.kernels.operators import Op
@@ -19,61 +19,49 @@ _LARGEST = torch.finfo(torch.float64).max
 _NO_THRESHOLD = 1e3  # log(1 + eᵃ) is a, to the last bit, long before
 
 
-@formula("softplus")
-def _softplus(x: Term, beta: float, threshold: float) -> Term:
-    return (x * beta).apply(Op.SOFTPLUS, threshold) / beta
-
-
-@formula("gelu")
-def _gelu(x: Term, approximate: str) -> Term:
-    return x.apply(Op.GELU_TANH if approximate == "tanh" else Op.GELU)
-
-
-@formula("elu")
 def _elu(x: Term, alpha: float, scale: float, input_scale: float) -> Term:
     below = (x.apply(Op.MIN, 0.0) * input_scale).apply(Op.EXPM1) * alpha
     return (x.apply(Op.RELU) + below) * scale
 
 
-@formula("celu")
-def _celu(x: Term, alpha: float) -> Term:
-    return x.apply(Op.RELU) + (x.apply(Op.MIN, 0.0) / alpha).apply(Op.EXPM1) * alpha
-
-
-@formula("leaky_relu")
-def _leaky_relu(x: Term, negative_slope: float) -> Term:
-    return x.apply(Op.RELU) * (1.0 - negative_slope) + x * negative_slope
-
-
-@formula("hardtanh")
-def _hardtanh(x: Term, min_val: float, max_val: float) -> Term:
-    return x.apply(Op.MAX, min_val).apply(Op.MIN, max_val)
-
-
-@formula("hardsigmoid")
 def _hardsigmoid(x: Term) -> Term:
     """Rise from 0 at −3 to 1 at 3."""
     return (x + 3.0).apply(Op.MAX, 0.0).apply(Op.MIN, 6.0) / 6.0
 
 
-@formula("hardswish")
-def _hardswish(x: Term) -> Term:
-    return x * _hardsigmoid(x)
+def _rest(one: Term, other: Term, rounding: Op) -> Term:
+    """a − b round(a / b): the quotient, rounded, has no slope."""
+    return one - other * (one.held() / other.held()).apply(rounding)
 
 
-@formula("threshold")
-def _threshold(x: Term, threshold: float, value: float) -> Term:
-    return x.apply(Op.GT, threshold).select(x, value)
-
-
-@formula("softshrink")
-def _softshrink(x: Term, lambd: float) -> Term:
-    return x - x.apply(Op.MAX, -lambd).apply(Op.MIN, lambd)
-
-
-@formula("hardshrink")
-def _hardshrink(x: Term, lambd: float) -> Term:
-    return x.apply(Op.ABS).apply(Op.GT, lambd).select(x, 0.0)
+_OF_ONE: dict[str, Formula] = {
+    "softplus": lambda x, beta, threshold: (x * beta).apply(Op.SOFTPLUS, threshold) / beta,
+    "gelu": lambda x, approximate: x.apply(Op.GELU_TANH if approximate == "tanh" else Op.GELU),
+    "elu": _elu,
+    "celu": lambda x, alpha: _elu(x, alpha, 1.0, 1.0 / alpha),
+    "leaky_relu": lambda x, negative_slope: x.apply(Op.RELU) * (1.0 - negative_slope) + x * negative_slope,
+    "hardtanh": lambda x, min_val, max_val: x.apply(Op.MAX, min_val).apply(Op.MIN, max_val),
+    "hardsigmoid": _hardsigmoid,
+    "hardswish": lambda x: x * _hardsigmoid(x),
+    "threshold": lambda x, threshold, value: x.apply(Op.GT, threshold).select(x, value),
+    "softshrink": lambda x, lambd: x - x.apply(Op.MAX, -lambd).apply(Op.MIN, lambd),
+    "hardshrink": lambda x, lambd: x.apply(Op.ABS).apply(Op.GT, lambd).select(x, 0.0),
+    "frac": lambda x: x - x.apply(Op.TRUNC),
+    "isnan": lambda x: 1.0 - x.apply(Op.EQ, x),
+    "isinf": lambda x: x.apply(Op.ABS).apply(Op.GT, _LARGEST),
+    "signbit": lambda x: (-x).apply(Op.GT, 0.0),
+}
+_OF_TWO: dict[str, Formula] = {
+    "hypot": lambda one, other: (one.apply(Op.SQUARE) + other.apply(Op.SQUARE)).apply(Op.SQRT),
+    "fmod": lambda one, other: _rest(one, other, Op.TRUNC),
+    "remainder": lambda one, other: _rest(one, other, Op.FLOOR),
+    "lt": lambda one, other: other.apply(Op.GT, one),
+    "le": lambda one, other: other.apply(Op.GE, one),
+    "ne": lambda one, other: 1.0 - one.apply(Op.EQ, other),
+}
+for _count, _formulas in ((1, _OF_ONE), (2, _OF_TWO)):
+    for _name, _formula in _formulas.items():
+        formula(_name, terms=_count)(_formula)
 
 
 @formula("logit")
@@ -93,11 +81,6 @@ def log_of_sum(one: Term, other: Term) -> Term:
 @formula("logaddexp2", terms=2)
 def _logaddexp2(one: Term, other: Term) -> Term:
     return log_of_sum(one * math.log(2.0), other * math.log(2.0)) / math.log(2.0)
-
-
-@formula("hypot", terms=2)
-def _hypot(one: Term, other: Term) -> Term:
-    return (one.apply(Op.SQUARE) + other.apply(Op.SQUARE)).apply(Op.SQRT)
 
 
 @formula("atan2", terms=2)
@@ -120,19 +103,6 @@ def _xlogy(one: Term, other: Term) -> Term:
         return inside.apply(Op.LOG) * one
     both = one.apply(Op.EQ, 0.0).apply(Op.MIN, other.apply(Op.EQ, 0.0))
     return one * both.select(1.0, other).apply(Op.LOG)
-
-
-def _rest(one: Term, other: Term, rounding: Op) -> Term:
-    """a − b round(a / b): the quotient, rounded, has no slope."""
-    return one - other * (one.held() / other.held()).apply(rounding)
-
-
-formula("fmod", terms=2)(lambda one, other: _rest(one, other, Op.TRUNC))
-formula("remainder", terms=2)(lambda one, other: _rest(one, other, Op.FLOOR))
-formula("frac")(lambda x: x - x.apply(Op.TRUNC))
-formula("isnan")(lambda x: 1.0 - x.apply(Op.EQ, x))
-formula("isinf")(lambda x: x.apply(Op.ABS).apply(Op.GT, _LARGEST))
-formula("signbit")(lambda x: (-x).apply(Op.GT, 0.0))
 
 
 @formula("copysign", terms=2)
@@ -201,11 +171,6 @@ def _chosen(walk: Lowering, node: Node, condition: Any, yes: Any, no: Any) -> Fo
     mask = walk.value[condition].expand(walk.value[node].shape).reshape(-1).numpy()
     both = stacked([walk.spread(yes, node), walk.spread(no, node)], walk.tape.cells)
     return both.gather(np.arange(len(mask)) + np.where(mask, 0, len(mask)), tuple(walk.value[node].shape))
-
-
-formula("lt", terms=2)(lambda one, other: other.apply(Op.GT, one))
-formula("le", terms=2)(lambda one, other: other.apply(Op.GE, one))
-formula("ne", terms=2)(lambda one, other: 1.0 - one.apply(Op.EQ, other))
 
 
 def _logical(combine: Callable[..., Term]) -> Lowered:

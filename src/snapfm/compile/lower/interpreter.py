@@ -1,8 +1,8 @@
 """The walk over one law's graph: every tensor of the field becomes a form over cells, or a map that is not written out yet.
 
-Three kinds of tensors depend on the field: real ones with a form, complex ones with a pair (a form with a last axis of
-two), and results of linear operators that are kept as maps, to be probed for their matrix when a nonlinear operator or
-the residual asks for them (`regions`).
+Two kinds of tensors depend on the field: those with a form, which has a last axis of two for complex ones, and results of
+linear operators that are kept as maps, to be probed for their matrix when a nonlinear operator or the residual asks for them
+(`regions`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from snapfm.compile.lower.formulas import COMPLEX, REAL, Term, arguments
 from snapfm.compile.lower.indexing import CHOOSES, chosen
 from snapfm.compile.lower.regions import Regions, TooDenseMap
 from snapfm.compile.lower.tape import Form, Tape, Unlowerable, stacked
+from snapfm.compile.sparsity.pattern import TooDense
 from snapfm.compile.sparsity.propagate import reads_shape_only
 from snapfm.compile.sparsity.rules.mixing import transform
 from snapfm.compile.sparsity.rules.movement import move, move_by_index
@@ -39,9 +40,8 @@ class Lowering:
         self.inputs = [u, *tree_leaves(dict(params))]
         self.value: dict[Node, Any] = {}
         self.known: dict[Node, bool] = {}
-        self.form: dict[Node, Form] = {}  # real tensors of the field
+        self.form: dict[Node, Form] = {}  # tensors of the field; complex ones in parts, along a last axis of two
         self.several: dict[Node, tuple[Form | None, ...]] = {}  # tuples of them
-        self.pairs: dict[Node, Form] = {}  # complex ones
         self.squares: dict[Node, Form] = {}  # squares of magnitudes, beside their root in `form`
         self.regions = Regions(self)
 
@@ -69,12 +69,12 @@ class Lowering:
         """Forget tensors of the field that nothing uses any more: forms of large fields take hundreds of megabytes."""
         for node in nodes:
             if self.reads(node) and not self.regions.uses(node):
-                for kept in (self.form, self.pairs, self.several, self.squares, self.value):
+                for kept in (self.form, self.several, self.squares, self.value):
                     kept.pop(node, None)
 
     def reads(self, node: Node) -> bool:
         """Whether a tensor depends on the field, or on params through cells."""
-        return node in self.form or node in self.pairs or node in self.several or node in self.regions
+        return node in self.form or node in self.several or node in self.regions
 
     def _step(self, node: Node) -> None:
         target: Any = node.target
@@ -90,14 +90,17 @@ class Lowering:
         value = self.value[node]
         if isinstance(value, Tensor) and value.dtype in _COARSE:
             raise Unlowerable(f"{name} in {value.dtype}")
-        pending = [used for used in node.all_input_nodes if used in self.regions and not self._written(used)]
+        pending = [used for used in node.all_input_nodes if used in self.regions and used not in self.form]
         if (pending or self._is_complex(node)) and self.regions.take(node):
             return
         try:
             self._lowered(node, name)
-        except Unlowerable:
-            if not self.regions.take(node):
-                raise
+        except (Unlowerable, TooDense) as cause:
+            if self.regions.take(node):
+                return
+            if isinstance(cause, TooDense):
+                raise Unlowerable(f"{name} of {cause.entries:,} terms") from cause
+            raise
 
     def _lowered(self, node: Node, name: str) -> None:
         made: Any
@@ -121,40 +124,33 @@ class Lowering:
         if isinstance(made, tuple):
             self.several[node] = made
         else:
-            (self.pairs if self.value[node].is_complex() else self.form)[node] = made
+            self.form[node] = made
 
     def _is_complex(self, node: Node) -> bool:
         """Whether complex numbers go in or come out."""
         values = tree_leaves([self.value[one] for one in (node, *node.all_input_nodes)])
         return any(isinstance(value, Tensor) and value.is_complex() for value in values)
 
-    def _written(self, node: Node) -> bool:
-        return node in self.form or node in self.pairs
-
     def operand(self, argument: Any) -> Form:
         """Return an argument as a form: a tensor of the field, of params, a known one, or a number."""
         if not isinstance(argument, Node):
             return self.tape.constant(torch.as_tensor(float(argument), dtype=torch.float64))
-        if argument in self.form:
-            return self.form[argument]
-        if argument in self.regions:
-            self.form[argument] = self.regions.written_out(argument)
-            return self.form[argument]
-        if self.known[argument]:
-            return self.tape.constant(self.value[argument])
-        return self._of_params(argument)
+        if argument not in self.form:
+            value = self.value[argument]
+            if argument in self.regions:
+                self.form[argument] = self.regions.written_out(argument)
+            elif self.known[argument]:
+                parts = torch.view_as_real(value.to(torch.complex128)) if value.is_complex() else value
+                return self.tape.constant(parts)
+            else:  # of params only: torch evaluates it once per call
+                shape = (*value.shape, 2) if value.is_complex() else tuple(value.shape)
+                self.form[argument] = self.of_params([argument], _parts if value.is_complex() else _itself, shape)
+        return self.form[argument]
 
     def pair(self, argument: Any) -> Form:
         """Return an argument of a complex operator in real and imaginary parts, along a last axis of two."""
         if isinstance(argument, Node) and self.value[argument].is_complex():
-            if argument in self.pairs:
-                return self.pairs[argument]
-            if argument in self.regions:
-                self.pairs[argument] = self.regions.written_out(argument)
-                return self.pairs[argument]
-            if self.known[argument]:
-                return self.tape.constant(torch.view_as_real(self.value[argument].to(torch.complex128)))
-            return self._of_params(argument)
+            return self.operand(argument)
         if not isinstance(argument, Node):
             number = torch.tensor(complex(argument), dtype=torch.complex128)
             return self.tape.constant(torch.view_as_real(number))
@@ -162,15 +158,6 @@ class Lowering:
         nothing = self.tape.constant(torch.zeros(real.shape))
         order = flat(positions((2, *real.shape)).movedim(0, -1))
         return stacked([real, nothing], self.tape.cells).gather(order, (*real.shape, 2))
-
-    def _of_params(self, node: Node) -> Form:
-        """Make cells of a tensor that depends on params only; torch evaluates it once per call."""
-        value = self.value[node]
-        split = value.is_complex()
-        shape = (*value.shape, 2) if split else tuple(value.shape)
-        form = self.of_params([node], _parts if split else _itself, shape)
-        (self.pairs if split else self.form)[node] = form  # met again, it is the same cells
-        return form
 
     def of_params(self, nodes: list[Node], finish: Finish, shape: tuple[int, ...]) -> Form:
         """Make cells of what `finish` adds to the part of the graph that leads to `nodes`, which depend on params only."""

@@ -13,8 +13,7 @@ from torch.fx import Node
 from snapfm.compile.lower.formulas import lowers
 from snapfm.compile.lower.interpreter import Lowering
 from snapfm.compile.lower.tape import Form, Unlowerable, added
-from snapfm.compile.sparsity.pattern import ENTRY_LIMIT
-from snapfm.compile.sparsity.rules.mixing import fetches
+from snapfm.compile.sparsity.rules.mixing import fetches, multiplications
 from snapfm.compile.sparsity.rules.registry import flat, positions
 from snapfm.kernels.operators import Op
 
@@ -50,30 +49,22 @@ def _factors(walk: Lowering, *nodes: Any) -> list[Form | Tensor]:
 
 def product(walk: Lowering, left: Form | Tensor, right: Form | Tensor, shape: tuple[int, ...]) -> Form:
     """Multiply matrices, batches of them or vectors: linear where one is known, else one multiplication a term."""
-    one = tuple(left.shape) if len(left.shape) > 1 else (1, *left.shape)
-    other = tuple(right.shape) if len(right.shape) > 1 else (*right.shape, 1)
-    batch = np.broadcast_shapes(one[:-2], other[:-2])
-    rows, inner, columns, count = one[-2], one[-1], other[-1], math.prod(batch)
-    if count * rows * inner * columns > ENTRY_LIMIT:
-        raise Unlowerable(f"matrix product of {count * rows * inner * columns:,} terms (limit {ENTRY_LIMIT:,})")
-    left_number = positions(one).expand(*batch, rows, inner).reshape(count, rows, inner)
-    right_number = positions(other).expand(*batch, inner, columns).reshape(count, inner, columns)
-    grid = np.indices((count, rows, inner, columns)).reshape(4, -1)
-    b, i, k, j = (torch.from_numpy(axis) for axis in grid)
-    label = np.ravel_multi_index((grid[0], grid[1], grid[3]), (count, rows, columns)).astype(np.int64)
-    first, second = flat(left_number[b, i, k]), flat(right_number[b, k, j])
-    size = count * rows * columns
+    label, first, second = multiplications(*(_present(factor) for factor in (left, right)))
+    size = math.prod(shape)
     if isinstance(left, Form) and isinstance(right, Form):
         terms = walk.tape.apply(Op.MUL, left.gather(first, (len(first),)), right.gather(second, (len(second),)))
         return terms.group(label, np.arange(len(first)), np.ones(len(first)), size, shape)
-    known, form, place, source = (
-        (right, left, second, first) if isinstance(left, Form) else (left, right, first, second)
-    )
-    if isinstance(known, Form) or not isinstance(form, Form):  # both are known
-        return walk.tape.constant(torch.matmul(left, right).reshape(shape))  # type: ignore[arg-type]
-    weight = known.reshape(-1).numpy()[place]
-    live = np.flatnonzero(weight)
-    return form.group(label[live], source[live], weight[live], size, shape)
+    if isinstance(left, Form):
+        assert isinstance(right, Tensor)
+        return left.group(label, first, right.reshape(-1).numpy()[second], size, shape)
+    if isinstance(right, Form):
+        return right.group(label, second, left.reshape(-1).numpy()[first], size, shape)
+    return walk.tape.constant(torch.matmul(left, right).reshape(shape))
+
+
+def _present(factor: Form | Tensor) -> Tensor:
+    """Mark where a factor can be non-zero."""
+    return torch.ones(factor.shape, dtype=torch.bool) if isinstance(factor, Form) else factor != 0.0
 
 
 @lowers("convolution")

@@ -15,8 +15,7 @@ from snapfm.compile.lower.formulas import Lowered, Term, arguments, joined, lowe
 from snapfm.compile.lower.functions import log_of_sum
 from snapfm.compile.lower.interpreter import Lowering
 from snapfm.compile.lower.tape import Form, Unlowerable
-from snapfm.compile.sparsity.pattern import ENTRY_LIMIT
-from snapfm.compile.sparsity.rules.mixing import axes_of, labels
+from snapfm.compile.sparsity.rules.mixing import axes_of, labels, scanned
 from snapfm.compile.sparsity.rules.registry import flat, positions
 from snapfm.kernels.operators import Op
 
@@ -190,13 +189,7 @@ def _scan(walk: Lowering, node: Node) -> Form:
     form, axis = walk.operand(node.args[0]), int(node.args[1])  # type: ignore[arg-type]
     if not form.shape or not form.size:
         return form
-    numbers = positions(form.shape).movedim(axis, -1)
-    length = numbers.shape[-1]
-    if form.size * (length + 1) // 2 > ENTRY_LIMIT:
-        raise Unlowerable(f"cumsum of {form.size * (length + 1) // 2:,} terms (limit {ENTRY_LIMIT:,})")
-    later, earlier = np.tril_indices(length)
-    lines = flat(numbers).reshape(-1, length)
-    label, source = lines[:, later].ravel(), lines[:, earlier].ravel()
+    label, source = scanned(form.shape, axis)
     return form.group(label, source, np.ones(len(label)), form.size, form.shape)
 
 

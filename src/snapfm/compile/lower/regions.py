@@ -110,7 +110,7 @@ class Regions:
         """Return the tensor of a map as a form over cells; a complex one in parts, along a last axis of two."""
         walk, inside = self.walk, self._inside(node)
         begins = [one for one in self._begins if any(one in member.all_input_nodes for member in inside)]
-        forms = [walk.pair(one) if walk.value[one].is_complex() else walk.operand(one) for one in begins]
+        forms = [walk.operand(one) for one in begins]
         entries = self._tracked[node].reads.nnz * (2 if walk.value[node].is_complex() else 1)
         if entries > ENTRY_LIMIT:
             raise TooDenseMap(

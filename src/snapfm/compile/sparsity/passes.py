@@ -2,14 +2,14 @@
 
 Rows that share no unknown are summed into one VJP (side "rows"); unknowns that share no row into one JVP (side "columns"). The
 side is chosen per set of rows, because a total spans a slice (rows: one pass) while a stencil is local (columns). Passes run with
-torch.func over the batch and are gathered straight into values. float64, any device the graph of the law lives on.
+torch.func over the batch and are gathered straight into values. float64, on the CPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from snapfm.arrays import Index
 from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.compile.sparsity.propagate import dependents, reads_shape_only
 from snapfm.compile.sparsity.rules import rule_for
-from snapfm.compile.trace.batched import RAISED, isolated
+from snapfm.compile.trace.batched import RAISED, chosen, isolated
 from snapfm.compile.trace.recording import jvp
 from snapfm.kernels.coloring import color_columns
 from snapfm.laws import Params
@@ -93,7 +93,6 @@ _BLOCK = 32_000_000
 # Agreement asked of products made at once and by themselves, relative to all of them together: rounding.
 _AGREE = 1e-9
 _ALONE = "snapfm: sample by sample"  # where a graph keeps what has been found out about it
-_WEIGHT = ""  # the name λ goes by among the params: laws cannot ask for it
 
 # Torch warns that an operator's derivative is batched by a loop. Nobody who calls a projector can act on that, and where
 # warnings are errors it would end the call. Python's filters cannot drop it safely: they are the process's own and change
@@ -106,22 +105,23 @@ def jacobian_values(function: Residual, passes: Passes, u: Tensor, params: Param
 
     NaN for a sample whose law raises.
     """
-    if passes.pattern.nnz == 0:
-        return
-    entries = torch.from_numpy(passes.entries).to(u.device)
-    row = torch.from_numpy(passes.pattern.row_of()).to(u.device)
-    column = torch.from_numpy(passes.pattern.indices).to(u.device)
-    rows = torch.from_numpy(passes.rows).to(u.device)
-    colors = torch.from_numpy(passes.colors).to(u.device)
+    single, count = alone(function), passes.count
+    entries, row, column, colors, rows = _places(passes)
+    units = _seeds(colors, count, u) if passes.side == "columns" else u
 
-    def values(u: Tensor, params: Params) -> Tensor:
-        if passes.side == "columns":
-            seeds = _seeds(colors, passes.count, u).reshape(passes.count, *u.shape[1:])
-            return _jvps(function, u, params, seeds)[:, colors[column], rows[row]].to(out.dtype)
-        return _vjps(function, u, params, colors, rows, passes.count)[:, colors[row], column]
+    def by_columns(field: Tensor, params: Params) -> Tensor:
+        return _by_seed(lambda seed: jvp(lambda x: function(x, params), field, seed), units, single)
 
+    def by_rows(field: Tensor, params: Params) -> Tensor:
+        value, pull = vjp(lambda x: function(x, params), field)[:2]
+        seeds = value.new_zeros(count, value.shape[0])
+        seeds = torch.index_put(seeds, (colors.clamp(min=0), rows), (colors >= 0).to(value.dtype))
+        return _by_seed(lambda seed: pull(seed)[0], seeds, single).reshape(count, -1)
+
+    columns = passes.side == "columns"
+    places = (colors[column], rows[row]) if columns else (colors[row], column)
     try:
-        _write(function, values, passes, u, params, out, entries)
+        _write(by_columns if columns else by_rows, single, passes, places, (u, dict(params)), out, entries)
     except RAISED:  # for every sample
         out[:, entries] = torch.nan
 
@@ -131,11 +131,9 @@ def hessian_values(function: Residual, passes: Passes, u: Tensor, params: Params
 
     NaN for a sample whose law raises. Raises if it does for all of them: then it may have no second derivative at all.
     """
-    if passes.pattern.nnz == 0:
-        return
-    entries, row = torch.from_numpy(passes.entries).to(u.device), torch.from_numpy(passes.pattern.row_of()).to(u.device)
-    column, colors = torch.from_numpy(passes.pattern.indices).to(u.device), torch.from_numpy(passes.colors).to(u.device)
-    seeds, single = _seeds(colors, passes.count, u).reshape(passes.count, *u.shape[1:]), alone(function)
+    single = alone(function)
+    entries, row, column, colors, _ = _places(passes)
+    seeds = _seeds(colors, passes.count, u)
 
     def products(field: Tensor, params: Params, weight: Tensor) -> Tensor:
         # Reverse over reverse: every operator with a backward of its backward has this, fewer have a JVP of it, and it
@@ -144,32 +142,45 @@ def hessian_values(function: Residual, passes: Passes, u: Tensor, params: Params
         pull = vjp(slope, field)[1]
         return _by_seed(lambda seed: pull(seed)[0], seeds, single).reshape(passes.count, -1)
 
-    def values(u: Tensor, params: Params) -> Tensor:
-        own = {name: value for name, value in params.items() if name != _WEIGHT}
-        # Entry (i, j) is row i of the product with the seed of column j's color.
-        return _by_sample(products, single)(u, own, params[_WEIGHT])[:, colors[column], row]
+    # Entry (i, j) is row i of the product with the seed of column j's color.
+    _write(products, single, passes, (colors[column], row), (u, dict(params), weight), out, entries)
 
-    _write(function, values, passes, u, {**params, _WEIGHT: weight}, out, entries)
+
+def _places(passes: Passes) -> tuple[Tensor, ...]:
+    """Return entries, their rows and columns, colors and rows as tensors."""
+    pattern = passes.pattern
+    given = passes.entries, pattern.row_of(), pattern.indices, passes.colors, passes.rows
+    return tuple(torch.from_numpy(one) for one in given)
 
 
 def _write(
-    function: Residual, values: Callable[[Tensor, Params], Tensor], passes: Passes, u: Tensor, params: Params, out: Tensor,
-    entries: Tensor,
+    products: Callable[..., Tensor], single: bool, passes: Passes, places: tuple[Tensor, Tensor], inputs: tuple[Any, ...],
+    out: Tensor, entries: Tensor,
 ) -> None:  # fmt: skip
-    """Evaluate in blocks that fit in memory, isolating samples that raise. Written: out, at the entries."""
-    step = 1 if alone(function) else max(1, _BLOCK // max(1, passes.count * u.shape[1:].numel()))
+    """Evaluate the products of samples in blocks that fit in memory, isolating samples that raise. Written: out.
 
-    def run(some: Tensor | None) -> Tensor:
-        field = u if some is None else u[some]
-        own = params if some is None else {name: value[some] for name, value in params.items()}
-        found = [
-            values(field[first : first + step], {name: value[first : first + step] for name, value in own.items()})
-            for first in range(0, len(field), step)
-        ]
+    The values of the entries stand in the products (b, count, …) at `places`.
+    """
+    count = len(out)
+    if count == 0 or passes.pattern.nnz == 0:
+        return
+    step = max(1, _BLOCK // max(1, passes.count * inputs[0].shape[1:].numel()))
+
+    def sample(some: int | slice) -> list[Any]:
+        return [chosen(one, some) if isinstance(one, dict) else one[some] for one in inputs]
+
+    def block(some: slice) -> Tensor:
+        numbers = range(some.start, some.stop)
+        found = torch.stack([products(*sample(i)) for i in numbers]) if single else vmap(products)(*sample(some))
+        values: Tensor = found[(slice(None), *places)]
+        return values.to(out.dtype)
+
+    def run(some: slice) -> Tensor:
+        starts = range(some.start, some.stop, step)
+        found = [block(slice(first, min(first + step, some.stop))) for first in starts]
         return found[0] if len(found) == 1 else torch.cat(found)
 
-    if len(u):
-        out[:, entries] = isolated(run, len(u))
+    out[:, entries] = isolated(run, count)
 
 
 def alone(function: Residual) -> bool:
@@ -190,45 +201,11 @@ def alone(function: Residual) -> bool:
 
 
 def _seeds(colors: Tensor, count: int, u: Tensor) -> Tensor:
-    """One seed per color: the sum of the unit vectors of that color."""
+    """Make one seed per color, of the shape of a field: the sum of the unit vectors of that color."""
     seeds = u.new_zeros(count, len(colors))
-    present = colors >= 0
-    seeds[colors[present], torch.arange(len(colors), device=u.device)[present]] = 1.0
-    return seeds
-
-
-def _jvps(function: Residual, u: Tensor, params: Params, seeds: Tensor) -> Tensor:
-    single = alone(function)
-
-    def one(field: Tensor, params: Params) -> Tensor:
-        return _by_seed(lambda seed: jvp(lambda x: function(x, params), field, seed), seeds, single)
-
-    return _by_sample(one, single)(u, dict(params))
-
-
-def _vjps(function: Residual, u: Tensor, params: Params, colors: Tensor, rows: Tensor, count: int) -> Tensor:
-    single = alone(function)
-
-    def one(field: Tensor, params: Params) -> Tensor:
-        value, pull = vjp(lambda x: function(x, params), field)[:2]
-        seeds = value.new_zeros(count, value.shape[0])
-        index = (colors.clamp(min=0), rows)
-        seeds = torch.index_put(seeds, index, (colors >= 0).to(value.dtype))
-        return _by_seed(lambda seed: pull(seed)[0], seeds, single).reshape(count, -1)
-
-    return _by_sample(one, single)(u, dict(params))
-
-
-def _by_sample(one: Callable[..., Tensor], single: bool) -> Callable[..., Tensor]:
-    """Batch a function of one field, its params and more: by `vmap`, or by a loop."""
-    if not single:
-        return cast(Callable[..., Tensor], vmap(one))
-
-    def loop(u: Tensor, params: Params, *more: Tensor) -> Tensor:
-        samples = ({name: value[i] for name, value in params.items()} for i in range(len(u)))
-        return torch.stack([one(u[i], sample, *(each[i] for each in more)) for i, sample in enumerate(samples)])
-
-    return loop
+    present = torch.nonzero(colors >= 0).flatten()
+    seeds[colors[present], present] = 1.0
+    return seeds.reshape(count, *u.shape[1:])
 
 
 def _by_seed(apply: Callable[[Tensor], Tensor], seeds: Tensor, checked: bool) -> Tensor:

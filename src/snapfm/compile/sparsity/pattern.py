@@ -371,6 +371,27 @@ class Pattern:
         """Join with the values of one sample."""
         return csr_array((values, self.indices, self.indptr), shape=(self.rows, self.columns))
 
+    def keys(self) -> Index:
+        """Number every entry, in increasing order: row · columns + column."""
+        return self.row_of() * self.columns + self.indices
+
+    def pairs(self, limit: int) -> Pattern | None:
+        """Return the pairs of columns that share a row; None if there may be more of them than the limit."""
+        if min(int((self.counts**2).sum()), self.columns**2) > limit:
+            return None
+        entries = self.csr(np.ones(self.nnz))
+        joined = (entries.T @ entries).tocoo()
+        return Pattern.from_coordinates(joined.row, joined.col, (self.columns, self.columns))
+
+    def mirrored(self) -> tuple[Pattern, Index]:
+        """Complete the lower triangle of a symmetric matrix; also return the entry of it that each entry equals."""
+        row, column = self.row_of(), self.indices
+        both = np.concatenate([row, column]), np.concatenate([column, row])
+        whole = Pattern.from_coordinates(*both, (self.rows, self.columns))
+        one, other = whole.row_of(), whole.indices
+        lower = np.maximum(one, other) * self.columns + np.minimum(one, other)
+        return whole, np.searchsorted(self.keys(), lower)
+
 
 def _range(indices: Index) -> str:
     return f"{len(indices)} from {indices.min()} to {indices.max()}" if len(indices) else "none"

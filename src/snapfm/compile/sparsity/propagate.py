@@ -7,9 +7,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule, Interpreter, Node
 
 from snapfm.compile.sparsity.pattern import Sets, TooDense
 from snapfm.compile.sparsity.rules import Operand, OperatorCall, dense, rule_for
@@ -25,7 +24,11 @@ _SHAPE_ONLY = {
 
 def reads_shape_only(node: Node) -> bool:
     """Whether an operator reads the shape of its operand and none of its values."""
-    return getattr(getattr(node.target, "overloadpacket", None), "__name__", "") in _SHAPE_ONLY
+    return _named(node.target) in _SHAPE_ONLY
+
+
+def _named(target: Any) -> str:
+    return getattr(getattr(target, "overloadpacket", None), "__name__", "")
 
 
 def dependents(graph: GraphModule, sources: Iterable[Node], stops: Callable[[Node], bool]) -> set[Node]:
@@ -39,61 +42,60 @@ def dependents(graph: GraphModule, sources: Iterable[Node], stops: Callable[[Nod
 
 def propagate(graph: GraphModule, u: Tensor, params: Params, name: str, quiet: bool = False) -> Sets:
     """Track the field through the graph; operators without a rule are named once in a StructureWarning."""
-    width = u.numel()
-    unruled: list[str] = []
-    env: dict[Node, Any] = {}
-    inputs = iter([u, *tree_leaves(dict(params))])
-    result: Any = None
-    last_use = _last_uses(graph)
-    for node in graph.graph.nodes:
-        if node.op == "placeholder":
-            value = next(inputs)
-            env[node] = Operand(value, Sets.identity(width) if value is u else None, known=False)
-        elif node.op == "get_attr":
-            env[node] = Operand(getattr(graph, node.target), None, known=True)
-        elif node.op == "output":
-            result = env[node.args[0][0] if isinstance(node.args[0], (tuple, list)) else node.args[0]]
-        else:
-            try:
-                env[node] = _step(node, env, width, unruled)
-            except TooDense as refusal:
-                raise TooDense(f"law '{name}' {refusal}", refusal.entries) from refusal
-            except LawError as refusal:
-                raise LawError(f"law '{name}': {refusal}") from refusal
-        for spent in last_use.get(node, ()):
-            del env[spent]
-    if unruled and not quiet:
+    walk = _Walk(graph, u)
+    try:
+        result = walk.run(u, dict(params))
+        found = result.reads if result.reads is not None else Sets.empty(result.value.numel(), walk.width)
+        written_out = Sets(found.indptr, found.indices, found.width)
+    except TooDense as refusal:
+        raise TooDense(f"law '{name}' {refusal}", refusal.entries) from refusal
+    except LawError as refusal:
+        raise LawError(f"law '{name}': {refusal}") from refusal
+    if walk.unruled and not quiet:
         warnings.warn(
-            f"law '{name}': no sparsity rule for {', '.join(unruled)}; treated as dense on what it reads. The result is "
+            f"law '{name}': no sparsity rule for {', '.join(walk.unruled)}; treated as dense on what it reads. The result is "
             "right but slower; give Equality(..., pattern=(rows, columns)) where you know it.",
             StructureWarning,
             stacklevel=2,
         )
-    found: Sets = result.reads if result.reads is not None else Sets.empty(result.value.numel(), width)
-    try:
-        return Sets(found.indptr, found.indices, found.width)
-    except TooDense as refusal:
-        raise TooDense(f"law '{name}' {refusal}", refusal.entries) from refusal
+    return written_out
 
 
-def _step(node: Node, env: dict[Node, Any], width: int, unruled: list[str]) -> Any:
-    target: Any = node.target
-    args: Any = torch.fx.node.map_arg(node.args, env.__getitem__)
-    kwargs: Any = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
-    if target is operator.getitem:
-        return args[0][args[1]]
-    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Operand)]
-    plain_args, plain_kwargs = tree_map(lambda leaf: leaf.value if isinstance(leaf, Operand) else leaf, (args, kwargs))
-    value = target(*plain_args, **plain_kwargs)
-    if reads_shape_only(node):
-        return Operand(value, None, known=True)
-    if all(leaf.reads is None for leaf in leaves):
-        return _operands(value, None, all(leaf.known for leaf in leaves))
-    found = rule_for(target)
-    if found is None and str(target) not in unruled:
-        unruled.append(str(target))
-    call = OperatorCall(target, tuple(args), dict(kwargs), value, width)
-    return _operands(value, (found or dense)(call), False)
+class _Walk(Interpreter):
+    """Runs a graph on Operands; what nothing later reads is forgotten: at 10⁶ unknowns not all of it could be kept."""
+
+    def __init__(self, graph: GraphModule, u: Tensor) -> None:
+        super().__init__(graph)
+        self.extra_traceback = False  # what a rule refuses is told as it is
+        self.field, self.width, self.unruled = u, u.numel(), list[str]()
+
+    def placeholder(self, target: Any, args: Any, kwargs: Any) -> Operand:
+        """Take the field or a param."""
+        value = super().placeholder(target, args, kwargs)
+        return Operand(value, Sets.identity(self.width) if value is self.field else None, known=False)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Operand:
+        """Take a constant."""
+        return Operand(super().get_attr(target, args, kwargs), None, known=True)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Evaluate an operator, and find what its results read."""
+        if target is operator.getitem:
+            return args[0][args[1]]
+        leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Operand)]
+        plain_args, plain_kwargs = tree_map(
+            lambda leaf: leaf.value if isinstance(leaf, Operand) else leaf, (args, kwargs)
+        )
+        value = target(*plain_args, **plain_kwargs)
+        if _named(target) in _SHAPE_ONLY:
+            return Operand(value, None, known=True)
+        if all(leaf.reads is None for leaf in leaves):
+            return _operands(value, None, all(leaf.known for leaf in leaves))
+        found = rule_for(target)
+        if found is None and str(target) not in self.unruled:
+            self.unruled.append(str(target))
+        call = OperatorCall(target, tuple(args), dict(kwargs), value, self.width)
+        return _operands(value, (found or dense)(call), False)
 
 
 def _operands(value: Any, reads: Any, known: bool) -> Any:
@@ -105,15 +107,3 @@ def _operands(value: Any, reads: Any, known: bool) -> Any:
     if reads is not None and not (reads.nnz and (value.is_floating_point() or value.is_complex())):
         reads = None  # no slope: a known zero or a step was met, or these are indices or masks
     return Operand(value, reads, known)
-
-
-def _last_uses(graph: GraphModule) -> dict[Node, list[Node]]:
-    """List, by node, the values that nothing later reads: at 10⁶ unknowns the walk must not keep them all."""
-    last: dict[Node, Node] = {}
-    for node in graph.graph.nodes:
-        for used in node.all_input_nodes:
-            last[used] = node
-    spent: dict[Node, list[Node]] = {}
-    for used, node in last.items():
-        spent.setdefault(node, []).append(used)
-    return spent

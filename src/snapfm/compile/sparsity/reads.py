@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from snapfm.arrays import Index
 from snapfm.compile.lower.tape import Block, Tape
-from snapfm.compile.sparsity.pattern import GrowingSets, Sets, union
+from snapfm.compile.sparsity.pattern import GrowingSets, Pattern, Sets, union
 from snapfm.kernels.operators import ZERO_GRADIENT, ZERO_HESSIAN, Op
 
 
@@ -24,6 +24,12 @@ class RowKind(IntEnum):
     PARAMETRIC = 1  # affine in the field, slopes depend on params
     SEPARABLE = 2  # a sum of functions of one unknown each: diagonal Hessian (or kinks, which have none)
     GENERAL = 3  # unknowns multiply each other
+
+
+def bounded_kinds(pattern: Pattern) -> Index:
+    """Return the kind of every row of which no more is known than which unknowns it reads."""
+    several = np.where(pattern.counts > 1, RowKind.GENERAL, RowKind.SEPARABLE)
+    return np.where(pattern.counts > 0, several, RowKind.AFFINE).astype(np.int64)
 
 
 @dataclass(frozen=True)

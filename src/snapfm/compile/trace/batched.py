@@ -1,13 +1,12 @@
-"""Evaluate a law on a whole batch: all samples at once, or each alone. A sample that fails does not affect the others.
+"""Evaluate a law on a whole batch at once. A sample that fails does not affect the others.
 
-At once: the graph under `vmap` is recorded per batch size as operators that carry the batch axis themselves, which saves
-the overhead of `vmap` at every call. A batch size is recorded when it comes for the second time, so that an odd last
-batch costs nothing extra (compile.trace.recording, which changes nothing global: many threads may call).
-Alone: a long sum or a product may round differently in a batch than by itself, so whatever enters an answer (not only its
-judgement) is evaluated sample by sample.
+The graph under `vmap` is recorded per batch size as operators that carry the batch axis themselves, which saves the overhead of
+`vmap` at every call. A batch size is recorded when it comes for the second time, so that an odd last batch costs nothing extra
+(compile.trace.recording, which changes nothing global: many threads may call). A long sum or a product may round differently in
+another batch.
 
 Operators such as torch.linalg.inv raise for a whole batch when one sample is singular. That sample gets NaN, which the judge
-reports as NONFINITE. The others keep the bits they would have had without it.
+reports as NONFINITE.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from snapfm.compile.trace.recording import Unrecordable, record_flat
+from snapfm.compile.trace.recording import Unrecordable, record
 from snapfm.laws import Params
 
 # What an operator raises because of the values it is given: torch.linalg.LinAlgError is a RuntimeError; overflow and division
@@ -26,39 +25,42 @@ from snapfm.laws import Params
 RAISED = (RuntimeError, ArithmeticError, IndexError, ValueError)
 
 
-def isolated(run: Callable[[Tensor | None], Tensor], count: int) -> Tensor:
-    """Return run(None), a batch of `count`; where that raises, with NaN for the samples that raise by themselves.
+def each(run: Callable[[int], Tensor], count: int) -> Tensor:
+    """Stack run(0), run(1), … with NaN for those that raise; if all do, raise what they raise. An empty stack is empty."""
+    if count == 0:
+        return torch.zeros(0)
+    values: list[Tensor | None] = []
+    cause: Exception | None = None
+    for number in range(count):
+        try:
+            values.append(run(number))
+        except RAISED as error:
+            values.append(None)
+            cause = error
+    like = next((value for value in values if value is not None), None)
+    if like is None:
+        assert cause is not None
+        raise cause
+    numbers = like if like.is_floating_point() or like.is_complex() else like.double()
+    return torch.stack([torch.full_like(numbers, torch.nan) if value is None else value for value in values])
 
-    `run` takes the numbers of the samples to work on, None for all of them. A sample that raises is replaced by one that
-    does not, so that the others are worked on in a batch of the same size and keep their bits. If there is none, raises what
-    the samples raise.
-    """
+
+def isolated(run: Callable[[slice], Tensor], count: int) -> Tensor:
+    """Return run(slice(0, count)), a batch; where that raises, its samples one by one, with NaN for those that raise."""
     try:
-        return run(None)
+        return run(slice(0, count))
     except RAISED:
         if count == 1:
             raise
-    good, cause = [], None
-    for number in range(count):
-        try:
-            run(torch.tensor([number]))
-            good.append(number)
-        except RAISED as error:
-            cause = error
-    if not good:
-        assert cause is not None
-        raise cause
-    bad = torch.ones(count, dtype=torch.bool)
-    bad[good] = False
-    chosen = torch.where(bad, good[0], torch.arange(count))
-    try:
-        value = run(chosen)
-    except RAISED:  # it is the batch that cannot be worked on, not a sample
-        value = torch.cat([run(chosen[number : number + 1]) for number in range(count)])
-    return torch.where(bad.reshape(-1, *[1] * (value.dim() - 1)).to(value.device), torch.nan, value)
+    return each(lambda number: run(slice(number, number + 1))[0], count)
 
 
-_KEPT = 4  # batch sizes remembered; a run has one or two
+def chosen(params: Params, some: int | slice | Tensor) -> dict[str, Tensor]:
+    """Return the params of some samples, or of one."""
+    return {name: value[some] for name, value in params.items()}
+
+
+_KEPT = 12  # batch sizes remembered: those of a tile's lanes, and one or two of a run
 
 Whole = Callable[[Tensor, Params], Tensor]
 
@@ -78,20 +80,14 @@ class Batched:
             return u.new_zeros(0, self.rows)
         whole = self._vmapped if torch.is_grad_enabled() else self._whole(u, params)
 
-        def run(some: Tensor | None) -> Tensor:
-            if some is None:
-                return whole(u, params)
-            chosen = {name: value[some] for name, value in params.items()}
-            return (whole if len(some) == len(u) else self._vmapped)(u[some], chosen)
+        def run(some: slice) -> Tensor:
+            evaluate = whole if some.stop - some.start == len(u) else self._vmapped
+            return evaluate(u[some], chosen(params, some))
 
         try:
             return isolated(run, len(u))
         except RAISED:  # for every sample; the gradient, if one is wanted, is NaN too
             return (u.flatten(1).sum(dim=1, keepdim=True) * torch.nan).expand(len(u), self.rows)
-
-    def alone(self, u: Tensor, params: Params) -> Tensor:
-        """Evaluate sample by sample, each from memory of its own, so that its bits do not depend on the batch."""
-        return each(self.graph, u, params, self.rows).reshape(len(u), self.rows)
 
     def _vmapped(self, u: Tensor, params: Params) -> Tensor:
         value: Tensor = vmap(self.graph)(u, dict(params))
@@ -119,9 +115,9 @@ class Batched:
             # Copies, because tensors made in inference mode cannot be recorded.
             inputs = [u.clone(), *(params[name].clone() for name in names)]
             try:
-                record = record_flat(positional, *inputs)
+                made = record(positional, *inputs)
                 other = inputs[0] + 0.25 * inputs[0].abs()  # anywhere else: what was frozen into the record would show
-                expected, found = positional(other, *inputs[1:]), record.forward(other, *inputs[1:])
+                expected, found = positional(other, *inputs[1:]), made.forward(other, *inputs[1:])
             except Unrecordable:
                 return self._vmapped
             except RAISED:
@@ -130,35 +126,10 @@ class Batched:
             return self._vmapped
 
         def whole(u: Tensor, params: Params) -> Tensor:
-            value: Tensor = record.forward(u, *(params[name] for name in names))
+            value: Tensor = made.forward(u, *(params[name] for name in names))
             return value
 
         return whole
-
-
-def each(graph: Callable[[Tensor, Params], Tensor], u: Tensor, params: Params, size: int | None = None) -> Tensor:
-    """Evaluate a graph sample by sample and stack the results; the stack of an empty batch is empty.
-
-    A sample for which it raises gets NaN; `size` is the number of elements that has if it raises for all of them.
-    """
-    if len(u) == 0:
-        return u.new_zeros(0)
-    values: list[Tensor | None] = []
-    cause: Exception | None = None
-    for i in range(len(u)):
-        try:
-            values.append(graph(u[i].clone(), {name: value[i].clone() for name, value in params.items()}))
-        except RAISED as error:
-            values.append(None)
-            cause = error
-    like = next((value for value in values if value is not None), None)
-    if like is None:
-        if size is None:
-            assert cause is not None
-            raise cause
-        like = u.new_empty(size)
-    numbers = like if like.is_floating_point() or like.is_complex() else like.double()
-    return torch.stack([torch.full_like(numbers, torch.nan) if value is None else value for value in values])
 
 
 def pullback(function: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from snapfm.compile.sparsity.propagate import dependents, reads_shape_only
 from snapfm.laws import Params
-from snapfm.torch_internals import tree_leaves, tree_map
+from snapfm.torch_internals import tree_map
 
 _FINER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 _HALF = (torch.float16, torch.bfloat16, torch.complex32)
@@ -36,7 +36,7 @@ def promoted(graph: GraphModule, u: Tensor, params: Params) -> GraphModule | Non
     with torch.no_grad():
         expected = graph(u, dict(params))
         try:
-            found = _evaluated(finer, [u, *tree_leaves(dict(params))])
+            found = _Evaluation(finer).run(u, dict(params))
         except (RuntimeError, TypeError, ValueError, IndexError):  # an operator that exists in float32 alone
             return None
     return finer if found.shape == expected.shape and found.dtype == torch.float64 else None
@@ -94,18 +94,10 @@ def _finer(one: Any) -> Any:
     return _FINER.get(one, one) if isinstance(one, torch.dtype) else one
 
 
-def _evaluated(graph: GraphModule, inputs: list[Tensor]) -> Tensor:
-    """Run a graph, keep the value of every node as recording does, and return its result."""
-    given = iter(inputs)
-    for node in graph.graph.nodes:
-        if node.op == "placeholder":
-            node.meta["val"] = next(given)
-        elif node.op == "get_attr":
-            node.meta["val"] = getattr(graph, node.target)
-        elif node.op == "output":
-            last: Any = node.args[0]
-        else:
-            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda used: used.meta["val"])
-            node.meta["val"] = node.target(*args, **kwargs)
-    value: Tensor = (last[0] if isinstance(last, (tuple, list)) else last).meta["val"]
-    return value
+class _Evaluation(Interpreter):
+    """Run a graph and keep the value of every node, as recording does."""
+
+    def run_node(self, n: Node) -> Any:
+        """Run one node."""
+        n.meta["val"] = super().run_node(n)
+        return n.meta["val"]

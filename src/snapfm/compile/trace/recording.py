@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -50,24 +51,21 @@ def recorded(function: Callable[..., Any], *inputs: Any, decompositions: Decompo
             return maker(*tree_map(torch.clone, inputs))
 
 
-def record(function: Callable[..., Any], *inputs: Any, decompositions: Decompositions) -> GraphModule:
-    """Do so without make_fx, on the inputs themselves: the function may write to them. Raises Unrecordable."""
+def record(
+    function: Callable[..., Any], *inputs: Any, decompositions: Decompositions = MappingProxyType({})
+) -> GraphModule:
+    """Do so without make_fx, on the inputs themselves: the function may write to them. Raises Unrecordable.
+
+    Where inputs and value are tensors that are not nested, nothing has to be unpacked when the graph is called.
+    """
     recorder = _Recorder(decompositions)
     for tensor in tree_leaves(inputs):
         recorder.placeholder(tensor)
     value = recorder.run(function, *inputs)
-    recorder.graph.output([recorder.node(one) for one in tree_leaves(value)])
-    if not nested(recorder.graph, inputs, value):
+    flat = all(isinstance(one, Tensor) for one in (*inputs, value))
+    recorder.graph.output(recorder.node(value) if flat else [recorder.node(one) for one in tree_leaves(value)])
+    if not flat and not nested(recorder.graph, inputs, value):
         raise Unrecordable("nested inputs")
-    return GraphModule(recorder.root, recorder.graph)
-
-
-def record_flat(function: Callable[..., Tensor], *inputs: Tensor) -> GraphModule:
-    """Do the same for tensors that are not nested: nothing has to be unpacked when the graph is called."""
-    recorder = _Recorder({})
-    for tensor in inputs:
-        recorder.placeholder(tensor)
-    recorder.graph.output(recorder.node(recorder.run(function, *inputs)))
     return GraphModule(recorder.root, recorder.graph)
 
 

@@ -6,7 +6,6 @@ recorded), and what functionalization leaves behind (`rewrite`, run on the recor
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -123,11 +122,6 @@ def _trilinear(
     return (one * two * three).sum(summed)
 
 
-def _multivariate_lgamma(x: Tensor, p: int) -> Tensor:
-    total = torch.lgamma(x.unsqueeze(-1) - 0.5 * torch.arange(p, dtype=x.dtype)).sum(-1)
-    return total + 0.25 * p * (p - 1) * math.log(math.pi)
-
-
 # Recorded as the operators they consist of, each for one of three reasons: torch 2.13 returns wrong derivatives under
 # nested vmap (_prelu_kernel, log_sigmoid), has none (heaviside, floor_divide) or no second one under vmap (complex,
 # polar), or the parts have a scalar form and the whole has none.
@@ -137,17 +131,15 @@ SIMPLER: dict[Any, Any] = {
     aten.log_sigmoid_forward.default: _log_sigmoid,
     aten.polar.default: _polar,
     aten.take.default: _take,
-    aten.unsafe_split.Tensor: torch.split,  # of gated recurrent cells
     aten._pdist_forward.default: _pair_distances,
     aten._trilinear.default: _trilinear,
-    aten.mvlgamma.default: _multivariate_lgamma,
     **decompositions(
         [
             aten._prelu_kernel, aten._safe_softmax, aten._scaled_dot_product_flash_attention_for_cpu,
             aten.addcdiv, aten.addcmul, aten.addr, aten.aminmax, aten.binary_cross_entropy, aten.embedding, aten.fill,
-            aten.floor_divide, aten.glu, aten.heaviside, aten.lerp, aten.linalg_cross, aten.native_batch_norm,
+            aten.floor_divide, aten.glu, aten.heaviside, aten.lerp, aten.linalg_cross, aten.mvlgamma, aten.native_batch_norm,
             aten.native_group_norm, aten.native_layer_norm, aten.nll_loss2d_forward, aten.nll_loss_forward, aten.norm,
-            aten.special_xlog1py,
+            aten.special_xlog1py, aten.unsafe_split,
         ]
     ),
 }  # fmt: skip

@@ -200,10 +200,6 @@ class TracedLaw:
         """Evaluate on a batch: (b, *shape) to (b, m)."""
         return self.batched(u, params)
 
-    def alone(self, u: Tensor, params: Params) -> Tensor:
-        """Evaluate sample by sample: slower, with bits that do not depend on the batch."""
-        return self.batched.alone(u, params)
-
 
 def trace_law(law: Equality | Inequality, u: Tensor, params: Params) -> TracedLaw:
     """Trace a law at an example field and params of one sample, float64."""

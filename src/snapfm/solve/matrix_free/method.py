@@ -366,7 +366,7 @@ class _Newton:
         own = {name: value[None] for name, value in self.params.items()}
         while length >= _SHORTEST and not self.deadline.over:
             u = now.u + length * d
-            rows = self.laws.residual_alone(self._field(u)[None], own)[0]
+            rows = self.laws.residual(self._field(u)[None], own)[0]
             reached = 0.5 * float((u - self.target).square().sum()) + self.penalty * float(self._broken(u, rows).sum())
             if reached <= merit + _ARMIJO * length * expected + _ROUNDING * merit:
                 return length

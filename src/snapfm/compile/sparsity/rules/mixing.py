@@ -54,13 +54,18 @@ def scan(call: OperatorCall) -> Found:
     axis = call.args[1] if len(call.args) > 1 else call.kwargs["dim"]
     if operand.value.dim() == 0:
         return dense(call)
-    numbers = positions(operand.value.shape).movedim(axis, -1)
+    result = call.reads(operand).group(*scanned(operand.value.shape, axis), operand.value.numel())
+    return (result, result) if isinstance(call.value, (tuple, list)) else result
+
+
+def scanned(shape: torch.Size | tuple[int, ...], axis: int) -> tuple[Index, Index]:
+    """List (element, itself or one before it on its line) along an axis."""
+    numbers = positions(shape).movedim(axis, -1)
     length = numbers.shape[-1]
     refuse_entries(numbers.numel() * (length + 1) // 2)
     later, earlier = np.tril_indices(length)
     lines = flat(numbers).reshape(-1, length) if length else np.zeros((0, 0), np.int64)
-    result = call.reads(operand).group(lines[:, later].ravel(), lines[:, earlier].ravel(), operand.value.numel())
-    return (result, result) if isinstance(call.value, (tuple, list)) else result
+    return lines[:, later].ravel(), lines[:, earlier].ravel()
 
 
 @rule("_softmax", "_log_softmax")
@@ -144,33 +149,35 @@ def fetches(
 
 
 def _contract(call: OperatorCall, one: Operand, other: Operand) -> Sets:
-    """Write the product as a list of single multiplications (left, right, result) and merge those that can count."""
-    left, right = one.value, other.value
-    if left.dim() == 1:
-        left = left[None]
-    if right.dim() == 1:
-        right = right[:, None]
+    """Merge what the single multiplications of a product read, if they can count."""
+    label, first, second = multiplications(_present(one, one.value), _present(other, other.value))
+    size = call.value.numel()
+    label = label % max(size, 1)  # the remainder matters to addbmm alone
+    return union([call.reads(one).group(label, first, size), call.reads(other).group(label, second, size)])
+
+
+def multiplications(left: Tensor, right: Tensor) -> tuple[Index, Index, Index]:
+    """List (element of the result, of the left factor, of the right one) for every multiplication of a matrix product.
+
+    The factors, matrices, batches of them or vectors, are given by where they can be non-zero; all of one of them counts.
+    """
+    left = left if left.dim() > 1 else left[None]
+    right = right if right.dim() > 1 else right[:, None]
     batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])  # type: ignore[no-untyped-call]
     rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
     refuse_entries(batch.numel() * rows * inner * columns)
-    left_numbers = positions(left.shape).expand(*batch, rows, inner).reshape(-1, rows, inner)
-    right_numbers = positions(right.shape).expand(*batch, inner, columns).reshape(-1, inner, columns)
-    result_numbers = positions((left_numbers.shape[0], rows, columns))
 
-    present_left = _present(one, left).expand(*batch, rows, inner).reshape(-1, rows, inner)
-    present_right = _present(other, right).expand(*batch, inner, columns).reshape(-1, inner, columns)
-    if one.reads is None:
-        b, i, k = torch.nonzero(present_left, as_tuple=True)
-        j = torch.arange(columns).repeat(len(b))
-        b, i, k = (v.repeat_interleave(columns) for v in (b, i, k))
+    def spread(factor: Tensor) -> Tensor:
+        return factor.expand(*batch, *factor.shape[-2:]).reshape(batch.numel(), *factor.shape[-2:])
+
+    if bool(left.all()) and not bool(right.all()):
+        b, k, j = (one.repeat_interleave(rows) for one in torch.nonzero(spread(right), as_tuple=True))
+        i = torch.arange(rows).repeat(len(b) // max(rows, 1))
     else:
-        b, k, j = torch.nonzero(present_right, as_tuple=True)
-        i = torch.arange(rows).repeat(len(b))
-        b, k, j = (v.repeat_interleave(rows) for v in (b, k, j))
-    size = call.value.numel()
-    label = flat(result_numbers[b, i, j]) % max(size, 1)  # the remainder matters to addbmm alone
-    first, second = flat(left_numbers[b, i, k]), flat(right_numbers[b, k, j])
-    return union([call.reads(one).group(label, first, size), call.reads(other).group(label, second, size)])
+        b, i, k = (one.repeat_interleave(columns) for one in torch.nonzero(spread(left), as_tuple=True))
+        j = torch.arange(columns).repeat(len(b) // max(columns, 1))
+    first, second = spread(positions(left.shape))[b, i, k], spread(positions(right.shape))[b, k, j]
+    return flat((b * rows + i) * columns + j), flat(first), flat(second)
 
 
 def _present(operand: Operand, shaped: Tensor) -> Tensor:
