@@ -7,6 +7,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from snapfm.compile.lower import Tape
+from snapfm.compile.lower.tape import ONE
 
 Values = npt.NDArray[np.float64]
 
@@ -21,10 +22,10 @@ OPERATIONS = {
 
 def evaluated(tape: Tape, rows: csr_array, unknowns: Values) -> Values:
     """Give the rows at a point, for tapes without params."""
-    assert not tape.externals
+    assert not tape.params
     cells = np.zeros(tape.cells)
-    cells[: tape.unknowns] = unknowns
-    cells[tape.one] = 1.0
+    cells[tape.unknown_cells] = unknowns
+    cells[ONE] = 1.0
     for block in tape.blocks:
         a, b = (None if part is None else part @ cells[: part.shape[1]] for part in (block.a, block.b))
         cells[block.first : block.first + block.size] = OPERATIONS[block.op.name](a, b)

@@ -11,7 +11,7 @@ from tests.compile import dense
 from torch import Tensor
 
 from snapfm.compile import CompiledLaws, compile_laws
-from snapfm.compile.derivatives import evaluate_externals
+from snapfm.compile.derivatives import evaluate_params
 from snapfm.laws import Equality
 
 SHAPE = (3, 4)
@@ -102,13 +102,11 @@ def test_both_triangles_hold_the_same_bits():
 def test_values_of_params_are_evaluated_once_per_sample():
     laws = compiled("square", "scaled")
     tape = laws.scalar.tape
-    found = evaluate_externals(tape, laws.example[0], PARAMS, COUNT)
-    assert found.shape == (COUNT, tape.cells - tape.unknowns - 1)
+    found = evaluate_params(tape, laws.example[0], PARAMS, COUNT)
+    assert found.shape == (COUNT, tape.params)
     expected = [(PARAMS["a"] ** 2)[:, None], PARAMS["b"], PARAMS["a"][:, None]]
-    assert [size for _, _, size in tape.externals] == [1, 4, 1]
-    for (first, _, size), truth in zip(tape.externals, expected):
-        start = first - tape.unknowns - 1
-        assert np.array_equal(found[:, start : start + size], truth.numpy())
+    assert [(first, size) for first, _, size in tape.graphs] == [(1, 1), (2, 4), (6, 1)]
+    assert np.array_equal(found, torch.cat(expected, dim=1).numpy())
 
 
 def test_float32_fields_are_differentiated_in_float64():

@@ -38,7 +38,7 @@ LAWS: dict[str, Callable[..., Tensor]] = {
 
 
 def rewritten(law: Callable[..., Tensor]) -> tuple[Kinks, Program, Program, Values]:
-    """Return the kinks, the program of the law, that of the rewritten law with its switches, and externals."""
+    """Return the kinks, the program of the law, that of the rewritten law with its switches, and cells of params."""
     compiled = compile_laws([Equality("law", law)], SHAPE, {"b": torch.zeros(1, *SHAPE)})
     scalar = compiled.scalar
     kinks = find_kinks(scalar.tape)
@@ -49,14 +49,13 @@ def rewritten(law: Callable[..., Tensor]) -> tuple[Kinks, Program, Program, Valu
         kinks,
         build_program(scalar.tape, scalar.rows, np.arange(n)),
         build_program(kinks.tape, whole, np.arange(n), second=False),
-        np.zeros((1, kinks.tape.cells - n - 1)),
+        np.zeros((1, kinks.tape.params)),
     )
 
 
-def evaluated(program: Program, field: Values, externals: Values) -> tuple[Values, Values]:
+def evaluated(program: Program, field: Values, params: Values) -> tuple[Values, Values]:
     """Evaluate rows and Jacobian."""
-    first = field.shape[1] + 1
-    read = (program.unknowns[None], program.externals[None] - first, externals)
+    read = (program.unknowns[None], program.params[None], params)
     rows = np.empty((1, program.pattern.rows))
     batches.evaluate(program.code, program.cells, *read, field, rows)
     entries = program.constants[None].copy()
@@ -68,15 +67,15 @@ def evaluated(program: Program, field: Values, externals: Values) -> tuple[Value
 
 @pytest.mark.parametrize("name", LAWS)
 def test_on_the_right_sides_rows_and_slopes_are_the_laws_own(name: str):
-    kinks, plain, smooth, externals = rewritten(LAWS[name])
+    kinks, plain, smooth, params = rewritten(LAWS[name])
     random = np.random.default_rng(0)
     for _ in range(5):
         field = random.normal(size=(1, 15))
-        count, first = len(kinks.state), 16
-        rows, slopes = evaluated(plain, field, externals)
+        count = len(kinks.state)
+        rows, slopes = evaluated(plain, field, params)
         for _ in range(4):  # switches of kinks within kinks follow
-            found, jacobian = evaluated(smooth, field, externals)
-            externals[0, kinks.state - first] = -1.0 - (found[-count:] > 0.0)
+            found, jacobian = evaluated(smooth, field, params)
+            params[0, kinks.state - 1] = -1.0 - (found[-count:] > 0.0)
         np.testing.assert_allclose(found[:-count], rows, rtol=1e-13, atol=1e-13)
         np.testing.assert_allclose(jacobian[:-count], slopes, rtol=1e-13, atol=1e-13)
 
@@ -86,7 +85,7 @@ def test_on_the_right_sides_rows_and_slopes_are_the_laws_own(name: str):
 )
 def test_every_kink_that_rows_depend_on_is_found_once(name: str, count: int):
     kinks, _, smooth, _ = rewritten(LAWS[name])
-    used = set(smooth.externals.tolist()) & set(kinks.state.tolist())
+    used = set((1 + smooth.params).tolist()) & set(kinks.state.tolist())
     assert len(used) == count  # of a product with a choice, the ramps alone: the choice itself is not read
 
 
@@ -97,7 +96,7 @@ def test_a_product_with_a_jump_needs_no_step():
     assert kinks is not None
     rows = compiled.scalar.rows @ kinks.forms
     program = build_program(kinks.tape, rows.tocsr(), np.arange(15))
-    assert len(set(program.externals.tolist()) & set(kinks.state.tolist())) == 15  # ramps alone
+    assert len(set((1 + program.params).tolist()) & set(kinks.state.tolist())) == 15  # ramps alone
 
 
 def test_laws_without_kinks_are_left_alone():

@@ -41,12 +41,12 @@ def _written(u: Tensor) -> Tensor:
     return out
 
 
-def _whole(program: Program, u: Tensor, outside: np.ndarray) -> tuple[np.ndarray, ...]:
+def _whole(program: Program, u: Tensor, params: np.ndarray) -> tuple[np.ndarray, ...]:
     """Run a program on one sample, put into every lane: rows, Jacobian values, Hessian values for weights 1, 2, 3, …"""
     cells = np.zeros(program.cells * LANES)
     lanes = cells.reshape(-1, LANES)
     lanes[0] = 1.0
-    inputs = np.concatenate([u.flatten().numpy()[program.unknowns], outside[program.externals]])
+    inputs = np.concatenate([params[program.params], u.flatten().numpy()[program.unknowns]])
     lanes[1 : program.code.first] = inputs[:, None]
     m = program.pattern.rows
     rows, partial = np.zeros(m * LANES), np.zeros(5 * program.operations * LANES)
@@ -74,10 +74,10 @@ def test_values_and_derivatives_equal_dense_ones_in_every_lane(name: str):
         torch.randn(3, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64),
         {"a": params["a"][0]},
     )
-    outside = np.zeros(tape.cells)
-    for first, graph, size in tape.externals:
-        outside[first : first + size] = graph(u, sample).reshape(-1).numpy()
-    rows, entries, curvature, gradient = _whole(program, u, outside)
+    known = np.zeros(tape.params)
+    for first, graph, size in tape.graphs:
+        known[first - 1 : first - 1 + size] = graph(u, sample).reshape(-1).numpy()
+    rows, entries, curvature, gradient = _whole(program, u, known)
 
     def residual(x: Tensor) -> Tensor:
         return law.residual(x, sample).reshape(-1)
@@ -94,7 +94,7 @@ def test_values_and_derivatives_equal_dense_ones_in_every_lane(name: str):
         assert np.abs(program.pattern.csr(entries[:, lane]).toarray() - dense).max() <= tolerance
         assert np.abs(program.hessian.csr(curvature[:, lane]).toarray() - np.tril(hessian)).max() <= 100 * tolerance
         found = np.zeros(15)
-        found[program.unknowns] = gradient[1 : 1 + len(program.unknowns), lane]
+        found[program.unknowns] = gradient[1 + len(program.params) : program.code.first, lane]
         assert np.abs(found - slope).max() <= 100 * tolerance
 
 
@@ -155,7 +155,7 @@ def hypot(monkeypatch: pytest.MonkeyPatch) -> Op:
 
 def test_a_new_operator_of_two_operands_keeps_all_its_second_partials(hypot: Op):
     tape = Tape(3)
-    tape.apply(hypot, tape.unit(0, 1, (1,)), tape.unit(2, 1, (1,)))
+    tape.apply(hypot, tape.unit(1, 1, (1,)), tape.unit(3, 1, (1,)))
     row = csr_array(([1.0], [tape.cells - 1], [0, 1]), shape=(1, tape.cells))
     hessian = build_program(tape, row, np.arange(3)).hessian
     assert list(zip(hessian.row_of().tolist(), hessian.indices.tolist())) == [(0, 0), (2, 0), (2, 2)]
@@ -164,7 +164,7 @@ def test_a_new_operator_of_two_operands_keeps_all_its_second_partials(hypot: Op)
 @pytest.mark.parametrize("op", [op for op in Op if op.arity > 1 and not op.parameter], ids=repr)
 def test_every_operator_of_two_operands_has_the_hessian_that_its_partials_say(op: Op):
     tape = Tape(3)
-    tape.apply(op, *(tape.unit(i, 1, (1,)) for i in range(op.arity)))
+    tape.apply(op, *(tape.unit(1 + i, 1, (1,)) for i in range(op.arity)))
     row = csr_array(([1.0], [tape.cells - 1], [0, 1]), shape=(1, tape.cells))
     hessian = build_program(tape, row, np.arange(3)).hessian
     expected = [((0, 0), (1, 0), (1, 1))[kind] for kind in op.curved]

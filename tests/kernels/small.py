@@ -12,10 +12,11 @@ from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 
 from snapfm import Equality, Inequality
 from snapfm.compile import compile_laws
+from snapfm.compile.lower.tape import without
 from snapfm.compile.program import build_program
 from snapfm.kernels import layout
 from snapfm.kernels.callback import Callback
@@ -192,19 +193,13 @@ def system_of(example: Example) -> System:
     scalar = compile_laws(example.laws, (example.n,)).scalar
     tape, rows = scalar.tape, csr_array(scalar.rows)
     eliminated, moving = np.array(example.eliminated, np.int64), np.array(example.moving, np.int64)
-    still = csr_array(rows[:, eliminated])
-    keep = np.ones(tape.cells)
-    keep[eliminated] = 0.0
-    own = csr_array(rows @ diags_array(keep))
-    own.eliminate_zeros()
-    program = build_program(tape, own, moving)
+    still = csr_array(rows[:, tape.first_unknown + eliminated])
+    gone = np.isin(np.arange(tape.cells), tape.first_unknown + eliminated)
+    program = build_program(tape, without(rows, gone), moving)
     equality = np.concatenate(
         [np.full(size, isinstance(law, Equality)) for law, size in zip(example.laws, [1] * len(example.laws))]
     )
-    return System(
-        program, np.arange(rows.shape[0])[None], moving[None], program.unknowns[None], program.externals[None],
-        eliminated[None], still, csr_array(still @ still.T), equality,
-    )  # fmt: skip
+    return System.of(program, np.arange(rows.shape[0]), moving, equality, eliminated=eliminated, linear=still)
 
 
 class Small:

@@ -26,7 +26,7 @@ def lowered(rows: Function, unknowns: int) -> Scalar:
 def run(rows: Function, unknowns: int = 4, usable: list[bool] | None = None) -> Cascade:
     scalar = lowered(rows, unknowns)
     marks = np.ones(scalar.rows.shape[0], bool) if usable is None else np.array(usable)
-    return cascade(scalar.rows, reads(scalar.tape, scalar.rows), marks)
+    return cascade(scalar.tape, scalar.rows, reads(scalar.tape, scalar.rows), marks)
 
 
 def levels(found: Cascade) -> list[tuple[list[int], list[int], list[float]]]:
@@ -109,5 +109,5 @@ def test_rows_of_params_alone_are_implied():
 def test_one_row_of_one_unknown_and_none_at_all():
     assert levels(run(lambda u, p: [-4 * u[0] + 8.0], 1)) == [([0], [0], [-4.0])]
     nothing = compile_laws([], (3,)).scalar
-    found = cascade(nothing.rows, reads(nothing.tape, nothing.rows), np.zeros(0, bool))
+    found = cascade(nothing.tape, nothing.rows, reads(nothing.tape, nothing.rows), np.zeros(0, bool))
     assert (found.levels, (~found.free).sum(), found.implied.tolist()) == ((), 0, [])

@@ -1,16 +1,12 @@
-"""March: stages share programs where their structure is the same; singular blocks are left out; subtapes are what rows need."""
+"""March: stages share programs where their structure is the same; singular blocks are left out."""
 
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_array
 
 import snapfm
 from snapfm.compile import compile_laws
-from snapfm.compile.lower.subtape import Cutter
-from snapfm.compile.program import build_program
 from snapfm.compile.sparsity.reads import reads
-from snapfm.kernels.batches import evaluate
 from snapfm.reduce import march
 from snapfm.reduce.reduce import determined
 
@@ -87,33 +83,6 @@ def test_too_few_rows_are_left_to_the_coupled_system(monkeypatch):
     monkeypatch.setattr(march, "_FEWEST_ROWS", 25)
     monkeypatch.setattr(march, "_FEWEST_EACH", 6)
     assert len(_found(INITIAL, snapfm.Equality("step", _step))[2]) == 0
-
-
-@pytest.mark.parametrize("wanted", [[0], [7, 3], list(range(25))])
-def test_a_subtape_evaluates_its_rows_as_the_whole_tape_does(wanted):
-    rate = {"rate": torch.rand(1, 3, dtype=torch.float64)}
-    law = snapfm.Equality(
-        "step", lambda u, p: torch.sin(_step(u, p)) * p["rate"][1] + torch.where(u[1:] > 0, u[1:], p["rate"][2])
-    )
-    compiled = compile_laws([law], (6, 5), rate)
-    tape, rows = compiled.scalar.tape, csr_array(compiled.scalar.rows[wanted])
-    part = Cutter(tape).cut(rows)
-    again = Cutter(tape).cut(rows)
-    own = np.zeros(0, np.int64)
-    assert part.fingerprint(own) == again.fingerprint(own)
-    random = np.random.default_rng(0)
-    u, externals = random.standard_normal((3, 30)), random.standard_normal((3, tape.cells))
-    results = []
-    for program, inputs, outside in (
-        (build_program(tape, rows, own), None, None),
-        (build_program(part.tape, part.rows, own), part.unknowns, part.externals),
-    ):
-        inputs = program.unknowns if inputs is None else inputs
-        outside = program.externals if outside is None else outside
-        out = np.empty((3, len(wanted)))
-        evaluate(program.code, program.cells, inputs[None], outside[None], externals, u, out)
-        results.append(out)
-    assert np.array_equal(*results)
 
 
 def test_the_description_counts_stages_and_blocks():

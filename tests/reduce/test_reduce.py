@@ -12,7 +12,7 @@ from torch import Tensor
 import snapfm
 from snapfm.compile import CompiledLaws, RowKind, compile_laws
 from snapfm.laws import Equality, Inequality, Law
-from snapfm.reduce.reduce import Reduction, opaque_system, reduce
+from snapfm.reduce.reduce import Reduction, reduce
 
 NOTHING = np.zeros(0, np.int64)
 
@@ -205,8 +205,8 @@ def test_params_do_not_set_parts_apart():
         [Equality("pairs", lambda u, p: u[:2] * u[2:] - p["a"])], (4,), {"a": torch.ones(1, 2, dtype=torch.float64)}
     )
     (system,) = _sorted(laws).systems
-    assert (system.parts, system.externals.shape) == (2, (2, 1))
-    assert len(set(system.externals.ravel().tolist())) == 2
+    assert (system.parts, system.params.shape) == (2, (2, 1))
+    assert len(set(system.params.ravel().tolist())) == 2
 
 
 def test_too_many_parts_are_solved_as_one(monkeypatch: pytest.MonkeyPatch):
@@ -247,7 +247,7 @@ def test_rows_of_params_alone_are_implied():
 
 def test_laws_that_cannot_be_looked_into_are_one_system():
     laws = small(lambda u, p: torch.stack([u[0] * u[1], u[2] + u[3]]))
-    found = opaque_system(laws.scalar.tape, laws.scalar.program, np.array([0]), np.array([1]), np.array([True]))
+    found = Reduction.opaque(laws.scalar.tape, laws.scalar.program, np.array([0]), np.array([1]), np.array([True]))
     (system,) = found.systems
     assert (system.rows.tolist(), system.unknowns.tolist()) == ([[0]], [[0, 1, 2, 3]])
     assert found.implied.tolist() == [1]

@@ -11,6 +11,7 @@ from tests.compile.cells import evaluated
 from torch import Tensor
 
 from snapfm.compile import CompiledLaws, RowKind, compile_laws
+from snapfm.compile.lower import Tape
 from snapfm.compile.sparsity.reads import reads
 from snapfm.laws import Equality
 from snapfm.reduce.rotate import Rotations, _matrix, find_rotations, rotated
@@ -30,7 +31,9 @@ def find(
     nonlinear = np.isin(np.arange(unknowns), found.nonlinear.indices)
     marks = np.ones(unknowns, bool) if free is None else np.isin(np.arange(unknowns), free)
     limits = np.isin(np.arange(unknowns), bounded)
-    return find_rotations(laws.scalar.rows, found, marks, limits, laws.kinds == RowKind.AFFINE, nonlinear)
+    return find_rotations(
+        laws.scalar.tape, laws.scalar.rows, found, marks, limits, laws.kinds == RowKind.AFFINE, nonlinear
+    )
 
 
 def edge(u: Tensor) -> list[Tensor]:
@@ -48,7 +51,7 @@ def test_rows_over_the_new_unknowns_have_the_same_values():
     laws, rotations = compiled(edge), find(edge)
     tape, rows = rotated(laws.scalar.tape, laws.scalar.rows, rotations)
     new = np.array([0.3, -1.2, 0.7, 0.4, 2.0])
-    u = _matrix(rotations, 5) @ new
+    u = _matrix(rotations, Tape(5))[1:, 1:] @ new
     assert np.linalg.norm(u) == pytest.approx(np.linalg.norm(new), rel=1e-15)  # nearest means the same
     before = evaluated(laws.scalar.tape, laws.scalar.rows, u)
     np.testing.assert_allclose(evaluated(tape, rows, new), before, atol=1e-14)
@@ -57,10 +60,10 @@ def test_rows_over_the_new_unknowns_have_the_same_values():
 def test_the_row_reads_the_first_of_its_pair_exactly():
     laws, rotations = compiled(edge), find(edge)
     _, rows = rotated(laws.scalar.tape, laws.scalar.rows, rotations)
-    assert rows[[0]].indices.tolist() == [3]
-    assert rows[0, 3] == pytest.approx(np.sqrt(2.0))
-    assert [index for index in rows[[2]].indices if index < 5] == [0]
-    assert rows[2, 0] == pytest.approx(5.0)
+    assert rows[[0]].indices.tolist() == [4]  # cell 0 is the constant
+    assert rows[0, 4] == pytest.approx(np.sqrt(2.0))
+    assert [cell for cell in rows[[2]].indices if 0 < cell < 6] == [1]
+    assert rows[2, 1] == pytest.approx(5.0)
 
 
 def test_angles_of_random_pairs():
@@ -71,8 +74,8 @@ def test_angles_of_random_pairs():
         rotations = find(rows, 2)
         assert rotations.cos**2 + rotations.sin**2 == pytest.approx(1.0, rel=1e-14)
         _, new = rotated(compiled(rows, 2).scalar.tape, compiled(rows, 2).scalar.rows, rotations)
-        assert new[[0]].indices.tolist() == [0]
-        assert new[0, 0] == pytest.approx(np.hypot(a, b), rel=1e-14)
+        assert new[[0]].indices.tolist() == [1]
+        assert new[0, 1] == pytest.approx(np.hypot(a, b), rel=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,9 @@ from snapfm.arrays import Index, Values
 from snapfm.compile.batch_independence import Together, together
 from snapfm.compile.derivatives import Scalar
 from snapfm.compile.lower import Block, Form, Lowering, Tape, Unlowerable, refuse_dense_maps
-from snapfm.compile.lower.fuse import fused
+from snapfm.compile.lower.order import of_params, ordered
 from snapfm.compile.lower.regions import ENTRY_LIMIT
+from snapfm.compile.lower.tape import moved_columns
 from snapfm.compile.opaque import Opaque
 from snapfm.compile.oracle import OracleLaw
 from snapfm.compile.presolve import Presolve, presolve
@@ -95,7 +96,7 @@ class CompiledLaws(LawStack):
         # Such a row reads unknowns directly, or not at all: its entries are those of the pattern, in the same order.
         affine = self.kinds == RowKind.AFFINE
         affine[[row for i in self.opaque for row in range(self.stack[i].start, self.stack[i].stop)]] = False
-        mine = np.repeat(affine, np.diff(rows.indptr)) & (rows.indices < self.unknowns)
+        mine = np.repeat(affine, np.diff(rows.indptr)) & self.scalar.tape.is_unknown(rows.indices)
         values[np.repeat(affine, self.pattern.counts)] = rows.data[mine]
         return values
 
@@ -261,8 +262,9 @@ def compile_laws(
     parts = [form.widened(tape.cells).matrix for form in forms]
     rows = csr_array(vstack([csr_array((0, tape.cells)), *parts], format="csr"))
     rows.eliminate_zeros()  # what cancelled while forms were added
+    tape, place = ordered(tape, of_params(tape))
+    rows = moved_columns(rows, place, tape.cells)
     rows.sort_indices()
-    tape, rows = fused(tape, rows)
     bounds = tuple(law for law in laws if isinstance(law, Bounds))
     compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), Scalar(tape, rows, u), opaque, bounds)
     _check_slopes(compiled, given)

@@ -23,26 +23,22 @@ from snapfm.laws import Params
 _ENTRIES_A_PIECE = 2_000_000  # of the rows of one program that is not kept: some hundred megabytes while it is built
 
 
-def evaluate_externals(tape: Tape, example: Tensor, params: Params, count: int) -> Values:
-    """Evaluate what depends on params only, with torch: (b, cells of params), numbered as in the tape."""
-    first = tape.unknowns + 1
-    out = np.zeros((count, tape.cells - first))
-    for cell, graph, size in tape.externals:
-        value = each(graph, example.expand(count, *example.shape), params).reshape(count, size)
-        out[:, cell - first : cell - first + size] = value.double().numpy()
+def evaluate_params(tape: Tape, example: Tensor, params: Params, count: int) -> Values:
+    """Evaluate the cells of params with torch: (b, tape.params)."""
+    out, field = np.zeros((count, tape.params)), example.expand(count, *example.shape)
+    for cell, graph, size in tape.graphs:
+        out[:, cell - 1 : cell - 1 + size] = each(graph, field, params).reshape(count, size).double().numpy()
     return out
 
 
-def differentiable_externals(tape: Tape, example: Tensor, params: Params, count: int) -> tuple[Index, Tensor]:
-    """Return the same for torch to differentiate, all samples at once: which of these numbers, and their values."""
-    places = [cell - tape.unknowns - 1 + np.arange(size) for cell, _, size in tape.externals]
-    which = np.concatenate([np.zeros(0, np.int64), *places])
+def differentiable_params(tape: Tape, example: Tensor, params: Params, count: int) -> Tensor:
+    """Return the same for torch to differentiate, all samples at once."""
 
     def values(u: Tensor, own: Params) -> Tensor:
-        found = [graph(u, own).reshape(-1).to(torch.float64) for _, graph, _ in tape.externals]
+        found = [graph(u, own).reshape(-1).to(torch.float64) for _, graph, _ in tape.graphs]
         return torch.cat([u.new_zeros(0, dtype=torch.float64), *found])
 
-    return which, Batched(values, len(which))(example.expand(count, *example.shape), params)
+    return Batched(values, tape.params)(example.expand(count, *example.shape), params)
 
 
 class Scalar:
@@ -61,10 +57,9 @@ class Scalar:
         pieces = max(1, int(ends[-1] - ends[0]) // _ENTRIES_A_PIECE)
         for index in np.array_split(np.arange(rows.start, rows.stop), pieces):
             program = build_program(self.tape, csr_array(self.rows[index]), np.zeros(0, np.int64))
-            field, externals, outside = self._inputs(program, u, params)
             if len(program.unknowns):
-                read = (program.code, program.cells, program.unknowns[None], outside, externals)
-                pull(*read, (index - rows.start)[None], multipliers, field, out)
+                read, field = self._inputs(program, u, params)
+                pull(program.code, program.cells, *read, (index - rows.start)[None], multipliers, field, out)
         return out
 
     def jacobian(self, u: Tensor, params: Params) -> Values:
@@ -105,14 +100,14 @@ class Scalar:
         return whole, np.searchsorted(row * n + column, np.maximum(one, other) * n + np.minimum(one, other))
 
     def _derivatives(self, u: Tensor, params: Params, multipliers: Values) -> tuple[Values, Values]:
-        program, (field, externals, outside) = self.program, self._inputs(self.program, u, params)
+        program, (read, field) = self.program, self._inputs(self.program, u, params)
         entries = np.tile(program.constants, (len(u), 1))
         curvature = np.empty((len(u), program.hessian.nnz if multipliers.shape[1] else 0))
-        read = (program.code, program.cells, program.slots, program.unknowns[None], outside, externals)
-        derivatives(*read, field, multipliers, entries, curvature)
+        derivatives(program.code, program.cells, program.slots, *read, field, multipliers, entries, curvature)
         return entries, curvature
 
-    def _inputs(self, program: Program, u: Tensor, params: Params) -> tuple[Values, Values, Index]:
+    def _inputs(self, program: Program, u: Tensor, params: Params) -> tuple[tuple[Index, Index, Values], Values]:
+        """Return what kernels read: which unknowns, which params and all params; and the field."""
         field = np.ascontiguousarray(u.detach().reshape(len(u), self.tape.unknowns).cpu().numpy(), np.float64)
-        externals = evaluate_externals(self.tape, self.example, params, len(u))
-        return field, externals, program.externals[None] - (self.tape.unknowns + 1)
+        known = evaluate_params(self.tape, self.example, params, len(u))
+        return (program.unknowns[None], program.params[None], known), field

@@ -16,7 +16,8 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array, diags_array, vstack
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.compile.lower.tape import Block, Tape, ratio, reads, units, widened
+from snapfm.compile.lower.order import ordered
+from snapfm.compile.lower.tape import ONE, Block, Tape, moved_columns, ratio, reads, units, widened
 from snapfm.kernels.operators import Op
 
 _PAIRED = (Op.MAX, Op.MIN)
@@ -33,11 +34,12 @@ class Kinks:
     """
 
     tape: Tape
+    params: int  # those of the tape it was made from; behind them come states and gates
     forms: csr_array  # (cells before, cells)
     switch: csr_array  # (kinks, cells) s
     jump: csr_array  # (kinks, cells) difference of the two pieces; s itself for ramps
     result: Index  # cells that hold θ·jump
-    state: Index  # cells no law defines
+    state: Index  # cells of params that no law defines
     gate: Index  # the same: 1 where a point is held on the kink, in any unit, 0 elsewhere
     hold: Index  # cells that hold s·gate
 
@@ -63,7 +65,7 @@ class _Rewriting:
         self._forms = csr_array((tape.cells, tape.cells))
         self._stale = True
         self._live = np.zeros(tape.cells, bool)  # cells with a slope in the field
-        self._live[: tape.unknowns] = True
+        self._live[tape.unknown_cells] = True
         self._block = np.full(tape.cells, -1, np.int64)  # number of the block that computes a cell
         for number, block in enumerate(tape.blocks):
             self._block[block.first : block.first + block.size] = number
@@ -74,20 +76,12 @@ class _Rewriting:
 
     def done(self) -> Kinks:
         """Return the result."""
-        cells = self._new.cells
-        wide = [widened(part, cells) for part, *_ in self.switches]
-        jump = [widened(part, cells) for _, part, *_ in self.switches]
-        rest = [np.concatenate([one[i] for one in self.switches]) for i in range(2, 6)]
-        return Kinks(
-            self._new,
-            self._over(),
-            csr_array(vstack(wide)),
-            csr_array(vstack(jump)),
-            rest[0],
-            rest[1],
-            rest[2],
-            rest[3],
-        )
+        cells, params = self._new.cells, self._old.params
+        switch, jump = (csr_array(vstack([widened(one[i], cells) for one in self.switches])) for i in (0, 1))
+        result, state, gate, hold = (np.concatenate([one[i] for one in self.switches]) for i in range(2, 6))
+        tape, place = ordered(self._new, np.concatenate([1 + np.arange(params), state, gate]))
+        forms, switch, jump = (moved_columns(rows, place, cells) for rows in (self._over(), switch, jump))
+        return Kinks(tape, params, forms, switch, jump, place[result], place[state], place[gate], place[hold])
 
     def take(self, block: Block) -> None:
         """Rewrite one block."""
@@ -222,7 +216,7 @@ class _Rewriting:
         """Return the switch of each element, and where there is one."""
         assert block.c is not None
         element = np.repeat(np.arange(block.size), np.diff(block.c.indptr))
-        moving, data = block.c.indices != self._old.one, block.c.data
+        moving, data = block.c.indices != ONE, block.c.data
         constant = np.bincount(element[~moving], data[~moving], minlength=block.size)
         alone = np.bincount(element[moving], minlength=block.size) == 1
         cell, sign = np.zeros(block.size, np.int64), np.zeros(block.size)

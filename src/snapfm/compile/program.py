@@ -7,14 +7,14 @@ runs. Everything here is structure: built once, never changed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csr_array
 
 from snapfm.arrays import Index, Values
-from snapfm.compile.lower.tape import Block, Tape, Unlowerable, chosen_rows, moved_columns
+from snapfm.compile.lower.subtape import Chain, Subtape, cut
+from snapfm.compile.lower.tape import Block, Tape, Unlowerable
 from snapfm.compile.sparsity.pattern import GrowingSets, Pattern, Sets, union
 from snapfm.kernels import program as core
 from snapfm.kernels.curvature import count_pairs, list_pairs, sort_terms
@@ -33,7 +33,7 @@ _TERMS_AN_ENTRY = 64
 
 @dataclass(frozen=True)
 class Program:
-    """Rows over inputs (unknowns of the field, then externals), and derivatives by the unknowns in `by`.
+    """Rows over cells of params and unknowns of the field, and derivatives by the unknowns in `by`.
 
     `pattern` is that of the Jacobian (rows × by) and `constants` its values where they never change; `varying` lists the
     entries that do, in the order kernels.program writes them. `hessian` is the lower triangle of its pattern.
@@ -42,8 +42,8 @@ class Program:
     code: core.Code
     operations: int
     slots: int
-    unknowns: Index  # fields' cells read, in the order of the inputs
-    externals: Index  # cells of params read, after them
+    params: Index  # which ones of the tape's params and unknowns it reads, in the order of its cells
+    unknowns: Index
     by: Index
     pattern: Pattern
     constants: Values
@@ -67,52 +67,70 @@ def build_program(tape: Tape, rows: csr_array, by: Index, second: bool = True) -
     Raises Unlowerable where derivatives are too much to write out; without `second` the Hessian is left empty, and the terms
     of the slopes were counted when the laws were compiled.
     """
-    needed = np.zeros(tape.cells, bool)
-    needed[rows.indices] = True
-    kept: list[tuple[Block, Index]] = []
-    for block in reversed(tape.blocks):
-        element = np.flatnonzero(needed[block.first : block.first + block.size])
-        if len(element):
-            kept.append((block, element))
-            for operand in block.operands:
-                needed[chosen_rows(operand, element).indices] = True
-    kept.reverse()
-    unknowns = np.flatnonzero(needed[: tape.unknowns])
-    computed = [block.first + element for block, element in kept]
-    is_operation = np.zeros(tape.cells, bool)
-    for block in tape.blocks:
-        is_operation[block.first : block.first + block.size] = True
-    externals = np.flatnonzero(needed & ~is_operation)
-    externals = externals[externals > tape.unknowns]
-
-    order = np.concatenate([[tape.one], unknowns, externals, *computed]).astype(np.int64, copy=False)
-    place = np.full(tape.cells, -1, np.int64)
-    place[order] = np.arange(len(order))
-    first = 1 + len(unknowns) + len(externals)
-
-    def local(element: Index, operand: csr_array) -> csr_array:
-        moved = moved_columns(chosen_rows(operand, element), place, len(order))
-        if not moved.has_sorted_indices:
-            moved = moved.copy()  # its values are the tape's own
-            moved.sort_indices()
-        return moved
-
-    blocks = [block.mapped(partial(local, element), int(place[block.first + element[0]])) for block, element in kept]
-    local_rows = local(np.arange(rows.shape[0]), rows)
-    return _planned(blocks, local_rows, first, unknowns, externals, by, second)
+    return program_of(cut(tape, rows, [rows.shape[0]])[0], by, second)
 
 
-def _planned(
-    blocks: list[Block], rows: csr_array, first: int, unknowns: Index, externals: Index, by: Index, second: bool
-) -> Program:
-    """Follow the unknowns in `by` through the operations (slots, entries, adjoints, Hessian terms) and pack all of it."""
-    width = len(by)
-    rank = np.full(1 + max(unknowns.max(initial=0), by.max(initial=0)), -1, np.int64)
+def program_of(part: Subtape, by: Index, second: bool = True) -> Program:
+    """Plan the program of a subtape; see build_program."""
+    (a, b, c), rows, height = part.operands, part.rows, len(part.rows[0]) - 1
+    none = _Derivatives(Pattern(height, 0, np.zeros(height + 1, np.int64), _NOTHING))
+    found, readers = _derivatives(part, by, second) if len(by) else none, _readers(part)
+    table = {
+        core.OPS: part.ops, core.A_PTR: a[0], core.A_CELL: a[1], core.B_PTR: b[0], core.B_CELL: b[1],
+        core.C_PTR: c[0], core.C_CELL: c[1], core.ROW_PTR: rows[0], core.ROW_CELL: rows[1],
+    }  # fmt: skip
+    weight = {core.A: a[2], core.B: b[2], core.C: c[2], core.ROW: rows[2]}
+    table, weight = table | found.table | readers[0], weight | found.weight | readers[1]
+    code, inputs = core.Code(part.first, *packed_index(table), *packed_values(weight)), (part.params, part.unknowns, by)
+    return Program(
+        code, len(part.operations), found.slots, *inputs, found.pattern, found.constants, found.varying, found.hessian
+    )  # fmt: skip
+
+
+def _readers(part: Subtape) -> tuple[dict[int, Index], dict[int, Values]]:
+    """Find who reads each cell: rows, and operations by operand a or b, the last operation first. Operand c has no slope."""
+    (a, b, _), rows = part.operands, part.rows
+    row, by_a, by_b = (np.repeat(np.arange(len(chain[0]) - 1), np.diff(chain[0])) for chain in (rows, a, b))
+    operation, cell = np.concatenate([by_a, by_b]), np.concatenate([a[1], b[1]])
+    side = np.repeat([0, 1], [len(by_a), len(by_b)])
+    by_row, by_operation = np.argsort(rows[1], kind="stable"), np.lexsort((side, -operation, cell))
+    back, reader = (
+        np.concatenate([[0], np.cumsum(np.bincount(read, minlength=part.first + len(part.operations)))])
+        for read in (rows[1], cell)
+    )
+    table = {
+        core.BACK_PTR: back, core.BACK_ROW: row[by_row], core.READER_PTR: reader,
+        # Five derivatives per operation, of which f_a and f_b are the first.
+        core.READER_OP: operation[by_operation], core.READER_SLOPE: (5 * operation + side)[by_operation],
+    }  # fmt: skip
+    return table, {core.BACK: rows[2][by_row], core.READER: np.concatenate([a[2], b[2]])[by_operation]}
+
+
+_NOTHING, _START, _NONE = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0)
+_SECTIONS = (*range(core.SLOT_PTR, core.BACK_PTR), *range(core.BEND_PTR, core.READER_PTR))
+_POINTERS = (core.SLOT_PTR, core.SLOPE_A_PTR, core.SLOPE_B_PTR, core.ENTRY_PTR, core.BEND_PTR)
+
+
+class _Derivatives(NamedTuple):
+    """What a program knows about derivatives: sections of its code, and the fields of the same names. By default, none."""
+
+    pattern: Pattern
+    table: dict[int, Index] = dict.fromkeys(_SECTIONS, _NOTHING) | dict.fromkeys(_POINTERS, _START)
+    weight: dict[int, Values] = dict.fromkeys((core.SLOPE_A_WEIGHT, core.SLOPE_B_WEIGHT, core.ENTRY), _NONE)
+    slots: int = 0
+    constants: Values = _NONE
+    varying: Index = _NOTHING
+    hessian: Pattern = Pattern(0, 0, _START, _NOTHING)
+
+
+def _derivatives(part: Subtape, by: Index, second: bool) -> _Derivatives:
+    """Follow the unknowns in `by` through the operations: slots, entries, Hessian terms."""
+    width, blocks, rows = len(by), part.blocks(), part.matrix()
+    rank = np.full(1 + max(part.unknowns.max(initial=0), by.max(initial=0)), -1, np.int64)
     rank[by] = np.arange(width)
-    column = rank[unknowns]
-    # Sets over `by` of the inputs: the constant, the unknowns, the externals.
-    present = np.concatenate([[-1], column, np.full(len(externals), -1)]).astype(np.int64, copy=False)
-    # Every input's only slot is the constant 1, slot 0; those of operations follow in the order of their sets.
+    # Sets over `by` of the cells before the operations.
+    present = np.concatenate([np.full(1 + len(part.params), -1), rank[part.unknowns]])
+    # Every unknown's only slot is the constant 1, slot 0; those of operations follow in the order of their sets.
     inputs = Sets(np.concatenate([[0], np.cumsum(present >= 0)]), present[present >= 0], width)
     growing = GrowingSets(width)
     growing.append(inputs)
@@ -124,35 +142,22 @@ def _planned(
     pool = growing.sets()
     if second:
         _refuse_too_many(blocks, rows, pool, operands)
-    paths = [
-        (_paths(block.a, pool, inputs.nnz, out, by_a), _paths(block.b, pool, inputs.nnz, out, by_b))
-        for block, (out, by_a, by_b) in zip(blocks, operands)
-    ]
+    through_a, through_b = (
+        _chain([_paths(block, side, pool, inputs.nnz, sets) for block, sets in zip(blocks, operands)])
+        for side in (0, 1)
+    )
     pattern, constants, varying, entry = _entries(rows, pool, inputs.nnz, width)
     hessian, curvature = _hessian_terms(blocks if second else [], operands, width)
-    back = csc_array(rows)
-    ops = np.concatenate([np.zeros(0, np.int64), *(np.full(block.size, int(block.op)) for block in blocks)])
-    a, b, c = (_chain([_terms_of(getattr(block, name), block.size) for block in blocks]) for name in "abc")
     slot_counts = np.concatenate([np.zeros(0, np.int64), *(out.counts for out, _, _ in operands)])
-    through_a, through_b = _chain([path for path, _ in paths]), _chain([path for _, path in paths])
-    readers = find_readers(first, a, b)
     table = {
-        core.OPS: ops, core.A_PTR: a[0], core.A_CELL: a[1], core.B_PTR: b[0], core.B_CELL: b[1],
-        core.C_PTR: c[0], core.C_CELL: c[1], core.ROW_PTR: rows.indptr, core.ROW_CELL: rows.indices,
         core.SLOT_PTR: np.concatenate([[0], np.cumsum(slot_counts)]),
         core.SLOPE_A_PTR: through_a[0], core.SLOPE_A: through_a[1],
         core.SLOPE_B_PTR: through_b[0], core.SLOPE_B: through_b[1],
         core.ENTRY_PTR: entry[0], core.ENTRY_SLOT: entry[1], core.VARYING: varying,
-        core.BACK_PTR: back.indptr, core.BACK_ROW: back.indices,
         **dict(zip(range(core.BEND_PTR, core.BEND_RIGHT + 1), curvature, strict=True)),
-        core.READER_PTR: readers.pointers, core.READER_OP: readers.operation, core.READER_SLOPE: readers.slope,
     }  # fmt: skip
-    weight = {
-        core.A: a[2], core.B: b[2], core.C: c[2], core.ROW: rows.data, core.SLOPE_A_WEIGHT: through_a[2],
-        core.SLOPE_B_WEIGHT: through_b[2], core.ENTRY: entry[2], core.BACK: back.data, core.READER: readers.weight,
-    }  # fmt: skip
-    code = core.Code(first, *packed_index(table), *packed_values(weight))
-    return Program(code, len(ops), pool.nnz - inputs.nnz, unknowns, externals, by, pattern, constants, varying, hessian)
+    weight = {core.SLOPE_A_WEIGHT: through_a[2], core.SLOPE_B_WEIGHT: through_b[2], core.ENTRY: entry[2]}
+    return _Derivatives(pattern, table, weight, pool.nnz - inputs.nnz, constants, varying, hessian)
 
 
 def _slopes(block: Block, pool: Sets) -> tuple[Sets, Sets]:
@@ -198,11 +203,12 @@ def _pairs(block: Block, by_a: Sets, by_b: Sets) -> list[tuple[int, Sets, Sets]]
 _Paths = tuple[Index, Index, Values]  # sums of weighted terms: number of terms of each, sources, weights
 
 
-def _paths(operand: csr_array | None, pool: Sets, inputs: int, out: Sets, mine: Sets) -> _Paths:
-    """For each slot of the result, the earlier slots its operand's slope is made of."""
-    if operand is None or mine.nnz == 0:
+def _paths(block: Block, side: int, pool: Sets, inputs: int, sets: tuple[Sets, Sets, Sets]) -> _Paths:
+    """For each slot of a block's results, the earlier slots that the slope of operand a (side 0) or b (side 1) is made of."""
+    out, mine = sets[0], sets[1 + side]
+    if mine.nnz == 0:
         return np.zeros(out.nnz, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    return _terms(operand, pool, inputs, out)
+    return _terms(block.operands[side], pool, inputs, out)
 
 
 def _terms(matrix: csr_array, pool: Sets, inputs: int, out: Sets) -> _Paths:
@@ -210,12 +216,6 @@ def _terms(matrix: csr_array, pool: Sets, inputs: int, out: Sets) -> _Paths:
     rows = matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int64, copy=False), matrix.data
     counts, place, weight = followed(*rows, pool.indptr, pool.indices, out.indptr, out.indices, out.width)
     return counts, np.maximum(place - inputs + 1, 0), weight
-
-
-def _terms_of(operand: csr_array | None, size: int) -> _Paths:
-    if operand is None:
-        return np.zeros(size, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    return np.diff(operand.indptr), operand.indices, operand.data
 
 
 def _chain(parts: list[_Paths]) -> Chain:
@@ -268,31 +268,3 @@ def _hessian_terms(
     pattern = Pattern(width, width, indptr, columns[:entries].copy())
     ptr = np.concatenate([[0], np.cumsum(several[:entries], dtype=np.int64)])
     return pattern, (ptr, *terms)
-
-
-Chain = tuple[Index, Index, Values]  # sums of weighted cells, one after the other: pointers, cells, weights
-
-
-class Readers(NamedTuple):
-    """Sections of kernels.program.Code: for each cell, who reads it."""
-
-    pointers: Index  # readers of each cell: operations, the last first
-    operation: Index
-    slope: Index  # of the reader by the operand that the cell is part of, among five derivatives per operation
-    weight: Values
-
-
-def find_readers(first: int, a: Chain, b: Chain) -> Readers:
-    """Find them for the operands a and b of all operations; operation e is cell first + e. Operand c has no slope."""
-    operations = len(a[0]) - 1
-    counts = [np.diff(one[0]) for one in (a, b)]
-    cell = np.concatenate([a[1], b[1]])
-    side = np.repeat([0, 1], [len(a[1]), len(b[1])])
-    operation = np.concatenate([np.repeat(np.arange(operations), count) for count in counts])
-    order = np.lexsort((side, -operation, cell))
-    return Readers(
-        np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=first + operations))]),
-        operation[order],
-        (5 * operation + side)[order],
-        np.concatenate([a[2], b[2]])[order],
-    )

@@ -52,7 +52,7 @@ def evaluate(code, size, inputs, outside, externals, field, out):
 @compiled(nogil=True, error_model="numpy")
 def pull(code, size, inputs, outside, externals, index, multipliers, field, rest):
     """rest += Jᵀλ, λ = multipliers[:, index[part]]. Read: field, multipliers (b, m); written: rest (b, n)."""
-    parts, width = index.shape
+    (parts, width), known = index.shape, 1 + outside.shape[1]
     cells, rows, weight = np.empty(size * LANES), np.empty(width * LANES), np.empty(width * LANES)
     adjoint, partial = np.empty(size * LANES), np.empty(5 * LANES * max(size - code.first, 0))
     lanes = len(field) * parts
@@ -67,7 +67,7 @@ def pull(code, size, inputs, outside, externals, index, multipliers, field, rest
         for lane in range(min(LANES, lanes - first)):
             sample, part = (first + lane) // parts, (first + lane) % parts
             for k in range(inputs.shape[1]):
-                rest[sample, inputs[part, k]] += adjoint[(1 + k) * LANES + lane]
+                rest[sample, inputs[part, k]] += adjoint[(known + k) * LANES + lane]
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -78,7 +78,7 @@ def pull_linear(
 
     Read: field, w (b, n), multipliers, nu (b, m); written: rest (b, n), by_params (b, …), numbered as `externals`.
     """
-    parts, width = index.shape
+    (parts, width), known = index.shape, 1 + outside.shape[1]
     cells, rows, along = np.empty(size * LANES), np.empty(width * LANES), np.zeros(size * LANES)
     lam, weight = np.empty(width * LANES), np.empty(width * LANES)
     adjoint, out = np.empty(size * LANES), np.empty(size * LANES)
@@ -95,14 +95,14 @@ def pull_linear(
                 lam[k * LANES + lane] = multipliers[sample, index[part, k]]
                 weight[k * LANES + lane] = nu[sample, index[part, k]]
             for k in range(own):
-                along[(1 + k) * LANES + lane] = w[sample, inputs[part, k]]
+                along[(known + k) * LANES + lane] = w[sample, inputs[part, k]]
         tile_linear_gradient(code, cells, lam, weight, along, partial, turned, adjoint, out)
         for lane in range(min(LANES, lanes - first)):
             sample, part = (first + lane) // parts, (first + lane) % parts
             for k in range(own):
-                rest[sample, inputs[part, k]] += out[(1 + k) * LANES + lane]
+                rest[sample, inputs[part, k]] += out[(known + k) * LANES + lane]
             for k in range(outside.shape[1]):
-                by_params[sample, outside[part, k]] += out[(1 + own + k) * LANES + lane]
+                by_params[sample, outside[part, k]] += out[(1 + k) * LANES + lane]
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -115,18 +115,18 @@ def determine(rest, unknowns, weights, rows, multipliers):
 
 @compiled(nogil=True, error_model="numpy")
 def fill_cells(inputs, outside, field, externals, first, cells):
-    """Write the constant, the unknowns and the params of lanes first .. first + LANES − 1. Written: cells."""
-    parts, own = inputs.shape
+    """Write the constant, the params and the unknowns of lanes first .. first + LANES − 1. Written: cells."""
+    parts, params = outside.shape
     lanes = len(field) * parts
     store(cells, 0, full(1.0))
     for lane in range(LANES):
         which = min(first + lane, lanes - 1)
         line, known = field[which // parts], externals[which // parts]
         part = which % parts
-        for k in range(own):
-            cells[(1 + k) * LANES + lane] = line[inputs[part, k]]
-        for k in range(outside.shape[1]):
-            cells[(1 + own + k) * LANES + lane] = known[outside[part, k]]
+        for k in range(params):
+            cells[(1 + k) * LANES + lane] = known[outside[part, k]]
+        for k in range(inputs.shape[1]):
+            cells[(1 + params + k) * LANES + lane] = line[inputs[part, k]]
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -40,10 +40,10 @@ def scatter(tiles, first, index, field):
 
 @compiled(nogil=True)
 def fill(inputs, outside, field, externals, first, tiles):
-    """Write the constant, the unknowns and the params of a program's cells, which begin at `first`. Written: tiles."""
+    """Write the constant, the params and the unknowns of a program's cells, which begin at `first`. Written: tiles."""
     tiles[:, first * LANES : (first + 1) * LANES] = 1.0  # cell 0 is the constant
-    gather(field, inputs, first + 1, tiles)
-    gather(externals, outside, first + 1 + inputs.shape[1], tiles)
+    gather(externals, outside, first + 1, tiles)
+    gather(field, inputs, first + 1 + outside.shape[1], tiles)
 
 
 _ORDINARY = 4  # sizes from 2⁻⁴ to 2⁴ have the unit 1

@@ -40,8 +40,8 @@ class Structure(NamedTuple):
     constant: bool  # whether that is all of them
     row: Index  # of every Jacobian entry
     column: Index
-    own: Index  # inputs that are the stage's own unknowns
-    before: Index  # inputs that are the same unknowns one stage earlier, or nothing
+    own: Index  # inputs, params counted first, that are the stage's own unknowns
+    before: Index  # those that are the same unknowns one stage earlier, or nothing
     starts: Index  # of the blocks
     keep: float  # a factor that reduces the residual to at most this share is kept
     plan: Elimination

@@ -1,7 +1,7 @@
 """Run a program on tiles of eight samples: values, residual rows, Jacobian, Hessian and gradients of nonlinear rows.
 
 A program is a sequence of nonlinear operations on single numbers (cells) whose operands are linear combinations of
-earlier cells. Cell 0 is the constant 1, then come the inputs, one cell per operation, and SPILL spare ones.
+earlier cells. Cell 0 is the constant 1, then come cells of params, unknowns, one cell per operation, and SPILL spare ones.
 compile.program builds it; its arrays are sections of two flat ones. The state of a tile is one flat array of packs per name.
 Nothing is allocated in a loop, and a lane's bits do not depend on its neighbors. Imports kernels only.
 """

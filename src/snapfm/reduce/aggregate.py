@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array, csc_array, csr_array, hstack, vstack
+from scipy.sparse import coo_array, csc_array, csr_array, vstack
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.compile.lower.tape import Block, Tape, moved_columns
+from snapfm.compile.lower.tape import ONE, Block, Tape, moved_columns, units, without
 from snapfm.kernels.operators import Op
 
 _FEWEST = 3  # members of an aggregate that pays: two unknowns stand for it
@@ -31,6 +31,11 @@ class Aggregates:
 
     def __len__(self) -> int:
         return len(self.ptr) - 1
+
+    @classmethod
+    def none(cls, unknowns: int) -> Aggregates:
+        """Aggregate nothing."""
+        return cls(np.zeros(1, np.int64), np.zeros(0, np.int64), unknowns, csr_array((0, 0)))
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ def find_aggregates(tape: Tape, rows: csr_array, open_rows: Index, usable: Mask)
     cell = np.flatnonzero(owner >= 0)
     over = csr_array(mine[:, cell])
     spread = (np.arange(len(cell)), owner[cell])
-    lin = mine[:, :n] + over @ csr_array((slope[cell], spread), shape=(len(cell), n))
+    lin = mine[:, tape.unknown_cells] + over @ csr_array((slope[cell], spread), shape=(len(cell), n))
     quad = over @ csr_array((square[cell], spread), shape=(len(cell), n))
     lin, quad = csc_array(lin), csc_array(quad)
     for matrix in (lin, quad):
@@ -69,39 +74,32 @@ def aggregated(
     tape: Tape, rows: csr_array, open_rows: Index, aggregates: Aggregates, found: _Quadratic
 ) -> tuple[Tape, csr_array]:
     """Write a tape and its rows with two unknowns in place of every aggregate; rows that are not open stay."""
-    n, extra, old = tape.unknowns, 2 * len(aggregates), tape.cells
+    extra, old, first = 2 * len(aggregates), tape.cells, tape.first_operation
     place = np.arange(old)
-    place[n:] += extra
-    over = Tape(n + extra)
-    over.externals = [(first + extra, graph, size) for first, graph, size in tape.externals]
-    over.blocks = [
+    place[first:] += extra
+    squares, cells = old + extra, old + 2 * extra
+    blocks = [
         block.mapped(lambda part: moved_columns(part, place, part.shape[1] + extra), block.first + extra)
         for block in tape.blocks
     ]
-    squares = old + extra
-    each = np.arange(extra)
-    operand = csr_array((np.ones(extra), (each, n + each)), shape=(extra, squares))
-    over.blocks.append(Block(Op.SQUARE, squares, operand))
-    over.cells = squares + extra
+    blocks.append(Block(Op.SQUARE, squares, units(first + np.arange(extra), squares)))
+    over = Tape(tape.unknowns + extra, tape.params, blocks, tape.graphs)
 
     count = np.diff(aggregates.ptr)
     leader = aggregates.members[aggregates.ptr[:-1]]
-    gone = np.zeros(old, bool)
-    gone[aggregates.members] = True
-    member = gone[:n].copy()
-    inside = found.owner >= 0
-    gone[inside] = member[found.owner[inside]]
+    member = np.zeros(tape.unknowns, bool)
+    member[aggregates.members] = True
+    gone = (found.owner >= 0) & member[found.owner]
+    gone[tape.unknown_cells] = member
     mine = csr_array(rows[open_rows])
-    constant = np.asarray(mine @ np.where(gone, found.constant, 0.0)).ravel()
-    kept = csr_array(mine @ csr_array((1.0 - gone, (np.arange(old), np.arange(old))), shape=(old, old)))
+    constant = csr_array((mine @ np.where(gone, found.constant, 0.0))[:, None])
+    kept = moved_columns(without(mine, gone), place, cells)
     lin = csr_array(found.lin[:, leader] * np.sqrt(count))
     quad = csr_array(found.quad[:, leader])
-    one, two = 2 * np.arange(len(aggregates)), 2 * np.arange(len(aggregates)) + 1
-    known = csr_array(kept[:, n : n + 1] + csr_array(constant[:, None]))
-    both = moved_columns(quad, one, extra) + moved_columns(quad, two, extra)
-    columns = [kept[:, :n], moved_columns(lin, one, extra), known, kept[:, n + 1 :], both]
-    part = csr_array(hstack(columns, format="csr"))
-    whole = moved_columns(rows, place, over.cells)
+    one = 2 * np.arange(len(aggregates))
+    part = csr_array(kept + moved_columns(constant, np.array([ONE]), cells) + moved_columns(lin, first + one, cells))
+    part = csr_array(part + moved_columns(quad, squares + one, cells) + moved_columns(quad, squares + one + 1, cells))
+    whole = moved_columns(rows, place, cells)
     order = np.arange(rows.shape[0])
     order[open_rows] = rows.shape[0] + np.arange(len(open_rows))
     new = csr_array(csr_array(vstack([whole, part], format="csr"))[order])
@@ -115,7 +113,7 @@ def _single(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Index, Values, V
 
     An unknown that enters anything else is struck off `usable`, which is written.
     """
-    n, cells = tape.unknowns, tape.cells
+    cells = tape.cells
     owner = np.full(cells, -1, np.int64)
     slope, square, constant = np.zeros(cells), np.zeros(cells), np.zeros(cells)
     needed = np.zeros(cells, bool)
@@ -127,9 +125,9 @@ def _single(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Index, Values, V
             continue
         simple = np.zeros(block.size, bool)
         if block.op in (Op.SQUARE, Op.MUL):
-            a_one, a_slope, a_constant = _linear_in_one(block.a, n, usable)
+            a_one, a_slope, a_constant = _linear_in_one(block.a, tape, usable)
             b_one, b_slope, b_constant = (
-                (a_one, a_slope, a_constant) if block.b is None else _linear_in_one(block.b, n, usable)
+                (a_one, a_slope, a_constant) if block.b is None else _linear_in_one(block.b, tape, usable)
             )
             simple = wanted & (a_one >= 0) & (a_one == b_one)
             owner[here] = np.where(simple, a_one, -1)
@@ -139,7 +137,7 @@ def _single(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Index, Values, V
         for operand in block.operands:
             read = csr_array(operand[np.flatnonzero(wanted & ~simple)]).indices
             needed[read] = True
-            usable[read[read < n]] = False
+            usable[read[tape.is_unknown(read)] - tape.first_unknown] = False
     # A cell that another operation reads is no longer seen by rows alone.
     for block in tape.blocks:
         wanted = needed[block.first : block.first + block.size]
@@ -152,18 +150,17 @@ def _single(tape: Tape, rows: csr_array, usable: Mask) -> tuple[Index, Values, V
     return owner, slope, square, constant
 
 
-def _linear_in_one(operand: csr_array, n: int, usable: Mask) -> tuple[Index, Values, Values]:
-    """Per element: the only cell it reads beside the constant, if that is a usable unknown, its weight and the constant's."""
+def _linear_in_one(operand: csr_array, tape: Tape, usable: Mask) -> tuple[Index, Values, Values]:
+    """Per element: the usable unknown that is all it reads beside the constant (-1: none), its weight and the constant's."""
     size = operand.shape[0]
     label = np.repeat(np.arange(size), np.diff(operand.indptr))
-    known = operand.indices == n
+    known = operand.indices == ONE
     constant = np.bincount(label[known], weights=operand.data[known], minlength=size).astype(np.float64)
     others = np.bincount(label[~known], minlength=size)
-    unknown = np.full(size, -1, np.int64)
-    weight = np.zeros(size)
-    unknown[label[~known]] = operand.indices[~known]
+    cell, weight = np.full(size, -1, np.int64), np.zeros(size)
+    cell[label[~known]] = operand.indices[~known]
     weight[label[~known]] = operand.data[~known]
-    fine = (others == 1) & (unknown < n)
+    unknown, fine = cell - tape.first_unknown, (others == 1) & tape.is_unknown(cell)
     fine[fine] = usable[unknown[fine]]
     return np.where(fine, unknown, -1), weight, constant
 

@@ -3,7 +3,7 @@
 An implicit time step after an initial condition is one block per step: its rows determine the unknowns of the step, given those
 before. Found by the Dulmage–Mendelsohn decomposition: a maximum matching of rows and unknowns; what no alternating path
 connects to an unmatched unknown is determined; its strongly connected components are the blocks (math.md, "Reduction").
-Looks at the pattern only. Imports arrays and compile.sparsity.pattern only.
+Looks at the pattern only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, maxi
 from snapfm.arrays import Index, Mask
 from snapfm.compile.lower.tape import Tape
 from snapfm.compile.sparsity.pattern import Sets
+from snapfm.compile.sparsity.reads import largest
 from snapfm.kernels.operators import Op
 
 # Rows this many times longer than the median are matched last: a total that repeats a whole step should be the row left over.
@@ -150,9 +151,9 @@ def quadratic_rows(tape: Tape, rows: csr_array, free: Mask) -> tuple[Mask, Mask]
     An operation on what another operation made of a free unknown has a Hessian that may depend on params.
     """
     degree, nested = np.zeros(tape.cells, np.int64), np.zeros(tape.cells, np.int64)
-    degree[: tape.unknowns] = free
+    degree[tape.unknown_cells] = free
     for block in tape.blocks:
-        found = [_largest(operand, degree) for operand in block.operands]
+        found = [largest(operand, degree) for operand in block.operands]
         if block.op == Op.SQUARE:
             own = 2 * found[0]
         elif block.op == Op.MUL:
@@ -162,17 +163,8 @@ def quadratic_rows(tape: Tape, rows: csr_array, free: Mask) -> tuple[Mask, Mask]
         here = slice(block.first, block.first + block.size)
         degree[here] = np.minimum(own, _MANY)
         # 0: does not depend on the field; 1: an operation on unknowns themselves; 2: on results of operations
-        reads = np.max([_largest(operand, nested) for operand in block.operands], axis=0)
+        reads = np.max([largest(operand, nested) for operand in block.operands], axis=0)
         nested[here] = np.where(degree[here] == 0, 0, np.minimum(1 + reads, 2))
-    quadratic: Mask = _largest(rows, degree) <= 2
-    constant: Mask = quadratic & (_largest(rows, nested) <= 1)
+    quadratic: Mask = largest(rows, degree) <= 2
+    constant: Mask = quadratic & (largest(rows, nested) <= 1)
     return quadratic, constant
-
-
-def _largest(matrix: csr_array, degree: Index) -> Index:
-    """Return per row of a matrix the largest degree among the cells it reads."""
-    out = np.zeros(matrix.shape[0], np.int64)
-    filled = np.flatnonzero(np.diff(matrix.indptr))
-    if len(filled):
-        out[filled] = np.maximum.reduceat(degree[matrix.indices], matrix.indptr[filled])
-    return out

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.lower.tape import Tape
 from snapfm.compile.sparsity.pattern import Sets
 from snapfm.compile.sparsity.reads import Reads
 
@@ -39,11 +40,13 @@ class Cascade:
         return np.concatenate([np.zeros(0, np.int64), *(level.rows for level in self.levels)])
 
 
-def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
+def cascade(tape: Tape, rows: csr_array, found: Reads, usable: Mask) -> Cascade:
     """Fix unknowns round by round, using the rows marked `usable` (equalities)."""
     n = found.all.width
     by_unknown = csr_array(found.all.csr().T)
-    coefficient, curved = _Lookup.of_matrix(rows, n), _Lookup.of_sets(found.nonlinear)
+    direct = csr_array(rows[:, tape.unknown_cells])
+    # Entries by row and column; SciPy looks through the whole matrix at every question.
+    keys, curved = _keys(direct, n), _keys(found.nonlinear, n)
     count = found.all.counts.copy()
     total = np.bincount(found.all.rows(), weights=found.all.indices, minlength=found.all.size).astype(np.int64)
     free, unused = np.ones(n, bool), np.ones(found.all.size, bool)
@@ -51,9 +54,9 @@ def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
     ready = np.flatnonzero(usable & (count == 1))
     while len(ready):
         unknown = total[ready]  # the sum over a row's free unknowns is its only one
-        weight = coefficient.at(ready, unknown)
-        straight = (weight != 0) & (curved.at(ready, unknown) == 0)
-        ready, unknown, weight = ready[straight], unknown[straight], weight[straight]
+        place, straight = _found(keys, ready * n + unknown)
+        straight &= ~_found(curved, ready * n + unknown)[1]
+        ready, unknown, weight = ready[straight], unknown[straight], direct.data[place[straight]]
         unknown, first = np.unique(unknown, return_index=True)
         ready, weight = ready[first], weight[first]
         if not len(ready):
@@ -72,30 +75,13 @@ def cascade(rows: csr_array, found: Reads, usable: Mask) -> Cascade:
     return Cascade(tuple(levels), implied, free)
 
 
-@dataclass(frozen=True)
-class _Lookup:
-    """The entries of a sparse matrix by row and column; SciPy looks through the whole matrix at every question."""
+def _keys(matrix: csr_array | Sets, width: int) -> Index:
+    """Return one number for every entry (row, column), ascending; the last one stands for none."""
+    row = np.repeat(np.arange(len(matrix.indptr) - 1), np.diff(matrix.indptr))
+    return np.append(row * width + matrix.indices, np.iinfo(np.int64).max)
 
-    keys: Index
-    values: Values
-    width: int
 
-    @classmethod
-    def of_matrix(cls, matrix: csr_array, width: int) -> _Lookup:
-        """Take the first `width` columns of a matrix with sorted indices."""
-        row, column = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices
-        inside = column < width
-        return cls(row[inside] * width + column[inside], matrix.data[inside], width)
-
-    @classmethod
-    def of_sets(cls, sets: Sets) -> _Lookup:
-        """Give every index of a set the value 1."""
-        return cls(sets.rows() * sets.width + sets.indices, np.ones(sets.nnz), sets.width)
-
-    def at(self, row: Index, column: Index) -> Values:
-        """Return entries, zero where there is none."""
-        if not len(self.keys):
-            return np.zeros(len(row))
-        key = row * self.width + column
-        place = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
-        return np.where(self.keys[place] == key, self.values[place], 0.0)
+def _found(keys: Index, wanted: Index) -> tuple[Index, Mask]:
+    """Return where keys are, and which of them are there."""
+    place = np.searchsorted(keys, wanted)
+    return place, keys[place] == wanted

@@ -5,15 +5,16 @@ Consumes Kinks and a System of the reduction. Returns frozen values for solve.ki
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, diags_array, vstack
+from scipy.sparse import block_diag, csr_array, eye_array, vstack
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.kinks import Kinks
-from snapfm.compile.lower.tape import Tape, units
-from snapfm.compile.program import Program, build_program
+from snapfm.compile.lower.subtape import cut
+from snapfm.compile.lower.tape import ONE, units, without
+from snapfm.compile.program import Program, build_program, program_of
 from snapfm.reduce.reduce import System
 
 
@@ -23,8 +24,12 @@ class KinkedSystem:
 
     system: System
     switches: Program  # rows s, then jumps, by the unknowns that are iterated on
-    inputs: Index  # place, among the inputs of the System's own program, of each input but states and gates
-    switch_inputs: Index  # place, among the inputs of `system.program`, of each input of `switches`
+    params: (
+        Index  # which of its own program's params `system.program` reads, before states and gates; and which unknowns
+    )
+    unknowns: Index
+    switch_params: Index  # cells of `system.program` that are those of `switches`
+    switch_unknowns: Index
     state: Index  # cells of `system.program`
     gate: Index
     result: Index  # operations of `system.program`
@@ -56,11 +61,11 @@ def kinked_rows(kinks: Kinks, rows: csr_array, system: System, lower: Values, up
     Kinks that no field within the bounds crosses are none: a logarithm of u.clamp(min=ε) beside u ≥ ε, a relu beside u ≥ 0.
     """
     own = csr_array(rows[system.rows[0]])
-    keep = np.ones(own.shape[1])
-    keep[system.eliminated[0]] = 0.0
-    own = csr_array(csr_array(own @ diags_array(keep)) @ kinks.forms)
+    gone = np.zeros(own.shape[1], bool)
+    gone[1 + kinks.params + system.eliminated[0]] = True
+    own = csr_array(without(own, gone) @ kinks.forms)
     own.eliminate_zeros()
-    mine = np.flatnonzero(_needed(kinks.tape, own)[kinks.result])
+    mine = np.flatnonzero(np.isin(kinks.result, cut(kinks.tape, own, [own.shape[0]])[0].operations))
     alike = all((limits[system.unknowns] == limits[system.unknowns[:1]]).all() for limits in (lower, upper))
     if not len(mine) or (alike and _one_sided(kinks, mine, lower, upper).all()):
         return None
@@ -69,10 +74,11 @@ def kinked_rows(kinks: Kinks, rows: csr_array, system: System, lower: Values, up
 
 def _one_sided(kinks: Kinks, mine: Index, lower: Values, upper: Values) -> Mask:
     """Mark the kinks whose switch is an affine form of unknowns that keeps its sign within their bounds."""
-    switch, unknowns = csr_array(kinks.switch[mine]), kinks.tape.unknowns
-    # The cell behind the unknowns is the constant 1; what other cells may be is not known here.
-    least = np.concatenate([lower, [1.0], np.full(kinks.tape.cells - unknowns - 1, -np.inf)])
-    most = np.concatenate([upper, [1.0], np.full(kinks.tape.cells - unknowns - 1, np.inf)])
+    switch, tape = csr_array(kinks.switch[mine]), kinks.tape
+    least = np.full(tape.cells, -np.inf)  # what cells of params and of operations may be is not known here
+    most = -least
+    least[ONE] = most[ONE] = 1.0
+    least[tape.unknown_cells], most[tape.unknown_cells] = lower, upper
     value, column = switch.data, switch.indices
     ends = np.sort(np.stack([value * least[column], value * most[column]]), axis=0)
     row = np.repeat(np.arange(len(mine)), np.diff(switch.indptr))
@@ -87,53 +93,24 @@ def kinked_system(found: KinkedRows) -> KinkedSystem:
     cells = kinks.tape.cells
     whole = csr_array(vstack([own, units(kinks.hold[mine], cells)], format="csr"))
     moving = system.unknowns[0]
-    program = build_program(kinks.tape, whole, moving)
+    part = cut(kinks.tape, whole, [whole.shape[0]])[0]
+    program = program_of(part, moving)
     forms = csr_array(vstack([kinks.switch[mine], kinks.jump[mine]], format="csr"))
     switches = build_program(kinks.tape, forms, moving, second=False)
-    order, m = _operations(kinks.tape, _needed(kinks.tape, whole)), own.shape[0]
-    inside = np.concatenate([program.unknowns, program.externals])
-    ordinary = program.externals < min(kinks.state.min(), kinks.gate.min())
-    place = {int(cell): i for i, cell in enumerate(np.concatenate([system.inputs[0], system.externals[0]]))}
-    inputs = np.array([place[int(cell)] for cell in inside[: len(program.unknowns) + int(ordinary.sum())]], np.int64)
-    at = {int(cell): i for i, cell in enumerate(inside)}
-    read = np.concatenate([switches.unknowns, switches.externals])
-    gram = coo_array(system.gram)
-    held = m + np.arange(len(mine))
-    wide = csr_array(
-        (np.concatenate([gram.data, np.ones(len(mine))]),
-         (np.concatenate([gram.coords[0], held]), np.concatenate([gram.coords[1], held]))),
-        shape=(m + len(mine), m + len(mine)),
-    )  # fmt: skip
+    m, first = own.shape[0] + len(mine), 1 + len(program.params)
     linear = system.linear.copy()
-    linear.resize((m + len(mine), linear.shape[1]))
-    made = System(
-        program, np.arange(m + len(mine))[None], system.unknowns[:1], program.unknowns[None], program.externals[None],
-        system.eliminated[:1], linear, wide, np.concatenate([system.equality, np.ones(len(mine), bool)]),
-    )  # fmt: skip
+    linear.resize((m, linear.shape[1]))
+    equality = np.concatenate([system.equality, np.ones(len(mine), bool)])
+    made = System.of(program, np.arange(m), moving, equality, eliminated=system.eliminated[0], linear=linear)
+    ordinary = program.params[program.params < kinks.params]  # those behind them are states and gates
     return KinkedSystem(
-        made, switches, inputs, np.array([at[int(cell)] for cell in read], np.int64),
-        np.array([1 + at[int(cell)] for cell in kinks.state[mine]], np.int64),
-        np.array([1 + at[int(cell)] for cell in kinks.gate[mine]], np.int64), order[kinks.result[mine]],
-    )  # fmt: skip
-
-
-def _needed(tape: Tape, rows: csr_array) -> Mask:
-    """Mark the cells that rows depend on."""
-    needed = np.zeros(tape.cells, bool)
-    needed[rows.indices] = True
-    for block in reversed(tape.blocks):
-        element = np.flatnonzero(needed[block.first : block.first + block.size])
-        if len(element):
-            for operand in block.operands:
-                needed[csr_array(operand[element]).indices] = True
-    return needed
-
-
-def _operations(tape: Tape, needed: Mask) -> Index:
-    """Number the cells that a program of the needed ones computes, in its order."""
-    order, count = np.full(tape.cells, -1, np.int64), 0
-    for block in tape.blocks:
-        cells = block.first + np.flatnonzero(needed[block.first : block.first + block.size])
-        order[cells] = count + np.arange(len(cells))
-        count += len(cells)
-    return order
+        system=replace(made, gram=csr_array(block_diag([system.gram, eye_array(len(mine))], format="csr"))),
+        switches=switches,
+        params=np.searchsorted(system.params[0], ordinary),
+        unknowns=np.searchsorted(system.inputs[0], program.unknowns),
+        switch_params=1 + np.searchsorted(program.params, switches.params),
+        switch_unknowns=first + np.searchsorted(program.unknowns, switches.unknowns),
+        state=1 + np.searchsorted(program.params, kinks.state[mine] - 1),
+        gate=1 + np.searchsorted(program.params, kinks.gate[mine] - 1),
+        result=np.searchsorted(part.operations, kinks.result[mine]),
+    )

@@ -15,9 +15,9 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.sparse.linalg import splu
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.compile.lower.subtape import Cutter, Subtape
+from snapfm.compile.lower.subtape import Subtape, cut
 from snapfm.compile.lower.tape import Tape, Unlowerable
-from snapfm.compile.program import Program, build_program
+from snapfm.compile.program import Program, program_of
 from snapfm.compile.sparsity.pattern import Sets
 from snapfm.kernels.batches import derivatives
 from snapfm.kernels.factor.lu import Planned, eliminate
@@ -69,13 +69,13 @@ class Square:
 
 @dataclass(frozen=True)
 class MarchStage:
-    """One stage: which structure it has (`square`), and what its rows, unknowns, inputs and externals are."""
+    """One stage: which structure it has (`square`), and which rows, unknowns, inputs and params are its own."""
 
     square: int
     rows: Index
     unknowns: Index
     inputs: Index
-    externals: Index  # counted from the first one
+    params: Index
 
 
 @dataclass(frozen=True)
@@ -115,28 +115,28 @@ def find_march(tape: Tape, rows: csr_array, reads: Sets, usable: Mask, free: Mas
 
 def _prepared(tape: Tape, rows: csr_array, stages: tuple[IndependentBlocks, ...]) -> March:
     """Build the program of every structure once."""
-    cutter, numbers = Cutter(tape), dict[bytes, int]()
+    numbers = dict[bytes, int]()
     plans: dict[bytes, tuple[Index, Planned]] = {}  # structures that differ in coefficients alone have one pattern
     squares: list[Square] = []
     found = []
-    for stage in stages:
-        part = cutter.cut(csr_array(rows[stage.rows]))
+    sizes = [len(stage.rows) for stage in stages]
+    parts = cut(tape, csr_array(rows[np.concatenate([stage.rows for stage in stages])]), sizes)
+    for stage, part in zip(stages, parts, strict=True):
         own = np.searchsorted(part.unknowns, stage.unknowns)
         key = part.fingerprint(own) + stage.starts.tobytes()
         number = numbers.setdefault(key, len(squares))
         if number == len(squares):
-            squares.append(_square(part, own, stage.starts, plans))
-        outside = part.externals - (tape.unknowns + 1)
-        found.append(MarchStage(number, stage.rows, stage.unknowns, part.unknowns, outside))
+            squares.append(_square(part.local(), own, stage.starts, plans))
+        found.append(MarchStage(number, stage.rows, stage.unknowns, part.unknowns, part.params))
     return March(tuple(_following(squares, found)), tuple(found))
 
 
 def _square(part: Subtape, own: Index, starts: Index, plans: dict[bytes, tuple[Index, Planned]]) -> Square:
     """Build the program of one structure and plan its elimination. Written: plans."""
     try:
-        program, curved = build_program(part.tape, part.rows, own), True
+        program, curved = program_of(part, own), True
     except Unlowerable:  # the Hessian is too dense to be listed
-        program, curved = build_program(part.tape, part.rows, own, second=False), False
+        program, curved = program_of(part, own, second=False), False
     pattern = program.pattern
     key = pattern.indptr.tobytes() + pattern.indices.tobytes()
     if key not in plans:
@@ -180,8 +180,8 @@ def _singular_rows(square: Square) -> Index:
 def _random_slopes(program: Program) -> csc_array:
     random = np.random.default_rng(0)
     # Uniform in (0.1, 0.9): inside the domain of roots and logarithms, away from the kinks at 0 and 1.
-    inputs, externals = (random.uniform(0.1, 0.9, (1, len(some))) for some in (program.unknowns, program.externals))
-    return csc_array(program.pattern.csr(slopes_at(program, inputs, externals)[0]))
+    inputs, params = (random.uniform(0.1, 0.9, (1, len(some))) for some in (program.unknowns, program.params))
+    return csc_array(program.pattern.csr(slopes_at(program, inputs, params)[0]))
 
 
 def _factorable(matrix: csc_array) -> bool:
@@ -200,12 +200,12 @@ def _flat(matrix: csc_array) -> bool:
     return any(bool((abs(matrix.sum(axis=axis)) <= _SINGULAR * abs(matrix).sum(axis=axis)).all()) for axis in (0, 1))
 
 
-def slopes_at(program: Program, inputs: Values, externals: Values) -> Values:
-    """Evaluate the Jacobian's values (b, nnz) at inputs (b, …) and externals (b, …) in the program's own order."""
+def slopes_at(program: Program, inputs: Values, params: Values) -> Values:
+    """Evaluate the Jacobian's values (b, nnz) at inputs (b, …) and params (b, …) in the program's own order."""
     count = len(inputs)
     entries = np.tile(program.constants, (count, 1))
     if len(program.varying):
-        places = (np.arange(inputs.shape[1])[None], np.arange(externals.shape[1])[None])
-        read = (program.code, program.cells, program.slots, *places, externals)
+        places = (np.arange(inputs.shape[1])[None], np.arange(params.shape[1])[None])
+        read = (program.code, program.cells, program.slots, *places, params)
         derivatives(*read, inputs, np.empty((count, 0)), entries, np.empty((count, 0)))
     return entries

@@ -14,24 +14,24 @@ Consumes a tape and returns frozen values. Knows nothing of solvers.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from snapfm.arrays import Index, Mask
-from snapfm.compile.lower.tape import Tape
+from snapfm.compile.lower.subtape import cut, hashed
+from snapfm.compile.lower.tape import Tape, without
 from snapfm.compile.presolve import SEARCH_LIMIT, dependent_rows
-from snapfm.compile.program import Program, build_program
+from snapfm.compile.program import Program, program_of
 from snapfm.compile.sparsity.pattern import gram
 from snapfm.compile.sparsity.reads import Reads, reads
 from snapfm.reduce.aggregate import Aggregates, aggregated, find_aggregates
 from snapfm.reduce.blocks import quadratic_rows
 from snapfm.reduce.cascade import Cascade, cascade
-from snapfm.reduce.levels import level_programs
 from snapfm.reduce.march import March, find_march
 from snapfm.reduce.rotate import Rotations, find_rotations, rotated
 
@@ -51,7 +51,7 @@ class System:
     rows: Index  # (parts, m) rows of the stack
     unknowns: Index  # (parts, v) unknowns that are iterated on
     inputs: Index  # (parts, …) unknowns the program reads
-    externals: Index  # (parts, …) cells of params the program reads
+    params: Index  # (parts, …) params the program reads
     eliminated: Index  # (parts, s) unknowns that follow from the multipliers
     linear: csr_array  # (m, s)
     gram: csr_array  # (m, m)
@@ -60,10 +60,37 @@ class System:
     quadratic: bool = False  # whether all rows are at most quadratic in the unknowns,
     constant: bool = False  # and their Hessians do not depend on params
 
+    @classmethod
+    def of(
+        cls, program: Program, rows: Index, unknowns: Index, equality: Mask, *, eliminated: Index | None = None,
+        linear: csr_array | None = None, opaque: bool = False,
+    ) -> System:  # fmt: skip
+        """Make one part: its rows of the stack, `unknowns` that are iterated on, and those eliminated, with their columns."""
+        linear = csr_array((len(rows), 0)) if linear is None else linear
+        nothing = np.zeros(0, np.int64)
+        return cls(
+            program=program, rows=rows[None], unknowns=unknowns[None], inputs=program.unknowns[None],
+            params=program.params[None], eliminated=(nothing if eliminated is None else eliminated)[None], linear=linear,
+            gram=gram(linear), equality=equality, opaque=opaque,
+        )  # fmt: skip
+
+    @classmethod
+    def from_program(cls, program: Program, unknowns: Index) -> System:
+        """Take a program as equalities in the inputs that `unknowns` lists; rows, inputs and params are numbered from zero."""
+        m = program.pattern.rows
+        here = replace(program, unknowns=np.arange(len(program.unknowns)), params=np.arange(len(program.params)))
+        return cls.of(here, np.arange(m), unknowns, np.ones(m, bool))
+
     @property
     def parts(self) -> int:
         """Number of parts."""
         return len(self.rows)
+
+    @cached_property
+    def places(self) -> Index:
+        """Cells of the program that are unknowns iterated on."""
+        place: Index = 1 + self.params.shape[1] + np.searchsorted(self.inputs[0], self.unknowns[0])
+        return place
 
 
 @dataclass(frozen=True)
@@ -89,6 +116,16 @@ class Reduction:
         """Rows that hold if the others do, unless the laws contradict each other."""
         return np.union1d(self.cascade.implied, self.dropped).astype(np.int64)
 
+    @classmethod
+    def opaque(cls, tape: Tape, program: Program, rows: Index, dropped: Index, equality: Mask) -> Reduction:
+        """Leave everything to one System: for laws whose rows cannot be looked into."""
+        n, nothing = tape.unknowns, np.zeros(0, np.int64)
+        return cls(
+            tape=tape, rotations=Rotations.none(), aggregates=Aggregates.none(n), rows=csr_array((0, tape.cells)),
+            cascade=Cascade((), nothing, np.ones(n, bool)), substitutions=(), march=March(), dropped=dropped, affine=nothing,
+            systems=(System.of(program, rows, np.arange(n), equality, opaque=True),),
+        )  # fmt: skip
+
 
 def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded: Mask, redundant: Index) -> Reduction:
     """Sort all rows over the cells of a tape.
@@ -98,10 +135,7 @@ def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded:
     usable_rows = equality.copy()
     usable_rows[redundant] = False
     tape, rows, found, fixed, march, rotations = _fixed(tape, rows, usable_rows, constant, bounded)
-    open_rows = np.ones(rows.shape[0], bool)
-    open_rows[fixed.pinned_rows()] = False
-    open_rows[march.rows()] = False
-    open_rows[fixed.implied] = False
+    open_rows = _open(rows.shape[0], fixed, march)
     open_rows[redundant] = False
     dropped = redundant
     if len(fixed.levels) > 1 or len(march) or len(rotations):  # rows may have become dependent that were not
@@ -119,7 +153,8 @@ def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded:
         fixed = Cascade(fixed.levels, fixed.implied, free)
         bounded = np.concatenate([bounded, np.zeros(2 * len(aggregates), bool)])
     direct = _direct(tape, rows, fixed.free)
-    substitutions = level_programs(tape, rows, [level.rows for level in fixed.levels])
+    parts = cut(tape, csr_array(rows[fixed.pinned_rows()]), [len(level.rows) for level in fixed.levels])
+    substitutions = tuple(program_of(part, np.zeros(0, np.int64)) for part in parts)
     iterated = _nonlinear(found, open_rows, tape.unknowns) | bounded
     labels = _parts(found, np.flatnonzero(open_rows), fixed.free, tape.unknowns)
     curved = np.zeros(labels.max(initial=0) + 1, bool)
@@ -139,11 +174,9 @@ def _fixed(
     """Find what cascade and march determine, rotating pairs where that lets them continue."""
     found = reads(tape, rows)
     fixed, march = determined(tape, rows, found, usable)
-    open_rows = np.ones(rows.shape[0], bool)
-    open_rows[fixed.pinned_rows()] = False
-    open_rows[march.rows()] = False
+    open_rows = _open(rows.shape[0], fixed, march)
     nonlinear = _nonlinear(found, open_rows, tape.unknowns)
-    rotations = find_rotations(rows, found, fixed.free, bounded, open_rows & usable & constant, nonlinear)
+    rotations = find_rotations(tape, rows, found, fixed.free, bounded, open_rows & usable & constant, nonlinear)
     if len(rotations):
         tape, rows = rotated(tape, rows, rotations)
         found = reads(tape, rows)
@@ -153,7 +186,7 @@ def _fixed(
 
 def determined(tape: Tape, rows: csr_array, found: Reads, usable: Mask) -> tuple[Cascade, March]:
     """Find what single rows determine, then what blocks of rows do. Rows that read nothing else are implied."""
-    fixed = cascade(rows, found, usable)
+    fixed = cascade(tape, rows, found, usable)
     left = usable.copy()
     left[fixed.pinned_rows()] = False
     march = find_march(tape, rows, found.all, left, fixed.free)
@@ -161,18 +194,23 @@ def determined(tape: Tape, rows: csr_array, found: Reads, usable: Mask) -> tuple
         return fixed, march
     free = fixed.free.copy()
     free[march.unknowns()] = False
-    unused = np.ones(rows.shape[0], bool)
-    unused[fixed.pinned_rows()] = False
-    unused[march.rows()] = False
+    unused = _open(rows.shape[0], fixed, march)
+    unused[fixed.implied] = True
     unused[found.all.rows()[free[found.all.indices]]] = False
     return Cascade(fixed.levels, np.flatnonzero(unused), free), march
 
 
+def _open(rows: int, fixed: Cascade, march: March) -> Mask:
+    """Mark the rows that cascade and march have no use for."""
+    left = np.ones(rows, bool)
+    for used in (fixed.pinned_rows(), march.rows(), fixed.implied):
+        left[used] = False
+    return left
+
+
 def _direct(tape: Tape, rows: csr_array, free: Mask) -> csr_array:
     """The rows' constant coefficients over free unknowns."""
-    direct = csr_array(csr_array(rows[:, : tape.unknowns]) @ diags_array(free.astype(float)))
-    direct.eliminate_zeros()
-    return direct
+    return without(csr_array(rows[:, tape.unknown_cells]), ~free)
 
 
 def _dependent(direct: csr_array, candidates: Index) -> Index:
@@ -213,6 +251,7 @@ def _systems(
     tape: Tape, rows: csr_array, direct: csr_array, row_label: Index, unknown_label: Index, curved: Mask,
     iterated: Mask, open_rows: Mask, equality: Mask,
 ) -> tuple[System, ...]:  # fmt: skip
+    """Make Systems of the `curved` parts; those with the same structure share one, and its program."""
     chosen = np.flatnonzero(curved)
     if len(chosen) == 0:
         return ()
@@ -221,73 +260,27 @@ def _systems(
         unknown_label = np.where(np.isin(unknown_label, chosen), chosen[0], unknown_label)
         chosen = chosen[:1]
     quadratic, constant = quadratic_rows(tape, rows, unknown_label >= 0)
-    found: dict[bytes, list[System]] = {}
-    alone = len(chosen) == 1  # nothing to compare it with: a large one takes seconds to hash
-    for part in chosen:
-        mine = np.flatnonzero((row_label == part) & open_rows)
-        unknowns = np.flatnonzero(unknown_label == part)
-        one = _part(tape, rows, direct, mine, unknowns[iterated[unknowns]], unknowns[~iterated[unknowns]], equality)
-        one = replace(one, quadratic=bool(quadratic[mine].all()), constant=bool(constant[mine].all()))
-        found.setdefault(b"" if alone else _fingerprint(one), []).append(one)
-    return tuple(_joined(same) for same in found.values())
-
-
-def _part(
-    tape: Tape, rows: csr_array, direct: csr_array, mine: Index, moving: Index, eliminated: Index, equality: Mask
-) -> System:
-    linear = csr_array(csr_array(direct[mine])[:, eliminated])
-    own = csr_array(rows[mine])
-    keep = np.ones(tape.cells)
-    keep[eliminated] = 0.0
-    own = csr_array(own @ diags_array(keep))
-    own.eliminate_zeros()
-    program = build_program(tape, own, moving)
-    return System(
-        program, mine[None], moving[None], program.unknowns[None], program.externals[None], eliminated[None], linear,
-        gram(linear), equality[mine],
-    )  # fmt: skip
-
-
-def _fingerprint(system: System) -> bytes:
-    """Hash everything that parts with the same structure share: all but their rows and unknowns."""
-    digest = hashlib.sha256()
-    where = np.searchsorted(system.inputs[0], system.unknowns[0])
-    arrays = [*system.program.code, system.program.constants, system.equality, where]
-    for matrix in (system.linear, system.gram):
-        arrays += [matrix.indptr, matrix.indices, matrix.data]
-    for array in arrays:
-        digest.update(str(np.shape(array)).encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return digest.digest()
-
-
-def _joined(parts: list[System]) -> System:
-    """Put parts with the same structure into one System."""
-    names = ("rows", "unknowns", "inputs", "externals", "eliminated")
-    lines: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in parts]) for name in names}
-    return replace(parts[0], **lines)
-
-
-def system_from_program(program: Program, unknowns: Index) -> System:
-    """Take a program as a system of equalities in the inputs that `unknowns` lists; rows and inputs are numbered from zero."""
-    m = program.pattern.rows
-    counts = (len(program.unknowns), len(program.externals), 0)
-    inputs, externals, nothing = (np.arange(count)[None] for count in counts)
-    return System(
-        program, np.arange(m)[None], unknowns[None], inputs, externals, nothing, csr_array((m, 0)), csr_array((m, m)),
-        np.ones(m, bool),
-    )  # fmt: skip
-
-
-def opaque_system(tape: Tape, program: Program, rows: Index, dropped: Index, equality: Mask) -> Reduction:
-    """Leave everything to one system: for laws whose rows cannot be looked into."""
-    n, m = tape.unknowns, len(rows)
-    nothing = np.zeros(0, np.int64)
-    system = System(
-        program, rows[None], np.arange(n)[None], program.unknowns[None], program.externals[None], nothing[None],
-        csr_array((m, 0)), csr_array((m, m)), equality, opaque=True,
-    )  # fmt: skip
-    rotations = Rotations(nothing, nothing, nothing, np.zeros(0), np.zeros(0))
-    over, fixed = csr_array((0, tape.cells)), Cascade((), nothing, np.ones(n, bool))
-    aggregates = Aggregates(np.zeros(1, np.int64), nothing, n, csr_array((0, 0)))
-    return Reduction(tape, rotations, aggregates, over, fixed, (), March(), dropped, nothing, (system,))
+    gone = np.zeros(tape.cells, bool)
+    gone[tape.unknown_cells] = (unknown_label >= 0) & ~iterated
+    mine = [np.flatnonzero((row_label == part) & open_rows) for part in chosen]
+    parts = cut(tape, without(csr_array(rows[np.concatenate(mine)]), gone), [len(own) for own in mine])
+    systems: list[System] = []
+    found: dict[bytes, list[dict[str, Any]]] = {}  # of each System, what its parts do not share
+    for number, own, part in zip(chosen, mine, parts, strict=True):
+        unknowns = np.flatnonzero(unknown_label == number)
+        moving, eliminated = unknowns[iterated[unknowns]], unknowns[~iterated[unknowns]]
+        linear = csr_array(csr_array(direct[own])[:, eliminated])
+        key = b""
+        if len(chosen) > 1:  # or there is nothing to compare it with: a large one takes seconds to hash
+            key = part.fingerprint(np.searchsorted(part.unknowns, moving))
+            key += hashed([linear.indptr, linear.indices, linear.data, equality[own]])
+        if key not in found:
+            one = System.of(program_of(part, moving), own, moving, equality[own], eliminated=eliminated, linear=linear)
+            systems.append(replace(one, quadratic=bool(quadratic[own].all()), constant=bool(constant[own].all())))
+        found.setdefault(key, []).append(
+            {"rows": own, "unknowns": moving, "inputs": part.unknowns, "params": part.params, "eliminated": eliminated}
+        )
+    stacked: list[dict[str, Any]] = [
+        {name: np.stack([line[name] for line in lines]) for name in lines[0]} for lines in found.values()
+    ]
+    return tuple(replace(system, **lines) for system, lines in zip(systems, stacked, strict=True))

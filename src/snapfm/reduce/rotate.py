@@ -31,9 +31,15 @@ class Rotations:
     def __len__(self) -> int:
         return len(self.first)
 
+    @classmethod
+    def none(cls) -> Rotations:
+        """Rotate nothing."""
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing, nothing, nothing, np.zeros(0), np.zeros(0))
+
 
 def find_rotations(
-    rows: csr_array, found: Reads, free: Mask, bounded: Mask, candidates: Mask, nonlinear: Mask
+    tape: Tape, rows: csr_array, found: Reads, free: Mask, bounded: Mask, candidates: Mask, nonlinear: Mask
 ) -> Rotations:
     """Choose `candidates` (affine equality rows) with two free unknowns, one of them `nonlinear`; no unknown is rotated twice.
 
@@ -55,21 +61,19 @@ def find_rotations(
             chosen.append(k)
     pairs, both = pairs[chosen], both[chosen]
     if not chosen:
-        return Rotations(pairs, both[:, 0], both[:, 1], np.zeros(0), np.zeros(0))
-    a = np.asarray(rows[pairs, both[:, 0]]).ravel()
-    b = np.asarray(rows[pairs, both[:, 1]]).ravel()
+        return Rotations.none()
+    a, b = (np.asarray(rows[pairs, tape.first_unknown + one]).ravel() for one in both.T)
     length = np.hypot(a, b)
     return Rotations(pairs, both[:, 0], both[:, 1], a / length, b / length)
 
 
 def rotated(tape: Tape, rows: csr_array, rotations: Rotations) -> tuple[Tape, csr_array]:
     """Write a tape and its rows over the new unknowns."""
-    map_ = _matrix(rotations, tape.cells)
-    new = csr_array(rows @ map_)
+    map_ = _matrix(rotations, tape)
     # The purpose of the rotation, exactly: these rows do not read their second unknown.
-    entries = coo_array(new)
+    entries = coo_array(rows @ map_)
     key = entries.coords[0].astype(np.int64) * tape.cells + entries.coords[1]
-    entries.data[np.isin(key, rotations.rows * tape.cells + rotations.second)] = 0.0
+    entries.data[np.isin(key, rotations.rows * tape.cells + tape.first_unknown + rotations.second)] = 0.0
     new = csr_array(entries)
     new.eliminate_zeros()
     new.sort_indices()
@@ -78,10 +82,7 @@ def rotated(tape: Tape, rows: csr_array, rotations: Rotations) -> tuple[Tape, cs
         width = operand.shape[1]
         return csr_array(operand @ csr_array(map_[:width, :width]))
 
-    blocks = [block.mapped(over_new, block.first) for block in tape.blocks]
-    over = Tape(tape.unknowns, blocks=blocks, externals=tape.externals)
-    over.cells = tape.cells
-    return over, new
+    return tape.over(over_new), new
 
 
 def _met(found: Reads, pairs: Index, both: Index) -> Mask:
@@ -93,11 +94,11 @@ def _met(found: Reads, pairs: Index, both: Index) -> Mask:
     return np.asarray(np.isin(pairs[:, None] * width + both, nonlinear).any(axis=1), bool)
 
 
-def _matrix(rotations: Rotations, cells: int) -> csr_array:
-    """Old unknowns by new ones: u = T new."""
-    diagonal = np.ones(cells)
-    diagonal[rotations.first], diagonal[rotations.second] = rotations.cos, rotations.cos
-    at = np.arange(cells)
-    row = np.concatenate([at, rotations.first, rotations.second])
-    column = np.concatenate([at, rotations.second, rotations.first])
-    return csr_array((np.concatenate([diagonal, -rotations.sin, rotations.sin]), (row, column)), shape=(cells, cells))
+def _matrix(rotations: Rotations, tape: Tape) -> csr_array:
+    """Old cells by new ones: u = T new."""
+    first, second = tape.first_unknown + rotations.first, tape.first_unknown + rotations.second
+    diagonal, at = np.ones(tape.cells), np.arange(tape.cells)
+    diagonal[first], diagonal[second] = rotations.cos, rotations.cos
+    row, column = np.concatenate([at, first, second]), np.concatenate([at, second, first])
+    values = np.concatenate([diagonal, -rotations.sin, rotations.sin])
+    return csr_array((values, (row, column)), shape=(tape.cells, tape.cells))

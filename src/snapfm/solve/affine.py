@@ -6,9 +6,10 @@ Must not import other stages.
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, diags_array
+from scipy.sparse import csc_array, csr_array
 
 from snapfm.arrays import Index, Values
+from snapfm.compile.lower.tape import without
 from snapfm.compile.program import build_program
 from snapfm.kernels.run_length import add_batch, join, products
 from snapfm.linear import Solver
@@ -25,17 +26,13 @@ class Affine(Stage):
         self.number, self.rows = number, reduction.affine
         tape, free = reduction.tape, reduction.cascade.free
         whole = csr_array(reduction.rows[self.rows])
-        moving = np.zeros(tape.cells)
-        moving[: tape.unknowns] = free
-        matrix = csr_array(csr_array(whole @ diags_array(moving))[:, : tape.unknowns])
-        matrix.eliminate_zeros()
+        matrix = without(csr_array(whole[:, tape.unknown_cells]), ~free)
         entries = matrix.tocoo()
         self.runs = join(entries.col.astype(np.int64), entries.row.astype(np.int64), entries.data)
         # The rest is known beforehand: cells of params, and substituted unknowns.
-        known = csr_array(whole @ diags_array(1.0 - moving))
-        known.eliminate_zeros()
-        program = build_program(tape, known, np.zeros(0, np.int64))
-        self.known = Rows(program, program.unknowns[None], program.externals[None] - (tape.unknowns + 1))
+        moving = np.zeros(tape.cells, bool)
+        moving[tape.unknown_cells] = free
+        self.known = Rows.of(build_program(tape, without(whole, moving), np.zeros(0, np.int64)))
         columns = np.flatnonzero(np.diff(csc_array(matrix).indptr))
         moved = csr_array(matrix[:, columns])
         gram = Gram(moved, solver, largest)

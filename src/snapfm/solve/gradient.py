@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from snapfm.compile import CompiledLaws, LawStack
-from snapfm.compile.derivatives import differentiable_externals
+from snapfm.compile.derivatives import differentiable_params
 from snapfm.compile.oracle import OracleLaw, no_hessian
 from snapfm.errors import UnsupportedLaw
 from snapfm.laws import Params
@@ -99,8 +99,7 @@ def _params_gradient(
 def _of_cells(laws: LawStack, params: Params, by_cells: Tensor) -> Tensor:
     """Return −Σ of the cells of params times what was found by them: torch goes on from there."""
     assert isinstance(laws, CompiledLaws)
-    which, values = differentiable_externals(laws.scalar.tape, laws.example[0], params, len(by_cells))
-    return -(by_cells[:, torch.from_numpy(which)] * values).sum()
+    return -(by_cells * differentiable_params(laws.scalar.tape, laws.example[0], params, len(by_cells))).sum()
 
 
 def _paired(laws: LawStack, params: Params, u: Tensor, multipliers: Tensor, w: Tensor, nu: Tensor) -> Tensor:

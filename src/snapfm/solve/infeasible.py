@@ -50,7 +50,7 @@ class Proof:
         if self.system.opaque:  # nothing is known of the rows away from the points they were evaluated at
             return np.zeros(len(cells), bool)
         whole = weights * np.where(self.system.equality, rows, np.maximum(rows, 0.0))
-        far = _FAR * np.maximum(np.abs(cells[:, self._moving]), np.abs(target)).max(axis=1, initial=1.0)[:, None]
+        far = _FAR * np.maximum(np.abs(cells[:, self.system.places]), np.abs(target)).max(axis=1, initial=1.0)[:, None]
         low, high = self._ranges(cells, lower, upper, far)
         share = np.abs(whole) / np.sqrt(weights)
         free = np.isinf(lower[0]) & np.isinf(upper[0])  # the same for all lanes
@@ -64,7 +64,7 @@ class Proof:
 
     def _balanced(self, y: Values, free: Mask) -> Values:
         """Remove from y what moves unknowns without limits or squares, as restoration would if it went on for ever."""
-        pulled = np.setdiff1d(self._moving[free], self._squares[1])
+        pulled = np.setdiff1d(self.system.places[free], self._squares[1])
         matrix = hstack([csr_array(self._rows[:, pulled]), self.system.linear])
         if matrix.shape[0] * matrix.shape[1] > _DENSE:
             return y
@@ -114,7 +114,7 @@ class Proof:
     def _squares(self) -> tuple[Index, Index, Values]:
         """Operations that are squares of one unknown, w x + b: their numbers, the cell of x, and w."""
         ptr, cell, weight = self._index(A_PTR), self._index(A_CELL), self._weight(A)
-        varies = np.concatenate([np.isin(np.arange(self._code.first), self._moving), self._varying])
+        varies = np.concatenate([np.isin(np.arange(self._code.first), self.system.places), self._varying])
         ops, found = self._index(OPS), []
         for e in np.flatnonzero((ops == Op.SQUARE) | (ops == Op.MUL)):
             mine = np.arange(ptr[e], ptr[e + 1])
@@ -128,8 +128,8 @@ class Proof:
     def _ranges(self, cells: Values, lower: Values, upper: Values, far: Values) -> tuple[Values, Values]:
         """Return the range of every cell: its value if it is constant, else the range of its unknown or operation."""
         low, high = cells.copy(), cells.copy()
-        low[:, self._moving] = np.where(np.isfinite(lower), lower, -far)
-        high[:, self._moving] = np.where(np.isfinite(upper), upper, far)
+        low[:, self.system.places] = np.where(np.isfinite(lower), lower, -far)
+        high[:, self.system.places] = np.where(np.isfinite(upper), upper, far)
         first, (least, most) = self._code.first, self._operations
         varies = first + np.flatnonzero(self._varying)
         low[:, varies], high[:, varies] = least[self._varying], most[self._varying]
@@ -142,12 +142,6 @@ class Proof:
     @property
     def _code(self) -> Code:
         return self.system.program.code
-
-    @cached_property
-    def _moving(self) -> Index:
-        """Cells of the unknowns that are iterated on."""
-        place: Index = 1 + np.searchsorted(self.system.inputs[0], self.system.unknowns[0])
-        return place
 
     @cached_property
     def _rows(self) -> csr_array:
@@ -172,7 +166,7 @@ class Proof:
     def _varying(self) -> Mask:
         """Operations that depend on an unknown that is iterated on; the others are constant."""
         varies = np.zeros(self._code.first + self.system.program.operations, bool)
-        varies[self._moving] = True
+        varies[self.system.places] = True
         operands = [
             (self._index(ptr), self._index(cell)) for ptr, cell in ((A_PTR, A_CELL), (B_PTR, B_CELL), (C_PTR, C_CELL))
         ]

@@ -105,10 +105,9 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
             augmented, matrix = True, whole
             linear = solver.prepare(_pattern(whole, m + v), signs)
     row, column, constant, ptr, left, right = matrix
-    place = 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
     hessian = program.hessian
     table = {
-        core.PLACE: place, core.ROW_PTR: pattern.indptr, core.COLUMN: pattern.indices, core.COLUMN_PTR: columns.indptr,
+        core.PLACE: system.places, core.ROW_PTR: pattern.indptr, core.COLUMN: pattern.indices, core.COLUMN_PTR: columns.indptr,
         core.COLUMN_ROW: columns.indices, core.COLUMN_ENTRY: column_entry, core.GRAM_PTR: gram.indptr,
         core.GRAM_COLUMN: gram.indices, core.HESSIAN_ROW: hessian.row_of(), core.HESSIAN_COLUMN: hessian.indices,
         core.ENTRY_ROW: row, core.ENTRY_COLUMN: column, core.TERM_PTR: ptr, core.TERM_LEFT: left, core.TERM_RIGHT: right,

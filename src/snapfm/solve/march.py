@@ -36,7 +36,7 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Deadline
 from snapfm.linear import Automatic
 from snapfm.reduce.march import March, MarchStage, slopes_at
-from snapfm.reduce.reduce import system_from_program
+from snapfm.reduce.reduce import System
 from snapfm.solve.budget import Stopping
 from snapfm.solve.stage import Determined, Ended, LinearState, Rows, Stage, State
 from snapfm.solve.stage_newton import StageNewton, share
@@ -52,9 +52,9 @@ _FACTOR_MEMORY = 400e6  # bytes of factors that the samples of one piece may kee
 class Marching(Stage):
     """Prepared for the march of a reduction. It never changes; a call's state is a `MarchState`."""
 
-    def __init__(self, number: int, march: March, tape: Tape, rows: csr_array, first_external: int) -> None:
+    def __init__(self, number: int, march: March, tape: Tape, rows: csr_array) -> None:
         self.number, self.march = number, march
-        self._tape, self._rows, self._first_external = tape, rows, first_external
+        self._tape, self._rows = tape, rows
         self.solvers = [StageSolver(square) for square in march.squares]
         self._coupled: Coupled | None = None
 
@@ -129,8 +129,8 @@ class Marching(Stage):
                 return None
             own = np.searchsorted(program.unknowns, unknowns)
             infinite = np.full(len(program.unknowns), np.inf)
-            part = Part(system_from_program(program, own), -infinite, infinite, 0, np.zeros(0, np.int64), Automatic())
-            self._coupled = Coupled(part, program.unknowns, program.externals - self._first_external)
+            part = Part(System.from_program(program, own), -infinite, infinite, np.zeros(0, np.int64), Automatic())
+            self._coupled = Coupled(part, program.unknowns, program.params)
         return self._coupled
 
     def stages(self, count: int) -> tuple[MarchStage, ...]:
@@ -146,7 +146,7 @@ class Coupled:
 
     part: Part
     inputs: Index
-    externals: Index
+    params: Index
 
 
 class MarchState:
@@ -193,7 +193,7 @@ class MarchState:
             if len(live):
                 task = StageNewton(
                     solver, factors, live, u[np.ix_(live, stage.inputs)],
-                    externals[np.ix_(live, stage.externals)], used[live], stopping, limit, deadline,
+                    externals[np.ix_(live, stage.params)], used[live], stopping, limit, deadline,
                 )  # fmt: skip
                 found, used = task.run(start[np.ix_(live, stage.unknowns)], [one[live] for one in known])
                 if not unique:  # another solution of an earlier stage might have gone on
@@ -225,7 +225,7 @@ class MarchState:
             determined = np.setdiff1d(np.arange(inputs.shape[1]), part.system.unknowns[0])
             inputs[:, determined] = u[i, coupled.inputs[determined]]  # by substitutions before the march
             own = State(
-                inputs.copy(), inputs, state.externals[[i]][:, coupled.externals], np.zeros((1, rows)), state.stopping, None,
+                inputs.copy(), inputs, state.externals[[i]][:, coupled.params], np.zeros((1, rows)), state.stopping, None,
                 left, state.deadline,
             )  # fmt: skip
             ended = part.solve(own)
@@ -247,13 +247,13 @@ class MarchState:
             if tiles is not None:
                 live = tiles.determine(stage, u, externals, multipliers, rest, self.through)
             if len(live):
-                inputs, outside = u[np.ix_(live, stage.inputs)], externals[np.ix_(live, stage.externals)]
+                inputs, outside = u[np.ix_(live, stage.inputs)], externals[np.ix_(live, stage.params)]
                 entries = slopes_at(solver.square.program, inputs, outside)
                 for i, sample in enumerate(live.tolist()):
                     multipliers[sample, stage.rows], factors[sample] = solver.multipliers(
                         entries[i], -rest[sample, stage.unknowns], factors[sample]
                     )
-            pull(Rows(solver.square.program, stage.inputs[None], stage.externals[None]), stage.rows[None])
+            pull(Rows(solver.square.program, stage.inputs[None], stage.params[None]), stage.rows[None])
 
 
 class _Tiles:
@@ -272,7 +272,7 @@ class _Tiles:
         ended, used = np.where(through, NOT_BEGUN, SOLVED), np.zeros(len(u), np.int64)
         polish = stopping.polish < 1.0 and not self._structure.constant
         rule = Rule(stopping.polish * stopping.tolerance, stopping.tolerance, polish, share(limit))
-        read = (stage.inputs[None], stage.externals[None], externals, stage.unknowns, start)
+        read = (stage.inputs[None], stage.params[None], externals, stage.unknowns, start)
         solve_stage(
             self._structure,
             rule,
@@ -295,7 +295,7 @@ class _Tiles:
         """Find the multipliers of one stage; return the samples that need pivoting. Written: multipliers."""
         ended = np.full(len(u), SOLVED)
         determine_stage(
-            self._structure, stage.inputs[None], stage.externals[None], externals, stage.unknowns, stage.rows, u, rest,
+            self._structure, stage.inputs[None], stage.params[None], externals, stage.unknowns, stage.rows, u, rest,
             through, self._have, self._factors, multipliers, ended,
         )  # fmt: skip
         return np.flatnonzero(ended == FAILED)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from snapfm.arrays import Index, Values
 from snapfm.compile import CompiledLaws, RowKind
-from snapfm.compile.derivatives import evaluate_externals
+from snapfm.compile.derivatives import evaluate_params
 from snapfm.compile.lower import Unlowerable
 from snapfm.errors import Status
 from snapfm.kernels.layout import UNKNOWN
@@ -227,15 +227,10 @@ class Newton:
             with clock.paused():
                 nothing = np.empty((0, self.laws.unknowns))
                 answers, ended = self._blank(nothing)
-                known = Known(np.empty((0, self._cells_of_params)), (None,) * len(self.plan.stages))
+                known = Known(np.empty((0, self.plan.reduction.tape.params)), (None,) * len(self.plan.stages))
                 state = self._state(known, certified(1.0), 1, Deadline(clock), None)
                 self.plan.project(nothing, state, None, answers, ended, True)
             self._compiled = True
-
-    @property
-    def _cells_of_params(self) -> int:
-        tape = self.plan.reduction.tape
-        return tape.cells - tape.unknowns - 1
 
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor, in_params: bool) -> Adjoints:
         """Solve the linearized problem at an answer (math.md, eq. adjoint); NaN where it has no solution."""
@@ -245,7 +240,7 @@ class Newton:
         field, flat = solved.u.numpy(), gradient.reshape(count, self.laws.unknowns).numpy()
         lam, known, evaluator = solved.multipliers.numpy(), self._from_params(params, count), self._evaluator(params)
         w, nu = np.empty(flat.shape), np.zeros(lam.shape)
-        by_params = np.zeros((count, self._cells_of_params))
+        by_params = np.zeros((count, self.plan.reduction.tape.params))
 
         def work(piece: slice, deadline: Deadline) -> bool:
             if evaluator is not None:
@@ -284,7 +279,7 @@ class Newton:
         if self.opaque:
             externals = np.arange(count, dtype=np.float64)[:, None]  # the number of the sample
         else:
-            externals = evaluate_externals(self.plan.reduction.tape, self.laws.example[0], params, count)
+            externals = evaluate_params(self.plan.reduction.tape, self.laws.example[0], params, count)
         known = self.plan.from_params(externals)
         self._known = (params, known)
         return known

@@ -56,7 +56,7 @@ class NullSpace:
         self.iterated, self.unknowns = system.unknowns.shape[1], moving.shape[1]
         order = np.argsort(self.columns[0])
         self.inputs: Index = order[np.searchsorted(self.columns[0], system.inputs[0], sorter=order)][None]
-        self.outside: Index = np.arange(system.externals.shape[1])[None]
+        self.outside: Index = np.arange(system.params.shape[1])[None]
         self.each: Index = np.arange(len(system.equality))[None]
         linear = coo_array(system.linear)
         self.linear = join(
@@ -71,7 +71,7 @@ class NullSpace:
         self.size = float(np.bincount(row, np.abs(value), 1).max())
         self.equality: Mask = system.equality[self.border]
         self.bends = program.hessian.row_of(), program.hessian.indices
-        still, outside = np.zeros((1, self.columns.shape[1])), np.zeros((1, system.externals.shape[1]))
+        still, outside = np.zeros((1, self.columns.shape[1])), np.zeros((1, system.params.shape[1]))
         self._hessians = self._evaluated(still, outside) if system.constant else None
 
     def rounds(self, limit: int) -> int:

@@ -28,14 +28,13 @@ from snapfm.kernels.layout import CELLS, HESSIAN, JACOBIAN, MULTIPLIER, ROWS, TO
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Deadline
 from snapfm.laws import Params
-from snapfm.reduce.reduce import Reduction, opaque_system
+from snapfm.reduce.reduce import Reduction
 from snapfm.solve.single_thread import one_thread
 
 
 def opaque_reduction(laws: CompiledLaws) -> Reduction:
-    """Make one System of all rows but the redundant ones; its only external cell holds the number of the sample."""
-    tape = Tape(laws.unknowns)
-    tape.cells += 1
+    """Make one System of all rows but the redundant ones; its only cell of params holds the number of the sample."""
+    tape = Tape(laws.unknowns, params=1)
     kept = np.setdiff1d(np.arange(laws.rows), laws.presolve.dropped)
     # Rows that read every unknown and the number of the sample, so that the program has a cell for each; nothing runs it.
     every = csr_array(
@@ -46,7 +45,7 @@ def opaque_reduction(laws: CompiledLaws) -> Reduction:
     program = replace(
         program, pattern=pattern, constants=np.zeros(pattern.nnz), varying=np.arange(pattern.nnz), hessian=_lower(laws)
     )
-    return opaque_system(tape, program, kept, laws.presolve.dropped, laws.equality_rows[kept])
+    return Reduction.opaque(tape, program, kept, laws.presolve.dropped, laws.equality_rows[kept])
 
 
 class LawEvaluator:
@@ -208,8 +207,8 @@ class _Tile:
         def section(number: int) -> Values:
             return tile[at[number] : at[number + 1]].reshape(-1, LANES)
 
-        self.places = section(CELLS)[1 : unknowns + 2].T  # the field, then the number of the sample
-        self.fields, self.samples = self.places[:, :-1], self.places[:, -1]
+        self.places = section(CELLS)[1 : unknowns + 2].T  # the number of the sample, then the field
+        self.samples, self.fields = self.places[:, 0], self.places[:, 1:]
         self.rows, self.jacobian, self.hessian = section(ROWS), section(JACOBIAN), section(HESSIAN)
         self.multipliers = section(MULTIPLIER).T
 

@@ -88,11 +88,10 @@ class Plan:
         self.kinked = any(rows is not None for rows in kinked)
         most = np.inf if self.kinked else most
         solver = Automatic(largest=most) if linear is None else linear
-        first = self.unknowns + 1
         groups = reduction.aggregates
         lengths = groups.first + 1 + 2 * np.arange(len(groups))
         self.systems = [
-            Part(system, self.lower, self.upper, first, lengths, solver, rows)
+            Part(system, self.lower, self.upper, lengths, solver, rows)
             for system, rows in zip(reduction.systems, kinked, strict=True)
         ]
         free, touched = reduction.cascade.free, np.zeros(self.unknowns, bool)
@@ -107,20 +106,19 @@ class Plan:
         self.checked = np.flatnonzero(checked)
         self.determined = np.flatnonzero(~free)
         self.determined = self.determined[~np.isin(self.determined, groups.members)]
-        self.stages = self._stages(first, np.flatnonzero(bounded & free & ~touched), linear, most)
+        self.stages = self._stages(np.flatnonzero(bounded & free & ~touched), linear, most)
         self._memory: Workspaces[tuple[Values, Values, Values]] = Workspaces(self._batches)
 
-    def _stages(self, first_external: int, clipped: Index, linear: Solver | None, most: float) -> tuple[Stage, ...]:
+    def _stages(self, clipped: Index, linear: Solver | None, most: float) -> tuple[Stage, ...]:
         """List the stages in the order in which they determine unknowns."""
         reduction = self.reduction
         stages: list[Stage] = []
         pinned = np.zeros(0, np.int64)
         for level, program in zip(reduction.cascade.levels, reduction.substitutions):
-            rows = Rows(program, program.unknowns[None], program.externals[None] - first_external)
-            stages.append(stage := Substitute(len(stages), level, rows))
+            stages.append(stage := Substitute(len(stages), level, Rows.of(program)))
             pinned = np.concatenate([pinned, stage.pinned])
         if len(reduction.march):
-            stages.append(Marching(len(stages), reduction.march, reduction.tape, reduction.rows, first_external))
+            stages.append(Marching(len(stages), reduction.march, reduction.tape, reduction.rows))
         if len(clipped):
             stages.append(Clip(len(stages), clipped, self.lower[clipped], self.upper[clipped]))
         if len(reduction.affine):

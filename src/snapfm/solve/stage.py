@@ -153,6 +153,11 @@ class Rows:
     inputs: Index
     outside: Index
 
+    @classmethod
+    def of(cls, program: Program) -> Rows:
+        """Take a program of one part, over all unknowns and params."""
+        return cls(program, program.unknowns[None], program.params[None])
+
     def evaluate(self, u: Values, externals: Values) -> Values:
         """Evaluate the rows of a program of one part: (b, rows)."""
         program = self.program

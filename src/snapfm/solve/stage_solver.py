@@ -18,7 +18,7 @@ from snapfm.kernels.march import REFINED, SOLVES, USEFUL, Structure
 from snapfm.kernels.operations import LANES
 from snapfm.linear import Automatic
 from snapfm.reduce.march import Square
-from snapfm.reduce.reduce import System, system_from_program
+from snapfm.reduce.reduce import System
 from snapfm.solve.system import Part
 from snapfm.solve.tiles import tiles_for
 
@@ -45,7 +45,7 @@ class StageSolver:
         self._source = numbered.data.astype(np.int64) - 1
         self._indices, self._indptr = numbered.indices, numbered.indptr
         self.block = np.repeat(np.arange(len(square.starts) - 1), np.diff(square.starts))  # of every row and unknown
-        self._places = np.arange(len(square.program.unknowns))[None], np.arange(len(square.program.externals))[None]
+        self._places = np.arange(len(square.program.unknowns))[None], np.arange(len(square.program.params))[None]
         self.structure = self._small(pattern.row_of(), pattern.indices)
         self._constant: SuperLU | None = None  # the factor of an affine structure, made at first use
         self._part: Part | None = None
@@ -56,8 +56,8 @@ class StageSolver:
         if plan is None:
             return None
         return Structure(
-            program.code, program.cells, program.slots, program.constants, square.affine, row, column, square.own,
-            square.before, square.starts, _keep(program, plan), plan,
+            program.code, program.cells, program.slots, program.constants, square.affine, row, column,
+            len(program.params) + square.own, len(program.params) + square.before, square.starts, _keep(program, plan), plan,
         )  # fmt: skip
 
     def bytes(self, samples: int) -> float:
@@ -134,9 +134,9 @@ class StageSolver:
         if square.size > RESCUED_ROWS or square.affine or not square.curved:
             return None
         if self._part is None:
-            system: System = system_from_program(square.program, square.own)
+            system = System.from_program(square.program, square.own)
             infinite = np.full(len(square.program.unknowns), np.inf)
-            self._part = Part(system, -infinite, infinite, 0, np.zeros(0, np.int64), Automatic())
+            self._part = Part(system, -infinite, infinite, np.zeros(0, np.int64), Automatic())
         return self._part
 
 

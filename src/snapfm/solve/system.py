@@ -48,20 +48,20 @@ _CALLBACK = 4_000_000  # packs of arithmetic that take as long as one callback, 
 
 
 class Part:
-    """Prepared for one system; `lower` and `upper` are the limits of all unknowns, `first_external` the first cell of params.
+    """Prepared for one system; `lower` and `upper` are the limits of all unknowns.
 
     `lengths` are the unknowns that are the length y₂ of an aggregate; those of this System are kept. `kinks` is the System with
     its kinks as smooth pieces, if it has any.
     """
 
     def __init__(
-        self, system: System, lower: Values, upper: Values, first_external: int, lengths: Index, solver: Solver,
+        self, system: System, lower: Values, upper: Values, lengths: Index, solver: Solver,
         kinks: KinkedRows | None = None,
     ) -> None:  # fmt: skip
-        self.system, self.kinks, self._first_external = system, kinks, first_external
+        self.system, self.kinks = system, kinks
         self._kinked: Kinked | None = None
         self.lengths: Index = np.intersect1d(system.unknowns, lengths)
-        self.rows = Rows(system.program, system.inputs, system.externals - first_external)
+        self.rows = Rows(system.program, system.inputs, system.params)
         self.lower, self.upper = lower[None], upper[None]
         bounded = np.isfinite(lower[system.unknowns]) | np.isfinite(upper[system.unknowns])
         self.kkt: KKT = prepare(system, bool(bounded.any()), solver)
@@ -83,7 +83,7 @@ class Part:
             assert self.kinks is not None
             nothing = np.zeros(0, np.int64)
             spec = kinked_system(self.kinks)
-            own = Part(spec.system, self.lower[0], self.upper[0], self._first_external, nothing, Lanes())
+            own = Part(spec.system, self.lower[0], self.upper[0], nothing, Lanes())
             self._kinked = made = Kinked(spec, own)
         return made
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from snapfm.compile import CompiledLaws, compile_laws
 from snapfm.compile.lower import regions
 from snapfm.compile.lower.regions import NotLinear, probe
+from snapfm.compile.lower.tape import ONE
 from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.laws import Equality
 
@@ -35,7 +36,7 @@ def _rows(law: Callable[..., Tensor]) -> tuple[np.ndarray, np.ndarray, CompiledL
     laws = _compiled(law)
     assert laws.opaque == {}
     matrix, tape = laws.scalar.rows.toarray(), laws.scalar.tape
-    return matrix[:, : tape.unknowns], matrix[:, tape.one], laws
+    return matrix[:, tape.unknown_cells], matrix[:, ONE], laws
 
 
 def _lines(u: Tensor) -> Tensor:
@@ -116,7 +117,7 @@ def test_nonlinear_operators_read_probed_maps(name: str):
     """Jacobian and Hessian at two samples with other params than the example's."""
     law, laws = CURVED[name], _compiled(CURVED[name])
     assert laws.opaque == {}
-    assert laws.scalar.tape.blocks or laws.scalar.tape.externals
+    assert laws.scalar.tape.blocks or laws.scalar.tape.params
     u = torch.randn(2, *SHAPE, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     params = {
         "k": torch.tensor([[0.3, 1.0, -0.2], [0.5, 0.0, 2.0]], dtype=torch.float64),

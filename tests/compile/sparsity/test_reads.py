@@ -147,16 +147,16 @@ def sets_of(sets: Sets) -> list[list[int]]:
 
 
 def test_reads_follow_operations() -> None:
-    """Unknowns 0..3, the constant 4; cells 5 = u0·u1, 6 = [u2 > cell 5], 7 = cell 6 ? u3 : u2."""
+    """The constant is cell 0, unknowns are cells 1..4; cells 5 = u0·u1, 6 = [u2 > cell 5], 7 = cell 6 ? u3 : u2."""
     tape = Tape(4)
-    unknown = [tape.unit(i, 1, (1,)) for i in range(4)]
+    unknown = [tape.unit(1 + i, 1, (1,)) for i in range(4)]
     product = tape.apply(Op.MUL, unknown[0], unknown[1])
     above = tape.apply(Op.GT, unknown[2], product)
     chosen = tape.apply(Op.SELECT, unknown[3], unknown[2], above)
-    assert (tape.cells, tape.one) == (8, 4)
-    assert sets_of(cell_reads(tape)) == [[0], [1], [2], [3], [], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
-    assert sets_of(CellReads(tape, slopes=True).follow()) == [[0], [1], [2], [3], [], [0, 1], [], [2, 3]]
-    matrix = csr_array(np.array([[1, 0, 0, 0, 2, 0, 0, 0], [0, 0, 1, 0, 0, 3, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1.0]]))
+    assert (tape.cells, tape.first_unknown, tape.first_operation) == (8, 1, 5)
+    assert sets_of(cell_reads(tape)) == [[], [0], [1], [2], [3], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
+    assert sets_of(CellReads(tape, slopes=True).follow()) == [[], [0], [1], [2], [3], [0, 1], [], [2, 3]]
+    matrix = csr_array(np.array([[2, 1, 0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 3, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1.0]]))
     found = reads(tape, matrix)
     assert sets_of(found.all) == [[0], [0, 1, 2], [0, 1, 2, 3]]
     assert sets_of(found.nonlinear) == [[], [0, 1], [0, 1, 2, 3]]
@@ -167,11 +167,9 @@ def test_reads_follow_operations() -> None:
 
 
 def test_kinds_of_operations_on_params() -> None:
-    """Cell 3 is a param: what it scales is parametric, what it is alone stays affine."""
-    tape = Tape(2)
-    tape.cells += 1  # the param
-    param = tape.unit(3, 1, (1,))
-    one, other = (tape.unit(i, 1, (1,)) for i in range(2))
+    """Cell 1 is a param: what it scales is parametric, what it is alone stays affine."""
+    tape = Tape(2, params=1)
+    param, one, other = (tape.unit(1 + i, 1, (1,)) for i in range(3))
     forms = [
         tape.apply(Op.MUL, param, one),
         tape.apply(Op.DIV, one, param),

@@ -10,13 +10,13 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from scipy.sparse import csc_array, csr_array
 
 from snapfm.arrays import Values
 from snapfm.compile import CompiledLaws
+from snapfm.compile.derivatives import evaluate_params
 from snapfm.compile.lower import Block, Tape
-from snapfm.compile.trace.batched import each
+from snapfm.compile.lower.tape import ONE
 from snapfm.errors import UnsupportedLaw, require
 from snapfm.laws import Params
 from snapfm.solve.base import Limits
@@ -46,7 +46,7 @@ class CasadiModel(Presolved):
     @property
     def knowns(self) -> int:
         """Number of cells that params define."""
-        return sum(size for _, _, size in self.tape.externals)
+        return self.tape.params
 
     def inputs(self, params: Params, count: int) -> tuple[Values, Values]:
         """Evaluate `known` and `pinned`; kept while params stay the same, as they do at every flow step."""
@@ -56,22 +56,17 @@ class CasadiModel(Presolved):
 
     def known(self, params: Params, count: int) -> Values:
         """Evaluate what depends on params only, with torch: (b, knowns)."""
-        field = self.structure.example[0].expand(count, *self.structure.shape)
-        parts = [np.zeros((count, 0))]
-        for _, graph, size in self.tape.externals:
-            parts.append(each(graph, field, params).reshape(count, size).to(torch.float64).numpy())
-        return np.concatenate(parts, axis=1)
+        return evaluate_params(self.tape, self.structure.example[0], params, count)
 
     def rows(self, u: Symbol, known: Symbol) -> Symbol:
         """Write the kept rows over symbols of the unknowns (n, 1) and of what params define (knowns, 1)."""
         ca = casadi()
-        cells: list[tuple[int, int, Symbol]] = [(0, self.tape.unknowns, u), (self.tape.one, 1, ca.DM.ones(1, 1))]
-        begin = 0
-        for first, _, size in self.tape.externals:
-            cells.append((first, size, known[begin : begin + size]))
-            begin += size
-        for block in self.tape.blocks:
-            cells.append((block.first, block.size, _applied(ca, block, cells, self.tape.one)))
+        tape = self.tape
+        cells: list[tuple[int, int, Symbol]] = [
+            (ONE, 1, ca.DM.ones(1, 1)), (1, tape.params, known), (tape.first_unknown, tape.unknowns, u)
+        ]  # fmt: skip
+        for block in tape.blocks:
+            cells.append((block.first, block.size, _applied(ca, block, cells)))
         return _form(ca, csr_array(self.structure.scalar.rows[self.kept]), cells)
 
 
@@ -96,11 +91,11 @@ def _product(ca: ModuleType, part: csc_array, symbol: Symbol) -> Symbol:
     return ca.densify(ca.mtimes(ca.DM(pattern, part.data), symbol))
 
 
-def _applied(ca: ModuleType, block: Block, cells: list[tuple[int, int, Symbol]], one: int) -> Symbol:
+def _applied(ca: ModuleType, block: Block, cells: list[tuple[int, int, Symbol]]) -> Symbol:
     operands = [_form(ca, part, cells) for part in (block.a, block.b, block.c) if part is not None]
     if block.op.parameter and block.b is not None:
         # A parameter with one constant value: as a number, casadi does not differentiate by it (for powers, a logarithm).
-        column = block.b[:, [one]].toarray()
+        column = block.b[:, [ONE]].toarray()
         if block.b.nnz == np.count_nonzero(column) and (column == column[:1]).all() and len(column):
             operands[1] = float(column[0, 0])
     return block.op.casadi(ca, *operands)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.compile.derivatives import evaluate_externals
+from snapfm.compile.derivatives import evaluate_params
 from snapfm.errors import UnsupportedLaw
 from snapfm.kernels.threads import Clock, Deadline
 from snapfm.laws import Params
@@ -77,7 +77,7 @@ class FromPresolve:
         given = start.reshape(count, laws.unknowns).numpy()
         u_hat, ended = np.empty((count, plan.unknowns)), Ended.blank(count)
         plan.coordinates.enter(given, u_hat)
-        known = plan.from_params(evaluate_externals(plan.reduction.tape, laws.example[0], params, count))
+        known = plan.from_params(evaluate_params(plan.reduction.tape, laws.example[0], params, count))
         state = State(
             u_hat, u_hat.copy(), known.externals, np.zeros((count, laws.rows)), certified(1.0), None, 1,
             Deadline(Clock(np.inf)), known=known.stages,

@@ -14,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from snapfm.arrays import Index, Values
-from snapfm.compile.lower.tape import Form, Tape, added, stacked
+from snapfm.compile.lower.tape import ONE, Form, Tape, added, stacked
 from snapfm.kernels.operators import Op
 from snapfm.torch_internals import schema
 
@@ -96,7 +96,7 @@ class Term:
     def known(self) -> Values | None:
         """Return the elements if they are the same at every call."""
         matrix = self.form.matrix
-        if (matrix.indices != self.tape.one).any():
+        if (matrix.indices != ONE).any():
             return None
         total: Values = np.asarray(matrix.sum(axis=1)).reshape(-1)
         return total

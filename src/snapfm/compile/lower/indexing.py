@@ -72,7 +72,7 @@ def chosen(walk: Lowering, node: Node) -> Form:
     for extent, stride in zip(extents, strides):
         offsets = (offsets[:, None] + stride * np.arange(extent)).reshape(-1)
     places = (first[:, None] + offsets).reshape(-1)
-    weight = walk.external([one for one in node.all_input_nodes if one is not source], weights, (len(places),))
+    weight = walk.of_params([one for one in node.all_input_nodes if one is not source], weights, (len(places),))
     terms = walk.tape.apply(Op.MUL, weight, form.gather(places, (len(places),)))
     label = np.repeat(np.arange(size), candidates)
     return terms.group(label, np.arange(len(places)), np.ones(len(places)), size, tuple(walk.value[node].shape))

@@ -54,7 +54,7 @@ class Lowering:
                 value = next(inputs)
                 self.value[node], self.known[node] = value, False
                 if value is self.u:
-                    self.form[node] = self.tape.unit(0, value.numel(), tuple(value.shape))
+                    self.form[node] = self.tape.unit(self.tape.first_unknown, value.numel(), tuple(value.shape))
             elif node.op == "get_attr":
                 self.value[node], self.known[node] = getattr(self.graph, node.target).detach(), True
             elif node.op == "output":
@@ -142,7 +142,7 @@ class Lowering:
             return self.form[argument]
         if self.known[argument]:
             return self.tape.constant(self.value[argument])
-        return self._external(argument)
+        return self._of_params(argument)
 
     def pair(self, argument: Any) -> Form:
         """Return an argument of a complex operator in real and imaginary parts, along a last axis of two."""
@@ -154,7 +154,7 @@ class Lowering:
                 return self.pairs[argument]
             if self.known[argument]:
                 return self.tape.constant(torch.view_as_real(self.value[argument].to(torch.complex128)))
-            return self._external(argument)
+            return self._of_params(argument)
         if not isinstance(argument, Node):
             number = torch.tensor(complex(argument), dtype=torch.complex128)
             return self.tape.constant(torch.view_as_real(number))
@@ -163,19 +163,19 @@ class Lowering:
         order = flat(positions((2, *real.shape)).movedim(0, -1))
         return stacked([real, nothing], self.tape.cells).gather(order, (*real.shape, 2))
 
-    def _external(self, node: Node) -> Form:
+    def _of_params(self, node: Node) -> Form:
         """Make cells of a tensor that depends on params only; torch evaluates it once per call."""
         value = self.value[node]
         split = value.is_complex()
         shape = (*value.shape, 2) if split else tuple(value.shape)
-        form = self.external([node], _parts if split else _itself, shape)
+        form = self.of_params([node], _parts if split else _itself, shape)
         (self.pairs if split else self.form)[node] = form  # met again, it is the same cells
         return form
 
-    def external(self, nodes: list[Node], finish: Finish, shape: tuple[int, ...]) -> Form:
+    def of_params(self, nodes: list[Node], finish: Finish, shape: tuple[int, ...]) -> Form:
         """Make cells of what `finish` adds to the part of the graph that leads to `nodes`, which depend on params only."""
         size, first = int(np.prod(shape)), self.tape.cells
-        self.tape.externals.append((first, _subgraph(self.graph, nodes, finish), size))
+        self.tape.graphs.append((first, _subgraph(self.graph, nodes, finish), size))
         self.tape.cells += size
         return self.tape.unit(first, size, shape)
 

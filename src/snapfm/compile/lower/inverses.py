@@ -261,7 +261,7 @@ def _solve(walk: Lowering, node: Node) -> tuple[Form | None, ...]:
     elif walk.is_known(matrix):
         solution = product(walk, torch.linalg.inv(walk.number(matrix)), value, column)
     else:
-        solution = product(walk, walk.external([matrix], _inverted, tuple(square)), value, column)
+        solution = product(walk, walk.of_params([matrix], _inverted, tuple(square)), value, column)
     return Form(solution.matrix, shape), None, None, None
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from snapfm.arrays import Index, Values
-from snapfm.compile.lower.tape import Form, Unlowerable, added, stacked
+from snapfm.compile.lower.tape import Form, Unlowerable, added, stacked, units
 from snapfm.compile.sparsity.pattern import Pattern, Sets
 from snapfm.compile.sparsity.rules import Operand, OperatorCall, rule_for
 from snapfm.compile.sparsity.rules.mixing import resample, transform
@@ -147,14 +147,12 @@ class Regions:
         return added(linear, walk.tape.constant(torch.from_numpy(offset).reshape(shape)), walk.tape.cells)
 
     def _stand_in(self, node: Node) -> Form:
-        """Return a form of the right shape that reads the first cell alone: for a walk that looks at sizes."""
+        """Return a form of the right shape that reads one unknown alone: for a walk that looks at sizes."""
         value = self.walk.value[node]
         shape = (*value.shape, 2) if value.is_complex() else tuple(value.shape)
         size = int(np.prod(shape))
-        matrix = csr_array(
-            (np.ones(size), np.zeros(size, np.int64), np.arange(size + 1)), shape=(size, self.walk.tape.cells)
-        )
-        return Form(matrix, shape)
+        tape = self.walk.tape
+        return Form(units(np.full(size, tape.first_unknown), tape.cells), shape)
 
     def _operand(self, node: Node) -> Any:
         """See a node as rules do; one that is written out begins maps, under numbers of its own."""

@@ -1,130 +1,210 @@
-"""Subtapes: the part of a tape that some rows need, found without a pass over the whole tape.
+"""Subtapes: the parts of a tape that groups of rows need, all cut out in one pass.
 
-Hundreds of time steps each need a small part of one long tape. Looking through all of it for every step would make preparing
-quadratic. Subtapes with the same fingerprint have the same program. Structure only.
+An explicit law has as many substitution levels as time steps, and an implicit one as many steps of its march: each needs a small
+part of one long tape. The pass takes time proportional to what the groups need. Structure only.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+import numpy.typing as npt
+from scipy.sparse import csr_array
 
-from snapfm.arrays import Index
-from snapfm.compile.lower.tape import Block, Tape, chosen_rows, moved_columns
+from snapfm.arrays import Index, Values
+from snapfm.compile.lower.tape import Block, Tape, chosen_rows
+from snapfm.kernels.operators import Op
+
+Chain = tuple[Index, Index, Values]  # sums of weighted cells, one after the other: pointers, cells, weights
+
+_DENSE = 8  # a table over all keys is faster than sorting, up to so many times as many entries as there are keys
 
 
 @dataclass(frozen=True)
 class Subtape:
-    """A tape of its own for some rows. Its unknowns and externals are those of the whole tape listed here, in their order."""
+    """Rows and the operations they need, over cells of their own: the constant, `params`, `unknowns`, operations."""
 
-    tape: Tape
-    rows: csr_array
+    params: Index  # which ones of the whole tape's, counted from zero
     unknowns: Index
-    externals: Index  # cells of the whole tape
+    operations: Index  # cells of the whole tape
+    kinds: tuple[Op, ...]  # operator of each block
+    starts: Index  # where blocks begin among the operations; the last entry is the number of operations
+    operands: tuple[Chain, ...]  # a, b, c; empty where an operation has none
+    rows: Chain
 
-    def fingerprint(self, by: Index) -> bytes:
-        """Hash all that a program with derivatives by `by` (unknowns of this tape) depends on."""
-        digest = hashlib.sha256()
-        arrays: list[Index] = [np.array([len(self.unknowns), len(self.externals)]), by]
-        for block in self.tape.blocks:
-            arrays.append(np.array([int(block.op), block.first, block.b is None, block.c is None]))
-            for operand in block.operands:
-                arrays += [operand.indptr, operand.indices, operand.data]
-        for array in (*arrays, self.rows.indptr, self.rows.indices, self.rows.data):
-            digest.update(str((array.shape, array.dtype)).encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.digest()
+    @property
+    def first(self) -> int:
+        """The cell of the first operation."""
+        return 1 + len(self.params) + len(self.unknowns)
 
+    def local(self) -> Subtape:
+        """Number params and unknowns from zero, as all subtapes with the same fingerprint may be."""
+        return replace(self, params=np.arange(len(self.params)), unknowns=np.arange(len(self.unknowns)))
 
-class Cutter:
-    """Cuts subtapes out of one tape."""
+    @property
+    def ops(self) -> Index:
+        """Operator of each operation."""
+        return np.repeat(np.array([int(op) for op in self.kinds], np.int64), np.diff(self.starts))
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
-        sizes = [block.size for block in tape.blocks]
-        cells = [np.arange(block.first, block.first + block.size) for block in tape.blocks]
-        cell = np.concatenate([np.zeros(0, np.int64), *cells])
-        self._operation = np.full(tape.cells, -1, np.int64)  # the number of the operation that makes a cell
-        self._operation[cell] = np.arange(len(cell))
-        self._block = np.repeat(np.arange(len(sizes)), sizes)
-        self._operands = [self._joined([getattr(block, name) for block in tape.blocks], sizes) for name in "abc"]
-        self._seen, self._mention = np.zeros(tape.cells, bool), np.empty(tape.cells, np.int64)
-
-    def cut(self, rows: csr_array) -> Subtape:
-        """Cut out what rows over the tape's cells need."""
-        needed = [np.array([self._tape.one])]
-        fresh = self._distinct(rows.indices)
-        self._seen[self._tape.one] = True
-        while len(fresh):
-            fresh = fresh[~self._seen[fresh]]
-            self._seen[fresh] = True
-            needed.append(fresh)
-            made = self._operation[fresh]
-            made = made[made >= 0]
-            fresh = self._distinct(np.concatenate([chosen_rows(operand, made).indices for operand in self._operands]))
-        order = np.sort(np.concatenate(needed)).astype(np.int64)
-        self._seen[order] = False
-        return self._local(rows, order)
-
-    def _distinct(self, cells: Index) -> Index:
-        """Keep each cell once, without sorting: its last mention."""
-        mention = np.arange(len(cells))
-        self._mention[cells] = mention
-        found: Index = cells[self._mention[cells] == mention]
+    def blocks(self) -> list[Block]:
+        """Return the operations as blocks."""
+        found = []
+        for op, start, stop in zip(self.kinds, self.starts, self.starts[1:]):
+            first = self.first + int(start)
+            operands = [_matrix(_lines(chain, start, stop), first) for chain in self.operands[: op.arity]]
+            found.append(Block(op, first, *operands))
         return found
 
-    def _local(self, rows: csr_array, order: Index) -> Subtape:
-        """Number the needed cells anew; `order` is ascending, so unknowns come first, then the constant."""
-        n, made = self._tape.unknowns, self._operation[order]
-        is_made = made >= 0
-        own = Tape(int(np.searchsorted(order, n)))
-        own.cells = len(order)
-        made, first = made[is_made], np.flatnonzero(is_made)
-        a, b, c = (self._renumbered(chosen_rows(operand, made), order) for operand in self._operands)
-        edges = np.flatnonzero(np.diff(self._block[made])) + 1
-        for start, stop in pairwise([0, *edges.tolist(), len(made)] if len(made) else []):
-            source = self._tape.blocks[self._block[made[start]]]
-            own.blocks.append(
-                Block(
-                    source.op, int(first[start]), csr_array(a[start:stop]),
-                    None if source.b is None else csr_array(b[start:stop]),
-                    None if source.c is None else csr_array(c[start:stop]),
-                )
-            )  # fmt: skip
-        outside = order[(order > n) & ~is_made]
-        return Subtape(own, self._renumbered(rows, order), order[: own.unknowns], outside)
+    def matrix(self) -> csr_array:
+        """Return the rows as a matrix over the cells."""
+        return _matrix(self.rows, self.first + len(self.operations))
+
+    def fingerprint(self, by: Index) -> bytes:
+        """Hash all that a program with derivatives by `by` depends on: those with the same one share it."""
+        arrays = [np.array([len(self.params), len(self.unknowns)]), by, self.ops, self.starts, *self.rows]
+        return hashed([*arrays, *(part for chain in self.operands for part in chain)])
+
+
+def hashed(arrays: Sequence[npt.NDArray[Any]]) -> bytes:
+    """Hash shapes, types and values."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(str((array.shape, array.dtype)).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.digest()
+
+
+def cut(tape: Tape, rows: csr_array, sizes: Sequence[int]) -> list[Subtape]:
+    """Cut out what groups of rows over a tape's cells need: the first sizes[0] rows, the next sizes[1], and so on."""
+    return _Cut(tape, rows, np.repeat(np.arange(len(sizes)), sizes), len(sizes)).parts() if len(sizes) else []
+
+
+class _Cut:
+    """What all groups need. A key, cell · groups + group, is a cell of a group: sorted, keys are in the order of cells."""
+
+    def __init__(self, tape: Tape, rows: csr_array, group: Index, groups: int) -> None:
+        self._tape, self._groups = tape, groups
+        # Of each block, number 0 being what no operation makes: where its keys begin.
+        self._starts = groups * np.array([0, *(block.first for block in tape.blocks), tape.cells], np.int64)
+        pending: list[list[Index]] = [[] for _ in self._starts[1:]]
+        pending[0].append(np.arange(groups))  # the constant
+        self._hand_out(rows, group, pending)
+        keys = [np.zeros(0, np.int64)] * len(pending)
+        operands: list[list[tuple[Index, Index, Values]]] = [[], [], []]  # entries of a row, keys, weights
+        for number in reversed(range(len(pending))):
+            if not pending[number]:
+                continue
+            mine = keys[number] = self._distinct(pending[number], *self._starts[number : number + 2])
+            if number == 0:
+                break
+            block = tape.blocks[number - 1]
+            element, label = mine // groups - block.first, mine % groups
+            for k, operand in enumerate((block.a, block.b, block.c)):
+                if operand is None:
+                    operands[k].append((np.zeros(len(mine), np.int64), np.zeros(0, np.int64), np.zeros(0)))
+                    continue
+                part = chosen_rows(operand, element)
+                self._hand_out(part, label, pending)
+                operands[k].append((np.diff(part.indptr), self._keys(part, label), part.data))
+        self._keys_needed = np.concatenate(keys)
+        self._number()
+        first = len(keys[0])
+        by_group = self._order[self._order >= first] - first
+        self._operands = tuple(self._chain(parts[::-1], by_group) for parts in operands)
+        self._rows = self._chain([(np.diff(rows.indptr), self._keys(rows, group), rows.data)])
+        self._row_at = np.searchsorted(group, np.arange(groups + 1))
+
+    def _keys(self, matrix: csr_array, group: Index) -> Index:
+        """Key of every entry of a matrix whose rows belong to groups."""
+        cells: Index = matrix.indices.astype(np.int64, copy=False)
+        if self._groups > 1:
+            cells = cells * self._groups + np.repeat(group, np.diff(matrix.indptr))
+        return cells
+
+    def _hand_out(self, matrix: csr_array, group: Index, pending: list[list[Index]]) -> None:
+        """Give each key that rows need to the block that makes its cell. Written: pending."""
+        keys = self._distinct([self._keys(matrix, group)], 0, int(self._starts[-1]))
+        ends = np.searchsorted(keys, self._starts)
+        for number in np.flatnonzero(np.diff(ends)):
+            pending[number].append(keys[ends[number] : ends[number + 1]])
 
     @staticmethod
-    def _renumbered(matrix: csr_array, order: Index) -> csr_array:
-        place = np.searchsorted(order, matrix.indices)
-        return csr_array((matrix.data, place, matrix.indptr), shape=(matrix.shape[0], len(order)))
+    def _distinct(parts: list[Index], low: int, high: int) -> Index:
+        """Sort keys between two limits, once each."""
+        keys = np.concatenate(parts)
+        if high - low <= _DENSE * len(keys):
+            seen = np.zeros(high - low, bool)
+            seen[keys - low] = True
+            return low + np.flatnonzero(seen)
+        keys = np.sort(keys)  # faster here than the table of np.unique
+        distinct: Index = keys[np.diff(keys, prepend=-1) != 0]
+        return distinct
 
-    def _joined(self, operands: list[csr_array | None], sizes: list[int]) -> csr_array:
-        """Stack one operand of all blocks, empty rows where a block has none."""
-        width = self._tape.cells
-        parts = [
-            csr_array((size, width)) if one is None else moved_columns(one, np.arange(one.shape[1]), width)
-            for one, size in zip(operands, sizes)
-        ]
-        return csr_array(vstack([csr_array((0, width)), *parts], format="csr"))
+    def _number(self) -> None:
+        """Number the cells of every group; `_order` lists all keys group by group."""
+        keys, groups = self._keys_needed, self._groups
+        label = keys % groups
+        self._order = np.argsort(label, kind="stable") if groups > 1 else np.arange(len(keys))
+        self._at = np.concatenate([[0], np.cumsum(np.bincount(label, minlength=groups))])
+        self._local = np.empty(len(keys), np.int64)
+        self._local[self._order] = np.arange(len(keys)) - np.repeat(self._at[:-1], np.diff(self._at))
+
+    def _places(self, keys: Index) -> Index:
+        """Return the cells, of their groups, that keys stand for."""
+        if self._starts[-1] <= _DENSE * len(keys):
+            table = np.empty(self._starts[-1], np.int64)
+            table[self._keys_needed] = self._local
+            found: Index = table[keys]
+        else:
+            found = self._local[np.searchsorted(self._keys_needed, keys)]
+        return found
+
+    def _chain(self, parts: list[tuple[Index, Index, Values]], order: Index | None = None) -> Chain:
+        """Join rows, write them over the cells of their groups, and bring them into an order."""
+        counts = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
+        cells = self._places(np.concatenate([np.zeros(0, np.int64), *(part[1] for part in parts)]))
+        data = np.concatenate([np.zeros(0), *(part[2] for part in parts)])
+        pointers = np.concatenate([[0], np.cumsum(counts)])
+        matrix = csr_array((data, cells, pointers), shape=(len(counts), int(cells.max(initial=0)) + 1))
+        if order is not None and self._groups > 1:
+            matrix = csr_array(matrix[order])
+        matrix.sort_indices()
+        return matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int64, copy=False), matrix.data
+
+    def parts(self) -> list[Subtape]:
+        """Return the subtape of every group."""
+        tape, cells = self._tape, (self._keys_needed // self._groups)[self._order]
+        block = np.searchsorted(self._starts // self._groups, cells, side="right") - 2
+        found, done = [], 0
+        for group in range(self._groups):
+            mine = slice(self._at[group], self._at[group + 1])
+            own, (unknown, made) = cells[mine], np.searchsorted(cells[mine], [tape.first_unknown, tape.first_operation])
+            number = block[mine][made:]
+            starts = np.concatenate([[0], np.flatnonzero(np.diff(number)) + 1, [len(number)]])[len(number) == 0 :]
+            lines = done, done + len(number)
+            kinds = tuple(tape.blocks[one].op for one in number[starts[:-1]])
+            found.append(
+                Subtape(
+                    own[1:unknown] - 1, own[unknown:made] - tape.first_unknown, own[made:], kinds, starts,
+                    tuple(_lines(chain, *lines) for chain in self._operands),
+                    _lines(self._rows, *self._row_at[group : group + 2]),
+                )
+            )  # fmt: skip
+            done += len(number)
+        return found
 
 
-def with_externals(tape: Tape, cells: Index) -> tuple[Tape, Index]:
-    """Return a tape on which cells of params are unknowns too, after the field's, and where every cell of the old one is."""
-    given = np.zeros(tape.cells, bool)
-    given[cells] = True
-    rest = np.flatnonzero(~given)
-    order = np.concatenate([rest[: tape.unknowns], cells, rest[tape.unknowns :]])
-    place = np.empty(tape.cells, np.int64)
-    place[order] = np.arange(tape.cells)
-    moved = Tape(tape.unknowns + len(cells))
-    moved.cells = tape.cells
-    moved.blocks = [
-        block.mapped(lambda operand: moved_columns(operand, place, tape.cells), int(place[block.first]))
-        for block in tape.blocks
-    ]
-    return moved, place
+def _lines(chain: Chain, start: int, stop: int) -> Chain:
+    """Take consecutive sums."""
+    pointers, cells, weights = chain
+    mine = pointers[start : stop + 1]
+    return mine - mine[0], cells[mine[0] : mine[-1]], weights[mine[0] : mine[-1]]
+
+
+def _matrix(chain: Chain, width: int) -> csr_array:
+    pointers, cells, weights = chain
+    return csr_array((weights, cells, pointers), shape=(len(pointers) - 1, width))

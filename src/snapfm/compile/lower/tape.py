@@ -1,6 +1,6 @@
 """The tape: what laws are lowered to. Blocks of nonlinear operations on linear forms over cells.
 
-A cell is one number: an unknown, a value that depends on params only, the constant 1, or the result of one nonlinear
+A cell is one number: the constant 1, a value that depends on params only, an unknown, or the result of one nonlinear
 operation. Every element of a tensor is a linear combination of cells, kept as a row of a sparse matrix. So linear operators cost
 nothing at run time: they are multiplied out here, once.
 """
@@ -50,10 +50,7 @@ class Form:
 
     def widened(self, cells: int) -> Form:
         """See the form over a larger number of cells."""
-        if self.matrix.shape[1] == cells:
-            return self
-        one = self.matrix
-        return Form(csr_array((one.data, one.indices, one.indptr), shape=(self.size, cells)), self.shape)
+        return self if self.matrix.shape[1] == cells else Form(widened(self.matrix, cells), self.shape)
 
 
 def added(one: Form, other: Form, cells: int) -> Form:
@@ -71,6 +68,13 @@ def chosen_rows(matrix: csr_array, rows: Index) -> csr_array:
 def moved_columns(matrix: csr_array, place: Index, width: int) -> csr_array:
     """Put column k of a matrix at place[k], among `width` columns."""
     return csr_array((matrix.data, place[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))
+
+
+def without(matrix: csr_array, gone: Mask) -> csr_array:
+    """Drop the entries of some columns, and zeros."""
+    keep = ~gone[matrix.indices] & (matrix.data != 0.0)
+    indptr = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr]
+    return csr_array((matrix.data[keep], matrix.indices[keep], indptr), shape=matrix.shape)
 
 
 def stacked(forms: list[Form], cells: int) -> Form:
@@ -109,31 +113,57 @@ class Block:
         return Block(self.op, first, change(self.a), b, c)
 
 
+ONE = 0  # the cell that holds the constant 1
+
+
 @dataclass
 class Tape:
-    """Cells 0 .. unknowns − 1 are the field, then the constant 1, then what blocks and params define, as met."""
+    """Cells in one order, which all that is cut out of a tape keeps: the constant 1, cells of params, unknowns, operations.
+
+    Only while laws are lowered, cells of params are numbered as they are met, among operations; then `ordered` moves them.
+    """
 
     unknowns: int
-    cells: int = 0
+    params: int = 0  # cells before the unknowns, beside the constant
     blocks: list[Block] = field(default_factory=list)
-    externals: list[tuple[int, GraphModule, int]] = field(default_factory=list)  # first cell, graph of params, count
+    graphs: list[tuple[int, GraphModule, int]] = field(default_factory=list)  # of params: first cell, graph, count
+    cells: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.cells = self.unknowns + 1
+        self.cells = self.blocks[-1].first + self.blocks[-1].size if self.blocks else self.first_operation
+
+    @property
+    def first_unknown(self) -> int:
+        """The cell of the first unknown."""
+        return 1 + self.params
+
+    @property
+    def first_operation(self) -> int:
+        """The cell behind the last unknown."""
+        return 1 + self.params + self.unknowns
+
+    @property
+    def unknown_cells(self) -> slice:
+        """The cells of the unknowns."""
+        return slice(self.first_unknown, self.first_operation)
+
+    def is_unknown(self, cells: Index) -> Mask:
+        """Mark the cells that are unknowns."""
+        return (cells >= self.first_unknown) & (cells < self.first_operation)
 
     def mark(self) -> tuple[int, int, int]:
         """Return how far the tape goes now."""
-        return self.cells, len(self.blocks), len(self.externals)
+        return self.cells, len(self.blocks), len(self.graphs)
 
     def forget(self, mark: tuple[int, int, int]) -> None:
         """Drop everything after a mark: the part of a law before the operator that could not be lowered."""
         self.cells = mark[0]
-        del self.blocks[mark[1] :], self.externals[mark[2] :]
+        del self.blocks[mark[1] :], self.graphs[mark[2] :]
 
-    @property
-    def one(self) -> int:
-        """The cell that holds the constant 1."""
-        return self.unknowns
+    def over(self, change: Callable[[csr_array], csr_array]) -> Tape:
+        """Change every operand, in the same cells."""
+        blocks = [block.mapped(change, block.first) for block in self.blocks]
+        return Tape(self.unknowns, self.params, blocks, self.graphs)
 
     def unit(self, first: int, size: int, shape: tuple[int, ...]) -> Form:
         """Return `size` consecutive cells as a form."""
@@ -145,9 +175,7 @@ class Tape:
         """Write known numbers as multiples of the constant cell."""
         numbers = value.to(torch.float64).reshape(-1).numpy()
         present = np.flatnonzero(numbers)
-        matrix = csr_array(
-            (numbers[present], (present, np.full(len(present), self.one))), shape=(len(numbers), self.cells)
-        )
+        matrix = csr_array((numbers[present], (present, np.full(len(present), ONE))), shape=(len(numbers), self.cells))
         return Form(matrix, tuple(value.shape))
 
     def apply(self, op: Op, a: Form, b: Form | None = None, c: Form | None = None) -> Form:

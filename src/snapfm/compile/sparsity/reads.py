@@ -37,7 +37,7 @@ class Reads:
 def reads(tape: Tape, rows: csr_array) -> Reads:
     """Follow the unknowns through all operations to the given rows (over the tape's cells)."""
     pool = cell_reads(tape)
-    is_made = rows.indices >= tape.unknowns
+    is_made = rows.indices >= tape.first_operation
     through = csr_array(
         (is_made, rows.indices, rows.indptr), shape=rows.shape, copy=True
     )  # not in place: rows are shared
@@ -52,6 +52,7 @@ class CellReads:
         self.tape, self.slopes = tape, slopes
         self._blocks = 0
         self._pool = GrowingSets(tape.unknowns)
+        self._pool.reach(tape.first_unknown)
         self._pool.append(Sets.identity(tape.unknowns))
 
     def follow(self) -> Sets:
@@ -81,13 +82,13 @@ def row_kinds(tape: Tape, rows: csr_array, pool: Sets) -> Index:
     kind = np.zeros(tape.cells, np.int64)
     for block in tape.blocks:
         kind[block.first : block.first + block.size] = _block_kinds(block, kind, pool)
-    return _largest(rows, kind)
+    return largest(rows, kind)
 
 
 def _block_kinds(block: Block, kind: Index, pool: Sets) -> Index:
     """Return the kind of each element of one block."""
     sets = [pool.over(operand) for operand in block.operands]
-    inner = np.max([_largest(operand, kind) for operand in block.operands], axis=0)
+    inner = np.max([largest(operand, kind) for operand in block.operands], axis=0)
     counts = np.array([part.counts for part in sets])
     joint = union(sets).counts
     if block.op in (Op.MUL, Op.DIV):
@@ -108,13 +109,10 @@ def row_slopes(tape: Tape, rows: csr_array) -> Sets:
     return CellReads(tape, slopes=True).follow().over(rows)
 
 
-def _entries(matrix: csr_array) -> tuple[Index, Index]:
-    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices.astype(np.int64, copy=False)
-
-
-def _largest(matrix: csr_array, kind: Index) -> Index:
-    """Return the largest kind among the cells of each row of a matrix."""
-    label, cell = _entries(matrix)
+def largest(matrix: csr_array, number: Index) -> Index:
+    """Return the largest number among the cells of each row of a matrix; zero for none."""
     out = np.zeros(matrix.shape[0], np.int64)
-    np.maximum.at(out, label, kind[cell])
+    filled = np.flatnonzero(np.diff(matrix.indptr))
+    if len(filled):
+        out[filled] = np.maximum.reduceat(number[matrix.indices], matrix.indptr[filled])
     return out

@@ -13,12 +13,12 @@ from scipy.sparse import block_array, csr_array, diags_array, eye_array, vstack
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
-from snapfm.arrays import Index, Mask, Values
+from snapfm.arrays import Mask, Values
 from snapfm.compile import CompiledLaws
-from snapfm.compile.derivatives import evaluate_externals
+from snapfm.compile.derivatives import evaluate_params
 from snapfm.compile.kinks import Kinks, find_kinks
-from snapfm.compile.lower.subtape import with_externals
-from snapfm.compile.lower.tape import moved_columns
+from snapfm.compile.lower.order import ordered
+from snapfm.compile.lower.tape import moved_columns, units
 from snapfm.compile.program import Program, build_program
 from snapfm.kernels import batches
 from snapfm.laws import Params
@@ -40,23 +40,23 @@ class AdjointOnKinks:
     def __init__(self, laws: CompiledLaws, limits: Limits) -> None:
         self._laws, self._limits = laws, limits
         self._made: tuple[Kinks, Program] | None = None
-        self._outer: tuple[Index, Program] | None = None
+        self._outer: Program | None = None
 
     def solve(
         self, u: Tensor, params: Params, multipliers: Values, away: Values, gradient: Values, in_params: bool
     ) -> tuple[Values, Values, Values]:
         """Return w (n,) and ν (m,) of one answer u (*shape) that is `away` (n,) from û, with multipliers (m,).
 
-        Third, with `in_params`, the slope of wᵀJᵀλ + νᵀh by the cells of params, numbered as in `evaluate_externals`.
+        Third, with `in_params`, the slope of wᵀJᵀλ + νᵀh by the cells of params, numbered as in `evaluate_params`.
         """
         kinks, program = self._prepared()
         n, m, count = self._laws.unknowns, len(multipliers), len(kinks.state)
         tape = self._laws.scalar.tape
         field = u.reshape(1, n).numpy()
-        outside = np.zeros((1, kinks.tape.cells - n - 1))
-        known = evaluate_externals(tape, self._laws.example[0], params, 1)
-        outside[:, : known.shape[1]] = known
-        state, gate = kinks.state - n - 1, kinks.gate - n - 1
+        outside = np.zeros((1, kinks.tape.params))
+        known = evaluate_params(tape, self._laws.example[0], params, 1)
+        outside[:, : tape.params] = known
+        state, gate = kinks.state - 1, kinks.gate - 1
         outside[0, gate], near = 1.0, np.zeros(count, bool)
         for _ in range(_PASSES):
             rows, jacobian, _ = _evaluated(program, field, outside, np.zeros(m + count))
@@ -82,34 +82,27 @@ class AdjointOnKinks:
         scale = _row_scales(largest)
         answer = _solved(csr_array(diags_array(scale) @ jacobian), hessian, taken, held, gradient)
         answer[n:] *= scale
-        pull = np.zeros(known.shape[1])
+        pull = np.zeros(tape.params)
         if in_params and len(pull):
-            cells, outer = self._prepared_in_params()
-            wide = np.concatenate([field, outside[:, cells - n - 1]], axis=1)
-            rest = np.delete(outside, cells - n - 1, axis=1)
-            _, by_all, curved = _evaluated(outer, wide, rest, factors)
-            along = np.concatenate([answer[:n], np.zeros(len(cells))])
-            pull[cells - n - 1] = (curved @ along + by_all.T @ answer[n:])[n:]
+            wide, rest = np.concatenate([known, field], axis=1), outside[:, tape.params :]
+            _, by_all, curved = _evaluated(self._prepared_in_params(), wide, rest, factors)
+            along = np.concatenate([np.zeros(tape.params), answer[:n]])
+            pull = (curved @ along + by_all.T @ answer[n:])[: tape.params]
         return answer[:n], answer[n : n + m], pull
 
-    def _prepared_in_params(self) -> tuple[Index, Program]:
-        """Return the cells of params and the program with derivatives by the field and by them, made at first use."""
-        made = self._outer
-        if made is None:
-            kinks, tape = self._prepared()[0], self._laws.scalar.tape
-            cells = np.concatenate([cell + np.arange(size) for cell, _, size in tape.externals])
-            moved, place = with_externals(kinks.tape, cells)
-            rows = moved_columns(self._rows(kinks), place, moved.cells)
-            made = cells, build_program(moved, rows, np.arange(moved.unknowns))
-            self._outer = made
-        return made
+    def _prepared_in_params(self) -> Program:
+        """Return the program with derivatives by the laws' cells of params, and behind them the field; made at first use."""
+        if self._outer is None:
+            kinks = self._prepared()[0]
+            # With states and gates alone as params, those of the laws are unknowns.
+            tape, place = ordered(kinks.tape, np.arange(1 + kinks.params, kinks.tape.first_unknown))
+            rows = moved_columns(self._rows(kinks), place, tape.cells)
+            self._outer = build_program(tape, rows, np.arange(tape.unknowns))
+        return self._outer
 
     def _rows(self, kinks: Kinks) -> csr_array:
         """Return the laws' rows, then the rows that hold kinks."""
-        holds = csr_array(
-            (np.ones(len(kinks.hold)), kinks.hold, np.arange(len(kinks.hold) + 1)),
-            shape=(len(kinks.hold), kinks.tape.cells),
-        )
+        holds = units(kinks.hold, kinks.tape.cells)
         return csr_array(vstack([self._laws.scalar.rows @ kinks.forms, holds], format="csr"))
 
     def _prepared(self) -> tuple[Kinks, Program]:
@@ -147,8 +140,7 @@ def _evaluated(
     program: Program, field: Values, outside: Values, weights: Values
 ) -> tuple[Values, csr_array, csr_array]:
     """Return rows, Jacobian and Σ weight·∇²row at one field."""
-    first = field.shape[1] + 1
-    read = (program.unknowns[None], program.externals[None] - first, outside)
+    read = (program.unknowns[None], program.params[None], outside)
     rows, entries = np.empty((1, program.pattern.rows)), program.constants[None].copy()
     batches.evaluate(program.code, program.cells, *read, field, rows)
     curvature = np.zeros((1, program.hessian.nnz))

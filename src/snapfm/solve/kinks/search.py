@@ -66,14 +66,13 @@ class Kinked:
         """
         spec, (many, count) = self.spec, (externals.shape[1], self.count)
         program = spec.system.program
-        ordinary, own = len(spec.inputs) - len(program.unknowns), system.inputs.shape[1]
-        outside = np.full((1, len(program.externals)), many)
-        outside[0, spec.state - 1 - len(program.unknowns)] = many + 1 + np.arange(count)
+        outside = np.full((1, len(program.params)), many)
+        outside[0, spec.state - 1] = many + 1 + np.arange(count)
         nothing = np.zeros((len(u), 1))
         for part in range(system.parts):
             weighted = (weights[:, part] != NO_WEIGHT).any(axis=1)
-            inside = system.inputs[part, spec.inputs[: len(program.unknowns)]]
-            outside[0, :ordinary] = rows.outside[part, spec.inputs[len(program.unknowns) :] - own]
+            inside = system.inputs[part, spec.unknowns]
+            outside[0, : len(spec.params)] = rows.outside[part, spec.params]
             index = np.concatenate([system.rows[part], np.full(count, multipliers.shape[1])])
             for chosen in (True, False):
                 some = np.flatnonzero(weighted == chosen)

@@ -56,9 +56,11 @@ class KinkedLanes:
         self.tiles.section(core.JACOBIAN)[:] = np.repeat(self.spec.system.program.constants, LANES)
         cells, own = self.packs(self.tiles, core.CELLS), self.packs(tiles, core.CELLS)
         cells[:, 0] = 1.0
-        cells[:, 1 : 1 + len(self.spec.inputs)] = own[:, 1 + self.spec.inputs]
-        place = self._place()
-        cells[:, place] = self.packs(self.tiles, core.UNIT)[:, :1] * self.packs(self.tiles, core.X)
+        spec, program = self.spec, self.spec.system.program
+        cells[:, 1 : 1 + len(spec.params)] = own[:, 1 + spec.params]
+        first = 1 + search.part.system.params.shape[1]
+        cells[:, 1 + len(program.params) : program.code.first] = own[:, first + spec.unknowns]
+        cells[:, spec.system.places] = self.packs(self.tiles, core.UNIT)[:, :1] * self.packs(self.tiles, core.X)
 
     def hold(self, tiles: Tiles, seen: Seen, held: Mask, side: Mask, nu: Values, lanes: Mask | None = None) -> None:
         """Put kinks on sides, or hold them with multipliers near `nu`. Written: tiles (cells, shift, multiplier)."""
@@ -79,8 +81,8 @@ class KinkedLanes:
         """
         spec, switches, count = self.spec, self.spec.switches, self.kinked.count
         cells, lanes = self.cells(tiles), tiles.lanes
-        inside = np.ascontiguousarray(cells[:, 1 : spec.system.program.code.first])
-        inputs, outside = (part[None] for part in np.split(spec.switch_inputs, [len(switches.unknowns)]))
+        inside = np.ascontiguousarray(cells[:, : spec.system.program.code.first])
+        inputs, outside = spec.switch_unknowns[None], spec.switch_params[None]
         values = np.empty((lanes, 2 * count))
         batches.evaluate(switches.code, switches.cells, inputs, outside, inside, inside, values)
         entries = np.tile(switches.constants, (lanes, 1))
@@ -122,12 +124,7 @@ class KinkedLanes:
             old, new = before.by_lane(number), after.by_lane(number)
             moved = np.where(length[:, None] > 0.0, old + length[:, None] * (new - old), old)
             self.packs(after, number)[lane // LANES, :, lane % LANES] = np.where(length[:, None] == 1.0, new, moved)
-        self.write(after, self._place(), after.by_lane(core.UNIT)[:, :1] * after.by_lane(core.X))
-
-    def _place(self) -> Index:
-        system = self.spec.system
-        place: Index = 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
-        return place
+        self.write(after, self.spec.system.places, after.by_lane(core.UNIT)[:, :1] * after.by_lane(core.X))
 
     def write(
         self, tiles: Tiles, place: Index, value: Values, lanes: Mask | None = None, number: int = core.CELLS

@@ -1,4 +1,4 @@
-"""Fused blocks: few of them, and the same rows, slopes and curvature."""
+"""The order of cells; fused blocks: few of them, and the same rows, slopes and curvature."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 from snapfm import Equality
 from snapfm.compile import compile_laws
-from snapfm.compile.lower import fuse as module
+from snapfm.compile.lower import order as module
 
 
 def nested(u, p):
@@ -40,7 +40,19 @@ def test_scalars_become_a_few_blocks_with_the_same_values(monkeypatch):
 
 def test_few_blocks_stay_as_they_are():
     laws = compile_laws([Equality("energy", lambda u, p: (u**2).sum() + torch.exp(u[0]))], (5,))
-    tape, rows = laws.scalar.tape, laws.scalar.rows
-    found = module.fused(tape, rows)
-    assert found[0] is tape
-    assert found[1] is rows
+    tape = laws.scalar.tape
+    found, place = module.ordered(tape, np.zeros(0, np.int64))
+    assert found is tape
+    assert np.array_equal(place, np.arange(tape.cells))
+
+
+def test_cells_of_params_come_before_the_unknowns():
+    laws = [Equality("one", lambda u, p: u**2 * p["a"]), Equality("two", lambda u, p: torch.exp(u * p["b"][1:]))]
+    params = {"a": torch.ones(1), "b": torch.ones(1, 6)}
+    tape = compile_laws(laws, (5,), params).scalar.tape
+    assert (tape.params, tape.unknowns, tape.first_unknown, tape.first_operation) == (6, 5, 7, 12)
+    assert [(first, size) for first, _, size in tape.graphs] == [(1, 1), (2, 5)]
+    ends = [block.first + block.size for block in tape.blocks]
+    assert [block.first for block in tape.blocks] == [12, *ends[:-1]]
+    assert tape.cells == ends[-1]
+    assert all(operand.indices.max() < block.first for block in tape.blocks for operand in block.operands)
