@@ -223,9 +223,7 @@ class Small:
         self.lower, self.upper = np.array(lower, float), np.array(upper, float)
         largest = mock.patch.object(kkt, "_LARGE", 0 if coupled else kkt._LARGE)
         with largest, mock.patch.object(kkt, "_PRODUCTS", -1 if augmented else kkt._PRODUCTS):
-            self.part = Part(
-                self.system, self.lower, self.upper, example.n + 1, NOTHING, Lanes() if solver is None else solver
-            )
+            self.part = Part(self.system, self.lower, self.upper, NOTHING, Lanes() if solver is None else solver)
         self.space = np.zeros((tiles, int(self.part.at[-1])))
         self.code: Code = self.system.program.code
         self.frame: Frame = self.part.kkt.frame

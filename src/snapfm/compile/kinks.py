@@ -10,19 +10,20 @@ Consumes a tape, returns frozen values. Knows nothing of solvers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, diags_array, vstack
+from scipy.sparse import coo_array, csr_array, diags_array, eye_array, vstack
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.lower.order import ordered
 from snapfm.compile.lower.tape import ONE, Block, Tape, moved_columns, ratio, reads, units, widened
 from snapfm.kernels.operators import Op
 
-_PAIRED = (Op.MAX, Op.MIN)
-_KINKED = (Op.RELU, Op.ABS, *_PAIRED)
+_KINKED = (Op.RELU, Op.ABS, Op.MAX, Op.MIN)
 _COMPARED = (Op.GT, Op.GE)
+_NEW = 5  # cells at most for each kink
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,21 @@ class _Rewriting:
         self._old = tape
         self._new = replace(tape, blocks=[])  # its number of cells is that of an empty tape
         self._new.cells = tape.cells
-        self._changed: list[tuple[Index, Index, Values]] = []  # entries of `forms` beside the identity
-        self._forms = csr_array((tape.cells, tape.cells))
-        self._stale = True
         self._live = np.zeros(tape.cells, bool)  # cells with a slope in the field
         self._live[tape.unknown_cells] = True
-        self._block = np.full(tape.cells, -1, np.int64)  # number of the block that computes a cell
-        for number, block in enumerate(tape.blocks):
-            self._block[block.first : block.first + block.size] = number
+        chosen, self._compared = np.zeros(tape.cells, bool), csr_array((tape.cells, tape.cells))  # a − b of comparisons
+        for block in tape.blocks:
+            cells = np.arange(block.first, block.first + block.size)
+            chosen[cells] = block.op == Op.SELECT
+            if block.op in _COMPARED:
+                pick = csr_array((np.ones(block.size), (cells, cells - block.first)), shape=(tape.cells, block.size))
+                self._compared = csr_array(self._compared + pick @ widened(csr_array(block.a - block.b), tape.cells))
+        most = sum(block.size for block in tape.blocks if block.op in (*_KINKED, Op.SELECT))
+        most += sum(
+            int(chosen[part.indices].sum()) for block in tape.blocks if block.op == Op.MUL for part in block.operands
+        )
+        self._width = tape.cells + _NEW * most  # no fewer cells than there will be: all forms have so many columns
+        self._forms = csr_array(eye_array(tape.cells, self._width, format="csr"))
         self._chosen = np.full(tape.cells, -1, np.int64)  # cells of `where` to lines of the forms below
         self._choices: list[tuple[csr_array, csr_array, csr_array]] = []  # s, f, g
         self._choice_count = 0
@@ -77,10 +85,10 @@ class _Rewriting:
     def done(self) -> Kinks:
         """Return the result."""
         cells, params = self._new.cells, self._old.params
-        switch, jump = (csr_array(vstack([widened(one[i], cells) for one in self.switches])) for i in (0, 1))
+        switch, jump = (csr_array(vstack([one[i] for one in self.switches])) for i in (0, 1))
         result, state, gate, hold = (np.concatenate([one[i] for one in self.switches]) for i in range(2, 6))
         tape, place = ordered(self._new, np.concatenate([1 + np.arange(params), state, gate]))
-        forms, switch, jump = (moved_columns(rows, place, cells) for rows in (self._over(), switch, jump))
+        forms, switch, jump = (moved_columns(rows, place, cells) for rows in (self._forms, switch, jump))
         return Kinks(tape, params, forms, switch, jump, place[result], place[state], place[gate], place[hold])
 
     def take(self, block: Block) -> None:
@@ -90,10 +98,11 @@ class _Rewriting:
         if block.b is not None:
             live = live | reads(block.b, self._live)
         self._live[cells] = live & (not block.op.zero_gradient)
-        if block.op in _KINKED and live.any():
-            self._split(block, live, self._ramp)
+        if block.op in _KINKED:
+            self._split(block, live, lambda part, run: self._ramp(part))
         elif block.op == Op.SELECT:
-            self._select(block)
+            switch, found = self._condition(block)
+            self._split(block, found, lambda part, run: self._step(part, csr_array(switch[run])))
         elif block.op == Op.MUL:
             self._multiply(block)
         else:
@@ -102,12 +111,20 @@ class _Rewriting:
     def _copy(self, block: Block) -> None:
         self._new.blocks.append(block.mapped(self._written, block.first))
 
-    def _split(self, block: Block, chosen: Mask, rewrite: object) -> None:
+    def _add(self, op: Op, first: int, a: csr_array, b: csr_array) -> None:
+        self._new.blocks.append(Block(op, int(first), a, b))
+
+    def _split(self, block: Block, chosen: Mask, rewrite: Callable[[Block, Index], None]) -> None:
         """Rewrite the chosen elements of a block and copy the others, in runs of either kind."""
-        edges = np.flatnonzero(np.diff(chosen)) + 1
-        for run in np.split(np.arange(block.size), edges):
+        if not chosen.any():
+            self._copy(block)
+            return
+        for run in np.split(np.arange(block.size), np.flatnonzero(np.diff(chosen)) + 1):
             part = _elements(block, run)
-            (rewrite if chosen[run[0]] else self._copy)(part)  # type: ignore[operator]
+            if chosen[run[0]]:
+                rewrite(part, run)
+            else:
+                self._copy(part)
 
     def _ramp(self, block: Block) -> None:
         """Write a maximum, a minimum, an absolute value or a relu with one ramp, in the same cells."""
@@ -116,53 +133,33 @@ class _Rewriting:
         switch = a if b is None else csr_array(a - b if block.op == Op.MAX else b - a)
         cells = np.arange(block.first, block.first + block.size)
         self._ramps(switch, cells)
-        if block.op == Op.MAX:
-            self._rewritten(cells, 1.0, b)
-        elif block.op == Op.MIN:
-            self._rewritten(cells, -1.0, b)
-        elif block.op == Op.ABS:
-            self._rewritten(cells, 2.0, csr_array(-a))
+        if block.op != Op.RELU:
+            own, more = {Op.MAX: (1.0, b), Op.MIN: (-1.0, b), Op.ABS: (2.0, csr_array(-a))}[block.op]
+            self._rewritten(cells, own, more)
 
     def _ramps(self, switch: csr_array, cells: Index) -> None:
         """Add ramps of `switch` with results in `cells`, which are consecutive."""
-        state, gate = self._inputs(len(cells)), self._inputs(len(cells))
-        switch = widened(switch, self._new.cells)
-        self._new.blocks.append(Block(Op.RAMP, int(cells[0]), switch, units(state, self._new.cells)))
-        hold = self._hold(switch, gate)
-        self.switches.append((switch, switch, cells, state, gate, hold))
+        state = self._inputs(len(cells))
+        self._add(Op.RAMP, cells[0], switch, units(state, self._width))
+        self._switch(switch, switch, cells, state)
 
-    def _hold(self, switch: csr_array, gate: Index) -> Index:
-        hold = self._inputs(len(gate))
-        cells = self._new.cells
-        self._new.blocks.append(Block(Op.MUL, int(hold[0]), widened(switch, cells), units(gate, cells)))
-        return hold
-
-    def _select(self, block: Block) -> None:
-        """Write `where` with a step, if its condition is one comparison of numbers that have slopes."""
-        switch, found = self._condition(block)
-        if not found.any():
-            self._copy(block)
-            return
-        edges = np.flatnonzero(np.diff(found)) + 1
-        for run in np.split(np.arange(block.size), edges):
-            part = _elements(block, run)
-            if found[run[0]]:
-                self._step(part, csr_array(switch[run]))
-            else:
-                self._copy(part)
+    def _switch(self, switch: csr_array, jump: csr_array, result: Index, state: Index) -> None:
+        """Add what holds points on kinks."""
+        gate, hold = self._inputs(len(state)), self._inputs(len(state))
+        self._add(Op.MUL, hold[0], switch, units(gate, self._width))
+        self.switches.append((switch, jump, result, state, gate, hold))
 
     def _step(self, block: Block, switch: csr_array) -> None:
+        """Write `where` with a step."""
         yes, no = self._written(block.a), self._written(block.b)
         cells = np.arange(block.first, block.first + block.size)
         self._chosen[cells] = self._choice_count + np.arange(block.size)
         self._choices.append((switch, yes, no))
         self._choice_count += block.size
-        step, state, gate = (self._inputs(block.size) for _ in range(3))
-        wide, jump = widened(switch, self._new.cells), widened(csr_array(yes - no), self._new.cells)
-        self._new.blocks.append(Block(Op.STEP, int(step[0]), wide, units(state, self._new.cells)))
-        self._new.blocks.append(Block(Op.MUL, block.first, jump, units(step, self._new.cells)))
-        hold = self._hold(switch, gate)
-        self.switches.append((wide, jump, cells, state, gate, hold))
+        step, state, jump = self._inputs(block.size), self._inputs(block.size), csr_array(yes - no)
+        self._add(Op.STEP, step[0], switch, units(state, self._width))
+        self._add(Op.MUL, block.first, jump, units(step, self._width))
+        self._switch(switch, jump, cells, state)
         self._rewritten(cells, 1.0, no)
 
     def _multiply(self, block: Block) -> None:
@@ -175,8 +172,7 @@ class _Rewriting:
                 continue
             element = np.repeat(np.arange(block.size), np.diff(other.indptr))[at]
             switch, yes, no = (self._choice(i, picked[at]) for i in range(3))
-            written = widened(csr_array(self._written(factor)[element]), self._new.cells)
-            scale, same = ratio(written, switch)
+            scale, same = ratio(csr_array(self._written(factor)[element]), switch)
             if not same.any():
                 continue
             at, element, scale = at[same], element[same], scale[same]
@@ -192,25 +188,16 @@ class _Rewriting:
         """Write one product; `at` are the entries of `other` that hold a choice, of the elements `element`."""
         data = other.data.copy()
         data[at] = 0.0
-        left = csr_array((data, other.indices.copy(), other.indptr.copy()), shape=other.shape)
-        left.eliminate_zeros()
-        rest = self._written(left)
+        rest = self._written(csr_array((data, other.indices, other.indptr), shape=other.shape))
         pick = csr_array((other.data[at], (element, np.arange(len(at)))), shape=(block.size, len(at)))
-        cells = self._new.cells
-        base = csr_array(widened(rest, cells) + csr_array(pick @ widened(no, cells)))
-        self._new.blocks.append(Block(Op.MUL, block.first, widened(self._written(factor), cells), base))
+        self._add(Op.MUL, block.first, self._written(factor), csr_array(rest + csr_array(pick @ no)))
         ramp, product = self._inputs(len(at)), self._inputs(len(at))
         self._ramps(switch, ramp)
-        cells = self._new.cells
-        jump = widened(csr_array(yes - no), cells)
-        self._new.blocks.append(Block(Op.MUL, int(product[0]), jump, units(ramp, cells)))
-        self._changed.append((block.first + element, product, weight))
-        self._stale = True
+        self._add(Op.MUL, product[0], csr_array(yes - no), units(ramp, self._width))
+        self._change(block.first + element, product, weight)
 
     def _choice(self, which: int, line: Index) -> csr_array:
-        cells = self._new.cells
-        forms = csr_array(vstack([widened(choice[which], cells) for choice in self._choices], format="csr"))
-        return csr_array(forms[line])
+        return csr_array(csr_array(vstack([choice[which] for choice in self._choices], format="csr"))[line])
 
     def _condition(self, block: Block) -> tuple[csr_array, Mask]:
         """Return the switch of each element, and where there is one."""
@@ -223,26 +210,9 @@ class _Rewriting:
         cell[element[moving]], sign[element[moving]] = block.c.indices[moving], data[moving]
         # A comparison, or one minus it.
         found = alone & (((sign == 1.0) & (constant == 0.0)) | ((sign == -1.0) & (constant == 1.0)))
-        number = self._block[cell]
-        found &= number >= 0
-        parts, places = [], []
-        for one in np.unique(number[found]):
-            compared, mine = self._old.blocks[one], np.flatnonzero(found & (number == one))
-            if compared.op not in _COMPARED:
-                found[mine] = False
-                continue
-            line = cell[mine] - compared.first
-            assert compared.b is not None
-            form = csr_array(csr_array(compared.a[line]) - csr_array(compared.b[line]))
-            found[mine[~reads(form, self._live)]] = False
-            parts.append(csr_array(diags_array(sign[mine]) @ self._written(form)))
-            places.append(mine)
-        if not parts:
-            return csr_array((block.size, self._new.cells)), found
-        joined = csr_array(vstack([widened(part, self._new.cells) for part in parts], format="csr"))
-        place = np.concatenate(places)
-        pick = csr_array((np.ones(len(place)), (place, np.arange(len(place)))), shape=(block.size, len(place)))
-        return csr_array(pick @ joined), found
+        compared = csr_array(self._compared[cell])
+        found &= reads(compared, self._live)
+        return csr_array(diags_array(np.where(found, sign, 0.0)) @ self._written(compared)), found
 
     def _inputs(self, count: int) -> Index:
         """Number new cells."""
@@ -252,33 +222,24 @@ class _Rewriting:
 
     def _written(self, form: csr_array) -> csr_array:
         """Write rows over the old cells over the new ones."""
-        over = self._over()
-        wide = csr_array((form.data, form.indices, form.indptr), shape=(form.shape[0], self._old.cells))
-        return csr_array(wide @ over)
+        written = csr_array(widened(form, self._old.cells) @ self._forms)
+        written.eliminate_zeros()
+        return written
 
-    def _over(self) -> csr_array:
-        old, new = self._old.cells, self._new.cells
-        if self._stale or self._forms.shape[1] != new:
-            rows = [np.arange(old), *(row for row, _, _ in self._changed)]
-            columns = [np.arange(old), *(column for _, column, _ in self._changed)]
-            values = [np.ones(old), *(weight for _, _, weight in self._changed)]
-            made = coo_array(
-                (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=(old, new)
-            )
-            self._forms, self._stale = csr_array(made), False
-            self._forms.eliminate_zeros()
-        return self._forms
+    def _change(self, cells: Index, columns: Index, weights: Values) -> None:
+        """Add weighted new cells to what old cells are."""
+        change = csr_array((weights, (cells, columns)), shape=self._forms.shape)
+        self._forms = csr_array(self._forms + change)
 
     def _rewritten(self, cells: Index, own: float, more: csr_array | None) -> None:
         """Say that old cells are now `own` times the new cells of the same numbers, plus `more`."""
-        self._changed.append((cells, cells, np.full(len(cells), own - 1.0)))
+        self._change(cells, cells, np.full(len(cells), own - 1.0))
         if more is not None:
             entries = coo_array(more)
-            self._changed.append((cells[entries.coords[0]], entries.coords[1].astype(np.int64), entries.data))
-        self._stale = True
+            self._change(cells[entries.coords[0]], entries.coords[1], entries.data)
 
 
 def _elements(block: Block, run: Index) -> Block:
     if len(run) == block.size:
         return block
-    return block.mapped(lambda operand: csr_array(operand[run]), int(block.first + run[0]))
+    return block.mapped(lambda operand: csr_array(operand[run]), block.first + int(run[0]))

@@ -168,13 +168,7 @@ def _linear_in_one(operand: csr_array, tape: Tape, usable: Mask) -> tuple[Index,
 def _equal_columns(lin: csc_array, quad: csc_array, candidates: Index) -> tuple[Index, Index]:
     """Sort candidates into groups with equal columns in both matrices: members, ptr."""
     random = np.random.default_rng(0)
-    keys = np.stack(
-        [
-            *(matrix.T @ random.standard_normal(matrix.shape[0]) for matrix in (lin, quad)),
-            np.diff(lin.indptr).astype(float),
-            np.diff(quad.indptr).astype(float),
-        ]
-    )[:, candidates]
+    keys = np.stack([matrix.T @ random.standard_normal(matrix.shape[0]) for matrix in (lin, quad)])[:, candidates]
     _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     group = np.argsort(np.argsort(first))[group]  # in the order of the field: neighbours have neighbouring groups
     order = np.argsort(group, kind="stable")
@@ -189,11 +183,5 @@ def _equal_columns(lin: csc_array, quad: csc_array, candidates: Index) -> tuple[
 
 
 def _same(matrix: csc_array, members: Index, leaders: Index) -> Mask:
-    """Whether columns are equal, entry by entry; pairs have equally many."""
-    counts = np.diff(matrix.indptr)[members]
-    label = np.repeat(np.arange(len(members)), counts)
-    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    one = matrix.indptr[members][label] + within
-    other = matrix.indptr[leaders][label] + within
-    differs = (matrix.indices[one] != matrix.indices[other]) | (matrix.data[one] != matrix.data[other])
-    return np.asarray(np.bincount(label[differs], minlength=len(members)) == 0, bool)
+    """Whether columns are equal, entry by entry."""
+    return np.asarray(np.diff(csc_array(matrix[:, members] - matrix[:, leaders]).indptr) == 0, bool)
