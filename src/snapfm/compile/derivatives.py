@@ -5,6 +5,7 @@ For gradients through a projection, certificates of peers and checks. The projec
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +18,7 @@ from snapfm.compile.lower.tape import Tape, Unlowerable
 from snapfm.compile.program import Program, build_program
 from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.compile.trace.batched import Batched, each
-from snapfm.kernels.batches import derivatives, pull
+from snapfm.kernels import batches
 from snapfm.laws import Params
 
 _ENTRIES_A_PIECE = 2_000_000  # of the rows of one program that is not kept: some hundred megabytes while it is built
@@ -41,6 +42,45 @@ def differentiable_params(tape: Tape, example: Tensor, params: Params, count: in
     return Batched(values, tape.params)(example.expand(count, *example.shape), params)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """A program on batches: one line per part, the unknowns and the params that it reads."""
+
+    program: Program
+    inputs: Index
+    outside: Index
+
+    @classmethod
+    def of(cls, program: Program) -> Rows:
+        """Take a program of one part."""
+        return cls(program, program.unknowns[None], program.params[None])
+
+    def evaluate(self, u: Values, params: Values) -> Values:
+        """Evaluate the rows of one part (b, rows) at unknowns u (b, …) and cells of params (b, …)."""
+        out = np.empty((len(u), self.program.pattern.rows))
+        batches.evaluate(*self.program.run, self.inputs, self.outside, params, u, out)
+        return out
+
+    def slopes(self, u: Values, params: Values) -> Values:
+        """Evaluate the Jacobian's values (b, nnz) of one part."""
+        return self.derivatives(u, params, np.empty((len(u), 0)))[0]
+
+    def derivatives(self, u: Values, params: Values, multipliers: Values) -> tuple[Values, Values]:
+        """Evaluate the Jacobian's values and, with multipliers (b, m), those of Σλ∇²row (b, lower entries), of one part."""
+        program = self.program
+        entries = np.tile(program.constants, (len(u), 1))
+        curvature = np.empty((len(u), program.hessian.nnz if multipliers.shape[1] else 0))
+        if len(program.varying) or curvature.size:
+            read = (*program.run, program.slots, self.inputs, self.outside, params)
+            batches.derivatives(*read, u, multipliers, entries, curvature)
+        return entries, curvature
+
+    def pull(self, index: Index, u: Values, params: Values, multipliers: Values, rest: Values) -> None:
+        """Add Jᵀλ to `rest`, with λ = multipliers[:, index]. Written: rest."""
+        if self.inputs.shape[1]:
+            batches.pull(*self.program.run, self.inputs, self.outside, params, index, multipliers, u, rest)
+
+
 class Scalar:
     """The rows of all lowered laws over all unknowns. Programs are built at first use."""
 
@@ -57,18 +97,16 @@ class Scalar:
         pieces = max(1, int(ends[-1] - ends[0]) // _ENTRIES_A_PIECE)
         for index in np.array_split(np.arange(rows.start, rows.stop), pieces):
             program = build_program(self.tape, csr_array(self.rows[index]), np.zeros(0, np.int64))
-            if len(program.unknowns):
-                read, field = self._inputs(program, u, params)
-                pull(program.code, program.cells, *read, (index - rows.start)[None], multipliers, field, out)
+            Rows.of(program).pull((index - rows.start)[None], *self._inputs(u, params), multipliers, out)
         return out
 
     def jacobian(self, u: Tensor, params: Params) -> Values:
         """Evaluate the Jacobian's values on a batch: (b, nnz), in the order of `program.pattern`."""
-        return self._derivatives(u, params, np.zeros((len(u), 0)))[0]
+        return Rows.of(self.program).slopes(*self._inputs(u, params))
 
     def hessian(self, u: Tensor, params: Params, multipliers: Values) -> Values:
         """Evaluate Σλ∇²h on a batch with multipliers (b, m): (b, entries of hessian_pattern, which there has to be)."""
-        lower = self._derivatives(u, params, multipliers)[1]
+        lower = Rows.of(self.program).derivatives(*self._inputs(u, params), multipliers)[1]
         return lower[:, self._hessian[1]]
 
     @property
@@ -99,15 +137,7 @@ class Scalar:
         one, other = whole.row_of(), whole.indices
         return whole, np.searchsorted(row * n + column, np.maximum(one, other) * n + np.minimum(one, other))
 
-    def _derivatives(self, u: Tensor, params: Params, multipliers: Values) -> tuple[Values, Values]:
-        program, (read, field) = self.program, self._inputs(self.program, u, params)
-        entries = np.tile(program.constants, (len(u), 1))
-        curvature = np.empty((len(u), program.hessian.nnz if multipliers.shape[1] else 0))
-        derivatives(program.code, program.cells, program.slots, *read, field, multipliers, entries, curvature)
-        return entries, curvature
-
-    def _inputs(self, program: Program, u: Tensor, params: Params) -> tuple[tuple[Index, Index, Values], Values]:
-        """Return what kernels read: which unknowns, which params and all params; and the field."""
+    def _inputs(self, u: Tensor, params: Params) -> tuple[Values, Values]:
+        """Return the field (b, n) and the cells of params, as kernels read them."""
         field = np.ascontiguousarray(u.detach().reshape(len(u), self.tape.unknowns).cpu().numpy(), np.float64)
-        known = evaluate_params(self.tape, self.example, params, len(u))
-        return (program.unknowns[None], program.params[None], known), field
+        return field, evaluate_params(self.tape, self.example, params, len(u))

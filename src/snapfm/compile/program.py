@@ -33,7 +33,7 @@ _TERMS_AN_ENTRY = 64
 
 @dataclass(frozen=True)
 class Program:
-    """Rows over cells of params and unknowns of the field, and derivatives by the unknowns in `by`.
+    """Rows over cells of params and unknowns of the field, and derivatives by some of these, `by`.
 
     `pattern` is that of the Jacobian (rows × by) and `constants` its values where they never change; `varying` lists the
     entries that do, in the order kernels.program writes them. `hessian` is the lower triangle of its pattern.
@@ -44,7 +44,6 @@ class Program:
     slots: int
     params: Index  # which ones of the tape's params and unknowns it reads, in the order of its cells
     unknowns: Index
-    by: Index
     pattern: Pattern
     constants: Values
     varying: Index
@@ -54,6 +53,11 @@ class Program:
     def cells(self) -> int:
         """Number of cells of one sample."""
         return self.code.first + self.operations + SPILL
+
+    @property
+    def run(self) -> tuple[core.Code, int]:
+        """What kernels run: the code, and the number of cells."""
+        return self.code, self.cells
 
     @property
     def diagonal(self) -> bool:
@@ -81,9 +85,10 @@ def program_of(part: Subtape, by: Index, second: bool = True) -> Program:
     }  # fmt: skip
     weight = {core.A: a[2], core.B: b[2], core.C: c[2], core.ROW: rows[2]}
     table, weight = table | found.table | readers[0], weight | found.weight | readers[1]
-    code, inputs = core.Code(part.first, *packed_index(table), *packed_values(weight)), (part.params, part.unknowns, by)
+    code = core.Code(part.first, *packed_index(table), *packed_values(weight))
     return Program(
-        code, len(part.operations), found.slots, *inputs, found.pattern, found.constants, found.varying, found.hessian
+        code, len(part.operations), found.slots, part.params, part.unknowns, found.pattern, found.constants, found.varying,
+        found.hessian,
     )  # fmt: skip
 
 

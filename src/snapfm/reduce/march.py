@@ -14,12 +14,12 @@ from scipy.sparse import csc_array, csr_array, diags_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.sparse.linalg import splu
 
-from snapfm.arrays import Index, Mask, Values
+from snapfm.arrays import Index, Mask
+from snapfm.compile.derivatives import Rows
 from snapfm.compile.lower.subtape import Subtape, cut
 from snapfm.compile.lower.tape import Tape, Unlowerable
 from snapfm.compile.program import Program, program_of
 from snapfm.compile.sparsity.pattern import Sets
-from snapfm.kernels.batches import derivatives
 from snapfm.kernels.factor.lu import Planned, eliminate
 from snapfm.reduce.blocks import IndependentBlocks, find_stages
 
@@ -181,7 +181,7 @@ def _random_slopes(program: Program) -> csc_array:
     random = np.random.default_rng(0)
     # Uniform in (0.1, 0.9): inside the domain of roots and logarithms, away from the kinks at 0 and 1.
     inputs, params = (random.uniform(0.1, 0.9, (1, len(some))) for some in (program.unknowns, program.params))
-    return csc_array(program.pattern.csr(slopes_at(program, inputs, params)[0]))
+    return csc_array(program.pattern.csr(Rows.of(program).slopes(inputs, params)[0]))
 
 
 def _factorable(matrix: csc_array) -> bool:
@@ -198,14 +198,3 @@ def _factorable(matrix: csc_array) -> bool:
 def _flat(matrix: csc_array) -> bool:
     """Whether all rows, or all columns, of a matrix add up to zero."""
     return any(bool((abs(matrix.sum(axis=axis)) <= _SINGULAR * abs(matrix).sum(axis=axis)).all()) for axis in (0, 1))
-
-
-def slopes_at(program: Program, inputs: Values, params: Values) -> Values:
-    """Evaluate the Jacobian's values (b, nnz) at inputs (b, …) and params (b, …) in the program's own order."""
-    count = len(inputs)
-    entries = np.tile(program.constants, (count, 1))
-    if len(program.varying):
-        places = (np.arange(inputs.shape[1])[None], np.arange(params.shape[1])[None])
-        read = (program.code, program.cells, program.slots, *places, params)
-        derivatives(*read, inputs, np.empty((count, 0)), entries, np.empty((count, 0)))
-    return entries

@@ -9,13 +9,14 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from snapfm.arrays import Index, Values
+from snapfm.compile.derivatives import Rows
 from snapfm.compile.lower.tape import without
 from snapfm.compile.program import build_program
 from snapfm.kernels.run_length import add_batch, join, products
 from snapfm.linear import Solver
 from snapfm.linear.gram import Gram
 from snapfm.reduce.reduce import Reduction
-from snapfm.solve.stage import Ended, LinearState, Rows, Stage, State
+from snapfm.solve.stage import Ended, LinearState, Stage, State
 from snapfm.text import plural
 
 
@@ -67,7 +68,7 @@ class Affine(Stage):
 
     def pull_linear(self, at: LinearState) -> None:
         """Add the rows' share for substituted unknowns and params. Written: rest, by_params."""
-        self.known.pull_linear(self.rows[None], at)
+        at.pull(self.known, self.rows[None])
 
     def from_params(self, u: Values, externals: Values) -> Values | None:
         """Return the known part of the rows, if it reads nothing but params and what they determine."""

@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import SuperLU
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.derivatives import Rows
 from snapfm.compile.lower.tape import Tape, Unlowerable
 from snapfm.compile.program import build_program
 from snapfm.errors import Status
@@ -35,10 +36,10 @@ from snapfm.kernels.march import (
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Deadline
 from snapfm.linear import Automatic
-from snapfm.reduce.march import March, MarchStage, slopes_at
+from snapfm.reduce.march import March, MarchStage
 from snapfm.reduce.reduce import System
 from snapfm.solve.budget import Stopping
-from snapfm.solve.stage import Determined, Ended, LinearState, Rows, Stage, State
+from snapfm.solve.stage import Determined, Ended, LinearState, Stage, State
 from snapfm.solve.stage_newton import StageNewton, share
 from snapfm.solve.stage_solver import ENTRY_BYTES, RESCUED_ROWS, StageSolver
 from snapfm.solve.system import Part
@@ -106,7 +107,7 @@ class Marching(Stage):
     def pull_linear(self, at: LinearState) -> None:
         """Find the ν of all stages, last first. Written: ν, rest, by_params."""
         walk = MarchState(self, len(at.u))
-        walk.determine(at.u, at.externals, at.nu, at.rest, lambda rows, index: rows.pull_linear(index, at))
+        walk.determine(at.u, at.externals, at.nu, at.rest, at.pull)
 
     def describe(self) -> str:
         """Say how many unknowns are solved for, and in how many stages."""
@@ -248,7 +249,7 @@ class MarchState:
                 live = tiles.determine(stage, u, externals, multipliers, rest, self.through)
             if len(live):
                 inputs, outside = u[np.ix_(live, stage.inputs)], externals[np.ix_(live, stage.params)]
-                entries = slopes_at(solver.square.program, inputs, outside)
+                entries = solver.rows.slopes(inputs, outside)
                 for i, sample in enumerate(live.tolist()):
                     multipliers[sample, stage.rows], factors[sample] = solver.multipliers(
                         entries[i], -rest[sample, stage.unknowns], factors[sample]

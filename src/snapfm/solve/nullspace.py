@@ -20,7 +20,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.kernels.batches import derivatives, evaluate, pull
+from snapfm.compile.derivatives import Rows
 from snapfm.kernels.layout import HOLDS
 from snapfm.kernels.run_length import RunLengthMatrix, add_batch, join, products
 from snapfm.kernels.threads import Deadline
@@ -55,8 +55,8 @@ class NullSpace:
         self.columns: Index = np.concatenate([moving, other], axis=1)
         self.iterated, self.unknowns = system.unknowns.shape[1], moving.shape[1]
         order = np.argsort(self.columns[0])
-        self.inputs: Index = order[np.searchsorted(self.columns[0], system.inputs[0], sorter=order)][None]
-        self.outside: Index = np.arange(system.params.shape[1])[None]
+        inputs = order[np.searchsorted(self.columns[0], system.inputs[0], sorter=order)]
+        self.read = Rows(program, inputs[None], np.arange(system.params.shape[1])[None])
         self.each: Index = np.arange(len(system.equality))[None]
         linear = coo_array(system.linear)
         self.linear = join(
@@ -124,8 +124,7 @@ class NullSpace:
 
     def rows(self, field: Values, externals: Values) -> Values:
         """Evaluate all rows (b, m)."""
-        program, out = self.system.program, np.empty((len(field), len(self.system.equality)))
-        evaluate(program.code, program.cells, self.inputs, self.outside, externals, field, out)
+        out = self.read.evaluate(field, externals)
         products(self.linear, field, out)
         return out
 
@@ -134,14 +133,9 @@ class NullSpace:
         return self._evaluated(still, externals) if self._hessians is None else self._hessians
 
     def _evaluated(self, field: Values, externals: Values) -> Values:
-        program, count = self.system.program, len(self.border)
-        out = np.empty((count, len(field), program.hessian.nnz))
-        entries = np.empty((len(field), program.pattern.nnz))
-        for i in range(count):
-            derivatives(
-                program.code, program.cells, program.slots, self.inputs, self.outside, externals, field,
-                self._unit(i, len(field)), entries, out[i],
-            )  # fmt: skip
+        out = np.empty((len(self.border), len(field), self.system.program.hessian.nnz))
+        for i in range(len(self.border)):
+            out[i] = self.read.derivatives(field, externals, self._unit(i, len(field)))[1]
         return out
 
     def _unit(self, i: int, count: int) -> Values:
@@ -151,8 +145,8 @@ class NullSpace:
 
     def gradient(self, i: int, field: Values, externals: Values) -> Values:
         """Return the gradient of row i of the border (b, columns)."""
-        program, out, whole = self.system.program, np.zeros_like(field), self._unit(i, len(field))
-        pull(program.code, program.cells, self.inputs, self.outside, externals, self.each, whole, field, out)
+        out, whole = np.zeros_like(field), self._unit(i, len(field))
+        self.read.pull(self.each, field, externals, whole, out)
         add_batch(self.linear, whole, out)
         out[:, self.unknowns :] = 0.0
         return out

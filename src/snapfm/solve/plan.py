@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from snapfm.arrays import Index, Values
+from snapfm.compile.derivatives import Rows
 from snapfm.compile.kinks import find_kinks
 from snapfm.kernels.coordinates import differences, distances, largest
 from snapfm.linear import Automatic, Solver
@@ -27,7 +28,7 @@ from snapfm.solve.coordinates import Coordinates
 from snapfm.solve.iterate import Iterate
 from snapfm.solve.march import Marching
 from snapfm.solve.memory import Workspaces
-from snapfm.solve.stage import Ended, LinearState, Rows, Stage, State
+from snapfm.solve.stage import Ended, LinearState, Stage, State
 from snapfm.solve.substitute import Clip, Substitute
 from snapfm.solve.system import Part
 from snapfm.text import plural

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.compile.program import Program
+from snapfm.compile.derivatives import Rows
 from snapfm.errors import Status
 from snapfm.kernels import batches
 from snapfm.kernels.layout import HOLDS, UNKNOWN
@@ -99,6 +99,14 @@ class LinearState:
     deadline: Deadline
     evaluator: LawEvaluator | None = None
 
+    def pull(self, rows: Rows, index: Index) -> None:
+        """Add Jᵀν + Σλ∇²row·w, by unknowns and by params, of rows with λ and ν at `index`. Written: rest, by_params."""
+        if rows.inputs.shape[1] or rows.outside.shape[1]:
+            batches.pull_linear(
+                *rows.program.run, rows.inputs, rows.outside, self.externals, index, self.multipliers, self.nu, self.u,
+                self.w, self.rest, self.by_params,
+            )  # fmt: skip
+
 
 class Determined(NamedTuple):
     """Rows that determine as many unknowns, once those of earlier ones are known; each row its own one, unless `coupled`."""
@@ -143,39 +151,3 @@ class Stage(ABC):
     @abstractmethod
     def describe(self) -> str:
         """Say in a line what it does."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A program and, one line per part, the unknowns and the columns of params that it reads."""
-
-    program: Program
-    inputs: Index
-    outside: Index
-
-    @classmethod
-    def of(cls, program: Program) -> Rows:
-        """Take a program of one part, over all unknowns and params."""
-        return cls(program, program.unknowns[None], program.params[None])
-
-    def evaluate(self, u: Values, externals: Values) -> Values:
-        """Evaluate the rows of a program of one part: (b, rows)."""
-        program = self.program
-        out = np.empty((len(u), program.pattern.rows))
-        batches.evaluate(program.code, program.cells, self.inputs, self.outside, externals, u, out)
-        return out
-
-    def pull(self, index: Index, u: Values, externals: Values, multipliers: Values, rest: Values) -> None:
-        """Add Jᵀλ to `rest`, with λ = multipliers[:, index]. Written: rest."""
-        program = self.program
-        if self.inputs.shape[1]:
-            batches.pull(program.code, program.cells, self.inputs, self.outside, externals, index, multipliers, u, rest)
-
-    def pull_linear(self, index: Index, at: LinearState) -> None:
-        """Add Jᵀν + Σλ∇²row·w, by unknowns and by params, of rows with λ and ν at `index`. Written: at's rest, by_params."""
-        program = self.program
-        if self.inputs.shape[1] or self.outside.shape[1]:
-            batches.pull_linear(
-                program.code, program.cells, self.inputs, self.outside, at.externals, index, at.multipliers, at.nu, at.u,
-                at.w, at.rest, at.by_params,
-            )  # fmt: skip

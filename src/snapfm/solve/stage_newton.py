@@ -12,7 +12,6 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.kernels.march import HALVINGS, SUFFICIENT, USEFUL
 from snapfm.kernels.threads import Deadline
-from snapfm.reduce.march import slopes_at
 from snapfm.solve.budget import Stopping
 from snapfm.solve.stage import State
 from snapfm.solve.stage_solver import StageSolver
@@ -130,7 +129,7 @@ class StageNewton:
         """Make the factors that are missing; return the samples whose matrix is regular."""
         some = now[self._missing(now)]
         if len(some):
-            entries = slopes_at(self.solver.square.program, self.inputs[some], self.outside[some])
+            entries = self.solver.rows.slopes(self.inputs[some], self.outside[some])
             for i, one in zip(some.tolist(), entries):
                 self._factors[self._live[i]] = self.solver.factor(one)
         return now[~self._missing(now)]

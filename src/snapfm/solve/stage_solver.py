@@ -11,8 +11,8 @@ from scipy.sparse import csc_array
 from scipy.sparse.linalg import SuperLU, splu
 
 from snapfm.arrays import Index, Values
+from snapfm.compile.derivatives import Rows
 from snapfm.compile.program import Program
-from snapfm.kernels import batches
 from snapfm.kernels.factor.lu import Elimination
 from snapfm.kernels.march import REFINED, SOLVES, USEFUL, Structure
 from snapfm.kernels.operations import LANES
@@ -45,7 +45,7 @@ class StageSolver:
         self._source = numbered.data.astype(np.int64) - 1
         self._indices, self._indptr = numbered.indices, numbered.indptr
         self.block = np.repeat(np.arange(len(square.starts) - 1), np.diff(square.starts))  # of every row and unknown
-        self._places = np.arange(len(square.program.unknowns))[None], np.arange(len(square.program.params))[None]
+        self.rows = Rows.of(square.program)
         self.structure = self._small(pattern.row_of(), pattern.indices)
         self._constant: SuperLU | None = None  # the factor of an affine structure, made at first use
         self._part: Part | None = None
@@ -68,10 +68,7 @@ class StageSolver:
 
     def evaluate(self, inputs: Values, outside: Values) -> Values:
         """Evaluate the rows (b, m)."""
-        program = self.square.program
-        out = np.empty((len(inputs), self.square.size))
-        batches.evaluate(program.code, program.cells, *self._places, outside, inputs, out)
-        return out
+        return self.rows.evaluate(inputs, outside)
 
     def merit(self, residual: Values) -> Values:
         """Sum the squares of each block's rows (b, blocks)."""

@@ -13,9 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from snapfm.arrays import Index, Values
+from snapfm.compile.derivatives import Rows
 from snapfm.kernels import batches
 from snapfm.reduce.cascade import Level
-from snapfm.solve.stage import Determined, Ended, LinearState, Rows, Stage, State
+from snapfm.solve.stage import Determined, Ended, LinearState, Stage, State
 from snapfm.text import plural
 
 
@@ -67,7 +68,7 @@ class Substitute(Stage):
         """Find the ν that make the unknowns stationary. Written: ν, rest, by_params."""
         level = self.level
         batches.determine(at.rest, level.unknowns, level.weights, level.rows, at.nu)
-        self.rows.pull_linear(level.rows[None], at)
+        at.pull(self.rows, level.rows[None])
 
     def from_params(self, u: Values, externals: Values) -> Values | None:
         """Return the unknowns if params alone determine them, as they do in the first level. Written: u."""

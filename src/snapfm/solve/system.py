@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.derivatives import Rows
 from snapfm.kernels import layout as core
 from snapfm.kernels.callback import Callback
 from snapfm.kernels.coupled import SCALARS
@@ -33,7 +34,7 @@ from snapfm.solve.kkt import KKT, prepare
 from snapfm.solve.linearized import solve_linearized
 from snapfm.solve.memory import Workspaces
 from snapfm.solve.nullspace import NullSpace
-from snapfm.solve.stage import LinearState, Rows, State
+from snapfm.solve.stage import LinearState, State
 from snapfm.solve.tiles import AttemptOutcome, Tiles, tiles_for
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class Part:
 
     def pull_linear(self, at: LinearState) -> None:
         """Add Jᵀν + Hw of this part's rows, for unknowns and params. Written: rest, by_params."""
-        self.rows.pull_linear(self.system.rows, at)
+        at.pull(self.rows, self.system.rows)
 
     def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values, weights: Values | None) -> None:
         """Add Jᵀλ of this part's rows to `rest`, with generalized slopes where there are weights (b, parts, kinks)."""

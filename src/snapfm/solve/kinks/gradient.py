@@ -15,12 +15,11 @@ from torch import Tensor
 
 from snapfm.arrays import Mask, Values
 from snapfm.compile import CompiledLaws
-from snapfm.compile.derivatives import evaluate_params
+from snapfm.compile.derivatives import Rows, evaluate_params
 from snapfm.compile.kinks import Kinks, find_kinks
 from snapfm.compile.lower.order import ordered
 from snapfm.compile.lower.tape import moved_columns, units
 from snapfm.compile.program import Program, build_program
-from snapfm.kernels import batches
 from snapfm.laws import Params
 from snapfm.solve.base import Limits
 
@@ -140,16 +139,11 @@ def _evaluated(
     program: Program, field: Values, outside: Values, weights: Values
 ) -> tuple[Values, csr_array, csr_array]:
     """Return rows, Jacobian and Σ weight·∇²row at one field."""
-    read = (program.unknowns[None], program.params[None], outside)
-    rows, entries = np.empty((1, program.pattern.rows)), program.constants[None].copy()
-    batches.evaluate(program.code, program.cells, *read, field, rows)
-    curvature = np.zeros((1, program.hessian.nnz))
-    batches.derivatives(
-        program.code, program.cells, program.slots, *read, field, weights[None], entries, curvature
-    )  # fmt: skip
+    rows = Rows.of(program)
+    entries, curvature = rows.derivatives(field, outside, weights[None])
     lower = program.hessian.csr(curvature[0])
     whole = csr_array(lower + lower.T - diags_array(lower.diagonal()))
-    return rows[0], program.pattern.csr(entries[0]), whole
+    return rows.evaluate(field, outside)[0], program.pattern.csr(entries[0]), whole
 
 
 def _solved(jacobian: csr_array, hessian: csr_array, taken: Mask, held: Mask, gradient: Values) -> Values:

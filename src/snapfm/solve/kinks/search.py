@@ -16,6 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Index, Values
+from snapfm.compile.derivatives import Rows
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
@@ -26,7 +27,6 @@ from snapfm.solve.kinks.path import follow
 from snapfm.solve.kinks.sides import TOGETHER, choose
 from snapfm.solve.kinks.smoothing import EARLY, LAST, Smoothing
 from snapfm.solve.kinks.states import ON, TINY, KinkedLanes
-from snapfm.solve.stage import Rows
 from snapfm.solve.tiles import AttemptOutcome, Tiles, tiles_for
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.derivatives import Rows
 from snapfm.errors import Status
-from snapfm.kernels import batches
 from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
 from snapfm.solve.attempts.attempt import Search, newton
@@ -79,18 +79,10 @@ class KinkedLanes:
 
         Where a slope fades as the kink is approached (the square of a relu), the reach beside the kink has any sign.
         """
-        spec, switches, count = self.spec, self.spec.switches, self.kinked.count
-        cells, lanes = self.cells(tiles), tiles.lanes
+        spec, count, cells = self.spec, self.kinked.count, self.cells(tiles)
         inside = np.ascontiguousarray(cells[:, : spec.system.program.code.first])
-        inputs, outside = spec.switch_unknowns[None], spec.switch_params[None]
-        values = np.empty((lanes, 2 * count))
-        batches.evaluate(switches.code, switches.cells, inputs, outside, inside, inside, values)
-        entries = np.tile(switches.constants, (lanes, 1))
-        nothing = np.empty((lanes, 0))
-        batches.derivatives(
-            switches.code, switches.cells, switches.slots, inputs, outside, inside, inside, np.zeros((lanes, 2 * count)),
-            entries, nothing,
-        )  # fmt: skip
+        read = Rows(spec.switches, spec.switch_unknowns[None], spec.switch_params[None])
+        values, entries = read.evaluate(inside, inside), read.slopes(inside, inside)
         kinked = self.kinked
         square = (kinked.by_switch @ (entries[:, : kinked.by_switch.shape[1]] ** 2).T).T
         along = (kinked.by_both @ (entries[:, kinked.of_jump] * entries[:, kinked.of_switch]).T).T
