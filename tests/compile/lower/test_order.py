@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from snapfm import Equality
@@ -44,6 +45,13 @@ def test_few_blocks_stay_as_they_are():
     found, place = module.ordered(tape, np.zeros(0, np.int64))
     assert found is tape
     assert np.array_equal(place, np.arange(tape.cells))
+
+
+@pytest.mark.parametrize("law", [lambda u, p: torch.maximum(u, p["k"]), lambda u, p: (u @ u.T) * p["k"]])
+def test_operations_without_elements_are_no_blocks(law):
+    scalar = compile_laws([Equality("empty", law)], (0, 3), {"k": torch.ones(1)}).scalar
+    assert not scalar.tape.blocks
+    assert scalar.rows.shape[0] == 0
 
 
 def test_cells_of_params_come_before_the_unknowns():

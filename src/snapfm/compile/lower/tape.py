@@ -179,9 +179,10 @@ class Tape:
         return Form(matrix, tuple(value.shape))
 
     def apply(self, op: Op, a: Form, b: Form | None = None, c: Form | None = None) -> Form:
-        """Add a block and return its result."""
+        """Add a block, unless it has no elements, and return its result."""
         first = self.cells
-        self.blocks.append(Block(op, first, *(form and form.widened(first).matrix for form in (a, b, c))))
+        if a.size:
+            self.blocks.append(Block(op, first, *(form and form.widened(first).matrix for form in (a, b, c))))
         self.cells += a.size
         return self.unit(first, a.size, a.shape)
 
