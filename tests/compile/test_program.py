@@ -150,7 +150,7 @@ def hypot(monkeypatch: pytest.MonkeyPatch) -> Op:
     by_a, by_b = "div(a, value)", "div(b, value)"
     second = "div(mul(by_b, by_b), value), fnma(by_a, div(by_b, value), zero), div(mul(by_a, by_a), value)"
     value = "root(add(mul(a, a), mul(b, b)))"
-    return operators._row("HYPOT", value=value, slopes=f"{by_a}, {by_b}", second_partials=second, casadi="hypot")
+    return operators._row("HYPOT", value=value, slopes=f"{by_a}, {by_b}", second_partials=second)
 
 
 def test_a_new_operator_of_two_operands_keeps_all_its_second_partials(hypot: Op):

@@ -1,8 +1,7 @@
 """The table of scalar operators, one row each. Everything that lists operators is generated from it.
 
-A row says everything about an operator: the torch operators it stands for, its value, its first and second derivatives,
-the range of its values, and the same function in casadi. A new operator is added here and nowhere else. The number of an
-operator is the place of its row.
+A row says everything about an operator: the torch operators it stands for, its value, its first and second derivatives, and
+the range of its values. A new operator is added here and nowhere else. The number of an operator is the place of its row.
 
 A row has one of two forms, by how the operator is evaluated:
 
@@ -25,7 +24,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Range: TypeAlias = tuple[float, float]
-Casadi: TypeAlias = "str | Callable[..., Any]"  # a function of casadi by its name, or one of (casadi, a, b, c)
 Lane: TypeAlias = Callable[..., Any]
 
 _ANY: Range = (-math.inf, math.inf)
@@ -68,13 +66,6 @@ class Op(int, metaclass=_Table):
     zero_hessian: bool
     parameter: bool
     range: Range
-    _casadi: Casadi
-
-    def casadi(self, ca: Any, *operands: Any) -> Any:
-        """Write the operator over casadi's symbols. At a kink casadi may choose another slope."""
-        if isinstance(self._casadi, str):
-            return getattr(ca, self._casadi)(*operands)
-        return self._casadi(ca, *operands)
 
     def __repr__(self) -> str:
         return f"Op.{self.name}"
@@ -98,7 +89,6 @@ def _row(
     lane: str = "",
     slopes: str = NO_SLOPES,
     second_partials: str = NO_SECOND_PARTIALS,
-    casadi: Casadi,
     range: Range = _ANY,
 ) -> Op:
     """Add a row: `value` over packs or `lane` over one lane, and over packs the derivatives.
@@ -110,7 +100,7 @@ def _row(
     op = int.__new__(Op, len(_Table.rows))
     reads = compile(value or lane, name, "eval").co_names
     op.arity = 1 + max("abc".index(operand) for operand in "abc" if operand in reads)
-    op.name, op.aten, op.range, op._casadi = name, aten, range, casadi
+    op.name, op.aten, op.range = name, aten, range
     op.zero_gradient, op.curved = not _nonzero(slopes), _nonzero(second_partials)
     op.zero_hessian = not op.curved
     op.parameter = op.arity == 2 and _nonzero(slopes) == (0,)
@@ -130,14 +120,14 @@ def _nonzero(derivatives: str) -> tuple[int, ...]:
     return tuple(place for place, one in enumerate(whole.elts) if ast.unparse(one) != "zero")
 
 
-def _smooth(*aten: str, casadi: Casadi, range: Range = _ANY) -> Callable[[Lane], Lane]:
+def _smooth(*aten: str, range: Range = _ANY) -> Callable[[Lane], Lane]:
     """Add a row: a function of a, or of a and a parameter b, that returns its value, first and second derivative by a."""
 
     def decorate(function: Lane) -> Lane:
         arguments = ", ".join(inspect.signature(function).parameters)
         called = f"{function.__name__}({arguments})"
         slope, bend = "called(op, 1, a, b, cells, spill), zero", "called(op, 2, a, b, cells, spill), zero, zero"
-        op = _row(_upper(function), *aten, lane=called, slopes=slope, second_partials=bend, casadi=casadi, range=range)
+        op = _row(_upper(function), *aten, lane=called, slopes=slope, second_partials=bend, range=range)
         BY_LANE[op] = f"f, g, h = {called}"
         FUNCTIONS[function.__name__] = function
         return function
@@ -152,173 +142,161 @@ def _upper(function: Lane) -> str:
 # The table. Comparisons return 0 or 1.
 
 # fmt: off
-_row("MUL", value="mul(a, b)", slopes="b, a", second_partials="zero, one, zero", casadi=lambda ca, a, b: a * b)
+_row("MUL", value="mul(a, b)", slopes="b, a", second_partials="zero, one, zero")
 _row("DIV", value="div(a, b)", slopes="div(one, b), fnma(value, div(one, b), zero)",
-     second_partials="zero, fnma(by_a, by_a, zero), mul(full(-2.0), mul(by_b, by_a))", casadi=lambda ca, a, b: a / b)
+     second_partials="zero, fnma(by_a, by_a, zero), mul(full(-2.0), mul(by_b, by_a))")
 # the exponent b is a parameter; the exponents 0 and 1, where it varies with params, must not yield 0·∞ at a = 0
 _row("POW", lane="a**b",
      slopes="pick(absolute(b), zero, zero, mul(b, called(POW, 0, a, fnma(one, one, b), cells, spill))), zero",
      second_partials="pick(absolute(mul(b, fnma(one, one, b))), zero, zero, "
-           "mul(mul(b, fnma(one, one, b)), called(POW, 0, a, fnma(full(2.0), one, b), cells, spill))), zero, zero",
-     casadi="power")
-_row("SQUARE", value="mul(a, a)", slopes="add(a, a), zero", second_partials="full(2.0), zero, zero", casadi=lambda ca, a: a * a,
-     range=_POSITIVE)
+           "mul(mul(b, fnma(one, one, b)), called(POW, 0, a, fnma(full(2.0), one, b), cells, spill))), zero, zero")
+_row("SQUARE", value="mul(a, a)", slopes="add(a, a), zero", second_partials="full(2.0), zero, zero", range=_POSITIVE)
 _row("SQRT", "sqrt", value="root(a)", slopes="div(full(0.5), value), zero",
-     second_partials="div(mul(full(-0.5), by_a), a), zero, zero", casadi="sqrt", range=_POSITIVE)
-_row("EXP", "exp", lane="np.exp(a)", slopes="value, zero", second_partials="value, zero, zero", casadi="exp", range=_POSITIVE)
-_row("LOG", "log", lane="np.log(a)", slopes="div(one, a), zero", second_partials="fnma(by_a, by_a, zero), zero, zero",
-     casadi="log")
+     second_partials="div(mul(full(-0.5), by_a), a), zero, zero", range=_POSITIVE)
+_row("EXP", "exp", lane="np.exp(a)", slopes="value, zero", second_partials="value, zero, zero", range=_POSITIVE)
+_row("LOG", "log", lane="np.log(a)", slopes="div(one, a), zero", second_partials="fnma(by_a, by_a, zero), zero, zero")
 _row("SIN", "sin", lane="np.sin(a)", slopes="called(COS, 0, a, b, cells, spill), zero",
-     second_partials="fnma(one, value, zero), zero, zero", casadi="sin", range=_SIGNED_UNIT)
+     second_partials="fnma(one, value, zero), zero, zero", range=_SIGNED_UNIT)
 _row("COS", "cos", lane="np.cos(a)", slopes="fnma(one, called(SIN, 0, a, b, cells, spill), zero), zero",
-     second_partials="fnma(one, value, zero), zero, zero", casadi="cos", range=_SIGNED_UNIT)
+     second_partials="fnma(one, value, zero), zero, zero", range=_SIGNED_UNIT)
 _row("TANH", "tanh", lane="np.tanh(a)", slopes="fnma(value, value, one), zero",
-     second_partials="mul(full(-2.0), mul(value, by_a)), zero, zero", casadi="tanh", range=_SIGNED_UNIT)
+     second_partials="mul(full(-2.0), mul(value, by_a)), zero, zero", range=_SIGNED_UNIT)
 _row("SIGMOID", "sigmoid", lane="1.0 / (1.0 + np.exp(-a))", slopes="mul(value, fnma(one, value, one)), zero",
-     second_partials="mul(by_a, fnma(full(2.0), value, one)), zero, zero", casadi=lambda ca, a: 1.0 / (1.0 + ca.exp(-a)),
-     range=_UNIT)
+     second_partials="mul(by_a, fnma(full(2.0), value, one)), zero, zero", range=_UNIT)
 _row("RECIPROCAL", "reciprocal", value="div(one, a)", slopes="fnma(value, value, zero), zero",
-     second_partials="mul(full(-2.0), mul(by_a, value)), zero, zero", casadi=lambda ca, a: 1.0 / a)
+     second_partials="mul(full(-2.0), mul(by_a, value)), zero, zero")
 _row("RSQRT", "rsqrt", value="div(one, root(a))", slopes="div(mul(full(-0.5), value), a), zero",
-     second_partials="div(mul(full(-1.5), by_a), a), zero, zero", casadi=lambda ca, a: 1.0 / ca.sqrt(a), range=_POSITIVE)
+     second_partials="div(mul(full(-1.5), by_a), a), zero, zero", range=_POSITIVE)
 _row("ABS", "abs", value="absolute(a)", slopes="pick(a, zero, pick(zero, a, zero, full(-1.0)), one), zero",
-     casadi="fabs", range=_POSITIVE)
+     range=_POSITIVE)
 _row("RELU", "relu", value="pick(a, zero, zero, a)", slopes="pick(a, zero, zero, one), zero",
-     casadi=lambda ca, a: ca.fmax(a, 0.0), range=_POSITIVE)
+     range=_POSITIVE)
 # NaN stays NaN
 _row("MAX", "maximum", "fmax", value="pick(b, a, a, pick(a, a, b, a))",
-     slopes="pick(b, a, one, zero), fnma(one, pick(b, a, one, zero), one)", casadi="fmax")
+     slopes="pick(b, a, one, zero), fnma(one, pick(b, a, one, zero), one)")
 _row("MIN", "minimum", "fmin", value="pick(a, b, a, pick(a, a, b, a))",
-     slopes="pick(a, b, one, zero), fnma(one, pick(a, b, one, zero), one)", casadi="fmin")
+     slopes="pick(a, b, one, zero), fnma(one, pick(a, b, one, zero), one)")
 _row("SELECT", value="pick(absolute(c), zero, b, a)",
-     slopes="pick(absolute(c), zero, zero, one), fnma(one, pick(absolute(c), zero, zero, one), one)",
-     casadi=lambda ca, a, b, c: ca.if_else(c != 0.0, a, b))
-_row("GT", "gt", value="pick(a, b, zero, pick(a, a, pick(b, b, one, zero), zero))", casadi=lambda ca, a, b: a > b,
-     range=_UNIT)
-_row("GE", "ge", value="pick(b, a, one, zero)", casadi=lambda ca, a, b: a >= b, range=_UNIT)
-_row("EQ", "eq", value="pick(a, b, pick(b, a, one, zero), zero)", casadi=lambda ca, a, b: a == b, range=_UNIT)
+     slopes="pick(absolute(c), zero, zero, one), fnma(one, pick(absolute(c), zero, zero, one), one)")
+_row("GT", "gt", value="pick(a, b, zero, pick(a, a, pick(b, b, one, zero), zero))", range=_UNIT)
+_row("GE", "ge", value="pick(b, a, one, zero)", range=_UNIT)
+_row("EQ", "eq", value="pick(a, b, pick(b, a, one, zero), zero)", range=_UNIT)
 # A value without its slope: for detach, and for a shift that cancels in exact arithmetic and only keeps rounding or overflow
-# small. casadi has no such function. What cancels needs none, and beyond detach a casadi peer sees the true slope.
-_row("HOLD", "detach", value="a", casadi=lambda ca, a: a)
-_row("SIGN", "sign", value="pick(a, zero, pick(zero, a, zero, full(-1.0)), pick(zero, a, one, a))", casadi="sign",
-     range=_SIGNED_UNIT)
-_row("FLOOR", "floor", lane="np.floor(a)", casadi="floor")
-_row("CEIL", "ceil", lane="np.ceil(a)", casadi="ceil")
-_row("TRUNC", "trunc", lane="np.trunc(a)", casadi=lambda ca, a: ca.if_else(a < 0.0, ca.ceil(a), ca.floor(a)))
-_row("ROUND", "round", lane="np.rint(a)", casadi=lambda ca, a: ca.floor(a + 0.5))  # torch rounds halves to even
+# small.
+_row("HOLD", "detach", value="a")
+_row("SIGN", "sign", value="pick(a, zero, pick(zero, a, zero, full(-1.0)), pick(zero, a, one, a))", range=_SIGNED_UNIT)
+_row("FLOOR", "floor", lane="np.floor(a)")
+_row("CEIL", "ceil", lane="np.ceil(a)")
+_row("TRUNC", "trunc", lane="np.trunc(a)")
+_row("ROUND", "round", lane="np.rint(a)")
 # fmt: on
 
 
-@_smooth("tan", casadi="tan")
+@_smooth("tan")
 def _tan(a):
     f = math.tan(a)
     slope = 1.0 + f * f
     return f, slope, 2.0 * f * slope
 
 
-@_smooth("sinh", casadi="sinh")
+@_smooth("sinh")
 def _sinh(a):
     f = math.sinh(a)
     return f, math.cosh(a), f
 
 
-@_smooth("cosh", casadi="cosh", range=(1.0, math.inf))
+@_smooth("cosh", range=(1.0, math.inf))
 def _cosh(a):
     f = math.cosh(a)
     return f, math.sinh(a), f
 
 
-@_smooth("asin", casadi="asin", range=(-math.pi / 2, math.pi / 2))
+@_smooth("asin", range=(-math.pi / 2, math.pi / 2))
 def _asin(a):
     slope = 1.0 / math.sqrt((1.0 - a) * (1.0 + a))
     return math.asin(a), slope, a * slope * slope * slope
 
 
-@_smooth("acos", casadi="acos", range=(0.0, math.pi))
+@_smooth("acos", range=(0.0, math.pi))
 def _acos(a):
     slope = -1.0 / math.sqrt((1.0 - a) * (1.0 + a))
     return math.acos(a), slope, a * slope * slope * slope
 
 
-@_smooth("atan", casadi="atan", range=(-math.pi / 2, math.pi / 2))
+@_smooth("atan", range=(-math.pi / 2, math.pi / 2))
 def _atan(a):
     slope = 1.0 / (1.0 + a * a)
     return math.atan(a), slope, -2.0 * a * slope * slope
 
 
-@_smooth("asinh", casadi="asinh")
+@_smooth("asinh")
 def _asinh(a):
     slope = 1.0 / math.hypot(1.0, a)
     return math.asinh(a), slope, -a * slope * slope * slope
 
 
-@_smooth("acosh", casadi="acosh", range=_POSITIVE)
+@_smooth("acosh", range=_POSITIVE)
 def _acosh(a):
     slope = 1.0 / (math.sqrt(a - 1.0) * math.sqrt(a + 1.0))
     return math.acosh(a), slope, -a * slope * slope * slope
 
 
-@_smooth("atanh", casadi="atanh")
+@_smooth("atanh")
 def _atanh(a):
     slope = 1.0 / ((1.0 - a) * (1.0 + a))
     return math.atanh(a), slope, 2.0 * a * slope * slope
 
 
-@_smooth("log1p", casadi="log1p")
+@_smooth("log1p")
 def _log1p(a):
     slope = 1.0 / (1.0 + a)
     return math.log1p(a), slope, -slope * slope
 
 
-@_smooth("expm1", casadi="expm1", range=(-1.0, math.inf))
+@_smooth("expm1", range=(-1.0, math.inf))
 def _expm1(a):
     slope = math.exp(a)
     return math.expm1(a), slope, slope
 
 
-@_smooth("exp2", casadi=lambda ca, a: ca.exp(math.log(2.0) * a), range=_POSITIVE)
+@_smooth("exp2", range=_POSITIVE)
 def _exp2(a):
     f, log = 2.0**a, math.log(2.0)
     return f, log * f, log * log * f
 
 
-@_smooth("log2", casadi=lambda ca, a: ca.log(a) / math.log(2.0))
+@_smooth("log2")
 def _log2(a):
     log = 1.0 / math.log(2.0)
     return np.log2(a), log / a, -log / a / a
 
 
-@_smooth("log10", casadi="log10")
+@_smooth("log10")
 def _log10(a):
     log = 1.0 / math.log(10.0)
     return math.log10(a), log / a, -log / a / a
 
 
-@_smooth("erf", casadi="erf", range=_SIGNED_UNIT)
+@_smooth("erf", range=_SIGNED_UNIT)
 def _erf(a):
     slope = 2.0 / math.sqrt(math.pi) * math.exp(-a * a)
     return math.erf(a), slope, -2.0 * a * slope
 
 
-@_smooth("erfc", casadi=lambda ca, a: 1.0 - ca.erf(a), range=(0.0, 2.0))
+@_smooth("erfc", range=(0.0, 2.0))
 def _erfc(a):
     slope = -2.0 / math.sqrt(math.pi) * math.exp(-a * a)
     return math.erfc(a), slope, -2.0 * a * slope
 
 
-@_smooth("silu", casadi=lambda ca, a: a / (1.0 + ca.exp(-a)), range=(-0.2785, math.inf))
+@_smooth("silu", range=(-0.2785, math.inf))
 def _silu(a):
     gate = 1.0 / (1.0 + math.exp(-a))
     rise = gate / (1.0 + math.exp(a))
     return a * gate, gate + a * rise, rise * (2.0 + a * (1.0 - 2.0 * gate))
 
 
-def _softplus_in_casadi(ca, a, b):
-    edge = ca.fmin(b, 36.0)  # above it the logarithm is a to the last bit, and the exponential may overflow
-    return ca.if_else(a > edge, a, ca.log1p(ca.exp(ca.fmin(a, edge))))
-
-
-@_smooth(casadi=_softplus_in_casadi, range=_POSITIVE)
+@_smooth(range=_POSITIVE)
 def _softplus(a, b):  # log(1 + eᵃ), and a itself above the threshold b, as torch has it
     if a > b:
         return a, 1.0, 0.0
@@ -327,7 +305,7 @@ def _softplus(a, b):  # log(1 + eᵃ), and a itself above the threshold b, as to
     return max(a, 0.0) + math.log1p(small), slope, small / (1.0 + small) / (1.0 + small)
 
 
-@_smooth(casadi=lambda ca, a: 0.5 * a * (1.0 + ca.erf(a / math.sqrt(2.0))), range=(-0.17, math.inf))
+@_smooth(range=(-0.17, math.inf))
 def _gelu(a):
     share = 0.5 * math.erfc(-a / math.sqrt(2.0))
     density = math.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
@@ -336,11 +314,7 @@ def _gelu(a):
     return a * share, share + a * density, density * (2.0 - a * a)
 
 
-def _gelu_tanh_in_casadi(ca, a):
-    return 0.5 * a * (1.0 + ca.tanh(math.sqrt(2.0 / math.pi) * (a + 0.044715 * a * a * a)))
-
-
-@_smooth(casadi=_gelu_tanh_in_casadi, range=(-0.171, math.inf))
+@_smooth(range=(-0.171, math.inf))
 def _gelu_tanh(a):
     scale, cubic = math.sqrt(2.0 / math.pi), 0.044715
     t = math.tanh(scale * (a + cubic * a * a * a))
@@ -352,7 +326,7 @@ def _gelu_tanh(a):
     return a * share, share + 0.5 * a * rise * inner, bend
 
 
-@_smooth("mish", casadi=lambda ca, a: a * ca.tanh(_softplus_in_casadi(ca, a, 36.0)), range=(-0.309, math.inf))
+@_smooth("mish", range=(-0.309, math.inf))
 def _mish(a):
     small = math.exp(-abs(a))
     t = math.tanh(max(a, 0.0) + math.log1p(small))
@@ -362,37 +336,27 @@ def _mish(a):
     return a * t, t + a * rise, 2.0 * rise + a * bend
 
 
-@_smooth(casadi=lambda ca, a: ca.log(a / (1.0 - a)))
+@_smooth()
 def _logit(a):
     slope = 1.0 / (a * (1.0 - a))
     return math.log(a / (1.0 - a)), slope, (2.0 * a - 1.0) * slope * slope
 
 
-def _huber_in_casadi(ca, a, b):
-    return ca.if_else(ca.fabs(a) < b, 0.5 * a * a, b * (ca.fabs(a) - 0.5 * b))
-
-
-@_smooth(casadi=_huber_in_casadi, range=_POSITIVE)
+@_smooth(range=_POSITIVE)
 def _huber(a, b):  # a² / 2 up to |a| = b, straight beyond
     if abs(a) < b:
         return 0.5 * a * a, a, 1.0
     return b * (abs(a) - 0.5 * b), math.copysign(b, a), 0.0
 
 
-@_smooth("special_entr", casadi=lambda ca, a: -a * ca.log(a), range=(-math.inf, 0.368))
+@_smooth("special_entr", range=(-math.inf, 0.368))
 def _entr(a):  # −a log a
     if a <= 0.0:
         return (0.0 if a == 0.0 else -math.inf), math.inf, -math.inf
     return -a * math.log(a), -1.0 - math.log(a), -1.0 / a
 
 
-def _sinc_in_casadi(ca, a):
-    x = ca.if_else(ca.fabs(a) < 1e-3, 1.0, math.pi * a)
-    near = 1.0 - (math.pi * a) ** 2 / 6.0 + (math.pi * a) ** 4 / 120.0
-    return ca.if_else(ca.fabs(a) < 1e-3, near, ca.sin(x) / x)
-
-
-@_smooth("sinc", casadi=_sinc_in_casadi, range=(-0.218, 1.0))
+@_smooth("sinc", range=(-0.218, 1.0))
 def _sinc(a):  # sin πa / πa; near zero the quotients would cancel
     x, p = math.pi * a, math.pi
     if abs(x) < 0.3:
@@ -413,12 +377,7 @@ def _sinc(a):  # sin πa / πa; near zero the quotients would cancel
 # compile.kinks writes max, min, abs, relu and where with them; laws as they are recorded hold neither.
 
 
-def _ramp_in_casadi(ca, a, b):
-    piece = ca.if_else(b > -3.0, (-1.0 - b) * a, 0.0)
-    return ca.if_else(b >= 0.0, 0.5 * (a + ca.sqrt(a * a + 4.0 * b * b)) - b, piece)
-
-
-@_smooth(casadi=_ramp_in_casadi)
+@_smooth()
 def _ramp(a, b):  # max(a, 0)
     if b <= -3.0:
         return 0.0 * a, -3.0 - b, 0.0
@@ -431,11 +390,7 @@ def _ramp(a, b):  # max(a, 0)
     return f - b, f / root, 2.0 * (b / root) * (b / root) / root
 
 
-def _step_in_casadi(ca, a, b):
-    return ca.if_else(b >= 0.0, 0.5 + 0.5 * a / ca.sqrt(a * a + 4.0 * b * b), ca.if_else(b > -3.0, -1.0 - b, -3.0 - b))
-
-
-@_smooth(casadi=_step_in_casadi, range=_UNIT)
+@_smooth(range=_UNIT)
 def _step(a, b):  # 1 where a > 0, else 0: the slope of the ramp
     if b < 0.0:
         return (-1.0 if b > -3.0 else -3.0) - b + 0.0 * a, 0.0, 0.0  # NaN stays NaN

@@ -20,6 +20,7 @@ from snapfm.compile.trace.batched import each
 from snapfm.errors import UnsupportedLaw, require
 from snapfm.laws import Params
 from snapfm.solve.base import Limits
+from snapfm_bench.peers.casadi_operators import written
 from snapfm_bench.peers.presolved import Presolved
 
 Symbol: TypeAlias = Any  # casadi.SX or casadi.MX; casadi ships no types
@@ -103,4 +104,4 @@ def _applied(ca: ModuleType, block: Block, cells: list[tuple[int, int, Symbol]],
         column = block.b[:, [one]].toarray()
         if block.b.nnz == np.count_nonzero(column) and (column == column[:1]).all() and len(column):
             operands[1] = float(column[0, 0])
-    return block.op.casadi(ca, *operands)
+    return written(block.op, ca, *operands)
