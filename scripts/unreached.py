@@ -36,6 +36,7 @@ HOOKS = {
     "get_call_template",
     "get_overload",
     "_customize_flags",
+    "generic_resolve",
     "cache_path",
     "_should_skip_dynamo",
 }

@@ -7,29 +7,12 @@ import torch
 
 import snapfm
 from snapfm.compile.program import Program, build_program
-from snapfm.kernels.numba.sections import section
-from snapfm.kernels.program import (
-    A_CELL,
-    A_PTR,
-    B_CELL,
-    B_PTR,
-    READER,
-    READER_OP,
-    READER_PTR,
-    READER_SLOPE,
-    A,
-    B,
-)
 
 
 def _program(law) -> Program:
     project = snapfm.Projector([snapfm.Equality("law", law)], (3, 5))
     tape, rows = project.structure.scalar.tape, project.structure.scalar.rows
     return build_program(tape, rows, np.arange(15))
-
-
-def _table(program: Program, number: int):
-    return section(program.code.table, program.code.table_at, number).astype(np.int64)
 
 
 LAWS = {
@@ -45,15 +28,14 @@ def test_readers_are_the_operands_transposed_last_reader_first():
     for name, law in LAWS.items():
         program = _program(law)
         wanted = []
-        for side, (ptr, cell, weight) in enumerate(((A_PTR, A_CELL, A), (B_PTR, B_CELL, B))):
-            at, cells = _table(program, ptr), _table(program, cell)
-            share = section(program.code.weight, program.code.weight_at, weight)
+        code = program.code
+        operands = (code.a_ptr, code.a_cell, code.a_weight), (code.b_ptr, code.b_cell, code.b_weight)
+        for side, (at, cells, share) in enumerate(operands):
             wanted += [
                 (cells[p], -e, 5 * e + side, share[p])
                 for e in range(program.operations)
                 for p in range(at[e], at[e + 1])
             ]
-        at, op, slope = (_table(program, number) for number in (READER_PTR, READER_OP, READER_SLOPE))
-        share = section(program.code.weight, program.code.weight_at, READER)
+        at, op, slope, share = code.reader_ptr, code.reader_op, code.reader_slope, code.reader_weight
         found = [(c, -op[p], slope[p], share[p]) for c in range(len(at) - 1) for p in range(at[c], at[c + 1])]
         assert found == sorted(wanted, key=lambda one: one[:3]), name

@@ -55,7 +55,7 @@ def started(example: Example, multiplier: float, bounds=None, solver=None) -> Sm
 def stepped(small: Small) -> np.ndarray:
     """Take the direction; return where curvature was negative."""
     convex, status = np.zeros(LANES), np.full(LANES, RUNNING, np.int64)
-    newton_direction(small.frame, small.plan, small.tile, np.zeros(LANES), status, convex, np.zeros(1, np.int64), True)
+    newton_direction(small.frame, small.plan, small.tile, np.zeros(LANES), status, convex, np.zeros(1, np.int64))
     return convex
 
 

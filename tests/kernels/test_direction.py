@@ -69,7 +69,7 @@ def factored(small: Small, damping: float = 0.0, status=RUNNING) -> Factored:
 def stepped(small: Small) -> tuple[np.ndarray, np.ndarray]:
     """Step and direction (…, LANES) from the factors at hand."""
     if small.frame.augmented:
-        augmented_direction(small.frame, small.plan, small.tile, True)
+        augmented_direction(small.frame, small.plan, small.tile)
     else:
         schur_direction(small.frame, small.plan, small.tile)
     return small.section(layout.STEP).copy(), small.section(layout.DIRECTION).copy()

@@ -17,9 +17,8 @@ from snapfm.arrays import Index, Values
 from snapfm.compile.lower.tape import Block, Tape, Unlowerable, chosen_rows, moved_columns
 from snapfm.compile.sparsity.pattern import GrowingSets, Pattern, Sets, union
 from snapfm.kernels import program as core
-from snapfm.kernels.curvature import count_pairs, list_pairs, sort_terms
-from snapfm.kernels.merging import followed
-from snapfm.kernels.numba.sections import packed_index, packed_values
+from snapfm.kernels.merging import count_pairs, followed, list_pairs, sort_terms
+from snapfm.kernels.numba.sections import packed
 from snapfm.kernels.operations import SPILL
 
 # Above this many pairs of unknowns a Hessian is not written out: (Σu)² over 10⁴ unknowns would need 10⁸ of them.
@@ -137,21 +136,21 @@ def _planned(
     through_a, through_b = _chain([path for path, _ in paths]), _chain([path for _, path in paths])
     readers = find_readers(first, a, b)
     table = {
-        core.OPS: ops, core.A_PTR: a[0], core.A_CELL: a[1], core.B_PTR: b[0], core.B_CELL: b[1],
-        core.C_PTR: c[0], core.C_CELL: c[1], core.ROW_PTR: rows.indptr, core.ROW_CELL: rows.indices,
-        core.SLOT_PTR: np.concatenate([[0], np.cumsum(slot_counts)]),
-        core.SLOPE_A_PTR: through_a[0], core.SLOPE_A: through_a[1],
-        core.SLOPE_B_PTR: through_b[0], core.SLOPE_B: through_b[1],
-        core.ENTRY_PTR: entry[0], core.ENTRY_SLOT: entry[1], core.VARYING: varying,
-        core.BACK_PTR: back.indptr, core.BACK_ROW: back.indices,
-        **dict(zip(range(core.BEND_PTR, core.BEND_RIGHT + 1), curvature, strict=True)),
-        core.READER_PTR: readers.pointers, core.READER_OP: readers.operation, core.READER_SLOPE: readers.slope,
+        "ops": ops, "a_ptr": a[0], "a_cell": a[1], "b_ptr": b[0], "b_cell": b[1],
+        "c_ptr": c[0], "c_cell": c[1], "row_ptr": rows.indptr, "row_cell": rows.indices,
+        "slot_ptr": np.concatenate([[0], np.cumsum(slot_counts)]),
+        "slope_a_ptr": through_a[0], "slope_a": through_a[1],
+        "slope_b_ptr": through_b[0], "slope_b": through_b[1],
+        "entry_ptr": entry[0], "entry_slot": entry[1], "varying": varying,
+        "back_ptr": back.indptr, "back_row": back.indices,
+        **dict(zip(("bend_ptr", "bend_op", "bend_kind", "bend_left", "bend_right"), curvature, strict=True)),
+        "reader_ptr": readers.pointers, "reader_op": readers.operation, "reader_slope": readers.slope,
     }  # fmt: skip
     weight = {
-        core.A: a[2], core.B: b[2], core.C: c[2], core.ROW: rows.data, core.SLOPE_A_WEIGHT: through_a[2],
-        core.SLOPE_B_WEIGHT: through_b[2], core.ENTRY: entry[2], core.BACK: back.data, core.READER: readers.weight,
+        "a_weight": a[2], "b_weight": b[2], "c_weight": c[2], "row_weight": rows.data, "slope_a_weight": through_a[2],
+        "slope_b_weight": through_b[2], "entry_weight": entry[2], "back_weight": back.data, "reader_weight": readers.weight,
     }  # fmt: skip
-    code = core.Code(first, *packed_index(table), *packed_values(weight))
+    code = core.Code(first, *packed(core.TABLE, table, np.int32), *packed(core.WEIGHT, weight, np.float64))
     return Program(code, len(ops), pool.nnz - inputs.nnz, unknowns, externals, by, pattern, constants, varying, hessian)
 
 

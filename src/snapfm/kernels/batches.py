@@ -11,11 +11,8 @@ import numpy as np
 
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import full, store
-from snapfm.kernels.numba.sections import section
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import (
-    ROW_PTR,
-    VARYING,
     tile_gradient,
     tile_hessian,
     tile_linear_gradient,
@@ -136,7 +133,7 @@ def derivatives(code, size, slots, inputs, outside, externals, field, multiplier
     Read: field (b, n), multipliers (b, m); written: entries (b, nnz), where they vary, and curvature (b, …).
     """
     height, width = multipliers.shape[1], curvature.shape[1]
-    cells, rows = np.empty(size * LANES), np.empty(max(height, code_rows(code)) * LANES)
+    cells, rows = np.empty(size * LANES), np.empty(max(height, len(code.row_ptr) - 1) * LANES)
     weight, adjoint = np.empty(height * LANES), np.empty(max(size - code.first, 0) * LANES)
     partial = np.empty(5 * LANES * max(size - code.first, 0))
     slope, left, right = np.empty((slots + 1) * LANES), np.empty(slots * LANES), np.empty(slots * LANES)
@@ -152,50 +149,9 @@ def derivatives(code, size, slots, inputs, outside, externals, field, multiplier
                 for k in range(height):
                     weight[k * LANES + lane] = multipliers[which, k]
             tile_hessian(code, weight, left, right, partial, adjoint, hessian)
-        varying = section(code.table, code.table_at, VARYING)
+        varying = code.varying
         for lane in range(min(LANES, len(field) - first)):
             for p in varying:
                 entries[first + lane, p] = found[p * LANES + lane]
             for p in range(width):
                 curvature[first + lane, p] = hessian[p * LANES + lane]
-
-
-@compiled(nogil=True)
-def code_rows(code):
-    """Number of rows of a program."""
-    return len(section(code.table, code.table_at, ROW_PTR)) - 1
-
-
-@compiled(nogil=True, error_model="numpy", forceinline=True)
-def copy(source, target):  # written: target
-    """Copy a section, not pack by pack: one lane may just have been written alone, and a pack waits for that."""
-    for i in range(len(source)):
-        target[i] = source[i]
-
-
-@compiled(nogil=True, error_model="numpy", forceinline=True)
-def fill(target, value):  # written: target
-    """Fill a section."""
-    for i in range(len(target)):
-        target[i] = value
-
-
-@compiled(nogil=True, error_model="numpy", forceinline=True)
-def copy_lane(source, target, lane):  # written: target, one lane
-    """Copy one lane."""
-    for k in range(len(source) // LANES):
-        target[k * LANES + lane] = source[k * LANES + lane]
-
-
-@compiled(nogil=True, error_model="numpy", forceinline=True)
-def fill_lane(target, lane, value):  # written: target, one lane
-    """Fill one lane."""
-    for k in range(len(target) // LANES):
-        target[k * LANES + lane] = value
-
-
-@compiled(nogil=True, error_model="numpy", forceinline=True)
-def add_lane(one, other, target, lane):  # written: target, one lane
-    """Set one lane to the sum of two sections."""
-    for k in range(len(target) // LANES):
-        target[k * LANES + lane] = one[k * LANES + lane] + other[k * LANES + lane]

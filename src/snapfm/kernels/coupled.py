@@ -8,12 +8,12 @@ curvature ends them; the step so far is then that of a convex model. Every lane 
 
 from __future__ import annotations
 
-from snapfm.kernels import layout
 from snapfm.kernels.direction import RUNNING, augmented_direction, schur_direction, solved, spread_of, without_rounding
-from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, section, table
+from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import absolute, add, div, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.operations import LANES
+from snapfm.kernels.point import scattered
 
 # Error of a step, relative to its size: a smaller one saves no Newton iteration, each of which costs many of these.
 _STEP_ERROR = 1e-3
@@ -22,31 +22,26 @@ _STEP_ITERATIONS = 60  # spectra that need more are those of convexified models,
 _CURVATURE_ERROR = 1e-6
 _CURVATURE_ITERATIONS = 200
 _FLAT = 1e-8  # curvature below this share of the preconditioner's counts as negative
-_GOLDEN = 0.6180339887498949
 # Packs of the section GRADIENTS: r·g, that of the iteration before, curvature, size, length of the step, factor of the direction.
 _RZ, _LAST_RZ, _CURVED, _SIZE, _ALPHA, _BETA = range(6)
 SCALARS = 6  # packs of that section
 
 
 @compiled(nogil=True, error_model="numpy")
-def newton_direction(frame, plan, tile, damping, status, convex, stop, held):
-    """Solve the KKT system with the current factors; `held`: whether unknowns may be held at their bounds.
-
-    Written: step, direction; convex, where negative curvature was met.
-    """
+def newton_direction(frame, plan, tile, damping, status, convex, stop):
+    """Solve the KKT system with the current factors. Written: step, direction; convex, where negative curvature was met."""
     if frame.augmented == 1:
-        augmented_direction(frame, plan, tile, held)
+        augmented_direction(frame, plan, tile)
         return
     schur_direction(frame, plan, tile)
     if frame.coupled == 0:
         return
-    scalars, step = section(tile, layout.GRADIENTS), section(tile, layout.STEP)
-    inverse = section(tile, layout.INVERSE)
+    scalars, step, inverse = tile.gradients, tile.step, tile.inverse
     _remainder(frame, tile, damping)
     size = full(0.0)
     for j in range(len(step) // LANES):
         size = fma(_weighed(load(step, j), load(inverse, j)), load(step, j), size)
-    wanted = section(tile, layout.WANTED)
+    wanted = tile.wanted
     store(scalars, _SIZE, size)
     for lane in range(LANES):
         wanted[lane] = 1.0 if status[lane] == RUNNING else 0.0
@@ -63,12 +58,7 @@ def check_curvature(frame, plan, tile, damping, wanted, second, stop):
     Diagonal dominance proves it. Otherwise a generic direction is followed: conjugate gradients meet negative curvature with
     probability one before they converge. Where it is met, CONJUGATE holds a direction of negative curvature along the laws.
     """
-    spread, weight, inverse = (
-        section(tile, layout.REMAINDER),
-        section(tile, layout.DIAGONAL),
-        section(tile, layout.INVERSE),
-    )
-    asked = section(tile, layout.WANTED)
+    spread, weight, inverse, asked = tile.remainder, tile.diagonal, tile.inverse, tile.wanted
     spread_of(frame, tile, spread)
     any_open = False
     for lane in range(LANES):
@@ -82,12 +72,10 @@ def check_curvature(frame, plan, tile, damping, wanted, second, stop):
         asked[lane] = 1.0 if wanted[lane] and second[lane] == UNKNOWN else 0.0
     if not any_open:
         return
-    scalars = section(tile, layout.GRADIENTS)
+    scalars = tile.gradients
     size = full(0.0)
     for j in range(len(weight) // LANES):
-        # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
-        generic = full(2.0 * ((_GOLDEN * (j + 1)) % 1.0) - 1.0)
-        store(spread, j, _free(generic, load(inverse, j)))
+        store(spread, j, _free(full(scattered(j, 1)), load(inverse, j)))
         size = fma(mul(load(spread, j), load(inverse, j)), load(spread, j), size)
     store(scalars, _SIZE, size)
     _conjugate(frame, plan, tile, damping, stop, False, _CURVATURE_ERROR, _CURVATURE_ITERATIONS)
@@ -103,11 +91,9 @@ def _conjugate(frame, plan, tile, damping, stop, take, error, most):
     With `take` the iterates are added to step and direction. WANTED becomes 0 where they converged and −1 where curvature was
     negative. Written: wanted, remainder, conjugate, conjugate_multiplier, image, plain_step, plain_direction, gradients, rhs.
     """
-    remainder, conjugate = section(tile, layout.REMAINDER), section(tile, layout.CONJUGATE)
-    along, image = section(tile, layout.CONJUGATE_MULTIPLIER), section(tile, layout.IMAGE)
-    gradient, pulled = section(tile, layout.PLAIN_STEP), section(tile, layout.PLAIN_DIRECTION)  # free until the search
-    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
-    scalars, wanted = section(tile, layout.GRADIENTS), section(tile, layout.WANTED)
+    remainder, conjugate, along, image = tile.remainder, tile.conjugate, tile.conjugate_multiplier, tile.image
+    gradient, pulled = tile.plain_step, tile.plain_direction  # free until the search
+    step, direction, scalars, wanted = tile.step, tile.direction, tile.gradients, tile.wanted
     unknowns, rows = len(remainder) // LANES, len(along) // LANES
     _precondition(frame, plan, tile, remainder, gradient, pulled)
     for i in range(len(conjugate)):
@@ -161,9 +147,8 @@ def _conjugate(frame, plan, tile, damping, stop, take, error, most):
 @compiled(nogil=True, error_model="numpy")
 def _remainder(frame, tile, damping):  # written: remainder, image
     """remainder = −(slope + W·step + Jᵀ·direction) at the unknowns that are free."""
-    remainder, slope = section(tile, layout.REMAINDER), section(tile, layout.GRADIENT)
-    image, inverse = section(tile, layout.IMAGE), section(tile, layout.INVERSE)
-    _apply(frame, tile, damping, section(tile, layout.STEP), section(tile, layout.DIRECTION), image)
+    remainder, slope, image, inverse = tile.remainder, tile.gradient, tile.image, tile.inverse
+    _apply(frame, tile, damping, tile.step, tile.direction, image)
     for j in range(len(slope) // LANES):
         total = fnma(full(-1.0), load(slope, j), load(image, j))
         store(remainder, j, _free(fnma(full(1.0), total, full(0.0)), load(inverse, j)))
@@ -172,32 +157,37 @@ def _remainder(frame, tile, damping):  # written: remainder, image
 @compiled(nogil=True, error_model="numpy")
 def _apply(frame, tile, damping, x, y, image):  # written: image; packs CURVED (x·image) and BETA (x·D·x) of gradients
     """image = (W + damping)x + Jᵀy, at the unknowns that are free."""
-    weight, hessian = section(tile, layout.DIAGONAL), section(tile, layout.HESSIAN)
-    jacobian, inverse = section(tile, layout.JACOBIAN), section(tile, layout.INVERSE)
-    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
-    entry = table(frame, layout.COLUMN_ENTRY)
-    more = load(damping, 0)
+    inverse = tile.inverse
+    image[:] = 0.0
+    add_image(frame, tile, load(damping, 0), x, y, image)
+    curvature, size = full(0.0), full(0.0)
+    for j in range(len(inverse) // LANES):
+        here = _free(load(image, j), load(inverse, j))
+        store(image, j, here)
+        curvature = fma(here, load(x, j), curvature)
+        size = fma(_weighed(load(x, j), load(inverse, j)), load(x, j), size)
+    scalars = tile.gradients
+    store(scalars, _CURVED, curvature)
+    store(scalars, _BETA, size)
+
+
+@compiled(nogil=True, error_model="numpy")
+def add_image(frame, tile, damping, x, y, image):  # read: damping, a pack; written: image
+    """image += (W + damping)x + Jᵀy."""
+    weight, hessian, jacobian = tile.diagonal, tile.hessian, tile.jacobian
+    ptr, row, entry = frame.column_ptr, frame.column_row, frame.column_entry
     for j in range(len(ptr) - 1):
-        total = mul(add(load(weight, j), more), load(x, j))
+        total = add(load(image, j), mul(add(load(weight, j), damping), load(x, j)))
         for p in range(ptr[j], ptr[j + 1]):
             total = fma(load(jacobian, entry[p]), load(y, row[p]), total)
         store(image, j, total)
-    hessian_row, hessian_column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
+    hessian_row, hessian_column = frame.hessian_row, frame.hessian_column
     for h in range(len(hessian_row)):
         i, j = hessian_row[h], hessian_column[h]
         if i != j:
             value = load(hessian, h)
             store(image, i, fma(value, load(x, j), load(image, i)))
             store(image, j, fma(value, load(x, i), load(image, j)))
-    curvature, size = full(0.0), full(0.0)
-    for j in range(len(ptr) - 1):
-        here = _free(load(image, j), load(inverse, j))
-        store(image, j, here)
-        curvature = fma(here, load(x, j), curvature)
-        size = fma(_weighed(load(x, j), load(inverse, j)), load(x, j), size)
-    scalars = section(tile, layout.GRADIENTS)
-    store(scalars, _CURVED, curvature)
-    store(scalars, _BETA, size)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -205,10 +195,8 @@ def _precondition(
     frame, plan, tile, remainder, gradient, pulled
 ):  # written: gradient, pulled, rhs; pack RZ of gradients
     """Solve [[D, Jᵀ], [J, −G]] (gradient, pulled) = (remainder, 0) over the active rows and the free unknowns."""
-    rhs, scaled = section(tile, layout.RHS), section(tile, layout.SCALED)
-    active, jacobian = section(tile, layout.ACTIVE), section(tile, layout.JACOBIAN)
-    inverse = section(tile, layout.INVERSE)
-    row_ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
+    rhs, scaled, active, jacobian, inverse = tile.rhs, tile.scaled, tile.active, tile.jacobian, tile.inverse
+    row_ptr, column = frame.row_ptr, frame.column
     for r in range(len(row_ptr) - 1):
         total = full(0.0)
         for p in range(row_ptr[r], row_ptr[r + 1]):
@@ -220,8 +208,7 @@ def _precondition(
             total = without_rounding(total, size)
         store(rhs, r, mul(load(active, r), total))
     solved(frame, plan, tile, rhs, pulled)
-    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
-    entry = table(frame, layout.COLUMN_ENTRY)
+    ptr, row, entry = frame.column_ptr, frame.column_row, frame.column_entry
     product = full(0.0)
     for j in range(len(ptr) - 1):
         total = load(remainder, j)
@@ -230,7 +217,7 @@ def _precondition(
         total = mul(total, load(inverse, j))
         store(gradient, j, total)
         product = fma(total, load(remainder, j), product)
-    store(section(tile, layout.GRADIENTS), _RZ, product)
+    store(tile.gradients, _RZ, product)
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from snapfm.kernels import layout
 from snapfm.kernels.callback import NO_CALLBACK, call_back
 from snapfm.kernels.factor.ldl import factorize_tile, solve_tile
-from snapfm.kernels.layout import section, table, weights
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.operations import LANES
@@ -33,7 +32,7 @@ def factorize(frame, plan, tile, damping, status, convex, negative, stop):
     Written: inverse, scaled, matrix, factor, pivots, scale, tally; convex (what was added), negative.
     """
     convex[:] = 0.0
-    tally, rows = section(tile, layout.TALLY), len(table(frame, layout.EQUALITY))
+    tally, rows = tile.tally, len(frame.equality)
     for _ in range(_CONVEX_TRIALS):
         factorize_once(frame, plan, tile, damping, status, convex, negative, stop)
         if stop[0] != 0:
@@ -61,11 +60,10 @@ def factorize_once(frame, plan, tile, damping, status, convex, negative, stop):
         _assemble_schur(frame, tile)
     else:
         _assemble_augmented(frame, tile, damping, convex)
-    tally = section(tile, layout.TALLY)
+    tally = tile.tally
     if frame.callback == NO_CALLBACK:
         factorize_tile(
-            plan, section(tile, layout.MATRIX), LANES, 0, frame.augmented == 1, _PIVOT, section(tile, layout.FACTOR),
-            section(tile, layout.PIVOTS), section(tile, layout.SCALE), tally, stop,
+            plan, tile.matrix, LANES, 0, frame.augmented == 1, _PIVOT, tile.factor, tile.pivots, tile.scale, tally, stop
         )  # fmt: skip
         return
     for lane in range(LANES):  # marks the lanes to factorize; the answer takes its place
@@ -79,8 +77,7 @@ def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negativ
 
     Where the Hessian is coupled, a positive diagonal stands in for W; the identity, where factors are shared.
     """
-    weight, inverse = section(tile, layout.DIAGONAL), section(tile, layout.INVERSE)
-    to_bound = section(tile, layout.TO_BOUND)
+    weight, inverse, to_bound = tile.diagonal, tile.inverse, tile.to_bound
     negative[:] = 0
     if frame.shared == 1:  # a callback has these factors
         for j in range(len(weight) // LANES):
@@ -104,8 +101,7 @@ def _weigh(frame, tile, damping, convex, negative):  # written: inverse, negativ
 @compiled(nogil=True, error_model="numpy")
 def spread_of(frame, tile, spread):  # written: spread
     """Sum up per unknown the sizes of the Hessian's entries off the diagonal."""
-    hessian = section(tile, layout.HESSIAN)
-    row, column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
+    hessian, row, column = tile.hessian, frame.hessian_row, frame.hessian_column
     for j in range(len(spread) // LANES):
         store(spread, j, full(0.0))
     for h in range(len(row)):
@@ -119,16 +115,12 @@ def spread_of(frame, tile, spread):  # written: spread
 @compiled(nogil=True, error_model="numpy")
 def _assemble_schur(frame, tile):  # written: scaled, matrix
     """JW⁻¹Jᵀ + G, with idle rows replaced by those of the identity."""
-    jacobian, scaled = section(tile, layout.JACOBIAN), section(tile, layout.SCALED)
-    matrix = section(tile, layout.MATRIX)
-    inverse, active = section(tile, layout.INVERSE), section(tile, layout.ACTIVE)
-    barrier = section(tile, layout.BARRIER)
-    column = table(frame, layout.COLUMN)
+    jacobian, scaled, matrix, inverse, active = tile.jacobian, tile.scaled, tile.matrix, tile.inverse, tile.active
+    barrier, column = tile.barrier, frame.column
     for p in range(len(column)):
         store(scaled, p, mul(load(jacobian, p), load(inverse, column[p])))
-    rows, columns = table(frame, layout.ENTRY_ROW), table(frame, layout.ENTRY_COLUMN)
-    ptr, constant = table(frame, layout.TERM_PTR), weights(frame, layout.ENTRY_CONSTANT)
-    left, right = table(frame, layout.TERM_LEFT), table(frame, layout.TERM_RIGHT)
+    rows, columns, ptr, constant = frame.entry_row, frame.entry_column, frame.term_ptr, frame.entry_constant
+    left, right = frame.term_left, frame.term_right
     for s in range(len(rows)):
         total = full(constant[s])
         for t in range(ptr[s], ptr[s + 1]):
@@ -147,14 +139,10 @@ def _assemble_schur(frame, tile):  # written: scaled, matrix
 @compiled(nogil=True, error_model="numpy")
 def _assemble_augmented(frame, tile, damping, convex):  # written: matrix
     """[[W, Jᵀ], [J, −G]], with idle rows and held unknowns replaced by those of ∓ the identity."""
-    jacobian, hessian = section(tile, layout.JACOBIAN), section(tile, layout.HESSIAN)
-    matrix = section(tile, layout.MATRIX)
-    active, to_bound = section(tile, layout.ACTIVE), section(tile, layout.TO_BOUND)
-    barrier, more = section(tile, layout.BARRIER), section(tile, layout.BOUND_WEIGHT)
-    rows, columns = table(frame, layout.ENTRY_ROW), table(frame, layout.ENTRY_COLUMN)
-    ptr, constant = table(frame, layout.TERM_PTR), weights(frame, layout.ENTRY_CONSTANT)
-    left, right = table(frame, layout.TERM_LEFT), table(frame, layout.TERM_RIGHT)
-    v = len(table(frame, layout.PLACE))
+    jacobian, hessian, matrix, active, to_bound = tile.jacobian, tile.hessian, tile.matrix, tile.active, tile.to_bound
+    barrier, more, rows, columns = tile.barrier, tile.bound_weight, frame.entry_row, frame.entry_column
+    ptr, constant, left, right = frame.term_ptr, frame.entry_constant, frame.term_left, frame.term_right
+    v = len(frame.place)
     for s in range(len(rows)):
         i, j = rows[s], columns[s]
         total = full(constant[s])
@@ -183,23 +171,19 @@ def _assemble_augmented(frame, tile, damping, convex):  # written: matrix
 @compiled(nogil=True, error_model="numpy")
 def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_step
     """(JW⁻¹Jᵀ + G) dλ = h − JW⁻¹ slope over the active rows, with the multipliers of idle rows already at zero."""
-    rhs, residual, scaled = section(tile, layout.RHS), section(tile, layout.RESIDUAL), section(tile, layout.SCALED)
-    jacobian, active, idle = section(tile, layout.JACOBIAN), section(tile, layout.ACTIVE), section(tile, layout.IDLE)
-    to_bound, direction = section(tile, layout.TO_BOUND), section(tile, layout.DIRECTION)
-    slope = section(tile, layout.GRADIENT)
-    without = section(tile, layout.PLAIN_STEP)  # free until the search
-    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
-    entry = table(frame, layout.COLUMN_ENTRY)
+    rhs, residual, scaled = tile.rhs, tile.residual, tile.scaled
+    jacobian, active, idle, to_bound, direction = tile.jacobian, tile.active, tile.idle, tile.to_bound, tile.direction
+    slope = tile.gradient
+    without = tile.plain_step  # free until the search
+    ptr, row, entry = frame.column_ptr, frame.column_row, frame.column_entry
     for j in range(len(ptr) - 1):
         total = load(slope, j)
         if frame.mixed == 1:
             for p in range(ptr[j], ptr[j + 1]):
                 total = fnma(load(jacobian, entry[p]), load(idle, row[p]), total)
         store(without, j, total)
-    row_ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
-    gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
-    gram = weights(frame, layout.GRAM)
-    x, target, shift = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.SHIFT)
+    row_ptr, column, gram_ptr, gram_column = frame.row_ptr, frame.column, frame.gram_ptr, frame.gram_column
+    gram, x, target, shift = frame.gram, tile.x, tile.target, tile.shift
     for r in range(len(row_ptr) - 1):
         total = load(residual, r)
         for p in range(row_ptr[r], row_ptr[r + 1]):
@@ -223,7 +207,7 @@ def schur_direction(frame, plan, tile):  # written: direction, step, rhs, plain_
                     if move == move:
                         rhs[r * LANES + lane] += active[r * LANES + lane] * jacobian[p * LANES + lane] * move
     solved(frame, plan, tile, rhs, direction)
-    _follow(frame, tile, direction, section(tile, layout.STEP))
+    _follow(frame, tile, direction, tile.step)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -240,42 +224,33 @@ def solved(frame, plan, tile, rhs, out):  # read: rhs, which is the section RHS;
         for k in range(len(rhs) // LANES):
             store(out, k, load(rhs, k))
         return
-    factor, pivots, work = section(tile, layout.FACTOR), section(tile, layout.PIVOTS), section(tile, layout.WORK)
-    solve_tile(plan, factor, pivots, rhs, LANES, 0, work, out)
+    solve_tile(plan, tile.factor, tile.pivots, rhs, LANES, 0, tile.work, out)
 
 
 @compiled(nogil=True, error_model="numpy")
 def _follow(frame, tile, direction, step):  # written: step
     """dx = −W⁻¹(slope + Jᵀdλ), and to the bound where one holds."""
-    slope, jacobian = section(tile, layout.GRADIENT), section(tile, layout.JACOBIAN)
-    inverse = section(tile, layout.INVERSE)
-    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
-    entry = table(frame, layout.COLUMN_ENTRY)
+    slope, jacobian, inverse = tile.gradient, tile.jacobian, tile.inverse
+    ptr, row, entry = frame.column_ptr, frame.column_row, frame.column_entry
     for j in range(len(ptr) - 1):
         total = load(slope, j)
         for p in range(ptr[j], ptr[j + 1]):
             total = fma(load(jacobian, entry[p]), load(direction, row[p]), total)
         store(step, j, fnma(total, load(inverse, j), full(0.0)))
     if frame.bounded == 1:
-        to_bound = section(tile, layout.TO_BOUND)
+        to_bound = tile.to_bound
         for i in range(len(step)):
             if to_bound[i] == to_bound[i]:
                 step[i] = to_bound[i]
 
 
 @compiled(nogil=True, error_model="numpy")
-def augmented_direction(frame, plan, tile, held):  # written: direction, step, rhs
-    """[[W, Jᵀ], [J, −G]] (dx, dλ) = −(slope, h), with known values of idle rows and held unknowns moved to the right.
-
-    `held`: whether unknowns may be held at their bounds.
-    """
-    rhs, slope, residual = section(tile, layout.RHS), section(tile, layout.GRADIENT), section(tile, layout.RESIDUAL)
-    jacobian, active, idle = section(tile, layout.JACOBIAN), section(tile, layout.ACTIVE), section(tile, layout.IDLE)
-    to_bound = section(tile, layout.TO_BOUND)
-    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
-    entry = table(frame, layout.COLUMN_ENTRY)
-    gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
-    gram = weights(frame, layout.GRAM)
+def augmented_direction(frame, plan, tile):  # written: direction, step, rhs
+    """[[W, Jᵀ], [J, −G]] (dx, dλ) = −(slope, h), with known values of idle rows and held unknowns moved to the right."""
+    rhs, slope, residual = tile.rhs, tile.gradient, tile.residual
+    jacobian, active, idle, to_bound = tile.jacobian, tile.active, tile.idle, tile.to_bound
+    ptr, row, entry = frame.column_ptr, frame.column_row, frame.column_entry
+    gram_ptr, gram_column, gram = frame.gram_ptr, frame.gram_column, frame.gram
     v, m, zero = len(ptr) - 1, len(gram_ptr) - 1, full(0.0)
     for j in range(v):
         total = fnma(full(1.0), load(slope, j), zero)
@@ -287,11 +262,11 @@ def augmented_direction(frame, plan, tile, held):  # written: direction, step, r
         for p in range(gram_ptr[r], gram_ptr[r + 1]):
             total = fnma(full(gram[p]), load(idle, gram_column[p]), total)
         store(rhs, v + r, fma(load(active, r), total, load(idle, r)))
-    if frame.bounded == 1 and held:
+    if frame.bounded == 1:
         for i in range(v * LANES):
             if to_bound[i] == to_bound[i]:
                 rhs[i] = to_bound[i]
-        row_ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
+        row_ptr, column = frame.row_ptr, frame.column
         for r in range(m):
             for p in range(row_ptr[r], row_ptr[r + 1]):
                 for lane in range(LANES):
@@ -300,7 +275,7 @@ def augmented_direction(frame, plan, tile, held):  # written: direction, step, r
                         rhs[(v + r) * LANES + lane] -= jacobian[p * LANES + lane] * move
         _move_curvature(frame, tile, rhs)
     solved(frame, plan, tile, rhs, rhs)
-    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
+    step, direction = tile.step, tile.direction
     for j in range(v):
         store(step, j, load(rhs, j))
     for r in range(m):
@@ -310,8 +285,7 @@ def augmented_direction(frame, plan, tile, held):  # written: direction, step, r
 @compiled(nogil=True, error_model="numpy")
 def _move_curvature(frame, tile, rhs):  # read: hessian, to_bound; written: rhs of unknowns that are not held
     """Move the effect of held unknowns on the gradient of the others, through the Hessian, to the right-hand side."""
-    hessian, to_bound = section(tile, layout.HESSIAN), section(tile, layout.TO_BOUND)
-    row, column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
+    hessian, to_bound, row, column = tile.hessian, tile.to_bound, frame.hessian_row, frame.hessian_column
     for h in range(len(row)):
         for lane in range(LANES):
             i, j, entry = row[h] * LANES + lane, column[h] * LANES + lane, hessian[h * LANES + lane]
@@ -328,10 +302,8 @@ def correct(frame, plan, tile, alpha, wanted):  # written: rhs; step, direction 
 
     RESIDUAL holds that of the trial point; the linear model predicts (1 − alpha) of the residual before the step.
     """
-    rhs, residual, active = section(tile, layout.RHS), section(tile, layout.RESIDUAL), section(tile, layout.ACTIVE)
-    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
-    plain, plain_direction = section(tile, layout.PLAIN_STEP), section(tile, layout.PLAIN_DIRECTION)
-    before = section(tile, layout.PREVIOUS_RESIDUAL)
+    rhs, residual, active, step, direction = tile.rhs, tile.residual, tile.active, tile.step, tile.direction
+    plain, plain_direction, before = tile.plain_step, tile.plain_direction, tile.previous_residual
     first = 0 if frame.augmented == 0 else len(step)
     sign = 1.0 if frame.augmented == 0 else -1.0
     for i in range(first):
@@ -348,9 +320,8 @@ def correct(frame, plan, tile, alpha, wanted):  # written: rhs; step, direction 
             if wanted[i % LANES]:
                 step[i] = alpha[i % LANES] * plain[i] + rhs[i]
         return
-    jacobian, inverse = section(tile, layout.JACOBIAN), section(tile, layout.INVERSE)
-    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
-    entry = table(frame, layout.COLUMN_ENTRY)
+    jacobian, inverse, ptr, row = tile.jacobian, tile.inverse, frame.column_ptr, frame.column_row
+    entry = frame.column_entry
     for j in range(len(ptr) - 1):
         for lane in range(LANES):
             if wanted[lane]:

@@ -5,7 +5,8 @@ Slacks and multipliers of inequalities and bounds stay positive, their products 
 start for kernels.newton, which then has the right active set and converges to rounding. Eight samples at once, each with
 its own barrier.
 
-Soft equalities (kernels.soft_rows) harden as the barrier falls. Imports kernels only.
+Soft equalities are h − δλ = 0, with δ in step with the barrier parameter (math.md, "Soft barrier"): a quadratic penalty that
+hardens as the barrier falls. Far from an answer the rows need not hold to first order. Imports kernels only.
 """
 
 from __future__ import annotations
@@ -16,17 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from snapfm.arrays import Mask, Values
-from snapfm.kernels import layout
-from snapfm.kernels.batches import copy, copy_lane, fill, fill_lane
 from snapfm.kernels.coupled import newton_direction
 from snapfm.kernels.direction import RUNNING, factorize
-from snapfm.kernels.filter import passes_filter
-from snapfm.kernels.layout import load_tile, section, store_tile, table, weights
-from snapfm.kernels.newton import new_lanes
+from snapfm.kernels.layout import copy, copy_lane, load_tile, new_lanes, store_tile
 from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import load
+from snapfm.kernels.numba.sections import allocator
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
-from snapfm.kernels.soft_rows import balance, harden, mean_square, rows_at
+from snapfm.kernels.search import adapt_damping, begin, go_back, passes_filter, remember, stay, take_step
 
 ARRIVED, LIMIT, BROKEN = 0, 3, 4  # errors.Status
 
@@ -37,7 +36,6 @@ _ROOM = 1e-2  # slack and distance from bounds to begin with, relative to their 
 _HALVINGS = 25
 # Soft rows: a barrier parameter above the second number falls by the first, along a path that may bend.
 _SLOWLY, _LOOSE = 0.3, 1e-4
-_FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8
 
 
 class BarrierPath(NamedTuple):
@@ -49,13 +47,16 @@ class BarrierPath(NamedTuple):
     fresh: Mask  # the filter belongs to another barrier problem, and is to be emptied
 
 
+_new_path = allocator(BarrierPath, LANES)
+
+
 @compiled(nogil=True, error_model="numpy")
 def interior_tiles(code, frame, plan, ordinary, soft, limits, stop, live, space, at, work, status, iterations):
     """Follow the barrier in all tiles, with soft equalities if `soft` is 1; see newton.solve_tiles.
 
     Written: space, status, iterations (tiles, …).
     """
-    lanes, path = new_lanes(), BarrierPath(np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES, np.bool_))
+    lanes, path = new_lanes(), _new_path()
     for k in range(len(space)):
         tile = load_tile(code, frame, space[k], at, work)
         interior_tile(
@@ -70,24 +71,17 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
     mu, delta, size, fresh = path.parameter, path.softness, path.size, path.fresh
     damping, accepted = lanes.damping, lanes.accepted
     mu[:], delta[:], size[:], fresh[:], damping[:] = _FIRST, 0.0, 0.0, True, 0.0
-    most = 0
-    for lane in range(LANES):
-        status[lane] = RUNNING if live[lane] else ARRIVED
-        iterations[lane] = 0
-        most = max(most, limits[lane])
-    fill(section(tile, layout.ACTIVE), 1.0)
-    fill(section(tile, layout.IDLE), 0.0)
-    fill(section(tile, layout.TO_BOUND), np.nan)
+    most = begin(live, limits, status, iterations)
+    tile.active[:], tile.idle[:], tile.to_bound[:] = 1.0, 0.0, np.nan
     _enter(frame, tile)
     residual_at(code, frame, tile)
     derivatives_at(code, frame, tile)
     size_rows(tile, ordinary)
     _init_slacks(frame, tile)
     if soft == 1:
-        mean_square(tile, size)
-        for lane in range(LANES):
-            delta[lane] = size[lane]
-        rows_at(code, frame, tile, delta)
+        _mean_square(tile, size)
+        copy(size, delta)
+        _rows_at(code, frame, tile, delta)
     for iteration in range(most + 1):
         derivatives_at(code, frame, tile)
         running = False
@@ -103,7 +97,7 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
                 mu[lane] = max(_LAST, fall)
                 fresh[lane] = True  # another barrier problem has another filter
                 if soft == 1:
-                    harden(frame, tile, lane, delta, size[lane] * mu[lane] / _FIRST)
+                    _harden(frame, tile, lane, delta, size[lane] * mu[lane] / _FIRST)
                 off = _complementarity_error(frame, tile, lane, mu[lane])
             if off <= _SOLVED * _LAST and mu[lane] <= _LAST:
                 status[lane] = ARRIVED
@@ -117,24 +111,19 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
         _add_barrier_terms(frame, tile, mu, delta)
         factorize(frame, plan, tile, damping, status, lanes.convex, lanes.negative, stop)
         if stop[0] != 0:
-            rows_at(code, frame, tile, delta)  # _add_barrier_terms changed it
+            _rows_at(code, frame, tile, delta)  # _add_barrier_terms changed it
             continue
-        newton_direction(frame, plan, tile, damping, status, lanes.convex, stop, False)
+        newton_direction(frame, plan, tile, damping, status, lanes.convex, stop)
         _advance(code, frame, stop, tile, path, status, lanes)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
-            if accepted[lane]:
-                damping[lane] = 0.0 if damping[lane] <= _FIRST_DAMPING else 0.1 * damping[lane]
-            else:
-                damping[lane] = max(_FIRST_DAMPING, 10.0 * damping[lane])
-                if soft == 1:
-                    balance(frame, tile, lane, delta[lane])
-                    fresh[lane] = True
-                if damping[lane] > _LAST_DAMPING:
-                    status[lane] = LIMIT
-    fill(section(tile, layout.BARRIER), 0.0)
-    fill(section(tile, layout.BOUND_WEIGHT), 0.0)
+            if soft == 1 and not accepted[lane]:
+                _balance(frame, tile, lane, delta[lane])
+                fresh[lane] = True
+            if adapt_damping(damping, lane, accepted[lane]):
+                status[lane] = LIMIT
+    tile.barrier[:], tile.bound_weight[:] = 0.0, 0.0
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -142,8 +131,7 @@ def _enter(frame, tile):  # written: x, the duals of bounds
     """Move x inside its bounds, and start their multipliers."""
     if frame.bounded == 0:
         return
-    x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
-    low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
+    x, lower, upper, low, high = tile.x, tile.lower, tile.upper, tile.lower_dual, tile.upper_dual
     for i in range(len(x)):
         width = upper[i] - lower[i]
         below, above = lower[i] > -np.inf, upper[i] < np.inf
@@ -159,8 +147,8 @@ def _enter(frame, tile):  # written: x, the duals of bounds
 def _init_slacks(frame, tile):  # written: slack, multiplier of inequalities
     if frame.mixed == 0:
         return
-    residual, slack, lam = section(tile, layout.RESIDUAL), section(tile, layout.SLACK), section(tile, layout.MULTIPLIER)
-    equality, row_size = table(frame, layout.EQUALITY), section(tile, layout.ROW_SIZE)
+    residual, slack, lam = tile.residual, tile.slack, tile.multiplier
+    equality, row_size = frame.equality, tile.row_size
     for r in range(len(equality)):
         for lane in range(LANES):
             i = r * LANES + lane
@@ -172,10 +160,8 @@ def _init_slacks(frame, tile):  # written: slack, multiplier of inequalities
 @compiled(nogil=True, error_model="numpy")
 def _complementarity_error(frame, tile, lane, mu):
     """Return how far one lane is from solving the barrier problem with parameter mu."""
-    slope, residual = section(tile, layout.GRADIENT), section(tile, layout.RESIDUAL)
-    lam = section(tile, layout.MULTIPLIER)
-    equality, row_weight = table(frame, layout.EQUALITY), section(tile, layout.ROW_WEIGHT)
-    slack = section(tile, layout.SLACK)
+    slope, residual, lam = tile.gradient, tile.residual, tile.multiplier
+    equality, row_weight, slack = frame.equality, tile.row_weight, tile.slack
     worst = 0.0
     for r in range(len(equality)):
         i = r * LANES + lane
@@ -187,8 +173,7 @@ def _complementarity_error(frame, tile, lane, mu):
         for j in range(len(slope) // LANES):
             worst = _larger(worst, abs(slope[j * LANES + lane]))
         return worst
-    x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
-    low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
+    x, lower, upper, low, high = tile.x, tile.lower, tile.upper, tile.lower_dual, tile.upper_dual
     for j in range(len(slope) // LANES):
         i = j * LANES + lane
         off = abs(slope[i] - low[i] + high[i])
@@ -209,14 +194,13 @@ def _larger(one, other):
 @compiled(nogil=True, error_model="numpy")
 def _add_barrier_terms(frame, tile, mu, delta):
     """Add the barrier to the KKT system of the step. Written: barrier, bound_weight, weight, residual, slope."""
-    residual, lam = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER)
-    equality, barrier = table(frame, layout.EQUALITY), section(tile, layout.BARRIER)
+    residual, lam, equality, barrier = tile.residual, tile.multiplier, frame.equality, tile.barrier
     for r in range(len(equality)):
         if equality[r] == 1:
             for lane in range(LANES):
                 barrier[r * LANES + lane] = delta[lane]
     if frame.mixed == 1:
-        slack = section(tile, layout.SLACK)
+        slack = tile.slack
         for r in range(len(equality)):
             if equality[r] == 0:
                 for lane in range(LANES):
@@ -224,10 +208,8 @@ def _add_barrier_terms(frame, tile, mu, delta):
                     barrier[i] = slack[i] / lam[i]
                     residual[i] += mu[lane] / lam[i]
     if frame.bounded == 1:
-        x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
-        low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
-        slope, weight = section(tile, layout.GRADIENT), section(tile, layout.DIAGONAL)
-        more = section(tile, layout.BOUND_WEIGHT)
+        x, lower, upper, low, high = tile.x, tile.lower, tile.upper, tile.lower_dual, tile.upper_dual
+        slope, weight, more = tile.gradient, tile.diagonal, tile.bound_weight
         for i in range(len(x)):
             more[i] = 0.0
             if lower[i] > -np.inf:
@@ -247,39 +229,36 @@ def _advance(code, frame, stop, tile, path, status, lanes):
     Written: x, multiplier, slack, duals, residual; path's fresh; lanes' accepted (which lanes moved), alpha and more.
     """
     mu, delta, fresh = path.parameter, path.softness, path.fresh
-    x, lam, slack = section(tile, layout.X), section(tile, layout.MULTIPLIER), section(tile, layout.SLACK)
-    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
-    before, before_lam = section(tile, layout.PREVIOUS), section(tile, layout.PREVIOUS_MULTIPLIER)
-    before_slack, equality = section(tile, layout.PREVIOUS_SLACK), table(frame, layout.EQUALITY)
-    alpha, accepted = lanes.alpha, lanes.accepted
-    copy(x, before)
-    copy(lam, before_lam)
+    slack, before_slack, before_lam, direction = (
+        tile.slack,
+        tile.previous_slack,
+        tile.previous_multiplier,
+        tile.direction,
+    )
+    equality, alpha, accepted = frame.equality, lanes.alpha, lanes.accepted
+    remember(tile)
     copy(slack, before_slack)
-    rows_at(code, frame, tile, delta)  # _add_barrier_terms changed it
+    _rows_at(code, frame, tile, delta)  # _add_barrier_terms changed it
     for lane in range(LANES):
         accepted[lane] = status[lane] != RUNNING
         if accepted[lane]:
             alpha[lane] = 0.0
-            fill_lane(step, lane, 0.0)
-            fill_lane(direction, lane, 0.0)
+            stay(tile, lane)
             continue
         alpha[lane], lanes.slopes[lane] = _reach(frame, tile, lane, mu[lane], delta[lane])
         lanes.theta[lane], lanes.objective[lane] = _merit(frame, tile, lane, mu[lane], delta[lane])
         if fresh[lane]:
             lanes.entries[lane], lanes.first_theta[lane], fresh[lane] = 0, max(lanes.theta[lane], 1.0), False
     for _ in range(_HALVINGS):
-        for i in range(len(x)):
-            x[i] = before[i] + alpha[i % LANES] * step[i]
-        for i in range(len(lam)):
-            lam[i] = before_lam[i] + alpha[i % LANES] * direction[i]
+        take_step(tile, load(alpha, 0))
         if frame.mixed == 1:
             for r in range(len(equality)):
                 if equality[r] == 0:
                     for lane in range(LANES):
                         i = r * LANES + lane
-                        ds = mu[lane] / before_lam[i] - before_slack[i] - before_slack[i] / before_lam[i] * direction[i]
-                        slack[i] = before_slack[i] + alpha[lane] * ds
-        rows_at(code, frame, tile, delta)
+                        change, _ = _follow(before_lam[i], before_slack[i], direction[i], mu[lane])
+                        slack[i] = before_slack[i] + alpha[lane] * change
+        _rows_at(code, frame, tile, delta)
         waiting = False
         for lane in range(LANES):
             if accepted[lane]:
@@ -296,20 +275,16 @@ def _advance(code, frame, stop, tile, path, status, lanes):
         if status[lane] == RUNNING and accepted[lane] and frame.bounded == 1:
             _follow_duals(tile, lane, alpha[lane], mu[lane])
         if not accepted[lane]:
-            copy_lane(before, x, lane)
-            copy_lane(before_lam, lam, lane)
+            go_back(tile, lane)
             copy_lane(before_slack, slack, lane)
-    rows_at(code, frame, tile, delta)
+    _rows_at(code, frame, tile, delta)
 
 
 @compiled(nogil=True, error_model="numpy")
 def _reach(frame, tile, lane, mu, delta):
     """Return how far a lane can go along its step inside the boundary, at most 1, and the slope of the objective along it."""
-    x, lam, slack = section(tile, layout.X), section(tile, layout.MULTIPLIER), section(tile, layout.SLACK)
-    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
-    target, equality = section(tile, layout.TARGET), table(frame, layout.EQUALITY)
-    ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
-    gram = weights(frame, layout.GRAM)
+    x, lam, slack, step, direction = tile.x, tile.multiplier, tile.slack, tile.step, tile.direction
+    target, equality, ptr, column, gram = tile.target, frame.equality, frame.gram_ptr, frame.gram_column, frame.gram
     length, fall = 1.0, 0.0
     for r in range(len(equality)):
         i = r * LANES + lane
@@ -318,63 +293,59 @@ def _reach(frame, tile, lane, mu, delta):
         if equality[r] == 1:
             fall += delta * lam[i] * direction[i]
         else:
-            ds = mu / lam[i] - slack[i] - slack[i] / lam[i] * direction[i]
-            fall -= mu * ds / slack[i]
-            if ds < 0.0:
-                length = min(length, -_KEEP * slack[i] / ds)
-            if direction[i] < 0.0:
-                length = min(length, -_KEEP * lam[i] / direction[i])
+            change, most = _follow(lam[i], slack[i], direction[i], mu)
+            fall, length = fall - mu * change / slack[i], min(length, most)
     for j in range(len(x) // LANES):
         i = j * LANES + lane
         fall += (x[i] - target[i]) * step[i]
     if frame.bounded == 1:
-        lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
-        low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
+        lower, upper, low, high = tile.lower, tile.upper, tile.lower_dual, tile.upper_dual
         for j in range(len(x) // LANES):
             i = j * LANES + lane
             if lower[i] > -np.inf:
                 room = x[i] - lower[i]
-                fall -= mu * step[i] / room
-                change = mu / room - low[i] - low[i] / room * step[i]
-                if step[i] < 0.0:
-                    length = min(length, -_KEEP * room / step[i])
-                if change < 0.0:
-                    length = min(length, -_KEEP * low[i] / change)
+                _, most = _follow(room, low[i], step[i], mu)
+                fall, length = fall - mu * step[i] / room, min(length, most)
             if upper[i] < np.inf:
                 room = upper[i] - x[i]
-                fall += mu * step[i] / room
-                change = mu / room - high[i] + high[i] / room * step[i]
-                if step[i] > 0.0:
-                    length = min(length, _KEEP * room / step[i])
-                if change < 0.0:
-                    length = min(length, -_KEEP * high[i] / change)
+                _, most = _follow(room, high[i], -step[i], mu)
+                fall, length = fall + mu * step[i] / room, min(length, most)
     return length, fall
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def _follow(one, other, by, mu):
+    """Return how `other` changes while `one` changes by `by`, so that their product becomes μ to first order.
+
+    Both are positive; the second number is the share of both changes, at most 1, that leaves them so.
+    """
+    change, length = mu / one - other - other / one * by, 1.0
+    if by < 0.0:
+        length = min(length, -_KEEP * one / by)
+    if change < 0.0:
+        length = min(length, -_KEEP * other / change)
+    return change, length
 
 
 @compiled(nogil=True, error_model="numpy")
 def _follow_duals(tile, lane, alpha, mu):  # written: the duals of bounds, one lane
     """Let the multipliers of bounds take a step of length alpha."""
-    before, step = section(tile, layout.PREVIOUS), section(tile, layout.STEP)
-    lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
-    low, high = section(tile, layout.LOWER_DUAL), section(tile, layout.UPPER_DUAL)
+    before, step, lower, upper = tile.previous, tile.step, tile.lower, tile.upper
+    low, high = tile.lower_dual, tile.upper_dual
     for j in range(len(before) // LANES):
         i = j * LANES + lane
         if lower[i] > -np.inf:
-            room = before[i] - lower[i]
-            low[i] += alpha * (mu / room - low[i] - low[i] / room * step[i])
+            low[i] += alpha * _follow(before[i] - lower[i], low[i], step[i], mu)[0]
         if upper[i] < np.inf:
-            room = upper[i] - before[i]
-            high[i] += alpha * (mu / room - high[i] + high[i] / room * step[i])
+            high[i] += alpha * _follow(upper[i] - before[i], high[i], -step[i], mu)[0]
 
 
 @compiled(nogil=True, error_model="numpy")
 def _merit(frame, tile, lane, mu, delta):
     """Return the ℓ1 violation with slacks and the objective with barrier, of one lane."""
-    residual, lam, slack = section(tile, layout.RESIDUAL), section(tile, layout.MULTIPLIER), section(tile, layout.SLACK)
-    x, target = section(tile, layout.X), section(tile, layout.TARGET)
-    equality = table(frame, layout.EQUALITY)
-    ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
-    gram, row_weight = weights(frame, layout.GRAM), section(tile, layout.ROW_WEIGHT)
+    residual, lam, slack, x, target = tile.residual, tile.multiplier, tile.slack, tile.x, tile.target
+    equality, ptr, column = frame.equality, frame.gram_ptr, frame.gram_column
+    gram, row_weight = frame.gram, tile.row_weight
     theta, value = 0.0, 0.0
     for r in range(len(equality)):
         i = r * LANES + lane
@@ -390,7 +361,7 @@ def _merit(frame, tile, lane, mu, delta):
         i = j * LANES + lane
         value += 0.5 * (x[i] - target[i]) ** 2
     if frame.bounded == 1:
-        lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
+        lower, upper = tile.lower, tile.upper
         for j in range(len(x) // LANES):
             i = j * LANES + lane
             if lower[i] > -np.inf:
@@ -398,3 +369,50 @@ def _merit(frame, tile, lane, mu, delta):
             if upper[i] < np.inf:
                 value -= mu * math.log(upper[i] - x[i])
     return theta, value
+
+
+@compiled(nogil=True, error_model="numpy")
+def _rows_at(code, frame, tile, delta):  # written: cells, rows, residual
+    """Evaluate the rows; equalities are h − δλ, so that they need not hold before the barrier has fallen."""
+    residual_at(code, frame, tile)
+    residual, lam, equality = tile.residual, tile.multiplier, frame.equality
+    for r in range(len(equality)):
+        if equality[r] == 1:
+            for lane in range(LANES):
+                i = r * LANES + lane
+                residual[i] -= delta[lane] * lam[i]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _mean_square(tile, size):  # written: size
+    """Compute per lane the mean square of the rows' sizes, the unit of δ."""
+    row_size = tile.row_size
+    size[:] = 0.0
+    for i in range(len(row_size)):
+        size[i % LANES] += row_size[i] ** 2
+    for lane in range(LANES):
+        size[lane] /= max(len(row_size) // LANES, 1)
+
+
+@compiled(nogil=True, error_model="numpy")
+def _harden(frame, tile, lane, delta, new):  # written: delta and residual of one lane
+    """Lower δ of a lane."""
+    residual, lam, equality = tile.residual, tile.multiplier, frame.equality
+    for r in range(len(equality)):
+        if equality[r] == 1:
+            residual[r * LANES + lane] += (delta[lane] - new) * lam[r * LANES + lane]
+    delta[lane] = new
+
+
+@compiled(nogil=True, error_model="numpy")
+def _balance(frame, tile, lane, delta):  # written: multiplier and residual of one lane
+    """Set the multipliers of soft rows to h/δ, those of the penalty at this point: a step then lowers it or is too long.
+
+    Rows that share eliminated unknowns keep theirs: h depends on all of these multipliers together.
+    """
+    residual, lam, equality, ptr = tile.residual, tile.multiplier, frame.equality, frame.gram_ptr
+    for r in range(len(equality)):
+        i = r * LANES + lane
+        if equality[r] == 1 and ptr[r] == ptr[r + 1]:
+            lam[i] += residual[i] / delta
+            residual[i] = 0.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from snapfm.kernels.layout import LOWER, MULTIPLIER, SHIFT, TARGET, UNIT, UPPER, Tile, X, section
+from snapfm.kernels.layout import Tile
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.operations import LANES
 
@@ -66,7 +66,7 @@ def enter_units(space, at):
 def _enter_tile(tile):
     """Choose the units of one tile; see enter_units."""
     other = False
-    unit, x, target = section(tile, UNIT), section(tile, X), section(tile, TARGET)
+    unit, x, target = tile.unit, tile.x, tile.target
     for lane in range(LANES):
         size = 0.0
         for j in range(len(x) // LANES):
@@ -80,8 +80,8 @@ def _enter_tile(tile):
         unit[lane], unit[LANES + lane] = math.ldexp(1.0, power), math.ldexp(1.0, -power)
         if power != 0:
             other = True
-            for number in (X, TARGET, LOWER, UPPER, SHIFT, MULTIPLIER):
-                _multiply_lane(section(tile, number), lane, math.ldexp(1.0, -power))
+            for values in (x, target, tile.lower, tile.upper, tile.shift, tile.multiplier):
+                _multiply_lane(values, lane, math.ldexp(1.0, -power))
     return other
 
 
@@ -90,10 +90,10 @@ def leave_units(space, at):  # read: unit; written: x, multiplier
     """Convert x and multipliers back to the units of the laws."""
     for k in range(len(space)):
         tile = Tile(space[k], space[k], at)
-        unit = section(tile, UNIT)
+        unit = tile.unit
         for lane in range(LANES):
-            _multiply_lane(section(tile, X), lane, unit[lane])
-            _multiply_lane(section(tile, MULTIPLIER), lane, unit[lane])
+            _multiply_lane(tile.x, lane, unit[lane])
+            _multiply_lane(tile.multiplier, lane, unit[lane])
 
 
 @compiled(nogil=True, error_model="numpy")

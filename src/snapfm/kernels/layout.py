@@ -1,85 +1,82 @@
 """The memory of Newton's kernels: names of the sections of a system's structure and of a tile's workspace.
 
-Structure (Frame) is shared by all tiles and calls; the workspace of one tile is a flat array of packs. See
-kernels.numba.sections. Between loops only the sections before KEPT hold anything; the others are scratch that all tiles share.
+Structure (Frame) is shared by all tiles and calls; the workspace of one tile is a flat array of packs (Tile). A section is an
+attribute of both: frame.column, tile.x. Callers that are not compiled have its number, layout.X. Between loops only kept sections
+hold anything; the others are scratch that all tiles share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from snapfm.arrays import Index, Mask, Table, Values
 from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import load, store
-from snapfm.kernels.numba.sections import section as part
-from snapfm.kernels.numba.sections import starts, unowned
+from snapfm.kernels.numba.sections import allocator, section, sectioned, starts, unowned
 from snapfm.kernels.operations import LANES
 
-# Sections of Frame.table: cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the
-# Hessian; lower triangle of the matrix and, per entry, what it sums up; which rows are equalities.
-PLACE, ROW_PTR, COLUMN, COLUMN_PTR, COLUMN_ROW, COLUMN_ENTRY, GRAM_PTR, GRAM_COLUMN = range(8)
-HESSIAN_ROW, HESSIAN_COLUMN, ENTRY_ROW, ENTRY_COLUMN, TERM_PTR, TERM_LEFT, TERM_RIGHT, EQUALITY = range(8, 16)
-# Sections of Frame.weight.
-GRAM, ENTRY_CONSTANT = range(2)
+# A frame: the cell of each unknown; J by rows; J by columns (row and entry); G by rows; lower triangle of the Hessian; lower
+# triangle of the matrix and, per entry, what it sums up; which rows are equalities.
+FRAME_TABLE = (
+    "place row_ptr column column_ptr column_row column_entry gram_ptr gram_column hessian_row hessian_column "
+    "entry_row entry_column term_ptr term_left term_right equality"
+)
+FRAME_WEIGHT = "gram entry_constant"
 
-# Sections of a tile's memory, in packs. First what a lane keeps from one loop to the next: cells of the program, Jacobian (with
-# its constants), x, û and limits; per row λ, the share of eliminated unknowns, residual, and its size and one over it: that of
-# its slopes or of its residual where iterations begin. Merit functions add up rows measured by their size, so that no row counts
-# more for being written in smaller units.
-CELLS, JACOBIAN, X, TARGET, LOWER, UPPER, MULTIPLIER, SHIFT, RESIDUAL, ROW_SIZE, ROW_WEIGHT = range(11)
-# What a barrier adds to the rows and to W; one pack, δ: rows are h − δλ = 0; two packs: the power of two that a lane's
-# unknowns, rows and multipliers are measured in, and one over it.
-BARRIER, BOUND_WEIGHT, REGULARIZATION, UNIT = range(11, 15)
-# Per kink: the weight of its two slopes, of a lane whose answer is certified with a generalized gradient (solve.kinks.search).
-# Per operation: the slope of the Lagrangian by its value.
-WEIGHT, ADJOINT = 15, 16
-KEPT = 17
-# The rest is scratch, shared by the tiles of a call. Of the program: rows, slopes, derivatives of operations, Hessian (and the
-# Jacobian times D⁻¹).
-ROWS, SLOTS, LEFT, RIGHT, PARTIAL, HESSIAN, SCALED = range(KEPT, 24)
-# Per unknown: gradient of the Lagrangian, diagonal of W, inverse of D, steps, distance to an active bound.
-GRADIENT, DIAGONAL, INVERSE, STEP, PLAIN_STEP, BEST_STEP, TO_BOUND, PREVIOUS = range(24, 32)
-# Per row: steps of λ, active set, λ of inactive rows, ‖J_r‖².
-DIRECTION, PLAIN_DIRECTION, BEST_DIRECTION, ACTIVE, IDLE, ROW_NORM = range(32, 38)
-PREVIOUS_MULTIPLIER, PREVIOUS_RESIDUAL = range(38, 40)
-# Of the KKT matrix.
-MATRIX, RHS, FACTOR, PIVOTS, SCALE, TALLY, WORK = range(40, 47)
-# Of interior points: slacks of inequalities, duals of bounds.
-SLACK, PREVIOUS_SLACK, LOWER_DUAL, UPPER_DUAL = range(47, 51)
-# Of conjugate gradients, where the Hessian couples unknowns: per unknown what is left of the KKT system, the direction and its
-# image, per row the direction; then packs of scalars, and the lanes that take part.
-REMAINDER, CONJUGATE, IMAGE, CONJUGATE_MULTIPLIER, GRADIENTS, WANTED = range(51, 57)
-SECTIONS = 57
-
-# How many packs each section has: the name of a number of a System (`tile_starts`).
-SIZES: dict[int, str] = {
-    CELLS: "cells",
-    **dict.fromkeys((JACOBIAN, SCALED), "entries"),
-    **dict.fromkeys((X, TARGET, GRADIENT, DIAGONAL, INVERSE, STEP, PLAIN_STEP, BEST_STEP, PREVIOUS), "unknowns"),
-    **dict.fromkeys((LOWER, UPPER, TO_BOUND, LOWER_DUAL, UPPER_DUAL, BOUND_WEIGHT), "limits"),
-    **dict.fromkeys((MULTIPLIER, SHIFT, RESIDUAL, ROW_SIZE, ROW_WEIGHT, BARRIER, ROWS, ACTIVE, IDLE, ROW_NORM), "rows"),
-    **dict.fromkeys((DIRECTION, PLAIN_DIRECTION, BEST_DIRECTION, PREVIOUS_MULTIPLIER, PREVIOUS_RESIDUAL), "rows"),
-    **dict.fromkeys((SLACK, PREVIOUS_SLACK), "slacks"),
-    REGULARIZATION: "one",
-    UNIT: "two",
-    WEIGHT: "kinks",
-    ADJOINT: "operations",
-    PARTIAL: "partials",
-    SLOTS: "slots_and_one",
-    **dict.fromkeys((LEFT, RIGHT), "slots"),
-    HESSIAN: "hessian",
-    MATRIX: "matrix",
-    RHS: "right_side",
-    FACTOR: "factor",
-    **dict.fromkeys((PIVOTS, SCALE, WORK), "pivots"),
-    TALLY: "tally",
-    **dict.fromkeys((REMAINDER, CONJUGATE, IMAGE), "conjugate_unknowns"),
-    CONJUGATE_MULTIPLIER: "conjugate_rows",
-    GRADIENTS: "scalars",
-    WANTED: "conjugate_one",
+# A tile: the sections of each size, which is the name of a number of a System (`tile_starts`). First those that a lane keeps.
+_KEPT = {
+    "cells": "cells",  # of the program
+    "entries": "jacobian",  # with its constants
+    "unknowns": "x target",
+    "limits": "lower upper bound_weight",  # and what a barrier adds to W
+    # λ; the share of eliminated unknowns; residual; its size and one over it, that of its slopes or of its residual where
+    # iterations begin; what a barrier adds. Merit functions add up rows measured by their size, so that no row counts more
+    # for being written in smaller units.
+    "rows": "multiplier shift residual row_size row_weight barrier",
+    "one": "regularization",  # δ: rows are h − δλ = 0
+    "two": "unit",  # the power of two that a lane's unknowns, rows and multipliers are measured in, and one over it
+    "kinks": "weight",  # of two slopes, where an answer is certified with a generalized gradient (solve.kinks.search)
+    "operations": "adjoint",  # the slope of the Lagrangian by their values
 }
+_SCRATCH = {
+    # Of the program: slopes, those of operands, derivatives of operations, Hessian, Jacobian times D⁻¹.
+    "slots_and_one": "slots",
+    "slots": "left right",
+    "partials": "partial",
+    "hessian": "hessian",
+    "entries": "scaled",
+    # Gradient of the Lagrangian, diagonal of W, inverse of D, steps; distance to an active bound and duals of bounds.
+    "unknowns": "gradient diagonal inverse step plain_step best_step previous",
+    "limits": "to_bound lower_dual upper_dual",
+    # Of the program; active set, λ of inactive rows, ‖J_r‖²; steps of λ.
+    "rows": "rows active idle row_norm direction plain_direction best_direction previous_multiplier previous_residual",
+    "slacks": "slack previous_slack",  # of inequalities, in interior points
+    # The KKT matrix.
+    "matrix": "matrix",
+    "right_side": "rhs",
+    "factor": "factor",
+    "pivots": "pivots scale work",
+    "tally": "tally",
+    # Conjugate gradients, where the Hessian couples unknowns: what is left of the KKT system, the direction and its image; then
+    # scalars, and the lanes that take part.
+    "conjugate_unknowns": "remainder conjugate image",
+    "conjugate_rows": "conjugate_multiplier",
+    "scalars": "gradients",
+    "conjugate_one": "wanted",
+}
+_SIZES = {name: size for table in (_KEPT, _SCRATCH) for size, names in table.items() for name in names.split()}
+_NAMES = list(_SIZES)
+KEPT = len(" ".join(_KEPT.values()).split())  # number of sections that are kept
+
+
+def __getattr__(name: str) -> int:
+    """Return the number of a section of a tile, under its name in capitals."""
+    if not name.isupper() or name.lower() not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _NAMES.index(name.lower())
+
 
 # Tasks of a callback, with the address of a tile's memory: evaluate rows; Jacobian and Hessian; factorize; solve in RHS.
 TO_EVALUATE, TO_DIFFERENTIATE, TO_FACTORIZE, TO_SOLVE = range(4)
@@ -88,6 +85,7 @@ TO_EVALUATE, TO_DIFFERENTIATE, TO_FACTORIZE, TO_SOLVE = range(4)
 UNKNOWN, FAILS, HOLDS = -1, 0, 1
 
 
+@sectioned(("table", "table_at", FRAME_TABLE), ("weight", "weight_at", FRAME_WEIGHT))
 class Frame(NamedTuple):
     """The structure of a system that iterations need. `augmented`: the matrix is [[W, Jᵀ], [J, −G]], else JD⁻¹Jᵀ + G.
 
@@ -106,14 +104,18 @@ class Frame(NamedTuple):
     shared: int = 0  # whether D = I, so that rows of constant slope are factorized once for all samples
     callback: int = NO_CALLBACK
 
+    def __getattr__(self, name: str) -> Any:
+        return section(self, name)
+
 
 def tile_starts(sizes: Mapping[str, int]) -> Index:
     """Return where each section of a tile's memory begins, and where the last ends."""
-    return starts([LANES * sizes[SIZES[number]] for number in range(SECTIONS)])
+    return starts([LANES * sizes[size] for size in _SIZES.values()])
 
 
+@sectioned(("memory", "at", " ".join(_KEPT.values())), ("scratch", "at", " ".join(_SCRATCH.values())))
 class Tile(NamedTuple):
-    """The memory of one tile: the sections before KEPT, then scratch; and where each section begins.
+    """The memory of one tile: kept sections, then scratch; and where each section begins.
 
     Scratch has room for all sections, so that `at` holds in both.
     """
@@ -122,11 +124,8 @@ class Tile(NamedTuple):
     scratch: Values
     at: Index
 
-
-@compiled(nogil=True)
-def section(tile, number):  # a view, not a copy
-    """Return a section of a tile's memory."""
-    return part(tile.memory if number < KEPT else tile.scratch, tile.at, number)
+    def __getattr__(self, name: str) -> Any:
+        return section(self, name)
 
 
 @compiled(nogil=True)
@@ -151,16 +150,32 @@ def store_tile(code, frame, tile, kept):  # written: kept
         store(kept, k, load(tile.memory, k))
 
 
-@compiled(nogil=True)
-def table(frame, number):  # a view, not a copy
-    """Return a section of a frame's indices."""
-    return part(frame.table, frame.table_at, number)
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def copy(source, target):  # written: target
+    """Copy a section, not pack by pack: one lane may just have been written alone, and a pack waits for that."""
+    for i in range(len(source)):
+        target[i] = source[i]
 
 
-@compiled(nogil=True)
-def weights(frame, number):  # a view, not a copy
-    """Return a section of a frame's numbers."""
-    return part(frame.weight, frame.weight_at, number)
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def copy_lane(source, target, lane):  # written: target, one lane
+    """Copy one lane."""
+    for k in range(len(source) // LANES):
+        target[k * LANES + lane] = source[k * LANES + lane]
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def fill_lane(target, lane, value):  # written: target, one lane
+    """Fill one lane."""
+    for k in range(len(target) // LANES):
+        target[k * LANES + lane] = value
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def add_lane(one, other, target, lane):  # written: target, one lane
+    """Set one lane to the sum of two sections."""
+    for k in range(len(target) // LANES):
+        target[k * LANES + lane] = one[k * LANES + lane] + other[k * LANES + lane]
 
 
 class Settings(NamedTuple):
@@ -173,6 +188,9 @@ class Settings(NamedTuple):
     trials: int  # of lengths and corrections before a step counts as failed; 0: full steps, not checked
     filtered: int = 0  # whether a filter judges steps, in place of the merit function
     patience: int = 0  # short or rejected steps in a row after which a lane ends as at its limit; 0: any number
+
+
+FILTER = 64  # points that a lane's filter remembers; later ones replace the oldest
 
 
 class LaneNumbers(NamedTuple):
@@ -205,9 +223,12 @@ class LaneNumbers(NamedTuple):
     accepted: Mask
     corrected: Mask
     wanted: Mask
-    filter_theta: Values  # violation and objective of points that steps must not return to, _FILTER per lane
+    filter_theta: Values  # violation and objective of points that steps must not return to, FILTER per lane
     filter_objective: Values
     entries: Index  # of the filter, so far
     first_theta: Values  # violation where iterations began
     searched: Mask  # negative curvature was searched for, and neither found nor excluded
     crawled: Index  # short or rejected steps in a row
+
+
+new_lanes = allocator(LaneNumbers, LANES, filter_theta=FILTER * LANES, filter_objective=FILTER * LANES)

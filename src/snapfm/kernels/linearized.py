@@ -13,12 +13,9 @@ import math
 
 import numpy as np
 
-from snapfm.kernels import layout
-from snapfm.kernels.batches import fill
-from snapfm.kernels.coupled import newton_direction
+from snapfm.kernels.coupled import add_image, newton_direction
 from snapfm.kernels.direction import LEAST_DIAGONAL, RUNNING, factorize_once
-from snapfm.kernels.layout import load_tile, section, store_tile, table, weights
-from snapfm.kernels.newton import new_lanes
+from snapfm.kernels.layout import load_tile, new_lanes, store_tile
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import fma, fnma, full, load, mul, store
 from snapfm.kernels.numba.sections import outlive, unowned
@@ -54,14 +51,11 @@ def linearized_tiles(code, frame, plan, stop, live, space, at, work, errors):
 @compiled(nogil=True, error_model="numpy")
 def _linearized_tile(code, frame, plan, stop, live, tile, lanes, errors):  # written: tile, lanes, errors
     """Solve one tile; see linearized_tiles."""
-    x, lam = section(tile, layout.X), section(tile, layout.MULTIPLIER)
-    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
     status, going, error = lanes.second, lanes.wanted, lanes.violation
     residual_at(code, frame, tile)
     derivatives_at(code, frame, tile)
     _choose_held(frame, tile)
-    fill(x, 0.0)
-    fill(lam, 0.0)
+    tile.x[:], tile.multiplier[:] = 0.0, 0.0
     for lane in range(LANES):
         status[lane] = RUNNING if live[lane] else 0
         going[lane] = live[lane]
@@ -75,10 +69,7 @@ def _linearized_tile(code, frame, plan, stop, live, tile, lanes, errors):  # wri
                 continue
             useful = error[lane] < _USEFUL * errors[lane]
             if solves > 0 and not useful and not error[lane] <= errors[lane]:  # worse: take the last step back
-                for j in range(len(x) // LANES):
-                    x[j * LANES + lane] -= step[j * LANES + lane]
-                for r in range(len(lam) // LANES):
-                    lam[r * LANES + lane] -= direction[r * LANES + lane]
+                _move(tile, lane, -1.0)
                 error[lane] = errors[lane]
             errors[lane] = error[lane]
             going[lane] = (useful or solves == 0) and error[lane] > _EXACT
@@ -88,21 +79,26 @@ def _linearized_tile(code, frame, plan, stop, live, tile, lanes, errors):  # wri
         for lane in range(LANES):
             if not going[lane]:
                 status[lane] = 0
-        newton_direction(frame, plan, tile, lanes.damping, status, lanes.convex, stop, True)
+        newton_direction(frame, plan, tile, lanes.damping, status, lanes.convex, stop)
         for lane in range(LANES):
             if going[lane]:
-                for j in range(len(x) // LANES):
-                    x[j * LANES + lane] += step[j * LANES + lane]
-                for r in range(len(lam) // LANES):
-                    lam[r * LANES + lane] += direction[r * LANES + lane]
+                _move(tile, lane, 1.0)
+
+
+@compiled(nogil=True, error_model="numpy")
+def _move(tile, lane, sign):  # written: x, multiplier, one lane
+    x, step, lam, direction = tile.x, tile.step, tile.multiplier, tile.direction
+    for j in range(len(x) // LANES):
+        x[j * LANES + lane] += sign * step[j * LANES + lane]
+    for r in range(len(lam) // LANES):
+        lam[r * LANES + lane] += sign * direction[r * LANES + lane]
 
 
 @compiled(nogil=True, error_model="numpy")
 def _choose_held(frame, tile):  # written: active, idle, to_bound, barrier
     """Mark active rows and held unknowns as the answer has them, and put a soft diagonal that suits each row."""
-    x, lam, norm = section(tile, layout.X), section(tile, layout.MULTIPLIER), section(tile, layout.ROW_NORM)
-    active, idle, barrier = section(tile, layout.ACTIVE), section(tile, layout.IDLE), section(tile, layout.BARRIER)
-    equality = table(frame, layout.EQUALITY)
+    x, lam, norm, active, idle, barrier = tile.x, tile.multiplier, tile.row_norm, tile.active, tile.idle, tile.barrier
+    equality = frame.equality
     given = LEAST_DIAGONAL if frame.augmented == 1 else 0.0  # is in the matrix already
     for lane in range(LANES):
         most = 1.0
@@ -114,11 +110,7 @@ def _choose_held(frame, tile):  # written: active, idle, to_bound, barrier
             active[i], idle[i] = 1.0 if takes_part else 0.0, 0.0
             barrier[i] = _SOFT * norm[i] - given
     if frame.bounded == 1:
-        lower, upper, to_bound = (
-            section(tile, layout.LOWER),
-            section(tile, layout.UPPER),
-            section(tile, layout.TO_BOUND),
-        )
+        lower, upper, to_bound = tile.lower, tile.upper, tile.to_bound
         for i in range(len(x)):
             to_bound[i] = 0.0 if x[i] >= upper[i] or x[i] <= lower[i] else np.nan
 
@@ -126,31 +118,13 @@ def _choose_held(frame, tile):  # written: active, idle, to_bound, barrier
 @compiled(nogil=True, error_model="numpy")
 def _remainder(frame, tile, error):  # read: w in X, ν in MULTIPLIER; written: gradient, residual, error by lane
     """Compute what is left, as a Newton step reads it: gradient = −(g − Ww − Jᵀν), residual = shift + Jw − Gν."""
-    w, nu = section(tile, layout.X), section(tile, layout.MULTIPLIER)
-    g, shift, norm = section(tile, layout.TARGET), section(tile, layout.SHIFT), section(tile, layout.ROW_NORM)
-    gradient, residual = section(tile, layout.GRADIENT), section(tile, layout.RESIDUAL)
-    weight, jacobian, hessian = (
-        section(tile, layout.DIAGONAL),
-        section(tile, layout.JACOBIAN),
-        section(tile, layout.HESSIAN),
-    )
-    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
-    entry = table(frame, layout.COLUMN_ENTRY)
-    for j in range(len(ptr) - 1):
-        total = fnma(full(1.0), load(g, j), mul(load(weight, j), load(w, j)))
-        for p in range(ptr[j], ptr[j + 1]):
-            total = fma(load(jacobian, entry[p]), load(nu, row[p]), total)
-        store(gradient, j, total)
-    hessian_row, hessian_column = table(frame, layout.HESSIAN_ROW), table(frame, layout.HESSIAN_COLUMN)
-    for h in range(len(hessian_row)):
-        i, j = hessian_row[h], hessian_column[h]
-        if i != j:
-            value = load(hessian, h)
-            store(gradient, i, fma(value, load(w, j), load(gradient, i)))
-            store(gradient, j, fma(value, load(w, i), load(gradient, j)))
-    row_ptr, column = table(frame, layout.ROW_PTR), table(frame, layout.COLUMN)
-    gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
-    gram, active = weights(frame, layout.GRAM), section(tile, layout.ACTIVE)
+    w, nu, g, shift, norm = tile.x, tile.multiplier, tile.target, tile.shift, tile.row_norm
+    gradient, residual, jacobian = tile.gradient, tile.residual, tile.jacobian
+    for i in range(len(g)):
+        gradient[i] = -g[i]
+    add_image(frame, tile, full(0.0), w, nu, gradient)
+    row_ptr, column, gram_ptr, gram_column = frame.row_ptr, frame.column, frame.gram_ptr, frame.gram_column
+    gram, active = frame.gram, tile.active
     for r in range(len(row_ptr) - 1):
         total = load(shift, r)
         for p in range(row_ptr[r], row_ptr[r + 1]):
@@ -158,14 +132,14 @@ def _remainder(frame, tile, error):  # read: w in X, ν in MULTIPLIER; written: 
         for p in range(gram_ptr[r], gram_ptr[r + 1]):
             total = fnma(full(gram[p]), load(nu, gram_column[p]), total)
         store(residual, r, mul(load(active, r), total))
-    to_bound = section(tile, layout.TO_BOUND)
+    to_bound = tile.to_bound
     if frame.bounded == 1:
         for i in range(len(to_bound)):
             if to_bound[i] == to_bound[i]:
                 gradient[i] = 0.0
     for lane in range(LANES):
         left, size, total = 0.0, _TINY, 0.0
-        for j in range(len(ptr) - 1):
+        for j in range(len(g) // LANES):
             i = j * LANES + lane
             left, total = max(left, abs(gradient[i])), total + gradient[i]
             size = max(size, abs(g[i]), abs(w[i]))

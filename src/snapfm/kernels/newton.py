@@ -11,33 +11,18 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from snapfm.kernels import layout
-from snapfm.kernels.batches import add_lane, copy, copy_lane, fill_lane
+from snapfm.kernels import point, search
 from snapfm.kernels.coupled import check_curvature, newton_direction
 from snapfm.kernels.direction import RUNNING, correct, factorize
-from snapfm.kernels.filter import FILTER, clear_filter, passes_filter
-from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, LaneNumbers, load_tile, section, store_tile, table, weights
+from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, copy, copy_lane, fill_lane, load_tile, new_lanes, store_tile
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, store
 from snapfm.kernels.numba.sections import outlive, unowned
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.point import (
-    choose_sets,
-    derivatives_at,
-    merit_parts,
-    nudge,
-    residual_at,
-    size_rows,
-    snap_to_bounds,
-    stationarity_of,
-)  # fmt: skip
 
 CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration finds what is infeasible
 
 _ARMIJO = 1e-4  # share of the predicted decrease that a step has to deliver
-_FIRST_DAMPING, _LAST_DAMPING = 1e-2, 1e8  # of W, after failed steps
 _SHORT = 1e-3  # a step of less than this length makes no progress that is worth a factorization
 _DOUBLINGS = 8  # of a step computed with a convexified, and so too cautious, Hessian
 _NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
@@ -47,7 +32,6 @@ _DIAGONAL_CHANGE = 0.1  # and so it does if no entry of the Hessian's diagonal c
 _PUSHES = 3  # pushes off a saddle before a lane has stalled
 _PUSH = 1e-2  # size of a push, relative to the field
 _FLAT = 1e-7  # curvature along the laws counts as not negative above minus this
-_GOLDEN = 0.6180339887498949
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -70,21 +54,6 @@ def solve_tiles(code, frame, plan, settings, limits, stop, live, space, at, work
     outlive(owned)
 
 
-@compiled(nogil=True)
-def new_lanes():
-    """Allocate the working numbers of a loop."""
-    return LaneNumbers(
-        np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
-        np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
-        np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES),
-        np.empty(LANES, np.int64),
-        np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
-        np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
-        np.empty(FILTER * LANES), np.empty(FILTER * LANES), np.empty(LANES, np.int64), np.empty(LANES),
-        np.empty(LANES, np.bool_), np.empty(LANES, np.int64),
-    )  # fmt: skip
-
-
 @compiled(nogil=True, error_model="numpy")
 def solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, status, iterations):
     """Solve one tile; see solve_tiles. Written: tile, lanes (`second` is part of the outcome), status, iterations."""
@@ -92,32 +61,28 @@ def solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, sta
     violation, stationarity, accepted, converged = lanes.violation, lanes.stationarity, lanes.accepted, lanes.converged
     damping[:], penalty[:], polished[:], lanes.pushes[:] = 0.0, 1.0, False, 0
     converged[:], lanes.pushed[:], lanes.searched[:], lanes.crawled[:] = False, False, False, 0
-    inverse = section(tile, layout.UNIT)
+    inverse = tile.unit
+    most = search.begin(live, limits, status, iterations)
     for lane in range(LANES):
-        status[lane] = RUNNING if live[lane] else CONVERGED
-        iterations[lane] = 0
         lanes.tolerance[lane] = settings.tolerance * inverse[LANES + lane]
         lanes.allowed[lane] = max(
             settings.stationarity * min(inverse[LANES + lane], 1.0), min(_LEAST_STATIONARITY, settings.stationarity)
         )
-    residual_at(code, frame, tile)
-    most = 0
-    for lane in range(LANES):
-        most = max(most, limits[lane])
+    point.residual_at(code, frame, tile)
     _know_curvature(frame, tile, second)
     for iteration in range(most + 1):
-        derivatives_at(code, frame, tile)
+        point.derivatives_at(code, frame, tile)
         if iteration == 0:
-            if nudge(frame, tile, lanes.tolerance):
-                residual_at(code, frame, tile)
-                derivatives_at(code, frame, tile)
-            size_rows(tile, settings.ordinary)
+            if point.nudge(frame, tile, lanes.tolerance):
+                point.residual_at(code, frame, tile)
+                point.derivatives_at(code, frame, tile)
+            point.size_rows(tile, settings.ordinary)
         _evaluate_point(frame, tile, lanes)
         if iteration == 0 and settings.filtered == 1:
-            clear_filter(lanes)
-        if frame.bounded == 1 and snap_to_bounds(tile, converged):
-            residual_at(code, frame, tile)
-            derivatives_at(code, frame, tile)
+            search.clear_filter(lanes)
+        if frame.bounded == 1 and point.snap_to_bounds(tile, converged):
+            point.residual_at(code, frame, tile)
+            point.derivatives_at(code, frame, tile)
             _evaluate_point(frame, tile, lanes)
         running = False
         for lane in range(LANES):
@@ -148,7 +113,7 @@ def solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, sta
         factorize(frame, plan, tile, lanes.shift, status, lanes.convex, lanes.negative, stop)
         if stop[0] != 0:
             continue  # ends above
-        newton_direction(frame, plan, tile, lanes.shift, status, lanes.convex, stop, True)
+        newton_direction(frame, plan, tile, lanes.shift, status, lanes.convex, stop)
         for lane in range(LANES):
             if status[lane] == RUNNING:
                 right = lanes.convex[lane] == 0.0
@@ -173,21 +138,18 @@ def solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, sta
                 second[lane] = UNKNOWN
             crawls = not accepted[lane] or lanes.alpha[lane] < _SHORT
             lanes.crawled[lane] = lanes.crawled[lane] + 1 if crawls else 0
-            if accepted[lane]:
-                damping[lane] = 0.0 if damping[lane] <= _FIRST_DAMPING else 0.1 * damping[lane]
-            else:
-                damping[lane] = max(_FIRST_DAMPING, 10.0 * damping[lane])
+            if not accepted[lane]:
                 penalty[lane] = 1.0
-                if damping[lane] > _LAST_DAMPING:
-                    status[lane] = STALLED
+            if search.adapt_damping(damping, lane, accepted[lane]):
+                status[lane] = STALLED
 
 
 @compiled(nogil=True, error_model="numpy")
 def _evaluate_point(frame, tile, lanes):  # written: sets; lanes' theta, objective, violation, stationarity, converged
     """Choose active sets, measure the point, and mark the lanes that meet the first-order conditions."""
-    merit_parts(frame, tile, lanes.theta, lanes.objective, lanes.violation)
-    choose_sets(frame, tile)
-    stationarity_of(frame, tile, lanes.stationarity)
+    point.merit_parts(frame, tile, lanes.theta, lanes.objective, lanes.violation)
+    point.choose_sets(frame, tile)
+    point.stationarity_of(frame, tile, lanes.stationarity)
     for lane in range(LANES):
         lanes.converged[lane] = (
             lanes.violation[lane] <= lanes.tolerance[lane] and lanes.stationarity[lane] <= lanes.allowed[lane]
@@ -197,7 +159,7 @@ def _evaluate_point(frame, tile, lanes):  # written: sets; lanes' theta, objecti
 @compiled(nogil=True, error_model="numpy")
 def _know_curvature(frame, tile, second):  # written: second
     """Before the first factorization: the Hessian is the identity if the multipliers of nonlinear rows are zero."""
-    hessian_row, lam = table(frame, layout.HESSIAN_ROW), section(tile, layout.MULTIPLIER)
+    hessian_row, lam = frame.hessian_row, tile.multiplier
     second[:] = HOLDS
     if len(hessian_row) > 0:
         for i in range(len(lam)):
@@ -228,8 +190,7 @@ def _near_last_factorization(frame, tile, lane):
 
     Multipliers are not compared: those of redundant rows may be huge and cancel in the Hessian.
     """
-    x, before = section(tile, layout.X), section(tile, layout.PREVIOUS)
-    weight, inverse = section(tile, layout.DIAGONAL), section(tile, layout.INVERSE)
+    x, before, weight, inverse = tile.x, tile.previous, tile.diagonal, tile.inverse
     moved, far, turned = 0.0, 1.0, 0
     for j in range(len(x) // LANES):
         i = j * LANES + lane
@@ -244,34 +205,31 @@ def _near_last_factorization(frame, tile, lane):
 @compiled(nogil=True, error_model="numpy")
 def _push_off(frame, tile, lane, times):  # written: step, direction (one lane)
     """Push a lane off a saddle by a hundredth of its size, along negative curvature if it is known, else without symmetry."""
-    x, target, step = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.STEP)
+    x, target, step = tile.x, tile.target, tile.step
     size = 0.0
     for j in range(len(x) // LANES):
         size = max(size, abs(x[j * LANES + lane]), abs(target[j * LANES + lane]))
     size = size if size > 0.0 else 1.0
-    fill_lane(section(tile, layout.DIRECTION), lane, 0.0)
+    fill_lane(tile.direction, lane, 0.0)
     if frame.coupled == 1:
-        along, largest = section(tile, layout.CONJUGATE), 1e-300
+        along, largest = tile.conjugate, 1e-300
         for j in range(len(x) // LANES):
             largest = max(largest, abs(along[j * LANES + lane]))
         for j in range(len(x) // LANES):
             step[j * LANES + lane] = _PUSH * size * along[j * LANES + lane] / largest
     else:
         for j in range(len(x) // LANES):
-            # a fixed scatter without symmetry: fractional parts of multiples of the golden ratio
-            step[j * LANES + lane] = _PUSH * size * (2.0 * ((_GOLDEN * (j + 1) * times) % 1.0) - 1.0)
+            step[j * LANES + lane] = _PUSH * size * point.scattered(j, times)
 
 
 @compiled(nogil=True, error_model="numpy")
 def _predict(frame, tile, lanes):  # written: lanes' penalty and decrease
     """Raise the penalty above the multipliers and predict the decrease of the merit function."""
     theta, penalty, slopes, sizes = lanes.theta, lanes.penalty, lanes.slopes, lanes.sizes
-    x, target, step = section(tile, layout.X), section(tile, layout.TARGET), section(tile, layout.STEP)
-    lam, direction = section(tile, layout.MULTIPLIER), section(tile, layout.DIRECTION)
-    ptr, column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
-    gram = weights(frame, layout.GRAM)
-    slope, largest, delta = full(0.0), full(0.0), load(section(tile, layout.REGULARIZATION), 0)
-    row_size = section(tile, layout.ROW_SIZE)
+    x, target, step, lam, direction = tile.x, tile.target, tile.step, tile.multiplier, tile.direction
+    ptr, column, gram = frame.gram_ptr, frame.gram_column, frame.gram
+    slope, largest, delta = full(0.0), full(0.0), load(tile.regularization, 0)
+    row_size = tile.row_size
     for j in range(len(x) // LANES):
         slope = fma(fnma(full(1.0), load(target, j), load(x, j)), load(step, j), slope)
     for r in range(len(ptr) - 1):
@@ -298,13 +256,8 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
     Every length is corrected, not only the full one: on a nonlinear law a straight step is off by its square.
     Written: x, multiplier, residual, cells, step and direction (as taken), their plain copies; lanes' accepted and more.
     """
-    x, lam = section(tile, layout.X), section(tile, layout.MULTIPLIER)
-    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
-    plain, plain_direction = section(tile, layout.PLAIN_STEP), section(tile, layout.PLAIN_DIRECTION)
-    before, before_lam = section(tile, layout.PREVIOUS), section(tile, layout.PREVIOUS_MULTIPLIER)
-    copy(x, before)
-    copy(lam, before_lam)
-    copy(section(tile, layout.RESIDUAL), section(tile, layout.PREVIOUS_RESIDUAL))
+    search.remember(tile)
+    copy(tile.residual, tile.previous_residual)
     theta, objective, penalty, alpha = lanes.theta, lanes.objective, lanes.penalty, lanes.alpha
     trials = settings.trials
     new_theta, new_objective, accepted = lanes.new_theta, lanes.new_objective, lanes.accepted
@@ -312,18 +265,14 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
     alpha[:], corrected[:], wanted[:] = 1.0, False, False
     for lane in range(LANES):
         accepted[lane] = status[lane] != RUNNING
-        if accepted[lane]:  # done: a zero step, so that not even infinity times zero can change its numbers
-            fill_lane(step, lane, 0.0)
-            fill_lane(direction, lane, 0.0)
-    copy(step, plain)
-    copy(direction, plain_direction)
+        if accepted[lane]:
+            search.stay(tile, lane)
+    copy(tile.step, tile.plain_step)
+    copy(tile.direction, tile.plain_direction)
     for _ in range(max(trials, 1)):
-        for j in range(len(x) // LANES):
-            store(x, j, add(load(before, j), load(step, j)))
-        for r in range(len(lam) // LANES):
-            store(lam, r, add(load(before_lam, r), load(direction, r)))
-        residual_at(code, frame, tile)
-        merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
+        search.take_step(tile, full(1.0))
+        point.residual_at(code, frame, tile)
+        point.merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
         open_lanes, any_wanted = False, False
         for lane in range(LANES):
             wanted[lane] = False
@@ -336,7 +285,7 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
                 accepted[lane] = True
                 continue
             if settings.filtered == 1:
-                accepted[lane] = passes_filter(lanes, lane)
+                accepted[lane] = search.passes_filter(lanes, lane)
             else:
                 accepted[lane] = new_merit <= merit + _ARMIJO * alpha[lane] * min(lanes.decrease[lane], 0.0) + slack
             if accepted[lane]:
@@ -347,10 +296,7 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
                 continue
             corrected[lane] = False
             alpha[lane] *= 0.5
-            for j in range(len(step) // LANES):
-                step[j * LANES + lane] = alpha[lane] * plain[j * LANES + lane]
-            for r in range(len(direction) // LANES):
-                direction[r * LANES + lane] = alpha[lane] * plain_direction[r * LANES + lane]
+            search.scale_step(tile, lane, alpha[lane])
         if not open_lanes or stop[0] != 0:
             break
         if any_wanted:
@@ -359,8 +305,7 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
     for lane in range(LANES):
         if not accepted[lane]:
             restored = True
-            copy_lane(before, x, lane)
-            copy_lane(before_lam, lam, lane)
+            search.go_back(tile, lane)
         full_step = accepted[lane] and status[lane] == RUNNING and alpha[lane] == 1.0
         doubled = trials > 0 and settings.filtered == 0 and not lanes.pushed[lane]
         wanted[lane] = full_step and lanes.convex[lane] > 0.0 and doubled
@@ -368,7 +313,7 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
     if stretched:
         _stretch(code, frame, plan, tile, lanes)
     elif restored:
-        residual_at(code, frame, tile)
+        point.residual_at(code, frame, tile)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -379,11 +324,6 @@ def _stretch(code, frame, plan, tile, lanes):
     """
     going, alpha, merit, penalty = lanes.wanted, lanes.alpha, lanes.merit, lanes.penalty
     new_objective, new_theta = lanes.new_objective, lanes.new_theta
-    x, lam = section(tile, layout.X), section(tile, layout.MULTIPLIER)
-    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
-    plain, plain_direction = section(tile, layout.PLAIN_STEP), section(tile, layout.PLAIN_DIRECTION)
-    before, before_lam = section(tile, layout.PREVIOUS), section(tile, layout.PREVIOUS_MULTIPLIER)
-    best, best_direction = section(tile, layout.BEST_STEP), section(tile, layout.BEST_DIRECTION)
     for lane in range(LANES):
         merit[lane] = new_objective[lane] + penalty[lane] * new_theta[lane]
     for _ in range(_DOUBLINGS):
@@ -392,24 +332,19 @@ def _stretch(code, frame, plan, tile, lanes):
             if going[lane]:
                 any_going = True
                 alpha[lane] *= 2.0
-                copy_lane(step, best, lane)
-                copy_lane(direction, best_direction, lane)
-                for j in range(len(x) // LANES):
-                    i = j * LANES + lane
-                    x[i] = before[i] + alpha[lane] * plain[i]
-                for r in range(len(lam) // LANES):
-                    i = r * LANES + lane
-                    lam[i] = before_lam[i] + alpha[lane] * plain_direction[i]
+                copy_lane(tile.step, tile.best_step, lane)
+                copy_lane(tile.direction, tile.best_direction, lane)
+                search.scale_step(tile, lane, alpha[lane])
+                search.take_step_of(tile, lane)
         if not any_going:
             break
-        residual_at(code, frame, tile)
+        point.residual_at(code, frame, tile)
         correct(frame, plan, tile, alpha, going)
         for lane in range(LANES):
             if going[lane]:
-                add_lane(before, step, x, lane)
-                add_lane(before_lam, direction, lam, lane)
-        residual_at(code, frame, tile)
-        merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
+                search.take_step_of(tile, lane)
+        point.residual_at(code, frame, tile)
+        point.merit_parts(frame, tile, new_theta, new_objective, lanes.new_worst)
         for lane in range(LANES):
             if going[lane]:
                 new_merit = new_objective[lane] + penalty[lane] * new_theta[lane]
@@ -417,8 +352,7 @@ def _stretch(code, frame, plan, tile, lanes):
                     merit[lane] = new_merit
                     continue
                 going[lane] = False
-                copy_lane(best, step, lane)
-                copy_lane(best_direction, direction, lane)
-                add_lane(before, step, x, lane)
-                add_lane(before_lam, direction, lam, lane)
-    residual_at(code, frame, tile)
+                copy_lane(tile.best_step, tile.step, lane)
+                copy_lane(tile.best_direction, tile.direction, lane)
+                search.take_step_of(tile, lane)
+    point.residual_at(code, frame, tile)

@@ -8,28 +8,28 @@ Nothing is allocated in a loop, and a lane's bits do not depend on its neighbors
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from snapfm.arrays import Index, Table, Values
 from snapfm.kernels.callback import NO_CALLBACK
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import add, fma, full, load, mul, store
-from snapfm.kernels.numba.sections import section
+from snapfm.kernels.numba.sections import section, sectioned
 from snapfm.kernels.operations import apply, second_partials, slopes
 
-# Sections of Code.table. Operands a, b, c of operation e are cells A_CELL[A_PTR[e] : A_PTR[e + 1]] with the weights A below.
-OPS, A_PTR, A_CELL, B_PTR, B_CELL, C_PTR, C_CELL, ROW_PTR, ROW_CELL = range(9)
-# Slopes: slot 0 is the constant 1, slot 1 + q the derivative of one operation by one unknown, from earlier slots (SLOPE_*);
-# ENTRY_*: Jacobian entries that vary, and VARYING: which entries they are; BACK_*: rows that read a cell directly.
-SLOT_PTR, SLOPE_A_PTR, SLOPE_A, SLOPE_B_PTR, SLOPE_B, ENTRY_PTR, ENTRY_SLOT, VARYING, BACK_PTR, BACK_ROW = range(9, 19)
-# Contributions to each entry of the Hessian: operation, kind (0: f_aa, 1: f_ab, 2: f_bb), two slots.
-BEND_PTR, BEND_OP, BEND_KIND, BEND_LEFT, BEND_RIGHT = range(19, 24)
-# Who reads a cell, the last operation first: the operation and its slope in `partial`.
-READER_PTR, READER_OP, READER_SLOPE = range(24, 27)
-# Sections of Code.weight.
-A, B, C, ROW, SLOPE_A_WEIGHT, SLOPE_B_WEIGHT, ENTRY, BACK, READER = range(9)
+# Operands a, b, c of operation e are cells a_cell[a_ptr[e] : a_ptr[e + 1]] with the weights a_weight below.
+# Slopes: slot 0 is the constant 1, slot 1 + q the derivative of one operation by one unknown, from earlier slots (slope_*);
+# entry_*: Jacobian entries that vary, and varying: which entries they are; back_*: rows that read a cell directly.
+# bend_*: contributions to each entry of the Hessian: operation, kind (0: f_aa, 1: f_ab, 2: f_bb), two slots.
+# reader_*: who reads a cell, the last operation first: the operation and its slope in `partial`.
+TABLE = (
+    "ops a_ptr a_cell b_ptr b_cell c_ptr c_cell row_ptr row_cell slot_ptr slope_a_ptr slope_a slope_b_ptr slope_b entry_ptr "
+    "entry_slot varying back_ptr back_row bend_ptr bend_op bend_kind bend_left bend_right reader_ptr reader_op reader_slope"
+)
+WEIGHT = "a_weight b_weight c_weight row_weight slope_a_weight slope_b_weight entry_weight back_weight reader_weight"
 
 
+@sectioned(("table", "table_at", TABLE), ("weight", "weight_at", WEIGHT))
 class Code(NamedTuple):
     """The structure of a program; `first` is the cell of the first operation.
 
@@ -43,10 +43,14 @@ class Code(NamedTuple):
     weight_at: Index
     callback: int = NO_CALLBACK
 
+    def __getattr__(self, name: str) -> Any:
+        return section(self, name)
+
 
 @compiled(nogil=True)
-def _combine(ptr, cell, weight, position, cells):
-    """Return Σ weight·cell, an operand or a row, as a pack."""
+def _combine(terms, position, cells):
+    """Return Σ weight·cell, an operand or a row, as a pack. `terms`: pointers, cells and weights."""
+    ptr, cell, weight = terms
     total = full(0.0)
     for p in range(ptr[position], ptr[position + 1]):
         total = fma(full(weight[p]), load(cells, cell[p]), total)
@@ -54,24 +58,23 @@ def _combine(ptr, cell, weight, position, cells):
 
 
 @compiled(nogil=True)
+def _operands(code):
+    """Return the terms of the operands a, b and c of all operations."""
+    a, b = (code.a_ptr, code.a_cell, code.a_weight), (code.b_ptr, code.b_cell, code.b_weight)
+    return a, b, (code.c_ptr, code.c_cell, code.c_weight)
+
+
+@compiled(nogil=True)
 def tile_values(code, cells, rows):  # written: cells (operations), rows
     """Evaluate operations and residual rows of one tile."""
-    ops = section(code.table, code.table_at, OPS)
-    a_ptr, a_cell = section(code.table, code.table_at, A_PTR), section(code.table, code.table_at, A_CELL)
-    b_ptr, b_cell = section(code.table, code.table_at, B_PTR), section(code.table, code.table_at, B_CELL)
-    c_ptr, c_cell = section(code.table, code.table_at, C_PTR), section(code.table, code.table_at, C_CELL)
-    a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
-    c_weight = section(code.weight, code.weight_at, C)
+    ops, (of_a, of_b, of_c) = code.ops, _operands(code)
     spill = code.first + len(ops)
     for e in range(len(ops)):
-        a = _combine(a_ptr, a_cell, a_weight, e, cells)
-        b = _combine(b_ptr, b_cell, b_weight, e, cells)
-        c = _combine(c_ptr, c_cell, c_weight, e, cells)
+        a, b, c = _combine(of_a, e, cells), _combine(of_b, e, cells), _combine(of_c, e, cells)
         store(cells, code.first + e, apply(ops[e], a, b, c, cells, spill))
-    ptr, cell = section(code.table, code.table_at, ROW_PTR), section(code.table, code.table_at, ROW_CELL)
-    weight = section(code.weight, code.weight_at, ROW)
-    for r in range(len(ptr) - 1):
-        store(rows, r, _combine(ptr, cell, weight, r, cells))
+    of_rows = code.row_ptr, code.row_cell, code.row_weight
+    for r in range(len(of_rows[0]) - 1):
+        store(rows, r, _combine(of_rows, r, cells))
 
 
 @compiled(nogil=True)
@@ -80,17 +83,10 @@ def tile_partials(code, cells, curved, partial):
 
     Read: cells; written: partial, five packs per operation.
     """
-    ops = section(code.table, code.table_at, OPS)
-    a_ptr, a_cell = section(code.table, code.table_at, A_PTR), section(code.table, code.table_at, A_CELL)
-    b_ptr, b_cell = section(code.table, code.table_at, B_PTR), section(code.table, code.table_at, B_CELL)
-    c_ptr, c_cell = section(code.table, code.table_at, C_PTR), section(code.table, code.table_at, C_CELL)
-    a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
-    c_weight = section(code.weight, code.weight_at, C)
+    ops, (of_a, of_b, of_c) = code.ops, _operands(code)
     spill = code.first + len(ops)
     for e in range(len(ops)):
-        a = _combine(a_ptr, a_cell, a_weight, e, cells)
-        b = _combine(b_ptr, b_cell, b_weight, e, cells)
-        c = _combine(c_ptr, c_cell, c_weight, e, cells)
+        a, b, c = _combine(of_a, e, cells), _combine(of_b, e, cells), _combine(of_c, e, cells)
         value = load(cells, code.first + e)
         by_a, by_b = slopes(ops[e], a, b, c, value, cells, spill)
         store(partial, 5 * e, by_a)
@@ -105,39 +101,29 @@ def tile_partials(code, cells, curved, partial):
 @compiled(nogil=True)
 def tile_slopes(code, partial, slots, left, right, entries):
     """Propagate slopes through the operations. Read: partial; written: slots, left and right (slopes of operands), entries."""
-    slot_ptr = section(code.table, code.table_at, SLOT_PTR)
-    a_ptr, a_slot = section(code.table, code.table_at, SLOPE_A_PTR), section(code.table, code.table_at, SLOPE_A)
-    b_ptr, b_slot = section(code.table, code.table_at, SLOPE_B_PTR), section(code.table, code.table_at, SLOPE_B)
-    a_weight = section(code.weight, code.weight_at, SLOPE_A_WEIGHT)
-    b_weight = section(code.weight, code.weight_at, SLOPE_B_WEIGHT)
+    slot_ptr, varying = code.slot_ptr, code.varying
+    of_a, of_b = (
+        (code.slope_a_ptr, code.slope_a, code.slope_a_weight),
+        (code.slope_b_ptr, code.slope_b, code.slope_b_weight),
+    )
     store(slots, 0, full(1.0))
     for e in range(len(slot_ptr) - 1):
         fa, fb = load(partial, 5 * e), load(partial, 5 * e + 1)
         for q in range(slot_ptr[e], slot_ptr[e + 1]):
-            from_a, from_b = full(0.0), full(0.0)
-            for p in range(a_ptr[q], a_ptr[q + 1]):
-                from_a = fma(full(a_weight[p]), load(slots, a_slot[p]), from_a)
-            for p in range(b_ptr[q], b_ptr[q + 1]):
-                from_b = fma(full(b_weight[p]), load(slots, b_slot[p]), from_b)
+            from_a, from_b = _combine(of_a, q, slots), _combine(of_b, q, slots)
             store(left, q, from_a)
             store(right, q, from_b)
             store(slots, 1 + q, fma(fb, from_b, mul(fa, from_a)))
-    ptr, slot = section(code.table, code.table_at, ENTRY_PTR), section(code.table, code.table_at, ENTRY_SLOT)
-    varying, weight = section(code.table, code.table_at, VARYING), section(code.weight, code.weight_at, ENTRY)
-    for r in range(len(ptr) - 1):
-        total = full(0.0)
-        for p in range(ptr[r], ptr[r + 1]):
-            total = fma(full(weight[p]), load(slots, slot[p]), total)
-        store(entries, varying[r], total)
+    of_entries = code.entry_ptr, code.entry_slot, code.entry_weight
+    for r in range(len(varying)):
+        store(entries, varying[r], _combine(of_entries, r, slots))
 
 
 @compiled(nogil=True)
 def tile_hessian(code, weight, left, right, partial, adjoint, curvature):
     """Evaluate Σ weight·∇²row on its pattern. Read: weight (rows), left, right, partial; written: adjoint, curvature."""
     _adjoints(code, weight, partial, False, adjoint)
-    ptr, op = section(code.table, code.table_at, BEND_PTR), section(code.table, code.table_at, BEND_OP)
-    kind = section(code.table, code.table_at, BEND_KIND)
-    one, other = section(code.table, code.table_at, BEND_LEFT), section(code.table, code.table_at, BEND_RIGHT)
+    ptr, op, kind, one, other = code.bend_ptr, code.bend_op, code.bend_kind, code.bend_left, code.bend_right
     for h in range(len(ptr) - 1):
         total = full(0.0)
         for p in range(ptr[h], ptr[h + 1]):
@@ -158,17 +144,13 @@ def _adjoints(code, weight, partial, inputs, adjoint):  # written: adjoint
 
     `adjoint` begins with the first cell that is differentiated by. A cell gathers from the rows and the operations that read it.
     """
-    ptr, row = section(code.table, code.table_at, BACK_PTR), section(code.table, code.table_at, BACK_ROW)
-    back = section(code.weight, code.weight_at, BACK)
-    reader, op = section(code.table, code.table_at, READER_PTR), section(code.table, code.table_at, READER_OP)
-    slope, share = section(code.table, code.table_at, READER_SLOPE), section(code.weight, code.weight_at, READER)
+    of_rows = code.back_ptr, code.back_row, code.back_weight
+    reader, op, slope, share = code.reader_ptr, code.reader_op, code.reader_slope, code.reader_weight
     first, cells = 0 if inputs else code.first, len(reader) - 1
     ops = code.first - first
     for i in range(cells - first):
         cell = max(cells - 1 - i, 0)  # not negative: spares a check at every access, which took a quarter of the time
-        total = full(0.0)
-        for p in range(ptr[cell], ptr[cell + 1]):
-            total = fma(full(back[p]), load(weight, row[p]), total)
+        total = _combine(of_rows, cell, weight)
         for p in range(reader[cell], reader[cell + 1]):
             total = fma(full(share[p]), mul(load(adjoint, ops + op[p]), load(partial, slope[p])), total)
         store(adjoint, cell - first, total)
@@ -189,27 +171,19 @@ def tile_linear_gradient(code, cells, multipliers, nu, along, partial, turned, a
     turned (two packs per operation: how its slopes change along), adjoint (gradient of Σ λ·row), out.
     """
     tile_partials(code, cells, True, partial)
-    ops = section(code.table, code.table_at, OPS)
-    a_ptr, a_cell = section(code.table, code.table_at, A_PTR), section(code.table, code.table_at, A_CELL)
-    b_ptr, b_cell = section(code.table, code.table_at, B_PTR), section(code.table, code.table_at, B_CELL)
-    a_weight, b_weight = section(code.weight, code.weight_at, A), section(code.weight, code.weight_at, B)
-    for e in range(len(ops)):
-        a, b = _combine(a_ptr, a_cell, a_weight, e, along), _combine(b_ptr, b_cell, b_weight, e, along)
+    of_a, of_b, _ = _operands(code)
+    for e in range(len(code.ops)):
+        a, b = _combine(of_a, e, along), _combine(of_b, e, along)
         mixed = load(partial, 5 * e + 3)
         store(turned, 2 * e, fma(mixed, b, mul(load(partial, 5 * e + 2), a)))
         store(turned, 2 * e + 1, fma(load(partial, 5 * e + 4), b, mul(mixed, a)))
         store(along, code.first + e, fma(load(partial, 5 * e + 1), b, mul(load(partial, 5 * e), a)))
-    ptr, row = section(code.table, code.table_at, BACK_PTR), section(code.table, code.table_at, BACK_ROW)
-    back = section(code.weight, code.weight_at, BACK)
-    reader, op = section(code.table, code.table_at, READER_PTR), section(code.table, code.table_at, READER_OP)
-    slope, share = section(code.table, code.table_at, READER_SLOPE), section(code.weight, code.weight_at, READER)
+    of_rows = code.back_ptr, code.back_row, code.back_weight
+    reader, op, slope, share = code.reader_ptr, code.reader_op, code.reader_slope, code.reader_weight
     cell_count = len(reader) - 1
     for i in range(cell_count):
         cell = max(cell_count - 1 - i, 0)  # not negative: spares a check at every access
-        first, second = full(0.0), full(0.0)
-        for p in range(ptr[cell], ptr[cell + 1]):
-            first = fma(full(back[p]), load(multipliers, row[p]), first)
-            second = fma(full(back[p]), load(nu, row[p]), second)
+        first, second = _combine(of_rows, cell, multipliers), _combine(of_rows, cell, nu)
         for p in range(reader[cell], reader[cell + 1]):
             e = op[p]
             by, turn = load(partial, slope[p]), load(turned, slope[p] - 3 * e)

@@ -11,14 +11,13 @@ import math
 
 import numpy as np
 
-from snapfm.kernels import layout
-from snapfm.kernels.batches import copy, copy_lane, fill, fill_lane
 from snapfm.kernels.direction import RUNNING, augmented_direction, factorize, schur_direction
-from snapfm.kernels.layout import load_tile, section, store_tile, table, weights
-from snapfm.kernels.newton import new_lanes
+from snapfm.kernels.layout import load_tile, new_lanes, store_tile
 from snapfm.kernels.numba.compiling import compiled
+from snapfm.kernels.numba.packs import full
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
+from snapfm.kernels.search import begin, go_back, remember, stay, take_step
 
 FEASIBLE, INFEASIBLE, LIMIT, BROKEN = 0, 1, 3, 4  # errors.Status
 
@@ -45,25 +44,15 @@ def restore_tiles(code, frame, plan, tolerance, limits, stop, live, space, at, w
 @compiled(nogil=True, error_model="numpy")
 def restore_tile(code, frame, plan, tolerance, limits, stop, live, tile, lanes, status, iterations):
     """Lower the violation in one tile; see restore_tiles. Written: tile, lanes, status, iterations."""
-    x, lam = section(tile, layout.X), section(tile, layout.MULTIPLIER)
-    step, direction = section(tile, layout.STEP), section(tile, layout.DIRECTION)
-    before, before_lam = section(tile, layout.PREVIOUS), section(tile, layout.PREVIOUS_MULTIPLIER)
-    lower, upper = section(tile, layout.LOWER), section(tile, layout.UPPER)
-    barrier, damping, none = section(tile, layout.BARRIER), lanes.damping, lanes.shift
+    barrier, damping, none = tile.barrier, lanes.damping, lanes.shift
     size, old, worst, norm = lanes.theta, lanes.new_theta, lanes.violation, lanes.sizes
     damping[:], none[:], norm[:] = _FIRST, 0.0, 1.0
-    most = 0
-    for lane in range(LANES):
-        status[lane] = RUNNING if live[lane] else FEASIBLE
-        iterations[lane] = 0
-        most = max(most, limits[lane])
-    fill(section(tile, layout.IDLE), 0.0)
-    fill(section(tile, layout.TO_BOUND), np.nan)
+    most = begin(live, limits, status, iterations)
+    tile.idle[:], tile.to_bound[:] = 0.0, np.nan
     if frame.bounded == 1:
-        for i in range(len(x)):
-            x[i] = min(max(x[i], lower[i]), upper[i])
+        _clip(tile)
     residual_at(code, frame, tile)
-    inverse, row_size = section(tile, layout.UNIT), section(tile, layout.ROW_SIZE)
+    inverse, row_size = tile.unit, tile.row_size
     for iteration in range(most + 1):
         derivatives_at(code, frame, tile)
         if iteration == 0:
@@ -91,53 +80,49 @@ def restore_tile(code, frame, plan, tolerance, limits, stop, live, tile, lanes, 
             break
         if frame.bounded == 1:
             _hold(frame, tile)
-        fill(section(tile, layout.DIAGONAL), 1.0)
-        fill(section(tile, layout.GRADIENT), 0.0)
-        fill(section(tile, layout.HESSIAN), 0.0)
+        tile.diagonal[:], tile.gradient[:], tile.hessian[:] = 1.0, 0.0, 0.0
         for i in range(len(barrier)):
             barrier[i] = damping[i % LANES] * norm[i % LANES] * row_size[i] ** 2
         factorize(frame, plan, tile, none, status, lanes.convex, lanes.negative, stop)
         if stop[0] != 0:
             continue  # ends above
         if frame.augmented == 1:
-            augmented_direction(frame, plan, tile, True)
+            augmented_direction(frame, plan, tile)
         else:  # D is W: its Hessian is zero
             schur_direction(frame, plan, tile)
-        copy(x, before)
-        copy(lam, before_lam)
+        remember(tile)
         for lane in range(LANES):
             old[lane] = size[lane]
             if status[lane] != RUNNING:
-                fill_lane(step, lane, 0.0)
-                fill_lane(direction, lane, 0.0)
-        for i in range(len(x)):
-            x[i] += step[i]
-            if frame.bounded == 1:
-                x[i] = min(max(x[i], lower[i]), upper[i])
-        for i in range(len(lam)):
-            lam[i] += direction[i]
+                stay(tile, lane)
+        take_step(tile, full(1.0))
+        if frame.bounded == 1:
+            _clip(tile)
         residual_at(code, frame, tile)
         mark_broken(frame, tile, size, worst)
         for lane in range(LANES):
             if status[lane] == RUNNING and not size[lane] < old[lane]:
-                copy_lane(before, x, lane)
-                copy_lane(before_lam, lam, lane)
+                go_back(tile, lane)
                 damping[lane] *= 10.0
             elif status[lane] == RUNNING:
                 damping[lane] = max(_LEAST, 0.1 * damping[lane])
         residual_at(code, frame, tile)
-    fill(barrier, 0.0)
+    barrier[:] = 0.0
+
+
+@compiled(nogil=True, error_model="numpy")
+def _clip(tile):  # written: x
+    x, lower, upper = tile.x, tile.lower, tile.upper
+    for i in range(len(x)):
+        x[i] = min(max(x[i], lower[i]), upper[i])
 
 
 @compiled(nogil=True, error_model="numpy")
 def _hold(frame, tile):  # written: to_bound
     """Hold the unknowns that are at a bound and would be moved through it."""
-    x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
-    to_bound, jacobian = section(tile, layout.TO_BOUND), section(tile, layout.JACOBIAN)
-    residual, active = section(tile, layout.RESIDUAL), section(tile, layout.ACTIVE)
-    row_weight = section(tile, layout.ROW_WEIGHT)
-    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
-    entry = table(frame, layout.COLUMN_ENTRY)
+    x, lower, upper, to_bound, jacobian = tile.x, tile.lower, tile.upper, tile.to_bound, tile.jacobian
+    residual, active, row_weight = tile.residual, tile.active, tile.row_weight
+    ptr, row, entry = frame.column_ptr, frame.column_row, frame.column_entry
     for j in range(len(ptr) - 1):
         for lane in range(LANES):
             i, pull = j * LANES + lane, 0.0
@@ -151,8 +136,7 @@ def _hold(frame, tile):  # written: to_bound
 @compiled(nogil=True, error_model="numpy")
 def mark_broken(frame, tile, size, worst):  # written: active, size, worst
     """Mark the broken rows; compute per lane Σh₊² of rows relative to their size, and max h₊, unscaled."""
-    residual, active = section(tile, layout.RESIDUAL), section(tile, layout.ACTIVE)
-    equality, row_weight = table(frame, layout.EQUALITY), section(tile, layout.ROW_WEIGHT)
+    residual, active, equality, row_weight = tile.residual, tile.active, frame.equality, tile.row_weight
     for lane in range(LANES):
         total, largest = 0.0, 0.0
         for r in range(len(equality)):
@@ -169,11 +153,9 @@ def mark_broken(frame, tile, size, worst):  # written: active, size, worst
 @compiled(nogil=True, error_model="numpy")
 def pull_of(frame, tile, lane):  # read: active; written: plain_direction, one lane
     """Return of one lane, with rows relative to their size, ‖Jᵀh₊‖² over the unknowns that can move, and the largest ‖J_r‖²."""
-    residual, jacobian = section(tile, layout.RESIDUAL), section(tile, layout.JACOBIAN)
-    norm, active = section(tile, layout.ROW_NORM), section(tile, layout.ACTIVE)
-    gram_ptr, gram_column = table(frame, layout.GRAM_PTR), table(frame, layout.GRAM_COLUMN)
-    gram, row_weight = weights(frame, layout.GRAM), section(tile, layout.ROW_WEIGHT)
-    broken = section(tile, layout.PLAIN_DIRECTION)  # free until conjugate gradients
+    residual, jacobian, norm, active = tile.residual, tile.jacobian, tile.row_norm, tile.active
+    gram_ptr, gram_column, gram, row_weight = frame.gram_ptr, frame.gram_column, frame.gram, tile.row_weight
+    broken = tile.plain_direction  # free until conjugate gradients
     pull, norms = 0.0, _TINY
     for r in range(len(gram_ptr) - 1):
         i = r * LANES + lane
@@ -183,9 +165,8 @@ def pull_of(frame, tile, lane):  # read: active; written: plain_direction, one l
     for r in range(len(gram_ptr) - 1):
         for p in range(gram_ptr[r], gram_ptr[r + 1]):
             pull += broken[r * LANES + lane] * gram[p] * broken[gram_column[p] * LANES + lane]
-    ptr, row = table(frame, layout.COLUMN_PTR), table(frame, layout.COLUMN_ROW)
-    entry = table(frame, layout.COLUMN_ENTRY)
-    x, lower, upper = section(tile, layout.X), section(tile, layout.LOWER), section(tile, layout.UPPER)
+    ptr, row, entry = frame.column_ptr, frame.column_row, frame.column_entry
+    x, lower, upper = tile.x, tile.lower, tile.upper
     for j in range(len(ptr) - 1):
         total = 0.0
         for p in range(ptr[j], ptr[j + 1]):

@@ -138,10 +138,10 @@ class _Turns:
             for helper in helpers:
                 while helper.is_alive():
                     helper.join(_INTERVAL)
-                    self._stop_late()
+                    self._stop(late=True)
         finally:  # also when Control-C ends the waiting: no thread outlives the call
             self._halted = True
-            self._stop_all()
+            self._stop(late=False)
             for helper in helpers:
                 if helper.ident is not None:
                     helper.join()
@@ -172,11 +172,7 @@ class _Turns:
                     self._live.remove(deadline)
         self._spent.append(time.thread_time() - began)
 
-    def _stop_late(self) -> None:
+    def _stop(self, late: bool) -> None:
         for deadline in list(self._live):
-            if deadline.over:
+            if deadline.over or not late:
                 deadline.stop[0] = 1
-
-    def _stop_all(self) -> None:
-        for deadline in list(self._live):
-            deadline.stop[0] = 1

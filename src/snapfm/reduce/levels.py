@@ -16,7 +16,7 @@ from snapfm.compile.lower.tape import Block, Tape
 from snapfm.compile.program import Program, find_readers
 from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.kernels import program as core
-from snapfm.kernels.numba.sections import packed_index, packed_values
+from snapfm.kernels.numba.sections import packed
 
 _Rows = tuple[Index, Index, Values]  # compressed rows: pointers, cells, weights
 
@@ -110,18 +110,18 @@ class _Needs:
         back = np.concatenate([[0], np.cumsum(np.bincount(rows[1], minlength=first + count))])
         readers = find_readers(first, a, b)
         nothing, start, none = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0)
-        table = dict.fromkeys(range(core.READER_SLOPE + 1), nothing) | {
-            core.OPS: ops, core.A_PTR: a[0], core.A_CELL: a[1], core.B_PTR: b[0], core.B_CELL: b[1],
-            core.C_PTR: c[0], core.C_CELL: c[1], core.ROW_PTR: rows[0], core.ROW_CELL: rows[1],
-            core.SLOT_PTR: np.zeros(count + 1, np.int64), core.SLOPE_A_PTR: start, core.SLOPE_B_PTR: start,
-            core.ENTRY_PTR: start, core.BACK_PTR: back, core.BACK_ROW: row[by_cell], core.BEND_PTR: start,
-            core.READER_PTR: readers.pointers, core.READER_OP: readers.operation, core.READER_SLOPE: readers.slope,
+        table = dict.fromkeys(core.TABLE.split(), nothing) | {
+            "ops": ops, "a_ptr": a[0], "a_cell": a[1], "b_ptr": b[0], "b_cell": b[1],
+            "c_ptr": c[0], "c_cell": c[1], "row_ptr": rows[0], "row_cell": rows[1],
+            "slot_ptr": np.zeros(count + 1, np.int64), "slope_a_ptr": start, "slope_b_ptr": start,
+            "entry_ptr": start, "back_ptr": back, "back_row": row[by_cell], "bend_ptr": start,
+            "reader_ptr": readers.pointers, "reader_op": readers.operation, "reader_slope": readers.slope,
         }  # fmt: skip
-        weight = dict.fromkeys(range(core.READER + 1), none) | {
-            core.A: a[2], core.B: b[2], core.C: c[2], core.ROW: rows[2], core.BACK: rows[2][by_cell],
-            core.READER: readers.weight,
+        weight = dict.fromkeys(core.WEIGHT.split(), none) | {
+            "a_weight": a[2], "b_weight": b[2], "c_weight": c[2], "row_weight": rows[2], "back_weight": rows[2][by_cell],
+            "reader_weight": readers.weight,
         }  # fmt: skip
-        code = core.Code(first, *packed_index(table), *packed_values(weight))
+        code = core.Code(first, *packed(core.TABLE, table, np.int32), *packed(core.WEIGHT, weight, np.float64))
         empty, hessian = Pattern(height, 0, np.zeros(height + 1, np.int64), nothing), Pattern(0, 0, start, nothing)
         return Program(code, count, 0, unknowns, externals, nothing, empty, none, nothing, hessian)
 

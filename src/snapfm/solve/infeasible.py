@@ -12,12 +12,12 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array, hstack
 from torch import Tensor
 
-from snapfm.arrays import Index, Mask, Table, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.compile import CompiledLaws
 from snapfm.compile.presolve import factored
 from snapfm.compile.sparsity.pattern import TooLarge
 from snapfm.kernels.operators import Op
-from snapfm.kernels.program import A_CELL, A_PTR, B_CELL, B_PTR, C_CELL, C_PTR, OPS, ROW, ROW_CELL, ROW_PTR, A, B, Code
+from snapfm.kernels.program import Code
 from snapfm.laws import Params
 from snapfm.reduce.reduce import System
 
@@ -105,17 +105,17 @@ class Proof:
 
     def _operand_at(self, cells: Values, number: Index) -> Values:
         """Evaluate the first operand of some operations."""
-        ptr = self._index(A_PTR)
-        matrix = csr_array((self._weight(A), self._index(A_CELL), ptr), shape=(len(ptr) - 1, cells.shape[1]))
+        ptr = self._code.a_ptr
+        matrix = csr_array((self._code.a_weight, self._code.a_cell, ptr), shape=(len(ptr) - 1, cells.shape[1]))
         value: Values = cells @ csr_array(matrix[number]).T
         return value
 
     @cached_property
     def _squares(self) -> tuple[Index, Index, Values]:
         """Operations that are squares of one unknown, w x + b: their numbers, the cell of x, and w."""
-        ptr, cell, weight = self._index(A_PTR), self._index(A_CELL), self._weight(A)
+        ptr, cell, weight = self._code.a_ptr, self._code.a_cell, self._code.a_weight
         varies = np.concatenate([np.isin(np.arange(self._code.first), self._moving), self._varying])
-        ops, found = self._index(OPS), []
+        ops, found = self._code.ops, []
         for e in np.flatnonzero((ops == Op.SQUARE) | (ops == Op.MUL)):
             mine = np.arange(ptr[e], ptr[e + 1])
             mine = mine[varies[cell[mine]]]
@@ -152,14 +152,14 @@ class Proof:
     @cached_property
     def _rows(self) -> csr_array:
         """The rows over all cells but the spare ones."""
-        ptr, cell, weight = self._index(ROW_PTR), self._index(ROW_CELL), self._weight(ROW)
+        ptr, cell, weight = self._code.row_ptr, self._code.row_cell, self._code.row_weight
         program = self.system.program
         return csr_array((weight, cell, ptr), shape=(len(ptr) - 1, self._code.first + program.operations))
 
     @cached_property
     def _operations(self) -> tuple[Values, Values]:
         """The range of every operation's values, whatever its operands are."""
-        ops = self._index(OPS)
+        ops = self._code.ops
         low, high = np.full(len(ops), -np.inf), np.full(len(ops), np.inf)
         for op in Op:
             low[ops == op], high[ops == op] = op.range
@@ -173,29 +173,18 @@ class Proof:
         """Operations that depend on an unknown that is iterated on; the others are constant."""
         varies = np.zeros(self._code.first + self.system.program.operations, bool)
         varies[self._moving] = True
-        operands = [
-            (self._index(ptr), self._index(cell)) for ptr, cell in ((A_PTR, A_CELL), (B_PTR, B_CELL), (C_PTR, C_CELL))
-        ]
+        code = self._code
+        operands = ((code.a_ptr, code.a_cell), (code.b_ptr, code.b_cell), (code.c_ptr, code.c_cell))
         for e in range(self.system.program.operations):
             varies[self._code.first + e] = any(varies[cell[ptr[e] : ptr[e + 1]]].any() for ptr, cell in operands)
         return varies[self._code.first :]
 
     def _same_operands(self, e: int) -> bool:
-        a, b = self._index(A_PTR)[e : e + 2], self._index(B_PTR)[e : e + 2]
+        a, b = self._code.a_ptr[e : e + 2], self._code.b_ptr[e : e + 2]
         one, two = slice(*a), slice(*b)
-        return np.array_equal(self._index(A_CELL)[one], self._index(B_CELL)[two]) and np.array_equal(
-            self._weight(A)[one], self._weight(B)[two]
+        return np.array_equal(self._code.a_cell[one], self._code.b_cell[two]) and np.array_equal(
+            self._code.a_weight[one], self._code.b_weight[two]
         )
-
-    def _index(self, section: int) -> Table:
-        at = self._code.table_at
-        part: Table = self._code.table[at[section] : at[section + 1]]
-        return part
-
-    def _weight(self, section: int) -> Values:
-        at = self._code.weight_at
-        part: Values = self._code.weight[at[section] : at[section + 1]]
-        return part
 
 
 _ROUNDS = 3  # of correction, which remove the effect of the shift that keeps dependent rows factorable

@@ -20,7 +20,7 @@ from snapfm.kernels import layout as core
 from snapfm.kernels.direction import LEAST_DIAGONAL
 from snapfm.kernels.factor.ordering import best
 from snapfm.kernels.factor.panels import Schedule, schedule
-from snapfm.kernels.numba.sections import packed_index, packed_values
+from snapfm.kernels.numba.sections import packed
 from snapfm.kernels.operations import LANES
 from snapfm.linear import Prepared, Solver
 from snapfm.linear.automatic import Automatic, predicted_fronts, predicted_lanes
@@ -108,17 +108,17 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
     place = 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
     hessian = program.hessian
     table = {
-        core.PLACE: place, core.ROW_PTR: pattern.indptr, core.COLUMN: pattern.indices, core.COLUMN_PTR: columns.indptr,
-        core.COLUMN_ROW: columns.indices, core.COLUMN_ENTRY: column_entry, core.GRAM_PTR: gram.indptr,
-        core.GRAM_COLUMN: gram.indices, core.HESSIAN_ROW: hessian.row_of(), core.HESSIAN_COLUMN: hessian.indices,
-        core.ENTRY_ROW: row, core.ENTRY_COLUMN: column, core.TERM_PTR: ptr, core.TERM_LEFT: left, core.TERM_RIGHT: right,
-        core.EQUALITY: system.equality,
+        "place": place, "row_ptr": pattern.indptr, "column": pattern.indices, "column_ptr": columns.indptr,
+        "column_row": columns.indices, "column_entry": column_entry, "gram_ptr": gram.indptr,
+        "gram_column": gram.indices, "hessian_row": hessian.row_of(), "hessian_column": hessian.indices,
+        "entry_row": row, "entry_column": column, "term_ptr": ptr, "term_left": left, "term_right": right,
+        "equality": system.equality,
     }  # fmt: skip
-    weight = packed_values({core.GRAM: gram.data, core.ENTRY_CONSTANT: constant})
+    weight = {"gram": gram.data, "entry_constant": constant}
     coupled = shared or not (augmented or program.diagonal)
     frame = core.Frame(
-        *packed_index(table),
-        *weight,
+        *packed(core.FRAME_TABLE, table, np.int32),
+        *packed(core.FRAME_WEIGHT, weight, np.float64),
         int(augmented),
         int(not system.equality.all()),
         int(bounded),

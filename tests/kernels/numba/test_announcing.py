@@ -11,15 +11,15 @@ import time
 import pytest
 
 from snapfm import progress
-from snapfm.kernels.numba import announcing
-from snapfm.kernels.numba.announcing import announced
+from snapfm.kernels.numba import compiling
+from snapfm.kernels.numba.compiling import announced
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "AFTER", 0.01)
-    monkeypatch.setattr(announcing, "_spent", 0.0)
-    monkeypatch.setattr(announcing, "_logged", False)
+    monkeypatch.setattr(compiling, "_spent", 0.0)
+    monkeypatch.setattr(compiling, "_logged", False)
 
 
 class Terminal(io.StringIO):
@@ -49,8 +49,8 @@ def test_elsewhere_there_is_one_entry_in_the_log(impatient: None, caplog: pytest
 
 
 def test_nothing_is_said_in_time(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
-    monkeypatch.setattr(announcing, "_spent", 0.0)
-    monkeypatch.setattr(announcing, "_logged", False)
+    monkeypatch.setattr(compiling, "_spent", 0.0)
+    monkeypatch.setattr(compiling, "_logged", False)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     with announced("newton.solve_tiles", outermost=True):

@@ -31,4 +31,4 @@ def repeat_steps(code, frame, plan, space, at, work, residual, derivatives, fact
             damping[:], status[:] = 0.0, RUNNING
             factorize(frame, plan, tile, damping, status, convex, negative, stop)
         for _ in range(1 + solve[k]):
-            newton_direction(frame, plan, tile, damping, status, convex, stop, True)
+            newton_direction(frame, plan, tile, damping, status, convex, stop)

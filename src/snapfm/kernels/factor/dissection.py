@@ -20,7 +20,7 @@ _LARGEST = 0.95  # share of a side beyond which splitting on would take forever:
 def dissected(indptr: Index, indices: Index) -> Index:
     """Return the order: position k holds the unknown that is eliminated k-th."""
     order = np.arange(len(indptr) - 1)
-    _dissect(indptr, indices, _LEAF, _SIDE, _LARGEST, order)
+    _dissect(indptr, indices, order)
     return order
 
 
@@ -43,7 +43,7 @@ def _search(indptr, indices, part, mine, start, level, queue, at):  # written: l
 
 
 @compiled(nogil=True)
-def _dissect(indptr, indices, leaf, side, largest, order):  # written: order
+def _dissect(indptr, indices, order):  # written: order
     size = len(order)
     part = np.zeros(size, np.int64)  # which range of `order` an unknown is in; ranges are named by a running number
     level, queue = np.zeros(size, np.int64), np.empty(size, np.int64)
@@ -55,7 +55,7 @@ def _dissect(indptr, indices, leaf, side, largest, order):  # written: order
         top -= 1
         begin, end, mine = begins[top], ends[top], names[top]
         total = end - begin
-        if total <= leaf:
+        if total <= _LEAF:
             continue
         # From anywhere to the rim, and from there again: the levels of the second search are narrow.
         count = _search(indptr, indices, part, mine, order[begin], level, queue, 0)
@@ -72,7 +72,7 @@ def _dissect(indptr, indices, leaf, side, largest, order):  # written: order
                 until = count  # the first component has been searched already
                 if k >= begin:
                     until = _search(indptr, indices, part, mine, order[k], level, queue, done)
-                if until - done > leaf:
+                if until - done > _LEAF:
                     for q in range(done, until):
                         part[queue[q]] = named
                     begins[top], ends[top], names[top] = begin + done, begin + until, named
@@ -88,7 +88,7 @@ def _dissect(indptr, indices, leaf, side, largest, order):  # written: order
         for k in range(1, count + 1):
             if k == count or level[queue[k]] != level[queue[start]]:
                 width = k - start
-                inside = start >= side * total and total - k >= side * total
+                inside = start >= _SIDE * total and total - k >= _SIDE * total
                 if inside and (best == -1 or width < best):
                     best, cut = width, level[queue[start]]
                 start = k
@@ -129,7 +129,7 @@ def _dissect(indptr, indices, leaf, side, largest, order):  # written: order
             part[order[k]] = named
         for k in range(begin + low, begin + low + high):
             part[order[k]] = named + 1
-        if max(low, high) <= largest * total:
+        if max(low, high) <= _LARGEST * total:
             begins[top], ends[top], names[top] = begin, begin + low, named
             begins[top + 1], ends[top + 1], names[top + 1] = begin + low, begin + low + high, named + 1
             top += 2

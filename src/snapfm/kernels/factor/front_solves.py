@@ -5,6 +5,7 @@ Read: Supernodes, the panels and D⁻¹; allocates nothing. May import kernels.n
 
 from __future__ import annotations
 
+from snapfm.kernels.numba import packs
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import WIDTH, add, fma, full, load, load_at, mul, spread, store, store_at
 
@@ -92,22 +93,11 @@ def _backward(base, first, end, p, q, rows, factor, inverse, x, strip):  # writt
         done = block * WIDTH
         count = min(WIDTH, width - done)
         if count == WIDTH:
-            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = full(0.0)
+            totals = packs.eight(full(0.0))
             for g in range(block + 1, pivots + groups):
                 y = load_at(x, first + g * WIDTH) if g < pivots else load(strip, WIDTH + g - pivots)
-                at = base + g * width + done
-                a0, a1 = fma(load(factor, at), y, a0), fma(load(factor, at + 1), y, a1)
-                a2, a3 = fma(load(factor, at + 2), y, a2), fma(load(factor, at + 3), y, a3)
-                a4, a5 = fma(load(factor, at + 4), y, a4), fma(load(factor, at + 5), y, a5)
-                a6, a7 = fma(load(factor, at + 6), y, a6), fma(load(factor, at + 7), y, a7)
-            store(strip, 0, a0)
-            store(strip, 1, a1)
-            store(strip, 2, a2)
-            store(strip, 3, a3)
-            store(strip, 4, a4)
-            store(strip, 5, a5)
-            store(strip, 6, a6)
-            store(strip, 7, a7)
+                totals = packs.add_products(factor, base + g * width + done, y, totals)
+            packs.store_eight(strip, 0, totals)
         else:  # the last block: nothing behind it but the rows below
             for j in range(count):
                 a0 = full(0.0)
@@ -159,31 +149,15 @@ def _forward_eight(base, first, end, p, q, rows, factor, inverse, x):  # written
     x_below = base + (width + WIDTH - 1) // WIDTH * width
     for r in range(p, q, WIDTH):
         at = x_below * WIDTH
-        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = full(0.0)
+        totals = packs.eight(full(0.0))
         for k in range(first, end):
-            z = load(x, k)
-            a0, a1 = fma(spread(factor, at), z, a0), fma(spread(factor, at + 1), z, a1)
-            a2, a3 = fma(spread(factor, at + 2), z, a2), fma(spread(factor, at + 3), z, a3)
-            a4, a5 = fma(spread(factor, at + 4), z, a4), fma(spread(factor, at + 5), z, a5)
-            a6, a7 = fma(spread(factor, at + 6), z, a6), fma(spread(factor, at + 7), z, a7)
+            totals = packs.add_multiples(factor, at, 1, load(x, k), totals)
             at += WIDTH
-        _add_row(rows, r, q, x, a0)
-        _add_row(rows, r + 1, q, x, a1)
-        _add_row(rows, r + 2, q, x, a2)
-        _add_row(rows, r + 3, q, x, a3)
-        _add_row(rows, r + 4, q, x, a4)
-        _add_row(rows, r + 5, q, x, a5)
-        _add_row(rows, r + 6, q, x, a6)
-        _add_row(rows, r + 7, q, x, a7)
+        for i in range(min(WIDTH, q - r)):
+            store(x, rows[r + i], add(load(x, rows[r + i]), totals[i]))
         x_below += width
     for k in range(first, end):
         store(x, k, mul(load(x, k), full(-1.0)))
-
-
-@compiled(nogil=True, error_model="numpy")
-def _add_row(rows, r, end, x, value):  # written: x
-    if r < end:
-        store(x, rows[r], add(load(x, rows[r]), value))
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -194,25 +168,15 @@ def _backward_eight(base, first, end, p, q, rows, factor, inverse, x):  # writte
     for block in range(pivots - 1, -1, -1):
         done = block * WIDTH
         count = min(WIDTH, width - done)
-        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = full(0.0)
         if count == WIDTH:
+            totals = packs.eight(full(0.0))
             for i in range(done + WIDTH, width + q - p):
                 local = i if i < width else pivots * WIDTH + i - width
                 row = first + i if i < width else rows[p + i - width]
                 at = (base + local // WIDTH * width + done) * WIDTH + local % WIDTH
-                y = load(x, row)
-                a0, a1 = fma(spread(factor, at), y, a0), fma(spread(factor, at + 8), y, a1)
-                a2, a3 = fma(spread(factor, at + 16), y, a2), fma(spread(factor, at + 24), y, a3)
-                a4, a5 = fma(spread(factor, at + 32), y, a4), fma(spread(factor, at + 40), y, a5)
-                a6, a7 = fma(spread(factor, at + 48), y, a6), fma(spread(factor, at + 56), y, a7)
-            _subtract(inverse, first + done, x, a0)
-            _subtract(inverse, first + done + 1, x, a1)
-            _subtract(inverse, first + done + 2, x, a2)
-            _subtract(inverse, first + done + 3, x, a3)
-            _subtract(inverse, first + done + 4, x, a4)
-            _subtract(inverse, first + done + 5, x, a5)
-            _subtract(inverse, first + done + 6, x, a6)
-            _subtract(inverse, first + done + 7, x, a7)
+                totals = packs.add_multiples(factor, at, WIDTH, load(x, row), totals)
+            for j in range(WIDTH):
+                _subtract(inverse, first + done + j, x, totals[j])
         else:  # the last block: nothing behind it but the rows below
             for j in range(count):
                 at = base + pivots * width + done + j

@@ -4,7 +4,10 @@ Reads Supernodes and the values of one lane. Right-looking: a panel is eliminate
 panels they belong to, eight columns at a time, so that no memory is needed beside the factor. All arithmetic is in an order fixed
 by the pattern; a bad pivot is counted, never raised. Every row of a panel holds X = L D (unscaled), as in kernels.factor.ldl: a
 pivot that is left out (D⁻¹ = 0) leaves finite numbers. kernels.factor.front_solves solves with the factor. May import
-kernels.numba.packs, kernels.factor.supernodes, kernels.factor.ldl and kernels.factor.front_products only.
+kernels.numba.packs, kernels.factor.supernodes and kernels.factor.ldl only.
+
+The dense products are compiled here rather than left to a BLAS: the one inside SciPy starts threads of its own, and their number
+is a setting of the whole process.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from snapfm.arrays import Index, Values
-from snapfm.kernels.factor.front_products import multiply_one, multiply_two
 from snapfm.kernels.factor.ldl import FACTORED, NONFINITE, SINGULAR
 from snapfm.kernels.factor.supernodes import WIDEST, Supernodes
+from snapfm.kernels.numba import packs
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import WIDTH, add, fma, full, load, load_at, mul, spread, store, store_at
 
@@ -119,17 +122,17 @@ def _eliminate(
             if count == WIDTH:
                 while g + 2 <= groups:
                     x = base + g * width
-                    multiply_two(factor, x, x + width, done, scaled, 0, factor, x + done, x + width + done, False)
+                    _multiply_two(factor, x, x + width, done, scaled, 0, factor, x + done, x + width + done, False)
                     g += 2
                 if g < groups:
                     x = base + g * width
-                    multiply_one(factor, x, done, scaled, 0, factor, x + done, False)
+                    _multiply_one(factor, x, done, scaled, 0, factor, x + done, False)
             else:
                 while g < groups:
                     x = base + g * width
                     for j in range(count):
                         store(strip, j, load(factor, x + done + j))
-                    multiply_one(factor, x, done, scaled, 0, strip, 0, False)
+                    _multiply_one(factor, x, done, scaled, 0, strip, 0, False)
                     for j in range(count):
                         store(factor, x + done + j, load(strip, j))
                     g += 1
@@ -194,14 +197,14 @@ def _update(
             for c in range(start, min(end, g + 2)):
                 out = ((c - start) * groups + g) * WIDTH
                 here = x + g * width
-                multiply_two(
+                _multiply_two(
                     factor, here, here + width, width, scaled, (c - start) * width, strip, out, out + WIDTH, True
                 )
             g += 2
         if g < groups:
             for c in range(start, end):
                 out = ((c - start) * groups + g) * WIDTH
-                multiply_one(factor, x + g * width, width, scaled, (c - start) * width, strip, out, True)
+                _multiply_one(factor, x + g * width, width, scaled, (c - start) * width, strip, out, True)
         for c in range(start, end):
             tiles = (c - start) * groups * WIDTH
             for j in range(min(WIDTH, below - c * WIDTH)):
@@ -244,3 +247,24 @@ def _add(group, below, reach, column, factor, strip, tiles):  # written: factor
     if group <= whole:
         for i in range(max(whole, group) * WIDTH, below):
             factor[reach[i] + column] += strip[(tiles + whole * WIDTH) * WIDTH + i - whole * WIDTH]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _multiply_two(factor, x, y, count, scaled, s, out, o, p, fresh):  # written: out
+    """Add two row groups (packs x and y on) times eight rows of `scaled` (pack s on) to `out`; instead of it if `fresh`."""
+    a = packs.eight(full(0.0)) if fresh else packs.load_eight(out, o)
+    b = packs.eight(full(0.0)) if fresh else packs.load_eight(out, p)
+    for k in range(count):
+        a = packs.add_multiples(scaled, (s + k) * WIDTH, 1, load(factor, x + k), a)
+        b = packs.add_multiples(scaled, (s + k) * WIDTH, 1, load(factor, y + k), b)
+    packs.store_eight(out, o, a)
+    packs.store_eight(out, p, b)
+
+
+@compiled(nogil=True, error_model="numpy")
+def _multiply_one(factor, x, count, scaled, s, out, o, fresh):  # written: out
+    """Add one row group times eight rows of `scaled`; see _multiply_two."""
+    a = packs.eight(full(0.0)) if fresh else packs.load_eight(out, o)
+    for k in range(count):
+        a = packs.add_multiples(scaled, (s + k) * WIDTH, 1, load(factor, x + k), a)
+    packs.store_eight(out, o, a)

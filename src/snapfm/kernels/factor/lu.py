@@ -75,7 +75,6 @@ def eliminate(row: Index, column: Index, matched: Index, limit: float = np.inf) 
         return Planned(fill, flops, None)
     moved = permuted(indptr, indices, perm)
     found = tree(*moved[:2])
-    assert found is not None
     pointers, places = columns(*moved[:2], found)
     label = np.repeat(each, np.diff(pointers))
     by_place = np.argsort(places, kind="stable")

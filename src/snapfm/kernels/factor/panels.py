@@ -148,35 +148,14 @@ def _partition(parent, leaf, column_ptr, column_rows, cycles):
     return first
 
 
-@compiled(nogil=True)
-def _rows(first, column_ptr, column_rows, slot):
+def _rows(first: Index, column_ptr: Index, column_rows: Index, slot: Index) -> tuple[Index, Index]:
     """Slots of the rows below each panel, ascending: its columns' rows, merged. Pointers and slots."""
-    panels = len(first) - 1
-    row_ptr = np.zeros(panels + 1, np.int64)
-    rows = np.empty(column_ptr[-1], np.int64)  # as many as there would be without merging
-    at = np.zeros(PANEL, np.int64)
-    count = 0
-    for k in range(panels):
-        width = first[k + 1] - first[k]
-        for c in range(width):
-            p = column_ptr[first[k] + c]
-            while p < column_ptr[first[k] + c + 1] and column_rows[p] < first[k + 1]:
-                p += 1
-            at[c] = p
-        while True:
-            least = len(slot)
-            for c in range(width):
-                if at[c] < column_ptr[first[k] + c + 1]:
-                    least = min(least, column_rows[at[c]])
-            if least == len(slot):
-                break
-            for c in range(width):
-                if at[c] < column_ptr[first[k] + c + 1] and column_rows[at[c]] == least:
-                    at[c] += 1
-            rows[count] = slot[least]
-            count += 1
-        row_ptr[k + 1] = count
-    return row_ptr, rows[:count].copy()
+    size, panels = len(slot), len(first) - 1
+    panel = np.repeat(np.arange(panels), np.diff(column_ptr[first]))
+    below = column_rows >= first[panel + 1]
+    keys = np.sort(panel[below] * size + column_rows[below], kind="stable")  # runs in order already
+    keys = keys[np.diff(keys, prepend=-1) != 0]
+    return np.concatenate([[0], np.cumsum(np.bincount(keys // size, minlength=panels))]), slot[keys % size]
 
 
 @compiled(nogil=True)

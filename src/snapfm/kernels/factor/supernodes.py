@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from snapfm.arrays import Index
-from snapfm.kernels.factor.symbolic import permuted, postorder, tree
+from snapfm.kernels.factor.symbolic import permuted, places, postorder, tree
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import WIDTH
 
@@ -61,13 +61,12 @@ def supernodes(indptr: Index, indices: Index, perm: Index) -> Supernodes:
     """Arrange the elimination of a lower triangle in a given order, or one with the same fill."""
     size = len(perm)
     found = tree(*permuted(indptr, indices, perm)[:2])
-    assert found is not None
     post = postorder(found)
     place = np.empty(size + 1, np.int64)
     place[post], place[-1] = np.arange(size), -1
     parent, counts = place[found.parent[post]], found.counts[post]
     perm = perm[post]
-    row, column = _places(indptr, indices, perm)
+    row, column = places(indptr, indices, perm)
     lower = coo_array((np.ones(len(row), np.int8), (row, column)), shape=(size, size)).tocsc()
     first = _fundamental(parent, counts)
     above = _above(first, parent)
@@ -76,14 +75,6 @@ def supernodes(indptr: Index, indices: Index, perm: Index) -> Supernodes:
     _rows(lower.indptr, lower.indices, first, above, row_ptr, rows)
     joined = _amalgamate(np.diff(first), np.diff(row_ptr), above)
     return _arranged(indptr, indices, perm, first, above, row_ptr, rows, joined)
-
-
-def _places(indptr: Index, indices: Index, perm: Index) -> tuple[Index, Index]:
-    """Places of the row (the later) and of the column of every entry."""
-    place = np.empty(len(perm), np.int64)
-    place[perm] = np.arange(len(perm))
-    row, column = place[np.repeat(np.arange(len(perm)), np.diff(indptr))], place[indices]
-    return np.maximum(row, column), np.minimum(row, column)
 
 
 def _fundamental(parent: Index, counts: Index) -> Index:
@@ -117,7 +108,7 @@ def _arranged(
     groups = -(-width // WIDTH) + -(-below // WIDTH)
     base = np.concatenate([[0], np.cumsum(groups * width)])
     owner = np.repeat(np.arange(len(width)), width)
-    row, column = _places(indptr, indices, perm)
+    row, column = places(indptr, indices, perm)
     entry_to = np.empty(len(indices), np.int64)
     _point(row, column, first_out, base, ptr_out, rows_out, owner, entry_to)
     return Supernodes(perm, first_out, base, ptr_out, rows_out, owner, entry_to, row, column)

@@ -34,14 +34,17 @@ class Tree(NamedTuple):
 
 def permuted(indptr: Index, indices: Index, perm: Index) -> tuple[Index, Index, Index]:
     """Lower triangle of the matrix whose row k is row perm[k] of the given one; with the source of every entry."""
-    size = len(perm)
-    place = np.empty(size, np.int64)
-    place[perm] = np.arange(size)
-    row, column = place[np.repeat(np.arange(size), np.diff(indptr))], place[indices]
-    row, column = np.maximum(row, column), np.minimum(row, column)
-    moved = coo_array((np.arange(1, len(indices) + 1), (row, column)), shape=(size, size)).tocsr()
+    moved = coo_array((np.arange(1, len(indices) + 1), places(indptr, indices, perm)), shape=2 * (len(perm),)).tocsr()
     moved.sort_indices()
     return moved.indptr.astype(np.int64), moved.indices.astype(np.int64), moved.data - 1
+
+
+def places(indptr: Index, indices: Index, perm: Index) -> tuple[Index, Index]:
+    """Return the places in the order of the row (the later) and of the column of every entry."""
+    place = np.empty(len(perm), np.int64)
+    place[perm] = np.arange(len(perm))
+    row, column = place[np.repeat(np.arange(len(perm)), np.diff(indptr))], place[indices]
+    return np.maximum(row, column), np.minimum(row, column)
 
 
 def tree(indptr: Index, indices: Index) -> Tree:

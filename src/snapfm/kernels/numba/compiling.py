@@ -8,8 +8,12 @@ changes for kernels of others. benchmarks/first_call.py measures what a first ca
 
 from __future__ import annotations
 
+import logging
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from time import perf_counter
 from typing import Any
 
 from llvmlite import binding  # type: ignore[import-untyped]
@@ -22,8 +26,8 @@ from numba.core.dispatcher import _FunctionCompiler
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
+from snapfm import progress
 from snapfm.kernels.numba import cache as kept
-from snapfm.kernels.numba.announcing import announced
 from snapfm.kernels.numba.cache import LINKABLE, OBJECT
 from snapfm.kernels.numba.stored import Unkept, described, rebuilt
 
@@ -37,6 +41,9 @@ _KNOWN = hasattr(compiler.Flags, "no_compile") and all(
 )
 
 _under_way: list[str] = []  # what is being compiled, each for the one before; under numba's lock
+_spent = 0.0  # seconds that this process has compiled; under numba's lock, as all that follows
+_logged = False
+_line: progress.Line | None = None
 _symbols: dict[str, Callable[[], int]] = {}  # C functions that kernels call, and what returns their addresses
 
 
@@ -203,6 +210,45 @@ def _announced(kernel: str) -> Iterator[None]:
             yield
         finally:
             _under_way.pop()
+
+
+@contextmanager
+def announced(kernel: str, outermost: bool) -> Iterator[None]:
+    """Say what is compiled inside, once that has taken two seconds in a process. Kernels compiled for another one are named too.
+
+    On a terminal a line shows it, elsewhere there is one entry in the log.
+    """
+    global _spent, _line
+    if not outermost:
+        if _line is not None:
+            _line.report(kernel)
+        yield
+        return
+    began, timer = perf_counter(), None
+    if sys.stderr is not None and sys.stderr.isatty():
+        _line = progress.Line("compiling kernels, once", _spent)
+        _line.report(kernel)
+    elif not _logged:
+        timer = threading.Timer(max(0.0, progress.AFTER - _spent), _log)
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        _spent += perf_counter() - began
+        if timer is not None:
+            timer.cancel()
+        if _line is not None:
+            _line.end()
+            _line = None
+
+
+def _log() -> None:
+    global _logged
+    _logged = True
+    logging.getLogger("snapfm").warning(
+        "compiling kernels for this machine, which may take a minute; they are kept for the next process"
+    )
 
 
 def _finish(library: Any) -> None:

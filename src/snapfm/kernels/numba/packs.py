@@ -9,7 +9,7 @@ Imports kernels.numba.compiling only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -59,6 +59,14 @@ def _data(context: Any, builder: Any, signature: Any, given: Any) -> Any:
 def _call(builder: Any, name: str, arguments: list[Any]) -> Any:
     kind = ir.FunctionType(_VECTOR, [_VECTOR] * len(arguments))
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"{name}.v{WIDTH}f64"), arguments)
+
+
+def _spread(builder: Any, number: Any) -> Any:
+    """Put a number into every lane."""
+    undefined = ir.Constant(_VECTOR, ir.Undefined)
+    first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+    return builder.shuffle_vector(first, undefined, zeros)
 
 
 def _reading(step: int) -> _Emit:
@@ -148,13 +156,7 @@ def _store_some(_: Any, array: Any, offset: Any, count: Any, value: Any) -> tupl
 def full(_: Any, value: Any) -> tuple[Any, _Emit]:
     """Put one number into every lane."""
 
-    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        undefined = ir.Constant(_VECTOR, ir.Undefined)
-        first = builder.insert_element(undefined, given[0], ir.Constant(ir.IntType(32), 0))
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
-        return builder.shuffle_vector(first, undefined, zeros)
-
-    return _PACK(types.float64), emit
+    return _PACK(types.float64), lambda context, builder, signature, given: _spread(builder, given[0])
 
 
 @_operation
@@ -163,11 +165,7 @@ def spread(_: Any, array: Any, offset: Any) -> tuple[Any, _Emit]:
     _check(array)
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        value = builder.load(builder.gep(_data(context, builder, signature, given), [given[1]]))
-        undefined = ir.Constant(_VECTOR, ir.Undefined)
-        first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
-        return builder.shuffle_vector(first, undefined, zeros)
+        return _spread(builder, builder.load(builder.gep(_data(context, builder, signature, given), [given[1]])))
 
     return _PACK(array, types.intp), emit
 
@@ -226,6 +224,81 @@ def pick(_: Any, a: Any, b: Any, yes: Any, no: Any) -> tuple[Any, _Emit]:
         return builder.select(builder.fcmp_ordered("<=", given[0], given[1]), given[2], given[3])
 
     return a(a, a, a, a), emit
+
+
+_EIGHT = types.UniTuple(_PACK, WIDTH)  # sums that loops keep in registers
+
+
+@_operation
+def eight(_: Any, a: Any) -> tuple[Any, _Emit]:
+    """Repeat a pack eight times."""
+    return _EIGHT(a), lambda context, builder, signature, given: cgutils.pack_array(builder, [given[0]] * WIDTH)
+
+
+@_operation
+def load_eight(_: Any, array: Any, position: Any) -> tuple[Any, _Emit]:
+    """Read eight packs from pack number `position` on."""
+    _check(array)
+
+    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return cgutils.pack_array(builder, list(_eight_places(context, builder, signature, given, builder.load)))
+
+    return _EIGHT(array, types.intp), emit
+
+
+@_operation
+def store_eight(_: Any, array: Any, position: Any, packs: Any) -> tuple[Any, _Emit]:
+    """Write eight packs from pack number `position` on."""
+    _check(array)
+
+    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        packs = iter(cgutils.unpack_tuple(builder, given[2], WIDTH))
+        for _ in _eight_places(
+            context, builder, signature, given, lambda to, align: builder.store(next(packs), to, align)
+        ):
+            pass
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, _EIGHT), emit
+
+
+def _eight_places(context: Any, builder: Any, signature: Any, given: Any, use: Callable[..., Any]) -> Iterator[Any]:
+    """Use the addresses of eight packs, from pack number `given[1]` on, one after the other."""
+    first = builder.mul(given[1], given[1].type(WIDTH))
+    for k in range(WIDTH):
+        place = builder.gep(_data(context, builder, signature, given), [builder.add(first, first.type(WIDTH * k))])
+        yield use(builder.bitcast(place, _VECTOR.as_pointer()), align=_ALIGN)
+
+
+@_operation
+def add_products(_: Any, array: Any, position: Any, a: Any, totals: Any) -> tuple[Any, _Emit]:
+    """totals + a * the eight packs from pack number `position` on."""
+    _check(array)
+
+    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        totals = cgutils.unpack_tuple(builder, given[3], WIDTH)
+        packs = _eight_places(context, builder, signature, given, builder.load)
+        return cgutils.pack_array(
+            builder, [_call(builder, "llvm.fmuladd", [pack, given[2], total]) for pack, total in zip(packs, totals)]
+        )
+
+    return _EIGHT(array, types.intp, a, _EIGHT), emit
+
+
+@_operation
+def add_multiples(_: Any, array: Any, offset: Any, step: Any, a: Any, totals: Any) -> tuple[Any, _Emit]:
+    """totals + a * the eight numbers from element `offset` on, each `step` after the one before."""
+    _check(array)
+
+    def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        data, found = _data(context, builder, signature, given), []
+        for k, total in enumerate(cgutils.unpack_tuple(builder, given[4], WIDTH)):
+            place = builder.add(given[1], builder.mul(given[2], given[2].type(k)))
+            number = _spread(builder, builder.load(builder.gep(data, [place])))
+            found.append(_call(builder, "llvm.fmuladd", [given[3], number, total]))
+        return cgutils.pack_array(builder, found)
+
+    return _EIGHT(array, types.intp, types.intp, a, _EIGHT), emit
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -14,9 +14,7 @@ import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels import layout as core
-from snapfm.kernels.numba.sections import section
 from snapfm.kernels.operations import LANES
-from snapfm.kernels.program import VARYING
 from snapfm.reduce.reduce import System
 from snapfm.solve.tiles import Tiles
 
@@ -38,7 +36,7 @@ def single_rows(system: System) -> Mask:
     """Mark the inequalities that one unknown decides, with a constant slope: bounds, written as a law."""
     program = system.program
     varies = np.zeros(program.pattern.nnz, bool)
-    varies[section(program.code.table, program.code.table_at, VARYING)] = True
+    varies[program.code.varying] = True
     row = program.pattern.row_of()
     steady = np.bincount(row[varies], minlength=program.pattern.rows) == 0
     found: Mask = _decided(system) & steady & (np.diff(program.pattern.indptr) == 1)
@@ -48,7 +46,7 @@ def single_rows(system: System) -> Mask:
 def curved_rows(system: System) -> Mask:
     """Mark the inequalities whose slopes depend on the field."""
     program = system.program
-    row = program.pattern.row_of()[section(program.code.table, program.code.table_at, VARYING)]
+    row = program.pattern.row_of()[program.code.varying]
     found: Mask = _decided(system) & (np.bincount(row, minlength=program.pattern.rows) > 0)
     return found
 
@@ -109,7 +107,7 @@ def _usable(system: System) -> Mask:
     """Mark the entries of the Jacobian to step along: those of constant slope where a row has any, which end it in one step."""
     program = system.program
     constant = np.ones(program.pattern.nnz, bool)
-    constant[section(program.code.table, program.code.table_at, VARYING)] = False
+    constant[program.code.varying] = False
     row = program.pattern.row_of()
     some = np.bincount(row[constant], minlength=program.pattern.rows) > 0
     found: Mask = constant | ~some[row]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.kernels.small import CIRCLE, ELLIPSE, HYPERBOLA, TOLERANCE, WAVE, Example, Small, lanes_near, newton
 
-from snapfm.kernels.filter import FILTER, clear_filter, passes_filter
-from snapfm.kernels.newton import new_lanes
+from snapfm.kernels.layout import FILTER, new_lanes
 from snapfm.kernels.operations import LANES
+from snapfm.kernels.search import clear_filter, passes_filter
 
 
 def at(theta: float, objective: float, slope: float = 1.0, alpha: float = 1.0):
