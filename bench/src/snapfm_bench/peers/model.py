@@ -55,7 +55,9 @@ class CasadiModel(Presolved):
 
     def known(self, params: Params, count: int) -> Values:
         """Evaluate what depends on params only, with torch: (b, knowns)."""
-        return evaluate_externals(self.tape, self.structure.example[0], params, count)
+        cells = evaluate_externals(self.tape, self.structure.example[0], params, count)
+        starts = [(first - self.tape.unknowns - 1, size) for first, _, size in self.tape.externals]
+        return np.concatenate([cells[:, :0], *(cells[:, first : first + size] for first, size in starts)], axis=1)
 
     def rows(self, u: Symbol, known: Symbol) -> Symbol:
         """Write the kept rows over symbols of the unknowns (n, 1) and of what params define (knowns, 1)."""
