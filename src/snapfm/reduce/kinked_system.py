@@ -19,7 +19,11 @@ from snapfm.reduce.reduce import System
 
 @dataclass(frozen=True)
 class KinkedSystem:
-    """A System with its kinks written as smooth pieces. Its rows are those of the System, then one to hold each kink."""
+    """A System with its kinks written as smooth pieces. Its rows are those of the System, then one to hold each kink.
+
+    States and gates of kinks stand behind the cells of params, a pair for each kink of a plan, and the rows that hold them
+    behind the rows of all laws: see `KinkedRows.columns`.
+    """
 
     system: System
     switches: Program  # rows s, then jumps, by the unknowns that are iterated on
@@ -43,15 +47,21 @@ class KinkedRows:
     system: System
     rows: csr_array
     mine: Index
+    behind: int  # number of all laws' rows
+    columns: Index  # (parts, kinks) where the kinks of each part are among those of a plan
 
     @property
     def count(self) -> int:
-        """Number of kinks."""
+        """Number of kinks of one part."""
         return len(self.mine)
 
 
-def kinked_rows(kinks: Kinks, rows: csr_array, system: System, lower: Values, upper: Values) -> KinkedRows | None:
+def kinked_rows(
+    kinks: Kinks, rows: csr_array, system: System, lower: Values, upper: Values, first: int
+) -> KinkedRows | None:
     """Write the rows of a System (over all laws' `rows`) with its kinks as smooth pieces; None if it has none.
+
+    `first` counts the kinks of earlier Systems.
 
     Kinks that no field within the bounds crosses are none: a logarithm of u.clamp(min=ε) beside u ≥ ε, a relu beside u ≥ 0.
     """
@@ -64,7 +74,8 @@ def kinked_rows(kinks: Kinks, rows: csr_array, system: System, lower: Values, up
     alike = all((limits[system.unknowns] == limits[system.unknowns[:1]]).all() for limits in (lower, upper))
     if not len(mine) or (alike and _one_sided(kinks, mine, lower, upper).all()):
         return None
-    return KinkedRows(kinks, system, own, mine)
+    columns = first + np.arange(system.parts * len(mine)).reshape(system.parts, len(mine))
+    return KinkedRows(kinks, system, own, mine, rows.shape[0], columns)
 
 
 def _one_sided(kinks: Kinks, mine: Index, lower: Values, upper: Values) -> Mask:
@@ -94,8 +105,16 @@ def kinked_system(found: KinkedRows) -> KinkedSystem:
     inside = np.concatenate([program.unknowns, program.externals])
     ordinary = program.externals < min(kinks.state.min(), kinks.gate.min())
     place = {int(cell): i for i, cell in enumerate(np.concatenate([system.inputs[0], system.externals[0]]))}
-    inputs = np.array([place[int(cell)] for cell in inside[: len(program.unknowns) + int(ordinary.sum())]], np.int64)
+    count = len(program.unknowns)
+    inputs = np.array([place[int(cell)] for cell in inside[: count + int(ordinary.sum())]], np.int64)
     at = {int(cell): i for i, cell in enumerate(inside)}
+    state, gate = (
+        np.array([at[int(cell)] for cell in cells_of[mine]], np.int64) for cells_of in (kinks.state, kinks.gate)
+    )
+    externals = np.empty((system.parts, len(program.externals)), np.int64)
+    externals[:, : len(inputs) - count] = system.externals[:, inputs[count:] - system.inputs.shape[1]]
+    externals[:, state - count] = kinks.forms.shape[0] + 2 * found.columns
+    externals[:, gate - count] = kinks.forms.shape[0] + 2 * found.columns + 1
     read = np.concatenate([switches.unknowns, switches.externals])
     gram = coo_array(system.gram)
     held = m + np.arange(len(mine))
@@ -107,13 +126,13 @@ def kinked_system(found: KinkedRows) -> KinkedSystem:
     linear = system.linear.copy()
     linear.resize((m + len(mine), linear.shape[1]))
     made = System(
-        program, np.arange(m + len(mine))[None], system.unknowns[:1], program.unknowns[None], program.externals[None],
-        system.eliminated[:1], linear, wide, np.concatenate([system.equality, np.ones(len(mine), bool)]),
+        program, np.concatenate([system.rows, found.behind + found.columns], axis=1), system.unknowns,
+        system.inputs[:, inputs[:count]], externals, system.eliminated, linear, wide,
+        np.concatenate([system.equality, np.ones(len(mine), bool)]),
     )  # fmt: skip
     return KinkedSystem(
-        made, switches, inputs, np.array([at[int(cell)] for cell in read], np.int64),
-        np.array([1 + at[int(cell)] for cell in kinks.state[mine]], np.int64),
-        np.array([1 + at[int(cell)] for cell in kinks.gate[mine]], np.int64), order[kinks.result[mine]],
+        made, switches, inputs, np.array([at[int(cell)] for cell in read], np.int64), 1 + state, 1 + gate,
+        order[kinks.result[mine]],
     )  # fmt: skip
 
 
