@@ -111,20 +111,3 @@ class Cutter:
             for one, size in zip(operands, sizes)
         ]
         return csr_array(vstack([csr_array((0, width)), *parts], format="csr"))
-
-
-def with_externals(tape: Tape, cells: Index) -> tuple[Tape, Index]:
-    """Return a tape on which cells of params are unknowns too, after the field's, and where every cell of the old one is."""
-    given = np.zeros(tape.cells, bool)
-    given[cells] = True
-    rest = np.flatnonzero(~given)
-    order = np.concatenate([rest[: tape.unknowns], cells, rest[tape.unknowns :]])
-    place = np.empty(tape.cells, np.int64)
-    place[order] = np.arange(tape.cells)
-    moved = Tape(tape.unknowns + len(cells))
-    moved.cells = tape.cells
-    moved.blocks = [
-        block.mapped(lambda operand: moved_columns(operand, place, tape.cells), int(place[block.first]))
-        for block in tape.blocks
-    ]
-    return moved, place

@@ -79,10 +79,9 @@ def _balance(slopes: Values, pull: Values, stationarity: float) -> Values | None
     """Return multipliers of equalities with Jᵀλ = pull, if the slopes have full rank and rounding leaves them accurate."""
     if not np.isfinite(slopes).all():
         return None
-    left, sizes, right = np.linalg.svd(slopes, full_matrices=False)
-    if sizes[-1] <= _RANK * sizes[0]:
+    weights, _, rank, _ = np.linalg.lstsq(slopes.T, pull, rcond=_RANK)
+    if rank < slopes.shape[1]:
         return None
-    weights: Values = left @ ((right @ pull) / sizes)
     return weights if np.abs(slopes.T @ weights - pull).max(initial=0.0) <= stationarity else None
 
 
