@@ -38,6 +38,11 @@ class KinkedSystem:
         """Number of rows without those that hold kinks."""
         return self.system.program.pattern.rows - len(self.state)
 
+    @property
+    def holds(self) -> Index:
+        """The rows that hold kinks."""
+        return self.rows + np.arange(len(self.state))
+
 
 @dataclass(frozen=True)
 class KinkedRows:

@@ -16,14 +16,13 @@ import numpy as np
 
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
-from snapfm.kernels.operations import LANES
 from snapfm.solve.attempts.attempt import Attempt, Search
 from snapfm.solve.kinks.generalized import NO_WEIGHT
 from snapfm.solve.kinks.path import follow
 from snapfm.solve.kinks.sides import TOGETHER, choose
 from snapfm.solve.kinks.smoothing import EARLY, LAST, Smoothing
 from snapfm.solve.kinks.states import ON, TINY, KinkedLanes
-from snapfm.solve.tiles import AttemptOutcome, Tiles, tiles_for
+from snapfm.solve.tiles import AttemptOutcome, Tiles
 
 if TYPE_CHECKING:
     from snapfm.solve.system import Part
@@ -62,18 +61,17 @@ def _search(search: Search) -> AttemptOutcome:
 
 def _leave(on: KinkedLanes, source: Tiles) -> None:
     """Copy answers and weights back. Written: source."""
-    tiles, spec, count = on.tiles, on.spec, on.kinked.count
+    tiles, spec = on.tiles, on.spec
     done = np.flatnonzero(on.status == Status.CONVERGED)
     source.section(core.X)[:] = tiles.section(core.X)
-    source.section(core.MULTIPLIER)[:] = tiles.section(core.MULTIPLIER)[:, : LANES * spec.rows]
-    weights = np.full((tiles_for(tiles.lanes) * LANES, count), NO_WEIGHT)
-    found, seen = -1.0 - on.cells(tiles)[:, spec.state], on.see(tiles)
+    source.packs(core.MULTIPLIER)[:] = tiles.packs(core.MULTIPLIER)[:, : spec.rows]
+    found, seen = -1.0 - tiles.by_lane(core.CELLS)[:, spec.state], on.see(tiles)
     size = np.abs(tiles.by_lane(core.X)).max(axis=1, initial=1.0, keepdims=True)
     # Elsewhere the slope is that of the operator.
     near = (np.abs(seen.switch) <= ON * size * seen.slope) & (seen.slope > TINY)
     done = done[near[done].any(axis=1)]
-    weights[done] = found[done]
-    source.section(core.WEIGHT)[:] = weights.reshape(-1, LANES, count).transpose(0, 2, 1).reshape(len(source.space), -1)
+    source.section(core.WEIGHT)[:] = NO_WEIGHT
+    source.write(core.WEIGHT, found[done], done)
 
 
 KINKS = Attempt("kinks", 0.45, _from_input, _has_kinks)

@@ -35,7 +35,7 @@ class Smoothing:
         self._unit = tiles.by_lane(core.UNIT)[:, :1]
         size = np.abs(tiles.by_lane(core.TARGET)).max(axis=1, initial=0.0, keepdims=True)
         # Both sides of every kink count: one within another has no slope on one side of it.
-        on.write(tiles, on.spec.state, np.full_like(self._fixed, -1.0 - _BOTH))
+        tiles.write(core.CELLS, np.full_like(self._fixed, -1.0 - _BOTH), packs=on.spec.state)
         slope = on.see(tiles).slope
         self._scale, self._flat = slope * np.where(size > 0.0, size, 1.0) * self._unit, slope <= TINY
         self._width, self._factor = np.full(tiles.lanes, np.inf), np.full(tiles.lanes, _FASTER)
@@ -49,9 +49,8 @@ class Smoothing:
         while len(left) and not on.deadline.over:
             aim = np.where(np.isinf(width), _FIRST, np.maximum(last, width * factor))[left]
             some = there.take(left)
-            on.write(
-                some, on.spec.state, np.where(self._flat[left], self._fixed[left], aim[:, None] * self._scale[left])
-            )
+            state = np.where(self._flat[left], self._fixed[left], aim[:, None] * self._scale[left])
+            some.write(core.CELLS, state, packs=on.spec.state)
             share = _SMOOTHED if np.isfinite(width[left]).all() else _BEGIN
             limit = np.minimum(on.budget.share(share), on.budget.left - on.used)[left].clip(0)
             ended = newton(on.loops, some, on.stopping, limit, on.deadline)

@@ -51,26 +51,26 @@ class KinkedLanes:
         self.second = np.full(lanes, core.UNKNOWN)
         for number in (core.X, core.TARGET, core.UNIT, core.LOWER, core.UPPER):
             self.tiles.section(number)[:] = tiles.section(number)
-        m = LANES * self.spec.rows
-        self.tiles.section(core.SHIFT)[:, :m] = tiles.section(core.SHIFT)
+        self.tiles.packs(core.SHIFT)[:, : self.spec.rows] = tiles.packs(core.SHIFT)
         self.tiles.section(core.JACOBIAN)[:] = np.repeat(self.spec.system.program.constants, LANES)
-        cells, own = self.packs(self.tiles, core.CELLS), self.packs(tiles, core.CELLS)
+        cells = self.tiles.packs(core.CELLS)
         cells[:, 0] = 1.0
-        cells[:, 1 : 1 + len(self.spec.inputs)] = own[:, 1 + self.spec.inputs]
-        place = self._place()
-        cells[:, place] = self.packs(self.tiles, core.UNIT)[:, :1] * self.packs(self.tiles, core.X)
+        cells[:, 1 : 1 + len(self.spec.inputs)] = tiles.packs(core.CELLS)[:, 1 + self.spec.inputs]
+        cells[:, self._place] = self.tiles.packs(core.UNIT)[:, :1] * self.tiles.packs(core.X)
 
     def hold(self, tiles: Tiles, seen: Seen, held: Mask, side: Mask, nu: Values, lanes: Mask | None = None) -> None:
         """Put kinks on sides, or hold them with multipliers near `nu`. Written: tiles (cells, shift, multiplier)."""
         spec = self.spec
         state, gate = np.where(held | ~side, -1.0, -2.0), np.where(held, _STRENGTH / np.maximum(seen.slope, TINY), 0.0)
         share = np.where(held, nu / np.where(held, gate, 1.0), 0.0)
-        for number, first, value in (
-            (core.CELLS, spec.state, state), (core.CELLS, spec.gate, gate),
-            (core.SHIFT, spec.rows + np.arange(len(spec.state)), share),
-            (core.MULTIPLIER, spec.rows + np.arange(len(spec.state)), share),
-        ):  # fmt: skip
-            self.write(tiles, first, value, lanes, number)
+        some = np.arange(len(state)) if lanes is None else np.flatnonzero(lanes)
+        for number, packs, value in (
+            (core.CELLS, spec.state, state),
+            (core.CELLS, spec.gate, gate),
+            (core.SHIFT, spec.holds, share),
+            (core.MULTIPLIER, spec.holds, share),
+        ):
+            tiles.write(number, value[some], some, packs)
 
     def see(self, tiles: Tiles) -> Seen:
         """Evaluate switches, jumps and their slopes where the tiles are, and their reach as if near switches were zero.
@@ -78,7 +78,7 @@ class KinkedLanes:
         Where a slope fades as the kink is approached (the square of a relu), the reach beside the kink has any sign.
         """
         spec, switches, count = self.spec, self.spec.switches, self.kinked.count
-        cells, lanes = self.cells(tiles), tiles.lanes
+        cells, lanes = tiles.by_lane(core.CELLS), tiles.lanes
         inside = np.ascontiguousarray(cells[:, 1 : spec.system.program.code.first])
         inputs, outside = (part[None] for part in np.split(spec.switch_inputs, [len(switches.unknowns)]))
         values = np.empty((lanes, 2 * count))
@@ -106,42 +106,25 @@ class KinkedLanes:
 
     def _adjoint(self, tiles: Tiles, switch: Values, near: Mask) -> Values:
         """Return what a change of each kink's result adds to the Lagrangian, as if `near` switches and wrong ones were zero."""
-        state = self.cells(tiles)[:, self.spec.state]
+        state = tiles.by_lane(core.CELLS)[:, self.spec.state]
         smooth = 0.5 * (1.0 + switch / np.maximum(np.hypot(switch, 2.0 * state), TINY))
         weight = np.where(state >= 0.0, smooth, -1.0 - state)
         wrong = (weight > 0.5) != (switch > 0.0)
         there = tiles.take(np.arange(tiles.lanes))
-        self.write(there, self.spec.state, np.where(near | wrong, -3.0 - weight, state))
+        there.write(core.CELLS, np.where(near | wrong, -3.0 - weight, state), packs=self.spec.state)
         newton(self.loops, there, self.stopping, np.zeros(tiles.lanes, np.int64), self.deadline)
         return there.by_lane(core.ADJOINT)[:, self.spec.result]
 
     def between(self, before: Tiles, after: Tiles, length: Values) -> None:
         """Move lanes back to a share `length` (lanes,) of the way from `before`. Written: after (x, multipliers, cells)."""
-        lane = np.arange(after.lanes)
         for number in (core.X, core.MULTIPLIER):
             old, new = before.by_lane(number), after.by_lane(number)
             moved = np.where(length[:, None] > 0.0, old + length[:, None] * (new - old), old)
-            self.packs(after, number)[lane // LANES, :, lane % LANES] = np.where(length[:, None] == 1.0, new, moved)
-        self.write(after, self._place(), after.by_lane(core.UNIT)[:, :1] * after.by_lane(core.X))
+            after.write(number, np.where(length[:, None] == 1.0, new, moved))
+        after.write(core.CELLS, after.by_lane(core.UNIT)[:, :1] * after.by_lane(core.X), packs=self._place)
 
+    @property
     def _place(self) -> Index:
         system = self.spec.system
         place: Index = 1 + np.searchsorted(system.inputs[0], system.unknowns[0])
         return place
-
-    def write(
-        self, tiles: Tiles, place: Index, value: Values, lanes: Mask | None = None, number: int = core.CELLS
-    ) -> None:
-        """Write packs `place` of a section, with values (lanes, …), of all lanes or of some."""
-        lane = (np.arange(len(value)) if lanes is None else np.flatnonzero(lanes))[:, None]
-        self.packs(tiles, number)[lane // LANES, place[None], lane % LANES] = value[lane[:, 0]]
-
-    def cells(self, tiles: Tiles) -> Values:
-        """Return the cells of all lanes."""
-        return tiles.by_lane(core.CELLS)
-
-    @staticmethod
-    def packs(tiles: Tiles, number: int) -> Values:
-        """View a section as (tiles, packs, LANES)."""
-        part = tiles.section(number)
-        return part.reshape(len(part), part.shape[1] // LANES, LANES)
