@@ -63,6 +63,10 @@ class Rows:
         """Take a program of one part."""
         return cls(program, program.unknowns[None], program.params[None])
 
+    def part(self, number: int) -> Rows:
+        """Return those of one part."""
+        return Rows(self.program, self.inputs[number : number + 1], self.outside[number : number + 1])
+
     def evaluate(self, u: Values, params: Values) -> Values:
         """Evaluate the rows of one part (b, rows) at unknowns u (b, …) and cells of params (b, …)."""
         out = np.empty((len(u), self.program.pattern.rows))

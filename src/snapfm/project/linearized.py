@@ -55,15 +55,15 @@ class TangentFrame:
         solved = factor.solve(along)
         return cls(jacobian, active, relative, directions, factor, solved, along @ solved.T)
 
-    def correction(self, rest: Values, metric: Metric) -> tuple[Values, Values, Values]:
-        """Return c·√variance (r,), the step (n,) to add, and δ times the multipliers (m,), for a linearized residual (m,)."""
+    def correction(self, rest: Values, metric: Metric, q: Values | None = None) -> tuple[Values, Values, Values]:
+        """Return c·√variance (r,), the step (n,) to add, and δ times the multipliers (m,), for a linearized residual (m,).
+
+        `q` is S⁻¹ times that of the active rows, where it is known.
+        """
         if self.factor is None:
             return np.zeros(len(self.directions)), np.zeros(len(self.relative)), np.zeros(0)
-        own = np.where(self.active, rest, 0.0)
-        return self.finish(own, self.factor.solve(own[None])[0], metric)
-
-    def finish(self, rest: Values, q: Values, metric: Metric) -> tuple[Values, Values, Values]:
-        """Return what `correction` does, from the rest (m,) of the active rows and q = S⁻¹ rest."""
+        rest = np.where(self.active, rest, 0.0)
+        q = self.factor.solve(rest[None])[0] if q is None else q
         amounts = np.zeros(0)
         if (pivots := self.pivots(metric)) is not None:
             amounts = metric.amounts(dgetrs(*pivots, metric.scaled(self.solved @ rest))[0])
@@ -159,13 +159,6 @@ class LinearizedProjection:
         found[:, changing] = (jacobian[changing] @ self._columns).T
         return found
 
-    def step(
-        self, y: Values, at: Values, params: Params, metrics: Sequence[Metric], active: Mask | None = None
-    ) -> tuple[Values, Values, list[TangentFrame]]:
-        """Return the nearest fields to y (b, n) that obey the rows linearized `at` (b, n), δ·multipliers, and the frames."""
-        frames = self.frames(at, params, active)
-        return *self.chord(y, at, self.system.residuals(at, params), metrics, frames), frames
-
     def chord(
         self, y: Values, at: Values, residuals: Values, metrics: Sequence[Metric], frames: Sequence[TangentFrame]
     ) -> tuple[Values, Values]:
@@ -181,18 +174,12 @@ class LinearizedProjection:
                 rest[i] += frame.jacobian @ (y[i] - at[i])
         if not rest.shape[1]:
             return found, multipliers
-        shared = all(frame is frames[0] for frame in frames)
-        first = frames[0].factor if frames else None
-        solved = None
-        if shared and first is not None:
-            rest = np.where(frames[0].active, rest, 0.0)
-            solved = first.solve(rest)
         amounts = np.zeros((len(y), len(self.directions)))
+        solved: Sequence[Values | None] = [None] * len(frames)
+        if frames and all(frame is frames[0] for frame in frames) and frames[0].factor is not None:
+            solved = list(frames[0].factor.solve(np.where(frames[0].active, rest, 0.0)))
         for i, (frame, metric) in enumerate(zip(frames, metrics)):
-            if solved is None:
-                amounts[i], step, multipliers[i] = frame.correction(rest[i], metric)
-            else:
-                amounts[i], step, multipliers[i] = frame.finish(rest[i], solved[i], metric)
+            amounts[i], step, multipliers[i] = frame.correction(rest[i], metric, solved[i])
             found[i] += step
         found -= products(amounts, self.directions)
         return found, multipliers

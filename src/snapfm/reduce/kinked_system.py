@@ -20,7 +20,11 @@ from snapfm.reduce.reduce import System
 
 @dataclass(frozen=True)
 class KinkedSystem:
-    """A System with its kinks written as smooth pieces. Its rows are those of the System, then one to hold each kink."""
+    """A System with its kinks written as smooth pieces. Its rows are those of the System, then one to hold each kink.
+
+    States and gates of kinks stand behind the cells of params, a pair for each kink of a plan, and the rows that hold them
+    behind the rows of all laws: see `KinkedRows.columns`.
+    """
 
     system: System
     switches: Program  # rows s, then jumps, by the unknowns that are iterated on
@@ -39,6 +43,11 @@ class KinkedSystem:
         """Number of rows without those that hold kinks."""
         return self.system.program.pattern.rows - len(self.state)
 
+    @property
+    def holds(self) -> Index:
+        """The rows that hold kinks."""
+        return self.rows + np.arange(len(self.state))
+
 
 @dataclass(frozen=True)
 class KinkedRows:
@@ -48,15 +57,21 @@ class KinkedRows:
     system: System
     rows: csr_array
     mine: Index
+    behind: int  # number of all laws' rows
+    columns: Index  # (parts, kinks) where the kinks of each part are among those of a plan
 
     @property
     def count(self) -> int:
-        """Number of kinks."""
+        """Number of kinks of one part."""
         return len(self.mine)
 
 
-def kinked_rows(kinks: Kinks, rows: csr_array, system: System, lower: Values, upper: Values) -> KinkedRows | None:
+def kinked_rows(
+    kinks: Kinks, rows: csr_array, system: System, lower: Values, upper: Values, first: int
+) -> KinkedRows | None:
     """Write the rows of a System (over all laws' `rows`) with its kinks as smooth pieces; None if it has none.
+
+    `first` counts the kinks of earlier Systems.
 
     Kinks that no field within the bounds crosses are none: a logarithm of u.clamp(min=ε) beside u ≥ ε, a relu beside u ≥ 0.
     """
@@ -69,7 +84,8 @@ def kinked_rows(kinks: Kinks, rows: csr_array, system: System, lower: Values, up
     alike = all((limits[system.unknowns] == limits[system.unknowns[:1]]).all() for limits in (lower, upper))
     if not len(mine) or (alike and _one_sided(kinks, mine, lower, upper).all()):
         return None
-    return KinkedRows(kinks, system, own, mine)
+    columns = first + np.arange(system.parts * len(mine)).reshape(system.parts, len(mine))
+    return KinkedRows(kinks, system, own, mine, rows.shape[0], columns)
 
 
 def _one_sided(kinks: Kinks, mine: Index, lower: Values, upper: Values) -> Mask:
@@ -101,16 +117,25 @@ def kinked_system(found: KinkedRows) -> KinkedSystem:
     linear = system.linear.copy()
     linear.resize((m, linear.shape[1]))
     equality = np.concatenate([system.equality, np.ones(len(mine), bool)])
-    made = System.of(program, np.arange(m), moving, equality, eliminated=system.eliminated[0], linear=linear)
+    made = System.of(program, np.arange(m), moving, equality, linear=linear)
     ordinary = program.params[program.params < kinks.params]  # those behind them are states and gates
+    own_params, own_unknowns = (
+        np.searchsorted(system.params[0], ordinary),
+        np.searchsorted(system.inputs[0], program.unknowns),
+    )
+    state, gate = (np.searchsorted(program.params, cells[mine] - 1) for cells in (kinks.state, kinks.gate))
+    params = np.empty((system.parts, len(program.params)), np.int64)
+    params[:, : len(ordinary)] = system.params[:, own_params]
+    params[:, state] = kinks.params + 2 * found.columns
+    params[:, gate] = kinks.params + 2 * found.columns + 1
+    made = replace(
+        made, rows=np.concatenate([system.rows, found.behind + found.columns], axis=1), unknowns=system.unknowns,
+        inputs=system.inputs[:, own_unknowns], params=params, eliminated=system.eliminated,
+        gram=csr_array(block_diag([system.gram, eye_array(len(mine))], format="csr")),
+    )  # fmt: skip
     return KinkedSystem(
-        system=replace(made, gram=csr_array(block_diag([system.gram, eye_array(len(mine))], format="csr"))),
-        switches=switches,
-        params=np.searchsorted(system.params[0], ordinary),
-        unknowns=np.searchsorted(system.inputs[0], program.unknowns),
+        system=made, switches=switches, params=own_params, unknowns=own_unknowns,
         switch_params=1 + np.searchsorted(program.params, switches.params),
         switch_unknowns=first + np.searchsorted(program.unknowns, switches.unknowns),
-        state=1 + np.searchsorted(program.params, kinks.state[mine] - 1),
-        gate=1 + np.searchsorted(program.params, kinks.gate[mine] - 1),
-        result=np.searchsorted(part.operations, kinks.result[mine]),
-    )
+        state=1 + state, gate=1 + gate, result=np.searchsorted(part.operations, kinks.result[mine]),
+    )  # fmt: skip

@@ -37,7 +37,7 @@ class Solution:
     # What is known of the curvature along the laws: 1 nowhere negative, 0 somewhere, -1 not known. None stands for all 1.
     second_order: Tensor | None = None
     generalized: Tensor | None = None  # (b,) bool: certified with a generalized gradient. None stands for all False.
-    away: Tensor | None = None  # (b, n) u − û, where any sample is
+    weights: Values | None = None  # (b, kinks) of its kinks, where any sample is
 
     def apart(self) -> Solution:
         """Return it with copies of what a projection shows: a gradient taken later must not see what the caller writes there."""

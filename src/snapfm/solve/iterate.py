@@ -9,7 +9,6 @@ import numpy as np
 
 from snapfm.arrays import Index, Values
 from snapfm.errors import Status
-from snapfm.solve.kinks.search import NO_WEIGHT
 from snapfm.solve.stage import Ended, LinearState, Stage, State
 from snapfm.solve.system import Part
 from snapfm.solve.tiles import AttemptOutcome, worst_status
@@ -26,14 +25,12 @@ class Iterate(Stage):
         self.number, self.part, self._later = number, part, later
 
     def solve(self, state: State, ended: Ended) -> None:
-        """Iterate. Written: state's u, multipliers, kept; ended."""
-        assert state.kept is not None
+        """Iterate. Written: state's u, multipliers, weights; ended."""
         given, state.deadline = state.deadline, state.deadline.reserve_for(self._later)
         outcome = self._solve(state)
         state.deadline = given
-        state.kept[self.number] = outcome.weights
-        if outcome.weights is not None:
-            ended.generalized[:] |= (outcome.weights != NO_WEIGHT).any(axis=(1, 2))
+        if outcome.weights is not None and self.part.kinks is not None:
+            state.weights[:, self.part.kinks.columns] = outcome.weights
         if outcome.status.any():
             ended.status[:] = worst_status(np.stack([ended.status, outcome.status], axis=1))
         np.maximum(ended.iterations, outcome.iterations, out=ended.iterations)
@@ -71,9 +68,7 @@ class Iterate(Stage):
         if state.evaluator is not None:
             state.evaluator.pull(state.u, state.externals[:, 0].astype(np.int64), state.multipliers, rest)
         else:
-            assert state.kept is not None
-            weights = state.kept[self.number]
-            self.part.pull(state.u, state.externals, state.multipliers, rest, weights)
+            self.part.pull(state.u, state.externals, state.multipliers, rest, state.weights)
 
     def linear(self, at: LinearState) -> None:
         """Solve the linearized system. Written: w, ν."""

@@ -28,7 +28,7 @@ from snapfm.solve.attempts.order import LONGEST
 from snapfm.solve.base import Adjoints, Limits, Solution, Warm
 from snapfm.solve.budget import LIMIT, Budget, Stopping, certified, flow_step_stopping
 from snapfm.solve.gradient import refuse_without_hessian
-from snapfm.solve.kinks.gradient import AdjointOnKinks
+from snapfm.solve.kinks.generalized import NO_WEIGHT, with_weights
 from snapfm.solve.memory import allowed, fitted, warn_if_large
 from snapfm.solve.opaque import LawEvaluator, opaque_reduction
 from snapfm.solve.plan import Field, Known, PieceResult, Plan
@@ -66,7 +66,6 @@ class Newton:
         self.longest = max((part.seconds(LANES, 1, self.opaque) for part in systems), default=0.0) / LANES
         self.seconds_between_callbacks = max((part.seconds(LANES, 1, False) for part in systems), default=0.0) / LONGEST
         self.longest_on_kinks = max((part.seconds_on_kinks for part in systems), default=0.0)
-        self._on_kinks = AdjointOnKinks(laws, limits)
         # Processor seconds per sample of the last call, whatever else the machine does; before the first, of a few iterations.
         self._pace = _EXPECTED * self.longest / LONGEST
         self._pieces: tuple[tuple[int, bool, int, int, float], _Pieces] | None = None  # replaced whole, read once
@@ -76,7 +75,7 @@ class Newton:
     @property
     def kinked(self) -> bool:
         """Whether laws have kinks."""
-        return self.plan.kinked
+        return self.plan.kinks > 0
 
     def solve(self, u_hat: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
         """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
@@ -86,12 +85,12 @@ class Newton:
         u = torch.from_numpy(answers.u)
         residual = self.laws.residual(u.reshape(u_hat.shape), params)
         off = self._complementarity(residual.numpy(), answers.multipliers)
+        generalized = (answers.weights != NO_WEIGHT).any(axis=1)
         return Solution(
             u, torch.from_numpy(answers.multipliers), torch.from_numpy(ended.iterations), residual,
             torch.from_numpy(np.maximum(answers.stationarity, off)), torch.from_numpy(answers.distance),
             torch.from_numpy(ended.status), self._warm(answers, ended),
-            torch.from_numpy(ended.second), torch.from_numpy(ended.generalized),
-            torch.from_numpy(answers.u - flat) if self.kinked and ended.generalized.any() else None,
+            torch.from_numpy(ended.second), torch.from_numpy(generalized), answers.weights if generalized.any() else None,
         )  # fmt: skip
 
     def move(
@@ -127,6 +126,7 @@ class Newton:
             np.empty((count, len(self.plan.moving))),
             np.empty(count),
             np.empty(count),
+            np.empty((count, self.plan.kinks)),
         )
         return answers, Ended.blank(count)
 
@@ -239,18 +239,20 @@ class Newton:
             refuse_without_hessian(self.laws)
         count = len(solved.u)
         field, flat = solved.u.numpy(), gradient.reshape(count, self.laws.unknowns).numpy()
-        lam, known, evaluator = solved.multipliers.numpy(), self._from_params(params, count), self._evaluator(params)
-        w, nu = np.empty(flat.shape), np.zeros(lam.shape)
-        by_params = np.zeros((count, self.plan.reduction.tape.params))
+        lam, evaluator = solved.multipliers.numpy(), self._evaluator(params)
+        known, weights = self._from_params(params, count).externals, solved.weights
+        if weights is not None:
+            known, lam = with_weights(known, lam, weights)
+        w, nu, by_params = np.empty(flat.shape), np.zeros(lam.shape), np.zeros(known.shape)
 
         def work(piece: slice, deadline: Deadline) -> bool:
             if evaluator is not None:
                 evaluator.begin(deadline)
-            some = known.externals[piece]
             nothing = np.zeros((0, 0))
             at = LinearState(
-                nothing, some, lam[piece], nothing, nothing, nu[piece], nothing, by_params[piece], deadline, evaluator
-            )
+                nothing, known[piece], lam[piece], nothing, nothing, nu[piece], nothing, by_params[piece], deadline,
+                evaluator, None if weights is None else weights[piece],
+            )  # fmt: skip
             self.plan.adjoint(field[piece], flat[piece], at, in_params, w[piece])
             return True
 
@@ -258,6 +260,7 @@ class Newton:
         run(work, pieces.pieces, Clock(math.inf), pieces.threads, pieces.needs_watchdog)
         if evaluator is not None:
             evaluator.callback.check()
+        nu, by_params = nu[:, : self.laws.rows], by_params[:, : self.plan.reduction.tape.params]
         lost = ~np.isfinite(flat.sum(axis=1) + w.sum(axis=1))
         broken = np.flatnonzero(lost | ~np.isfinite(nu.sum(axis=1) + by_params.sum(axis=1)))
         # Where nothing is asked of a sample that is not finite, NaN must not reach params that samples share.
@@ -265,11 +268,6 @@ class Newton:
         for one in (w, nu, by_params):
             one[lost], one[idle] = np.nan, 0.0
         externals = None if self.opaque else torch.from_numpy(by_params)
-        if solved.generalized is not None and solved.away is not None:
-            for i in torch.nonzero(solved.generalized).flatten().tolist():
-                own = {name: value[i : i + 1] for name, value in params.items()}
-                u, away = solved.u[i].reshape(self.laws.shape), solved.away[i].numpy()
-                w[i], nu[i], by_params[i] = self._on_kinks.solve(u, own, lam[i], away, flat[i], in_params)
         return Adjoints(torch.from_numpy(w), torch.from_numpy(nu), externals)
 
     def _from_params(self, params: Params, count: int) -> Known:

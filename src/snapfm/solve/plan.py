@@ -20,12 +20,13 @@ from snapfm.compile.derivatives import Rows
 from snapfm.compile.kinks import find_kinks
 from snapfm.kernels.coordinates import differences, distances, largest
 from snapfm.linear import Automatic, Solver
-from snapfm.reduce.kinked_system import kinked_rows
+from snapfm.reduce.kinked_system import KinkedRows, kinked_rows
 from snapfm.reduce.reduce import Reduction
 from snapfm.solve.affine import Affine
 from snapfm.solve.base import Limits, Warm
 from snapfm.solve.coordinates import Coordinates
 from snapfm.solve.iterate import Iterate
+from snapfm.solve.kinks.generalized import NO_WEIGHT
 from snapfm.solve.march import Marching
 from snapfm.solve.memory import Workspaces
 from snapfm.solve.stage import Ended, LinearState, Stage, State
@@ -56,6 +57,7 @@ class PieceResult(NamedTuple):
     place: Values  # (b, …) where iterations ended
     stationarity: Values
     distance: Values
+    weights: Values  # (b, kinks) of generalized gradients
 
     def part(self, piece: slice) -> PieceResult:
         """Return those of some samples."""
@@ -64,7 +66,7 @@ class PieceResult(NamedTuple):
     def return_input(self, u_hat: Field) -> None:
         """Return samples unchanged: there was no time for them."""
         self.u[:], self.multipliers[:], self.place[:] = u_hat, 0.0, 0.0
-        self.stationarity[:], self.distance[:] = 0.0, 0.0
+        self.stationarity[:], self.distance[:], self.weights[:] = 0.0, 0.0, NO_WEIGHT
 
 
 class Plan:
@@ -82,12 +84,13 @@ class Plan:
         more = np.full(self.unknowns - self.width, np.inf)
         self.lower, self.upper = np.concatenate([limits.lower, -more]), np.concatenate([limits.upper, more])
         kinks = None if opaque else find_kinks(reduction.tape)
-        kinked = [
-            None if kinks is None else kinked_rows(kinks, reduction.rows, system, self.lower, self.upper)
-            for system in reduction.systems
-        ]
-        self.kinked = any(rows is not None for rows in kinked)
-        most = np.inf if self.kinked else most
+        kinked, self.kinks = list[KinkedRows | None](), 0
+        for system in reduction.systems:
+            limits_and_first = self.lower, self.upper, self.kinks
+            own = None if kinks is None else kinked_rows(kinks, reduction.rows, system, *limits_and_first)
+            kinked.append(own)
+            self.kinks += 0 if own is None else own.columns.size
+        most = np.inf if self.kinks else most
         solver = Automatic(largest=most) if linear is None else linear
         groups = reduction.aggregates
         lengths = groups.first + 1 + 2 * np.arange(len(groups))
@@ -165,7 +168,7 @@ class Plan:
         `state` comes without its arrays over the unknowns, which are lent to it here. Written: answers, ended, state.
         """
         coordinates = self.coordinates
-        answers.multipliers[:] = 0.0
+        answers.multipliers[:], answers.weights[:] = 0.0, NO_WEIGHT
         with self._memory.lend(len(u_hat)) as (own, u, rest):  # own: û in the coordinates of the stages
             double = u_hat.dtype == np.float64
             if coordinates.same and double:
@@ -180,7 +183,7 @@ class Plan:
                 usable = warm.usable[:, None]
                 u[:, self.moving] = warm.place if usable.all() else np.where(usable, warm.place, u[:, self.moving])
                 state.warm = warm.multipliers if usable.all() else np.where(usable, warm.multipliers, 0.0)
-            state.u_hat, state.u, state.multipliers = own, u, answers.multipliers
+            state.u_hat, state.u, state.multipliers, state.weights = own, u, answers.multipliers, answers.weights
             for stage in self.stages:
                 stage.solve(state, ended)
             if len(self.bounded) and ended.status.any():  # bounds hold even where iterations end early

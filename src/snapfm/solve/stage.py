@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from snapfm.arrays import Index, Mask, Values
+from snapfm.arrays import Index, Values
 from snapfm.compile.derivatives import Rows
 from snapfm.errors import Status
 from snapfm.kernels import batches
@@ -46,6 +46,7 @@ class State:
     retry: bool = True  # whether samples that fail are tried again in other ways
     known: tuple[Values | None, ...] = ()  # by stage: what params alone determine
     kept: dict[int, Any] | None = None  # by stage: what its solve leaves for its pull
+    weights: Values = field(default_factory=lambda: np.zeros((0, 0)))  # (b, kinks) written: see solve.kinks.generalized
 
     def select(self, samples: Index, limit: int) -> State:
         """Copy some samples, with another limit."""
@@ -63,21 +64,19 @@ class Ended:
     status: npt.NDArray[np.int8]
     iterations: Index
     second: npt.NDArray[np.int8]
-    generalized: Mask
 
     @classmethod
     def blank(cls, count: int) -> Ended:
         """Make one for so many samples."""
-        return cls(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int8), np.zeros(count, bool))
+        return cls(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int8))
 
     def part(self, piece: slice) -> Ended:
         """Return those of some samples."""
-        return Ended(self.status[piece], self.iterations[piece], self.second[piece], self.generalized[piece])
+        return Ended(self.status[piece], self.iterations[piece], self.second[piece])
 
     def begin(self) -> None:
         """Assume the best: stages make it worse."""
         self.status[:], self.iterations[:], self.second[:] = int(Status.CONVERGED), 1, HOLDS
-        self.generalized[:] = False
 
     def out_of_time(self) -> None:
         """There was no time for these samples."""
@@ -86,7 +85,10 @@ class Ended:
 
 @dataclass
 class LinearState:
-    """The linearized problem at the answers of a piece, [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0), over the unknowns of the reduction."""
+    """The linearized problem at the answers of a piece, [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0), over the unknowns of the reduction.
+
+    With weights, cells of params and multipliers are followed by those of kinks (solve.kinks.generalized.with_weights).
+    """
 
     u: Values  # (b, n) the answers
     externals: Values  # (b, …) cells of params
@@ -98,6 +100,12 @@ class LinearState:
     by_params: Values  # (b, …) derivatives of wᵀJᵀλ + νᵀh by the cells of params: written on the way back
     deadline: Deadline
     evaluator: LawEvaluator | None = None
+    weights: Values | None = None  # (b, kinks) where any answer has some
+
+    def select(self, samples: Index) -> LinearState:
+        """Copy some samples, without their weights and what is written on the way back."""
+        names = ("u", "externals", "multipliers", "g", "w", "nu")
+        return replace(self, **{name: getattr(self, name)[samples] for name in names}, weights=None)
 
     def pull(self, rows: Rows, index: Index) -> None:
         """Add Jᵀν + Σλ∇²row·w, by unknowns and by params, of rows with λ and ν at `index`. Written: rest, by_params."""

@@ -29,7 +29,7 @@ from snapfm.reduce.reduce import System
 from snapfm.solve.attempts.order import LONGEST, attempt, newton
 from snapfm.solve.budget import Stopping, certified
 from snapfm.solve.infeasible import Proof
-from snapfm.solve.kinks.search import NO_WEIGHT, Kinked
+from snapfm.solve.kinks.generalized import NO_WEIGHT, Kinked
 from snapfm.solve.kkt import KKT, prepare
 from snapfm.solve.linearized import solve_linearized
 from snapfm.solve.memory import Workspaces
@@ -85,8 +85,14 @@ class Part:
             nothing = np.zeros(0, np.int64)
             spec = kinked_system(self.kinks)
             own = Part(spec.system, self.lower[0], self.upper[0], nothing, Lanes())
-            self._kinked = made = Kinked(spec, own)
+            self._kinked = made = Kinked(spec, own, self, self.kinks.columns)
         return made
+
+    def _with_kinks(self, weights: Values | None) -> Kinked | None:
+        """Return the part with its kinks as smooth pieces, if any sample has `weights` (b, kinks of the plan) for these."""
+        if weights is None or self.kinks is None or not (weights[:, self.kinks.columns] != NO_WEIGHT).any():
+            return None
+        return self.kinked()
 
     def seconds(self, samples: int, limit: int, opaque: bool) -> float:
         """Estimate the longest time of one compiled call on so many samples."""
@@ -163,7 +169,10 @@ class Part:
 
     def linear(self, at: LinearState) -> None:
         """Solve the linearized problem of this part at its answers. Written: w (this part's unknowns), ν (its rows)."""
-        lanes = len(at.u) * self.system.parts
+        kinked, lanes = self._with_kinks(at.weights), len(at.u) * self.system.parts
+        if kinked is not None:
+            kinked.linear(at)
+            return
         if not lanes:
             return
         with self.spaces.lend(tiles_for(lanes)) as space:
@@ -178,14 +187,19 @@ class Part:
 
     def pull_linear(self, at: LinearState) -> None:
         """Add Jᵀν + Hw of this part's rows, for unknowns and params. Written: rest, by_params."""
-        at.pull(self.rows, self.system.rows)
+        kinked = self._with_kinks(at.weights)
+        if kinked is None:
+            at.pull(self.rows, self.system.rows)
+        else:
+            kinked.pull_linear(at)
 
-    def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values, weights: Values | None) -> None:
-        """Add Jᵀλ of this part's rows to `rest`, with generalized slopes where there are weights (b, parts, kinks)."""
-        if weights is None:
+    def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values, weights: Values) -> None:
+        """Add Jᵀλ of this part's rows to `rest`, with generalized slopes where there are `weights` (b, kinks of the plan)."""
+        kinked = self._with_kinks(weights)
+        if kinked is None:
             self.rows.pull(self.system.rows, u, externals, multipliers, rest)
         else:
-            self.kinked().pull(self.rows, self.system, u, externals, multipliers, rest, weights)
+            kinked.pull(u, externals, multipliers, rest, weights)
 
     @property
     def kink_count(self) -> int:

@@ -32,12 +32,21 @@ class Tiles:
         """View a section of all tiles: (tiles, packs · LANES)."""
         return self.space[:, self.at[number] : self.at[number + 1]]
 
+    def packs(self, number: int) -> Values:
+        """View a section as (tiles, packs, LANES)."""
+        part = self.section(number)
+        return part.reshape(len(part), part.shape[1] // LANES, LANES)
+
     def by_lane(self, number: int) -> Values:
         """Return a section as (lanes, packs)."""
-        part = self.section(number)
-        packs = part.shape[1] // LANES
-        lanes = part.reshape(len(part), packs, LANES).transpose(0, 2, 1).reshape(len(part) * LANES, packs)
-        return lanes[: self.lanes]
+        packs = self.packs(number)
+        return packs.transpose(0, 2, 1).reshape(len(packs) * LANES, packs.shape[1])[: self.lanes]
+
+    def write(self, number: int, values: Values, lanes: Index | None = None, packs: Index | None = None) -> None:
+        """Write a section as by_lane returns it, or the values (lanes, packs) of some lanes and packs of it."""
+        view = self.packs(number)
+        lane = (np.arange(self.lanes) if lanes is None else lanes)[:, None]
+        view[lane // LANES, np.arange(view.shape[1]) if packs is None else packs, lane % LANES] = values
 
     def take(self, which: Index) -> Tiles:
         """Copy chosen lanes into tiles of their own."""
@@ -54,20 +63,17 @@ class Tiles:
         """Divide the unit of every lane by a factor (tiles · LANES,), a power of two: no bit is lost."""
         one = factor.reshape(len(self.space), 1, LANES)
         for number in (core.X, core.TARGET, core.LOWER, core.UPPER, core.SHIFT, core.MULTIPLIER):
-            part = self.section(number)
-            part.reshape(len(part), -1, LANES)[:] *= one
-        unit = self.section(core.UNIT).reshape(len(self.space), 2, LANES)
+            self.packs(number)[:] *= one
+        unit = self.packs(core.UNIT)
         unit[:, 0] /= one[:, 0]
         unit[:, 1] *= one[:, 0]
 
     def scatter(self, number: int) -> None:
         """Move a section off a point where rows are flat or parallel, by a fixed scatter of a hundredth of the field's size."""
-        x = self.section(number)
-        unknowns = x.shape[1] // LANES
-        scatter = np.modf(np.arange(1, unknowns + 1) * _GOLDEN)[0] * 2.0 - 1.0
-        lanes = x.reshape(len(x), unknowns, LANES)
-        size = np.maximum(np.abs(lanes).max(axis=1, keepdims=True, initial=0.0), 1.0)
-        x += (1e-2 * size * scatter[:, None]).reshape(x.shape)
+        x = self.packs(number)
+        scatter = np.modf(np.arange(1, x.shape[1] + 1) * _GOLDEN)[0] * 2.0 - 1.0
+        size = np.maximum(np.abs(x).max(axis=1, keepdims=True, initial=0.0), 1.0)
+        x += 1e-2 * size * scatter[:, None]
 
 
 def taken(space: Values, which: Index) -> Values:

@@ -57,7 +57,7 @@ class Conditioning:
         y = perturbed(center, metrics, white, along).flatten(1).numpy()
         params = {name: value[which] for name, value in self.inside.items()}
         if self.near.system.constant:
-            at, _, _ = self.near.step(y, y, params, metrics)
+            at, _ = self.near.chord(y, y, self.near.system.residuals(y, params), metrics, self.near.frames(y, params))
         else:
             at = self._curved(y, which.numpy(), params, metrics)
         found = torch.from_numpy(at).view_as(center)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from snapfm.arrays import Index, Mask, Values
+from snapfm.arrays import Mask, Values
 from snapfm.kernels import layout as core
-from snapfm.kernels.operations import LANES
 from snapfm.reduce.reduce import System
 from snapfm.solve.tiles import Tiles
 
@@ -29,37 +29,31 @@ _TINY = 1e-30  # stands in for a slope of zero in a quotient
 
 def guarded(part: Part) -> bool:
     """Whether some inequalities keep single unknowns where others have a value: a density below a momentum squared."""
-    return bool(single_rows(part.system).any() and curved_rows(part.system).any())
+    single, curved = inequality_kinds(part.system)
+    return bool(single.any() and curved.any())
 
 
-def single_rows(system: System) -> Mask:
-    """Mark the inequalities that one unknown decides, with a constant slope: bounds, written as a law."""
-    program = system.program
-    varies = np.zeros(program.pattern.nnz, bool)
-    varies[program.code.varying] = True
-    row = program.pattern.row_of()
-    steady = np.bincount(row[varies], minlength=program.pattern.rows) == 0
-    found: Mask = _decided(system) & steady & (np.diff(program.pattern.indptr) == 1)
-    return found
+def inequality_kinds(system: System) -> tuple[Mask, Mask]:
+    """Mark the inequalities that one unknown decides with a constant slope, bounds written as a law, and the curved ones.
+
+    Only those without eliminated unknowns: with some, the first step moves these as far as it takes.
+    """
+    pattern = system.program.pattern
+    decided = ~system.equality & (np.diff(system.gram.indptr) == 0)
+    curved = np.bincount(pattern.row_of()[_varying(system)], minlength=pattern.rows) > 0
+    return decided & ~curved & (np.diff(pattern.indptr) == 1), decided & curved
 
 
-def curved_rows(system: System) -> Mask:
-    """Mark the inequalities whose slopes depend on the field."""
-    program = system.program
-    row = program.pattern.row_of()[program.code.varying]
-    found: Mask = _decided(system) & (np.bincount(row, minlength=program.pattern.rows) > 0)
-    return found
-
-
-def _decided(system: System) -> Mask:
-    """Mark the inequalities without eliminated unknowns: with some, the first step moves these as far as it takes."""
-    found: Mask = ~system.equality & (np.diff(system.gram.indptr) == 0)
-    return found
+def _varying(system: System) -> Mask:
+    """Mark the entries of the Jacobian that depend on the field."""
+    varies = np.zeros(system.program.pattern.nnz, bool)
+    varies[system.program.code.varying] = True
+    return varies
 
 
 def move_inside(system: System, tiles: Tiles, evaluate: Callable[[], object]) -> None:
     """Move x inside the inequalities, lane by lane. `evaluate` brings residual and Jacobian to x. Written: x."""
-    single, curved = single_rows(system), curved_rows(system)
+    single, curved = inequality_kinds(system)
     if not curved.any():  # affine inequalities exclude no pole of their own, and barriers enter them at once
         return
     evaluate()
@@ -82,33 +76,24 @@ def _room(residual: Values, which: Mask) -> Values:
 
 def _repair(system: System, tiles: Tiles, which: Mask, room: Values) -> bool:
     """Step along the slopes of broken rows as far as `room` inside; return whether any was broken. Written: x."""
-    pattern, residual = system.program.pattern, tiles.by_lane(core.RESIDUAL)
-    jacobian = np.where(_usable(system), tiles.by_lane(core.JACOBIAN), 0.0)
-    row, column = pattern.row_of(), pattern.indices
-    x = tiles.section(core.X).reshape(len(tiles.space), -1, LANES)
-    any_broken = False
-    for lane in range(tiles.lanes):
-        h = residual[lane]
-        broken: Index = np.flatnonzero(which & (h > -_ENOUGH * room[lane]))  # not where it is NaN
-        if not len(broken):
-            continue
-        any_broken = True
-        norm = np.bincount(row, jacobian[lane] ** 2, minlength=pattern.rows)
-        length = np.zeros(pattern.rows)
-        length[broken] = (h[broken] + room[lane]) / np.maximum(norm[broken], _TINY)
-        step = np.bincount(column, length[row] * jacobian[lane], minlength=pattern.columns)
-        # An unknown that several rows would move follows their mean.
-        sharing = np.bincount(column, (length[row] * jacobian[lane]) != 0.0, minlength=pattern.columns)
-        x[lane // LANES, :, lane % LANES] -= step / np.maximum(sharing, 1)
-    return any_broken
-
-
-def _usable(system: System) -> Mask:
-    """Mark the entries of the Jacobian to step along: those of constant slope where a row has any, which end it in one step."""
-    program = system.program
-    constant = np.ones(program.pattern.nnz, bool)
-    constant[program.code.varying] = False
-    row = program.pattern.row_of()
-    some = np.bincount(row[constant], minlength=program.pattern.rows) > 0
-    found: Mask = constant | ~some[row]
-    return found
+    pattern, h, varies = system.program.pattern, tiles.by_lane(core.RESIDUAL), _varying(system)
+    broken = which & (h > -_ENOUGH * room[:, None])  # not where it is NaN
+    if not broken.any():
+        return False
+    row = pattern.row_of()
+    # Along entries of constant slope where a row has any: these end it in one step.
+    usable = ~varies | (np.bincount(row[~varies], minlength=pattern.rows) == 0)[row]
+    jacobian = np.where(usable, tiles.by_lane(core.JACOBIAN), 0.0)
+    by_row, by_column = (
+        csr_array((np.ones(len(row)), (place, np.arange(len(row)))), shape=(size, len(row)))
+        for place, size in ((row, pattern.rows), (pattern.indices, pattern.columns))
+    )
+    length = np.where(broken, h + room[:, None], 0.0) / np.maximum((by_row @ (jacobian**2).T).T, _TINY)
+    pulls = (length[:, row] * jacobian).T
+    # An unknown that several rows would move follows their mean.
+    step = (by_column @ pulls) / np.maximum(by_column @ (pulls != 0.0).astype(float), 1.0)
+    moved = broken.any(axis=1)
+    x = tiles.by_lane(core.X)
+    x[moved] -= step.T[moved]
+    tiles.write(core.X, x)
+    return True

@@ -15,7 +15,6 @@ import numpy as np
 from snapfm.arrays import Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
-from snapfm.kernels.operations import LANES
 from snapfm.kernels.restoration import restore_tiles
 from snapfm.solve.attempts.attempt import ALL, NEWTON, Attempt, Search
 from snapfm.solve.attempts.barrier import BARRIER, barrier
@@ -62,7 +61,6 @@ def _isolated(search: Search) -> AttemptOutcome:
     if pattern.rows * pattern.columns > _DENSE or int(system.equality.sum()) < pattern.columns or len(system.gram.data):
         return ended
     values, x, target = (tiles.by_lane(number) for number in (core.JACOBIAN, core.X, core.TARGET))
-    section = tiles.section(core.MULTIPLIER).reshape(len(tiles.space), -1, LANES)
     for lane in range(tiles.lanes):
         slopes = pattern.csr(values[lane]).toarray()[system.equality]
         weights = _balance(slopes, target[lane] - x[lane], search.stopping.stationarity)
@@ -71,7 +69,7 @@ def _isolated(search: Search) -> AttemptOutcome:
         ended.status[lane], ended.second[lane] = int(Status.CONVERGED), core.HOLDS
         multipliers = np.zeros(pattern.rows)
         multipliers[system.equality] = weights
-        section[lane // LANES, :, lane % LANES] = multipliers
+        tiles.write(core.MULTIPLIER, multipliers, np.array([lane]))
     return ended
 
 
@@ -79,10 +77,10 @@ def _balance(slopes: Values, pull: Values, stationarity: float) -> Values | None
     """Return multipliers of equalities with Jᵀλ = pull, if the slopes have full rank and rounding leaves them accurate."""
     if not np.isfinite(slopes).all():
         return None
-    left, sizes, right = np.linalg.svd(slopes, full_matrices=False)
-    if sizes[-1] <= _RANK * sizes[0]:
+    found, _, rank, _ = np.linalg.lstsq(slopes.T, pull, rcond=_RANK)
+    if rank < slopes.shape[1]:
         return None
-    weights: Values = left @ ((right @ pull) / sizes)
+    weights = np.asarray(found, np.float64)
     return weights if np.abs(slopes.T @ weights - pull).max(initial=0.0) <= stationarity else None
 
 

@@ -35,9 +35,9 @@ def choose(on: KinkedLanes, lanes: Index, rounds: int = ROUNDS) -> Index:
         limit = np.minimum(on.budget.share(_HELD), on.budget.left - on.used)[left].clip(0)
         ended = newton(on.loops, some, on.stopping, limit, on.deadline)
         on.used[left] += ended.iterations
-        before = on.cells(some)[:, states]
+        before = some.by_lane(core.CELLS)[:, states]
         agreed = _agree(on, some, ended.status == Status.CONVERGED, number)
-        still = (ended.status != Status.CONVERGED) & (before == on.cells(some)[:, states]).all(axis=1)
+        still = (ended.status != Status.CONVERGED) & (before == some.by_lane(core.CELLS)[:, states]).all(axis=1)
         stuck[left] = np.where(still, stuck[left] + 1, 0)
         on.tiles.put(left, some, np.arange(len(left)))
         on.status[left[agreed]] = int(Status.CONVERGED)
@@ -54,7 +54,7 @@ def _agree(on: KinkedLanes, tiles: Tiles, converged: Mask, number: int) -> Mask:
     time: the one that is farthest off, and last the first in order, which ends for convex laws (Murty's rule).
     """
     spec, seen = on.spec, on.see(tiles)
-    cells = on.cells(tiles)
+    cells = tiles.by_lane(core.CELLS)
     weight, gate = -1.0 - cells[:, spec.state], cells[:, spec.gate]
     was_held = gate > 0.0
     nu = gate * tiles.by_lane(core.MULTIPLIER)[:, spec.rows :]
@@ -84,6 +84,6 @@ def _agree(on: KinkedLanes, tiles: Tiles, converged: Mask, number: int) -> Mask:
     if agreed.any():
         share = np.clip(nu / np.where(held, seen.reach, 1.0), 0.0, 1.0)
         final = np.where(held, share, side)
-        state = np.where(agreed[:, None], -1.0 - final, on.cells(tiles)[:, spec.state])
-        on.write(tiles, spec.state, state)
+        done = np.flatnonzero(agreed)
+        tiles.write(core.CELLS, -1.0 - final[done], done, spec.state)
     return agreed

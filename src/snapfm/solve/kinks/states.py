@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from snapfm.arrays import Index, Mask, Values
+from snapfm.arrays import Mask, Values
 from snapfm.compile.derivatives import Rows
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
@@ -51,35 +51,36 @@ class KinkedLanes:
         self.second = np.full(lanes, core.UNKNOWN)
         for number in (core.X, core.TARGET, core.UNIT, core.LOWER, core.UPPER):
             self.tiles.section(number)[:] = tiles.section(number)
-        m = LANES * self.spec.rows
-        self.tiles.section(core.SHIFT)[:, :m] = tiles.section(core.SHIFT)
+        self.tiles.packs(core.SHIFT)[:, : self.spec.rows] = tiles.packs(core.SHIFT)
         self.tiles.section(core.JACOBIAN)[:] = np.repeat(self.spec.system.program.constants, LANES)
-        cells, own = self.packs(self.tiles, core.CELLS), self.packs(tiles, core.CELLS)
+        cells = self.tiles.packs(core.CELLS)
         cells[:, 0] = 1.0
-        spec, program = self.spec, self.spec.system.program
+        spec, program, own = self.spec, self.spec.system.program, tiles.packs(core.CELLS)
         cells[:, 1 : 1 + len(spec.params)] = own[:, 1 + spec.params]
         first = 1 + search.part.system.params.shape[1]
         cells[:, 1 + len(program.params) : program.code.first] = own[:, first + spec.unknowns]
-        cells[:, spec.system.places] = self.packs(self.tiles, core.UNIT)[:, :1] * self.packs(self.tiles, core.X)
+        cells[:, spec.system.places] = self.tiles.packs(core.UNIT)[:, :1] * self.tiles.packs(core.X)
 
     def hold(self, tiles: Tiles, seen: Seen, held: Mask, side: Mask, nu: Values, lanes: Mask | None = None) -> None:
         """Put kinks on sides, or hold them with multipliers near `nu`. Written: tiles (cells, shift, multiplier)."""
         spec = self.spec
         state, gate = np.where(held | ~side, -1.0, -2.0), np.where(held, _STRENGTH / np.maximum(seen.slope, TINY), 0.0)
         share = np.where(held, nu / np.where(held, gate, 1.0), 0.0)
-        for number, first, value in (
-            (core.CELLS, spec.state, state), (core.CELLS, spec.gate, gate),
-            (core.SHIFT, spec.rows + np.arange(len(spec.state)), share),
-            (core.MULTIPLIER, spec.rows + np.arange(len(spec.state)), share),
-        ):  # fmt: skip
-            self.write(tiles, first, value, lanes, number)
+        some = np.arange(len(state)) if lanes is None else np.flatnonzero(lanes)
+        for number, packs, value in (
+            (core.CELLS, spec.state, state),
+            (core.CELLS, spec.gate, gate),
+            (core.SHIFT, spec.holds, share),
+            (core.MULTIPLIER, spec.holds, share),
+        ):
+            tiles.write(number, value[some], some, packs)
 
     def see(self, tiles: Tiles) -> Seen:
         """Evaluate switches, jumps and their slopes where the tiles are, and their reach as if near switches were zero.
 
         Where a slope fades as the kink is approached (the square of a relu), the reach beside the kink has any sign.
         """
-        spec, count, cells = self.spec, self.kinked.count, self.cells(tiles)
+        spec, count, cells = self.spec, self.kinked.count, tiles.by_lane(core.CELLS)
         inside = np.ascontiguousarray(cells[:, : spec.system.program.code.first])
         read = Rows(spec.switches, spec.switch_unknowns[None], spec.switch_params[None])
         values, entries = read.evaluate(inside, inside), read.slopes(inside, inside)
@@ -100,37 +101,20 @@ class KinkedLanes:
 
     def _adjoint(self, tiles: Tiles, switch: Values, near: Mask) -> Values:
         """Return what a change of each kink's result adds to the Lagrangian, as if `near` switches and wrong ones were zero."""
-        state = self.cells(tiles)[:, self.spec.state]
+        state = tiles.by_lane(core.CELLS)[:, self.spec.state]
         smooth = 0.5 * (1.0 + switch / np.maximum(np.hypot(switch, 2.0 * state), TINY))
         weight = np.where(state >= 0.0, smooth, -1.0 - state)
         wrong = (weight > 0.5) != (switch > 0.0)
         there = tiles.take(np.arange(tiles.lanes))
-        self.write(there, self.spec.state, np.where(near | wrong, -3.0 - weight, state))
+        there.write(core.CELLS, np.where(near | wrong, -3.0 - weight, state), packs=self.spec.state)
         newton(self.loops, there, self.stopping, np.zeros(tiles.lanes, np.int64), self.deadline)
         return there.by_lane(core.ADJOINT)[:, self.spec.result]
 
     def between(self, before: Tiles, after: Tiles, length: Values) -> None:
         """Move lanes back to a share `length` (lanes,) of the way from `before`. Written: after (x, multipliers, cells)."""
-        lane = np.arange(after.lanes)
         for number in (core.X, core.MULTIPLIER):
             old, new = before.by_lane(number), after.by_lane(number)
             moved = np.where(length[:, None] > 0.0, old + length[:, None] * (new - old), old)
-            self.packs(after, number)[lane // LANES, :, lane % LANES] = np.where(length[:, None] == 1.0, new, moved)
-        self.write(after, self.spec.system.places, after.by_lane(core.UNIT)[:, :1] * after.by_lane(core.X))
-
-    def write(
-        self, tiles: Tiles, place: Index, value: Values, lanes: Mask | None = None, number: int = core.CELLS
-    ) -> None:
-        """Write packs `place` of a section, with values (lanes, …), of all lanes or of some."""
-        lane = (np.arange(len(value)) if lanes is None else np.flatnonzero(lanes))[:, None]
-        self.packs(tiles, number)[lane // LANES, place[None], lane % LANES] = value[lane[:, 0]]
-
-    def cells(self, tiles: Tiles) -> Values:
-        """Return the cells of all lanes."""
-        return tiles.by_lane(core.CELLS)
-
-    @staticmethod
-    def packs(tiles: Tiles, number: int) -> Values:
-        """View a section as (tiles, packs, LANES)."""
-        part = tiles.section(number)
-        return part.reshape(len(part), part.shape[1] // LANES, LANES)
+            after.write(number, np.where(length[:, None] == 1.0, new, moved))
+        place = self.spec.system.places
+        after.write(core.CELLS, after.by_lane(core.UNIT)[:, :1] * after.by_lane(core.X), packs=place)

@@ -9,7 +9,7 @@ batch. Whether one converged is for the judge to say. Must not import project.pr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,33 +61,27 @@ class MatrixFree:
 
     def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
         """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
-        found = self._run(start, params, certified(tolerance), warm, budget)
-        u = torch.stack([start.new_zeros(self.laws.unknowns), *(one.u for one in found)])[1:]
-        multipliers = torch.stack([start.new_zeros(self.laws.rows), *(one.multipliers for one in found)])[1:]
-        status = torch.tensor([one.status for one in found], dtype=torch.int8)
-        second = torch.tensor([one.second for one in found], dtype=torch.int8)
+        u, found, warm = self._run(start, params, certified(tolerance), warm, budget)
+        status, steps, second = (
+            torch.tensor([getattr(one, name) for one in found], dtype=dtype)
+            for name, dtype in (("status", torch.int8), ("steps", torch.int64), ("second", torch.int8))
+        )
+        stationarity = torch.tensor([one.stationarity for one in found], dtype=torch.float64)
         return Solution(
-            u, multipliers, torch.tensor([one.steps for one in found], dtype=torch.int64),
-            self.laws.residual(u.reshape(start.shape), params),
-            torch.tensor([one.stationarity for one in found], dtype=torch.float64),
-            (u - start.reshape(u.shape)).norm(dim=1), status, self._warm(u, multipliers, status == Status.CONVERGED), second,
+            u, torch.from_numpy(warm.multipliers), steps, self.laws.residual(u.reshape(start.shape), params), stationarity,
+            (u - start.reshape(u.shape)).norm(dim=1), status, warm, second,
         )  # fmt: skip
 
     def move(
         self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, Warm]:
         """Project without a certificate, in the dtype given."""
-        found = self._run(given.double(), params, flow_step_stopping(tolerance), warm, budget)
-        u = torch.stack([torch.zeros(self.laws.unknowns, dtype=torch.float64), *(one.u for one in found)])[1:]
-        multipliers = torch.stack(
-            [torch.zeros(self.laws.rows, dtype=torch.float64), *(one.multipliers for one in found)]
-        )[1:]
-        usable = torch.tensor([one.status == Status.CONVERGED for one in found], dtype=torch.bool)
-        return u.reshape(given.shape).to(given.dtype), self._warm(u, multipliers, usable)
+        u, _, warm = self._run(given.double(), params, flow_step_stopping(tolerance), warm, budget)
+        return u.reshape(given.shape).to(given.dtype), warm
 
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
         """Return the warm start at another projector's result: fields (b, *shape), multipliers (b, m)."""
-        return self._warm(u.reshape(len(u), self.laws.unknowns), multipliers, usable)
+        return Warm(u.reshape(len(u), self.laws.unknowns).numpy(), multipliers.numpy(), usable.numpy(), self)
 
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor, in_params: bool) -> Adjoints:
         """Solve [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0) at an answer, over what is active; NaN where MINRES does not get there."""
@@ -117,15 +111,14 @@ class MatrixFree:
             w[i], nu[i] = answer[: len(u)], answer[len(u) :]
         return Adjoints(w, nu, None)
 
-    def _warm(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
-        return Warm(u.numpy(), multipliers.numpy(), usable.numpy(), self)
-
     def _run(
         self, start: Tensor, params: Params, stopping: Stopping, warm: Warm | None, budget: Budget
-    ) -> list[_Ended]:
-        """Project sample by sample, on as many threads as may work at once."""
+    ) -> tuple[Tensor, list[_Ended], Warm]:
+        """Project sample by sample, on as many threads as may work at once; return the fields (b, n) and how samples ended."""
         target = start.reshape(len(start), self.laws.unknowns)
-        found: list[_Ended] = [self._untouched(one) for one in target]
+        # Where there is no time for a sample: u = û and λ = 0 are stationary.
+        nothing = target.new_zeros(self.laws.rows)
+        found = [_Ended(one, nothing, Status.ITERATION_LIMIT, 0, 0.0) for one in target]
 
         def work(piece: slice, deadline: Deadline) -> bool:
             i = piece.start
@@ -141,11 +134,10 @@ class MatrixFree:
             return not (deadline.over and found[i].status == Status.ITERATION_LIMIT)
 
         run(work, cut(len(start), 1, len(start)), budget.clock, min(workers(), max(1, len(start))))
-        return found
-
-    def _untouched(self, target: Tensor) -> _Ended:
-        """Return a sample for which there was no time: u = û and λ = 0 are stationary."""
-        return _Ended(target, target.new_zeros(self.laws.rows), Status.ITERATION_LIMIT, 0, 0.0)
+        u = torch.stack([target.new_zeros(self.laws.unknowns), *(one.u for one in found)])[1:]
+        multipliers = torch.stack([nothing, *(one.multipliers for one in found)])[1:].numpy()
+        usable = np.array([one.status == Status.CONVERGED for one in found], bool)
+        return u, found, Warm(u.numpy(), multipliers, usable, self)
 
 
 @dataclass(frozen=True)
@@ -286,15 +278,9 @@ class _Newton:
         onto = torch.where(above, self.upper, torch.where(below, self.lower, now.u)) - now.u
         free = ~(above | below)
         curvature = None if self.method.convex else now.here.hessian(now.multipliers)
-        d, change, uphill = self._direction(now, working, free, onto, curvature)
-        if uphill:
-            d, change, _ = self._direction(now, working, free, onto, None)
-        for plain in (False, True):
-            if plain:
-                if curvature is None or uphill or self.deadline.over:
-                    return None
-                d, change, _ = self._direction(now, working, free, onto, None)
-            if not bool(torch.isfinite(d).all()):
+        for bend in (curvature, None) if curvature is not None else (None,):
+            d, change, uphill = self._direction(now, working, free, onto, bend)
+            if uphill or not bool(torch.isfinite(d).all()):
                 continue
             full = self._at(now.u + d, now.multipliers + change)
             if self.method.convex or full.error <= _HALVES * now.error:
@@ -317,15 +303,21 @@ class _Newton:
         rough = now.violation > _ROUGH * self.first
         for forcing in (_ROUGH, _FORCING) if rough else (_FORCING, _ROUGH):  # either direction may fail to rise
             found, _ = minres(system.multiply, system.precondition, right, forcing, _PRODUCTS, self._over)
-            change, length = found[len(now.u) :], 1.0
-            while length >= _SHORTEST and not self.deadline.over:
+            change = found[len(now.u) :]
+            for length in self._lengths():
                 trial = self._answered(now.here, now.multipliers + length * change)
                 rise = float(now.here.residual.dot(trial.multipliers - now.multipliers))
-                flow_step_stopping = self._dual(trial) >= value + _ARMIJO * rise - _ROUNDING * abs(value)
-                if trial.error <= _HALVES * now.error or (flow_step_stopping and rise > 0.0):
+                enough = self._dual(trial) >= value + _ARMIJO * rise - _ROUNDING * abs(value)
+                if trial.error <= _HALVES * now.error or (enough and rise > 0.0):
                     return trial
-                length *= 0.5
         return None
+
+    def _lengths(self) -> Iterator[float]:
+        """Halve a step while there is time."""
+        length = 1.0
+        while length >= _SHORTEST and not self.deadline.over:
+            yield length
+            length *= 0.5
 
     def _answered(self, here: Linearization, multipliers: Tensor) -> _Point:
         """Return the multipliers, those of inequalities not negative, with the field that is best for them."""
@@ -362,15 +354,14 @@ class _Newton:
         expected = float(away.dot(d)) - self.penalty * theta
         if not expected < 0.0:
             return None
-        merit, length = objective + self.penalty * theta, 1.0
+        merit = objective + self.penalty * theta
         own = {name: value[None] for name, value in self.params.items()}
-        while length >= _SHORTEST and not self.deadline.over:
+        for length in self._lengths():
             u = now.u + length * d
             rows = self.laws.residual(self._field(u)[None], own)[0]
             reached = 0.5 * float((u - self.target).square().sum()) + self.penalty * float(self._broken(u, rows).sum())
             if reached <= merit + _ARMIJO * length * expected + _ROUNDING * merit:
                 return length
-            length *= 0.5
         return None
 
 
