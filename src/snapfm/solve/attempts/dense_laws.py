@@ -1,16 +1,14 @@
-"""The laws of one lane as dense arrays, evaluated at any point, and points at which they are less violated.
+"""The laws of one lane as dense arrays, evaluated at any point: for attempts that are written in numpy.
 
-For attempts that are written in numpy. Everything is in the lane's unit. Used by solve.attempts.sequential; must not import it.
+Everything is in the lane's unit. Used by solve.attempts.sequential; must not import it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import scipy  # its modules are imported when they are used: scipy.optimize takes long
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.kernels import layout as core
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
     from snapfm.solve.system import Loops
 
 _LARGEST = 1e100  # slopes and unknowns beyond this overflow in products
-_LOWERED = 0.1  # share of the violation that restoration leaves
-_STATIONARY, _SMALLEST = 1e-12, 1e-14  # change of the violation squared, and step, relative, with which it gives up
 
 
 class DensePoint(NamedTuple):
@@ -119,42 +115,3 @@ class DenseProblem:
         held = ~self.equality & (multipliers > 0.0)
         size = np.maximum(np.linalg.norm(point.slopes[held], axis=1), 1e-30)
         return max(float(np.abs(left).max(initial=0.0)), float((np.abs(point.rows[held]) / size).max(initial=0.0)))
-
-
-def restore(
-    problem: DenseProblem, point: DensePoint, tolerance: float, limit: int, enough: Callable[[DensePoint], bool]
-) -> tuple[DensePoint, int, bool]:
-    """Lower the violation alone, without regard to distance: for points where no step obeys the linearized rows.
-
-    Least squares inside the bounds, in units of the columns: unknowns may be of very different sizes. Return the last or the
-    best point, the evaluations, and whether it obeys, or has a tenth of the violation and is `enough`.
-    """
-    free = problem.lower < problem.upper
-    found = best = point
-    used = 0
-
-    def broken_rows(values: Values) -> Values:
-        nonlocal found, best, used
-        x = point.x.copy()
-        x[free] = values
-        found, used = problem.at(x, np.zeros(len(point.rows))), used + 1
-        best = found if found.finite and found.theta < best.theta else best
-        lower = problem.violation(found) <= 0.1 * tolerance or (found.theta <= _LOWERED * point.theta and enough(found))
-        if problem.deadline.over or (lower and found.finite):
-            raise StopIteration
-        return problem.weight * np.where(problem.equality, found.rows, np.maximum(found.rows, 0.0))
-
-    def slopes(_: Values) -> Values:  # where rows were evaluated last
-        broken = problem.equality | (found.rows > 0.0)
-        return np.asarray((problem.weight * broken)[:, None] * found.slopes[:, free])
-
-    try:
-        scipy.optimize.least_squares(
-            broken_rows, point.x[free], slopes, (problem.lower[free], problem.upper[free]), "dogbox", _STATIONARY, _SMALLEST,
-            None, "jac", max_nfev=limit,
-        )  # fmt: skip
-    except StopIteration:
-        return (best, used, False) if problem.deadline.over else (found, used, True)
-    except ValueError:  # no value at the point itself, or no unknown is free
-        pass
-    return best, used, False

@@ -18,7 +18,8 @@ from snapfm.arrays import Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.solve.attempts.attempt import Attempt, Search
-from snapfm.solve.attempts.dense_laws import DensePoint, DenseProblem, restore
+from snapfm.solve.attempts.dense_laws import DensePoint, DenseProblem
+from snapfm.solve.attempts.feasibility import restore
 from snapfm.solve.attempts.least_distance import balance, least_distance
 from snapfm.solve.tiles import AttemptOutcome, Tiles
 
@@ -109,13 +110,13 @@ def _iterate(problem: DenseProblem, tolerance: float, stationarity: float, limit
                 break
             tried, fall, accepted = _Step(trial.x, nothing, 0.0), 0.0, True
         else:
-            trial = problem.at(tried.to, tried.multipliers)
+            trial = problem.at(tried.to, tried.multipliers if program.exact else nothing)
             fall = point.objective - trial.objective
             accepted = _passes(trial, point, fall, passed)
             if not accepted and tried.share == 1.0:  # second-order correction: rows bend within the step
                 again = _step(program, trial.rows - point.slopes @ (tried.to - x), box) if trial.finite else None
                 if again is not None and again.share == 1.0:
-                    bent = problem.at(again.to, again.multipliers)
+                    bent = problem.at(again.to, again.multipliers if program.exact else nothing)
                     if _passes(bent, point, point.objective - bent.objective, passed):
                         tried, trial, accepted = again, bent, True
         found = _multipliers(problem, trial, tried.multipliers, tolerance, stationarity)
@@ -128,6 +129,9 @@ def _iterate(problem: DenseProblem, tolerance: float, stationarity: float, limit
             if not (fall > 0.0 and point.theta <= tolerance):
                 passed.append((point.theta, point.objective))
             x, multipliers, point = trial.x, tried.multipliers, trial
+            if not program.exact:  # multipliers of a convexified program grow with the curvature that it adds
+                multipliers = _first_order(problem, point, multipliers)
+                point = problem.at(x, multipliers)
             box = max(box, 2.0 * moved) if tried.share == 1.0 else max(2.0 * box, 4.0 * moved)
         else:
             box = 0.25 * min(box, moved)
@@ -156,6 +160,7 @@ class _Program(NamedTuple):
     slopes: Values  # of the rows by z
     back: Values | None  # L⁻ᵀ, None for the identity
     origin: Values  # d at z = 0
+    exact: bool = True  # W is that of the laws, not one made positive
 
     def step(self, z: Values) -> Values:
         moved: Values = self.origin + (z if self.back is None else self.back @ z)
@@ -168,7 +173,8 @@ def _program(problem: DenseProblem, point: DensePoint, multipliers: Values) -> _
         return _Program(problem, point, point.slopes, None, -gradient)
     whole = np.eye(len(gradient)) + point.hessian
     values, vectors = np.linalg.eigh(whole)
-    if values[0] < _LEAST_CURVATURE:
+    exact = bool(values[0] >= _LEAST_CURVATURE)
+    if not exact:
         # Curvature across active rows and bounds changes no step that they determine, and leaves less to be made positive.
         norms = np.linalg.norm(point.slopes, axis=1)
         held = (problem.equality | (multipliers > 0.0)) & (norms > 0.0)
@@ -178,7 +184,22 @@ def _program(problem: DenseProblem, point: DensePoint, multipliers: Values) -> _
         values, vectors = np.linalg.eigh(whole + most * (across.T @ across + np.diag(at_bound)))
     root = 1.0 / np.sqrt(np.maximum(np.abs(values), _LEAST_CURVATURE))
     back = vectors * root  # L⁻ᵀ up to a rotation of z
-    return _Program(problem, point, point.slopes @ back, back, -back @ (back.T @ gradient))
+    return _Program(problem, point, point.slopes @ back, back, -back @ (back.T @ gradient), exact)
+
+
+def _first_order(problem: DenseProblem, point: DensePoint, given: Values) -> Values:
+    """Return the multipliers of the rows that a step held which balance the distance best; those given if none are found."""
+    held = problem.equality | (given > 0.0)
+    free = (point.x > problem.lower) & (point.x < problem.upper)
+    slopes = point.slopes[held][:, free]
+    norms = np.linalg.norm(slopes, axis=1)
+    used = norms > 0.0
+    weights = balance(slopes[used] / norms[used, None], problem.equality[held][used], (problem.target - point.x)[free])
+    if weights is None:
+        return given
+    found = np.zeros_like(given)
+    found[np.flatnonzero(held)[used]] = weights / norms[used]
+    return found
 
 
 def _step(program: _Program, rows: Values, box: float) -> _Step | None:

@@ -10,14 +10,17 @@ import numpy as np
 from snapfm.arrays import Index, Mask, Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
-from snapfm.solve.attempts.attempt import newton
+from snapfm.solve.attempts.attempt import Search, newton
+from snapfm.solve.attempts.barrier import barrier
 from snapfm.solve.kinks.states import TINY, KinkedLanes, Seen
+from snapfm.solve.tiles import IterationBudget, Tiles
 
 # Width of the smoothing, relative to how far a switch moves with the field: at the start, where weights can be followed from
 # there, and where sides are chosen.
 _FIRST, EARLY, LAST = 1e-1, 1e-2, 1e-4
 _FASTER, _FASTEST, _SLOWEST = 0.3, 0.1, 0.85  # by which it is multiplied: at first, at most, and before a lane gives up
 _BEGIN, _SMOOTHED = 0.1, 0.04  # iterations at the first width and at each other one, as shares of the limit
+_INSIDE = 0.1  # the same share for a barrier at one width
 _SURE = 1e-3  # weights of a smoothed kink nearer than this to 0 or 1 are a side
 _BOTH = 0.7  # a weight that uses both slopes of a kink; half of each would cancel in an absolute value
 
@@ -53,6 +56,8 @@ class Smoothing:
             ended = newton(on.loops, some, on.stopping, limit, on.deadline)
             on.used[left] += ended.iterations
             good = ended.status == Status.CONVERGED
+            if on.kinked.part.inequalities:
+                self._inside(left, some, good)
             there.put(left[good], some, np.flatnonzero(good))
             width[left[good]] = aim[good]
             factor[left] = np.where(good, np.maximum(_FASTEST, factor[left] ** 1.5), np.sqrt(factor[left]))
@@ -83,3 +88,17 @@ class Smoothing:
         held = between & (seen.reach > 0.0)
         on.hold(some, seen, held, seen.switch > 0.0, weight * seen.reach)
         on.tiles.put(lanes, some, np.arange(len(lanes)))
+
+    def _inside(self, left: Index, some: Tiles, good: Mask) -> None:
+        """Follow a barrier on lanes whose active sets cycle. Written: some, good, used."""
+        on, failed = self.on, np.flatnonzero(~good)
+        if not len(failed):
+            return
+        again = some.take(failed)
+        again.section(core.MULTIPLIER)[:] = 0.0
+        begin = self._there.take(left[failed]).section(core.X)
+        budget = IterationBudget((on.budget.left - on.used)[left[failed]], on.budget.limit)
+        ended = barrier(Search(on.loops, again, begin, on.stopping, budget, on.deadline, share=_INSIDE))
+        on.used[left[failed]] += ended.iterations
+        good[failed] = ended.status == Status.CONVERGED
+        some.put(failed, again, np.arange(len(failed)))
