@@ -23,6 +23,7 @@ from snapfm.compile.derivatives import Scalar
 from snapfm.compile.lower import Block, Form, Lowering, Tape, Unlowerable, refuse_dense_maps
 from snapfm.compile.lower.order import of_params, ordered
 from snapfm.compile.lower.regions import ENTRY_LIMIT
+from snapfm.compile.lower.transform import transformed
 from snapfm.compile.lower.tape import moved_columns
 from snapfm.compile.opaque import Opaque
 from snapfm.compile.oracle import OracleLaw
@@ -69,7 +70,7 @@ class CompiledLaws(LawStack):
     @cached_property
     def pattern(self) -> Pattern:
         """Where the stacked Jacobian may be non-zero."""
-        lowered = Pattern.from_sets(row_slopes(self.scalar.tape, self.scalar.rows), self.unknowns)
+        lowered = self.scalar.pattern
         counts, indices = lowered.counts.copy(), [np.zeros(0, np.int64)]
         for i, rows in enumerate(self.stack):
             if i in self.opaque:
@@ -95,6 +96,10 @@ class CompiledLaws(LawStack):
         # Such a row reads unknowns directly, or not at all: its entries are those of the pattern, in the same order.
         affine = self.kinds == RowKind.AFFINE
         affine[[row for i in self.opaque for row in range(self.stack[i].start, self.stack[i].stop)]] = False
+        if self.scalar.transform is not None:
+            slopes = csr_array(rows[np.flatnonzero(affine)][:, self.scalar.tape.unknown_cells])
+            values[np.repeat(affine, self.pattern.counts)] = self.scalar.transform.of_fields(slopes)
+            return values
         mine = np.repeat(affine, np.diff(rows.indptr)) & self.scalar.tape.is_unknown(rows.indices)
         values[np.repeat(affine, self.pattern.counts)] = rows.data[mine]
         return values
@@ -128,7 +133,7 @@ class CompiledLaws(LawStack):
     def jacobian(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate the stacked Jacobian's values on a batch: (b, nnz), in the order of `pattern`."""
         lowered = torch.from_numpy(self.scalar.jacobian(u, params)) if len(self.opaque) < len(self.laws) else None
-        starts = self.scalar.program.pattern.indptr if lowered is not None else np.zeros(0, np.int64)
+        starts = self.scalar.pattern.indptr if lowered is not None else np.zeros(0, np.int64)
         parts = [u.new_zeros(len(u), 0, device="cpu")]
         for i, rows in enumerate(self.stack):
             if i in self.opaque:
@@ -260,7 +265,11 @@ def compile_laws(
     rows = moved_columns(rows, place, tape.cells)
     rows.sort_indices()
     bounds = tuple(law for law in laws if isinstance(law, Bounds))
-    compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), Scalar(tape, rows, u), opaque, bounds)
+    transform = None
+    if not bounds and not opaque:
+        tape, rows, transform = transformed(tape, rows)
+    scalar = Scalar(tape, rows, u, transform)
+    compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), scalar, opaque, bounds)
     _check_slopes(compiled, given)
     return compiled
 

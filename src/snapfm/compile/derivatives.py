@@ -16,8 +16,10 @@ from torch.fx import GraphModule
 
 from snapfm.arrays import Index, Values
 from snapfm.compile.lower.tape import Tape, Unlowerable
+from snapfm.compile.lower.transform import Transform
 from snapfm.compile.program import Program, build_program
 from snapfm.compile.sparsity.pattern import Pattern
+from snapfm.compile.sparsity.reads import row_slopes
 from snapfm.compile.trace.batched import Batched, each
 from snapfm.kernels import batches
 from snapfm.laws import Params
@@ -96,8 +98,19 @@ class Rows:
 class Scalar:
     """The rows of all lowered laws over all unknowns. Programs are built at first use."""
 
-    def __init__(self, tape: Tape, rows: csr_array, example: Tensor) -> None:
-        self.tape, self.rows, self.example = tape, rows, example
+    def __init__(self, tape: Tape, rows: csr_array, example: Tensor, transform: Transform | None = None) -> None:
+        self.tape, self.rows, self.example, self.transform = tape, rows, example, transform
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """Where the Jacobian by the unknowns of the field may be non-zero."""
+        own = Pattern.from_sets(row_slopes(self.tape, self.rows), self.tape.unknowns)
+        if self.transform is None:
+            return own
+        width, some = self.transform.matrix.shape[1], own.counts > 0
+        return Pattern(
+            own.rows, width, np.concatenate([[0], width * np.cumsum(some)]), np.tile(np.arange(width), int(some.sum()))
+        )
 
     def pull(self, u: Tensor, params: Params, rows: slice, multipliers: Values) -> Values:
         """Evaluate Jᵀλ of some rows on a batch (b, *shape) with multipliers (b, m): (b, n).
@@ -110,11 +123,16 @@ class Scalar:
         for index in np.array_split(np.arange(rows.start, rows.stop), pieces):
             program = build_program(self.tape, csr_array(self.rows[index]), np.zeros(0, np.int64))
             Rows.of(program).pull((index - rows.start)[None], *self._inputs(u, params), multipliers, out)
-        return out
+        return out if self.transform is None else self.transform.back(out)
 
     def jacobian(self, u: Tensor, params: Params) -> Values:
-        """Evaluate the Jacobian's values on a batch: (b, nnz), in the order of `program.pattern`."""
-        return Rows.of(self.program).slopes(*self._inputs(u, params))
+        """Evaluate the Jacobian's values on a batch: (b, nnz), in the order of `pattern`."""
+        entries = Rows.of(self.program).slopes(*self._inputs(u, params))
+        if self.transform is None:
+            return entries
+        own = self.program.pattern
+        some = np.flatnonzero(own.counts)
+        return np.stack([self.transform.of_fields(csr_array(own.csr(one)[some])) for one in entries])
 
     def hessian(self, u: Tensor, params: Params, multipliers: Values) -> Values:
         """Evaluate Σλ∇²h on a batch with multipliers (b, m): (b, entries of hessian_pattern, which there has to be)."""
@@ -124,7 +142,7 @@ class Scalar:
     @property
     def hessian_pattern(self) -> Pattern | None:
         """Where Σλ∇²h may be non-zero, both triangles; None where that is too much to write out."""
-        return self._hessian[0] if self._programs[1] else None
+        return self._hessian[0] if self.transform is None and self._programs[1] else None
 
     @property
     def program(self) -> Program:
@@ -146,6 +164,8 @@ class Scalar:
         return self.program.hessian.mirrored()
 
     def _inputs(self, u: Tensor, params: Params) -> tuple[Values, Values]:
-        """Return the field (b, n) and the cells of params, as kernels read them."""
-        field = np.ascontiguousarray(u.detach().reshape(len(u), self.tape.unknowns).cpu().numpy(), np.float64)
+        """Return the unknowns of the tape (b, n) and the cells of params, as kernels read them."""
+        field = np.ascontiguousarray(u.detach().flatten(1).cpu().numpy(), np.float64)
+        if self.transform is not None:
+            field = self.transform.forward(field)
         return field, evaluate_params(self.tape, self.example, params, len(u))

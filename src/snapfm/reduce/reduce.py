@@ -25,6 +25,7 @@ from scipy.sparse.csgraph import connected_components
 from snapfm.arrays import Index, Mask
 from snapfm.compile.lower.subtape import cut, hashed
 from snapfm.compile.lower.tape import Tape, without
+from snapfm.compile.lower.transform import Transform
 from snapfm.compile.presolve import SEARCH_LIMIT, dependent_rows
 from snapfm.compile.program import Program, program_of
 from snapfm.compile.sparsity.pattern import gram
@@ -101,6 +102,7 @@ class Reduction:
     """
 
     tape: Tape
+    transform: Transform | None  # whose coefficients the unknowns of the field are
     rotations: Rotations
     aggregates: Aggregates
     rows: csr_array  # (m, cells)
@@ -121,17 +123,21 @@ class Reduction:
         """Leave everything to one System: for laws whose rows cannot be looked into."""
         n, nothing = tape.unknowns, np.zeros(0, np.int64)
         return cls(
-            tape=tape, rotations=Rotations.none(), aggregates=Aggregates.none(n), rows=csr_array((0, tape.cells)),
+            tape=tape, transform=None, rotations=Rotations.none(), aggregates=Aggregates.none(n), rows=csr_array((0, tape.cells)),
             cascade=Cascade((), nothing, np.ones(n, bool)), substitutions=(), march=March(), dropped=dropped, affine=nothing,
             systems=(System.of(program, rows, np.arange(n), equality, opaque=True),),
         )  # fmt: skip
 
 
-def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded: Mask, redundant: Index) -> Reduction:
+def reduce(
+    tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded: Mask, redundant: Index,
+    transform: Transform | None = None,
+) -> Reduction:  # fmt: skip
     """Sort all rows over the cells of a tape.
 
     `constant` marks affine rows, `bounded` the unknowns with limits; `redundant` rows are known to follow from others.
     """
+    bounded = bounded if transform is None else np.zeros(tape.unknowns, bool)
     usable_rows = equality.copy()
     usable_rows[redundant] = False
     tape, rows, found, fixed, march, rotations = _fixed(tape, rows, usable_rows, constant, bounded)
@@ -165,7 +171,7 @@ def reduce(tape: Tape, rows: csr_array, equality: Mask, constant: Mask, bounded:
     curved[row_label[open_rows & ~equality]] = True
     affine = np.flatnonzero(open_rows & ~curved[np.maximum(row_label, 0)])
     systems = _systems(tape, rows, direct, row_label, unknown_label, curved, iterated & fixed.free, open_rows, equality)
-    return Reduction(tape, rotations, aggregates, rows, fixed, substitutions, march, dropped, affine, systems)
+    return Reduction(tape, transform, rotations, aggregates, rows, fixed, substitutions, march, dropped, affine, systems)
 
 
 def _fixed(

@@ -6,10 +6,12 @@ means the same. Must not import other stages.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from snapfm.arrays import Values
+from snapfm.arrays import Index, Values
 from snapfm.kernels.coordinates import condense, condense_linear, expand, expand_linear, rotate
 from snapfm.kernels.run_length import join
 from snapfm.reduce.reduce import Reduction
@@ -21,8 +23,9 @@ class Coordinates:
     def __init__(self, reduction: Reduction, unknowns: int) -> None:
         self.rotations, self.groups = reduction.rotations, reduction.aggregates
         self.unknowns = unknowns
-        self.same = not (len(self.rotations) or len(self.groups))
-        self.wider = reduction.tape.unknowns > unknowns
+        self.transform = reduction.transform
+        self.same = not (len(self.rotations) or len(self.groups) or self.transform is not None)
+        self.wider = reduction.tape.unknowns > unknowns or self.transform is not None
         sizes = np.diff(self.groups.ptr)
         self.runs = join(
             self.groups.members, np.repeat(np.arange(len(sizes)), sizes), np.ones(len(self.groups.members))
@@ -30,7 +33,7 @@ class Coordinates:
 
     def enter(self, given: npt.NDArray[np.float32] | npt.NDArray[np.float64], u: Values) -> None:
         """Convert fields (b, n) to the reduction's unknowns. Written: u."""
-        u[:, : self.unknowns] = given
+        self._start(given, u)
         self._rotate(u)
         if len(self.groups):
             condense(self.runs, self.groups.ptr, self.groups.first, u)
@@ -52,7 +55,7 @@ class Coordinates:
 
     def enter_linear(self, u: Values, gradient: Values, g: Values) -> None:
         """Convert gradients (b, n) at the answers u, which are converted already. Written: g; members keep theirs."""
-        g[:, : self.unknowns] = gradient
+        self._start(gradient, g)
         self._rotate(g)
         groups = self.groups
         if len(groups):
@@ -65,6 +68,28 @@ class Coordinates:
             curvature = np.ascontiguousarray(1.0 + 2.0 * (multipliers @ groups.curvature))
             expand_linear(groups.ptr, groups.members, groups.first, u, curvature, g, w)
         self._rotate_back(w)
+
+    def field(self, given: npt.NDArray[Any], u_hat: Values, u: Values, out: npt.NDArray[Any]) -> None:
+        """Return what was left as fields: `u_hat` is what `given` became. Written: out, u_hat."""
+        if self.transform is None:
+            out[:] = u[:, : given.shape[1]]
+            return
+        self._rotate_back(u_hat)
+        count = len(self.transform.matrix)
+        out[:] = given + self.transform.back(u[:, :count] - u_hat[:, :count])
+
+    def remainder(self, checked: Index, rest: Values) -> Values:
+        """Return a remainder, known at `checked` and zero elsewhere, as one of fields."""
+        assert self.transform is not None
+        known = np.zeros_like(rest)
+        known[:, checked] = rest[:, checked]
+        return self.transform.back(known[:, : len(self.transform.matrix)])
+
+    def _start(self, given: npt.NDArray[Any], u: Values) -> None:
+        if self.transform is None:
+            u[:, : self.unknowns] = given
+        else:
+            u[:, : len(self.transform.matrix)] = self.transform.forward(given.astype(np.float64, copy=False))
 
     def _rotate(self, u: Values) -> None:
         rotations = self.rotations

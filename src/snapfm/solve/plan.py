@@ -81,8 +81,9 @@ class Plan:
         self.reduction, self.limits = reduction, limits
         self.unknowns, self.width = reduction.tape.unknowns, len(limits.lower)
         self.coordinates = Coordinates(reduction, self.width)
-        more = np.full(self.unknowns - self.width, np.inf)
-        self.lower, self.upper = np.concatenate([limits.lower, -more]), np.concatenate([limits.upper, more])
+        own = len(limits.lower) if reduction.transform is None else 0  # with a transform nothing is bounded
+        more = np.full(self.unknowns - own, np.inf)
+        self.lower, self.upper = np.concatenate([limits.lower[:own], -more]), np.concatenate([limits.upper[:own], more])
         kinks = None if opaque else find_kinks(reduction.tape)
         kinked, self.kinks = list[KinkedRows | None](), 0
         for system in reduction.systems:
@@ -140,6 +141,8 @@ class Plan:
         """Say what every stage does, in order."""
         reduction, levels = self.reduction, self.reduction.cascade.levels
         lines = []
+        if reduction.transform is not None:
+            lines.append(f"transform into {plural(len(reduction.transform.matrix), 'orthogonal coefficient')}")
         if len(reduction.rotations):
             lines.append(f"rotate {plural(len(reduction.rotations), 'pair')}")
         if len(reduction.aggregates):
@@ -194,7 +197,7 @@ class Plan:
                 self._certify(state, rest, answers.stationarity)
             coordinates.leave(own, u)
             if not stays:
-                answers.u[:] = u[:, : u_hat.shape[1]]
+                coordinates.field(u_hat, own, u, answers.u)
             if certify:
                 distances(answers.u, u_hat, answers.distance)
 
@@ -213,7 +216,10 @@ class Plan:
             left[(at >= self.upper[self.checked]) & (left < 0)] = 0.0
             left[(at <= self.lower[self.checked]) & (left > 0)] = 0.0
             rest[:, self.checked] = left
-        largest(self.checked, rest, stationarity)
+        if self.reduction.transform is None:
+            largest(self.checked, rest, stationarity)
+        else:
+            stationarity[:] = np.abs(self.coordinates.remainder(self.checked, rest)).max(axis=1, initial=0.0)
 
     def adjoint(self, fields: Values, gradient: Values, at: LinearState, in_params: bool, w: Values) -> None:
         """Solve the linearized problem at answers (b, n) for gradients (b, n).
@@ -238,7 +244,7 @@ class Plan:
                     stage.pull_linear(at)
             coordinates.leave_linear(at.u, at.multipliers, at.g, at.w)
             if coordinates.wider:
-                w[:] = at.w[:, : self.width]
+                coordinates.field(gradient, at.g, at.w, w)
 
     def _batches(self, count: int) -> tuple[Values, Values, Values]:
         """Make three batches over the reduction's unknowns: û, u, and the remainder of u − û + Jᵀλ."""
