@@ -74,7 +74,7 @@ class LawEvaluator:
         """Add Jᵀλ to `rest` (b, n), with all multipliers λ (b, m) of the given samples. Written: rest."""
         for first in range(0, len(samples), LANES):
             some = slice(first, first + LANES)
-            keys = [field.tobytes() for field in np.concatenate([u[some], samples[some, None]], axis=1)]
+            keys = [field.tobytes() for field in np.concatenate([samples[some, None], u[some]], axis=1)]  # as in a tile
             values = self._values(self._own.jacobian, self._jacobian, keys, u[some], samples[some], u[some, :0])
             for i, entries in enumerate(values, first):
                 rest[i] += self._laws.pattern.csr(entries).T @ multipliers[i]
