@@ -23,7 +23,7 @@ from tests.kernels.small import (
 )
 
 from snapfm.kernels import layout
-from snapfm.kernels.direction import LEAST_DIAGONAL, RUNNING, augmented_direction, correct, factorize, schur_direction
+from snapfm.kernels.direction import RUNNING, augmented_direction, correct, factorize, least_diagonal, schur_direction
 from snapfm.kernels.newton import CONVERGED
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import choose_sets, derivatives_at, residual_at, size_rows
@@ -80,7 +80,7 @@ def saddle_matrix(small: Small, lane: int) -> np.ndarray:
     example, u, lam = small.example, small.point(lane), small.section(layout.MULTIPLIER)[:, lane]
     jacobian = np.array(example.jacobian(u), float)
     weight = np.eye(example.n) + np.array(example.curvature(u, lam), float)
-    soft = small.section(layout.BARRIER)[:, lane] + (LEAST_DIAGONAL if small.frame.augmented else 0.0)
+    soft = small.section(layout.BARRIER)[:, lane] + (least_diagonal(1.0) if small.frame.augmented else 0.0)
     return np.block([[weight, jacobian.T], [jacobian, -np.diag(soft)]])
 
 
@@ -174,7 +174,9 @@ def test_a_held_unknown_goes_to_its_bound_and_the_rest_makes_up_for_it(example: 
     jacobian = [np.array(example.jacobian(small.point(lane)), float) for lane in range(LANES)]
     for lane in range(LANES):  # rows that are equalities hold after the step, as far as they are straight
         left = jacobian[lane][0] @ small.section(layout.STEP)[:, lane] + small.section(layout.RESIDUAL)[0, lane]
-        softened = (LEAST_DIAGONAL if small.frame.augmented else 0.0) * abs(small.section(layout.DIRECTION)[0, lane])
+        softened = (least_diagonal(1.0) if small.frame.augmented else 0.0) * abs(
+            small.section(layout.DIRECTION)[0, lane]
+        )
         assert abs(left) <= softened + 64 * EPS * (1.0 + np.abs(jacobian[lane]).max())
 
 
@@ -247,9 +249,9 @@ def test_rows_that_repeat_each_other_are_a_weak_pivot_and_the_step_is_still_righ
     assert not found.convex.any()
     step, direction = stepped(small)
     plain, alone = stepped(once)
-    softened = LEAST_DIAGONAL * np.abs(direction).max() if augmented else 0.0
+    softened = least_diagonal(1.0) * np.abs(direction).max() if augmented else 0.0
     # With −δ for a diagonal, the multiplier of the difference of the rows is rounding over δ
-    rounding = 64 * EPS / LEAST_DIAGONAL * 1e-3 if augmented else 256 * EPS
+    rounding = 64 * EPS / least_diagonal(1.0) * 1e-3 if augmented else 256 * EPS
     np.testing.assert_allclose(step, plain, rtol=0.0, atol=softened + rounding)
     np.testing.assert_allclose(direction[0] + 2.0 * direction[1], alone[0], rtol=0.0, atol=softened + rounding)
 

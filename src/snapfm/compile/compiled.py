@@ -23,15 +23,15 @@ from snapfm.compile.derivatives import Scalar
 from snapfm.compile.lower import Block, Form, Lowering, Tape, Unlowerable, refuse_dense_maps
 from snapfm.compile.lower.order import of_params, ordered
 from snapfm.compile.lower.regions import ENTRY_LIMIT
-from snapfm.compile.lower.transform import transformed
 from snapfm.compile.lower.tape import moved_columns
+from snapfm.compile.lower.transform import transformed
 from snapfm.compile.opaque import Opaque
 from snapfm.compile.oracle import OracleLaw
 from snapfm.compile.presolve import Presolve, presolve
 from snapfm.compile.program import count_terms, refuse_terms
 from snapfm.compile.sparsity.pattern import Pattern, TooDense
 from snapfm.compile.sparsity.propagate import propagate
-from snapfm.compile.sparsity.reads import CellReads, RowKind, cell_reads, row_kinds, row_slopes
+from snapfm.compile.sparsity.reads import CellReads, RowKind, cell_reads, row_kinds
 from snapfm.compile.stack import LawStack
 from snapfm.compile.trace.trace import TracedLaw, example_of, no_dependence_message, trace_law
 from snapfm.compile.trace.verify import check_law, verify_law

@@ -14,14 +14,23 @@ from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul
 from snapfm.kernels.operations import LANES
 
 RUNNING = -1  # status of a lane that is not done
-# On the diagonal of the augmented matrix's lower block: keeps dependent rows factorable, too small to change a step.
-LEAST_DIAGONAL = 1e-11
+_LEAST_DIAGONAL = 1e-11  # see least_diagonal
+_ORDINARY, _LEAST_SHARE = 1e-6, 1e-10  # square of a row's size below which it is a share of that, and the least share
 
 _LEAST_CURVATURE = 1e-2  # stands in for W where the true one has the wrong inertia
 _SMALLEST_CURVATURE = 1e-8  # W nearer to zero than this counts as this
 _CONVEX_TRIALS = 12  # of growing convexity; the last factorization is used as it is
 _ROUNDING = 8 * 2.220446049250313e-16  # of a sum, relative to the sizes of its terms
 _PIVOT = 1e-14  # a pivot below this share of its scale belongs to a dependent row
+
+
+@compiled(nogil=True, error_model="numpy")
+def least_diagonal(norm):
+    """Return δ for a row of ‖J_r‖² = norm: the augmented matrix's lower block is −G − δ.
+
+    It keeps dependent rows factorable and is too small to change a step: beside the slopes of a small row, not only beside one.
+    """
+    return _LEAST_DIAGONAL * max(min(norm / _ORDINARY, 1.0), _LEAST_SHARE)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -138,11 +147,11 @@ def _assemble_schur(frame, tile):  # written: scaled, matrix
 
 @compiled(nogil=True, error_model="numpy")
 def _assemble_augmented(frame, tile, damping, convex):  # written: matrix
-    """[[W, Jᵀ], [J, −G]], with idle rows and held unknowns replaced by those of ∓ the identity."""
+    """[[W, Jᵀ], [J, −G − δ]], with idle rows and held unknowns replaced by those of ∓ the identity."""
     jacobian, hessian, matrix, active, to_bound = tile.jacobian, tile.hessian, tile.matrix, tile.active, tile.to_bound
     barrier, more, rows, columns = tile.barrier, tile.bound_weight, frame.entry_row, frame.entry_column
     ptr, constant, left, right = frame.term_ptr, frame.entry_constant, frame.term_left, frame.term_right
-    v = len(frame.place)
+    v, norm = len(frame.place), tile.row_norm
     for s in range(len(rows)):
         i, j = rows[s], columns[s]
         total = full(constant[s])
@@ -154,7 +163,7 @@ def _assemble_augmented(frame, tile, damping, convex):  # written: matrix
             if i == j and i < v:
                 matrix[here] += damping[lane] + convex[lane]
             if i == j and i >= v:
-                matrix[here] -= barrier[(i - v) * LANES + lane]
+                matrix[here] -= least_diagonal(norm[(i - v) * LANES + lane]) + barrier[(i - v) * LANES + lane]
             if frame.bounded == 1:
                 if i == j and i < v:
                     matrix[here] += more[i * LANES + lane]

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from snapfm.kernels.coupled import add_image, newton_direction
-from snapfm.kernels.direction import LEAST_DIAGONAL, RUNNING, factorize_once
+from snapfm.kernels.direction import RUNNING, factorize_once, least_diagonal
 from snapfm.kernels.layout import load_tile, new_lanes, store_tile
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import fma, fnma, full, load, mul, store
@@ -99,7 +99,6 @@ def _choose_held(frame, tile):  # written: active, idle, to_bound, barrier
     """Mark active rows and held unknowns as the answer has them, and put a soft diagonal that suits each row."""
     x, lam, norm, active, idle, barrier = tile.x, tile.multiplier, tile.row_norm, tile.active, tile.idle, tile.barrier
     equality = frame.equality
-    given = LEAST_DIAGONAL if frame.augmented == 1 else 0.0  # is in the matrix already
     for lane in range(LANES):
         most = 1.0
         for r in range(len(equality)):
@@ -108,6 +107,7 @@ def _choose_held(frame, tile):  # written: active, idle, to_bound, barrier
             i = r * LANES + lane
             takes_part = equality[r] == 1 or lam[i] * math.sqrt(norm[i]) > _ACTIVE * most
             active[i], idle[i] = 1.0 if takes_part else 0.0, 0.0
+            given = least_diagonal(norm[i]) if frame.augmented == 1 else 0.0  # is in the matrix already
             barrier[i] = _SOFT * norm[i] - given
     if frame.bounded == 1:
         lower, upper, to_bound = tile.lower, tile.upper, tile.to_bound

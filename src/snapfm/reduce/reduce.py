@@ -171,7 +171,9 @@ def reduce(
     curved[row_label[open_rows & ~equality]] = True
     affine = np.flatnonzero(open_rows & ~curved[np.maximum(row_label, 0)])
     systems = _systems(tape, rows, direct, row_label, unknown_label, curved, iterated & fixed.free, open_rows, equality)
-    return Reduction(tape, transform, rotations, aggregates, rows, fixed, substitutions, march, dropped, affine, systems)
+    return Reduction(
+        tape, transform, rotations, aggregates, rows, fixed, substitutions, march, dropped, affine, systems
+    )
 
 
 def _fixed(

@@ -310,7 +310,9 @@ def _reduced(laws: CompiledLaws, limits: Limits) -> tuple[Reduction, bool]:
         tape, rows = laws.scalar.tape, laws.scalar.rows
         constant = laws.kinds == RowKind.AFFINE
         try:
-            return reduce(tape, rows, laws.equality_rows, constant, limits.bounded, redundant, laws.scalar.transform), False
+            return reduce(
+                tape, rows, laws.equality_rows, constant, limits.bounded, redundant, laws.scalar.transform
+            ), False
         except Unlowerable:  # the Hessian is too dense to be listed
             pass
     return opaque_reduction(laws), True

@@ -1,4 +1,4 @@
-"""Laws that read a field through orthogonal directions are solved over its coefficients, and answers are those of closed forms."""
+"""Laws that read a field through orthogonal directions are solved over its coefficients, as closed forms are."""
 
 from __future__ import annotations
 

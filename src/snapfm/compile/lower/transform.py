@@ -1,7 +1,7 @@
-"""Transforms: laws that read a field through orthogonal directions are written over its values along these.
+"""Transforms: laws that read a field through orthogonal directions are written over its coefficients along these.
 
-Energies of Fourier or cosine modes are dense in the unknowns of a field, and separable in its coefficients. If everything that
-operations and rows read of the unknowns are orthogonal directions D, up to scale, the coefficients y = Du become the unknowns, and
+Energies of Fourier or cosine modes are dense in the unknowns of a field, and separable in its coefficients. If all that
+operations and rows read of the unknowns lies along orthogonal directions D, the coefficients y = Du become the unknowns, and
 u = û + Dᵀ(y − ŷ): distances are the same (math.md, "Reduction"). Found from the tape, whatever operators made its forms.
 Structure only.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array, hstack, vstack
 
 from snapfm.arrays import Index, Values
-from snapfm.compile.lower.tape import Block, Tape, moved_columns
+from snapfm.compile.lower.tape import Block, Tape
 
 _DENSE = 8  # unknowns of a form, on average, from which coefficients pay
 _FEW = 64  # directions that may lie askew to the others: totals, moments
