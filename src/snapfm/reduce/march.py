@@ -16,7 +16,7 @@ from scipy.sparse.linalg import splu
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.lower.subtape import Cutter, Subtape
-from snapfm.compile.lower.tape import Tape, Unlowerable
+from snapfm.compile.lower.tape import Tape
 from snapfm.compile.program import Program, build_program
 from snapfm.compile.sparsity.pattern import Sets
 from snapfm.kernels.batches import derivatives
@@ -51,10 +51,8 @@ class Square:
     own: Index
     starts: Index
     before: Index
-    matched: Index  # the row that each unknown of its own is eliminated with
     plan: Planned  # of its elimination
     regular: bool  # False: the matrix is singular whatever its unknowns are
-    curved: bool  # whether the program has second derivatives; they may be too many to list
 
     @property
     def size(self) -> int:
@@ -116,7 +114,7 @@ def find_march(tape: Tape, rows: csr_array, reads: Sets, usable: Mask, free: Mas
 def _prepared(tape: Tape, rows: csr_array, stages: tuple[IndependentBlocks, ...]) -> March:
     """Build the program of every structure once."""
     cutter, numbers = Cutter(tape), dict[bytes, int]()
-    plans: dict[bytes, tuple[Index, Planned]] = {}  # structures that differ in coefficients alone have one pattern
+    plans: dict[bytes, Planned] = {}  # structures that differ in coefficients alone have one pattern
     squares: list[Square] = []
     found = []
     for stage in stages:
@@ -131,19 +129,16 @@ def _prepared(tape: Tape, rows: csr_array, stages: tuple[IndependentBlocks, ...]
     return March(tuple(_following(squares, found)), tuple(found))
 
 
-def _square(part: Subtape, own: Index, starts: Index, plans: dict[bytes, tuple[Index, Planned]]) -> Square:
+def _square(part: Subtape, own: Index, starts: Index, plans: dict[bytes, Planned]) -> Square:
     """Build the program of one structure and plan its elimination. Written: plans."""
-    try:
-        program, curved = build_program(part.tape, part.rows, own), True
-    except Unlowerable:  # the Hessian is too dense to be listed
-        program, curved = build_program(part.tape, part.rows, own, second=False), False
+    program = build_program(part.tape, part.rows, own, second=False)  # as many rows as unknowns: curvature changes no step
     pattern = program.pattern
     key = pattern.indptr.tobytes() + pattern.indices.tobytes()
     if key not in plans:
         matched = maximum_bipartite_matching(pattern.csr(np.ones(pattern.nnz)), "row").astype(np.int64)
-        plans[key] = matched, eliminate(pattern.row_of(), pattern.indices, matched, _WRITTEN_OUT)
-    matched, plan = plans[key]
-    return Square(program, own, starts, np.zeros(0, np.int64), matched, plan, _regular(program, plan), curved)
+        plans[key] = eliminate(pattern.row_of(), pattern.indices, matched, _WRITTEN_OUT)
+    plan = plans[key]
+    return Square(program, own, starts, np.zeros(0, np.int64), plan, _regular(program, plan))
 
 
 def _following(squares: list[Square], stages: list[MarchStage]) -> list[Square]:

@@ -120,7 +120,8 @@ class Plan:
             stages.append(stage := Substitute(len(stages), level, rows))
             pinned = np.concatenate([pinned, stage.pinned])
         if len(reduction.march):
-            stages.append(Marching(len(stages), reduction.march, reduction.tape, reduction.rows, first_external))
+            march = reduction.march
+            stages.append(Marching(len(stages), march, reduction.tape, reduction.rows, first_external, linear))
         if len(clipped):
             stages.append(Clip(len(stages), clipped, self.lower[clipped], self.upper[clipped]))
         if len(reduction.affine):

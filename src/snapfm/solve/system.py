@@ -67,6 +67,7 @@ class Part:
         self.kkt: KKT = prepare(system, bool(bounded.any()), solver)
         self.inequalities = bool(self.kkt.frame.mixed or self.kkt.frame.bounded)
         bordered = self.kkt.linear if isinstance(self.kkt.linear, PreparedBordered) and system.quadratic else None
+        bordered = bordered if bordered and len(bordered.border) else None
         self.nullspace = None if bordered is None else NullSpace(system, bordered, self.rows.outside)
         self.at = self._sections()
         self._packs = (self.at // LANES).tolist()
