@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-from tests.solve.marching_laws import CASES, DT, crank_nicolson, example, initial, reaction_diffusion
+from tests.solve.marching_laws import CASES, DT, example, initial, reaction_diffusion
 
 import snapfm
 from snapfm.errors import Status
@@ -223,7 +223,7 @@ def test_time_that_ends_during_the_march(looks, engine):
     if looks < 2:
         assert (ended.status == Status.ITERATION_LIMIT).all()
         assert not moved[2:].any()
-    elif engine == "tiles":  # the clock is looked at between stages
+    elif engine == "tiles":  # the clock is looked at between steps
         assert (ended.status == Status.CONVERGED).all()
         assert moved.all()
 
@@ -275,7 +275,7 @@ def test_cost_is_linear_in_the_number_of_steps():
     for steps in (5, 9):
         project = _projector(reaction_diffusion(), (steps, 4, 4), {"u0": torch.zeros(1, 4, 4, dtype=torch.float64)})
         found = project.method.plan.reduction.march
-        sizes.append((len(found.squares), found.squares[0].plan.fill, len(found.stages)))
+        sizes.append((len(found.squares), found.squares[0].plan.fill, len(found.steps)))
     assert sizes[0][:2] == sizes[1][:2]
     assert (sizes[0][2], sizes[1][2]) == (4, 8)
 
@@ -322,7 +322,7 @@ def test_hard_steps_end_within_the_budget_whoever_shares_the_batch(engine):
         assert torch.equal(alone.u[0], ended.u[i])
 
 
-def test_where_a_stage_has_no_solution_all_stages_are_solved_together():
+def test_where_a_step_has_no_solution_all_steps_are_solved_together():
     """x² = 4 has two roots, and y² = x goes on from one of them only."""
     laws = [
         snapfm.Equality("first", lambda u, p: u[:1] ** 2 - p["square"]),

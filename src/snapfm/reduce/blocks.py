@@ -25,7 +25,7 @@ _LONG, _LONG_FLOOR = 4, 16
 
 @dataclass(frozen=True)
 class IndependentBlocks:
-    """Blocks that earlier stages leave independent of each other: solved at the same time.
+    """Blocks that earlier steps leave independent of each other: solved at the same time.
 
     Rows and unknowns are sorted by block, ascending in each; block k is the range starts[k] .. starts[k + 1] of both.
     """
@@ -35,24 +35,24 @@ class IndependentBlocks:
     starts: Index
 
 
-def find_stages(reads: Sets, usable: Mask, free: Mask, limit: int) -> tuple[IndependentBlocks, ...]:
+def find_steps(reads: Sets, usable: Mask, free: Mask, limit: int) -> tuple[IndependentBlocks, ...]:
     """Find all free unknowns that `usable` rows (equalities) determine in blocks, in an order in which they can be solved.
 
-    Returns nothing where there would be more than `limit` stages.
+    Returns nothing where there would be more than `limit` steps.
     """
-    stages: list[IndependentBlocks] = []
+    steps: list[IndependentBlocks] = []
     usable, free = usable.copy(), free.copy()
     lengths = reads.counts[usable]
     long = reads.counts > max(_LONG_FLOOR, _LONG * float(np.median(lengths)) if len(lengths) else 0.0)
     for now in (usable & ~long, usable) if (usable & long).any() else (usable,):
         rows, unknowns, after = _determined(reads, now & usable, free)
         if len(rows):
-            found = _sorted(rows, unknowns, after, limit - len(stages))
+            found = _sorted(rows, unknowns, after, limit - len(steps))
             if found is None:
                 return ()
-            stages += found
+            steps += found
             free[unknowns], usable[rows] = False, False
-    return tuple(stages)
+    return tuple(steps)
 
 
 def _determined(reads: Sets, usable: Mask, free: Mask) -> tuple[Index, Index, csr_array]:
@@ -111,15 +111,15 @@ def _sorted(rows: Index, unknowns: Index, after: csr_array, limit: int) -> list[
         return None
     least = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(least, label, unknowns)
-    stages = []
+    steps = []
     by_depth = np.argsort(depth[label], kind="stable")
     for mine in np.split(by_depth, np.cumsum(np.bincount(depth[label]))[:-1]):
         block = least[label[mine]]  # blocks in the order of their first unknown
         by_row, by_unknown = np.lexsort((rows[mine], block)), np.lexsort((unknowns[mine], block))
         edges = np.flatnonzero(np.diff(block[by_row])) + 1
         starts = np.concatenate([[0], edges, [len(mine)]]).astype(np.int64)
-        stages.append(IndependentBlocks(rows[mine][by_row], unknowns[mine][by_unknown], starts))
-    return stages
+        steps.append(IndependentBlocks(rows[mine][by_row], unknowns[mine][by_unknown], starts))
+    return steps
 
 
 def _depths(after: csr_array, label: Index, count: int, limit: int) -> Index | None:

@@ -1,7 +1,7 @@
-"""March: stages of blocks that determine unknowns one after the other, each prepared as a square system.
+"""March: steps of blocks that determine unknowns one after the other, each prepared as a square system.
 
 An implicit scheme after an initial condition is solved step by step, with memory for one step and time linear in their number.
-Stages with the same structure (the time steps) share one program. Consumes a tape and its rows. Knows nothing of solvers.
+Steps with the same structure (the time steps) share one program. Consumes a tape and its rows. Knows nothing of solvers.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from snapfm.compile.program import Program, build_program
 from snapfm.compile.sparsity.pattern import Sets
 from snapfm.kernels.batches import derivatives
 from snapfm.kernels.factor.lu import Planned, eliminate
-from snapfm.reduce.blocks import IndependentBlocks, find_stages
+from snapfm.reduce.blocks import IndependentBlocks, find_steps
 
-# Stages beyond which a march does not pay: each takes about half a millisecond to prepare.
-_STAGE_LIMIT = 4_096
-# Fewer rows, in all or for each stage, are left to the coupled system, which solves them in one compiled loop: a stage takes a
-# tenth of a millisecond however small it is. With 16 rows a stage both took the same time (reaction–diffusion in 1-D).
+# Steps beyond which a march does not pay: each takes about half a millisecond to prepare.
+_STEP_LIMIT = 4_096
+# Fewer rows, in all or for each step, are left to the coupled system, which solves them in one compiled loop: a step takes a
+# tenth of a millisecond however small it is. With 16 rows a step both took the same time (reaction–diffusion in 1-D).
 _FEWEST_ROWS, _FEWEST_EACH = 256, 16
 # A pivot below this share of the largest at a random point: the block is singular whatever its unknowns are.
 _SINGULAR = 1e-13
-# Multiply-adds up to which the matrix of a stage is factorized to find that out: about a second of SuperLU. Larger ones are
+# Multiply-adds up to which the matrix of a step is factorized to find that out: about a second of SuperLU. Larger ones are
 # singular only if the constants, which differences do not see, are a null vector on either side.
 _TRIED = 1_000_000_000
-# Multiply-adds up to which the compiled elimination is written out: beyond, SuperLU takes half the time on one sample, and twice
-# the time on eight.
-_WRITTEN_OUT = 10_000_000
+# Multiply-adds up to which the compiled elimination of eight samples is written out. On 96² points (23 million) a step of eight
+# samples takes half the time of a system (solve.step_solver), and one of one sample as long; 1.5 GB of factors are at hand then.
+_WRITTEN_OUT = 100_000_000
 _SEARCHES = 4  # each leaves out the blocks that were found to be singular
 
 
 @dataclass(frozen=True)
 class Square:
-    """The structure of stages: as many rows as unknowns of their own.
+    """The structure of steps: as many rows as unknowns of their own.
 
-    `program` evaluates the rows over the stage's inputs, and their slopes by its own unknowns, which are inputs `own`. Block k is
-    the range starts[k] .. starts[k + 1] of both. Inputs `before` are the same unknowns one stage earlier, if all are read.
+    `program` evaluates the rows over the step's inputs, and their slopes by its own unknowns, which are inputs `own`. Block k is
+    the range starts[k] .. starts[k + 1] of both. Inputs `before` are the same unknowns one step earlier, if all are read.
     """
 
     program: Program
@@ -66,8 +66,8 @@ class Square:
 
 
 @dataclass(frozen=True)
-class MarchStage:
-    """One stage: which structure it has (`square`), and what its rows, unknowns, inputs and externals are."""
+class MarchStep:
+    """One step: which structure it has (`square`), and what its rows, unknowns, inputs and externals are."""
 
     square: int
     rows: Index
@@ -78,60 +78,62 @@ class MarchStage:
 
 @dataclass(frozen=True)
 class March:
-    """Stages in the order in which they are solved; empty if there is nothing to march through."""
+    """Steps in the order in which they are solved; empty if there is nothing to march through."""
 
     squares: tuple[Square, ...] = ()
-    stages: tuple[MarchStage, ...] = ()
+    steps: tuple[MarchStep, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.stages)
+        return len(self.steps)
 
     def rows(self) -> Index:
-        """Rows of all stages."""
-        return np.concatenate([np.zeros(0, np.int64), *(stage.rows for stage in self.stages)])
+        """Rows of all steps."""
+        return np.concatenate([np.zeros(0, np.int64), *(step.rows for step in self.steps)])
 
     def unknowns(self) -> Index:
-        """Unknowns of all stages."""
-        return np.concatenate([np.zeros(0, np.int64), *(stage.unknowns for stage in self.stages)])
+        """Unknowns of all steps."""
+        return np.concatenate([np.zeros(0, np.int64), *(step.unknowns for step in self.steps)])
 
 
 def find_march(tape: Tape, rows: csr_array, reads: Sets, usable: Mask, free: Mask) -> March:
     """Find the unknowns, among the free ones, that blocks of `usable` rows determine, if marching through them pays."""
     usable = usable.copy()
     for _ in range(_SEARCHES):
-        stages = find_stages(reads, usable, free, _STAGE_LIMIT)
-        if sum(len(stage.rows) for stage in stages) < max(_FEWEST_ROWS, _FEWEST_EACH * len(stages)):
+        steps = find_steps(reads, usable, free, _STEP_LIMIT)
+        if sum(len(step.rows) for step in steps) < max(_FEWEST_ROWS, _FEWEST_EACH * len(steps)):
             break
-        march = _prepared(tape, rows, stages)
+        march = _prepared(tape, rows, steps)
         if all(square.regular for square in march.squares):
             return march
         spoilt = [np.zeros(0, np.int64) if square.regular else _singular_rows(square) for square in march.squares]
-        for stage in march.stages:
-            usable[stage.rows[spoilt[stage.square]]] = False
+        for step in march.steps:
+            usable[step.rows[spoilt[step.square]]] = False
     return March()
 
 
-def _prepared(tape: Tape, rows: csr_array, stages: tuple[IndependentBlocks, ...]) -> March:
+def _prepared(tape: Tape, rows: csr_array, steps: tuple[IndependentBlocks, ...]) -> March:
     """Build the program of every structure once."""
     cutter, numbers = Cutter(tape), dict[bytes, int]()
     plans: dict[bytes, Planned] = {}  # structures that differ in coefficients alone have one pattern
     squares: list[Square] = []
     found = []
-    for stage in stages:
-        part = cutter.cut(csr_array(rows[stage.rows]))
-        own = np.searchsorted(part.unknowns, stage.unknowns)
-        key = part.fingerprint(own) + stage.starts.tobytes()
+    for step in steps:
+        part = cutter.cut(csr_array(rows[step.rows]))
+        own = np.searchsorted(part.unknowns, step.unknowns)
+        key = part.fingerprint(own) + step.starts.tobytes()
         number = numbers.setdefault(key, len(squares))
         if number == len(squares):
-            squares.append(_square(part, own, stage.starts, plans))
+            squares.append(_square(part, own, step.starts, plans))
         outside = part.externals - (tape.unknowns + 1)
-        found.append(MarchStage(number, stage.rows, stage.unknowns, part.unknowns, outside))
+        found.append(MarchStep(number, step.rows, step.unknowns, part.unknowns, outside))
     return March(tuple(_following(squares, found)), tuple(found))
 
 
 def _square(part: Subtape, own: Index, starts: Index, plans: dict[bytes, Planned]) -> Square:
     """Build the program of one structure and plan its elimination. Written: plans."""
-    program = build_program(part.tape, part.rows, own, second=False)  # as many rows as unknowns: curvature changes no step
+    program = build_program(
+        part.tape, part.rows, own, second=False
+    )  # as many rows as unknowns: curvature changes no step
     pattern = program.pattern
     key = pattern.indptr.tobytes() + pattern.indices.tobytes()
     if key not in plans:
@@ -141,11 +143,11 @@ def _square(part: Subtape, own: Index, starts: Index, plans: dict[bytes, Planned
     return Square(program, own, starts, np.zeros(0, np.int64), plan, _regular(program, plan))
 
 
-def _following(squares: list[Square], stages: list[MarchStage]) -> list[Square]:
-    """Find the inputs that are the unknowns of the stage before, from two stages with the same structure."""
+def _following(squares: list[Square], steps: list[MarchStep]) -> list[Square]:
+    """Find the inputs that are the unknowns of the step before, from two steps with the same structure."""
     found = list(squares)
     for number, square in enumerate(squares):
-        same = [stage for stage in stages if stage.square == number][:2]
+        same = [step for step in steps if step.square == number][:2]
         if len(same) == 2:
             place = np.searchsorted(same[1].inputs, same[0].unknowns)
             inside = np.minimum(place, len(same[1].inputs) - 1)

@@ -22,7 +22,7 @@ from snapfm.kernels.layout import HOLDS
 from snapfm.kernels.march import FAILED, OUT_OF_ITERATIONS
 from snapfm.kernels.threads import Deadline
 from snapfm.linear import Automatic, Solver
-from snapfm.reduce.march import March, MarchStage
+from snapfm.reduce.march import March, MarchStep
 from snapfm.reduce.reduce import system_from_program
 from snapfm.solve.stage import Determined, Ended, LinearState, Rows, Stage, State
 from snapfm.solve.step_solver import RESCUED_ROWS, StepSolver, StepTiles, share
@@ -49,7 +49,7 @@ class Marching(Stage):
 
     @property
     def keeps(self) -> bool:
-        """Whether factors of all structures are kept from stage to stage; else only those of the stage before."""
+        """Whether factors of all structures are kept from step to step; else only those of the step before."""
         return len(self.solvers) <= _KEPT
 
     @property
@@ -59,8 +59,8 @@ class Marching(Stage):
 
     @property
     def determined(self) -> Sequence[Determined]:
-        """The unknowns of every stage."""
-        return [Determined(stage.rows, stage.unknowns, True) for stage in self.march.stages]
+        """The unknowns of every step."""
+        return [Determined(step.rows, step.unknowns, True) for step in self.march.steps]
 
     def bytes(self, samples: int) -> float:
         """Predict the memory of the factors that a piece of so many samples keeps."""
@@ -68,14 +68,14 @@ class Marching(Stage):
         return sum(each) if self.keeps else max(each)
 
     def solve(self, state: State, ended: Ended) -> None:
-        """Solve all stages. Written: state's u, ended."""
+        """Solve all steps. Written: state's u, ended."""
         assert state.kept is not None
         state.kept[self.number] = walk = MarchState(self, len(state.u))
         outcome = walk.solve(state)
         ended.status[:], ended.iterations[:] = outcome.status, outcome.iterations
 
     def pull(self, state: State, rest: Values) -> None:
-        """Find the multipliers of all stages, last first. Written: state's multipliers, rest."""
+        """Find the multipliers of all steps, last first. Written: state's multipliers, rest."""
         assert state.kept is not None
 
         def pull(rows: Rows, index: Index) -> None:
@@ -89,28 +89,28 @@ class Marching(Stage):
         at.w[:, self.march.unknowns()] = 0.0
 
     def pull_linear(self, at: LinearState) -> None:
-        """Find the ν of all stages, last first. Written: ν, rest, by_params."""
+        """Find the ν of all steps, last first. Written: ν, rest, by_params."""
         walk = MarchState(self, len(at.u))
         walk.determine(at.u, at.externals, at.nu, at.rest, at.deadline, lambda rows, index: rows.pull_linear(index, at))
 
     def describe(self) -> str:
-        """Say how many unknowns are solved for, and in how many stages."""
+        """Say how many unknowns are solved for, and in how many steps."""
         march = self.march
-        sizes = np.concatenate([np.diff(march.squares[stage.square].starts) for stage in march.stages])
+        sizes = np.concatenate([np.diff(march.squares[step.square].starts) for step in march.steps])
         return (
-            f"march: {plural(len(march.unknowns()), 'unknown')} determined in {plural(len(march), 'stage')}, one after the "
+            f"march: {plural(len(march.unknowns()), 'unknown')} determined in {plural(len(march), 'step')}, one after the "
             f"other: {plural(len(sizes), 'block')} of at most {plural(int(sizes.max()), 'row')}"
         )
 
     def coupled(self) -> Coupled | None:
-        """Prepare all stages together as one system, at first use; None where that would take too long, or is one stage."""
+        """Prepare all steps together as one system, at first use; None where that would take too long, or is one step."""
         unknowns = self.march.unknowns()
         if len(self.march) < 2 or len(unknowns) > RESCUED_ROWS:
             return None
         if self._coupled is None:
             try:
                 program = build_program(self._tape, csr_array(self._rows[self.march.rows()]), unknowns)
-            except Unlowerable:  # derivatives of all stages together are too much to write out
+            except Unlowerable:  # derivatives of all steps together are too much to write out
                 return None
             own = np.searchsorted(program.unknowns, unknowns)
             infinite = np.full(len(program.unknowns), np.inf)
@@ -119,16 +119,16 @@ class Marching(Stage):
             self._coupled = Coupled(part, program.unknowns, program.externals - self._first_external)
         return self._coupled
 
-    def stages(self, count: int) -> tuple[MarchStage, ...]:
-        """Return the stages to solve; for no samples one of each structure, which compiles what the others need."""
+    def steps(self, count: int) -> tuple[MarchStep, ...]:
+        """Return the steps to solve; for no samples one of each structure, which compiles what the others need."""
         if count:
-            return self.march.stages
-        return tuple({stage.square: stage for stage in self.march.stages}.values())
+            return self.march.steps
+        return tuple({step.square: step for step in self.march.steps}.values())
 
 
 @dataclass(frozen=True)
 class Coupled:
-    """All stages as one system, and the unknowns and params that it reads."""
+    """All steps as one system, and the unknowns and params that it reads."""
 
     part: Part
     inputs: Index
@@ -139,7 +139,7 @@ class MarchState:
     """One call: the factors that its samples keep, and which samples got through."""
 
     def __init__(self, marching: Marching, count: int) -> None:
-        self._marching, self._stages, self._solvers = marching, marching.stages(count), marching.solvers
+        self._marching, self._steps, self._solvers = marching, marching.steps(count), marching.solvers
         self._count, self.through = count, np.ones(count, bool)
         self._kept: dict[int, StepTiles | None] = {}
 
@@ -156,9 +156,9 @@ class MarchState:
         """Solve all steps; the iterations of a sample are the most that a step took. Written: state's u."""
         count = len(state.u)
         status, iterations = np.full(count, int(Status.CONVERGED)), np.ones(count, np.int64)
-        earlier: dict[int, list[MarchStage]] = {}  # the last two steps of each structure
+        earlier: dict[int, list[MarchStep]] = {}  # the last two steps of each structure
         unique = True  # no earlier step can have another solution
-        for step in self._stages:
+        for step in self._steps:
             if count and not self.through.any():
                 break
             if state.deadline.over:
@@ -181,7 +181,7 @@ class MarchState:
         self._couple(np.flatnonzero(status == Status.STALLED), state, status, iterations)
         return AttemptOutcome(status, iterations, np.full(count, HOLDS))
 
-    def _newton(self, step: MarchStage, known: list[MarchStage], state: State) -> tuple[Index, Index]:
+    def _newton(self, step: MarchStep, known: list[MarchStep], state: State) -> tuple[Index, Index]:
         """Iterate on a step as a system, from û, the step before or what continues the two before.
 
         Return the samples that failed, and iterations. Written: state's u.
@@ -194,11 +194,13 @@ class MarchState:
             starts += [before[-1], *(2.0 * before[-1] - one for one in before[:-1])]
         inputs, outside = u[np.ix_(live, step.inputs)], state.externals[np.ix_(live, step.externals)]
         begin = solver.begin(starts, inputs, outside)
-        found, used[live] = solver.iterate(begin, inputs, outside, state.stopping, share(state.limit), state.deadline, False)
+        found, used[live] = solver.iterate(
+            begin, inputs, outside, state.stopping, share(state.limit), state.deadline, False
+        )
         u[np.ix_(live, step.unknowns)] = inputs[:, square.own]
         return live[found != Status.CONVERGED], used
 
-    def _rescue(self, step: MarchStage, failed: Index, state: State, status: Index, used: Index) -> None:
+    def _rescue(self, step: MarchStep, failed: Index, state: State, status: Index, used: Index) -> None:
         """Make the attempts that serve all systems on samples that failed, from û. Written: state's u, status, used."""
         solver, u = self._solvers[step.square], state.u
         for i in failed:  # one by one: each has iterations of its own left
@@ -218,7 +220,7 @@ class MarchState:
             u[i, step.unknowns] = inputs[0, solver.square.own]
 
     def _couple(self, failed: Index, state: State, status: Index, iterations: Index) -> None:
-        """Solve all stages together for samples that got stuck: an earlier stage may have another solution, that goes on.
+        """Solve all steps together for samples that got stuck: an earlier step may have another solution, that goes on.
 
         Written: their u, status, iterations.
         """
@@ -251,7 +253,7 @@ class MarchState:
         """Find the multipliers of all steps, last first; `pull` adds what they pull to `rest`. Written: multipliers, rest."""
         if len(u) and not self.through.any():
             return
-        for step in reversed(self._stages):
+        for step in reversed(self._steps):
             solver, tiles, live = self._solvers[step.square], self._tiles(step.square), np.flatnonzero(self.through)
             if tiles is not None:
                 live = tiles.determine(step, u, externals, multipliers, rest, self.through)

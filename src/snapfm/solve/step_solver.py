@@ -14,14 +14,13 @@ import numpy as np
 
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.program import Program
-from snapfm.errors import Status
 from snapfm.kernels import batches
 from snapfm.kernels.factor.lu import Elimination
-from snapfm.kernels.march import FAILED, NOT_BEGUN, SOLVED, USEFUL, Rule, Structure, determine_stage, solve_stage
+from snapfm.kernels.march import FAILED, NOT_BEGUN, SOLVED, USEFUL, Rule, Structure, determine_step, solve_step
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.threads import Deadline
 from snapfm.linear import Automatic, Solver
-from snapfm.reduce.march import MarchStage, Square
+from snapfm.reduce.march import MarchStep, Square
 from snapfm.reduce.reduce import system_from_program
 from snapfm.solve.budget import Stopping
 from snapfm.solve.stage import LinearState, State
@@ -79,7 +78,14 @@ class StepSolver:
         return best
 
     def iterate(
-        self, start: Values, inputs: Values, outside: Values, stopping: Stopping, limit: int, deadline: Deadline, retry: bool
+        self,
+        start: Values,
+        inputs: Values,
+        outside: Values,
+        stopping: Stopping,
+        limit: int,
+        deadline: Deadline,
+        retry: bool,
     ) -> tuple[Index, Index]:
         """Solve some samples as a system, from `start`; return status and iterations. Written: inputs (b, …)."""
         given = inputs.copy()
@@ -111,13 +117,13 @@ class StepTiles:
         self._have, self._past = np.zeros(count, bool), np.zeros((count, len(structure.before)))
         self._factors = np.empty((-(-count // LANES), structure.plan.packs * LANES))
 
-    def solve(self, step: MarchStage, state: State, through: Mask) -> tuple[Index, Index]:
+    def solve(self, step: MarchStep, state: State, through: Mask) -> tuple[Index, Index]:
         """Solve one step; return how each sample ended, and its iterations. Written: state's u."""
         stopping, u = state.stopping, state.u
         ended, used = np.where(through, NOT_BEGUN, SOLVED), np.zeros(len(u), np.int64)
         polish = stopping.polish < 1.0 and not self._structure.constant
         rule = Rule(stopping.polish * stopping.tolerance, stopping.tolerance, polish, share(state.limit))
-        solve_stage(
+        solve_step(
             self._structure, rule, step.inputs[None], step.externals[None], state.externals, step.unknowns, state.u_hat, u,
             self._past, self._known, self._have, self._factors, state.deadline.stop, ended, used,
         )  # fmt: skip
@@ -125,11 +131,11 @@ class StepTiles:
         return ended, used
 
     def determine(
-        self, step: MarchStage, u: Values, externals: Values, multipliers: Values, rest: Values, through: Mask
+        self, step: MarchStep, u: Values, externals: Values, multipliers: Values, rest: Values, through: Mask
     ) -> Index:
         """Find the multipliers of one step; return the samples that need another way. Written: multipliers."""
         ended = np.full(len(u), SOLVED)
-        determine_stage(
+        determine_step(
             self._structure, step.inputs[None], step.externals[None], externals, step.unknowns, step.rows, u, rest,
             through, self._have, self._factors, multipliers, ended,
         )  # fmt: skip
