@@ -127,7 +127,7 @@ class NullSpace:
         )
         at, multipliers = given.copy(), np.zeros((count, len(self.system.equality)))
         for _ in range(2):  # the second removes the error of an ill-conditioned factor
-            step = self.factor.solve(self._rows(at, externals)[:, self.inner])
+            step = self.factor.solve(np.take(self._rows(at, externals), self.inner, axis=1))
             multipliers[:, self.inner] += step
             add_batch(self.affine, -step, at)
         active = self.equality | (self._rows(at, externals)[:, border] > 0.0)
@@ -144,7 +144,7 @@ class NullSpace:
             mu = multipliers[:, row, None]
             rest += mu * slopes[i]
             multipliers[:, self.inner] -= mu * taken[i]
-        add_batch(self.affine, multipliers[:, self.inner], rest)
+        add_batch(self.affine, np.take(multipliers, self.inner, axis=1), rest)
         multipliers[:, self.inner] -= self._project(rest, ~(np.abs(rest).max(axis=1) <= allowed))
         at[:, self.iterated : self.unknowns] -= rest[:, self.iterated : self.unknowns]
         rows, sign = self._rows(at, externals), multipliers[:, border]
