@@ -33,8 +33,8 @@ _SINGULAR = 1e-13
 # Multiply-adds up to which the matrix of a step is factorized to find that out: about a second of SuperLU. Larger ones are
 # singular only if the constants, which differences do not see, are a null vector on either side.
 _TRIED = 1_000_000_000
-# Multiply-adds up to which the compiled elimination of eight samples is written out. On 96² points (23 million) a step of eight
-# samples takes half the time of a system (solve.step_solver), and one of one sample as long; 1.5 GB of factors are at hand then.
+# Multiply-adds up to which the compiled elimination of eight samples is written out. With 128² points a step (56 million) it took
+# half the time of a system (solve.step_solver) on eight samples, with 100² points (23 million) the same time on one.
 _WRITTEN_OUT = 100_000_000
 _SEARCHES = 4  # each leaves out the blocks that were found to be singular
 

@@ -1,14 +1,14 @@
 """The null-space method: a few quadratic rows beside many affine ones, as for divergence-free fields of a given energy.
 
 Every answer is u = ū + z, with ū the nearest field that obeys the affine rows A and z in their null space, where a gradient f
-counts through its projection Pf = f − Aᵀ(AAᵀ)⁻¹Af only. z is looked for among the projected gradients of the quadratic rows at ū, as
+counts through its projection Pf = f − Aᵀ(AAᵀ)⁻¹Af only. z is looked for among those of the quadratic rows at ū, as
 many as there are rows: Newton's method on a small square system. Where the Hessians are multiples of the identity, as for
 energies and momenta, that is the answer (math.md, "Null space"). All solves take one factor of AAᵀ, which samples and calls
 share. What is returned as certified meets the conditions of first order in full, and diagonal dominance proves W = I + Σμ∇²q
 positive. Samples that end otherwise are iterated on by solve.system, from the point found if it obeys.
 
-Kept because of its time: divergence and energy of fields 3×32³ take 34 ms per sample, the iterations with shared factors alone
-(linear.bordered) 215 ms near and 25 s far; 3×16³ 1.1 and 6 to 7 ms. Must not import solve.system.
+Kept because of its time: divergence and energy of fields 3×32³ take 50 ms per sample, the iterations with shared factors alone
+(linear.bordered) 215 ms near and 25 s far; fields 3×16³ 1.8 ms against 6 to 7. Must not import solve.system.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 8  # lanes: as many as one solve with the factor takes
 _STEPS = 30  # of Newton's method along the gradients; most lanes take 4 to 6
+_EXACT = 1e-10  # of the rows' first values: from there on Newton's method ends when rounding stops it
+_CORRECTIONS = 2  # of rows that rounding left violated
+_CLEAN = 1e-13  # share of a direction that may lie outside the null space
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of a sum, relative to the sizes of its terms
 
 
@@ -130,19 +133,28 @@ class NullSpace:
             step = self.factor.solve(np.take(self._rows(at, externals), self.inner, axis=1))
             multipliers[:, self.inner] += step
             add_batch(self.affine, -step, at)
-        active = self.equality | (self._rows(at, externals)[:, border] > 0.0)
-        along = self._gradients(at, externals)
+        values = self._rows(at, externals)[:, border]
+        active = self.equality | (values > 0.0)
+        steep = self._gradients(at, externals)
+        along = steep.copy()
         taken = [self._project(one, active[:, i]) for i, one in enumerate(along)]
-        solved = self._newton(at, externals, along, active, goal)
-        slopes = self._gradients(at, externals)
+        curved = np.stack([self._dots(self._gradients(at + one, externals) - steep, along) for one in along], axis=2)
+        slopes = self._dots(steep, along)
+        for lane in range(count):
+            mine = np.flatnonzero(active[lane])
+            y = _root(values[lane, mine], slopes[lane][np.ix_(mine, mine)], curved[lane][np.ix_(mine, mine, mine)])
+            at[lane] += y @ along[mine, lane]
+        solved = self._correct(at, externals, along, active, goal)
+        steep = self._gradients(at, externals)
+        slopes = self._dots(steep, along)
         rest = at - given
         for lane in np.flatnonzero(solved):
             mine = np.flatnonzero(active[lane])
             left = along[mine, lane] @ rest[lane]
-            multipliers[lane, border[mine]] = -np.linalg.solve((slopes[mine, lane] @ along[mine, lane].T).T, left)
+            multipliers[lane, border[mine]] = -np.linalg.solve(slopes[lane][np.ix_(mine, mine)].T, left)
         for i, row in enumerate(border):
             mu = multipliers[:, row, None]
-            rest += mu * slopes[i]
+            rest += mu * steep[i]
             multipliers[:, self.inner] -= mu * taken[i]
         add_batch(self.affine, np.take(multipliers, self.inner, axis=1), rest)
         multipliers[:, self.inner] -= self._project(rest, ~(np.abs(rest).max(axis=1) <= allowed))
@@ -155,24 +167,19 @@ class NullSpace:
         )
         return Found(at[:, moving], multipliers, solved, certified)
 
-    def _newton(self, at: Values, externals: Values, along: Values, active: Mask, goal: float) -> Mask:
-        """Go along the directions (k, b, columns) until the active quadratic rows hold; mark lanes where they do. Written: at."""
-        best = np.full(len(at), np.inf)
-        for _ in range(_STEPS):
-            rows, slopes = self._rows(at, externals)[:, self.border], self._gradients(at, externals)
-            left = np.abs(np.where(active, rows, 0.0)).max(axis=1, initial=0.0)
-            going = np.flatnonzero((left > 0.0) & ((left > goal) | (left < 0.5 * best)))  # else the rest is rounding
-            best = np.fmin(best, left)
-            if not len(going):
+    def _correct(self, at: Values, externals: Values, along: Values, active: Mask, goal: float) -> Mask:
+        """Remove what rounding left of the active quadratic rows; mark lanes where they hold. Written: at."""
+        for correction in range(_CORRECTIONS + 1):
+            rows = self._rows(at, externals)[:, self.border]
+            solved: Mask = (np.abs(rows) <= goal).all(axis=1, where=active)
+            near = ~solved & np.isfinite(at).all(axis=1)
+            if not near.any() or correction == _CORRECTIONS:
                 break
-            for lane in going:
+            slopes = self._dots(self._gradients(at, externals), along)
+            for lane in np.flatnonzero(near):
                 mine = np.flatnonzero(active[lane])
-                square = slopes[mine, lane] @ along[mine, lane].T
-                if not np.isfinite(square).all() or np.linalg.matrix_rank(square) < len(mine):
-                    at[lane] = np.nan
-                    continue
-                at[lane] -= np.linalg.solve(square, rows[lane, mine]) @ along[mine, lane]
-        solved: Mask = left <= goal
+                nothing = np.zeros((len(mine),) * 3)
+                at[lane] += _root(rows[lane, mine], slopes[lane][np.ix_(mine, mine)], nothing) @ along[mine, lane]
         return solved
 
     def _rows(self, field: Values, externals: Values) -> Values:
@@ -193,17 +200,24 @@ class NullSpace:
         found[:, :, self.unknowns :] = 0.0
         return found
 
+    def _dots(self, left: Values, right: Values) -> Values:
+        """Return the products of two lists of fields (k, b, columns), lane by lane: (b, k, k)."""
+        return np.stack([left[:, lane] @ right[:, lane].T for lane in range(left.shape[1])])
+
     def _project(self, field: Values, which: Mask) -> Values:
         """Project directions of some lanes onto the null space; return η of what was taken away, Aᵀη. Written: field.
 
         What the rows make of a direction may be rounding of its size; that takes no solve.
         """
         step = np.zeros((len(field), len(self.inner)))
-        for _ in range(2):  # the second removes the error of an ill-conditioned factor, where there is one
+        for noise in (
+            _ROUNDING,
+            _CLEAN,
+        ):  # the second removes the error of an ill-conditioned factor, where there is one
             residual = np.zeros_like(step)
             products(self.affine, field, residual)
             residual[~which] = 0.0
-            residual[np.abs(residual) <= _ROUNDING * self.size * np.abs(field).max(axis=1)[:, None]] = 0.0
+            residual[np.abs(residual) <= noise * self.size * np.abs(field).max(axis=1)[:, None]] = 0.0
             if not residual.any():
                 break
             more = self.factor.solve(residual)
@@ -225,3 +239,20 @@ class NullSpace:
         ends = np.concatenate([row, column])
         sums = [np.bincount(ends, np.tile(one, 2), self.iterated).min(initial=np.inf) for one in value]
         return 1.0 + np.array(sums)
+
+
+def _root(value: Values, slope: Values, curvature: Values) -> Values:
+    """Solve value + slope y + ½ yᵀ curvature y = 0 (k,) for y by Newton's method from y = 0; NaN where it fails."""
+    y = np.zeros_like(value)
+    left = np.inf
+    for _ in range(_STEPS):
+        bent = curvature @ y
+        row = value + (slope + 0.5 * bent) @ y
+        before, left = left, np.abs(row).max(initial=0.0)
+        if left == 0.0 or (left <= _EXACT * np.abs(value).max(initial=0.0) and not left < 0.5 * before):
+            return y
+        try:
+            y = y - np.linalg.solve(slope + bent, row)
+        except np.linalg.LinAlgError:
+            break
+    return np.full_like(value, np.nan)
