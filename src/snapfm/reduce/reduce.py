@@ -57,8 +57,7 @@ class System:
     gram: csr_array  # (m, m)
     equality: Mask  # (m,)
     opaque: bool = False  # rows are evaluated by callback: those of `program` only name the cells
-    quadratic: bool = False  # whether all rows are at most quadratic in the unknowns,
-    constant: bool = False  # and their Hessians do not depend on params
+    quadratic: bool = False  # whether all rows are at most quadratic in the unknowns
 
     @property
     def parts(self) -> int:
@@ -220,14 +219,14 @@ def _systems(
         row_label = np.where(np.isin(row_label, chosen), chosen[0], row_label)
         unknown_label = np.where(np.isin(unknown_label, chosen), chosen[0], unknown_label)
         chosen = chosen[:1]
-    quadratic, constant = quadratic_rows(tape, rows, unknown_label >= 0)
+    quadratic = quadratic_rows(tape, rows, unknown_label >= 0)
     found: dict[bytes, list[System]] = {}
     alone = len(chosen) == 1  # nothing to compare it with: a large one takes seconds to hash
     for part in chosen:
         mine = np.flatnonzero((row_label == part) & open_rows)
         unknowns = np.flatnonzero(unknown_label == part)
         one = _part(tape, rows, direct, mine, unknowns[iterated[unknowns]], unknowns[~iterated[unknowns]], equality)
-        one = replace(one, quadratic=bool(quadratic[mine].all()), constant=bool(constant[mine].all()))
+        one = replace(one, quadratic=bool(quadratic[mine].all()))
         found.setdefault(b"" if alone else _fingerprint(one), []).append(one)
     return tuple(_joined(same) for same in found.values())
 

@@ -94,12 +94,10 @@ class NullSpace:
         lanes = count * system.parts
         outside = np.take(state.externals, self.params, axis=1).reshape(lanes, self.params.shape[1])
         given = given.reshape(lanes, -1)
+        pieces = [slice(first, first + _AT_ONCE) for first in range(0, lanes, _AT_ONCE)]
         with np.errstate(all="ignore"):
-            some = [
-                self._found(given[k : k + _AT_ONCE], outside[k : k + _AT_ONCE], state.stopping)
-                for k in range(0, lanes, _AT_ONCE)
-            ]
-        found = Found(*(np.concatenate(each) for each in zip(*some)))
+            each = [self._found(given[piece], outside[piece], state.stopping) for piece in pieces]
+        found = Found(*(np.concatenate(one) for one in zip(*each)))
         certified: Mask = np.all(found.certified.reshape(count, -1), axis=1)
         usable: Mask = np.all(found.usable.reshape(count, -1), axis=1)
         point, lam = (one.reshape(count, system.parts, -1) for one in (found.point, found.multipliers))
@@ -148,7 +146,7 @@ class NullSpace:
         steep = self._gradients(at, externals)
         slopes = self._dots(steep, along)
         rest = at - given
-        for lane in np.flatnonzero(solved):
+        for lane in np.flatnonzero(solved).tolist():
             mine = np.flatnonzero(active[lane])
             left = along[mine, lane] @ rest[lane]
             multipliers[lane, border[mine]] = -np.linalg.solve(slopes[lane][np.ix_(mine, mine)].T, left)
@@ -171,7 +169,7 @@ class NullSpace:
         """Remove what rounding left of the active quadratic rows; mark lanes where they hold. Written: at."""
         for correction in range(_CORRECTIONS + 1):
             rows = self._rows(at, externals)[:, self.border]
-            solved: Mask = (np.abs(rows) <= goal).all(axis=1, where=active)
+            solved: Mask = np.all((np.abs(rows) <= goal) | ~active, axis=1)
             near = ~solved & np.isfinite(at).all(axis=1)
             if not near.any() or correction == _CORRECTIONS:
                 break
