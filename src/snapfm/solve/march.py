@@ -21,11 +21,10 @@ from snapfm.errors import Status
 from snapfm.kernels.layout import HOLDS
 from snapfm.kernels.march import FAILED, OUT_OF_ITERATIONS
 from snapfm.kernels.threads import Deadline
-from snapfm.linear import Automatic, Solver
+from snapfm.linear import Solver
 from snapfm.reduce.march import March, MarchStep
-from snapfm.reduce.reduce import system_from_program
 from snapfm.solve.stage import Determined, Ended, LinearState, Rows, Stage, State
-from snapfm.solve.step_solver import RESCUED_ROWS, StepSolver, StepTiles, share
+from snapfm.solve.step_solver import RESCUED_ROWS, StepSolver, StepTiles, share, square_part
 from snapfm.solve.system import Part
 from snapfm.solve.tiles import AttemptOutcome
 from snapfm.text import plural
@@ -113,9 +112,7 @@ class Marching(Stage):
             except Unlowerable:  # derivatives of all steps together are too much to write out
                 return None
             own = np.searchsorted(program.unknowns, unknowns)
-            infinite = np.full(len(program.unknowns), np.inf)
-            solver = Automatic() if self._linear is None else self._linear
-            part = Part(system_from_program(program, own), -infinite, infinite, 0, np.zeros(0, np.int64), solver)
+            part = square_part(program, own, self._linear)
             self._coupled = Coupled(part, program.unknowns, program.externals - self._first_external)
         return self._coupled
 

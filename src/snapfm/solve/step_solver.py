@@ -49,10 +49,7 @@ class StepSolver:
     @cached_property
     def part(self) -> Part:
         """The step as a system, prepared at first use: threads that meet here each make one."""
-        square = self.square
-        infinite, nothing = np.full(len(square.program.unknowns), np.inf), np.zeros(0, np.int64)
-        linear = Automatic() if self._linear is None else self._linear
-        return Part(system_from_program(square.program, square.own), -infinite, infinite, 0, nothing, linear)
+        return square_part(self.square.program, self.square.own, self._linear)
 
     def bytes(self, samples: int) -> float:
         """Predict the memory that so many samples take."""
@@ -102,6 +99,13 @@ class StepSolver:
         at = LinearState(inputs, outside, none, g, np.zeros_like(g), np.zeros_like(none), g, outside, deadline)
         self.part.linear(at)
         return at.nu
+
+
+def square_part(program: Program, unknowns: Index, linear: Solver | None) -> Part:
+    """Prepare as many rows as unknowns as a system; `unknowns` are those among the program's."""
+    infinite, nothing = np.full(len(program.unknowns), np.inf), np.zeros(0, np.int64)
+    solver = Automatic() if linear is None else linear
+    return Part(system_from_program(program, unknowns), -infinite, infinite, 0, nothing, solver)
 
 
 def share(limit: int) -> int:
