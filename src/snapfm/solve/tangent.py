@@ -21,7 +21,7 @@ from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import SuperLU, splu
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.compile import CompiledLaws, RowKind
+from snapfm.compile import CompiledLaws, Pattern, RowKind
 from snapfm.laws import Params
 from snapfm.linear import Solver
 from snapfm.linear.gram import Gram, GramFactor
@@ -54,10 +54,12 @@ class Tangents:
         others = np.ones(len(self.rows), bool)
         others[self._first] = False
         self._others: Index = np.flatnonzero(others)
-        free = np.ones(laws.unknowns, bool)
-        free[self._determined] = False
-        self._free: Index = np.flatnonzero(free)
-        self._gram = Gram(_block(self._pattern.csr(np.ones(self._pattern.nnz)), self._others, self._free), linear)
+        place = np.full(laws.unknowns, -1)
+        place[self._determined] = np.arange(len(self._determined))
+        self._inside = _Block(self._pattern, self._first, place >= 0, place, len(self._determined))
+        self._across = _Block(self._pattern, self._others, place >= 0, place, len(self._determined))
+        self._free = _Block(self._pattern, self._others, place < 0, np.arange(len(place)), len(place))
+        self._gram = Gram(self._free.of(np.ones(self._pattern.nnz)), linear)
         self._steady: _Inside | None = None  # the factor of J_PP, made with the first Jacobian
 
     @cached_property
@@ -81,15 +83,13 @@ class Tangents:
 
     def factor(self, jacobian: csr_array, diagonal: Values, active: Mask) -> Tangent:
         """Factorize JDJᵀ with D = diag(diagonal); rows that are not active, inequalities, become those of the identity."""
-        if not active.all():
-            data = jacobian.data * np.repeat(active, np.diff(jacobian.indptr))
-            jacobian = csr_array((data, jacobian.indices, jacobian.indptr), shape=jacobian.shape)
-        if self._steady is None:
-            self._steady = _Inside(_block(jacobian, self._first, self._determined))
-        free = _block(jacobian, self._others, self._free)
-        free.data *= np.sqrt(diagonal[self._free])[free.indices]
-        across, own = _block(jacobian, self._others, self._determined), diagonal[self._determined]
-        return Tangent(self._first, self._others, own, self._steady, across, self._gram.factor(free, _SOFT))
+        data = jacobian.data if active.all() else jacobian.data * np.repeat(active, np.diff(jacobian.indptr))
+        inside = self._steady
+        if inside is None:
+            self._steady = inside = _Inside(self._inside.of(data))
+        free = self._free.of(data * np.sqrt(diagonal)[jacobian.indices])
+        own = diagonal[self._determined]
+        return Tangent(self._first, self._others, own, inside, self._across.of(data), self._gram.factor(free, _SOFT))
 
     def _find_determined(self, number: Index, marches: bool) -> tuple[Index, Index]:
         """List the rows that determine unknowns, as numbered here, and these unknowns, in the order of the stages.
@@ -145,9 +145,20 @@ class Tangent:
         return found
 
 
-def _block(matrix: csr_array, rows: Index, columns: Index) -> csr_array:
-    """Return some rows and columns of a sparse matrix, a copy with all its entries."""
-    return csr_array(csr_array(matrix[rows])[:, columns])
+class _Block:
+    """Some rows and columns of a sparse matrix with a fixed pattern, numbered anew."""
+
+    def __init__(self, pattern: Pattern, rows: Index, inside: Mask, place: Index, width: int) -> None:
+        entries = pattern.entries(rows)
+        kept = inside[pattern.indices[entries]]
+        self._entries = entries[kept]
+        self._columns = place[pattern.indices[self._entries]]
+        counts = np.bincount(np.repeat(np.arange(len(rows)), pattern.counts[rows])[kept], minlength=len(rows))
+        self._ends, self._shape = np.concatenate([[0], np.cumsum(counts)]), (len(rows), width)
+
+    def of(self, data: Values) -> csr_array:
+        """Return the block of a matrix with these entries."""
+        return csr_array((data[self._entries], self._columns, self._ends), shape=self._shape)
 
 
 class _Inside:
