@@ -64,7 +64,7 @@ class Marching(Stage):
     def bytes(self, samples: int) -> float:
         """Predict the memory of the factors that a piece of so many samples keeps."""
         each = [one.bytes(samples) for one in self.solvers]
-        return sum(each) if self.keeps else max(each)
+        return sum(part.bytes(samples) for part in self.parts) + (sum(each) if self.keeps else max(each))
 
     def solve(self, state: State, ended: Ended) -> None:
         """Solve all steps. Written: state's u, ended."""
@@ -170,7 +170,7 @@ class MarchState:
             if len(failed):
                 self._rescue(step, failed, state, status, used)
                 if not unique:  # another solution of an earlier step might have gone on
-                    status[status == Status.INFEASIBLE] = int(Status.STALLED)
+                    status[failed[status[failed] == Status.INFEASIBLE]] = int(Status.STALLED)
             iterations = np.maximum(iterations, used)
             unique &= self._solvers[step.square].square.affine
             self.through = status == Status.CONVERGED

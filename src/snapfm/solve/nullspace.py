@@ -14,6 +14,7 @@ Kept because of its time: divergence and energy of fields 3×32³ take 50 ms per
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -122,10 +123,8 @@ class NullSpace:
         """Solve up to _AT_ONCE lanes (b, columns), given their û and the params that they read."""
         count, border, moving = len(given), self.border, slice(0, self.unknowns)
         size = np.abs(given[:, moving]).max(axis=1, initial=0.0)
-        allowed, goal = (
-            np.maximum(stopping.stationarity * np.minimum(size, 1.0), LEAST * size),
-            stopping.polish * stopping.tolerance,
-        )
+        allowed = np.maximum(stopping.stationarity * np.minimum(size, 1.0), LEAST * size)
+        goal = stopping.polish * stopping.tolerance
         at, multipliers = given.copy(), np.zeros((count, len(self.system.equality)))
         for _ in range(2):  # the second removes the error of an ill-conditioned factor
             step = self.factor.solve(np.take(self._rows(at, externals), self.inner, axis=1))
@@ -149,7 +148,7 @@ class NullSpace:
         for lane in np.flatnonzero(solved).tolist():
             mine = np.flatnonzero(active[lane])
             left = along[mine, lane] @ rest[lane]
-            multipliers[lane, border[mine]] = -np.linalg.solve(slopes[lane][np.ix_(mine, mine)].T, left)
+            multipliers[lane, border[mine]] = -_solution(slopes[lane][np.ix_(mine, mine)].T, left)
         for i, row in enumerate(border):
             mu = multipliers[:, row, None]
             rest += mu * steep[i]
@@ -159,11 +158,11 @@ class NullSpace:
         at[:, self.iterated : self.unknowns] -= rest[:, self.iterated : self.unknowns]
         rows, sign = self._rows(at, externals), multipliers[:, border]
         broken = np.where(self.system.equality, np.abs(rows), rows).max(axis=1, initial=0.0)
-        certified = solved & (np.abs(rest).max(axis=1) <= allowed) & (broken <= goal)
-        certified &= (self.equality | (sign >= 0.0)).all(axis=1) & (
-            self._least_curvature(at, externals, multipliers) > 0.0
-        )
-        return Found(at[:, moving], multipliers, solved, certified)
+        usable = solved & np.isfinite(multipliers).all(axis=1)
+        certified = usable & (np.abs(rest).max(axis=1) <= allowed) & (broken <= goal)
+        certified &= (self.equality | (sign >= 0.0)).all(axis=1)
+        certified &= self._least_curvature(at, externals, multipliers) > 0.0
+        return Found(at[:, moving], multipliers, usable, certified)
 
     def _correct(self, at: Values, externals: Values, along: Values, active: Mask, goal: float) -> Mask:
         """Remove what rounding left of the active quadratic rows; mark lanes where they hold. Written: at."""
@@ -249,8 +248,13 @@ def _root(value: Values, slope: Values, curvature: Values) -> Values:
         before, left = left, np.abs(row).max(initial=0.0)
         if left == 0.0 or (left <= _EXACT * np.abs(value).max(initial=0.0) and not left < 0.5 * before):
             return y
-        try:
-            y = y - np.linalg.solve(slope + bent, row)
-        except np.linalg.LinAlgError:
-            break
+        y = y - _solution(slope + bent, row)
     return np.full_like(value, np.nan)
+
+
+def _solution(matrix: Values, right: Values) -> Values:
+    """Solve a small system; NaN if it is singular."""
+    found = np.full_like(right, np.nan)
+    with suppress(np.linalg.LinAlgError):
+        found[:] = np.linalg.solve(matrix, right)
+    return found

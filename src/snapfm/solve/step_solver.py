@@ -52,9 +52,9 @@ class StepSolver:
         return square_part(self.square.program, self.square.own, self._linear)
 
     def bytes(self, samples: int) -> float:
-        """Predict the memory that so many samples take."""
+        """Predict the memory of the kernel's factors of so many samples."""
         if self.structure is None:
-            return self.part.bytes(samples)
+            return 0.0
         return 8.0 * LANES * tiles_for(samples) * self.structure.plan.packs
 
     def begin(self, starts: list[Values], inputs: Values, outside: Values) -> Values:
