@@ -14,7 +14,7 @@ from scipy.sparse import csc_array, csr_array, diags_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.sparse.linalg import splu
 
-from snapfm.arrays import Index, Mask, Values
+from snapfm.arrays import Index, Mask
 from snapfm.compile.lower.subtape import Cutter, Subtape
 from snapfm.compile.lower.tape import Tape
 from snapfm.compile.program import Program, build_program
@@ -178,7 +178,12 @@ def _random_slopes(program: Program) -> csc_array:
     random = np.random.default_rng(0)
     # Uniform in (0.1, 0.9): inside the domain of roots and logarithms, away from the kinks at 0 and 1.
     inputs, externals = (random.uniform(0.1, 0.9, (1, len(some))) for some in (program.unknowns, program.externals))
-    return csc_array(program.pattern.csr(slopes_at(program, inputs, externals)[0]))
+    entries, nothing = program.constants[None].copy(), np.empty((1, 0))
+    if len(program.varying):
+        places = (np.arange(inputs.shape[1])[None], np.arange(externals.shape[1])[None])
+        read = (program.code, program.cells, program.slots, *places, externals)
+        derivatives(*read, inputs, nothing, entries, nothing)
+    return csc_array(program.pattern.csr(entries[0]))
 
 
 def _factorable(matrix: csc_array) -> bool:
@@ -195,14 +200,3 @@ def _factorable(matrix: csc_array) -> bool:
 def _flat(matrix: csc_array) -> bool:
     """Whether all rows, or all columns, of a matrix add up to zero."""
     return any(bool((abs(matrix.sum(axis=axis)) <= _SINGULAR * abs(matrix).sum(axis=axis)).all()) for axis in (0, 1))
-
-
-def slopes_at(program: Program, inputs: Values, externals: Values) -> Values:
-    """Evaluate the Jacobian's values (b, nnz) at inputs (b, …) and externals (b, …) in the program's own order."""
-    count = len(inputs)
-    entries = np.tile(program.constants, (count, 1))
-    if len(program.varying):
-        places = (np.arange(inputs.shape[1])[None], np.arange(externals.shape[1])[None])
-        read = (program.code, program.cells, program.slots, *places, externals)
-        derivatives(*read, inputs, np.empty((count, 0)), entries, np.empty((count, 0)))
-    return entries
