@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, tril
+from scipy.sparse import block_array, coo_array, csr_array, eye_array, tril
 
 from snapfm.arrays import Index, Table, Values
 from snapfm.compile.sparsity.pattern import Pattern
@@ -100,7 +100,7 @@ def prepare(system: System, bounded: bool, solver: Solver) -> KKT:
         else:
             linear = solver.prepare(_pattern(matrix, m), None)
     if products is None or not (program.diagonal or shared or m + v > _LARGE):
-        whole, signs = _augmented(system, LEAST_DIAGONAL), np.concatenate([np.ones(v, np.int64), -np.ones(m, np.int64)])
+        whole, signs = _augmented(system), np.concatenate([np.ones(v, np.int64), -np.ones(m, np.int64)])
         if products is None or _cheaper(_pattern(whole, m + v), signs, linear, pattern.nnz + program.hessian.nnz):
             augmented, matrix = True, whole
             linear = solver.prepare(_pattern(whole, m + v), signs)
@@ -203,16 +203,14 @@ def _schur(gram: csr_array, m: int, products: _Products) -> Matrix:
 
 def augmented(system: System, jacobian: Values, hessian: Values) -> csr_array:
     """Evaluate [[W, Jᵀ], [J, −G]] of one sample, both triangles, from the entries of J and of the Hessian's lower triangle."""
-    row, column, constant, ptr, left, right = _augmented(system, 0.0)
-    entry = np.repeat(np.arange(len(constant)), np.diff(ptr))
-    listed = np.where(right == 1, hessian[left * right], jacobian[left * (1 - right)])
-    values = constant + np.bincount(entry, listed, len(constant))
-    lower = csr_array((values, (row, column)), shape=2 * (int(row[-1]) + 1,))
-    return csr_array(lower + tril(lower, -1).T)
+    program = system.program
+    slopes, lower = program.pattern.csr(jacobian), program.hessian.csr(hessian)
+    weight = eye_array(slopes.shape[1]) + lower + tril(lower, -1).T
+    return csr_array(block_array([[weight, slopes.T], [slopes, -csr_array(system.gram)]]))
 
 
-def _augmented(system: System, least: float) -> Matrix:
-    """List the terms of [[W, Jᵀ], [J, −G − least]]: `left` places in the Hessian (`right` 1) or in J (0)."""
+def _augmented(system: System) -> Matrix:
+    """List the terms of [[W, Jᵀ], [J, −G − δ]]: `left` places in the Hessian (`right` 1) or in J (0)."""
     program, gram = system.program, coo_array(system.gram)
     m, v = program.pattern.rows, program.pattern.columns
     size = m + v
@@ -224,7 +222,7 @@ def _augmented(system: System, least: float) -> Matrix:
             v + program.pattern.row_of(), program.pattern.indices, np.zeros(program.pattern.nnz),
             np.zeros(program.pattern.nnz), np.arange(program.pattern.nnz),
         ),
-        (v + np.arange(m), v + np.arange(m), np.full(m, -least), np.full(m, -1), np.zeros(m)),
+        (v + np.arange(m), v + np.arange(m), np.full(m, -LEAST_DIAGONAL), np.full(m, -1), np.zeros(m)),
         (v + gram.coords[0], v + gram.coords[1], -gram.data, np.full(gram.nnz, -1), np.zeros(gram.nnz)),
     ]  # fmt: skip
     row, column, constant, source, place = (np.concatenate([part[i] for part in parts]) for i in range(5))
