@@ -189,9 +189,7 @@ class MarchState:
             starts += [before[-1], *(2.0 * before[-1] - one for one in before[:-1])]
         inputs, outside = u[np.ix_(live, step.inputs)], state.externals[np.ix_(live, step.params)]
         begin = solver.begin(starts, inputs, outside)
-        found, used[live] = solver.iterate(
-            begin, inputs, outside, state.stopping, share(state.limit), state.deadline, False
-        )
+        found, used[live] = solver.iterate(begin, inputs, outside, state, share(state.limit), False)
         u[np.ix_(live, step.unknowns)] = inputs[:, square.own]
         return live[found != Status.CONVERGED], used
 
@@ -210,7 +208,7 @@ class MarchState:
             wanted = state.u_hat[i, step.unknowns]
             begin = np.where(np.isfinite(wanted), wanted, 0.0)[None]
             inputs[:, solver.square.own] = begin
-            ended, more = solver.iterate(begin, inputs, outside, state.stopping, left, state.deadline, True)
+            ended, more = solver.iterate(begin, inputs, outside, state, left, True)
             status[i], used[i] = ended[0], used[i] + more[0]
             u[i, step.unknowns] = inputs[0, solver.square.own]
 

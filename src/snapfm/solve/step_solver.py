@@ -22,7 +22,6 @@ from snapfm.kernels.threads import Deadline
 from snapfm.linear import Automatic, Solver
 from snapfm.reduce.march import MarchStep, Square
 from snapfm.reduce.reduce import System
-from snapfm.solve.budget import Stopping
 from snapfm.solve.stage import LinearState, State
 from snapfm.solve.system import Part
 from snapfm.solve.tiles import most, tiles_for
@@ -74,15 +73,13 @@ class StepSolver:
         return best
 
     def iterate(
-        self, start: Values, inputs: Values, outside: Values, stopping: Stopping, limit: int, deadline: Deadline,
-        retry: bool,
-    ) -> tuple[Index, Index]:  # fmt: skip
-        """Solve some samples as a system, from `start`; return status and iterations. Written: inputs (b, …)."""
-        given = inputs.copy()
+        self, start: Values, inputs: Values, outside: Values, call: State, limit: int, retry: bool
+    ) -> tuple[Index, Index]:
+        """Solve some samples of a call as a system, from `start`; return status and iterations. Written: inputs (b, …)."""
+        given, multipliers = inputs.copy(), np.zeros((len(inputs), self.square.size))
         inputs[:, self.square.own] = start
-        multipliers = np.zeros((len(inputs), self.square.size))
-        state = State(given, inputs, outside, multipliers, stopping, None, limit, deadline, retry=retry)
-        ended = self.part.solve(state)
+        own = State(given, inputs, outside, multipliers, call.stopping, None, limit, call.deadline, retry=retry)
+        ended = self.part.solve(own)
         return ended.status, ended.iterations
 
     def multipliers(self, wanted: Values, inputs: Values, outside: Values, deadline: Deadline) -> Values:
