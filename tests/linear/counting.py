@@ -1,4 +1,4 @@
-"""A solver of a user's own: dense LDLᵀ of tests.linear.dense behind the seam of linear.base. It counts what it is asked."""
+"""Solvers of a user's own behind the seam of linear.base: dense LDLᵀ, and one around another that counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from tests.linear.dense import factorize
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.kernels.factor.ordering import Order, best
-from snapfm.linear import Pivots, Workspace
+from snapfm.linear import Pivots, Solver, Workspace
+from snapfm.linear import Prepared as AnyPrepared
 
 
 class Counting:
@@ -53,3 +54,40 @@ class _Workspace(Workspace):
 
     def _log_determinant(self, lanes: int) -> Values:
         return np.array([one.log_determinant() for one in self.lanes])
+
+
+class Counted:
+    """Another solver, with the number of its factorizations. `busy` while it prepares."""
+
+    def __init__(self, solver: Solver) -> None:
+        self.solver, self.factors, self.busy = solver, 0, False
+
+    def prepare(self, pattern: Pattern, signs: Index | None = None) -> CountedPrepared:
+        self.busy = True
+        made = CountedPrepared(self, self.solver.prepare(pattern, signs))
+        self.busy = False
+        return made
+
+
+class CountedPrepared:
+    def __init__(self, counted: Counted, inner: AnyPrepared) -> None:
+        self.counted, self.inner, self.pattern, self.order = counted, inner, inner.pattern, inner.order
+
+    def workspace(self) -> Workspace:
+        return _CountedWorkspace(self)
+
+
+class _CountedWorkspace(Workspace):
+    def __init__(self, prepared: CountedPrepared) -> None:
+        super().__init__(prepared.pattern)
+        self.counted, self.inner = prepared.counted, prepared.inner.workspace()
+
+    def _factorize(self, values: Values, found: Pivots, live: Mask, stop: Index) -> None:
+        self.counted.factors += 1
+        self.inner._factorize(values, found, live, stop)
+
+    def _solve(self, rhs: Values, out: Values) -> None:
+        self.inner._solve(rhs, out)
+
+    def _log_determinant(self, lanes: int) -> Values:
+        return self.inner._log_determinant(lanes)

@@ -7,11 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 from tests.linear import dense
+from tests.linear.counting import Counted
+from tests.solve.marching_laws import example
 
+from snapfm import Equality, Projector
 from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.errors import DtypeError, ShapeError
-from snapfm.linear import Fronts, Lanes, Outcome
+from snapfm.linear import Automatic, Fronts, Lanes, Outcome
+from snapfm.project.metric import Metric
+from snapfm.sampling.conditional.conditioning import Conditioning
+from snapfm.solve import linearized, step_solver, tangent
 
 EPS = np.finfo(np.float64).eps
 SOLVERS = [Lanes(), Fronts()]
@@ -462,3 +469,60 @@ def test_wrong_patterns_are_named(solver):
         solver.prepare(lower, np.array([1]))
     with pytest.raises(ShapeError, match=r"Leave signs out if the matrix is definite"):
         solver.prepare(lower, np.array([1, 0]))
+
+
+def stencil(power):
+    law = Equality("stencil", lambda u, p: u[1:] ** power + 0.3 * u[:-1] - p["b"])
+    given = 1.0 + 0.1 * torch.randn(3, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return [law], (9,), {"b": torch.ones(1, 8, dtype=torch.float64)}, given
+
+
+SERVED = {
+    "march": lambda: example("reaction–diffusion", 3),
+    "solve 8 affine rows in closed form": lambda: stencil(1),
+    "iterate": lambda: stencil(2),
+}
+
+
+@every_solver
+@pytest.mark.parametrize("stage", SERVED)
+def test_a_solver_that_is_given_serves_every_solve(solver, stage, monkeypatch):
+    """Projections, gradients and draws, of every stage that solves: nothing else factorizes, and answers are the same."""
+    laws, shape, params, given = SERVED[stage]()
+    first = {name: value[:1] for name, value in params.items()}
+    plain = Projector(laws, shape, first)
+    expected = plain(given, params).u
+    counted = Counted(solver)
+
+    def refused(*arguments, **more):
+        raise AssertionError("another solver was used")
+
+    def only_counted(kind):
+        prepare = kind.prepare
+        return lambda self, *arguments: prepare(self, *arguments) if counted.busy else refused()
+
+    for kind in (Lanes, Fronts, Automatic):
+        monkeypatch.setattr(kind, "prepare", only_counted(kind))
+    for module, name in ((linearized, "splu"), (tangent, "splu"), (step_solver, "solve_step")):
+        monkeypatch.setattr(module, name, refused)
+    project = Projector(laws, shape, first, linear=counted)
+    assert stage in " ".join(str(project.structure).split())
+
+    def spent():
+        count, counted.factors = counted.factors, 0
+        return count
+
+    spent()
+    u_hat = given.clone().requires_grad_()
+    result = project(u_hat, {name: value.clone().requires_grad_() for name, value in params.items()})
+    assert result.converged.all()
+    assert spent() > 0 or len(project.method.plan.reduction.affine)  # that of a closed form was made beforehand
+    torch.testing.assert_close(result.u.detach(), expected, rtol=0.0, atol=1e-9)
+    result.u.square().sum().backward()
+    assert torch.isfinite(u_hat.grad).all()
+    assert spent() > 0 or len(project.method.plan.reduction.affine)
+    near = Conditioning(project, Metric(1.0), params, 3, rounds=1)
+    white, along = torch.zeros(3, given[0].numel()).double(), torch.zeros(3, 0).double()
+    drawn, _ = near.draw(result.u.detach().flatten(1), torch.arange(3), [Metric(1.0)] * 3, white, along)
+    assert spent() > 0
+    torch.testing.assert_close(drawn.reshape(given.shape), expected, rtol=0.0, atol=1e-6)

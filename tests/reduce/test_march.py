@@ -1,4 +1,4 @@
-"""March: stages share programs where their structure is the same; singular blocks are left out."""
+"""March: steps share programs where their structure is the same; singular blocks are left out."""
 
 import numpy as np
 import pytest
@@ -34,14 +34,14 @@ INITIAL = snapfm.Equality("initial", lambda u, p: u[0] - 1.0)
 
 def test_time_steps_share_one_program():
     _, fixed, found = _found(INITIAL, snapfm.Equality("step", _step))
-    assert (len(found.squares), len(found.stages), len(found.rows())) == (1, 5, 25)
+    assert (len(found.squares), len(found.steps), len(found.rows())) == (1, 5, 25)
     assert not fixed.free.any()
     (square,) = found.squares
     assert square.size == 5
     assert not square.affine
-    for before, stage in zip(found.stages[:-1], found.stages[1:]):
-        assert np.array_equal(stage.inputs[square.before], before.unknowns)
-        assert np.array_equal(stage.inputs[square.own], stage.unknowns)
+    for before, step in zip(found.steps[:-1], found.steps[1:]):
+        assert np.array_equal(step.inputs[square.before], before.unknowns)
+        assert np.array_equal(step.inputs[square.own], step.unknowns)
 
 
 def test_steps_that_differ_have_programs_of_their_own():
@@ -85,7 +85,7 @@ def test_too_few_rows_are_left_to_the_coupled_system(monkeypatch):
     assert len(_found(INITIAL, snapfm.Equality("step", _step))[2]) == 0
 
 
-def test_the_description_counts_stages_and_blocks():
+def test_the_description_counts_steps_and_blocks():
     project = snapfm.Projector([INITIAL, snapfm.Equality("step", _step)], (6, 5))
     text = " ".join(str(project.structure).split())
-    assert "march: 25 unknowns determined in 5 stages, one after the other: 5 blocks of at most 5 rows" in text
+    assert "march: 25 unknowns determined in 5 steps, one after the other: 5 blocks of at most 5 rows" in text

@@ -81,7 +81,7 @@ PLANS = {
     "redundant": "iterate on 8 rows and 15 unknowns (Schur complement",
     "inequalities": "iterate on 4 rows and 12 unknowns",
     "substituted, then curved": "substitute 9 unknowns in 3 levels",
-    "marched": "march: 12 unknowns determined in 4 stages, one after the other: 4 blocks of at most 3 rows",
+    "marched": "march: 12 unknowns determined in 4 steps, one after the other: 4 blocks of at most 3 rows",
     "affine": "clip 3 unknowns that no row reads | solve 7 affine rows in closed form",
     "aggregated": "aggregate 15 unknowns into 10 | iterate on 5 systems of 2 rows and 2 unknowns",
     "rotated, eliminated": "rotate 3 pairs",

@@ -5,14 +5,12 @@ import threading
 import numpy as np
 import pytest
 import torch
-from tests.solve.marching_laws import CASES, DT, crank_nicolson, example, initial, reaction_diffusion
+from tests.solve.marching_laws import CASES, DT, example, initial, reaction_diffusion
 
 import snapfm
 from snapfm.errors import Status
 from snapfm.kernels.threads import Clock, Deadline
 from snapfm.reduce import march, reduce
-from snapfm.solve import march as project_march
-from snapfm.solve import stage_solver
 from snapfm.solve.budget import certified
 from snapfm.solve.march import MarchState
 from snapfm.solve.stage import State
@@ -24,9 +22,9 @@ def _small(monkeypatch):
     monkeypatch.setattr(march, "_FEWEST_EACH", 1)
 
 
-@pytest.fixture(params=["tiles", "SuperLU"])
+@pytest.fixture(params=["tiles", "systems"])
 def engine(request, monkeypatch):
-    if request.param == "SuperLU":
+    if request.param == "systems":
         monkeypatch.setattr(march, "_WRITTEN_OUT", -1)
     return request.param
 
@@ -225,7 +223,7 @@ def test_time_that_ends_during_the_march(looks, engine):
     if looks < 2:
         assert (ended.status == Status.ITERATION_LIMIT).all()
         assert not moved[2:].any()
-    elif engine == "tiles":  # the clock is looked at between stages
+    elif engine == "tiles":  # the clock is looked at between steps
         assert (ended.status == Status.CONVERGED).all()
         assert moved.all()
 
@@ -271,35 +269,15 @@ def test_gradients_are_those_of_the_coupled_system(name):
         assert (one - other).abs().max() <= 1e-8
 
 
-def test_large_blocks_have_factors_of_bounded_memory(monkeypatch):
-    monkeypatch.setattr(march, "_WRITTEN_OUT", -1)
-    monkeypatch.setattr(project_march, "_FACTOR_MEMORY", 1.0)
-    laws, shape, params, u = example("reaction–diffusion", 3)
-    project = _projector(laws, shape, params)
-    assert project.method.plan.march.samples == 1
-    assert project(u, params).converged.all()
-
-
 def test_cost_is_linear_in_the_number_of_steps():
     """Twice the steps: twice the rows to march through, the same programs and the same factors."""
     sizes = []
     for steps in (5, 9):
         project = _projector(reaction_diffusion(), (steps, 4, 4), {"u0": torch.zeros(1, 4, 4, dtype=torch.float64)})
         found = project.method.plan.reduction.march
-        sizes.append((len(found.squares), found.squares[0].plan.fill, len(found.stages)))
+        sizes.append((len(found.squares), found.squares[0].plan.fill, len(found.steps)))
     assert sizes[0][:2] == sizes[1][:2]
     assert (sizes[0][2], sizes[1][2]) == (4, 8)
-
-
-def test_affine_steps_take_one_factor_for_all_samples(monkeypatch):
-    monkeypatch.setattr(march, "_WRITTEN_OUT", -1)
-    _, shape, params, u = example("Crank–Nicolson", 4)
-    project = _projector(crank_nicolson(), shape, params)
-    made = []
-    original = stage_solver.splu
-    monkeypatch.setattr(stage_solver, "splu", lambda *a, **k: made.append(1) or original(*a, **k))
-    assert project(u, params).converged.all()
-    assert len(made) == 1
 
 
 def test_coefficients_that_change_with_every_step(engine):
@@ -344,7 +322,7 @@ def test_hard_steps_end_within_the_budget_whoever_shares_the_batch(engine):
         assert torch.equal(alone.u[0], ended.u[i])
 
 
-def test_where_a_stage_has_no_solution_all_stages_are_solved_together():
+def test_where_a_step_has_no_solution_all_steps_are_solved_together():
     """x² = 4 has two roots, and y² = x goes on from one of them only."""
     laws = [
         snapfm.Equality("first", lambda u, p: u[:1] ** 2 - p["square"]),

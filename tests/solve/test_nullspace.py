@@ -142,3 +142,10 @@ def test_more_energy_than_zero_can_be_scaled_to_needs_the_iterations():
     found = ours(torch.zeros(1, *SHAPE, dtype=torch.float64), PARAMS)
     assert found.converged.all()
     assert int(found.iterations) > 1
+
+
+def test_a_field_without_energy_that_is_asked_for_none_is_no_error():
+    """The gradient of the energy is zero there: the small system is singular."""
+    ours, _ = projectors(LAWS["energy"])
+    params = {**PARAMS, "energy": torch.zeros(1, dtype=torch.float64)}
+    assert (ours(torch.zeros(1, *SHAPE, dtype=torch.float64), params).u == 0.0).all()

@@ -8,11 +8,8 @@ import torch
 from tests.linear.counting import Counting
 from tests.solve.marching_laws import crank_nicolson
 
-import snapfm
 from snapfm import Bounds, Equality, Inequality, Projector
 from snapfm.linear import Lanes, Solver
-from snapfm.project.metric import Metric
-from snapfm.sampling.conditional.conditioning import Conditioning
 from snapfm.solve.tangent import Tangents
 
 DT = 0.1
@@ -110,25 +107,3 @@ def test_rows_that_are_not_active_take_no_part() -> None:
     right = np.array([[1.0, 0.0, -2.0, 0.5]])
     np.testing.assert_allclose(found.solve(right)[:, active], np.linalg.solve(dense, right[:, active].T).T, rtol=1e-10)
     np.testing.assert_allclose(found.log_determinant, np.linalg.slogdet(dense)[1], rtol=1e-10)
-
-
-def test_a_solver_of_ones_own_serves_closed_forms_gradients_and_draws() -> None:
-    law = Equality("stencil", lambda u, p: u[1:] + 0.3 * u[:-1] - p["b"])
-    solver = Counting()
-    params = {"b": torch.ones(1, 8, dtype=torch.float64)}
-    project = Projector([law], (9,), params, linear=solver)
-    u_hat = torch.randn(3, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
-    result = project(u_hat, params)
-    closed = solver.solves
-    assert closed > 0
-    assert bool(result.converged.all())
-    result.u.square().sum().backward()
-    assert solver.solves > closed
-    before = solver.solves
-    near = Conditioning(project, Metric(1.0), params, 3, rounds=1)
-    white, along = torch.zeros(3, 9).double(), torch.zeros(3, 0).double()
-    drawn, _ = near.draw(u_hat.detach(), torch.arange(3), [Metric(1.0)] * 3, white, along)
-    assert solver.solves > before
-    torch.testing.assert_close(drawn, result.u.detach())
-    plain = snapfm.Projector([law], (9,), params)(u_hat.detach(), params)
-    torch.testing.assert_close(plain.u, result.u.detach(), rtol=0, atol=1e-13)

@@ -1,8 +1,8 @@
-"""March: solve stages of square blocks for eight samples at once, and find their multipliers.
+"""March: solve steps of square blocks for eight samples at once, and find their multipliers.
 
-Newton's method with a line search per block. Factors are kept from stage to stage while they contract; each lane decides for
-itself when it needs a new one, so that its bits do not depend on its neighbors. solve.march calls it stage by stage and solves
-with pivoting what fails here. Imports kernels only.
+Newton's method with a line search per block. Factors are kept from step to step while they contract; each lane decides for
+itself when it needs a new one, so that its bits do not depend on its neighbors. solve.march calls it step by step;
+what fails here is left to solve.step_solver. Imports kernels only.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from snapfm.kernels.numba.packs import load, store
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import Code, tile_partials, tile_slopes, tile_values
 
-SOLVED, OUT_OF_ITERATIONS, FAILED, NOT_BEGUN = range(4)  # how a sample ends a stage
+SOLVED, OUT_OF_ITERATIONS, FAILED, NOT_BEGUN = range(4)  # how a sample ends a step
 
-USEFUL = 0.5  # a step along an old factor that reduces less is not taken
-SUFFICIENT = 1e-4  # decrease of the residual's square that a step has to achieve, relative to what its slope promises
-HALVINGS = 20  # of a step, before Newton's method gives up
-SOLVES = 8  # with one factor, before a multiplier system gets a factor of its own
-REFINED = 1e-13  # remainder of a multiplier system, relative to its right side, that is rounding
-_ACCURATE = 1e-10  # remainder beyond which a multiplier system is left to a factorization with pivoting
+USEFUL = 0.5  # a Newton step along an old factor that reduces less is not taken
+_SUFFICIENT = (
+    1e-4  # decrease of the residual's square that a Newton step has to achieve, relative to what its slope promises
+)
+_HALVINGS = 20  # of a Newton step, before Newton's method gives up
+_SOLVES = 8  # with one factor, before a multiplier system gets a factor of its own
+_REFINED = 1e-13  # remainder of a multiplier system, relative to its right side, that is rounding
+_ACCURATE = 1e-10  # remainder beyond which a multiplier system is left to solve.step_solver
 
 
 class Structure(NamedTuple):
-    """What stages with the same structure share."""
+    """What steps with the same structure share."""
 
     code: Code
     cells: int
@@ -40,8 +42,8 @@ class Structure(NamedTuple):
     constant: bool  # whether that is all of them
     row: Index  # of every Jacobian entry
     column: Index
-    own: Index  # inputs, params counted first, that are the stage's own unknowns
-    before: Index  # those that are the same unknowns one stage earlier, or nothing
+    own: Index  # inputs, params counted first, that are the step's own unknowns
+    before: Index  # those that are the same unknowns one step earlier, or nothing
     starts: Index  # of the blocks
     keep: float  # a factor that reduces the residual to at most this share is kept
     plan: Elimination
@@ -52,11 +54,11 @@ class Rule(NamedTuple):
 
     goal: float  # largest |row| at which iterations end
     tolerance: float  # largest |row| that is accepted where rounding allows no less
-    polish: bool  # whether one more step follows
+    polish: bool  # whether one more Newton step follows
     limit: int
 
 
-class StageMemory(NamedTuple):
+class StepMemory(NamedTuple):
     """Memory of one tile: of the program, its entries and factor, and vectors over rows (m) and blocks."""
 
     cells: Values
@@ -76,7 +78,7 @@ class StageMemory(NamedTuple):
     length: Values
 
 
-class StageLanes(NamedTuple):
+class StepLanes(NamedTuple):
     """Working numbers of one tile, one per lane and name."""
 
     live: Mask  # lanes that hold a sample that takes part
@@ -85,7 +87,7 @@ class StageLanes(NamedTuple):
     fresh: Mask  # the factor is that of the present point
     final: Mask
     searching: Mask
-    have: Mask  # a factor, from this stage or an earlier one
+    have: Mask  # a factor, from this step or an earlier one
     ended: Index
     used: Index
     size: Values
@@ -93,11 +95,11 @@ class StageLanes(NamedTuple):
 
 
 @compiled(nogil=True)
-def _stage_memory(one):
+def _step_memory(one):
     """Allocate the memory of a tile."""
     m, blocks, slots = len(one.own) * LANES, (len(one.starts) - 1) * LANES, one.slots * LANES
     factor, partial = m + 2 * len(one.plan.places) * LANES, 5 * LANES * max(one.cells - one.code.first, 0)
-    return StageMemory(
+    return StepMemory(
         np.empty(one.cells * LANES), np.empty(m), np.empty(partial), np.empty(slots + LANES), np.empty(slots), np.empty(slots),
         np.empty(len(one.row) * LANES), np.empty(factor), np.empty(2 * m), np.empty(m), np.empty(m), np.empty(m),
         np.empty(blocks), np.empty(blocks), np.empty(blocks),
@@ -105,9 +107,9 @@ def _stage_memory(one):
 
 
 @compiled(nogil=True)
-def _stage_lanes():
+def _step_lanes():
     """Allocate the working numbers of a tile."""
-    return StageLanes(
+    return StepLanes(
         np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
         np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.int64),
         np.empty(LANES, np.int64), np.empty(LANES), np.empty(LANES),
@@ -115,15 +117,15 @@ def _stage_lanes():
 
 
 @compiled(nogil=True, error_model="numpy")
-def solve_stage(
+def solve_step(
     one, rule, inputs, outside, externals, unknowns, start, field, past, known, have, factors, stop, ended, used
 ):
-    """Solve one stage. Samples whose `ended` is not NOT_BEGUN are left alone.
+    """Solve one step. Samples whose `ended` is not NOT_BEGUN are left alone.
 
-    Read: inputs (1, …), outside (1, …), externals (b, …), unknowns, start û (b, n), past (b, m) solutions two stages before, if
-    known, stop. Written: field (b, n), past, have (b,) and factors (tiles, …) for the next stage, ended and used (b,).
+    Read: inputs (1, …), outside (1, …), externals (b, …), unknowns, start û (b, n), past (b, m) solutions two steps before, if
+    known, stop. Written: field (b, n), past, have (b,) and factors (tiles, …) for the next step, ended and used (b,).
     """
-    memory, lanes = _stage_memory(one), _stage_lanes()
+    memory, lanes = _step_memory(one), _step_lanes()
     for tile in range(len(factors)):
         first = tile * LANES
         count = min(LANES, len(field) - first)
@@ -131,7 +133,7 @@ def solve_stage(
             sample = first + min(lane, count - 1)
             lanes.have[lane], lanes.used[lane] = have[sample], used[sample]
             lanes.ended[lane] = ended[sample] if lane < count else SOLVED
-        solve_stage_tile(
+        solve_step_tile(
             one, rule, inputs, outside, externals, unknowns, start, field, past, known, factors[tile], stop, first, memory, lanes
         )  # fmt: skip
         for lane in range(count):
@@ -140,10 +142,10 @@ def solve_stage(
 
 
 @compiled(nogil=True, error_model="numpy")
-def solve_stage_tile(
+def solve_step_tile(
     one, rule, inputs, outside, externals, unknowns, start, field, past, known, factor, stop, first, memory, lanes
 ):
-    """Solve one stage for samples first .. first + LANES − 1; see solve_stage.
+    """Solve one step for samples first .. first + LANES − 1; see solve_step.
 
     Written: field, past, factor; lanes' have, ended and used; `memory` and the rest of `lanes` are used as memory.
     """
@@ -241,7 +243,7 @@ def _fill_constants(one, entries):  # written: entries
 
 @compiled(nogil=True, error_model="numpy")
 def _begin(one, start, unknowns, first, count, past, known, memory):
-    """Choose for each block the start with the least residual: û, the stage before, or what continues the two before.
+    """Choose for each block the start with the least residual: û, the step before, or what continues the two before.
 
     Written: x; cells, rows, merit and base are used as memory.
     """
@@ -278,7 +280,7 @@ def _begin(one, start, unknowns, first, count, past, known, memory):
 
 @compiled(nogil=True, error_model="numpy")
 def _search(one, rule, memory, lanes):
-    """Go along steps as far as each block's residual shrinks; along old factors all the way or not at all.
+    """Go along Newton steps as far as each block's residual shrinks; along old factors all the way or not at all.
 
     Read: going, fresh, step, base (merits before). Written: x, cells and rows at the new point, merit; found, length, searching.
     """
@@ -294,7 +296,7 @@ def _search(one, rule, memory, lanes):
     for lane in range(LANES):
         searching[lane] = going[lane]
         left += going[lane]
-    for halving in range(HALVINGS + 1):
+    for halving in range(_HALVINGS + 1):
         if left == 0:
             break
         for b in range(blocks):
@@ -305,14 +307,14 @@ def _search(one, rule, memory, lanes):
                     cells[(1 + one.own[k]) * LANES + lane] = moved
         tile_values(one.code, cells, rows)
         _merits(one.starts, rows, merit)
-        shorter = 0.5 if halving + 1 < HALVINGS else 0.0  # at last blocks that no step helps stay where they are
+        shorter = 0.5 if halving + 1 < _HALVINGS else 0.0  # at last blocks that no length helps stay where they are
         for lane in range(LANES):
             if not searching[lane]:
                 continue
             short = 0
             for b in range(blocks):
                 at = b * LANES + lane
-                enough = (1.0 - 2.0 * SUFFICIENT * length[at]) * base[at]
+                enough = (1.0 - 2.0 * _SUFFICIENT * length[at]) * base[at]
                 rounding = (one.starts[b + 1] - one.starts[b]) * rule.goal**2
                 if not (merit[at] <= enough or merit[at] <= rounding or length[at] == 0.0):
                     short = 1
@@ -332,22 +334,22 @@ def _search(one, rule, memory, lanes):
 
 
 @compiled(nogil=True, error_model="numpy")
-def determine_stage(
+def determine_step(
     one, inputs, outside, externals, unknowns, index, field, rest, live, have, factors, multipliers, ended
 ):
-    """Solve Jᵀλ = −rest for the multipliers of one stage, with corrections.
+    """Solve Jᵀλ = −rest for the multipliers of one step, with corrections.
 
-    Read: field (b, n), rest (b, n), live (b,), index: the stage's rows. Written: multipliers (b, m), have, factors, and ended
-    (b,): SOLVED, or FAILED where a factorization with pivoting is needed.
+    Read: field (b, n), rest (b, n), live (b,), index: the step's rows. Written: multipliers (b, m), have, factors, and ended
+    (b,): SOLVED, or FAILED where what is left is not rounding.
     """
-    memory, lanes = _stage_memory(one), _stage_lanes()
+    memory, lanes = _step_memory(one), _step_lanes()
     for tile in range(len(factors)):
         first = tile * LANES
         count = min(LANES, len(field) - first)
         for lane in range(LANES):
             sample = first + min(lane, count - 1)
             lanes.have[lane], lanes.live[lane], lanes.ended[lane] = have[sample], lane < count and live[sample], SOLVED
-        determine_stage_tile(
+        determine_step_tile(
             one, inputs, outside, externals, unknowns, index, field, rest, factors[tile], multipliers, first, memory, lanes
         )  # fmt: skip
         for lane in range(count):
@@ -357,10 +359,10 @@ def determine_stage(
 
 
 @compiled(nogil=True, error_model="numpy")
-def determine_stage_tile(
+def determine_step_tile(
     one, inputs, outside, externals, unknowns, index, field, rest, factor, multipliers, first, memory, lanes
 ):
-    """Find the multipliers of samples first .. first + LANES − 1 whose lanes are `live`; see determine_stage.
+    """Find the multipliers of samples first .. first + LANES − 1 whose lanes are `live`; see determine_step.
 
     Written: multipliers, factor; lanes' have and ended; `memory` and the rest of `lanes` are used as memory.
     """
@@ -398,7 +400,7 @@ def determine_stage_tile(
             _correct(one, factor, attempt == 1, memory, lanes)
         for lane in range(LANES):
             if live[lane]:
-                wanting[lane] = not size[lane] <= REFINED * scale[lane]
+                wanting[lane] = not size[lane] <= _REFINED * scale[lane]
     for lane in range(count):
         if live[lane]:
             lanes.ended[lane] = SOLVED if size[lane] <= _ACCURATE * scale[lane] else FAILED
@@ -422,10 +424,10 @@ def _correct(one, factor, some, memory, lanes):
         size[lane] = scale[lane]
         for k in range(m):
             found[k * LANES + lane], remainder[k * LANES + lane] = 0.0, wanted[k * LANES + lane]
-    for _ in range(SOLVES):
+    for _ in range(_SOLVES):
         left = 0
         for lane in range(LANES):
-            going[lane] &= size[lane] > REFINED * scale[lane]
+            going[lane] &= size[lane] > _REFINED * scale[lane]
             left += going[lane]
         if left == 0:
             break
@@ -461,7 +463,7 @@ def _merits(starts, rows, merit):
 
 @compiled(nogil=True, error_model="numpy")
 def _place(one, x, cells):
-    """Write a stage's own unknowns into the cells. Written: cells."""
+    """Write a step's own unknowns into the cells. Written: cells."""
     for k in range(len(one.own)):
         for lane in range(LANES):
             cells[(1 + one.own[k]) * LANES + lane] = x[k * LANES + lane]

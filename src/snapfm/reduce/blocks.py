@@ -26,7 +26,7 @@ _LONG, _LONG_FLOOR = 4, 16
 
 @dataclass(frozen=True)
 class IndependentBlocks:
-    """Blocks that earlier stages leave independent of each other: solved at the same time.
+    """Blocks that earlier steps leave independent of each other: solved at the same time.
 
     Rows and unknowns are sorted by block, ascending in each; block k is the range starts[k] .. starts[k + 1] of both.
     """
@@ -36,24 +36,24 @@ class IndependentBlocks:
     starts: Index
 
 
-def find_stages(reads: Sets, usable: Mask, free: Mask, limit: int) -> tuple[IndependentBlocks, ...]:
+def find_steps(reads: Sets, usable: Mask, free: Mask, limit: int) -> tuple[IndependentBlocks, ...]:
     """Find all free unknowns that `usable` rows (equalities) determine in blocks, in an order in which they can be solved.
 
-    Returns nothing where there would be more than `limit` stages.
+    Returns nothing where there would be more than `limit` steps.
     """
-    stages: list[IndependentBlocks] = []
+    steps: list[IndependentBlocks] = []
     usable, free = usable.copy(), free.copy()
     lengths = reads.counts[usable]
     long = reads.counts > max(_LONG_FLOOR, _LONG * float(np.median(lengths)) if len(lengths) else 0.0)
     for now in (usable & ~long, usable) if (usable & long).any() else (usable,):
         rows, unknowns, after = _determined(reads, now & usable, free)
         if len(rows):
-            found = _sorted(rows, unknowns, after, limit - len(stages))
+            found = _sorted(rows, unknowns, after, limit - len(steps))
             if found is None:
                 return ()
-            stages += found
+            steps += found
             free[unknowns], usable[rows] = False, False
-    return tuple(stages)
+    return tuple(steps)
 
 
 def _determined(reads: Sets, usable: Mask, free: Mask) -> tuple[Index, Index, csr_array]:
@@ -112,15 +112,15 @@ def _sorted(rows: Index, unknowns: Index, after: csr_array, limit: int) -> list[
         return None
     least = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(least, label, unknowns)
-    stages = []
+    steps = []
     by_depth = np.argsort(depth[label], kind="stable")
     for mine in np.split(by_depth, np.cumsum(np.bincount(depth[label]))[:-1]):
         block = least[label[mine]]  # blocks in the order of their first unknown
         by_row, by_unknown = np.lexsort((rows[mine], block)), np.lexsort((unknowns[mine], block))
         edges = np.flatnonzero(np.diff(block[by_row])) + 1
         starts = np.concatenate([[0], edges, [len(mine)]]).astype(np.int64)
-        stages.append(IndependentBlocks(rows[mine][by_row], unknowns[mine][by_unknown], starts))
-    return stages
+        steps.append(IndependentBlocks(rows[mine][by_row], unknowns[mine][by_unknown], starts))
+    return steps
 
 
 def _depths(after: csr_array, label: Index, count: int, limit: int) -> Index | None:
@@ -145,12 +145,9 @@ def _depths(after: csr_array, label: Index, count: int, limit: int) -> Index | N
 _MANY = 9  # stands for any degree above two, and for what is no polynomial
 
 
-def quadratic_rows(tape: Tape, rows: csr_array, free: Mask) -> tuple[Mask, Mask]:
-    """Mark the rows (over the tape's cells) that are at most quadratic in the `free` unknowns, and those with a constant Hessian.
-
-    An operation on what another operation made of a free unknown has a Hessian that may depend on params.
-    """
-    degree, nested = np.zeros(tape.cells, np.int64), np.zeros(tape.cells, np.int64)
+def quadratic_rows(tape: Tape, rows: csr_array, free: Mask) -> Mask:
+    """Mark the rows (over the tape's cells) that are at most quadratic in the `free` unknowns."""
+    degree = np.zeros(tape.cells, np.int64)
     degree[tape.unknown_cells] = free
     for block in tape.blocks:
         found = [largest(operand, degree) for operand in block.operands]
@@ -160,11 +157,6 @@ def quadratic_rows(tape: Tape, rows: csr_array, free: Mask) -> tuple[Mask, Mask]
             own = found[0] + found[1]
         else:
             own = np.where(np.max(found, axis=0) > 0, _MANY, 0)
-        here = slice(block.first, block.first + block.size)
-        degree[here] = np.minimum(own, _MANY)
-        # 0: does not depend on the field; 1: an operation on unknowns themselves; 2: on results of operations
-        reads = np.max([largest(operand, nested) for operand in block.operands], axis=0)
-        nested[here] = np.where(degree[here] == 0, 0, np.minimum(1 + reads, 2))
+        degree[block.first : block.first + block.size] = np.minimum(own, _MANY)
     quadratic: Mask = largest(rows, degree) <= 2
-    constant: Mask = quadratic & (largest(rows, nested) <= 1)
-    return quadratic, constant
+    return quadratic

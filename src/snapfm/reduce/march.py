@@ -1,7 +1,7 @@
-"""March: stages of blocks that determine unknowns one after the other, each prepared as a square system.
+"""March: steps of blocks that determine unknowns one after the other, each prepared as a square system.
 
 An implicit scheme after an initial condition is solved step by step, with memory for one step and time linear in their number.
-Stages with the same structure (the time steps) share one program. Consumes a tape and its rows. Knows nothing of solvers.
+Steps with the same structure (the time steps) share one program. Consumes a tape and its rows. Knows nothing of solvers.
 """
 
 from __future__ import annotations
@@ -17,44 +17,42 @@ from scipy.sparse.linalg import splu
 from snapfm.arrays import Index, Mask
 from snapfm.compile.derivatives import Rows
 from snapfm.compile.lower.subtape import Subtape, cut
-from snapfm.compile.lower.tape import Tape, Unlowerable
+from snapfm.compile.lower.tape import Tape
 from snapfm.compile.program import Program, program_of
 from snapfm.compile.sparsity.pattern import Sets
 from snapfm.kernels.factor.lu import Planned, eliminate
-from snapfm.reduce.blocks import IndependentBlocks, find_stages
+from snapfm.reduce.blocks import IndependentBlocks, find_steps
 
-# Stages beyond which a march does not pay: each takes about half a millisecond to prepare.
-_STAGE_LIMIT = 4_096
-# Fewer rows, in all or for each stage, are left to the coupled system, which solves them in one compiled loop: a stage takes a
-# tenth of a millisecond however small it is. With 16 rows a stage both took the same time (reaction–diffusion in 1-D).
+# Steps beyond which a march does not pay: each takes about half a millisecond to prepare.
+_STEP_LIMIT = 4_096
+# Fewer rows, in all or for each step, are left to the coupled system, which solves them in one compiled loop: a step takes a
+# tenth of a millisecond however small it is. With 16 rows a step both took the same time (reaction–diffusion in 1-D).
 _FEWEST_ROWS, _FEWEST_EACH = 256, 16
 # A pivot below this share of the largest at a random point: the block is singular whatever its unknowns are.
 _SINGULAR = 1e-13
-# Multiply-adds up to which the matrix of a stage is factorized to find that out: about a second of SuperLU. Larger ones are
+# Multiply-adds up to which the matrix of a step is factorized to find that out: about a second of SuperLU. Larger ones are
 # singular only if the constants, which differences do not see, are a null vector on either side.
 _TRIED = 1_000_000_000
-# Multiply-adds up to which the compiled elimination is written out: beyond, SuperLU takes half the time on one sample, and twice
-# the time on eight.
-_WRITTEN_OUT = 10_000_000
+# Multiply-adds up to which the compiled elimination of eight samples is written out. With 128² points a step (56 million) it took
+# half the time of a system (solve.step_solver) on eight samples, with 100² points (23 million) the same time on one.
+_WRITTEN_OUT = 100_000_000
 _SEARCHES = 4  # each leaves out the blocks that were found to be singular
 
 
 @dataclass(frozen=True)
 class Square:
-    """The structure of stages: as many rows as unknowns of their own.
+    """The structure of steps: as many rows as unknowns of their own.
 
-    `program` evaluates the rows over the stage's inputs, and their slopes by its own unknowns, which are inputs `own`. Block k is
-    the range starts[k] .. starts[k + 1] of both. Inputs `before` are the same unknowns one stage earlier, if all are read.
+    `program` evaluates the rows over the step's inputs, and their slopes by its own unknowns, which are inputs `own`. Block k is
+    the range starts[k] .. starts[k + 1] of both. Inputs `before` are the same unknowns one step earlier, if all are read.
     """
 
     program: Program
     own: Index
     starts: Index
     before: Index
-    matched: Index  # the row that each unknown of its own is eliminated with
     plan: Planned  # of its elimination
     regular: bool  # False: the matrix is singular whatever its unknowns are
-    curved: bool  # whether the program has second derivatives; they may be too many to list
 
     @property
     def size(self) -> int:
@@ -68,8 +66,8 @@ class Square:
 
 
 @dataclass(frozen=True)
-class MarchStage:
-    """One stage: which structure it has (`square`), and which rows, unknowns, inputs and params are its own."""
+class MarchStep:
+    """One step: which structure it has (`square`), and which rows, unknowns, inputs and params are its own."""
 
     square: int
     rows: Index
@@ -80,77 +78,74 @@ class MarchStage:
 
 @dataclass(frozen=True)
 class March:
-    """Stages in the order in which they are solved; empty if there is nothing to march through."""
+    """Steps in the order in which they are solved; empty if there is nothing to march through."""
 
     squares: tuple[Square, ...] = ()
-    stages: tuple[MarchStage, ...] = ()
+    steps: tuple[MarchStep, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.stages)
+        return len(self.steps)
 
     def rows(self) -> Index:
-        """Rows of all stages."""
-        return np.concatenate([np.zeros(0, np.int64), *(stage.rows for stage in self.stages)])
+        """Rows of all steps."""
+        return np.concatenate([np.zeros(0, np.int64), *(step.rows for step in self.steps)])
 
     def unknowns(self) -> Index:
-        """Unknowns of all stages."""
-        return np.concatenate([np.zeros(0, np.int64), *(stage.unknowns for stage in self.stages)])
+        """Unknowns of all steps."""
+        return np.concatenate([np.zeros(0, np.int64), *(step.unknowns for step in self.steps)])
 
 
 def find_march(tape: Tape, rows: csr_array, reads: Sets, usable: Mask, free: Mask) -> March:
     """Find the unknowns, among the free ones, that blocks of `usable` rows determine, if marching through them pays."""
     usable = usable.copy()
     for _ in range(_SEARCHES):
-        stages = find_stages(reads, usable, free, _STAGE_LIMIT)
-        if sum(len(stage.rows) for stage in stages) < max(_FEWEST_ROWS, _FEWEST_EACH * len(stages)):
+        steps = find_steps(reads, usable, free, _STEP_LIMIT)
+        if sum(len(step.rows) for step in steps) < max(_FEWEST_ROWS, _FEWEST_EACH * len(steps)):
             break
-        march = _prepared(tape, rows, stages)
+        march = _prepared(tape, rows, steps)
         if all(square.regular for square in march.squares):
             return march
         spoilt = [np.zeros(0, np.int64) if square.regular else _singular_rows(square) for square in march.squares]
-        for stage in march.stages:
-            usable[stage.rows[spoilt[stage.square]]] = False
+        for step in march.steps:
+            usable[step.rows[spoilt[step.square]]] = False
     return March()
 
 
-def _prepared(tape: Tape, rows: csr_array, stages: tuple[IndependentBlocks, ...]) -> March:
+def _prepared(tape: Tape, rows: csr_array, steps: tuple[IndependentBlocks, ...]) -> March:
     """Build the program of every structure once."""
     numbers = dict[bytes, int]()
-    plans: dict[bytes, tuple[Index, Planned]] = {}  # structures that differ in coefficients alone have one pattern
+    plans: dict[bytes, Planned] = {}  # structures that differ in coefficients alone have one pattern
     squares: list[Square] = []
     found = []
-    sizes = [len(stage.rows) for stage in stages]
-    parts = cut(tape, csr_array(rows[np.concatenate([stage.rows for stage in stages])]), sizes)
-    for stage, part in zip(stages, parts, strict=True):
-        own = np.searchsorted(part.unknowns, stage.unknowns)
-        key = part.fingerprint(own) + stage.starts.tobytes()
+    sizes = [len(step.rows) for step in steps]
+    parts = cut(tape, csr_array(rows[np.concatenate([step.rows for step in steps])]), sizes)
+    for step, part in zip(steps, parts, strict=True):
+        own = np.searchsorted(part.unknowns, step.unknowns)
+        key = part.fingerprint(own) + step.starts.tobytes()
         number = numbers.setdefault(key, len(squares))
         if number == len(squares):
-            squares.append(_square(part.local(), own, stage.starts, plans))
-        found.append(MarchStage(number, stage.rows, stage.unknowns, part.unknowns, part.params))
+            squares.append(_square(part.local(), own, step.starts, plans))
+        found.append(MarchStep(number, step.rows, step.unknowns, part.unknowns, part.params))
     return March(tuple(_following(squares, found)), tuple(found))
 
 
-def _square(part: Subtape, own: Index, starts: Index, plans: dict[bytes, tuple[Index, Planned]]) -> Square:
+def _square(part: Subtape, own: Index, starts: Index, plans: dict[bytes, Planned]) -> Square:
     """Build the program of one structure and plan its elimination. Written: plans."""
-    try:
-        program, curved = program_of(part, own), True
-    except Unlowerable:  # the Hessian is too dense to be listed
-        program, curved = program_of(part, own, second=False), False
+    program = program_of(part, own, second=False)  # as many rows as unknowns: curvature changes no step
     pattern = program.pattern
     key = pattern.indptr.tobytes() + pattern.indices.tobytes()
     if key not in plans:
         matched = maximum_bipartite_matching(pattern.csr(np.ones(pattern.nnz)), "row").astype(np.int64)
-        plans[key] = matched, eliminate(pattern.row_of(), pattern.indices, matched, _WRITTEN_OUT)
-    matched, plan = plans[key]
-    return Square(program, own, starts, np.zeros(0, np.int64), matched, plan, _regular(program, plan), curved)
+        plans[key] = eliminate(pattern.row_of(), pattern.indices, matched, _WRITTEN_OUT)
+    plan = plans[key]
+    return Square(program, own, starts, np.zeros(0, np.int64), plan, _regular(program, plan))
 
 
-def _following(squares: list[Square], stages: list[MarchStage]) -> list[Square]:
-    """Find the inputs that are the unknowns of the stage before, from two stages with the same structure."""
+def _following(squares: list[Square], steps: list[MarchStep]) -> list[Square]:
+    """Find the inputs that are the unknowns of the step before, from two steps with the same structure."""
     found = list(squares)
     for number, square in enumerate(squares):
-        same = [stage for stage in stages if stage.square == number][:2]
+        same = [step for step in steps if step.square == number][:2]
         if len(same) == 2:
             place = np.searchsorted(same[1].inputs, same[0].unknowns)
             inside = np.minimum(place, len(same[1].inputs) - 1)

@@ -58,8 +58,7 @@ class System:
     gram: csr_array  # (m, m)
     equality: Mask  # (m,)
     opaque: bool = False  # rows are evaluated by callback: those of `program` only name the cells
-    quadratic: bool = False  # whether all rows are at most quadratic in the unknowns,
-    constant: bool = False  # and their Hessians do not depend on params
+    quadratic: bool = False  # whether all rows are at most quadratic in the unknowns
 
     @classmethod
     def of(
@@ -267,7 +266,7 @@ def _systems(
         row_label = np.where(np.isin(row_label, chosen), chosen[0], row_label)
         unknown_label = np.where(np.isin(unknown_label, chosen), chosen[0], unknown_label)
         chosen = chosen[:1]
-    quadratic, constant = quadratic_rows(tape, rows, unknown_label >= 0)
+    quadratic = quadratic_rows(tape, rows, unknown_label >= 0)
     gone = np.zeros(tape.cells, bool)
     gone[tape.unknown_cells] = (unknown_label >= 0) & ~iterated
     mine = [np.flatnonzero((row_label == part) & open_rows) for part in chosen]
@@ -284,7 +283,7 @@ def _systems(
             key += hashed([linear.indptr, linear.indices, linear.data, equality[own]])
         if key not in found:
             one = System.of(program_of(part, moving), own, moving, equality[own], eliminated=eliminated, linear=linear)
-            systems.append(replace(one, quadratic=bool(quadratic[own].all()), constant=bool(constant[own].all())))
+            systems.append(replace(one, quadratic=bool(quadratic[own].all())))
         found.setdefault(key, []).append(
             {"rows": own, "unknowns": moving, "inputs": part.unknowns, "params": part.params, "eliminated": eliminated}
         )

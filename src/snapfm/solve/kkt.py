@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, tril
+from scipy.sparse import block_array, coo_array, csr_array, eye_array, tril
 
 from snapfm.arrays import Index, Table, Values
 from snapfm.compile.sparsity.pattern import Pattern
@@ -202,12 +202,10 @@ def _schur(gram: csr_array, m: int, products: _Products) -> Matrix:
 
 def augmented(system: System, jacobian: Values, hessian: Values) -> csr_array:
     """Evaluate [[W, Jᵀ], [J, −G]] of one sample, both triangles, from the entries of J and of the Hessian's lower triangle."""
-    row, column, constant, ptr, left, right = _augmented(system)
-    entry = np.repeat(np.arange(len(constant)), np.diff(ptr))
-    listed = np.where(right == 1, hessian[left * right], jacobian[left * (1 - right)])
-    values = constant + np.bincount(entry, listed, len(constant))
-    lower = csr_array((values, (row, column)), shape=2 * (int(row[-1]) + 1,))
-    return csr_array(lower + tril(lower, -1).T)
+    program = system.program
+    slopes, lower = program.pattern.csr(jacobian), program.hessian.csr(hessian)
+    weight = eye_array(slopes.shape[1]) + lower + tril(lower, -1).T
+    return csr_array(block_array([[weight, slopes.T], [slopes, -csr_array(system.gram)]]))
 
 
 def _augmented(system: System) -> Matrix:

@@ -61,7 +61,8 @@ class Newton:
         self.plan = Plan(reduction, limits, linear, most, self.opaque)
         self.inequality_rows = np.flatnonzero(~laws.equality_rows)
         self.implied: Index = reduction.implied  # rows that hold if the others do
-        systems = self.plan.systems
+        march = self.plan.march
+        systems = [*self.plan.systems, *(() if march is None else march.parts)]
         # Longest time of one compiled call, in seconds per sample of a piece and iteration of its limit.
         self.longest = max((part.seconds(LANES, 1, self.opaque) for part in systems), default=0.0) / LANES
         self.seconds_between_callbacks = max((part.seconds(LANES, 1, False) for part in systems), default=0.0) / LONGEST
@@ -196,12 +197,9 @@ class Newton:
         once = limit * self.longest
         # torch rounds opaque laws by who shares a tile: a piece is a tile, so that the number of threads changes no bit.
         chunk = LANES if self.opaque else _CHUNK if certify else _SMALL_CHUNK
-        unit = LANES
-        march = self.plan.march
-        if march is not None:  # large pieces share the time of Python's calls
-            chunk, unit = _CHUNK, min(LANES, march.samples)
-        chunk = max(unit, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
-        chunk = chunk if march is None else min(chunk, march.samples)
+        if self.plan.march is not None:  # large pieces share the time of Python's calls
+            chunk = _CHUNK
+        chunk = max(LANES, min(chunk, int(_WATCHED / once) // LANES * LANES if once > 0.0 else chunk))
         # Where the laws are called back, every callback looks at the clock: only what is between two of them is watched.
         unchecked_seconds = (
             self.seconds_between_callbacks if self.opaque else max(once, limit * self.longest_on_kinks) * chunk
@@ -210,7 +208,7 @@ class Newton:
         if threads > 1:  # small pieces: a core that is busy elsewhere gets fewer
             chunk = min(chunk, LANES * max(1, count // (2 * threads * LANES)))
         chunk, threads = fitted(self.bytes, max(1, min(chunk, count)), threads, room)
-        pieces = cut(count, min(unit, chunk), -(-count // chunk))
+        pieces = cut(count, min(LANES, chunk), -(-count // chunk))
         found = _Pieces(pieces, threads, needs_watchdog, threads * self.bytes(chunk), room)
         self._pieces = (asked, found)
         return found

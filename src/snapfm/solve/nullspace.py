@@ -1,20 +1,21 @@
 """The null-space method: a few quadratic rows beside many affine ones, as for divergence-free fields of a given energy.
 
 Every answer is u = ū + z, with ū the nearest field that obeys the affine rows A and z in their null space, where a gradient f
-counts through its projection Pf = f − Aᵀ(AAᵀ)⁻¹Af only. The quadratic rows are minimized over on a small subspace of it: that
-of the projected gradients of the rows at ū. Where their Hessians are multiples of the identity, as for energies and momenta,
-the answer lies in it, after one small problem. Otherwise what remains of the gradient of the Lagrangian, projected, is the
-subspace's next direction, as in the method of Lanczos (math.md, "Null space"). Each direction costs one solve with a factor of
-AAᵀ that all samples and calls share.
+counts through its projection Pf = f − Aᵀ(AAᵀ)⁻¹Af only. z is looked for among those of the quadratic rows at ū, as
+many as there are rows: Newton's method on a small square system. Where the Hessians are multiples of the identity, as for
+energies and momenta, that is the answer (math.md, "Null space"). All solves take one factor of AAᵀ, which samples and calls
+share. What is returned as certified meets the conditions of first order in full, and diagonal dominance proves W = I + Σμ∇²q
+positive. Samples that end otherwise are iterated on by solve.system, from the point found if it obeys.
 
-What is returned as certified meets the conditions of first order in full, and W = I + Σμ∇²q is positive. Samples that end
-otherwise are left to the iterations of solve.system. Must not import solve.system.
+Kept because of its time: divergence and energy of fields 3×32³ take 50 ms per sample, the iterations with shared factors alone
+(linear.bordered) 215 ms near and 25 s far; fields 3×16³ 1.8 ms against 6 to 7. Must not import solve.system.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
@@ -23,20 +24,29 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.derivatives import Rows
 from snapfm.kernels.layout import HOLDS
 from snapfm.kernels.run_length import RunLengthMatrix, add_batch, join, products
-from snapfm.kernels.threads import Deadline
 from snapfm.linear.bordered import PreparedBordered
 from snapfm.reduce.reduce import System
-from snapfm.solve.budget import Stopping
-from snapfm.solve.subspace import Found, Subspaces, largest
+from snapfm.solve.budget import LEAST, Stopping
 from snapfm.solve.tiles import AttemptOutcome
 
 if TYPE_CHECKING:
     from snapfm.solve.stage import State
 
-AT_ONCE = 8  # lanes: as many as one solve with the factor takes
-_LONGEST = 32  # directions of a subspace,
-_MEMORY = 4e7  # and numbers that they and their images may take
+_AT_ONCE = 8  # lanes: as many as one solve with the factor takes
+_STEPS = 30  # of Newton's method along the gradients; most lanes take 4 to 6
+_EXACT = 1e-10  # of the rows' first values: from there on Newton's method ends when rounding stops it
+_CORRECTIONS = 2  # of rows that rounding left violated
+_CLEAN = 1e-13  # share of a direction that may lie outside the null space
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of a sum, relative to the sizes of its terms
+
+
+class Found(NamedTuple):
+    """Per lane: the point (b, v + s), multipliers (b, m), and what the point is good for."""
+
+    point: Values
+    multipliers: Values
+    usable: Mask  # iterations may start there: the quadratic rows hold
+    certified: Mask  # it is an answer: conditions of first order hold, and the Lagrangian's Hessian is positive
 
 
 class NullSpace:
@@ -70,22 +80,6 @@ class NullSpace:
         self.affine: RunLengthMatrix = join(column, row, value)
         self.size = float(np.bincount(row, np.abs(value), 1).max())
         self.equality: Mask = system.equality[self.border]
-        self.bends = program.hessian.row_of(), program.hessian.indices
-        still, outside = np.zeros((1, self.columns.shape[1])), np.zeros((1, system.params.shape[1]))
-        self._hessians = self._evaluated(still, outside) if system.constant else None
-
-    def rounds(self, limit: int) -> int:
-        """Return how many of a sample's iterations this method may use."""
-        room = _MEMORY / (AT_ONCE * self.columns.shape[1] * (1 + len(self.border)))
-        return max(1, min(_LONGEST, int(room), limit // 2))
-
-    def solve(self, given: Values, externals: Values, stopping: Stopping, limit: int, deadline: Deadline) -> Found:
-        """Solve lanes (b, columns), given their û and the params that they read (b, …); `limit` is that of `rounds`."""
-        found = [
-            Subspaces(self, given[k : k + AT_ONCE], externals[k : k + AT_ONCE], stopping).solved(limit, deadline)
-            for k in range(0, len(given), AT_ONCE)
-        ]
-        return Found(*(np.concatenate([getattr(one, name) for one in found]) for name in Found.__dataclass_fields__))
 
     def solve_state(self, state: State, iterate: Callable[[State], AttemptOutcome]) -> AttemptOutcome:
         """Solve a piece; `iterate` for samples that are left open, from where they ended if that is usable.
@@ -98,20 +92,21 @@ class NullSpace:
         given[:, :, self.unknowns :] = np.take(u, columns[:, self.unknowns :], axis=1)
         lanes = count * system.parts
         outside = np.take(state.externals, self.params, axis=1).reshape(lanes, self.params.shape[1])
-        rounds = self.rounds(state.limit)
-        found = self.solve(given.reshape(lanes, -1), outside, state.stopping, rounds, state.deadline)
+        given = given.reshape(lanes, -1)
+        pieces = [slice(first, first + _AT_ONCE) for first in range(0, lanes, _AT_ONCE)]
+        with np.errstate(all="ignore"):
+            each = [self._found(given[piece], outside[piece], state.stopping) for piece in pieces]
+        found = Found(*(np.concatenate(one) for one in zip(*each)))
         certified: Mask = np.all(found.certified.reshape(count, -1), axis=1)
         usable: Mask = np.all(found.usable.reshape(count, -1), axis=1)
         point, lam = (one.reshape(count, system.parts, -1) for one in (found.point, found.multipliers))
-        ended = AttemptOutcome(
-            np.zeros(count, np.int64), found.rounds.reshape(count, -1).max(axis=1), np.full(count, HOLDS)
-        )  # fmt: skip
+        ended = AttemptOutcome(np.zeros(count, np.int64), np.ones(count, np.int64), np.full(count, HOLDS))
         done = np.flatnonzero(certified)
         u[done[:, None, None], moving], multipliers[done[:, None, None], system.rows] = point[done], lam[done]
         for some in (np.flatnonzero(usable & ~certified), np.flatnonzero(~usable)):
             if not len(some):
                 continue
-            own = state.select(some, state.limit - rounds)
+            own = state.select(some, state.limit - 1)
             if usable[some[0]]:
                 own.u[:, system.unknowns] = point[some][:, :, : system.unknowns.shape[1]]
                 own.warm = own.multipliers.copy()
@@ -122,47 +117,135 @@ class NullSpace:
             ended.iterations[some] += then.iterations
         return ended
 
-    def rows(self, field: Values, externals: Values) -> Values:
+    def _found(self, given: Values, externals: Values, stopping: Stopping) -> Found:
+        """Solve up to _AT_ONCE lanes (b, columns), given their û and the params that they read."""
+        count, border, moving = len(given), self.border, slice(0, self.unknowns)
+        size = np.abs(given[:, moving]).max(axis=1, initial=0.0)
+        allowed = np.maximum(stopping.stationarity * np.minimum(size, 1.0), LEAST * size)
+        goal = stopping.polish * stopping.tolerance
+        at, multipliers = given.copy(), np.zeros((count, len(self.system.equality)))
+        for _ in range(2):  # the second removes the error of an ill-conditioned factor
+            step = self.factor.solve(np.take(self._rows(at, externals), self.inner, axis=1))
+            multipliers[:, self.inner] += step
+            add_batch(self.affine, -step, at)
+        values = self._rows(at, externals)[:, border]
+        active = self.equality | (values > 0.0)
+        steep = self._gradients(at, externals)
+        along = steep.copy()
+        taken = [self._project(one, active[:, i]) for i, one in enumerate(along)]
+        curved = np.stack([self._dots(self._gradients(at + one, externals) - steep, along) for one in along], axis=2)
+        slopes = self._dots(steep, along)
+        for lane in range(count):
+            mine = np.flatnonzero(active[lane])
+            y = _root(values[lane, mine], slopes[lane][np.ix_(mine, mine)], curved[lane][np.ix_(mine, mine, mine)])
+            at[lane] += y @ along[mine, lane]
+        solved = self._correct(at, externals, along, active, goal)
+        steep = self._gradients(at, externals)
+        slopes = self._dots(steep, along)
+        rest = at - given
+        for lane in np.flatnonzero(solved).tolist():
+            mine = np.flatnonzero(active[lane])
+            left = along[mine, lane] @ rest[lane]
+            multipliers[lane, border[mine]] = -_solution(slopes[lane][np.ix_(mine, mine)].T, left)
+        for i, row in enumerate(border):
+            mu = multipliers[:, row, None]
+            rest += mu * steep[i]
+            multipliers[:, self.inner] -= mu * taken[i]
+        add_batch(self.affine, np.take(multipliers, self.inner, axis=1), rest)
+        multipliers[:, self.inner] -= self._project(rest, ~(np.abs(rest).max(axis=1) <= allowed))
+        at[:, self.iterated : self.unknowns] -= rest[:, self.iterated : self.unknowns]
+        rows, sign = self._rows(at, externals), multipliers[:, border]
+        broken = np.where(self.system.equality, np.abs(rows), rows).max(axis=1, initial=0.0)
+        usable = solved & np.isfinite(multipliers).all(axis=1)
+        certified = usable & (np.abs(rest).max(axis=1) <= allowed) & (broken <= goal)
+        certified &= (self.equality | (sign >= 0.0)).all(axis=1)
+        certified &= self._least_curvature(at, externals, multipliers) > 0.0
+        return Found(at[:, moving], multipliers, usable, certified)
+
+    def _correct(self, at: Values, externals: Values, along: Values, active: Mask, goal: float) -> Mask:
+        """Remove what rounding left of the active quadratic rows; mark lanes where they hold. Written: at."""
+        for correction in range(_CORRECTIONS + 1):
+            rows = self._rows(at, externals)[:, self.border]
+            solved: Mask = np.all((np.abs(rows) <= goal) | ~active, axis=1)
+            near = ~solved & np.isfinite(at).all(axis=1)
+            if not near.any() or correction == _CORRECTIONS:
+                break
+            slopes = self._dots(self._gradients(at, externals), along)
+            for lane in np.flatnonzero(near):
+                mine = np.flatnonzero(active[lane])
+                nothing = np.zeros((len(mine),) * 3)
+                at[lane] += _root(rows[lane, mine], slopes[lane][np.ix_(mine, mine)], nothing) @ along[mine, lane]
+        return solved
+
+    def _rows(self, field: Values, externals: Values) -> Values:
         """Evaluate all rows (b, m)."""
         out = self.read.evaluate(field, externals)
         products(self.linear, field, out)
         return out
 
-    def hessians(self, still: Values, externals: Values) -> Values:
-        """Return the Hessians of the border's rows: (k, b, entries), or (k, 1, entries) if they never change."""
-        return self._evaluated(still, externals) if self._hessians is None else self._hessians
+    def _gradients(self, field: Values, externals: Values) -> Values:
+        """Return the gradients of the border's rows (k, b, columns)."""
+        found = np.zeros((len(self.border), *field.shape))
+        for row, out in zip(self.border, found):
+            weight = np.zeros((len(field), len(self.system.equality)))
+            weight[:, row] = 1.0
+            self.read.pull(self.each, field, externals, weight, out)
+            add_batch(self.linear, weight, out)
+        found[:, :, self.unknowns :] = 0.0
+        return found
 
-    def _evaluated(self, field: Values, externals: Values) -> Values:
-        out = np.empty((len(self.border), len(field), self.system.program.hessian.nnz))
-        for i in range(len(self.border)):
-            out[i] = self.read.derivatives(field, externals, self._unit(i, len(field)))[1]
-        return out
+    def _dots(self, left: Values, right: Values) -> Values:
+        """Return the products of two lists of fields (k, b, columns), lane by lane: (b, k, k)."""
+        return np.stack([left[:, lane] @ right[:, lane].T for lane in range(left.shape[1])])
 
-    def _unit(self, i: int, count: int) -> Values:
-        weight = np.zeros((count, len(self.system.equality)))
-        weight[:, self.border[i]] = 1.0
-        return weight
-
-    def gradient(self, i: int, field: Values, externals: Values) -> Values:
-        """Return the gradient of row i of the border (b, columns)."""
-        out, whole = np.zeros_like(field), self._unit(i, len(field))
-        self.read.pull(self.each, field, externals, whole, out)
-        add_batch(self.linear, whole, out)
-        out[:, self.unknowns :] = 0.0
-        return out
-
-    def project(self, field: Values, which: Mask, noise: float = _ROUNDING) -> Values:
+    def _project(self, field: Values, which: Mask) -> Values:
         """Project directions of some lanes onto the null space; return η of what was taken away, Aᵀη. Written: field.
 
-        What the rows make of a direction may be rounding if it is less than `noise` of its size; that takes no solve.
+        What the rows make of a direction may be rounding of its size; that takes no solve.
         """
-        residual = np.zeros((len(field), len(self.inner)))
-        products(self.affine, field, residual)
-        residual[~which] = 0.0
-        residual[np.abs(residual) <= noise * self.size * largest(field)[:, None]] = 0.0
-        if not residual.any():
-            return residual
-        step = self.factor.solve(residual)
-        step[~residual.any(axis=1)] = 0.0
-        add_batch(self.affine, -step, field)
+        step = np.zeros((len(field), len(self.inner)))
+        # The second removes the error of an ill-conditioned factor, where there is one.
+        for noise in (_ROUNDING, _CLEAN):
+            residual = np.zeros_like(step)
+            products(self.affine, field, residual)
+            residual[~which] = 0.0
+            residual[np.abs(residual) <= noise * self.size * np.abs(field).max(axis=1)[:, None]] = 0.0
+            if not residual.any():
+                break
+            more = self.factor.solve(residual)
+            more[~residual.any(axis=1)] = 0.0
+            add_batch(self.affine, -more, field)
+            step += more
         return step
+
+    def _least_curvature(self, at: Values, externals: Values, multipliers: Values) -> Values:
+        """Bound the eigenvalues of I + Σμ∇²q from below, by its diagonal minus what each row has beside it (b,)."""
+        pattern, hessian = self.system.program.hessian, self.read.derivatives(at, externals, multipliers)[1]
+        row, column = pattern.row_of(), pattern.indices
+        # Each entry counts for its row and its column: on the diagonal by half of its value.
+        value = np.where(row == column, 0.5 * hessian, -np.abs(hessian))
+        ends = np.concatenate([row, column])
+        sums = [np.bincount(ends, np.tile(one, 2), self.iterated).min(initial=np.inf) for one in value]
+        return 1.0 + np.array(sums)
+
+
+def _root(value: Values, slope: Values, curvature: Values) -> Values:
+    """Solve value + slope y + ½ yᵀ curvature y = 0 (k,) for y by Newton's method from y = 0; NaN where it fails."""
+    y = np.zeros_like(value)
+    left = np.inf
+    for _ in range(_STEPS):
+        bent = curvature @ y
+        row = value + (slope + 0.5 * bent) @ y
+        before, left = left, np.abs(row).max(initial=0.0)
+        if left == 0.0 or (left <= _EXACT * np.abs(value).max(initial=0.0) and not left < 0.5 * before):
+            return y
+        y = y - _solution(slope + bent, row)
+    return np.full_like(value, np.nan)
+
+
+def _solution(matrix: Values, right: Values) -> Values:
+    """Solve a small system; NaN if it is singular."""
+    found = np.full_like(right, np.nan)
+    with suppress(np.linalg.LinAlgError):
+        found[:] = np.linalg.solve(matrix, right)
+    return found

@@ -123,7 +123,7 @@ class Plan:
             stages.append(stage := Substitute(len(stages), level, Rows.of(program)))
             pinned = np.concatenate([pinned, stage.pinned])
         if len(reduction.march):
-            stages.append(Marching(len(stages), reduction.march, reduction.tape, reduction.rows))
+            stages.append(Marching(len(stages), reduction.march, reduction.tape, reduction.rows, linear))
         if len(clipped):
             stages.append(Clip(len(stages), clipped, self.lower[clipped], self.upper[clipped]))
         if len(reduction.affine):

@@ -68,7 +68,8 @@ class Part:
         self.kkt: KKT = prepare(system, bool(bounded.any()), solver)
         self.inequalities = bool(self.kkt.frame.mixed or self.kkt.frame.bounded)
         bordered = self.kkt.linear if isinstance(self.kkt.linear, PreparedBordered) and system.quadratic else None
-        self.nullspace = None if bordered is None else NullSpace(system, bordered, self.rows.outside)
+        useful = bordered is not None and len(bordered.border) > 0
+        self.nullspace = NullSpace(system, bordered, self.rows.outside) if bordered is not None and useful else None
         self.at = self._sections()
         self._packs = (self.at // LANES).tolist()
         self.eliminated = _eliminated(system)
