@@ -289,7 +289,7 @@ def test_a_projector_with_an_oracle_pickles_and_serves_threads():
 
 @pytest.mark.parametrize("threads", [False, True])
 def test_functions_run_one_at_a_time_unless_threads_are_allowed(threads: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("snapfm.solve.newton.workers", lambda: 3)
+    monkeypatch.setattr("snapfm.solve.pieces.workers", lambda: 3)
     callers = set()
 
     def watched(u: Any, p: Any) -> Any:
@@ -299,7 +299,7 @@ def test_functions_run_one_at_a_time_unless_threads_are_allowed(threads: bool, m
     law = Oracle("sim", watched, slopes, curvature, pattern=(ROWS, COLUMNS), hessian_pattern=PAIRS, threads=threads)
     project, (u_hat, params) = Projector([law], (N,), PARAMS), inputs(40)
     project(u_hat, params)
-    project.method._pace = 1.0  # as if samples took long
+    project.method.executor._pace = 1.0  # as if samples took long
     callers.clear()
     project(u_hat, params)
     assert (len(callers - {threading.get_ident()}) > 1) == threads

@@ -227,8 +227,8 @@ def test_a_first_call_shares_its_work_where_iterations_take_long(monkeypatch):
         used.append(threads)
         return run(work, pieces, clock, threads, watched)
 
-    monkeypatch.setattr("snapfm.solve.newton.run", watched)
-    monkeypatch.setattr("snapfm.solve.newton.workers", lambda: 2)
+    monkeypatch.setattr("snapfm.solve.pieces.run", watched)
+    monkeypatch.setattr("snapfm.solve.pieces.workers", lambda: 2)
     Projector(coupled(32), (2, 32, 32))(randn(16, 2, 32, 32), limit=1)
     Projector([Equality("sphere", lambda u, p: (u**2).sum() - 1.0)], (7,))(randn(16, 7), limit=1)
     assert used == [2, 1]

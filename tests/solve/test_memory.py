@@ -76,7 +76,7 @@ def test_pieces_shrink_before_anything_is_said(project, monkeypatch):
 
 
 def test_the_pieces_of_a_call_are_kept_until_something_it_depends_on_changes(project):
-    method = project.method
+    method = project.method.executor
     found = method._cut(20, True, 500)
     assert method._cut(20, True, 500) is found
     for other in ((21, True, 500), (20, False, 500), (20, True, 400)):

@@ -97,7 +97,8 @@ class CompiledLaws(LawStack):
         affine = self.kinds == RowKind.AFFINE
         affine[[row for i in self.opaque for row in range(self.stack[i].start, self.stack[i].stop)]] = False
         if self.scalar.transform is not None:
-            slopes = csr_array(rows[np.flatnonzero(affine)][:, self.scalar.tape.unknown_cells])
+            reading = np.flatnonzero(affine & (self.pattern.counts > 0))
+            slopes = csr_array(rows[reading][:, self.scalar.tape.unknown_cells])
             values[np.repeat(affine, self.pattern.counts)] = self.scalar.transform.of_fields(slopes)
             return values
         mine = np.repeat(affine, np.diff(rows.indptr)) & self.scalar.tape.is_unknown(rows.indices)

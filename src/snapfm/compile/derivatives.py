@@ -165,7 +165,7 @@ class Scalar:
 
     def _inputs(self, u: Tensor, params: Params) -> tuple[Values, Values]:
         """Return the unknowns of the tape (b, n) and the cells of params, as kernels read them."""
-        field = np.ascontiguousarray(u.detach().flatten(1).cpu().numpy(), np.float64)
+        field = np.ascontiguousarray(u.detach().reshape(len(u), self.example.numel()).cpu().numpy(), np.float64)
         if self.transform is not None:
             field = self.transform.forward(field)
         return field, evaluate_params(self.tape, self.example, params, len(u))

@@ -23,11 +23,11 @@ from snapfm.kernels.program import (
 
 
 @compiled(nogil=True, error_model="numpy")
-def substitute(code, size, inputs, outside, externals, unknowns, weights, field):
-    """field[:, unknowns] −= row / weight. Read: inputs, outside (1, …), externals (b, …), weights; written: field (b, n)."""
+def substitute(code, size, inputs, outside, params, unknowns, weights, field):
+    """field[:, unknowns] −= row / weight. Read: inputs, outside (1, …), params (b, …), weights; written: field (b, n)."""
     cells, rows = np.empty(size * LANES), np.empty(len(unknowns) * LANES)
     for first in range(0, len(field), LANES):
-        fill_cells(inputs, outside, field, externals, first, cells)
+        fill_cells(inputs, outside, field, params, first, cells)
         tile_values(code, cells, rows)
         for lane in range(min(LANES, len(field) - first)):
             for k in range(len(unknowns)):
@@ -35,11 +35,11 @@ def substitute(code, size, inputs, outside, externals, unknowns, weights, field)
 
 
 @compiled(nogil=True, error_model="numpy")
-def evaluate(code, size, inputs, outside, externals, field, out):
+def evaluate(code, size, inputs, outside, params, field, out):
     """out (b, rows) = the rows of a program of one part. Read: the rest; written: out."""
     cells, rows = np.empty(size * LANES), np.empty(out.shape[1] * LANES)
     for first in range(0, len(field), LANES):
-        fill_cells(inputs, outside, field, externals, first, cells)
+        fill_cells(inputs, outside, field, params, first, cells)
         tile_values(code, cells, rows)
         for lane in range(min(LANES, len(field) - first)):
             for k in range(out.shape[1]):
@@ -47,14 +47,14 @@ def evaluate(code, size, inputs, outside, externals, field, out):
 
 
 @compiled(nogil=True, error_model="numpy")
-def pull(code, size, inputs, outside, externals, index, multipliers, field, rest):
+def pull(code, size, inputs, outside, params, index, multipliers, field, rest):
     """rest += Jᵀλ, λ = multipliers[:, index[part]]. Read: field, multipliers (b, m); written: rest (b, n)."""
     (parts, width), known = index.shape, 1 + outside.shape[1]
     cells, rows, weight = np.empty(size * LANES), np.empty(width * LANES), np.empty(width * LANES)
     adjoint, partial = np.empty(size * LANES), np.empty(5 * LANES * max(size - code.first, 0))
     lanes = len(field) * parts
     for first in range(0, lanes, LANES):
-        fill_cells(inputs, outside, field, externals, first, cells)
+        fill_cells(inputs, outside, field, params, first, cells)
         tile_values(code, cells, rows)
         for lane in range(LANES):
             which = min(first + lane, lanes - 1)
@@ -69,11 +69,11 @@ def pull(code, size, inputs, outside, externals, index, multipliers, field, rest
 
 @compiled(nogil=True, error_model="numpy")
 def pull_linear(
-    code, size, inputs, outside, externals, index, multipliers, nu, field, w, rest, by_params
+    code, size, inputs, outside, params, index, multipliers, nu, field, w, rest, by_params
 ):  # written: rest, by_params
     """rest += Jᵀν + Σλ∇²row·w, and by_params += the same derivatives by the cells of params; λ, ν = …[:, index[part]].
 
-    Read: field, w (b, n), multipliers, nu (b, m); written: rest (b, n), by_params (b, …), numbered as `externals`.
+    Read: field, w (b, n), multipliers, nu (b, m); written: rest (b, n), by_params (b, …), numbered as `params`.
     """
     (parts, width), known = index.shape, 1 + outside.shape[1]
     cells, rows, along = np.empty(size * LANES), np.empty(width * LANES), np.zeros(size * LANES)
@@ -83,7 +83,7 @@ def pull_linear(
     partial, turned = np.empty(5 * LANES * ops), np.empty(2 * LANES * ops)
     own, lanes = inputs.shape[1], len(field) * parts
     for first in range(0, lanes, LANES):
-        fill_cells(inputs, outside, field, externals, first, cells)
+        fill_cells(inputs, outside, field, params, first, cells)
         tile_values(code, cells, rows)
         for lane in range(LANES):
             which = min(first + lane, lanes - 1)
@@ -111,23 +111,23 @@ def determine(rest, unknowns, weights, rows, multipliers):
 
 
 @compiled(nogil=True, error_model="numpy")
-def fill_cells(inputs, outside, field, externals, first, cells):
+def fill_cells(inputs, outside, field, params, first, cells):
     """Write the constant, the params and the unknowns of lanes first .. first + LANES − 1. Written: cells."""
-    parts, params = outside.shape
+    parts, count = outside.shape
     lanes = len(field) * parts
     store(cells, 0, full(1.0))
     for lane in range(LANES):
         which = min(first + lane, lanes - 1)
-        line, known = field[which // parts], externals[which // parts]
+        line, known = field[which // parts], params[which // parts]
         part = which % parts
-        for k in range(params):
+        for k in range(count):
             cells[(1 + k) * LANES + lane] = known[outside[part, k]]
         for k in range(inputs.shape[1]):
-            cells[(1 + params + k) * LANES + lane] = line[inputs[part, k]]
+            cells[(1 + count + k) * LANES + lane] = line[inputs[part, k]]
 
 
 @compiled(nogil=True, error_model="numpy")
-def derivatives(code, size, slots, inputs, outside, externals, field, multipliers, entries, curvature):
+def derivatives(code, size, slots, inputs, outside, params, field, multipliers, entries, curvature):
     """Differentiate the rows of a program of one part; Hessian values only where `curvature` has columns.
 
     Read: field (b, n), multipliers (b, m); written: entries (b, nnz), where they vary, and curvature (b, …).
@@ -139,7 +139,7 @@ def derivatives(code, size, slots, inputs, outside, externals, field, multiplier
     slope, left, right = np.empty((slots + 1) * LANES), np.empty(slots * LANES), np.empty(slots * LANES)
     found, hessian = np.zeros(entries.shape[1] * LANES), np.empty(width * LANES)
     for first in range(0, len(field), LANES):
-        fill_cells(inputs, outside, field, externals, first, cells)
+        fill_cells(inputs, outside, field, params, first, cells)
         tile_values(code, cells, rows)
         tile_partials(code, cells, width > 0, partial)
         tile_slopes(code, partial, slope, left, right, found)

@@ -39,10 +39,10 @@ def scatter(tiles, first, index, field):
 
 
 @compiled(nogil=True)
-def fill(inputs, outside, field, externals, first, tiles):
+def fill(inputs, outside, field, params, first, tiles):
     """Write the constant, the params and the unknowns of a program's cells, which begin at `first`. Written: tiles."""
     tiles[:, first * LANES : (first + 1) * LANES] = 1.0  # cell 0 is the constant
-    gather(externals, outside, first + 1, tiles)
+    gather(params, outside, first + 1, tiles)
     gather(field, inputs, first + 1 + outside.shape[1], tiles)
 
 

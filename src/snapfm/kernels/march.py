@@ -118,11 +118,11 @@ def _step_lanes():
 
 @compiled(nogil=True, error_model="numpy")
 def solve_step(
-    one, rule, inputs, outside, externals, unknowns, start, field, past, known, have, factors, stop, ended, used
+    one, rule, inputs, outside, params, unknowns, start, field, past, known, have, factors, stop, ended, used
 ):
     """Solve one step. Samples whose `ended` is not NOT_BEGUN are left alone.
 
-    Read: inputs (1, …), outside (1, …), externals (b, …), unknowns, start û (b, n), past (b, m) solutions two steps before, if
+    Read: inputs (1, …), outside (1, …), params (b, …), unknowns, start û (b, n), past (b, m) solutions two steps before, if
     known, stop. Written: field (b, n), past, have (b,) and factors (tiles, …) for the next step, ended and used (b,).
     """
     memory, lanes = _step_memory(one), _step_lanes()
@@ -134,7 +134,7 @@ def solve_step(
             lanes.have[lane], lanes.used[lane] = have[sample], used[sample]
             lanes.ended[lane] = ended[sample] if lane < count else SOLVED
         solve_step_tile(
-            one, rule, inputs, outside, externals, unknowns, start, field, past, known, factors[tile], stop, first, memory, lanes
+            one, rule, inputs, outside, params, unknowns, start, field, past, known, factors[tile], stop, first, memory, lanes
         )  # fmt: skip
         for lane in range(count):
             sample = first + lane
@@ -143,7 +143,7 @@ def solve_step(
 
 @compiled(nogil=True, error_model="numpy")
 def solve_step_tile(
-    one, rule, inputs, outside, externals, unknowns, start, field, past, known, factor, stop, first, memory, lanes
+    one, rule, inputs, outside, params, unknowns, start, field, past, known, factor, stop, first, memory, lanes
 ):
     """Solve one step for samples first .. first + LANES − 1; see solve_step.
 
@@ -159,7 +159,7 @@ def solve_step_tile(
         final[lane], fresh[lane] = False, one.constant
     if not live:
         return
-    fill_cells(inputs, outside, field, externals, first, cells)
+    fill_cells(inputs, outside, field, params, first, cells)
     _begin(one, start, unknowns, first, count, past, known, memory)
     _place(one, x, cells)
     tile_values(one.code, cells, rows)
@@ -334,9 +334,7 @@ def _search(one, rule, memory, lanes):
 
 
 @compiled(nogil=True, error_model="numpy")
-def determine_step(
-    one, inputs, outside, externals, unknowns, index, field, rest, live, have, factors, multipliers, ended
-):
+def determine_step(one, inputs, outside, params, unknowns, index, field, rest, live, have, factors, multipliers, ended):
     """Solve Jᵀλ = −rest for the multipliers of one step, with corrections.
 
     Read: field (b, n), rest (b, n), live (b,), index: the step's rows. Written: multipliers (b, m), have, factors, and ended
@@ -350,7 +348,7 @@ def determine_step(
             sample = first + min(lane, count - 1)
             lanes.have[lane], lanes.live[lane], lanes.ended[lane] = have[sample], lane < count and live[sample], SOLVED
         determine_step_tile(
-            one, inputs, outside, externals, unknowns, index, field, rest, factors[tile], multipliers, first, memory, lanes
+            one, inputs, outside, params, unknowns, index, field, rest, factors[tile], multipliers, first, memory, lanes
         )  # fmt: skip
         for lane in range(count):
             have[first + lane] = lanes.have[lane]
@@ -360,7 +358,7 @@ def determine_step(
 
 @compiled(nogil=True, error_model="numpy")
 def determine_step_tile(
-    one, inputs, outside, externals, unknowns, index, field, rest, factor, multipliers, first, memory, lanes
+    one, inputs, outside, params, unknowns, index, field, rest, factor, multipliers, first, memory, lanes
 ):
     """Find the multipliers of samples first .. first + LANES − 1 whose lanes are `live`; see determine_step.
 
@@ -376,7 +374,7 @@ def determine_step_tile(
         return
     _fill_constants(one, entries)
     if not one.constant:
-        fill_cells(inputs, outside, field, externals, first, cells)
+        fill_cells(inputs, outside, field, params, first, cells)
         tile_values(one.code, cells, rows)
         tile_partials(one.code, cells, False, memory.partial)
         tile_slopes(one.code, memory.partial, memory.slope, memory.left, memory.right, entries)

@@ -44,7 +44,7 @@ class Affine(Stage):
     def solve(self, state: State, ended: Ended) -> None:
         """Project u onto the rows. Written: state's u, multipliers."""
         constants = state.known[self.number]
-        base = self.known.evaluate(state.u, state.externals) if constants is None else constants
+        base = self.known.evaluate(state.u, state.params) if constants is None else constants
         self._project(base, state.u, state.multipliers)
 
     def _project(self, base: Values, u: Values, multipliers: Values) -> None:
@@ -60,7 +60,7 @@ class Affine(Stage):
 
     def pull(self, state: State, rest: Values) -> None:
         """Add the rows' share of Jᵀλ to `rest` for substituted unknowns; for the others it is zero."""
-        self.known.pull(self.rows[None], state.u, state.externals, state.multipliers, rest)
+        self.known.pull(self.rows[None], state.u, state.params, state.multipliers, rest)
 
     def linear(self, at: LinearState) -> None:
         """Project w onto A w = 0. Written: w, ν."""
@@ -70,9 +70,9 @@ class Affine(Stage):
         """Add the rows' share for substituted unknowns and params. Written: rest, by_params."""
         at.pull(self.known, self.rows[None])
 
-    def from_params(self, u: Values, externals: Values) -> Values | None:
+    def from_params(self, u: Values, params: Values) -> Values | None:
         """Return the known part of the rows, if it reads nothing but params and what they determine."""
-        return self.known.evaluate(u, externals) if self.steady else None
+        return self.known.evaluate(u, params) if self.steady else None
 
     def describe(self) -> str:
         """Say how many rows it solves."""

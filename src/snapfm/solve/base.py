@@ -49,12 +49,12 @@ class Solution:
 class Adjoints:
     """The solution (w, ν) of the linearized problem, and what gradients in params need.
 
-    `externals` (b, …) are the derivatives of wᵀJᵀλ + νᵀh by the cells of params; None where only torch knows them.
+    `by_params` (b, …) are the derivatives of wᵀJᵀλ + νᵀh by the cells of params; None where only torch knows them.
     """
 
     w: Tensor
     nu: Tensor
-    externals: Tensor | None
+    by_params: Tensor | None
 
 
 class Method(Protocol):

@@ -87,7 +87,7 @@ def _params_gradient(
             name: leaves[name].expand(len(u), *leaves[name].shape[1:]) if name in leaves else params[name]
             for name in params
         }
-        by_cells = found.externals
+        by_cells = found.by_params
         total = _paired(laws, full, u, multipliers, w, nu) if by_cells is None else _of_cells(laws, full, by_cells)
         if not total.requires_grad:  # no law reads them
             return [None] * len(names)

@@ -66,9 +66,9 @@ class Iterate(Stage):
     def pull(self, state: State, rest: Values) -> None:
         """Add Jᵀλ. Written: rest."""
         if state.evaluator is not None:
-            state.evaluator.pull(state.u, state.externals[:, 0].astype(np.int64), state.multipliers, rest)
+            state.evaluator.pull(state.u, state.params[:, 0].astype(np.int64), state.multipliers, rest)
         else:
-            self.part.pull(state.u, state.externals, state.multipliers, rest, state.weights)
+            self.part.pull(state.u, state.params, state.multipliers, rest, state.weights)
 
     def linear(self, at: LinearState) -> None:
         """Solve the linearized system. Written: w, ν."""

@@ -77,10 +77,10 @@ class Marching(Stage):
         assert state.kept is not None
 
         def pull(rows: Rows, index: Index) -> None:
-            rows.pull(index, state.u, state.externals, state.multipliers, rest)
+            rows.pull(index, state.u, state.params, state.multipliers, rest)
 
         walk: MarchState = state.kept[self.number]
-        walk.determine(state.u, state.externals, state.multipliers, rest, state.deadline, pull)
+        walk.determine(state.u, state.params, state.multipliers, rest, state.deadline, pull)
 
     def linear(self, at: LinearState) -> None:
         """Hold the unknowns. Written: w."""
@@ -89,7 +89,7 @@ class Marching(Stage):
     def pull_linear(self, at: LinearState) -> None:
         """Find the ν of all steps, last first. Written: ν, rest, by_params."""
         walk = MarchState(self, len(at.u))
-        walk.determine(at.u, at.externals, at.nu, at.rest, at.deadline, at.pull)
+        walk.determine(at.u, at.params, at.nu, at.rest, at.deadline, at.pull)
 
     def describe(self) -> str:
         """Say how many unknowns are solved for, and in how many steps."""
@@ -187,7 +187,7 @@ class MarchState:
         if known and len(square.before) and not square.affine:
             before = [u[np.ix_(live, one.unknowns)] for one in known]
             starts += [before[-1], *(2.0 * before[-1] - one for one in before[:-1])]
-        inputs, outside = u[np.ix_(live, step.inputs)], state.externals[np.ix_(live, step.params)]
+        inputs, outside = u[np.ix_(live, step.inputs)], state.params[np.ix_(live, step.params)]
         begin = solver.begin(starts, inputs, outside)
         found, used[live] = solver.iterate(begin, inputs, outside, state, share(state.limit), False)
         u[np.ix_(live, step.unknowns)] = inputs[:, square.own]
@@ -198,7 +198,7 @@ class MarchState:
         solver, u = self._solvers[step.square], state.u
         for i in failed:  # one by one: each has iterations of its own left
             left = state.limit - int(used[i])
-            inputs, outside = u[i][None, step.inputs], state.externals[i][None, step.params]
+            inputs, outside = u[i][None, step.inputs], state.params[i][None, step.params]
             status[i] = int(Status.ITERATION_LIMIT if left < 1 or state.deadline.over else Status.STALLED)
             others = np.delete(inputs, solver.square.own)
             usable = solver.square.size <= RESCUED_ROWS and not solver.square.affine
@@ -229,7 +229,7 @@ class MarchState:
             determined = np.setdiff1d(np.arange(inputs.shape[1]), part.system.unknowns[0])
             inputs[:, determined] = u[i, coupled.inputs[determined]]  # by substitutions before the march
             own = State(
-                inputs.copy(), inputs, state.externals[[i]][:, coupled.params], np.zeros((1, rows)), state.stopping, None,
+                inputs.copy(), inputs, state.params[[i]][:, coupled.params], np.zeros((1, rows)), state.stopping, None,
                 left, state.deadline,
             )  # fmt: skip
             ended = part.solve(own)
@@ -240,7 +240,7 @@ class MarchState:
         self.through = status == Status.CONVERGED
 
     def determine(
-        self, u: Values, externals: Values, multipliers: Values, rest: Values, deadline: Deadline,
+        self, u: Values, params: Values, multipliers: Values, rest: Values, deadline: Deadline,
         pull: Callable[[Rows, Index], None],
     ) -> None:  # fmt: skip
         """Find the multipliers of all steps, last first; `pull` adds what they pull to `rest`. Written: multipliers, rest."""
@@ -249,9 +249,9 @@ class MarchState:
         for step in reversed(self._steps):
             solver, tiles, live = self._solvers[step.square], self._tiles(step.square), np.flatnonzero(self.through)
             if tiles is not None:
-                live = tiles.determine(step, u, externals, multipliers, rest, self.through)
+                live = tiles.determine(step, u, params, multipliers, rest, self.through)
             if len(live):
-                inputs, outside = u[np.ix_(live, step.inputs)], externals[np.ix_(live, step.params)]
+                inputs, outside = u[np.ix_(live, step.inputs)], params[np.ix_(live, step.params)]
                 wanted = -rest[np.ix_(live, step.unknowns)]
                 multipliers[np.ix_(live, step.rows)] = solver.multipliers(wanted, inputs, outside, deadline)
             pull(Rows(solver.square.program, step.inputs[None], step.params[None]), step.rows[None])

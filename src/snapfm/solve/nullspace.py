@@ -91,7 +91,7 @@ class NullSpace:
         given = np.take(state.u_hat, columns, axis=1)
         given[:, :, self.unknowns :] = np.take(u, columns[:, self.unknowns :], axis=1)
         lanes = count * system.parts
-        outside = np.take(state.externals, self.params, axis=1).reshape(lanes, self.params.shape[1])
+        outside = np.take(state.params, self.params, axis=1).reshape(lanes, self.params.shape[1])
         given = given.reshape(lanes, -1)
         pieces = [slice(first, first + _AT_ONCE) for first in range(0, lanes, _AT_ONCE)]
         with np.errstate(all="ignore"):
@@ -117,7 +117,7 @@ class NullSpace:
             ended.iterations[some] += then.iterations
         return ended
 
-    def _found(self, given: Values, externals: Values, stopping: Stopping) -> Found:
+    def _found(self, given: Values, params: Values, stopping: Stopping) -> Found:
         """Solve up to _AT_ONCE lanes (b, columns), given their û and the params that they read."""
         count, border, moving = len(given), self.border, slice(0, self.unknowns)
         size = np.abs(given[:, moving]).max(axis=1, initial=0.0)
@@ -125,22 +125,22 @@ class NullSpace:
         goal = stopping.polish * stopping.tolerance
         at, multipliers = given.copy(), np.zeros((count, len(self.system.equality)))
         for _ in range(2):  # the second removes the error of an ill-conditioned factor
-            step = self.factor.solve(np.take(self._rows(at, externals), self.inner, axis=1))
+            step = self.factor.solve(np.take(self._rows(at, params), self.inner, axis=1))
             multipliers[:, self.inner] += step
             add_batch(self.affine, -step, at)
-        values = self._rows(at, externals)[:, border]
+        values = self._rows(at, params)[:, border]
         active = self.equality | (values > 0.0)
-        steep = self._gradients(at, externals)
+        steep = self._gradients(at, params)
         along = steep.copy()
         taken = [self._project(one, active[:, i]) for i, one in enumerate(along)]
-        curved = np.stack([self._dots(self._gradients(at + one, externals) - steep, along) for one in along], axis=2)
+        curved = np.stack([self._dots(self._gradients(at + one, params) - steep, along) for one in along], axis=2)
         slopes = self._dots(steep, along)
         for lane in range(count):
             mine = np.flatnonzero(active[lane])
             y = _root(values[lane, mine], slopes[lane][np.ix_(mine, mine)], curved[lane][np.ix_(mine, mine, mine)])
             at[lane] += y @ along[mine, lane]
-        solved = self._correct(at, externals, along, active, goal)
-        steep = self._gradients(at, externals)
+        solved = self._correct(at, params, along, active, goal)
+        steep = self._gradients(at, params)
         slopes = self._dots(steep, along)
         rest = at - given
         for lane in np.flatnonzero(solved).tolist():
@@ -154,42 +154,42 @@ class NullSpace:
         add_batch(self.affine, np.take(multipliers, self.inner, axis=1), rest)
         multipliers[:, self.inner] -= self._project(rest, ~(np.abs(rest).max(axis=1) <= allowed))
         at[:, self.iterated : self.unknowns] -= rest[:, self.iterated : self.unknowns]
-        rows, sign = self._rows(at, externals), multipliers[:, border]
+        rows, sign = self._rows(at, params), multipliers[:, border]
         broken = np.where(self.system.equality, np.abs(rows), rows).max(axis=1, initial=0.0)
         usable = solved & np.isfinite(multipliers).all(axis=1)
         certified = usable & (np.abs(rest).max(axis=1) <= allowed) & (broken <= goal)
         certified &= (self.equality | (sign >= 0.0)).all(axis=1)
-        certified &= self._least_curvature(at, externals, multipliers) > 0.0
+        certified &= self._least_curvature(at, params, multipliers) > 0.0
         return Found(at[:, moving], multipliers, usable, certified)
 
-    def _correct(self, at: Values, externals: Values, along: Values, active: Mask, goal: float) -> Mask:
+    def _correct(self, at: Values, params: Values, along: Values, active: Mask, goal: float) -> Mask:
         """Remove what rounding left of the active quadratic rows; mark lanes where they hold. Written: at."""
         for correction in range(_CORRECTIONS + 1):
-            rows = self._rows(at, externals)[:, self.border]
+            rows = self._rows(at, params)[:, self.border]
             solved: Mask = np.all((np.abs(rows) <= goal) | ~active, axis=1)
             near = ~solved & np.isfinite(at).all(axis=1)
             if not near.any() or correction == _CORRECTIONS:
                 break
-            slopes = self._dots(self._gradients(at, externals), along)
+            slopes = self._dots(self._gradients(at, params), along)
             for lane in np.flatnonzero(near):
                 mine = np.flatnonzero(active[lane])
                 nothing = np.zeros((len(mine),) * 3)
                 at[lane] += _root(rows[lane, mine], slopes[lane][np.ix_(mine, mine)], nothing) @ along[mine, lane]
         return solved
 
-    def _rows(self, field: Values, externals: Values) -> Values:
+    def _rows(self, field: Values, params: Values) -> Values:
         """Evaluate all rows (b, m)."""
-        out = self.read.evaluate(field, externals)
+        out = self.read.evaluate(field, params)
         products(self.linear, field, out)
         return out
 
-    def _gradients(self, field: Values, externals: Values) -> Values:
+    def _gradients(self, field: Values, params: Values) -> Values:
         """Return the gradients of the border's rows (k, b, columns)."""
         found = np.zeros((len(self.border), *field.shape))
         for row, out in zip(self.border, found):
             weight = np.zeros((len(field), len(self.system.equality)))
             weight[:, row] = 1.0
-            self.read.pull(self.each, field, externals, weight, out)
+            self.read.pull(self.each, field, params, weight, out)
             add_batch(self.linear, weight, out)
         found[:, :, self.unknowns :] = 0.0
         return found
@@ -218,9 +218,9 @@ class NullSpace:
             step += more
         return step
 
-    def _least_curvature(self, at: Values, externals: Values, multipliers: Values) -> Values:
+    def _least_curvature(self, at: Values, params: Values, multipliers: Values) -> Values:
         """Bound the eigenvalues of I + Σμ∇²q from below, by its diagonal minus what each row has beside it (b,)."""
-        pattern, hessian = self.system.program.hessian, self.read.derivatives(at, externals, multipliers)[1]
+        pattern, hessian = self.system.program.hessian, self.read.derivatives(at, params, multipliers)[1]
         row, column = pattern.row_of(), pattern.indices
         # Each entry counts for its row and its column: on the diagonal by half of its value.
         value = np.where(row == column, 0.5 * hessian, -np.abs(hessian))

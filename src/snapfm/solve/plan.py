@@ -1,4 +1,4 @@
-"""Plan: the stages that structure decides on, and the walks over them, forward and backward. Stop 5 of the walk of a batch.
+"""Plan: the stages that structure decides on, and the walks over them, forward and backward. Stop 6 of the walk of a batch.
 
     project   for every stage: solve; then backward: pull. The remainder u − û + Jᵀλ is the stationarity, the certificate
     adjoint   the same walks through the linearized problem at the answer: gradients in û and in params
@@ -41,12 +41,12 @@ Field = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 class Known:
     """What follows from the params of a batch alone."""
 
-    externals: Values  # (b, …) cells of params, numbered as in the tape
+    params: Values  # (b, …) cells of params, numbered as in the tape
     stages: tuple[Values | None, ...]  # (b, …) by stage: what params alone determine
 
     def part(self, piece: slice) -> Known:
         """Return that of some samples."""
-        return Known(self.externals[piece], tuple(None if one is None else one[piece] for one in self.stages))
+        return Known(self.params[piece], tuple(None if one is None else one[piece] for one in self.stages))
 
 
 class PieceResult(NamedTuple):
@@ -78,12 +78,15 @@ class Plan:
     def __init__(
         self, reduction: Reduction, limits: Limits, linear: Solver | None, most: float, opaque: bool = False
     ) -> None:
-        self.reduction, self.limits = reduction, limits
+        self.reduction, self.limits, self.opaque = reduction, limits, opaque
         self.unknowns, self.width = reduction.tape.unknowns, len(limits.lower)
         self.coordinates = Coordinates(reduction, self.width)
-        own = len(limits.lower) if reduction.transform is None else 0  # with a transform nothing is bounded
-        more = np.full(self.unknowns - own, np.inf)
-        self.lower, self.upper = np.concatenate([limits.lower[:own], -more]), np.concatenate([limits.upper[:own], more])
+        first = len(limits.lower) if reduction.transform is None else 0  # with a transform nothing is bounded
+        more = np.full(self.unknowns - first, np.inf)
+        self.lower, self.upper = (
+            np.concatenate([limits.lower[:first], -more]),
+            np.concatenate([limits.upper[:first], more]),
+        )
         kinks = None if opaque else find_kinks(reduction.tape)
         kinked, self.kinks = list[KinkedRows | None](), 0
         for system in reduction.systems:
@@ -154,10 +157,10 @@ class Plan:
         lines += [stage.describe() for stage in self.stages[len(levels) :]]
         return lines
 
-    def from_params(self, externals: Values) -> Known:
+    def from_params(self, params: Values) -> Known:
         """Evaluate what params alone determine."""
-        u = np.zeros((len(externals), self.unknowns))
-        return Known(externals, tuple(stage.from_params(u, externals) for stage in self.stages))
+        u = np.zeros((len(params), self.unknowns))
+        return Known(params, tuple(stage.from_params(u, params) for stage in self.stages))
 
     def bytes(self, samples: int) -> float:
         """Predict the memory that a piece of so many samples takes while it is solved."""

@@ -36,7 +36,7 @@ class State:
 
     u_hat: Values  # (b, n)
     u: Values  # (b, n) written by every stage
-    externals: Values  # (b, …) cells of params
+    params: Values  # (b, …) cells of params
     multipliers: Values  # (b, m) written
     stopping: Stopping
     warm: Values | None  # (b, m) multipliers of an answer for a nearby input
@@ -52,7 +52,7 @@ class State:
         """Copy some samples, with another limit."""
         warm = None if self.warm is None else self.warm[samples]
         return replace(
-            self, u_hat=self.u_hat[samples], u=self.u[samples], externals=self.externals[samples],
+            self, u_hat=self.u_hat[samples], u=self.u[samples], params=self.params[samples],
             multipliers=self.multipliers[samples], warm=warm, limit=limit,
         )  # fmt: skip
 
@@ -91,7 +91,7 @@ class LinearState:
     """
 
     u: Values  # (b, n) the answers
-    externals: Values  # (b, …) cells of params
+    params: Values  # (b, …) cells of params
     multipliers: Values  # (b, m) their λ
     g: Values  # (b, n)
     w: Values  # (b, n) written; g before the first stage
@@ -104,14 +104,14 @@ class LinearState:
 
     def select(self, samples: Index) -> LinearState:
         """Copy some samples, without their weights and what is written on the way back."""
-        names = ("u", "externals", "multipliers", "g", "w", "nu")
+        names = ("u", "params", "multipliers", "g", "w", "nu")
         return replace(self, **{name: getattr(self, name)[samples] for name in names}, weights=None)
 
     def pull(self, rows: Rows, index: Index) -> None:
         """Add Jᵀν + Σλ∇²row·w, by unknowns and by params, of rows with λ and ν at `index`. Written: rest, by_params."""
         if rows.inputs.shape[1] or rows.outside.shape[1]:
             batches.pull_linear(
-                *rows.program.run, rows.inputs, rows.outside, self.externals, index, self.multipliers, self.nu, self.u,
+                *rows.program.run, rows.inputs, rows.outside, self.params, index, self.multipliers, self.nu, self.u,
                 self.w, self.rest, self.by_params,
             )  # fmt: skip
 
@@ -148,7 +148,7 @@ class Stage(ABC):
     def pull_linear(self, at: LinearState) -> None:  # noqa: B027
         """Find the other ν of its rows. Written: ν, rest, by_params."""
 
-    def from_params(self, u: Values, externals: Values) -> Values | None:
+    def from_params(self, u: Values, params: Values) -> Values | None:
         """Return what params alone determine, if that is all it needs. Written: u, unknowns that are known then."""
         return None
 

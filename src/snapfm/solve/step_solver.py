@@ -118,19 +118,19 @@ class StepTiles:
         polish = stopping.polish < 1.0 and not self._structure.constant
         rule = Rule(stopping.polish * stopping.tolerance, stopping.tolerance, polish, share(state.limit))
         solve_step(
-            self._structure, rule, step.inputs[None], step.params[None], state.externals, step.unknowns, state.u_hat, u,
+            self._structure, rule, step.inputs[None], step.params[None], state.params, step.unknowns, state.u_hat, u,
             self._past, self._known, self._have, self._factors, state.deadline.stop, ended, used,
         )  # fmt: skip
         self._known = True
         return ended, used
 
     def determine(
-        self, step: MarchStep, u: Values, externals: Values, multipliers: Values, rest: Values, through: Mask
+        self, step: MarchStep, u: Values, params: Values, multipliers: Values, rest: Values, through: Mask
     ) -> Index:
         """Find the multipliers of one step; return the samples that need another way. Written: multipliers."""
         ended = np.full(len(u), SOLVED)
         determine_step(
-            self._structure, step.inputs[None], step.params[None], externals, step.unknowns, step.rows, u, rest,
+            self._structure, step.inputs[None], step.params[None], params, step.unknowns, step.rows, u, rest,
             through, self._have, self._factors, multipliers, ended,
         )  # fmt: skip
         return np.flatnonzero(ended == FAILED)

@@ -37,18 +37,18 @@ class Substitute(Stage):
         """Set the unknowns. Written: state's u."""
         pinned = state.known[self.number]
         if pinned is None:
-            self._substitute(state.u, state.externals)
+            self._substitute(state.u, state.params)
         else:
             state.u[:, self.level.unknowns] = pinned
 
-    def _substitute(self, u: Values, externals: Values) -> None:
+    def _substitute(self, u: Values, params: Values) -> None:
         program, level = self.rows.program, self.level
         batches.substitute(
             program.code,
             program.cells,
             self.rows.inputs,
             self.rows.outside,
-            externals,
+            params,
             level.unknowns,
             level.weights,
             u,
@@ -58,7 +58,7 @@ class Substitute(Stage):
         """Find the multipliers that make the unknowns stationary. Written: state's multipliers, rest."""
         level = self.level
         batches.determine(rest, level.unknowns, level.weights, level.rows, state.multipliers)
-        self.rows.pull(level.rows[None], state.u, state.externals, state.multipliers, rest)
+        self.rows.pull(level.rows[None], state.u, state.params, state.multipliers, rest)
 
     def linear(self, at: LinearState) -> None:
         """Hold the unknowns. Written: w."""
@@ -70,11 +70,11 @@ class Substitute(Stage):
         batches.determine(at.rest, level.unknowns, level.weights, level.rows, at.nu)
         at.pull(self.rows, level.rows[None])
 
-    def from_params(self, u: Values, externals: Values) -> Values | None:
+    def from_params(self, u: Values, params: Values) -> Values | None:
         """Return the unknowns if params alone determine them, as they do in the first level. Written: u."""
         if not len(self.pinned):
             return None
-        self._substitute(u, externals)
+        self._substitute(u, params)
         return u[:, self.level.unknowns]
 
     @cached_property

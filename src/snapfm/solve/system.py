@@ -129,10 +129,10 @@ class Part:
         with self.spaces.lend(tiles_for(lanes)) as space:
             return self._solve(Tiles(space, self.at, lanes), state)
 
-    def _fill(self, tiles: Tiles, u: Values, externals: Values, target: Values) -> None:
+    def _fill(self, tiles: Tiles, u: Values, params: Values, target: Values) -> None:
         """Write the point, what the rows read, and û or what takes its place. Written: tiles."""
         system, space, at = self.system, tiles.space, self._packs
-        fill(system.inputs, self.rows.outside, u, externals, at[core.CELLS], space)
+        fill(system.inputs, self.rows.outside, u, params, at[core.CELLS], space)
         gather(u, system.unknowns, at[core.X], space)
         gather(target, system.unknowns, at[core.TARGET], space)
         products_to_tiles(self.eliminated, system.parts, system.rows.shape[1], target, at[core.SHIFT], space)
@@ -150,7 +150,7 @@ class Part:
 
     def _solve(self, tiles: Tiles, state: State) -> AttemptOutcome:
         space, count = tiles.space, len(state.u)
-        self._fill(tiles, state.u, state.externals, state.u_hat)
+        self._fill(tiles, state.u, state.params, state.u_hat)
         if state.warm is None:
             tiles.section(core.MULTIPLIER)[:] = 0.0
         else:
@@ -178,7 +178,7 @@ class Part:
             return
         with self.spaces.lend(tiles_for(lanes)) as space:
             tiles = Tiles(space, self.at, lanes)
-            self._fill(tiles, at.u, at.externals, at.g)
+            self._fill(tiles, at.u, at.params, at.g)
             gather(at.multipliers, self.system.rows, self._packs[core.MULTIPLIER], space)
             tiles.section(core.UNIT)[:] = 1.0
             with self._loops(at.deadline, at.evaluator) as loops:
@@ -194,13 +194,13 @@ class Part:
         else:
             kinked.pull_linear(at)
 
-    def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values, weights: Values) -> None:
+    def pull(self, u: Values, params: Values, multipliers: Values, rest: Values, weights: Values) -> None:
         """Add Jᵀλ of this part's rows to `rest`, with generalized slopes where there are `weights` (b, kinks of the plan)."""
         kinked = self._with_kinks(weights)
         if kinked is None:
-            self.rows.pull(self.system.rows, u, externals, multipliers, rest)
+            self.rows.pull(self.system.rows, u, params, multipliers, rest)
         else:
-            kinked.pull(u, externals, multipliers, rest, weights)
+            kinked.pull(u, params, multipliers, rest, weights)
 
     @property
     def kink_count(self) -> int:

@@ -79,7 +79,7 @@ class FromPresolve:
         plan.coordinates.enter(given, u_hat)
         known = plan.from_params(evaluate_params(plan.reduction.tape, laws.example[0], params, count))
         state = State(
-            u_hat, u_hat.copy(), known.externals, np.zeros((count, laws.rows)), certified(1.0), None, 1,
+            u_hat, u_hat.copy(), known.params, np.zeros((count, laws.rows)), certified(1.0), None, 1,
             Deadline(Clock(np.inf)), known=known.stages,
         )  # fmt: skip
         with np.errstate(all="ignore"):
@@ -87,7 +87,8 @@ class FromPresolve:
                 if isinstance(stage, (Substitute, Affine)):
                     stage.solve(state, ended)
             plan.coordinates.leave(u_hat, state.u)
-        u = state.u
-        found = torch.from_numpy(u[:, : given.shape[1]].copy()).reshape(start.shape)
+            begun = np.empty(given.shape)
+            plan.coordinates.field(given, u_hat, state.u, begun)
+        found = torch.from_numpy(begun).reshape(start.shape)
         finite = torch.isfinite(found).flatten(1).all(dim=1)
         return torch.where(finite.reshape(-1, *[1] * (start.ndim - 1)), found, start)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from snapfm.arrays import Values
+from snapfm.arrays import Index, Values
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.solve.attempts.attempt import Attempt, Search
@@ -220,12 +220,33 @@ def _step(program: _Program, rows: Values, box: float) -> _Step | None:
         found = least_distance(matrix, np.concatenate([-wanted - shift, bounds]), equal)
         if found is not None:
             at_upper, at_lower = np.split(found[1][len(rows) :] > 0.0, [len(above)])
-            to = np.clip(x + np.clip(program.step(found[0]), low, high), problem.lower, problem.upper)
+            held = np.concatenate([above[at_upper], below[at_lower]])
+            limits = np.concatenate([high[above[at_upper]], low[below[at_lower]]])
+            step = _refined(program, wanted, found[1][: len(rows)], program.step(found[0]), held, limits)
+            to = np.clip(x + np.clip(step, low, high), problem.lower, problem.upper)
             for which, limit in ((above[at_upper], problem.upper), (below[at_lower], problem.lower)):
                 at_bound = which[np.abs(limit[which] - x[which]) <= box]
                 to[at_bound] = limit[at_bound]  # rounding leaves it beside
             return _Step(to, found[1][: len(rows)], share)
     return None
+
+
+def _refined(program: _Program, rows: Values, multipliers: Values, step: Values, held: Index, limits: Values) -> Values:
+    """Remove what rounding left of the active rows: far from û the coordinates z are large, and the step is small."""
+    active = program.problem.equality | (multipliers > 0.0)
+    free = np.ones(len(step), bool)
+    free[held] = False
+    better = step.copy()
+    better[held] = limits
+    slopes = program.point.slopes[active]
+    left = rows[active] + slopes @ better
+    norms = np.linalg.norm(slopes[:, free], axis=1)
+    used = norms > 0.0
+    if used.any():
+        unit = slopes[used][:, free] / norms[used, None]
+        better[free] -= np.linalg.lstsq(unit, left[used] / norms[used], rcond=None)[0]
+    before, after = rows[active] + slopes @ step, rows[active] + slopes @ better
+    return better if np.abs(after).max(initial=0.0) <= np.abs(before).max(initial=0.0) else step
 
 
 def _multipliers(

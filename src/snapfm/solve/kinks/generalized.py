@@ -26,10 +26,10 @@ _STRENGTH = 2.0**27
 _TINY = 1e-30
 
 
-def with_weights(externals: Values, multipliers: Values, weights: Values) -> tuple[Values, Values]:
+def with_weights(params: Values, multipliers: Values, weights: Values) -> tuple[Values, Values]:
     """Append the state and the gate of all kinks to cells of params, and multipliers of holds: `weights` need none."""
     cells = np.stack([-1.0 - weights, np.zeros_like(weights)], axis=2).reshape(len(weights), 2 * weights.shape[1])
-    return np.concatenate([externals, cells], axis=1), np.concatenate([multipliers, np.zeros_like(weights)], axis=1)
+    return np.concatenate([params, cells], axis=1), np.concatenate([multipliers, np.zeros_like(weights)], axis=1)
 
 
 class Kinked:
@@ -54,16 +54,16 @@ class Kinked:
         """Number of kinks."""
         return len(self.spec.state)
 
-    def pull(self, u: Values, externals: Values, multipliers: Values, rest: Values, weights: Values) -> None:
+    def pull(self, u: Values, params: Values, multipliers: Values, rest: Values, weights: Values) -> None:
         """Add Jᵀλ to `rest`, with the slopes that `weights` (b, kinks of the plan) choose. Written: rest."""
-        externals, multipliers = with_weights(externals, multipliers, weights)
+        params, multipliers = with_weights(params, multipliers, weights)
         for k, part, some in self._shares(weights):
             added, index = np.zeros((len(some), rest.shape[1])), part.system.rows[k : k + 1]
-            part.rows.part(k).pull(index, u[some], externals[some], multipliers[some], added)
+            part.rows.part(k).pull(index, u[some], params[some], multipliers[some], added)
             rest[some] += added
 
     def linear(self, at: LinearState) -> None:
-        """Solve the linearized problem with held switches as rows. Written: w, ν, gates among the externals."""
+        """Solve the linearized problem with held switches as rows. Written: w, ν, gates among the params."""
         assert at.weights is not None
         weighted = self._weighted(at.weights)
         self._hold(at, weighted)
@@ -103,7 +103,7 @@ class Kinked:
                     yield k, part, np.flatnonzero(mine)
 
     def _hold(self, at: LinearState, weighted: Mask) -> None:
-        """Open the gates of kinks between their sides. Written: gates among the externals."""
+        """Open the gates of kinks between their sides. Written: gates among the params."""
         assert at.weights is not None
         program, rows, place = self.part.system.program, self.part.rows, self.spec.gate - 1
         sums = _sums(program.pattern.row_of(), program.pattern.rows)
@@ -111,10 +111,10 @@ class Kinked:
             some, own = np.flatnonzero(mine), rows.part(k)
             weight = at.weights[np.ix_(some, columns)]
             gates = np.ix_(some, own.outside[0, place])
-            at.externals[gates] = 1.0
-            entries = own.slopes(at.u[some], at.externals[some])
+            at.params[gates] = 1.0
+            entries = own.slopes(at.u[some], at.params[some])
             slope = np.sqrt((sums @ (entries**2).T).T[:, self.spec.rows :])
-            at.externals[gates] = np.where((weight > 0.0) & (weight < 1.0), _STRENGTH / np.maximum(slope, _TINY), 0.0)
+            at.params[gates] = np.where((weight > 0.0) & (weight < 1.0), _STRENGTH / np.maximum(slope, _TINY), 0.0)
 
 
 def _sums(row: Index, rows: int) -> csr_array:
