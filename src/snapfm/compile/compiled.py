@@ -85,6 +85,8 @@ class CompiledLaws(LawStack):
         """Kind of every row (RowKind)."""
         tape = self.scalar.tape
         kinds = row_kinds(tape, self.scalar.rows, cell_reads(tape))
+        if self.scalar.transform is not None:  # what is separable in coefficients is not in the unknowns
+            kinds[kinds == RowKind.SEPARABLE] = RowKind.GENERAL
         for i, law in self.opaque.items():
             kinds[self.stack[i]] = law.kinds
         return kinds

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from snapfm.arrays import Index, Values
+from snapfm.compile import program as planning
 from snapfm.compile.lower.tape import Tape, Unlowerable
 from snapfm.compile.lower.transform import Transform
 from snapfm.compile.program import Program, build_program
@@ -107,10 +108,9 @@ class Scalar:
         own = Pattern.from_sets(row_slopes(self.tape, self.rows), self.tape.unknowns)
         if self.transform is None:
             return own
-        width, some = self.transform.matrix.shape[1], own.counts > 0
-        return Pattern(
-            own.rows, width, np.concatenate([[0], width * np.cumsum(some)]), np.tile(np.arange(width), int(some.sum()))
-        )
+        width, reading = self.example.numel(), own.counts > 0
+        whole = Pattern.full(int(reading.sum()), width)
+        return Pattern(own.rows, width, np.concatenate([[0], width * np.cumsum(reading)]), whole.indices)
 
     def pull(self, u: Tensor, params: Params, rows: slice, multipliers: Values) -> Values:
         """Evaluate Jᵀλ of some rows on a batch (b, *shape) with multipliers (b, m): (b, n).
@@ -137,12 +137,21 @@ class Scalar:
     def hessian(self, u: Tensor, params: Params, multipliers: Values) -> Values:
         """Evaluate Σλ∇²h on a batch with multipliers (b, m): (b, entries of hessian_pattern, which there has to be)."""
         lower = Rows.of(self.program).derivatives(*self._inputs(u, params), multipliers)[1]
-        return lower[:, self._hessian[1]]
+        pattern, entry = self._hessian
+        if self.transform is None or not pattern.nnz:
+            return lower[:, entry]
+        return np.stack([self.transform.curvature(pattern.csr(one[entry])) for one in lower])
 
     @property
     def hessian_pattern(self) -> Pattern | None:
         """Where Σλ∇²h may be non-zero, both triangles; None where that is too much to write out."""
-        return self._hessian[0] if self.transform is None and self._programs[1] else None
+        if not self._programs[1]:
+            return None
+        own = self._hessian[0]
+        if self.transform is None or not own.nnz:
+            return own
+        n = self.example.numel()
+        return Pattern.full(n, n) if n * n <= planning.PAIR_LIMIT else None
 
     @property
     def program(self) -> Program:

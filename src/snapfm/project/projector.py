@@ -49,9 +49,10 @@ class Projector:
     `shape` is the shape of ONE field, without the batch axis. `params` is an example of what laws read, (b, …) or (1, …) by name:
     it fixes names, shapes and dtypes. `tolerance` is the largest violation, in the laws' own units, that counts as obeyed. Every
     call ends: a sample that has used up `limit` iterations, over all attempts, or that has not converged when the batch has
-    taken `seconds`, is returned as ITERATION_LIMIT. `linear` replaces the factorization of KKT matrices (snapfm.linear); the
-    default chooses the fastest. `progress=True` shows what is being prepared, on stderr, if that takes longer than two seconds;
-    by default it is shown only on a terminal. `metric` replaces ‖u − û‖² by (u − û)ᵀΣ⁻¹(u − û): see snapfm.Metric.
+    taken `seconds`, is returned as ITERATION_LIMIT. `linear` replaces the linear solver behind KKT systems, closed forms,
+    marches and gradients (snapfm.linear); the default chooses the fastest. `progress=True` shows what is being prepared, on
+    stderr, if that takes longer than two seconds; by default it is shown only on a terminal. `metric` replaces ‖u − û‖² by
+    (u − û)ᵀΣ⁻¹(u − û): see snapfm.Metric.
 
     A projector may be called by several threads at once and after a fork. It pickles as its arguments, and is prepared again on
     the other side, once per process; copies in this process share what is prepared.

@@ -1,4 +1,4 @@
-"""Newton: the method for laws with a sparse pattern, and stop 4 of the walk: the laws reduced to a plan, which an executor runs.
+"""Newton: the method for laws with a sparse pattern: the laws reduced to a plan, which an executor runs.
 
 Opaque laws are one system of their own. Must not import project.projector or project.judge.
 """

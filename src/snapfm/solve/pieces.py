@@ -1,4 +1,4 @@
-"""Pieces: how a plan runs on this machine's processors, a batch in pieces, within memory and time. Stop 5 of the walk of a batch.
+"""Pieces: how a plan runs on this machine's processors, a batch in pieces, within memory and time. Stop 4 of the walk.
 
 An Executor runs plans. Nothing above it knows which one does, or how a batch is cut; stages are the same for all. Must not
 import solve.newton.

@@ -1,4 +1,4 @@
-"""Plan: the stages that structure decides on, and the walks over them, forward and backward. Stop 6 of the walk of a batch.
+"""Plan: the stages that structure decides on, and the walks over them, forward and backward. Stop 5 of the walk of a batch.
 
     project   for every stage: solve; then backward: pull. The remainder u − û + Jᵀλ is the stationarity, the certificate
     adjoint   the same walks through the linearized problem at the answer: gradients in û and in params

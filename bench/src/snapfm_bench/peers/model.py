@@ -62,7 +62,9 @@ class CasadiModel(Presolved):
     def rows(self, u: Symbol, known: Symbol) -> Symbol:
         """Write the kept rows over symbols of the unknowns (n, 1) and of what params define (knowns, 1)."""
         ca = casadi()
-        tape = self.tape
+        tape, transform = self.tape, self.structure.scalar.transform
+        if transform is not None:
+            u = ca.DM(transform.matrix) @ u
         cells: list[tuple[int, int, Symbol]] = [
             (ONE, 1, ca.DM.ones(1, 1)), (1, tape.params, known), (tape.first_unknown, tape.unknowns, u)
         ]  # fmt: skip

@@ -40,6 +40,11 @@ class Transform:
         """Return Dᵀy (b, n)."""
         return _tiled(y, self.matrix)
 
+    def curvature(self, hessian: csr_array) -> Values:
+        """Return second derivatives (r, r) by coefficients as those by the unknowns of fields, all of them, row by row."""
+        found: Values = (self.matrix.T @ (hessian @ self.matrix)).ravel()
+        return found
+
     def of_fields(self, slopes: csr_array) -> Values:
         """Return slopes (m, r) by coefficients as slopes by the unknowns of fields, all of them, row by row."""
         found: Values = np.asarray(slopes @ self.matrix).ravel()
@@ -58,6 +63,8 @@ def _tiled(batch: Values, matrix: Values) -> Values:
 
 def transformed(tape: Tape, rows: csr_array) -> tuple[Tape, csr_array, Transform | None]:
     """Write a tape and its rows over coefficients; as they are, with None, where that does not pay or does not apply."""
+    if not tape.blocks:  # affine laws have a closed form
+        return tape, rows, None
     matrices = [operand for block in tape.blocks for operand in block.operands] + [rows]
     own = [csr_array(matrix[:, tape.unknown_cells]) for matrix in matrices]
     read, entries = sum(int((np.diff(one.indptr) > 0).sum()) for one in own), sum(one.nnz for one in own)

@@ -326,6 +326,11 @@ class Pattern:
         return cls(sets.size, columns, sets.indptr, sets.indices)
 
     @classmethod
+    def full(cls, rows: int, columns: int) -> Pattern:
+        """Return the pattern without a zero."""
+        return cls(rows, columns, columns * np.arange(rows + 1), np.tile(np.arange(columns), rows))
+
+    @classmethod
     def from_coordinates(cls, row: npt.ArrayLike, column: npt.ArrayLike, shape: tuple[int, int]) -> Pattern:
         """Build from (row, column) pairs in any order, repeated or not."""
         row, column = np.asarray(row, np.int64).ravel(), np.asarray(column, np.int64).ravel()
