@@ -8,7 +8,7 @@ hold anything; the others are scratch that all tiles share.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from snapfm.arrays import Index, Mask, Table, Values
 from snapfm.kernels.callback import NO_CALLBACK
@@ -67,15 +67,14 @@ _SCRATCH = {
     "conjugate_one": "wanted",
 }
 _SIZES = {name: size for table in (_KEPT, _SCRATCH) for size, names in table.items() for name in names.split()}
-_NAMES = list(_SIZES)
 KEPT = len(" ".join(_KEPT.values()).split())  # number of sections that are kept
 
 
-def __getattr__(name: str) -> int:
-    """Return the number of a section of a tile, under its name in capitals."""
-    if not name.isupper() or name.lower() not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _NAMES.index(name.lower())
+# The number of each section under its name in capitals: X, TARGET, …
+globals().update({name.upper(): number for number, name in enumerate(_SIZES)})
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> int: ...
 
 
 # Tasks of a callback, with the address of a tile's memory: evaluate rows; Jacobian and Hessian; factorize; solve in RHS.
