@@ -21,9 +21,8 @@ from torch import Tensor
 from snapfm.arrays import Index, Values
 from snapfm.compile.derivatives import Scalar
 from snapfm.compile.lower import Block, Form, Lowering, Tape, Unlowerable, refuse_dense_maps
-from snapfm.compile.lower.order import of_params, ordered
 from snapfm.compile.lower.regions import ENTRY_LIMIT
-from snapfm.compile.lower.tape import moved_columns
+from snapfm.compile.lower.tape import moved_columns, of_params, ordered
 from snapfm.compile.lower.transform import transformed
 from snapfm.compile.opaque import Opaque
 from snapfm.compile.oracle import OracleLaw

@@ -17,8 +17,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array, diags_array, eye_array, vstack
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.compile.lower.order import ordered
-from snapfm.compile.lower.tape import ONE, Block, Tape, moved_columns, ratio, reads, units, widened
+from snapfm.compile.lower.tape import ONE, Block, Tape, moved_columns, ordered, ratio, reads, units, widened
 from snapfm.kernels.operators import Op
 
 _KINKED = (Op.RELU, Op.ABS, Op.MAX, Op.MIN)

@@ -17,6 +17,7 @@ from snapfm.kernels.batches import fill_cells
 from snapfm.kernels.factor.lu import Elimination, blend, factorize, solve, solve_transposed
 from snapfm.kernels.numba.compiling import compiled
 from snapfm.kernels.numba.packs import load, store
+from snapfm.kernels.numba.sections import allocator
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import Code, tile_partials, tile_slopes, tile_values
 
@@ -98,22 +99,15 @@ class StepLanes(NamedTuple):
 def _step_memory(one):
     """Allocate the memory of a tile."""
     m, blocks, slots = len(one.own) * LANES, (len(one.starts) - 1) * LANES, one.slots * LANES
-    factor, partial = m + 2 * len(one.plan.places) * LANES, 5 * LANES * max(one.cells - one.code.first, 0)
     return StepMemory(
-        np.empty(one.cells * LANES), np.empty(m), np.empty(partial), np.empty(slots + LANES), np.empty(slots), np.empty(slots),
-        np.empty(len(one.row) * LANES), np.empty(factor), np.empty(2 * m), np.empty(m), np.empty(m), np.empty(m),
-        np.empty(blocks), np.empty(blocks), np.empty(blocks),
+        cells=np.empty(one.cells * LANES), rows=np.empty(m), partial=np.empty(5 * LANES * max(one.cells - one.code.first, 0)),
+        slope=np.empty(slots + LANES), left=np.empty(slots), right=np.empty(slots), entries=np.empty(len(one.row) * LANES),
+        scratch=np.empty(m + 2 * len(one.plan.places) * LANES), work=np.empty(2 * m), step=np.empty(m), x=np.empty(m),
+        found=np.empty(m), merit=np.empty(blocks), base=np.empty(blocks), length=np.empty(blocks),
     )  # fmt: skip
 
 
-@compiled(nogil=True)
-def _step_lanes():
-    """Allocate the working numbers of a tile."""
-    return StepLanes(
-        np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_),
-        np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.bool_), np.empty(LANES, np.int64),
-        np.empty(LANES, np.int64), np.empty(LANES), np.empty(LANES),
-    )  # fmt: skip
+_step_lanes = allocator(StepLanes, LANES)
 
 
 @compiled(nogil=True, error_model="numpy")

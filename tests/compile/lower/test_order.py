@@ -8,7 +8,7 @@ import torch
 
 from snapfm import Equality
 from snapfm.compile import compile_laws
-from snapfm.compile.lower import order as module
+from snapfm.compile.lower import tape as module
 
 
 def nested(u, p):

@@ -59,25 +59,25 @@ class MatrixFree:
         """Rows that hold if the others do: none is known."""
         return np.zeros(0, np.int64)
 
-    def solve(self, start: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
+    def solve(self, u_hat: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
         """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
-        u, found, warm = self._run(start, params, certified(tolerance), warm, budget)
+        u, found, warm = self._run(u_hat, params, certified(tolerance), warm, budget)
         status, steps, second = (
             torch.tensor([getattr(one, name) for one in found], dtype=dtype)
             for name, dtype in (("status", torch.int8), ("steps", torch.int64), ("second", torch.int8))
         )
         stationarity = torch.tensor([one.stationarity for one in found], dtype=torch.float64)
         return Solution(
-            u, torch.from_numpy(warm.multipliers), steps, self.laws.residual(u.reshape(start.shape), params), stationarity,
-            (u - start.reshape(u.shape)).norm(dim=1), status, warm, second,
+            u, torch.from_numpy(warm.multipliers), steps, self.laws.residual(u.reshape(u_hat.shape), params), stationarity,
+            (u - u_hat.reshape(u.shape)).norm(dim=1), status, warm, second,
         )  # fmt: skip
 
     def move(
-        self, given: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
+        self, u_hat: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, Warm]:
-        """Project without a certificate, in the dtype given."""
-        u, _, warm = self._run(given.double(), params, flow_step_stopping(tolerance), warm, budget)
-        return u.reshape(given.shape).to(given.dtype), warm
+        """Project without a certificate, in the dtype of û."""
+        u, _, warm = self._run(u_hat.double(), params, flow_step_stopping(tolerance), warm, budget)
+        return u.reshape(u_hat.shape).to(u_hat.dtype), warm
 
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
         """Return the warm start at another projector's result: fields (b, *shape), multipliers (b, m)."""
@@ -112,10 +112,10 @@ class MatrixFree:
         return Adjoints(w, nu, None)
 
     def _run(
-        self, start: Tensor, params: Params, stopping: Stopping, warm: Warm | None, budget: Budget
+        self, u_hat: Tensor, params: Params, stopping: Stopping, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, list[_Ended], Warm]:
         """Project sample by sample, on as many threads as may work at once; return the fields (b, n) and how samples ended."""
-        target = start.reshape(len(start), self.laws.unknowns)
+        target = u_hat.reshape(len(u_hat), self.laws.unknowns)
         # Where there is no time for a sample: u = û and λ = 0 are stationary.
         nothing = target.new_zeros(self.laws.rows)
         found = [_Ended(one, nothing, Status.ITERATION_LIMIT, 0, 0.0) for one in target]
@@ -133,7 +133,7 @@ class MatrixFree:
                         found[i] = _Ended(target[i], found[i].multipliers, Status.NONFINITE, 0, np.nan)
             return not (deadline.over and found[i].status == Status.ITERATION_LIMIT)
 
-        run(work, cut(len(start), 1, len(start)), budget.clock, min(workers(), max(1, len(start))))
+        run(work, cut(len(u_hat), 1, len(u_hat)), budget.clock, min(workers(), max(1, len(u_hat))))
         u = torch.stack([target.new_zeros(self.laws.unknowns), *(one.u for one in found)])[1:]
         multipliers = torch.stack([nothing, *(one.multipliers for one in found)])[1:].numpy()
         usable = np.array([one.status == Status.CONVERGED for one in found], bool)
