@@ -116,7 +116,7 @@ def solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, sta
         newton_direction(frame, plan, tile, lanes.shift, status, lanes.convex, stop)
         for lane in range(LANES):
             if status[lane] == RUNNING:
-                right = lanes.convex[lane] == 0.0
+                right = lanes.convex[lane] <= 0.0
                 second[lane] = FAILS if not right else (HOLDS if lanes.shift[lane] <= _FLAT else UNKNOWN)
         if frame.coupled == 1:
             _search_curvature(frame, plan, tile, status, lanes, stop)
