@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.arrays import Mask, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.oracle import OracleLaw
 from snapfm.compile.trace.batched import RAISED, Batched
 from snapfm.compile.trace.trace import TracedLaw
@@ -64,6 +64,12 @@ class LawStack(ABC):
         """The stacked rows of each law in their order; names may come twice."""
         starts = np.cumsum([0, *(law.rows for law in self.laws)])
         return [slice(int(a), int(b)) for a, b in pairwise(starts)]
+
+    @cached_property
+    def ranges(self) -> tuple[list[str], Index]:
+        """Names of the laws that have rows, and where the rows of each begin."""
+        some = [(law.name, rows.start) for law, rows in zip(self.laws, self.stack) if law.rows]
+        return [name for name, _ in some], np.array([start for _, start in some], np.int64)
 
     def residual(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate all rows on a batch: (b, *shape) to (b, m)."""

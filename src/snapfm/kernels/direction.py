@@ -19,8 +19,8 @@ _ORDINARY, _LEAST_SHARE = 1e-6, 1e-10  # square of a row's size below which it i
 
 _LEAST_CURVATURE = 1e-2  # stands in for W where the true one has the wrong inertia
 _SMALLEST_CURVATURE = 1e-8  # W nearer to zero than this counts as this
-# Added to the Schur complement where its inertia is wrong, as a share of ‖J_r‖²: rows that depend on each other near an answer have
-# pivots of rounding, or of the violation, with any sign. Only if that does not help is W made convex.
+# Added to the Schur complement where its inertia is wrong, as a share of ‖J_r‖². Rows that depend on each other near an answer
+# have pivots of rounding, or of the violation, with any sign. Only if that does not help is W made convex.
 _SOFT = 1e-8
 _CONVEX_TRIALS = 12  # of growing convexity; the last factorization is used as it is
 _ROUNDING = 8 * 2.220446049250313e-16  # of a sum, relative to the sizes of its terms
