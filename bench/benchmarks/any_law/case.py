@@ -45,7 +45,7 @@ class Case:
     stem: str
     size: int
     tiny: int  # the size for tests
-    group: str  # "issue" for the rows of the issue's table, "own" for laws of the same kinds
+    group: str  # "issue" for the rows of an issue's table, "own" for laws of the same kinds
     draw: Draw
     noise: dict[str, float]
     samples: int

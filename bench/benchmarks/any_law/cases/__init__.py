@@ -1,4 +1,4 @@
-"""All cases, a file per kind; importing this package fills `case.CASES`, those of the issue's table first."""
+"""All cases, a file per kind; importing this package fills `case.CASES`."""
 
 from benchmarks.any_law.cases import (
     balances,

@@ -172,7 +172,9 @@ def feeder(samples: int, generator: torch.Generator, size: int) -> Setting:
 
     load = 2.0 / size * torch.rand(samples, size, generator=generator, dtype=torch.float64)
     v, current, active, reactive = torch.ones_like(load), 0.0 * load, load, 0.3 * load
-    for _ in range(_SWEEPS + 2 * size):  # a load reaches the root after as many sweeps as the tree is deep, in two passes
+    for _ in range(
+        _SWEEPS + 2 * size
+    ):  # a load reaches the root after as many sweeps as the tree is deep, in two passes
         active, reactive = (own + drop * current + flow @ children.T
                             for own, drop, flow in ((load, r, active), (0.3 * load, x, reactive)))  # fmt: skip
         current = (active.square() + reactive.square()) / before(v)
