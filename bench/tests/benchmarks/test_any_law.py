@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,21 @@ def test_a_method_is_timed_and_judged(method: str):
     expected = (u_hat - u_hat / u_hat.norm(dim=1, keepdim=True)).flatten(1).norm(dim=1)
     assert figures["distances"] == pytest.approx(expected.tolist(), abs=1e-7)
     json.dumps(figures, allow_nan=False)
+
+
+def test_nearest_is_meant_in_the_units_of_a_setting_by_all_methods():
+    case = CASES["shock_tube_64"]
+    setting = case.setting(case.tiny, 2)
+    assert setting.units is not None
+    u_hat, found = case.input(setting, "small"), {}
+    for method in (OURS, DEFAULT):
+        asked = prepared(method, case, setting, 60.0).ask(u_hat, setting.params, 60.0, lambda doing, done: None)
+        found[method] = asked.figures(setting, u_hat, case.tolerance)
+        moved = ((asked.answers.u - u_hat) / setting.units).flatten(1).norm(dim=1)
+        assert found[method]["distances"] == pytest.approx(moved.tolist(), rel=1e-4)
+        assert broken(replace(setting, truth=asked.answers.u)) <= case.tolerance
+        assert found[method]["certified"] == 2
+    assert found[OURS]["distances"] == pytest.approx(found[DEFAULT]["distances"], rel=1e-4)
 
 
 def test_the_judge_does_not_believe_a_claim():
