@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from benchmarks.cutest.methods import METHODS
+from benchmarks.cutest.problems import LARGEST
 from benchmarks.cutest.table import RIVALS, lines
 from benchmarks.page import DOCS, main, told_sources
 from benchmarks.record import latest
@@ -28,19 +29,25 @@ def page(record: dict[str, Any]) -> str:
             "# CUTEst",
             "Written by `python -m benchmarks.cutest_page` from `bench/records/cutest.jsonl`; not edited by hand. "
             f"{told_sources({'cutest': machine})}",
-            f"Start points of constrained CUTEst problems, moved at random, and projected onto the feasible set: every "
-            f"{ran['every']}th problem, {record['problems']} of them, {record['pairs']} pairs of a problem and a start, "
-            f"{ran['budget']:g} s each, one thread, on {machine['model']}.",
+            f"Start points of CUTEst problems with constraints and at most {LARGEST} unknowns, moved at random, and projected "
+            f"onto the feasible set: {_which(ran)}, {record['problems']} of them, {record['pairs']} pairs of a problem "
+            f"and a start, {ran['budget']:g} s each, one thread, on {machine['model']}.",
             f"Ours solves {share['ours']:.1%} of the pairs, {verdict} the better Ipopt's {best:.1%}; with both options together "
             f"Ipopt solves {share['ipopt_either']:.1%}.",
-            "\n".join(lines(record)),
-            "## Pair by pair",
-            markdown(_against(record)),
             "## What ours loses",
             "Pairs that Ipopt solves, with either options, and ours does not, by problem and how ours ended.",
             markdown(_lost(record)) if record["lost_to_ipopt"] else "None.",
+            "## All pairs",
+            "\n".join(lines(record)),
+            "## Pair by pair",
+            markdown(_against(record)),
         ]
     ) + "\n"  # fmt: skip
+
+
+def _which(ran: dict[str, Any]) -> str:
+    every = "all problems" if ran["every"] == 1 else f"every {ran['every']}th problem"
+    return every if ran["share"] == "1/1" else f"share {ran['share']} of {every}"
 
 
 def _against(record: dict[str, Any]) -> Table:

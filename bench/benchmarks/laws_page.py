@@ -3,47 +3,51 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
 from benchmarks.any_law import rows
+from benchmarks.any_law.case import CASES
 from benchmarks.any_law.methods import OURS, TUNED
 from benchmarks.any_law.summary import DONE
 from benchmarks.page import DOCS, main, told_sources
 from snapfm.text import seconds
-from snapfm_bench.pages.document import Entry, Table, markdown, table
+from snapfm_bench.pages.document import Table, markdown, table
 from snapfm_bench.text import NOTHING, times
 
-_ORDER = {"lost": 0, "neither": 1, "mixed": 2, "won": 3}  # what is lost comes first
+_SECTIONS = {"lost": "Lost", "neither": "Neither", "mixed": "Shared", "won": "Won"}  # what is lost comes first
 
 Line = tuple[dict[str, Any], str, dict[str, Any]]  # a case, a level of noise, and its figures
 
 
-def page(found: list[dict[str, Any]]) -> str:
-    """Write the page; every figure in it comes from a record."""
+def page(found: list[dict[str, Any]], known: Iterable[str] = CASES) -> str:
+    """Write the page; every figure in it comes from a record. Laws of `known` without a record are named."""
     lines = [(row, level, figures) for row in found for level, figures in row["levels"].items()]
-    lines.sort(key=lambda line: _ORDER[outcome(line)])  # stable: within one kind in the order of the records
-    ended = [outcome(line) for line in lines]
+    by_end = {end: [line for line in lines if outcome(line) == end] for end in _SECTIONS}
     ratios = [figures["comparison"]["ratio"] for _, _, figures in lines if figures["comparison"]["ratio"]]
-    return "\n\n".join(
-        [
-            "# Laws against Ipopt",
-            "Written by `python -m benchmarks.laws_page` from `bench/records/any_law.jsonl`; not edited by hand. "
-            f"{told_sources({'any_law': found[0]['machine']})}",
-            f"All {len(found)} laws of the any-law suite, ours and Ipopt on one thread each, with the better of tuned and "
-            f"default options; {_timeouts(found)} s of wall time per law and level, preparing included. "
-            "*Accepted*: samples that the judge accepts, of those that were asked. *Ratio*: processor time of Ipopt over that of "
-            "ours, per sample.",
-            f"Of {len(lines)} rows ours wins {ended.count('won')}, loses {ended.count('lost')} and shares "
-            f"{ended.count('mixed')}; in {ended.count('neither')} neither has a sample accepted. Won: at least as many "
-            "accepted, none farther, and not slower. Lost: fewer accepted, or slower with no more accepted. "
-            f"The ratio is {times(min(ratios))} to {times(max(ratios))}, median {times(median(ratios))}, where both have one.",
-            f"The time limit decides some rows: Ipopt was asked for fewer samples than ours in {_fewer(lines)}, and has none "
-            f"accepted in {_without(lines)} of those that ours wins. Two laws, `p_laplacian_32` and `divergence_energy_32`, were "
-            "run again, because in their first run a kernel of ours was compiled inside the timed call.",
-            markdown(rows_table(lines)),
-        ]
-    ) + "\n"  # fmt: skip
+    missing = [name for name in known if name not in {row["name"] for row in found}]
+    parts = [
+        "# Laws against Ipopt",
+        "Written by `python -m benchmarks.laws_page` from `bench/records/any_law.jsonl`; not edited by hand. "
+        f"{told_sources({'any_law': found[0]['machine']})}{_runs(found)}",
+        f"{len(found)} laws of the any-law suite{'' if missing else ', which are all'}; ours and Ipopt on one thread each, "
+        f"with the better of tuned and default options; {_timeouts(found)} s of wall time per law and level, preparing included. "
+        "*Accepted*: samples that the judge accepts, of those that were asked. *Ratio*: processor time of Ipopt over that of "
+        "ours, per sample.",
+        f"Of {len(lines)} rows ours wins {len(by_end['won'])}, loses {len(by_end['lost'])} and shares {len(by_end['mixed'])}; in "
+        f"{len(by_end['neither'])} neither has a sample accepted. Won: at least as many accepted, none farther, and not slower. "
+        "Lost: fewer accepted, or slower with no more accepted. "
+        f"The ratio is {times(min(ratios))} to {times(max(ratios))}, median {times(median(ratios))}, where both have one.",
+        f"The time limit decides some rows: Ipopt was asked for fewer samples than ours in {_fewer(lines)}, and has none "
+        f"accepted in {_without(lines)} of those that ours wins.",
+    ]
+    if missing:
+        parts += [f"Not run yet: {', '.join(f'`{name}`' for name in missing)}."]
+    for end, head in _SECTIONS.items():
+        parts += [f"## {head}", markdown(rows_table(by_end[end])) if by_end[end] else "None."]
+    return "\n\n".join(parts) + "\n"
 
 
 def outcome(line: Line) -> str:
@@ -70,12 +74,12 @@ def outcome(line: Line) -> str:
 
 
 def rows_table(lines: list[Line]) -> Table:
-    """Tabulate what became of every law and level, what is lost first."""
+    """Tabulate what became of laws and levels."""
     heads = (
-        "law", "shape", "input", "outcome", "ours per sample", "accepted", "Ipopt per sample", "accepted", "ratio",
+        "law", "shape", "input", "ours per sample", "accepted", "Ipopt per sample", "accepted", "ratio",
         "nearer / same / farther",
     )  # fmt: skip
-    made: list[tuple[str | Entry, ...]] = []
+    made: list[tuple[str, ...]] = []
     for line in lines:
         row, level, figures = line
         pair = figures["comparison"]
@@ -85,7 +89,6 @@ def rows_table(lines: list[Line]) -> Table:
                 row["name"],
                 "×".join(map(str, row["shape"])),
                 level,
-                Entry(outcome(line), first=outcome(line) == "lost"),
                 *_figures(figures[OURS]),
                 *_figures(figures[name]),
                 NOTHING if pair["ratio"] is None else times(pair["ratio"]),
@@ -116,9 +119,16 @@ def _of_ipopt(figures: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _runs(found: list[dict[str, Any]]) -> str:
+    """Say where rows are not of one run on one state of the code."""
+    codes = Counter(row["code"] for row in found)
+    shares = ", ".join(str(count) for _, count in codes.most_common())
+    return "" if len(codes) == 1 else f" Rows are of {len(codes)} states of the code: {shares} of them."
+
+
 def _timeouts(found: list[dict[str, Any]]) -> str:
     return " or ".join(dict.fromkeys(f"{row['timeout']:g}" for row in found))
 
 
 if __name__ == "__main__":
-    sys.exit(main({DOCS / "laws.md": page(list(rows().values()))}))
+    sys.exit(main({DOCS / "laws.md": page([row for name, row in rows().items() if name in CASES])}))

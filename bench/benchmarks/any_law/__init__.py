@@ -1,6 +1,6 @@
 """`python -m benchmarks any_law [CASE …]`: any law at speed, ours against Ipopt, each case and method in a process of its own.
 
-Cases are laws as users write them (`cases/`): every row of issue 17's table and others of the same kinds, with inputs near the
+Cases are laws as users write them (`cases/`): the rows of the issues' tables and others of the same kinds, with inputs near the
 truth and far from it. Ours and Ipopt, with tuned and with default options, have one thread, the same tolerance, the same time
 and the same memory; answers of all are judged from outside (snapfm_bench.judge). A method that is too slow, crashes
 or runs out of memory is a recorded outcome. Every finished case is one line of records/any_law.jsonl; a run that was stopped

@@ -7,13 +7,13 @@ Cases register themselves when their file in `cases/` is imported.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from snapfm.laws import Bounds, Equality, Law
+from snapfm.laws import Bounds, Equality, Inequality, Law
 
 SAMPLES = 8
 FEW_SAMPLES = 2  # of fields with more than 50 000 unknowns
@@ -24,11 +24,23 @@ LEVELS = (SMALL, FAR)
 
 @dataclass(frozen=True)
 class Setting:
-    """Laws, true fields (b, *shape) in float64 and their params, each with a leading batch axis."""
+    """Laws, true fields (b, *shape) in float64 and their params, each with a leading batch axis.
+
+    With `units`, one for every unknown, nearest means nearest in these units, in which methods are judged.
+    """
 
     laws: tuple[Law, ...]
     truth: Tensor
     params: dict[str, Tensor]
+    units: Tensor | None = None
+
+    def scaled(self, u: Tensor) -> Tensor:
+        """Write fields in units."""
+        return u if self.units is None else u / self.units
+
+    def scaled_laws(self) -> tuple[Law, ...]:
+        """Write the laws for fields in units."""
+        return self.laws if self.units is None else tuple(_scaled(law, self.units) for law in self.laws)
 
 
 Draw: TypeAlias = Callable[[int, torch.Generator, int], Setting]  # samples, generator, size
@@ -45,7 +57,7 @@ class Case:
     stem: str
     size: int
     tiny: int  # the size for tests
-    group: str  # "issue" for the rows of the issue's table, "own" for laws of the same kinds
+    group: str  # "issue" for the rows of an issue's table, "own" for laws of the same kinds
     draw: Draw
     noise: dict[str, float]
     samples: int
@@ -107,6 +119,16 @@ def broken(setting: Setting) -> float:
             if over.numel():
                 worst = max(worst, float(over.nan_to_num(nan=torch.inf).max()))
     return worst
+
+
+def _scaled(law: Law, units: Tensor) -> Law:
+    """Write a law for v = u/units."""
+    if isinstance(law, Bounds):
+        lower, upper = (None if limit is None else limit / units for limit in (law.lower, law.upper))
+        return replace(law, lower=lower, upper=upper)
+    assert isinstance(law, (Equality, Inequality))
+    function = law.function
+    return replace(law, function=lambda v, p: function(v * units, p))
 
 
 def _seed(name: str) -> int:

@@ -7,7 +7,7 @@ from û; finding structure, compiling and building come before, certificates and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter, process_time
 from typing import Any, ClassVar, Protocol
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benchmarks.any_law.case import Case, Setting
 from benchmarks.record import statuses
-from snapfm import Projector, Status
+from snapfm import Metric, Projector, Status
 from snapfm.compile import CompiledLaws, compile_laws
 from snapfm.laws import Params
 from snapfm.solve.base import Limits, Solution, limits_of
@@ -46,8 +46,9 @@ class Asked:
 
     def figures(self, setting: Setting, u_hat: Tensor, tolerance: float) -> dict[str, Any]:
         """Judge the answers, and put together what is recorded."""
-        count = len(self.answers.u)
-        judged = verdict(setting.laws, u_hat[:count], self.answers, first(setting.params, count), tolerance)
+        count, answers = len(self.answers.u), replace(self.answers, u=setting.scaled(self.answers.u))
+        near = setting.scaled(u_hat[:count])
+        judged = verdict(setting.scaled_laws(), near, answers, first(setting.params, count), tolerance)
         return {
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
@@ -91,7 +92,9 @@ class Ours:
 
     def __init__(self, case: Case, setting: Setting) -> None:
         began = perf_counter()
-        self.project = Projector(setting.laws, setting.truth.shape[1:], setting.params, case.tolerance)
+        metric = None if setting.units is None else Metric(setting.units.expand(setting.truth.shape[1:]).square())
+        shape = setting.truth.shape[1:]
+        self.project = Projector(setting.laws, shape, setting.params, case.tolerance, metric=metric)
         self.cold = {"prepare_seconds": perf_counter() - began}
 
     def ask(self, u_hat: Tensor, params: Params, seconds: float, report: Report) -> Asked:
@@ -129,14 +132,14 @@ class TimedIpopt(Ipopt):
 
 
 class Peer:
-    """Ipopt, sample by sample, each from its input."""
+    """Ipopt, sample by sample, each from its input; in the setting's units, as it knows no metric."""
 
     def __init__(self, case: Case, setting: Setting, tuned: bool, seconds: float) -> None:
-        self.tolerance, shape = case.tolerance, tuple(setting.truth.shape[1:])
-        began = perf_counter()
-        structure = compile_laws(setting.laws, shape, setting.params)
+        self.tolerance, shape, self.units = case.tolerance, tuple(setting.truth.shape[1:]), setting.units
+        began, laws = perf_counter(), setting.scaled_laws()
+        structure = compile_laws(laws, shape, setting.params)
         found = perf_counter()
-        self.peer = TimedIpopt(structure, limits_of(setting.laws, shape), tuned, _RETURN * seconds)
+        self.peer = TimedIpopt(structure, limits_of(laws, shape), tuned, _RETURN * seconds)
         self.peer.prepare(self.tolerance)
         self.cold = {"structure_seconds": found - began, "prepare_seconds": perf_counter() - found}
 
@@ -144,6 +147,8 @@ class Peer:
         """Solve as many samples as there is time for."""
         solved: list[Solution] = []
         took, busy, calls, began = [], [], _HOT_CALLS, perf_counter()
+        units = 1.0 if self.units is None else self.units
+        u_hat = u_hat / units
         for i in range(len(u_hat)):
             left = seconds - (perf_counter() - began)
             if took and 2 * max(took) > left:  # the next one may be a hard one
@@ -167,7 +172,7 @@ class Peer:
         slices = self.peer.structure.slices()
         multipliers = torch.cat([one.multipliers for one in solved])
         answers = Answers(
-            torch.cat([one.u for one in solved]).reshape(-1, *u_hat.shape[1:]),
+            torch.cat([one.u for one in solved]).reshape(-1, *u_hat.shape[1:]) * units,
             {name: multipliers[:, rows] for name, rows in slices.items()},
             claims(status, len(solved)),
             torch.cat([one.iterations for one in solved]),

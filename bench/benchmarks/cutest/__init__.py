@@ -1,11 +1,12 @@
 """CUTEst: project the start points of its constrained problems onto their feasible sets, ours against Ipopt.
 
 `python -m benchmarks cutest` runs what bench/runs/cutest/outcomes.jsonl lacks, and counts. `python -m benchmarks.cutest`
-runs a part of it: every so many problems, or one of several shares, and prints the table.
+runs a part of it: every so many problems, one of several shares, or what fits a slice of time, and prints the table.
 """
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,14 @@ SECONDS = 10.0  # budget of one start
 
 
 def run(
-    every: int = 1, seconds: float = SECONDS, file: Path = OUTCOMES, share: int = 0, shares: int = 1
+    every: int = 1,
+    seconds: float = SECONDS,
+    file: Path = OUTCOMES,
+    share: int = 0,
+    shares: int = 1,
+    within: float = inf,
 ) -> dict[str, Any]:
-    """Run every so many problems, or a share of them, and count all outcomes."""
+    """Run every so many problems, or a share of them, as far as the time goes, and count all outcomes."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    run_all(names()[::every], file, seconds, share, shares)
+    run_all(names()[::every], file, seconds, share, shares, within)
     return count(outcomes(file))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from math import inf
 from pathlib import Path
 
 from benchmarks.cutest import OUTCOMES, SECONDS, run
@@ -18,11 +19,14 @@ def main() -> None:
         "--share", default="1/1", metavar="K/N", help="run the K-th of N shares; all may write to one file"
     )
     parser.add_argument("--seconds", type=float, default=SECONDS, help="budget of one call")
+    parser.add_argument(
+        "--within", type=float, default=inf, metavar="SECONDS", help="begin no problem later; the next run goes on"
+    )
     parser.add_argument("--file", type=Path, default=OUTCOMES, help="outcomes, a line per problem")
     parser.add_argument("--record", action="store_true", help="append the counts to bench/records, with what was run")
     asked = parser.parse_args()
     share, _, shares = asked.share.partition("/")
-    counts = run(asked.every, asked.seconds, asked.file, int(share) - 1, int(shares))
+    counts = run(asked.every, asked.seconds, asked.file, int(share) - 1, int(shares), asked.within)
     print(json.dumps(counts, indent=2))
     print("\n".join(lines(counts)))
     if asked.record:

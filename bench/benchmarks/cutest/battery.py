@@ -6,11 +6,13 @@ A method that has to be killed, or dies, loses the start it was at; it goes on w
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,14 +44,18 @@ class Process(Protocol):
         ...
 
 
-def run_all(names: Sequence[str], file: Path, seconds: float, share: int = 0, shares: int = 1) -> None:
+def run_all(
+    names: Sequence[str], file: Path, seconds: float, share: int = 0, shares: int = 1, within: float = math.inf
+) -> None:
     """Run the problems that the file does not have yet, or one of several shares of them. Written: file, a line per problem.
 
-    Several processes may write to one file, each with its own share.
+    Several processes may write to one file, each with its own share. After `within` seconds no further problem is begun.
     """
     known = {outcome["name"] for outcome in outcomes(file)}
-    battery = Battery(seconds)
+    battery, began = Battery(seconds), time.monotonic()
     for number, name in enumerate(names):
+        if time.monotonic() - began > within:
+            break
         if name not in known and number % shares == share:
             append(file, battery.run(name))
     battery.end()

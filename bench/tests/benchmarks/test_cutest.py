@@ -161,6 +161,8 @@ def test_lines_are_whole_and_a_run_resumes(tmp_path: Path, monkeypatch: pytest.M
     run_all(["A", "B", "C", "D"], file, 1.0, share=1, shares=2)
     run_all(["A", "B", "C", "D"], file, 1.0, share=0, shares=2)
     assert ran == ["B", "D", "C"]
+    run_all(["E", "F"], file, 1.0, within=-1.0)
+    assert ran == ["B", "D", "C"], "no problem is begun when the time is over"
     assert [one["name"] for one in outcomes(file)] == ["A", "B", "D", "C"]
 
 

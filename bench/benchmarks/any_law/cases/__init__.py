@@ -1,6 +1,7 @@
-"""All cases, a file per kind; importing this package fills `case.CASES`, those of the issue's table first."""
+"""All cases, a file per kind; importing this package fills `case.CASES`."""
 
 from benchmarks.any_law.cases import (
+    balances,
     elliptic,
     evolution,
     flows,
@@ -9,10 +10,17 @@ from benchmarks.any_law.cases import (
     kinks,
     learned,
     matrices,
+    meshes,
+    motion,
+    networks,
+    orbits,
     profiles,
+    spectra,
+    totals,
     vector_fields,
 )
 
 __all__ = [
-    "elliptic", "evolution", "flows", "graphs", "hyperbolic", "kinks", "learned", "matrices", "profiles", "vector_fields",
+    "balances", "elliptic", "evolution", "flows", "graphs", "hyperbolic", "kinks", "learned", "matrices", "meshes", "motion",
+    "networks", "orbits", "profiles", "spectra", "totals", "vector_fields",
 ]  # fmt: skip
