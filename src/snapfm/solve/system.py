@@ -33,6 +33,7 @@ from snapfm.solve.kinks.generalized import NO_WEIGHT, Kinked
 from snapfm.solve.kkt import KKT, prepare
 from snapfm.solve.linearized import solve_linearized
 from snapfm.solve.memory import Workspaces
+from snapfm.solve.nearest import Nearest
 from snapfm.solve.nullspace import NullSpace
 from snapfm.solve.stage import LinearState, State
 from snapfm.solve.tiles import AttemptOutcome, Tiles, tiles_for
@@ -70,6 +71,7 @@ class Part:
         bordered = self.kkt.linear if isinstance(self.kkt.linear, PreparedBordered) and system.quadratic else None
         useful = bordered is not None and len(bordered.border) > 0
         self.nullspace = NullSpace(system, bordered, self.rows.outside) if bordered is not None and useful else None
+        self.nearest = None if self.nullspace or len(self.lengths) else Nearest.of(system, bool(bounded.any()))
         self.at = self._sections()
         self._packs = (self.at // LANES).tolist()
         self.eliminated = _eliminated(system)
@@ -120,8 +122,9 @@ class Part:
 
         Written: state's u (this part's unknowns), multipliers (its rows).
         """
-        if self.nullspace is not None and len(state.u):
-            return self.nullspace.solve_state(state, self._in_tiles)
+        method = self.nullspace or self.nearest
+        if method is not None and len(state.u):
+            return method.solve_state(state, self._in_tiles)
         return self._in_tiles(state)
 
     def _in_tiles(self, state: State) -> AttemptOutcome:
