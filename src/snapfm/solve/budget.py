@@ -29,15 +29,19 @@ def stationary(size: Values) -> Values:
 
 @dataclass(frozen=True)
 class Budget:
-    """`limit` iterations of a sample over all attempts together; the whole batch ends when the clock is over."""
+    """`limit` iterations of a sample over all attempts together; the whole batch ends when the clock is over.
+
+    Of `starts`, the first has the whole limit and each other one its share.
+    """
 
     limit: int
     clock: Clock
+    starts: int = 1
 
     @classmethod
-    def of(cls, limit: int, seconds: float) -> Budget:
+    def of(cls, limit: int, seconds: float, starts: int = 1) -> Budget:
         """Begin to count now."""
-        return cls(limit, Clock(seconds))
+        return cls(limit, Clock(seconds), starts)
 
     @property
     def over(self) -> bool:

@@ -1,15 +1,15 @@
-"""The nearest of several answers, where all rows are quadratic equations: orthogonality, spheres, signs, products.
+"""The nearest of several answers: where quadratic equations have several, and from further starts.
 
-W = I + Σλ∇²h is then the same at every point. Where it is positive semidefinite at an answer, the Lagrangian is convex and no
-lawful field is nearer. Otherwise, multipliers for which it is are looked for: those that maximize the Lagrange dual, a concave
-function of λ while W is positive. Their point is the nearest one, or, if there are no such multipliers, a good start (math.md,
-eq. nearest). Samples are iterated on again from there, and the nearer answer is kept. Must not import solve.system.
+If all rows of a part are quadratic equations, as those of orthogonality, spheres, signs and products are, W = I + Σλ∇²h is the same
+at every point. Where it is positive semidefinite at an answer, the Lagrangian is convex and no lawful field is nearer. Otherwise,
+multipliers for which it is are looked for: those that maximize the Lagrange dual, a concave function of λ as long as W is
+positive. Their point is the nearest one or, if there are no such multipliers, a good start (math.md, eq. nearest). Lanes are
+iterated on again from there, and the nearer answer is kept; so it is with the starts that a caller asks for, whatever the laws.
+Must not import solve.system.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,13 +19,17 @@ from scipy.sparse.csgraph import connected_components
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.derivatives import Rows
 from snapfm.errors import Status
+from snapfm.kernels import layout as core
 from snapfm.reduce.reduce import System
-from snapfm.solve.tiles import AttemptOutcome
+from snapfm.solve.attempts.order import attempt, newton
+from snapfm.solve.budget import Stopping
+from snapfm.solve.tiles import GOLDEN, AttemptOutcome, Tiles
 
 if TYPE_CHECKING:
     from snapfm.solve.stage import State
+    from snapfm.solve.system import Loops
 
-# Multiplications of one step in the dual, for the largest part that is looked at: a step takes a millisecond.
+# Multiplications of one step in the dual, for the largest part that is looked at: about ten milliseconds for all steps of a lane.
 _LARGEST = 1_000_000
 _AT_ONCE = 500_000  # numbers of the curvatures of all rows of the lanes that are solved side by side
 _FIRST = 12  # iterations from û, as most inputs need at most: what takes longer may be far from any answer
@@ -34,8 +38,58 @@ _STEPS = 40  # in the dual; most lanes take 15 to 25
 _SHRINK, _LAST = 0.03, 1e-7  # factor of the barrier from step to step, and where it ends, relative to its first value
 _ROOM = 0.9  # share of the way to the edge of W > 0, by the Frobenius norm, that a step may take
 _RIDGE = 1e-10  # on the diagonal of the dual's Hessian: rows may repeat each other
+_HOPELESS = (int(Status.NONFINITE), int(Status.INFEASIBLE))
 _CLOSER = 1e-9  # share of its distance by which another answer has to be nearer
-_GOLDEN = 0.6180339887498949  # its multiples lie in no pattern of rows
+
+
+def solve_nearest(loops: Loops, tiles: Tiles, stopping: Stopping, state: State) -> AttemptOutcome:
+    """Iterate from û or where the call begins, then from what may lead to nearer answers; keep the nearest. Written: tiles."""
+    part, deadline, limit, warm = loops.part, state.deadline, state.limit, state.warm is not None
+    if not state.retry:
+        return newton(loops, tiles, stopping, np.full(tiles.lanes, limit), deadline)
+    dual = part.nearest if limit > 3 * _FIRST else None
+    if dual is None:
+        ended = attempt(loops, tiles, stopping, warm, limit, deadline)
+    else:
+        ended = newton(loops, tiles, stopping, np.full(tiles.lanes, _FIRST), deadline)
+    sides = () if dual is None else (1.0, -1.0)  # of the dual's point: where the dual does not decide, answers lie on both
+    for number in range(len(sides) + state.starts - 1):
+        proven = np.zeros(tiles.lanes, bool) if part.nearest is None else part.nearest.proves(tiles)
+        had = ended.status == Status.CONVERGED
+        left = np.flatnonzero(np.where(had, ~proven, ~np.isin(ended.status, _HOPELESS)))
+        if not len(left) or deadline.over:
+            break
+        other = tiles.take(left)
+        if dual is not None and number < len(sides):
+            dual.begin(other, sides[number])
+            again = attempt(loops, other, stopping, False, (limit - _FIRST) // 2, deadline)
+        else:
+            _begin_around(other, _distance(part.system, other), number - len(sides))
+            again = attempt(loops, other, stopping, False, max(1, limit // state.starts), deadline)
+        ended.iterations[left] += again.iterations
+        new = again.status == Status.CONVERGED
+        closer = _distance(part.system, other) < (1.0 - _CLOSER) * _distance(part.system, tiles)[left]
+        better = np.flatnonzero(np.where(had[left], new & closer, new | (number < len(sides))))
+        tiles.put(left[better], other, better)
+        ended.status[left[better]], ended.second[left[better]] = again.status[better], again.second[better]
+    return ended
+
+
+def _distance(system: System, tiles: Tiles) -> Values:
+    """Return the distance to û of every lane, with the eliminated unknowns, in the unit of the lane (lanes,)."""
+    apart, lam = tiles.by_lane(core.X) - tiles.by_lane(core.TARGET), tiles.by_lane(core.MULTIPLIER)
+    found: Values = np.sqrt(np.square(apart).sum(axis=1) + (lam * (system.gram @ lam.T).T).sum(axis=1))
+    return found
+
+
+def _begin_around(tiles: Tiles, distance: Values, number: int) -> None:
+    """Go to a point of the ball around û that a nearer answer lies in: opposite points by turns. Written: x, multipliers."""
+    target = tiles.by_lane(core.TARGET)
+    direction = np.random.default_rng(number // 2).standard_normal(target.shape[1]) * (-1.0) ** number
+    radius = np.modf(GOLDEN * (number // 2 + 1))[0] ** (1.0 / target.shape[1])
+    size = np.where(distance > 0.0, distance, np.maximum(np.abs(target).max(axis=1), 1.0))
+    tiles.write(core.X, target + size[:, None] * radius * direction / np.linalg.norm(direction))
+    tiles.section(core.MULTIPLIER)[:] = 0.0
 
 
 class Nearest:
@@ -47,16 +101,14 @@ class Nearest:
     def __init__(self, system: System) -> None:
         program, self.system = system.program, system
         self.read = Rows(program, np.arange(system.inputs.shape[1])[None], np.arange(system.params.shape[1])[None])
-        self.moving: Index = np.concatenate([system.unknowns, system.eliminated], axis=1)
-        self.iterated: Index = np.searchsorted(system.inputs[0], system.unknowns[0])
         row, column, count = program.hessian.row_of(), program.hessian.indices, program.pattern.columns
         self.blocks, label = connected_components(coo_array((np.ones(len(row)), (row, column)), shape=(count, count)))
         order, sizes = np.argsort(label, kind="stable"), np.bincount(label)
         self.width, inside = int(sizes.max()), np.empty(count, np.int64)
         inside[order] = np.arange(count) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         self.place: Index = self.width * label + inside
-        self.lower: Index = self.width * self.place[row] + inside[column]
-        self.upper: Index = self.width * self.place[column] + inside[row]
+        self._lower: Index = self.width * self.place[row] + inside[column]
+        self._upper: Index = self.width * self.place[column] + inside[row]
 
     @classmethod
     def of(cls, system: System, bounded: bool) -> Nearest | None:
@@ -66,79 +118,42 @@ class Nearest:
         rows, made = len(system.equality), cls(system)
         return made if rows * (rows + made.width) * made.blocks * made.width**2 <= _LARGEST else None
 
-    def solve_state(self, state: State, iterate: Callable[[State], AttemptOutcome]) -> AttemptOutcome:
-        """Iterate; where the answer may not be the nearest, iterate again from the dual's point, and keep the nearer answer.
+    def proves(self, tiles: Tiles) -> Mask:
+        """Mark the lanes where W is positive semidefinite: Gaussian elimination of all blocks together."""
+        lam = tiles.by_lane(core.UNIT)[:, :1] * tiles.by_lane(core.MULTIPLIER)
+        with np.errstate(all="ignore"):
+            left = self._in_blocks(self.read.derivatives(*self._inputs(tiles), lam)[1])
+            left[..., range(self.width), range(self.width)] += 1.0 + _FLAT
+            positive = np.ones(len(lam), bool)
+            for _ in range(self.width):
+                positive &= (left[:, :, 0, 0] > 0.0).all(axis=1)
+                left = left[..., 1:, 1:] - left[..., 1:, :1] * left[..., :1, 1:] / left[..., :1, :1]
+        return positive
 
-        Written: state's u (this part's unknowns), multipliers (its rows).
-        """
-        first = min(_FIRST, state.limit) if state.retry else state.limit
-        ended = iterate(replace(state, limit=first, retry=False))
-        limit = (state.limit - first) // 2
-        for side in (1.0, -1.0):  # of the dual's point: where the dual does not decide, answers lie on both
-            proven = self._proven(state) & (ended.status == Status.CONVERGED)[:, None]
-            left = np.flatnonzero(~proven.all(axis=1) & (ended.status != Status.NONFINITE))
-            if limit < 1 or not len(left) or state.deadline.over:
-                break
-            own = state.select(left, limit)
-            self._begin(own, ~proven[left], side)
-            self._keep_nearer(state, ended, left, own, iterate(own))
-        return ended
+    def begin(self, tiles: Tiles, side: float) -> None:
+        """Go to the dual's point, or to û where there is none. Written: x, multipliers."""
+        unit, target = tiles.by_lane(core.UNIT)[:, :1], tiles.by_lane(core.TARGET)
+        (given, params), shift = self._inputs(tiles), unit * tiles.by_lane(core.SHIFT)
+        given[:, self.system.places - 1 - params.shape[1]] = unit * target
+        lanes = _AT_ONCE // (len(self.system.equality) * self.blocks * self.width**2) + 1
+        with np.errstate(all="ignore"):
+            pieces = [slice(first, first + lanes) for first in range(0, len(unit), lanes)]
+            found = [self._dual(given[one], params[one], shift[one], side) for one in pieces]
+            step, lam = (np.concatenate(one) / unit for one in zip(*found))
+        fine = (np.isfinite(step).all(axis=1) & np.isfinite(lam).all(axis=1))[:, None]
+        tiles.write(core.X, target + np.where(fine, step, 0.0))
+        tiles.write(core.MULTIPLIER, np.where(fine, lam, 0.0))
 
-    def _keep_nearer(
-        self, state: State, ended: AttemptOutcome, which: Index, own: State, again: AttemptOutcome
-    ) -> None:
-        """Keep the nearer answer of each part of some samples. Written: state's u, multipliers; ended."""
-        had = ended.status[which] == Status.CONVERGED
-        far, near = (np.square(np.take(u - own.u_hat, self.moving, axis=1)).sum(axis=2) for u in (state.u[which], own.u))
-        closer = (near < (1.0 - _CLOSER) * far) & (again.status == Status.CONVERGED)[:, None]
-        sample, part = np.nonzero(closer | ~had[:, None])
-        line = sample[:, None]
-        for columns, to, source in (
-            (self.moving, state.u, own.u), (self.system.rows, state.multipliers, own.multipliers),
-        ):  # fmt: skip
-            to[which[line], columns[part]] = source[line, columns[part]]
-        ended.status[which] = np.where(had, ended.status[which], again.status)
-        joined = np.minimum(np.where(had, ended.second[which], again.second), again.second)
-        ended.second[which] = np.where(closer.any(axis=1) | ~had, joined, ended.second[which])
-        ended.iterations[which] += again.iterations
-
-    def _proven(self, state: State) -> Mask:
-        """Mark the parts (b, parts) where W is positive semidefinite: Gaussian elimination of all blocks together."""
-        system, lanes = self.system, len(state.u) * self.system.parts
-        each = (state.u, system.inputs), (state.params, system.params), (state.multipliers, system.rows)
-        given, params, lam = (np.take(batch, index, axis=1).reshape(lanes, -1) for batch, index in each)
-        left = self._in_blocks(self.read.derivatives(given, params, lam)[1])
-        left[..., range(self.width), range(self.width)] += 1.0 + _FLAT
-        positive = np.ones(lanes, bool)
-        for _ in range(self.width):
-            positive &= (left[:, :, 0, 0] > 0.0).all(axis=1)
-            left = left[..., 1:, 1:] - left[..., 1:, :1] * left[..., :1, 1:] / left[..., :1, :1]
-        return positive.reshape(len(state.u), system.parts)
+    def _inputs(self, tiles: Tiles) -> tuple[Values, Values]:
+        """Return what the program reads: unknowns and cells of params (lanes, …)."""
+        cells, first = tiles.by_lane(core.CELLS), 1 + self.system.params.shape[1]
+        return cells[:, first : self.read.program.code.first].copy(), cells[:, 1:first].copy()
 
     def _in_blocks(self, curvature: Values) -> Values:
         """Write the lower entries (b, …) of a Hessian as the blocks of its diagonal (b, blocks, width, width)."""
         found = np.zeros((len(curvature), self.blocks * self.width**2))
-        found[:, self.lower] = found[:, self.upper] = curvature
+        found[:, self._lower] = found[:, self._upper] = curvature
         return found.reshape(-1, self.blocks, self.width, self.width)
-
-    def _begin(self, state: State, wanted: Mask, side: float) -> None:
-        """Move the wanted parts (b, parts) to the dual's point. Written: u, warm."""
-        system, u_hat = self.system, state.u_hat
-        moved = system.eliminated.ravel()
-        state.u[:, moved] = u_hat[:, moved]  # they follow from the multipliers, which are found again
-        state.warm = state.multipliers.copy()
-        sample, part = np.nonzero(wanted)
-        line, lanes = sample[:, None], _AT_ONCE // (len(system.equality) * self.blocks * self.width**2) + 1
-        shift = (system.linear @ u_hat[line, system.eliminated[part]].T).T
-        params, given = state.params[line, system.params[part]], state.u[line, system.inputs[part]]
-        given[:, self.iterated] = u_hat[line, system.unknowns[part]]
-        for some in np.split(np.arange(len(part)), range(lanes, len(part), lanes)):
-            step, lam = self._dual(given[some], params[some], shift[some], side)
-            point = given[some][:, self.iterated] + step
-            fine = np.isfinite(point).all(axis=1) & np.isfinite(lam).all(axis=1)
-            some, at = some[fine], (line[some[fine]], part[some[fine]])
-            state.u[at[0], system.unknowns[at[1]]] = point[fine]
-            state.warm[at[0], system.rows[at[1]]] = lam[fine]
 
     def _dual(self, given: Values, params: Values, shift: Values, side: float) -> tuple[Values, Values]:
         """Maximize the dual plus μ log det W for μ → 0 (b lanes); return the step from û, and λ (math.md, eq. nearest).
@@ -181,7 +196,7 @@ class Nearest:
             lam = np.where(live[:, None, None], lam + (allowed[:, None] * change)[:, None], lam)
             live &= (barrier > last) | (decrement > _ROOM)
             barrier = np.where(decrement < 1.0, np.maximum(_SHRINK * barrier, last), barrier)
-        scatter = 2.0 * np.modf(_GOLDEN * np.arange(1, step[0].size + 1))[0] - 1.0
+        scatter = 2.0 * np.modf(GOLDEN * np.arange(1, step[0].size + 1))[0] - 1.0
         open_ = inverse @ scatter.reshape(inside[1:])
         length = np.sqrt(barrier[:, None, None, None] / (scatter.reshape(inside[1:]) * open_).sum(axis=2, keepdims=True))
         return (step + side * length * open_).reshape(count, -1)[:, self.place], lam[:, 0]
