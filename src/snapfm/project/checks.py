@@ -103,14 +103,6 @@ def check_starts(starts: Any) -> int:
     return int(starts)
 
 
-def check_starts_alone(starts: Any) -> None:
-    """Accept one start: in a metric there are no others."""
-    if check_starts(starts) > 1:
-        raise SettingError(
-            f"project(starts=…) expects 1 where a metric is given; got {starts}. Leave starts out, or project without a metric."
-        )
-
-
 def check_progress(progress: bool | None) -> bool | None:
     """Accept a flag or None."""
     _PROGRESS.apply("progress=…", progress)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from snapfm.compile import CompiledLaws, MatrixFreeLaws, TooDense, compile_laws, matrix_free
-from snapfm.errors import DeviceWarning, UnsupportedLaw
+from snapfm.errors import DeviceWarning, SettingError, UnsupportedLaw
 from snapfm.kernels.threads import Clock
 from snapfm.laws import Law, Oracle, Params
 from snapfm.linear import Solver
@@ -145,7 +145,10 @@ class Projector:
         if metric is not None:
             check_metric(metric, self.shape)
         if (chosen := metric or self.metric) is not None:
-            checks.check_starts_alone(starts)
+            if checks.check_starts(starts) > 1:
+                raise SettingError(
+                    f"starts=… expects 1 beside a metric; got {starts}. Leave starts out, or project without a metric."
+                )
             return self._in_metric(u_hat, params, chosen, tolerance, limit, seconds)
         return self.plain(u_hat, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds, starts=starts)
 

@@ -29,14 +29,11 @@ def stationary(size: Values) -> Values:
 
 @dataclass(frozen=True)
 class Budget:
-    """`limit` iterations of a sample over all attempts together; the whole batch ends when the clock is over.
-
-    Of `starts`, the first has the whole limit and each other one its share.
-    """
+    """`limit` iterations of a sample over all attempts together; the whole batch ends when the clock is over."""
 
     limit: int
     clock: Clock
-    starts: int = 1
+    starts: int = 1  # the first has the whole limit, each other one its share
 
     @classmethod
     def of(cls, limit: int, seconds: float, starts: int = 1) -> Budget:

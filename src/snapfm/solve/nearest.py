@@ -1,15 +1,16 @@
 """The nearest of several answers: where quadratic equations have several, and from further starts.
 
-If all rows of a part are quadratic equations, as those of orthogonality, spheres, signs and products are, W = I + Σλ∇²h is the same
-at every point. Where it is positive semidefinite at an answer, the Lagrangian is convex and no lawful field is nearer. Otherwise,
-multipliers for which it is are looked for: those that maximize the Lagrange dual, a concave function of λ as long as W is
-positive. Their point is the nearest one or, if there are no such multipliers, a good start (math.md, eq. nearest). Lanes are
-iterated on again from there, and the nearer answer is kept; so it is with the starts that a caller asks for, whatever the laws.
+If all rows of a part are quadratic equations (orthogonality, spheres, signs, products), W = I + Σλ∇²h is the same at every point.
+Where it is positive semidefinite at an answer, the Lagrangian is convex and no lawful field is nearer. Otherwise, multipliers for
+which it is are looked for: those that maximize the Lagrange dual, a concave function of λ as long as W is positive. Their point
+is the nearest one or, if there are no such multipliers, a good start (math.md, eq. nearest). Lanes are iterated on again from
+there, and the nearer answer is kept, as it is with the starts that a caller asks for, whatever the laws.
 Must not import solve.system.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.derivatives import Rows
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
+from snapfm.kernels.threads import Deadline
 from snapfm.reduce.reduce import System
 from snapfm.solve.attempts.order import attempt, newton
 from snapfm.solve.budget import Stopping
@@ -52,7 +54,8 @@ def solve_nearest(loops: Loops, tiles: Tiles, stopping: Stopping, state: State) 
         ended = attempt(loops, tiles, stopping, warm, limit, deadline)
     else:
         ended = newton(loops, tiles, stopping, np.full(tiles.lanes, _FIRST), deadline)
-    sides = () if dual is None else (1.0, -1.0)  # of the dual's point: where the dual does not decide, answers lie on both
+    # Sides of the dual's point: where the dual does not decide, answers may lie on both.
+    sides = () if dual is None else (1.0, -1.0)
     for number in range(len(sides) + state.starts - 1):
         proven = np.zeros(tiles.lanes, bool) if part.nearest is None else part.nearest.proves(tiles)
         had = ended.status == Status.CONVERGED
@@ -61,7 +64,7 @@ def solve_nearest(loops: Loops, tiles: Tiles, stopping: Stopping, state: State) 
             break
         other = tiles.take(left)
         if dual is not None and number < len(sides):
-            dual.begin(other, sides[number])
+            dual.begin(other, sides[number], deadline)
             again = attempt(loops, other, stopping, False, (limit - _FIRST) // 2, deadline)
         else:
             _begin_around(other, _distance(part.system, other), number - len(sides))
@@ -124,25 +127,28 @@ class Nearest:
         with np.errstate(all="ignore"):
             left = self._in_blocks(self.read.derivatives(*self._inputs(tiles), lam)[1])
             left[..., range(self.width), range(self.width)] += 1.0 + _FLAT
-            positive = np.ones(len(lam), bool)
+            positive: Mask = np.ones(len(lam), bool)
             for _ in range(self.width):
-                positive &= (left[:, :, 0, 0] > 0.0).all(axis=1)
+                positive &= np.all(left[:, :, 0, 0] > 0.0, axis=1)
                 left = left[..., 1:, 1:] - left[..., 1:, :1] * left[..., :1, 1:] / left[..., :1, :1]
         return positive
 
-    def begin(self, tiles: Tiles, side: float) -> None:
-        """Go to the dual's point, or to û where there is none. Written: x, multipliers."""
+    def begin(self, tiles: Tiles, side: float, deadline: Deadline) -> None:
+        """Go to the dual's point, or to û where there is none or no time for it. Written: x, multipliers."""
         unit, target = tiles.by_lane(core.UNIT)[:, :1], tiles.by_lane(core.TARGET)
         (given, params), shift = self._inputs(tiles), unit * tiles.by_lane(core.SHIFT)
         given[:, self.system.places - 1 - params.shape[1]] = unit * target
-        lanes = _AT_ONCE // (len(self.system.equality) * self.blocks * self.width**2) + 1
-        with np.errstate(all="ignore"):
-            pieces = [slice(first, first + lanes) for first in range(0, len(unit), lanes)]
-            found = [self._dual(given[one], params[one], shift[one], side) for one in pieces]
-            step, lam = (np.concatenate(one) / unit for one in zip(*found))
-        fine = (np.isfinite(step).all(axis=1) & np.isfinite(lam).all(axis=1))[:, None]
-        tiles.write(core.X, target + np.where(fine, step, 0.0))
-        tiles.write(core.MULTIPLIER, np.where(fine, lam, 0.0))
+        step, lam = np.zeros_like(target), np.zeros_like(shift)
+        lanes = _AT_ONCE // (shift.shape[1] * self.blocks * self.width**2) + 1
+        with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
+            for first in range(0, len(unit), lanes):
+                if deadline.over:
+                    break
+                some = slice(first, first + lanes)
+                step[some], lam[some] = self._dual(given[some], params[some], shift[some], side)
+        fine = np.isfinite(step.sum(axis=1, keepdims=True) + lam.sum(axis=1, keepdims=True))
+        tiles.write(core.X, target + np.where(fine, step / unit, 0.0))
+        tiles.write(core.MULTIPLIER, np.where(fine, lam / unit, 0.0))
 
     def _inputs(self, tiles: Tiles) -> tuple[Values, Values]:
         """Return what the program reads: unknowns and cells of params (lanes, …)."""
@@ -158,8 +164,8 @@ class Nearest:
     def _dual(self, given: Values, params: Values, shift: Values, side: float) -> tuple[Values, Values]:
         """Maximize the dual plus μ log det W for μ → 0 (b lanes); return the step from û, and λ (math.md, eq. nearest).
 
-        No step leads out of W > 0, where the function is concave. Places of W⁻¹ where μW⁻¹ does not vanish are those that the dual
-        leaves open: the step is lengthened by their size, to one `side`.
+        No step leads out of W > 0, where the function is concave. Directions in which μW⁻¹ does not vanish are left open by the
+        dual: the answer's square has that size there, and the step goes to one `side`.
         """
         program, count, rows = self.read.program, len(given), len(self.system.equality)
         inside = (count, self.blocks, self.width, -1)
@@ -176,7 +182,8 @@ class Nearest:
         last, lam = _LAST * barrier, np.zeros((count, 1, rows))
         live, diagonal = np.ones(count, bool), np.arange(rows)
         for taken in range(_STEPS + 1):
-            inverse = np.linalg.inv(np.eye(self.width) + (lam @ flat).reshape(inside))
+            hessian = np.eye(self.width) + (lam @ flat).reshape(inside)
+            inverse = np.asarray(np.linalg.inv(hessian), np.float64)
             step = -inverse @ (lam @ slope).reshape(inside)
             if taken == _STEPS or not live.any():
                 break
@@ -197,6 +204,7 @@ class Nearest:
             live &= (barrier > last) | (decrement > _ROOM)
             barrier = np.where(decrement < 1.0, np.maximum(_SHRINK * barrier, last), barrier)
         scatter = 2.0 * np.modf(GOLDEN * np.arange(1, step[0].size + 1))[0] - 1.0
-        open_ = inverse @ scatter.reshape(inside[1:])
-        length = np.sqrt(barrier[:, None, None, None] / (scatter.reshape(inside[1:]) * open_).sum(axis=2, keepdims=True))
-        return (step + side * length * open_).reshape(count, -1)[:, self.place], lam[:, 0]
+        spread = inverse @ scatter.reshape(inside[1:])
+        size = (scatter.reshape(inside[1:]) * spread).sum(axis=2, keepdims=True)
+        step += side * np.sqrt(barrier[:, None, None, None] / size) * spread
+        return step.reshape(count, -1)[:, self.place], lam[:, 0]
