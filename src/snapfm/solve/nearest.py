@@ -56,6 +56,7 @@ def solve_nearest(loops: Loops, tiles: Tiles, stopping: Stopping, state: State) 
         ended = newton(loops, tiles, stopping, np.full(tiles.lanes, _FIRST), deadline)
     # Sides of the dual's point: where the dual does not decide, answers may lie on both.
     sides = () if dual is None else (1.0, -1.0)
+    first, found = np.zeros(0, np.int64), np.zeros((2, 0, 0))
     for number in range(len(sides) + state.starts - 1):
         proven = np.zeros(tiles.lanes, bool) if part.nearest is None else part.nearest.proves(tiles)
         had = ended.status == Status.CONVERGED
@@ -64,7 +65,9 @@ def solve_nearest(loops: Loops, tiles: Tiles, stopping: Stopping, state: State) 
             break
         other = tiles.take(left)
         if dual is not None and number < len(sides):
-            dual.begin(other, sides[number], deadline)
+            if number == 0:
+                first, found = left, dual.maximum(other, deadline)
+            dual.begin(other, found[:, np.searchsorted(first, left)], sides[number])
             again = attempt(loops, other, stopping, False, (limit - _FIRST) // 2, deadline)
         else:
             _begin_around(other, _distance(part.system, other), number - len(sides))
@@ -133,22 +136,30 @@ class Nearest:
                 left = left[..., 1:, 1:] - left[..., 1:, :1] * left[..., :1, 1:] / left[..., :1, :1]
         return positive
 
-    def begin(self, tiles: Tiles, side: float, deadline: Deadline) -> None:
-        """Go to the dual's point, or to û where there is none or no time for it. Written: x, multipliers."""
+    def begin(self, tiles: Tiles, found: Values, side: float) -> None:
+        """Go to one side of the dual's points, as `maximum` returns them. Written: x, multipliers."""
+        step, spread = found[:, :, : self.place.size]
+        tiles.write(core.X, tiles.by_lane(core.TARGET) + step + side * spread)
+        tiles.write(core.MULTIPLIER, found[0, :, self.place.size :])
+
+    def maximum(self, tiles: Tiles, deadline: Deadline) -> Values:
+        """Return the steps from û to the dual's points, with λ, and below how far to go from there to a side (2, lanes, …).
+
+        All of it is zero where there is no such point or no time for it.
+        """
         unit, target = tiles.by_lane(core.UNIT)[:, :1], tiles.by_lane(core.TARGET)
         (given, params), shift = self._inputs(tiles), unit * tiles.by_lane(core.SHIFT)
         given[:, self.system.places - 1 - params.shape[1]] = unit * target
-        step, lam = np.zeros_like(target), np.zeros_like(shift)
+        found = np.zeros((2, len(unit), self.place.size + shift.shape[1]))
         lanes = _AT_ONCE // (shift.shape[1] * self.blocks * self.width**2) + 1
         with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
             for first in range(0, len(unit), lanes):
                 if deadline.over:
                     break
                 some = slice(first, first + lanes)
-                step[some], lam[some] = self._dual(given[some], params[some], shift[some], side)
-        fine = np.isfinite(step.sum(axis=1, keepdims=True) + lam.sum(axis=1, keepdims=True))
-        tiles.write(core.X, target + np.where(fine, step / unit, 0.0))
-        tiles.write(core.MULTIPLIER, np.where(fine, lam / unit, 0.0))
+                found[:, some] = self._dual(given[some], params[some], shift[some])
+        found[:, ~np.isfinite(found.sum(axis=(0, 2)))] = 0.0
+        return found / unit
 
     def _inputs(self, tiles: Tiles) -> tuple[Values, Values]:
         """Return what the program reads: unknowns and cells of params (lanes, …)."""
@@ -161,11 +172,11 @@ class Nearest:
         found[:, self._lower] = found[:, self._upper] = curvature
         return found.reshape(-1, self.blocks, self.width, self.width)
 
-    def _dual(self, given: Values, params: Values, shift: Values, side: float) -> tuple[Values, Values]:
-        """Maximize the dual plus μ log det W for μ → 0 (b lanes); return the step from û, and λ (math.md, eq. nearest).
+    def _dual(self, given: Values, params: Values, shift: Values) -> Values:
+        """Maximize the dual plus μ log det W for μ → 0, for some lanes; see maximum and math.md, eq. nearest.
 
         No step leads out of W > 0, where the function is concave. Directions in which μW⁻¹ does not vanish are left open by the
-        dual: the answer's square has that size there, and the step goes to one `side`.
+        dual: answers lie as far as its root to both sides.
         """
         program, count, rows = self.read.program, len(given), len(self.system.equality)
         inside = (count, self.blocks, self.width, -1)
@@ -206,5 +217,6 @@ class Nearest:
         scatter = 2.0 * np.modf(GOLDEN * np.arange(1, step[0].size + 1))[0] - 1.0
         spread = inverse @ scatter.reshape(inside[1:])
         size = (scatter.reshape(inside[1:]) * spread).sum(axis=2, keepdims=True)
-        step += side * np.sqrt(barrier[:, None, None, None] / size) * spread
-        return step.reshape(count, -1)[:, self.place], lam[:, 0]
+        spread *= np.sqrt(barrier[:, None, None, None] / size)
+        moved = [one.reshape(count, -1)[:, self.place] for one in (step, spread)]
+        return np.concatenate([moved, [lam[:, 0], np.zeros((count, rows))]], axis=2)
