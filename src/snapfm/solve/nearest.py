@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Multiplications of one step in the dual, for the largest part that is looked at: about ten milliseconds for all steps of a lane.
 _LARGEST = 1_000_000
-_AT_ONCE = 100_000  # numbers of the curvatures of all rows of the lanes that are solved side by side, in about a tenth of a second
+_AT_ONCE = 100_000  # numbers of the curvatures of all rows of the lanes solved at once, in about a tenth of a second
 _FIRST = 12  # iterations from û, as most inputs need at most: what takes longer may be far from any answer
 _FLAT = 1e-7  # eigenvalues of W count as not negative above minus this, as in kernels.newton
 _STEPS = 40  # in the dual; most lanes take 15 to 25
