@@ -48,6 +48,7 @@ def test_every_snippet_is_run_by_a_test():
         "Bring your own derivatives",
         "See what was detected",
         "Find out what failed",
+        "Ask for the nearest of several answers",
         "Draw pictures",
         "Simulate data",
         "Choose a model, or train one",
@@ -67,6 +68,13 @@ def test_a_law_with_its_own_derivatives():
     assert names["flat"].converged.all()
     assert float(names["flat"].violation.max()) <= 1e-8
     assert (names["flat"].second_order == 1).all()
+
+
+def test_several_starts():
+    project = snapfm.Projector([snapfm.Equality("roots", lambda u, p: u**3 - 2.0 * u)], shape=(5,))
+    u_hat = torch.randn(4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    names = run({"project": project, "u_hat": u_hat, "params": None}, "Ask for the nearest of several answers")
+    assert bool((names["again"].distance <= project(u_hat).distance * (1.0 + 1e-9)).all())
 
 
 def test_what_failed_is_left_out_of_the_projected_fields():

@@ -134,15 +134,19 @@ class UnitsProjector(Projector):
     def __call__(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
-        metric: Metric | None = None,
+        metric: Metric | None = None, starts: int = 1,
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape) as Projector does, to fields that are near in the model's units."""
         if metric is not None:
             raise SettingError(_OWN_METRIC.format("metric"))
         if transformed(u_hat, params):
-            return self._transformed(u_hat, params, warm, tolerance=tolerance, limit=limit, seconds=seconds)
+            return self._transformed(
+                u_hat, params, warm, tolerance=tolerance, limit=limit, seconds=seconds, starts=starts
+            )
         start, warm = self._normalize(u_hat), self._normalize_warm(warm)
-        found = super().__call__(start, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds)
+        found = super().__call__(
+            start, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds, starts=starts
+        )
         u = self._restore(found.u)
         judged = self._in_units(Judgement(found.violation, found.by_law), u.detach())
         # The base class met bounds to the tolerance in the model's units; here they must hold in physical units.

@@ -29,6 +29,9 @@ _SECONDS = Check(
     lambda value: is_real(value) and value > 0, "a positive number, the wall time of one call",
     f"The default is {SECONDS:.0f}; float('inf') waits for ever.", SettingError,
 )  # fmt: skip
+_STARTS = Check(
+    is_count, "a whole number of starts, at least 1", "The default is 1: the input, or where warm ended.", SettingError
+)  # fmt: skip
 _PROGRESS = Check(
     or_none(lambda value: isinstance(value, bool)), "True or False, or None for a line on terminals only",
     "Leave it out.", SettingError,
@@ -92,6 +95,12 @@ def check_budget(limit: Any, seconds: Any) -> tuple[int, float]:
     _LIMIT.apply("limit=…", limit)
     _SECONDS.apply("seconds=…", seconds)
     return int(limit), float(seconds)
+
+
+def check_starts(starts: Any) -> int:
+    """Accept a number of starts."""
+    _STARTS.apply("starts=…", starts)
+    return int(starts)
 
 
 def check_progress(progress: bool | None) -> bool | None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from snapfm.compile import CompiledLaws, MatrixFreeLaws, TooDense, compile_laws, matrix_free
-from snapfm.errors import DeviceWarning, UnsupportedLaw
+from snapfm.errors import DeviceWarning, SettingError, UnsupportedLaw
 from snapfm.kernels.threads import Clock
 from snapfm.laws import Law, Oracle, Params
 from snapfm.linear import Solver
@@ -128,24 +128,29 @@ class Projector:
     def __call__(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
         tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
-        metric: Metric | None = None,
+        metric: Metric | None = None, starts: int = 1,
     ) -> Projection:  # fmt: skip
         """Project a batch u_hat (b, *shape); results keep its dtype and device, the work is done in float64.
 
         `params` has the names of the example, (b, …) each or (1, …) if shared. `warm`, a projection of nearby fields of the same
         batch, is a warm start: fewer iterations if laws are nonlinear. `tolerance`, `limit`, `seconds` and `metric` replace the
         projector's own for this call. In a metric, `stationarity` and `multipliers` are those of its distance, and there are no
-        gradients.
+        gradients. `starts` beyond one are further points to iterate from, in the ball around û that a nearer answer would lie in:
+        where laws have several nearest fields, the nearest of those found is returned.
         """
         if transformed(u_hat, params):
             return self._transformed(
-                u_hat, params, warm, tolerance=tolerance, limit=limit, seconds=seconds, metric=metric
+                u_hat, params, warm, tolerance=tolerance, limit=limit, seconds=seconds, metric=metric, starts=starts
             )
         if metric is not None:
             check_metric(metric, self.shape)
         if (chosen := metric or self.metric) is not None:
+            if checks.check_starts(starts) > 1:
+                raise SettingError(
+                    f"starts=… expects 1 beside a metric; got {starts}. Leave starts out, or project without a metric."
+                )
             return self._in_metric(u_hat, params, chosen, tolerance, limit, seconds)
-        return self.plain(u_hat, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds)
+        return self.plain(u_hat, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds, starts=starts)
 
     def _transformed(
         self, u_hat: Tensor, params: Params | None, warm: Projection | Moved | None, **settings: Any
@@ -162,10 +167,12 @@ class Projector:
 
     def plain(
         self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
-        tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
+        tolerance: float | None = None, limit: int | None = None, seconds: float | None = None, starts: int = 1,
     ) -> Projection:  # fmt: skip
         """Project a batch (b, *shape) in the plain metric, ‖u − û‖², whatever the projector's own."""
-        params, asked, budget = self._parse_call(u_hat, params, warm, tolerance, limit, seconds)
+        params, asked, budget = self._parse_call(u_hat, params, warm, tolerance, limit, seconds, starts)
+        if starts > 1:
+            self.require_sparse("starts=…")
         return _by_cpu(partial(self._certified, asked, budget), u_hat, params, self._recall(warm), budget.clock)
 
     def _certified(self, asked: float, budget: Budget, u_hat: Tensor, params: Params, known: Warm | None) -> Projection:
@@ -226,11 +233,12 @@ class Projector:
 
     def _parse_call(
         self, u_hat: Tensor, params: Params | None, warm: Projection | Moved | None, tolerance: float | None,
-        limit: int | None, seconds: float | None,
+        limit: int | None, seconds: float | None, starts: int = 1,
     ) -> tuple[dict[str, Tensor], float, Budget]:  # fmt: skip
         """Check a call's arguments; return its params, tolerance and budget."""
         budget = Budget.of(
-            *checks.check_budget(self.limit if limit is None else limit, self.seconds if seconds is None else seconds)
+            *checks.check_budget(self.limit if limit is None else limit, self.seconds if seconds is None else seconds),
+            checks.check_starts(starts),
         )
         checks.check_field(u_hat, self.shape)
         params = checks.check_params(params, self.example, len(u_hat))

@@ -33,11 +33,12 @@ class Budget:
 
     limit: int
     clock: Clock
+    starts: int = 1  # the first has the whole limit, each other one its share
 
     @classmethod
-    def of(cls, limit: int, seconds: float) -> Budget:
+    def of(cls, limit: int, seconds: float, starts: int = 1) -> Budget:
         """Begin to count now."""
-        return cls(limit, Clock(seconds))
+        return cls(limit, Clock(seconds), starts)
 
     @property
     def over(self) -> bool:

@@ -206,7 +206,7 @@ class Compiled:
         return State(
             u_hat=nothing, u=nothing, params=known.params, multipliers=nothing, stopping=call.stopping, warm=None,
             limit=call.budget.limit, deadline=deadline, evaluator=call.evaluator, retry=self.retry, known=known.stages,
-            kept={},
+            kept={}, starts=call.budget.starts,
         )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ class State:
     deadline: Deadline
     evaluator: LawEvaluator | None = None  # evaluates opaque laws
     retry: bool = True  # whether samples that fail are tried again in other ways
+    starts: int = 1  # of which the nearest answer is kept
     known: tuple[Values | None, ...] = ()  # by stage: what params alone determine
     kept: dict[int, Any] | None = None  # by stage: what its solve leaves for its pull
     weights: Values = field(default_factory=lambda: np.zeros((0, 0)))  # (b, kinks) written: see solve.kinks.generalized

@@ -26,13 +26,14 @@ from snapfm.linear import Lanes, Solver, Workspace
 from snapfm.linear.bordered import PreparedBordered
 from snapfm.reduce.kinked_system import KinkedRows, kinked_system
 from snapfm.reduce.reduce import System
-from snapfm.solve.attempts.order import LONGEST, attempt, newton
-from snapfm.solve.budget import Stopping, certified
+from snapfm.solve.attempts.order import LONGEST
+from snapfm.solve.budget import certified
 from snapfm.solve.infeasible import Proof
 from snapfm.solve.kinks.generalized import NO_WEIGHT, Kinked
 from snapfm.solve.kkt import KKT, prepare
 from snapfm.solve.linearized import solve_linearized
 from snapfm.solve.memory import Workspaces
+from snapfm.solve.nearest import Nearest, solve_nearest
 from snapfm.solve.nullspace import NullSpace
 from snapfm.solve.stage import LinearState, State
 from snapfm.solve.tiles import AttemptOutcome, Tiles, tiles_for
@@ -70,6 +71,7 @@ class Part:
         bordered = self.kkt.linear if isinstance(self.kkt.linear, PreparedBordered) and system.quadratic else None
         useful = bordered is not None and len(bordered.border) > 0
         self.nullspace = NullSpace(system, bordered, self.rows.outside) if bordered is not None and useful else None
+        self.nearest = None if len(self.lengths) else Nearest.of(system, bool(bounded.any()))  # or Iterate knows
         self.at = self._sections()
         self._packs = (self.at // LANES).tolist()
         self.eliminated = _eliminated(system)
@@ -213,7 +215,7 @@ class Part:
         if self.inequalities:  # an unknown close to its bound has no certificate: iterate until it is at the bound
             stopping = certified(stopping.tolerance)
         with self._loops(state.deadline, state.evaluator) as loops:
-            return _solved(loops, tiles, stopping, state)
+            return solve_nearest(loops, tiles, stopping, state)
 
     @contextmanager
     def _loops(self, deadline: Deadline, evaluator: LawEvaluator | None) -> Iterator[Loops]:
@@ -287,12 +289,6 @@ class Loops:
             with self.deadline.clock.paused():
                 kernel(*self._read, *given, tiles.space[:0], tiles.at, self._work, *written)
         kernel(*self._read, *given, tiles.space, tiles.at, self._work, *written)
-
-
-def _solved(loops: Loops, tiles: Tiles, stopping: Stopping, state: State) -> AttemptOutcome:
-    if not state.retry:
-        return newton(loops, tiles, stopping, np.full(tiles.lanes, state.limit), state.deadline)
-    return attempt(loops, tiles, stopping, state.warm is not None, state.limit, state.deadline)
 
 
 def _factorization_callback(factors: Workspace, at: Index, entries: int, stop: Index) -> Any:

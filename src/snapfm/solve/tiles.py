@@ -14,7 +14,7 @@ from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.operations import LANES
 
-_GOLDEN = 0.6180339887498949
+GOLDEN = 0.6180339887498949  # its multiples fall into no pattern
 
 
 def tiles_for(lanes: int) -> int:
@@ -71,7 +71,7 @@ class Tiles:
     def scatter(self, number: int) -> None:
         """Move a section off a point where rows are flat or parallel, by a fixed scatter of a hundredth of the field's size."""
         x = self.packs(number)
-        scatter = np.modf(np.arange(1, x.shape[1] + 1) * _GOLDEN)[0] * 2.0 - 1.0
+        scatter = np.modf(np.arange(1, x.shape[1] + 1) * GOLDEN)[0] * 2.0 - 1.0
         size = np.maximum(np.abs(x).max(axis=1, keepdims=True, initial=0.0), 1.0)
         x += 1e-2 * size * scatter[:, None]
 
