@@ -98,10 +98,17 @@ class Metric:
         own = torch.as_tensor(self.diagonal, dtype=torch.float64).detach().cpu().flatten() / self.level
         return np.broadcast_to(own.numpy(), size).copy()
 
+    def scale(self, size: int) -> Values | None:
+        """Return the units (n,) in which a projection is plain: √D, beside directions relative to its mean; None if all are 1."""
+        if self.directions is not None and self.uniform:
+            return None
+        level = 1.0 if self.directions is not None else self.level
+        found: Values = np.sqrt(level * self.relative(size))
+        return found
+
     def in_units(self, scale: Tensor) -> Metric:
         """Return the metric of x = u/scale, with `scale` the root of the diagonal relative to its mean: a uniform one."""
-        if self.directions is None:
-            return Metric(self.level)
+        assert self.directions is not None
         return Metric(self.level, self.directions.to(scale) / scale, self.variances)
 
     @cached_property

@@ -47,14 +47,16 @@ class Solution:
 
 @dataclass(frozen=True)
 class Adjoints:
-    """The solution (w, ν) of the linearized problem, and what gradients in params need.
+    """The solution (w, ν) of the linearized problem, and what gradients need.
 
-    `by_params` (b, …) are the derivatives of wᵀJᵀλ + νᵀh by the cells of params; None where only torch knows them.
+    `by_params` (b, …) are the derivatives of wᵀJᵀλ + νᵀh by the cells of params; None where only torch knows them. `by_input` is
+    the gradient in û: w, and in a metric D⁻¹w.
     """
 
     w: Tensor
     nu: Tensor
     by_params: Tensor | None
+    by_input: Tensor
 
 
 class Method(Protocol):
