@@ -100,8 +100,8 @@ class Rows:
 class Scalar:
     """The rows of all lowered laws over all unknowns. Programs are built at first use.
 
-    `tape` and `rows` are over the coefficients of a `transform` of x, and x is u in `units`; slopes and curvature are those of the
-    laws by u.
+    `tape` and `rows` are over the coefficients of a `transform` of x, and x is u in `units`; slopes and curvature are those of
+    the laws by u.
     """
 
     def __init__(

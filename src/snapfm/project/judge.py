@@ -91,7 +91,8 @@ def verdict(
 ) -> Tensor:  # fmt: skip
     """Return the status of each sample: (b,) int8. If only implied rows are broken, by more than rounding, the laws contradict.
 
-    A known saddle has not converged, nor has a sample whose large multipliers hide its stationarity, which is in units of `scale`.
+    A known saddle has not converged, nor has a sample whose large multipliers hide its stationarity, which is in units of
+    `scale`.
     """
     residual, stationarity = solved.residual, solved.stationarity
     held = within(judged, tolerance)

@@ -78,13 +78,13 @@ class Projector:
     """Project batches of fields of one shape onto a list of laws: min ½‖u − û‖² subject to the laws.
 
     `shape` is the shape of ONE field, without the batch axis. `params` is an example of what laws read, (b, …) or (1, …) by name:
-    it fixes names, shapes and dtypes. `tolerance` is the largest violation, in the laws' own units, that counts as obeyed; laws of
-    other units have their own, {"mass": 1e-6, "energy": 10.0}, and those not named keep the default. Every call ends: a sample that has used up `limit` iterations, over all attempts, or that has not converged when the batch has
-    taken `seconds`, is returned as ITERATION_LIMIT. `linear` replaces the linear solver behind KKT systems, closed forms,
-    marches and gradients (snapfm.linear); the default chooses the fastest. `progress=True` shows what is being prepared, on
-    stderr, if that takes longer than two seconds; by default it is shown only on a terminal. `metric` replaces ‖u − û‖² by
-    (u − û)ᵀΣ⁻¹(u − û): see snapfm.Metric. One that is diagonal is a change of units, made here; everything else stays as it is,
-    and takes as long.
+    it fixes names, shapes and dtypes. `tolerance` is the largest violation, in the laws' own units, that counts as obeyed; a
+    mapping gives laws their own, {"mass": 1e-6, "energy": 10.0}; those it does not name keep the default. Every call ends: a
+    sample that has used up `limit` iterations, over all attempts, or that has not converged when the batch has taken `seconds`,
+    is returned as ITERATION_LIMIT. `linear` replaces the linear solver behind KKT systems, closed forms, marches and gradients
+    (snapfm.linear); the default chooses the fastest. `progress=True` shows what is being prepared, on stderr, if that takes
+    longer than two seconds; by default it is shown only on a terminal. `metric` replaces ‖u − û‖² by (u − û)ᵀΣ⁻¹(u − û): see
+    snapfm.Metric. One without directions is a change of units, made once: projections take as long as plain ones.
 
     A projector may be called by several threads at once and after a fork. It pickles as its arguments, and is prepared again on
     the other side, once per process; copies in this process share what is prepared.
@@ -233,10 +233,13 @@ class Projector:
                 "a projection inside torch.func expects no warm start; got one. Leave warm out, or call it outside."
             )
         check_metric(metric := settings["metric"] or self.metric, self.shape)
-        scale = None if metric is None else metric.scale(self.structure.unknowns)
-        lengths = None if scale is None else torch.from_numpy(scale).reshape(self.shape)
         plain = metric is None or metric.directions is None
-        return project_transformed(partial(self, **settings), u_hat, params, plain, lengths)
+
+        def variances() -> Tensor | None:
+            scale = None if metric is None else metric.scale(self.structure.unknowns)
+            return None if scale is None else torch.from_numpy(scale**2).reshape(self.shape)
+
+        return project_transformed(partial(self, **settings), u_hat, params, plain, variances)
 
     def plain(self, u_hat: Tensor, params: Params | None = None, **settings: Any) -> Projection:
         """Project a batch (b, *shape) in the plain metric, ‖u − û‖², whatever the projector's own."""

@@ -3,7 +3,8 @@
 Tensors inside a transform have no memory that kernels could read. `ProjectionFunction` is called with them, and torch hands its
 forward pass plain tensors: these are projected as always, with the graph of the ordinary backward pass. Every derivative is one
 of that graph. The map from û to u is the same in both directions, du = P dû with a symmetric P (math.md, eq. adjoint); in a
-metric D with gradients Bg it is du = DBD⁻¹dû. So the forward derivative in û is a backward pass too; in params it is not, and is refused.
+metric D with gradients Bg it is du = DBD⁻¹dû. So the forward derivative in û is a backward pass too; in params it is not, and
+is refused.
 
 A vmapped batch is one larger batch: `rows` remembers which row of it a sample is, and tells a derivative of a vmapped projection
 from a vmapped derivative of one. Must not import project.projector.
@@ -48,14 +49,16 @@ def refuse_transformed(call: str, u: Any, params: Any) -> None:
 
 
 def project_transformed(
-    call: Call, u_hat: Tensor, params: Params, differentiable: bool, scale: Tensor | None
+    call: Call, u_hat: Tensor, params: Params, differentiable: bool, variances: Callable[[], Tensor | None]
 ) -> Projection:
-    """Project inside transforms; `call(u_hat, params)` projects plain tensors, in units of `scale`. Drops the warm start."""
+    """Project inside transforms; `call(u_hat, params)` projects plain tensors, in a metric of `variances` (*shape), if any.
+
+    The result has no warm start.
+    """
     names = tuple(params)
     # Own params for every sample: the gradient in shared ones is then a sum that torch makes.
     rows = [value.expand(len(u_hat), *value.shape[1:]) for value in params.values()]
     tracked = [wrapped(value) or _dual(value) or value.requires_grad for value in params.values()]
-    variances = None if scale is None else scale.to(u_hat) ** 2
     ask = _Asked(call, names, tuple(name for name, one in zip(names, tracked) if one), differentiable, variances)
     out = ProjectionFunction.apply(u_hat, ask, *rows)  # type: ignore[no-untyped-call]
     assert ask.made is not None
@@ -66,10 +69,12 @@ class _Asked:
     """One call: how to project, and afterwards its result with the graph that derivatives are taken of."""
 
     def __init__(
-        self, call: Call, names: tuple[str, ...], tracked: tuple[str, ...], differentiable: bool, variances: Tensor | None
+        self, call: Call, names: tuple[str, ...], tracked: tuple[str, ...], differentiable: bool,
+        variances: Callable[[], Tensor | None],
     ) -> None:  # fmt: skip
         self.call, self.names, self.tracked, self.differentiable = call, names, tracked, differentiable
-        self.variances = variances
+        self._variances_of = variances
+        self.variances: Tensor | None = None
         self.made: Projection | None = None
         self._inputs: dict[str, Tensor] = {}
 
@@ -78,6 +83,8 @@ class _Asked:
         # Copies: a tensor that carries a forward derivative would be seen as transformed again.
         params = {name: value.detach().clone() for name, value in zip(self.names, values)}
         start = u_hat.detach().clone()
+        variances = self._variances_of()
+        self.variances = None if variances is None else variances.to(start)
         if self.differentiable:
             for one in (start, *(params[name] for name in self.tracked if params[name].is_floating_point())):
                 one.requires_grad_()
