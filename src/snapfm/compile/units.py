@@ -12,7 +12,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Values
-from snapfm.compile.lower.tape import Tape
+from snapfm.compile.lower.tape import Block, Tape
+from snapfm.compile.lower.transform import equalized
 from snapfm.compile.sparsity.pattern import Pattern
 
 
@@ -27,13 +28,14 @@ class Units:
         """Write a tape and its rows over x = u/s, and weigh the rows."""
         factor = np.ones(tape.cells)
         factor[tape.unknown_cells] = self.unknowns
-
-        def over(matrix: csr_array) -> csr_array:
-            return csr_array((matrix.data * factor[matrix.indices], matrix.indices, matrix.indptr), shape=matrix.shape)
-
-        weighted = over(rows)
-        weighted.data *= np.repeat(self.rows, np.diff(rows.indptr))
-        blocks = [block.mapped(over, block.first) for block in tape.blocks]
+        matrices = [*(operand for block in tape.blocks for operand in block.operands), rows]
+        values = np.concatenate([matrix.data * factor[matrix.indices] for matrix in matrices])
+        # Laws in other units may round the same coefficients in other ways; what has the same structure is found by bits.
+        split = np.split(equalized(values), np.cumsum([matrix.nnz for matrix in matrices])[:-1])
+        changed = iter(csr_array((one, m.indices, m.indptr), shape=m.shape) for one, m in zip(split, matrices))
+        blocks = [Block(block.op, block.first, *(next(changed) for _ in block.operands)) for block in tape.blocks]
+        weighted = next(changed)
+        weighted.data = weighted.data * np.repeat(self.rows, np.diff(rows.indptr))
         return Tape(tape.unknowns, tape.params, blocks, tape.graphs), weighted
 
     def slopes(self, pattern: Pattern) -> Values:

@@ -67,7 +67,7 @@ class Newton:
         u = torch.from_numpy(answers.u)
         residual = self.laws.residual(u.reshape(u_hat.shape), params)
         multipliers = answers.multipliers if self._units is None else answers.multipliers * self._units.rows
-        off = self._complementarity(residual.numpy(), multipliers)
+        off = self._complementarity(residual.numpy(), multipliers, flat)
         generalized = (answers.weights != NO_WEIGHT).any(axis=1)
         return Solution(
             u, torch.from_numpy(multipliers), torch.from_numpy(ended.iterations), residual,
@@ -157,13 +157,17 @@ class Newton:
         self._known = (params, known)
         return known
 
-    def _complementarity(self, residual: Values, multipliers: Values) -> Values:
-        """Return per sample how far multipliers of inequalities have the wrong sign, or are not complementary."""
+    def _complementarity(self, residual: Values, multipliers: Values, u_hat: Field) -> Values:
+        """Return per sample how far multipliers of inequalities have the wrong sign, or are not complementary.
+
+        Their product is a square of lengths: over the size of the field, it is a length as stationarity is.
+        """
         inequality = self.inequality_rows
         if not len(inequality):
             return np.zeros(len(residual))
+        size = np.abs(u_hat if self._units is None else u_hat / self._units.unknowns).max(axis=1, initial=0.0)[:, None]
         sign, room = multipliers[:, inequality], np.maximum(-residual[:, inequality], 0.0)
-        off: Values = np.maximum(-sign, np.abs(sign) * room).max(axis=1, initial=0.0)
+        off: Values = np.maximum(-sign, np.abs(sign) * room / np.where(size > 0.0, size, 1.0)).max(axis=1, initial=0.0)
         return off
 
 

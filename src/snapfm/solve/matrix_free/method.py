@@ -276,7 +276,7 @@ class _Newton:
 
     def _complementarity(self, residual: Tensor, multipliers: Tensor) -> float:
         sign, room = multipliers[~self.equality], (-residual[~self.equality]).clamp(min=0.0)
-        return _largest(torch.maximum(-sign, sign.abs() * room))
+        return _largest(torch.maximum(-sign, sign.abs() * room / self.size))  # a length, as stationarity is
 
     def _acceptable(self, at: _Point) -> bool:
         return at.violation <= self.stopping.tolerance and at.stationarity <= STATIONARITY * min(self.size, 1.0)
