@@ -119,7 +119,13 @@ class CompiledLaws(LawStack):
     def presolve(self) -> Presolve:
         """Fixed unknowns and redundant rows, found at first use."""
         constant = (self.kinds == RowKind.AFFINE) & self.equality_rows
-        return presolve(self.pattern, self.constants, constant)
+        return presolve(self.pattern, self.constants * self.scale[self.pattern.indices], constant)
+
+    @property
+    def scale(self) -> Values:
+        """The units (n,) of the unknowns, in which rows are compared: where sizes are mixed, ranks are not seen without."""
+        units = self.scalar.units
+        return np.ones(self.unknowns) if units is None else units.unknowns
 
     @cached_property
     def hessian_pattern(self) -> Pattern | None:

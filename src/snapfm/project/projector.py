@@ -156,7 +156,7 @@ class Projector:
             assert isinstance(newton, Newton)
             if newton.bytes(1) <= largest or newton.kinked:
                 laws.remarks.extend([*newton.plan.describe(), described(newton.bytes)])
-                return laws, made
+                return newton.laws, made
             reason = f"factors of {newton.bytes(1) / 1e9:.0f} GB are not computed"
         except TooDense as refusal:
             if not traced:

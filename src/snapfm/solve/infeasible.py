@@ -194,9 +194,10 @@ def contradicts(
 
     Every row has a tolerance (m,).
     """
-    slopes = laws.pattern.csr(laws.jacobian(u.reshape(1, *laws.shape), params)[0].numpy())
+    jacobian = laws.jacobian(u.reshape(1, *laws.shape), params)[0].numpy()
+    slopes = laws.pattern.csr(jacobian * laws.scale[laws.pattern.indices])
     others = np.setdiff1d(np.flatnonzero(laws.equality_rows), implied)
-    size = np.abs(u.numpy().ravel())
+    size = np.abs(u.numpy().ravel() / laws.scale)
     broken = np.abs(residual) if laws.equality_rows.all() else np.where(laws.equality_rows, np.abs(residual), residual)
     terms = abs(slopes) @ size
     roundings = _ROOM * laws.unknowns * np.finfo(float).eps
