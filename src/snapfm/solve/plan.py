@@ -204,8 +204,8 @@ class Plan:
             coordinates.leave(own, u)
             if not stays:
                 coordinates.field(u_hat, own, u, answers.u)
-            if coordinates.scale is not None and self.limits.bounded.any():  # a limit in other units is rounded
-                np.clip(answers.u, self.limits.lower, self.limits.upper, out=answers.u)
+            if coordinates.scale is not None and self.limits.bounded.any():
+                self.limits.restore(u[:, : self.width], self.lower, self.upper, answers.u)
             if certify:
                 coordinates.distances(answers.u, u_hat, answers.distance)
 

@@ -35,7 +35,7 @@ def tensors(result: Any) -> dict[Path, Tensor]:
         if isinstance(value, Tensor):
             found[one.name,] = value
         elif isinstance(value, dict):
-            found |= {(one.name, law): rows for law, rows in value.items()}
+            found |= {(one.name, law): rows for law, rows in value.items() if isinstance(rows, Tensor)}
     return found
 
 

@@ -80,7 +80,8 @@ class MatrixFree:
     def _field_of(self, x: Tensor, u_hat: Tensor) -> Tensor:
         """Return x (b, n) as fields inside their limits; what did not move keeps its bits."""
         start = u_hat.reshape(x.shape)
-        moved = torch.clamp(x * self.scale, torch.from_numpy(self.limits.lower), torch.from_numpy(self.limits.upper))
+        moved = x * self.scale
+        self.limits.restore(x.numpy(), self.lower.numpy(), self.upper.numpy(), moved.numpy())
         return torch.where(x == start / self.scale, start, moved)
 
     def move(
