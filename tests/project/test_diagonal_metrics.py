@@ -125,9 +125,8 @@ def test_multipliers_and_stationarity_are_those_of_the_metric():
         own = {"m": PARAMS["m"][i]}
         slopes = torch.zeros(SHAPE, dtype=torch.float64)
         for law in KINDS["products"]:
-            slopes += torch.func.vjp(lambda u, law=law: law.residual(u, own), found.u[i])[1](
-                found.multipliers[law.name][i]
-            )[0]
+            pull = torch.func.vjp(lambda u, law=law, own=own: law.residual(u, own), found.u[i])[1]
+            slopes += pull(found.multipliers[law.name][i])[0]
         left = found.u[i] - FIELDS[i] + metric.diagonal * slopes
         assert float(left.abs().max()) <= float(found.stationarity[i]) + 1e-9
         away = ((found.u[i] - FIELDS[i]) ** 2 / metric.diagonal).sum().sqrt()
