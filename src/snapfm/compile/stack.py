@@ -6,6 +6,7 @@ Residuals are torch's own, so that a judge never depends on how derivatives are 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
 
@@ -13,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from snapfm.arrays import Mask, Values
+from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.oracle import OracleLaw
+from snapfm.compile.trace.batched import RAISED, Batched
 from snapfm.compile.trace.trace import TracedLaw
 from snapfm.display import Sheet
 from snapfm.laws import Bounds, Params
@@ -63,9 +65,28 @@ class LawStack(ABC):
         starts = np.cumsum([0, *(law.rows for law in self.laws)])
         return [slice(int(a), int(b)) for a, b in pairwise(starts)]
 
+    @cached_property
+    def ranges(self) -> tuple[list[str], Index]:
+        """Names of the laws that have rows, and where the rows of each begin."""
+        some = [(law.name, rows.start) for law, rows in zip(self.laws, self.stack) if law.rows]
+        return [name for name, _ in some], np.array([start for _, start in some], np.int64)
+
     def residual(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate all rows on a batch: (b, *shape) to (b, m)."""
+        together = None if torch.is_grad_enabled() or not u.shape[0] else self._together
+        if together is not None:
+            with suppress(*RAISED):
+                return together.at_once(u, params)
+        # Law by law: where one fails on a sample, the others still have values.
         return torch.cat([u.new_zeros(len(u), 0), *(law.residual(u, params) for law in self.laws)], dim=1)
+
+    @cached_property
+    def _together(self) -> Batched | None:
+        """All laws as one graph: each call of a graph costs as much as ten small operations. None if one is not traced."""
+        graphs = [law.graph for law in self.laws if isinstance(law, TracedLaw)]
+        if not graphs or len(graphs) < len(self.laws):
+            return None
+        return Batched(lambda u, params: torch.cat([graph(u, params) for graph in graphs]), self.rows)
 
     @cached_property
     def float32_laws(self) -> list[str]:

@@ -19,6 +19,9 @@ _ORDINARY, _LEAST_SHARE = 1e-6, 1e-10  # square of a row's size below which it i
 
 _LEAST_CURVATURE = 1e-2  # stands in for W where the true one has the wrong inertia
 _SMALLEST_CURVATURE = 1e-8  # W nearer to zero than this counts as this
+# Added to the Schur complement where its inertia is wrong, as a share of ‖J_r‖². Rows that depend on each other near an answer
+# have pivots of rounding, or of the violation, with any sign. Only if that does not help is W made convex.
+_SOFT = 1e-8
 _CONVEX_TRIALS = 12  # of growing convexity; the last factorization is used as it is
 _ROUNDING = 8 * 2.220446049250313e-16  # of a sum, relative to the sizes of its terms
 _PIVOT = 1e-14  # a pivot below this share of its scale belongs to a dependent row
@@ -51,8 +54,8 @@ def factorize(frame, plan, tile, damping, status, convex, negative, stop):
             if status[lane] != RUNNING:
                 continue
             if frame.augmented == 0:  # as many negative pivots as negative W: the reduced curvature is positive
-                if convex[lane] == 0.0 and int(tally[lane]) != negative[lane]:
-                    convex[lane] = 1.0
+                if convex[lane] <= 0.0 and int(tally[lane]) != negative[lane]:
+                    convex[lane] = 1.0 if convex[lane] < 0.0 else -_SOFT
                     again = True
             elif int(tally[lane] + tally[LANES + lane]) != rows:  # one negative pivot per row, a weak one if dependent
                 convex[lane] = max(_LEAST_CURVATURE, 10.0 * convex[lane])
@@ -66,7 +69,7 @@ def factorize_once(frame, plan, tile, damping, status, convex, negative, stop):
     """Assemble and factorize with the curvature that is asked for, whatever the inertia; see factorize."""
     _weigh(frame, tile, damping, convex, negative)
     if frame.augmented == 0:
-        _assemble_schur(frame, tile)
+        _assemble_schur(frame, tile, convex)
     else:
         _assemble_augmented(frame, tile, damping, convex)
     tally = tile.tally
@@ -122,20 +125,21 @@ def spread_of(frame, tile, spread):  # written: spread
 
 
 @compiled(nogil=True, error_model="numpy")
-def _assemble_schur(frame, tile):  # written: scaled, matrix
-    """JW⁻¹Jᵀ + G, with idle rows replaced by those of the identity."""
+def _assemble_schur(frame, tile, convex):  # written: scaled, matrix
+    """JW⁻¹Jᵀ + G, with idle rows replaced by those of the identity; lanes that are not `convex` have softer rows."""
     jacobian, scaled, matrix, inverse, active = tile.jacobian, tile.scaled, tile.matrix, tile.inverse, tile.active
     barrier, column = tile.barrier, frame.column
     for p in range(len(column)):
         store(scaled, p, mul(load(jacobian, p), load(inverse, column[p])))
     rows, columns, ptr, constant = frame.entry_row, frame.entry_column, frame.term_ptr, frame.entry_constant
-    left, right = frame.term_left, frame.term_right
+    left, right, norm = frame.term_left, frame.term_right, tile.row_norm
+    soft = pick(load(convex, 0), full(0.0), fnma(load(convex, 0), full(1.0), full(0.0)), full(0.0))
     for s in range(len(rows)):
         total = full(constant[s])
         for t in range(ptr[s], ptr[s + 1]):
             total = fma(load(scaled, left[t]), load(jacobian, right[t]), total)
         if rows[s] == columns[s]:
-            total = add(total, load(barrier, rows[s]))
+            total = fma(soft, load(norm, rows[s]), add(total, load(barrier, rows[s])))
         if frame.mixed == 1:
             here = load(active, rows[s])
             if rows[s] == columns[s]:

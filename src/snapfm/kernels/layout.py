@@ -202,6 +202,7 @@ class LaneNumbers(NamedTuple):
     violation: Values
     stationarity: Values
     decrease: Values  # of the merit, predicted
+    rounding: Values  # of θ
     convex: Values  # curvature added
     alpha: Values  # length of the step
     new_theta: Values

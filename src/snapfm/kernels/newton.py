@@ -16,7 +16,7 @@ from snapfm.kernels.coupled import check_curvature, newton_direction
 from snapfm.kernels.direction import RUNNING, correct, factorize
 from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN, copy, copy_lane, fill_lane, load_tile, new_lanes, store_tile
 from snapfm.kernels.numba.compiling import compiled
-from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, store
+from snapfm.kernels.numba.packs import absolute, add, fma, fnma, full, load, mul, pick, root, store
 from snapfm.kernels.numba.sections import outlive, unowned
 from snapfm.kernels.operations import LANES
 
@@ -25,7 +25,8 @@ CONVERGED, STALLED, LIMIT, BROKEN = 0, 2, 3, 4  # errors.Status; restoration fin
 _ARMIJO = 1e-4  # share of the predicted decrease that a step has to deliver
 _SHORT = 1e-3  # a step of less than this length makes no progress that is worth a factorization
 _DOUBLINGS = 8  # of a step computed with a convexified, and so too cautious, Hessian
-_NOISE = 64 * 2.220446049250313e-16  # rounding of the merit function, relative
+_EPSILON = 2.220446049250313e-16
+_NOISE = 64 * _EPSILON  # rounding of the merit function, relative
 _LEAST_STATIONARITY = 1e-12  # stationarity that rounding can reach, in the lane's unit
 _NEAR = 1e-3  # after a step below this share of the field the inertia of the last factors holds
 _DIAGONAL_CHANGE = 0.1  # and so it does if no entry of the Hessian's diagonal changed by more than this share
@@ -116,7 +117,7 @@ def solve_tile(code, frame, plan, settings, limits, stop, live, tile, lanes, sta
         newton_direction(frame, plan, tile, lanes.shift, status, lanes.convex, stop)
         for lane in range(LANES):
             if status[lane] == RUNNING:
-                right = lanes.convex[lane] == 0.0
+                right = lanes.convex[lane] <= 0.0
                 second[lane] = FAILS if not right else (HOLDS if lanes.shift[lane] <= _FLAT else UNKNOWN)
         if frame.coupled == 1:
             _search_curvature(frame, plan, tile, status, lanes, stop)
@@ -223,15 +224,21 @@ def _push_off(frame, tile, lane, times):  # written: step, direction (one lane)
 
 
 @compiled(nogil=True, error_model="numpy")
-def _predict(frame, tile, lanes):  # written: lanes' penalty and decrease
-    """Raise the penalty above the multipliers and predict the decrease of the merit function."""
+def _predict(frame, tile, lanes):  # written: lanes' penalty, decrease, rounding
+    """Raise the penalty above the multipliers; predict the decrease of the merit function, and the rounding of θ.
+
+    Row r is known to ε‖J_r‖|x|, and all rows together to the root of their number times that of Σ‖J_r‖², or better.
+    """
     theta, penalty, slopes, sizes = lanes.theta, lanes.penalty, lanes.slopes, lanes.sizes
     x, target, step, lam, direction = tile.x, tile.target, tile.step, tile.multiplier, tile.direction
     ptr, column, gram = frame.gram_ptr, frame.gram_column, frame.gram
     slope, largest, delta = full(0.0), full(0.0), load(tile.regularization, 0)
-    row_size = tile.row_size
+    row_size, row_weight, norm = tile.row_size, tile.row_weight, tile.row_norm
+    far, norms = full(0.0), full(0.0)
     for j in range(len(x) // LANES):
         slope = fma(fnma(full(1.0), load(target, j), load(x, j)), load(step, j), slope)
+        size = absolute(load(x, j))
+        far = pick(size, far, far, size)
     for r in range(len(ptr) - 1):
         moved = mul(delta, load(direction, r))
         for p in range(ptr[r], ptr[r + 1]):
@@ -239,6 +246,8 @@ def _predict(frame, tile, lanes):  # written: lanes' penalty and decrease
         slope = fma(load(lam, r), moved, slope)
         size = mul(load(row_size, r), absolute(add(load(lam, r), load(direction, r))))
         largest = pick(size, largest, largest, size)
+        norms = fma(mul(load(row_weight, r), load(row_weight, r)), load(norm, r), norms)
+    store(lanes.rounding, 0, mul(mul(full(_EPSILON), far), root(mul(full(float(len(ptr) - 1)), norms))))
     store(slopes, 0, slope)
     store(sizes, 0, largest)
     for lane in range(LANES):
@@ -281,6 +290,9 @@ def _search(code, frame, plan, settings, stop, tile, status, lanes):
             merit = objective[lane] + penalty[lane] * theta[lane]
             new_merit = new_objective[lane] + penalty[lane] * new_theta[lane]
             slack = _NOISE * (abs(merit) + abs(objective[lane]))
+            slack += penalty[lane] * min(
+                lanes.rounding[lane], new_theta[lane]
+            )  # with steep rows more than the whole step gains
             if (trials == 0 or lanes.pushed[lane]) and math.isfinite(new_merit):
                 accepted[lane] = True
                 continue

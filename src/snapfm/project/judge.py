@@ -139,13 +139,12 @@ def _unresolved(laws: LawStack, solved: Solution, params: Params, start: Tensor,
 
 def _by_law(laws: LawStack, residual: Tensor) -> dict[str, Tensor]:
     """Return the largest |h| of each equality and max(g, 0) of each inequality."""
-    by_law: dict[str, Tensor] = {}
-    for law, rows in zip(laws.laws, laws.slices().values()):
-        part = residual[:, rows]
-        size = part.abs() if law.kind == "equality" else part.clamp(min=0.0)
-        if law.kind == "mixed":
-            size = torch.where(torch.from_numpy(law.equality), part.abs(), size)
-        by_law[law.name] = size.amax(dim=1) if part.shape[1] else residual.new_zeros(len(residual))
+    rows, (names, starts) = residual.numpy(), laws.ranges
+    size = np.where(laws.equality_rows, np.abs(rows), np.maximum(rows, 0.0))
+    worst = torch.from_numpy(np.maximum.reduceat(size, starts, axis=1).T.copy())
+    by_law = dict(zip(names, worst))
+    if len(names) < len(laws.laws):
+        by_law = {law.name: by_law.get(law.name, residual.new_zeros(rows.shape[0])) for law in laws.laws}
     return by_law
 
 

@@ -42,9 +42,10 @@ class Iterate(Stage):
             return part.solve(state)
         if not part.inequalities:
             # No step leaves a flat slice (y₂ = 0), where the slope of y₂² is zero: start beside it.
-            flat = u[:, lengths]
-            size = np.abs(u_hat[:, part.system.unknowns[0]]).max(axis=1, keepdims=True, initial=0.0)
-            u[:, lengths] = np.where(flat == 0.0, FLAT_SLICE_OFFSET * np.where(size > 0.0, size, 1.0), flat)
+            flat = u[:, lengths] == 0.0
+            if flat.any():
+                size = np.abs(u_hat[:, part.system.unknowns[0]]).max(axis=1, keepdims=True, initial=0.0)
+                u[:, lengths] = np.where(flat, FLAT_SLICE_OFFSET * np.where(size > 0.0, size, 1.0), u[:, lengths])
         outcome = part.solve(state)
         # An aggregate with y₂ < 0 obeys as well as its mirror image, which is nearer: go on from there.
         again = np.flatnonzero((u[:, lengths] < 0.0).any(axis=1) & (outcome.status == _CONVERGED))

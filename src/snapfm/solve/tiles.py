@@ -132,7 +132,7 @@ class IterationBudget:
 
     def share(self, share: float) -> Index:
         """Return how many iterations one attempt may use."""
-        return np.clip(self.left, 0, most(share, self.limit))
+        return np.minimum(np.maximum(self.left, 0), most(share, self.limit))
 
     def spend(self, used: Index) -> IterationBudget:
         """Subtract used iterations."""

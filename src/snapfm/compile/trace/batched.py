@@ -76,18 +76,21 @@ class Batched:
 
     def __call__(self, u: Tensor, params: Params) -> Tensor:
         """Evaluate all at once; with gradients wanted the graph runs under `vmap`, which knows how to differentiate it."""
-        if len(u) == 0:
+        count = u.shape[0]  # len(u) takes a microsecond
+        if count == 0:
             return u.new_zeros(0, self.rows)
-        whole = self._vmapped if torch.is_grad_enabled() else self._whole(u, params)
-
-        def run(some: slice) -> Tensor:
-            evaluate = whole if some.stop - some.start == len(u) else self._vmapped
-            return evaluate(u[some], chosen(params, some))
-
         try:
-            return isolated(run, len(u))
+            return self._vmapped(u, params) if torch.is_grad_enabled() else self.at_once(u, params)
+        except RAISED:
+            pass
+        try:
+            return each(lambda i: self._vmapped(u[i : i + 1], chosen(params, slice(i, i + 1)))[0], count)
         except RAISED:  # for every sample; the gradient, if one is wanted, is NaN too
-            return (u.flatten(1).sum(dim=1, keepdim=True) * torch.nan).expand(len(u), self.rows)
+            return (u.flatten(1).sum(dim=1, keepdim=True) * torch.nan).expand(count, self.rows)
+
+    def at_once(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate a batch without gradients; raises what an operator raises because of one sample."""
+        return self._whole(u, params)(u, params)
 
     def _vmapped(self, u: Tensor, params: Params) -> Tensor:
         value: Tensor = vmap(self.graph)(u, dict(params))
@@ -96,12 +99,13 @@ class Batched:
     def _whole(self, u: Tensor, params: Params) -> Whole:
         """Return how to evaluate a batch of this size; record it if it has come before."""
         known = self._known
-        found = known.get(len(u))
+        count = u.shape[0]
+        found = known.get(count)
         if found is not None:
             return found
-        whole = self._recorded(u, params) if len(u) in known else None
-        others = [(size, kept) for size, kept in known.items() if size != len(u)]
-        self._known = dict([*others, (len(u), whole)][-_KEPT:])
+        whole = self._recorded(u, params) if count in known else None
+        others = [(size, kept) for size, kept in known.items() if size != count]
+        self._known = dict([*others, (count, whole)][-_KEPT:])
         return self._vmapped if whole is None else whole
 
     def _recorded(self, u: Tensor, params: Params) -> Whole | None:

@@ -124,6 +124,6 @@ def run_loop(
     live, limits = np.zeros(shape, bool), np.zeros(shape, np.int64)
     live.ravel()[: tiles.lanes] = True
     limits.ravel()[: tiles.lanes] = limit
-    written = tuple(np.empty(shape, np.int64) for _ in range(count))
-    loops.run(kernel, (*settings, limits, deadline.stop, live), tiles, written)
-    return [one.ravel()[: tiles.lanes] for one in written]
+    written = np.empty((count, *shape), np.int64)
+    loops.run(kernel, (*settings, limits, deadline.stop, live), tiles, tuple(written))
+    return list(written.reshape(count, -1)[:, : tiles.lanes])
