@@ -1,7 +1,8 @@
 """`python -m benchmarks.any_law.units [STEM …]`: the same problems in other units, with statuses as they were.
 
 Every variable, or every unknown by itself, is written in units of a random power of ten, with the diagonal metric in which
-nearest means what it did: the same mathematical problem. Prints the cases and levels whose statuses differ, at the sizes for tests.
+nearest means what it did: the same mathematical problem. Prints the statuses of all cases, at the sizes for tests, and both
+where they differ.
 """
 
 from __future__ import annotations
