@@ -33,7 +33,7 @@ class Proof:
     bounded from below over the ranges of all cells, where an unknown and its own squares are bounded together. If the bound
     exceeds tolerance·Σ|y|, no field obeys to the tolerance. The weights come from restoration, which ends where Jᵀy vanishes.
     If the proof fails nothing is known. Unknowns without limits are taken to lie within a thousand times the size of the
-    input, or of one if that is larger; anywhere, if the input is zero. Prepared for one system at its first use.
+    input, or of one if that is larger. Prepared for one system at its first use.
     """
 
     def __init__(self, system: System) -> None:
@@ -51,7 +51,6 @@ class Proof:
             return np.zeros(len(cells), bool)
         whole = weights * np.where(self.system.equality, rows, np.maximum(rows, 0.0))
         far = _FAR * np.maximum(np.abs(cells[:, self.system.places]), np.abs(target)).max(axis=1, initial=1.0)[:, None]
-        far[~target.any(axis=1)] = np.inf  # of which nothing is known
         low, high = self._ranges(cells, lower, upper, far)
         share = np.abs(whole) / np.sqrt(weights)
         free = np.isinf(lower[0]) & np.isinf(upper[0])  # the same for all lanes
