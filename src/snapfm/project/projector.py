@@ -84,7 +84,7 @@ class Projector:
     is returned as ITERATION_LIMIT. `linear` replaces the linear solver behind KKT systems, closed forms, marches and gradients
     (snapfm.linear); the default chooses the fastest. `progress=True` shows what is being prepared, on stderr, if that takes
     longer than two seconds; by default it is shown only on a terminal. `metric` replaces ‖u − û‖² by (u − û)ᵀΣ⁻¹(u − û): see
-    snapfm.Metric. One without directions is a change of units, made once: projections take as long as plain ones.
+    snapfm.Metric. One without directions is a change of units, made once, and costs a few passes over the fields.
 
     A projector may be called by several threads at once and after a fork. It pickles as its arguments, and is prepared again on
     the other side, once per process; copies in this process share what is prepared.
