@@ -53,6 +53,7 @@ def test_every_snippet_is_run_by_a_test():
         "Simulate data",
         "Choose a model, or train one",
         "Draw many samples to a file",
+        "Fields with variables of different units",
     }
     assert set(SNIPPETS) == mine | {"Score samples", "Draw from the model's distribution given the laws"} | ELSEWHERE
 
@@ -75,6 +76,13 @@ def test_several_starts():
     u_hat = torch.randn(4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     names = run({"project": project, "u_hat": u_hat, "params": None}, "Ask for the nearest of several answers")
     assert bool((names["again"].distance <= project(u_hat).distance * (1.0 + 1e-9)).all())
+
+
+def test_variables_of_different_units_move_by_as_much_as_they_vary():
+    names = run({}, "Fields with variables of different units")
+    moved = (names["result"].u - names["fields"][:8]).abs().amax((0, 2, 3)) / torch.tensor([1.0, 2.5e5])
+    assert float(moved.max() / moved.min()) < 3.0
+    assert names["result"].tolerance == {"mass": 1e-6, "energy": 10.0}
 
 
 def test_what_failed_is_left_out_of_the_projected_fields():

@@ -12,7 +12,6 @@ from torch import Tensor
 import snapfm
 from snapfm import Bounds, Equality, Projector, Status, adapters
 from snapfm.errors import SnapfmError
-from snapfm.project.judge import Judgement
 from snapfm.sampling import COSINE, ECI, STRAIGHT, Flow, Path
 
 POINTS = torch.randn(SHAPE, generator=seeded(1), dtype=torch.float64)
@@ -218,17 +217,6 @@ def test_bounds_are_kept_and_judged_in_physical_units(unit: float):
     assert torch.equal(judged.violation, torch.stack(list(judged.by_law.values())).amax(0))
     assert torch.equal(project.excess(u)[:, SHAPE[1] :], by_hand)
     assert set(out.by_law) == {"bounds", "total"}
-
-
-def test_bounds_broken_in_physical_units_are_not_called_kept():
-    std = torch.full(
-        SHAPE, 1e6, dtype=torch.float64
-    )  # the tolerance, in the model's units, is a hundredth of a unit outside
-    project = adapters.Normalized(inside, 0.0, std).projector([Bounds(-1e6, 1e6)], SHAPE)
-    found = Projector.__call__(project, torch.full((1, *SHAPE), 1.0 + 5e-9, dtype=torch.float64))
-    assert found.converged.tolist() == [True]
-    judged = project._in_units(Judgement(found.violation, found.by_law), project._restore(found.u + 5e-9))
-    assert float(judged.violation) == pytest.approx(5e-3)
 
 
 def test_numbers_keep_all_their_digits():

@@ -213,8 +213,10 @@ def test_check_and_move_inside_say_what_to_use(project: Projector, u: Tensor, u0
         assert told.startswith(f"project.{name} expects plain tensors; got one inside torch.func")
 
 
-def test_a_metric_can_be_vmapped_and_is_not_differentiated(u: Tensor, u0: Tensor):
-    metric = Metric(torch.linspace(0.5, 2.0, 12, dtype=torch.float64).reshape(SHAPE))
+def test_a_metric_with_directions_can_be_vmapped_and_is_not_differentiated(u: Tensor, u0: Tensor):
+    metric = Metric(
+        torch.linspace(0.5, 2.0, 12, dtype=torch.float64).reshape(SHAPE), torch.ones(1, *SHAPE), torch.ones(1)
+    )
     project = Projector(LAWS["affine"], SHAPE, {"u0": u0[:1]}, metric=metric)
     found = vmap(lambda a, b: project(a[None], {"u0": b[None]}).u[0])(u, u0)
     assert torch.allclose(found, project(u, {"u0": u0}).u, atol=1e-12)

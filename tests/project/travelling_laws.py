@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from snapfm import Bounds, Equality, Inequality, Metric, Projector
-from snapfm.adapters.units import UnitsProjector
 from snapfm.laws import Params
 from snapfm.linear import Fronts
 
@@ -58,8 +57,8 @@ KINDS: dict[str, Callable[[], Projector]] = {
     "march": lambda: Projector([Equality("implicit", implicit)], SHAPE, PARAMS),
     "opaque": lambda: Projector([Equality("products", products)], SHAPE, PARAMS),
     "metric": lambda: Projector([Equality("energy", energy)], SHAPE, PARAMS, metric=METRIC),
-    "units": lambda: UnitsProjector(
-        [Equality("energy", energy)], SHAPE, PARAMS, mean=torch.full((3, 1), 0.5).double(), std=torch.ones(3, 1).double()
+    "units": lambda: Projector(
+        [Equality("energy", energy), Equality("total", total)], SHAPE, PARAMS, {"total": 1e-5}, metric=Metric(METRIC.diagonal)
     ),
 }  # fmt: skip
 

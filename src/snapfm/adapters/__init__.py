@@ -9,10 +9,10 @@ from snapfm.adapters.calls import channels, conditioned, field_first, flat, join
 from snapfm.adapters.diffusion import predicts_data, predicts_noise, predicts_v
 from snapfm.adapters.libraries import diffusers, flow_matching, matcher_path, scheduler_path, torchcfm
 from snapfm.adapters.paths import Timesteps, variance_preserving
-from snapfm.adapters.units import Normalized, UnitsProjector
+from snapfm.adapters.units import Normalized
 
 __all__ = [
-    "Adapter", "Normalized", "Timesteps", "UnitsProjector", "channels", "conditioned", "diffusers", "field_first", "flat",
+    "Adapter", "Normalized", "Timesteps", "channels", "conditioned", "diffusers", "field_first", "flat",
     "flow_matching", "joined", "matcher_path", "predicts_data", "predicts_noise", "predicts_v", "scheduler_path", "time_first",
     "torchcfm", "variance_preserving",
 ]  # fmt: skip

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,10 @@ import torch
 from torch import Tensor
 
 from snapfm.adapters.base import Adapter, Model, levels, numbers_of
-from snapfm.errors import ParamsError, SettingError, ShapeError, Status, UnsupportedLaw
-from snapfm.laws import Bounds, Equality, Inequality, Law, Params
-from snapfm.project import Metric, Moved, Projection, Projector
-from snapfm.project.checks import check_field, check_laws, check_shape
-from snapfm.project.judge import Judgement
-from snapfm.project.transforms import transformed
-from snapfm.solve.base import limits_of
-from snapfm.solve.budget import LIMIT, SECONDS
-from snapfm.solve.tangent import Tangents
+from snapfm.errors import ParamsError, SettingError, ShapeError
+from snapfm.laws import Law, Params
+from snapfm.project import Metric, Projector
+from snapfm.project.checks import check_shape
 
 
 class Normalized(Adapter):
@@ -60,17 +54,18 @@ class Normalized(Adapter):
         return mean + std * super().noise_from(white)
 
     def projector(
-        self, laws: Sequence[Law], shape: Sequence[int], params: Params | None = None, tolerance: float = 1e-8
-    ) -> Projector:
+        self, laws: Sequence[Law], shape: Sequence[int], params: Params | None = None,
+        tolerance: float | Mapping[str, float] = 1e-8,
+    ) -> Projector:  # fmt: skip
         """Build a projector for laws in physical units that moves fields least in the model's units, ‖(u − û) / std‖.
 
         A plain Projector works as well; it measures ‖u − û‖, which adds pascals to metres per second where std differs
         between components.
         """
-        mean, std = self._fit(torch.zeros(1, *check_shape(shape), dtype=torch.float64))
-        if bool((mean == 0).all()) and bool((std == 1).all()):
-            return Projector(laws, shape, params, tolerance)
-        return UnitsProjector(laws, shape, params, tolerance, mean=mean, std=std)
+        shape = check_shape(shape)
+        _, std = self._fit(torch.zeros(1, *shape, dtype=torch.float64))
+        metric = None if bool((std == 1).all()) else Metric(std.cpu().square().expand(shape))
+        return Projector(laws, shape, params, tolerance, metric=metric)
 
     def _fit(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and std in the dtype of the fields; refuse shapes that would broadcast along a wrong axis."""
@@ -99,123 +94,3 @@ def _numbers(name: str, value: Any) -> Tensor:
             "those of the training fields."
         )
     return found.double()
-
-
-_OWN_METRIC = (
-    "a projector in a model's units expects no {} beside ‖(u − û)/std‖; got one. Build snapfm.Projector(laws, shape, params), in "
-    "physical units."
-)
-
-
-class UnitsProjector(Projector):
-    """A Projector that minimizes ‖(u − û) / std‖. It works on z = (u − mean) / std, which is of order one.
-
-    Fields, laws, bounds and violations are in physical units, `stationarity` and `distance` in the units of z. `mean` and `std`
-    are float64 tensors that broadcast to one field.
-    """
-
-    def __init__(
-        self, laws: Sequence[Law], shape: Sequence[int], params: Params | None = None, tolerance: float = 1e-8, *,
-        mean: Tensor, std: Tensor, limit: int = LIMIT, seconds: float = SECONDS,
-    ) -> None:  # fmt: skip
-        self.mean, self.std = mean.detach().cpu().clone(), std.detach().cpu().clone()  # the laws are compiled with them
-        self.physical = check_laws(laws)
-        inside = [self._of_normalized(law) for law in self.physical]
-        super().__init__(inside, shape, params, tolerance, limit=limit, seconds=seconds)
-        self._physical_limits = limits_of(self.physical, self.shape)
-
-    def _recipe(self) -> tuple[Sequence[Law], dict[str, Any]]:
-        """Return the laws in physical units, with mean and std beside the other arguments."""
-        return self.physical, {
-            "shape": self.shape, "params": self._first(), "tolerance": self.tolerance, "mean": self.mean, "std": self.std,
-            "limit": self.limit, "seconds": self.seconds,
-        }  # fmt: skip
-
-    def __call__(
-        self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
-        tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
-        metric: Metric | None = None, starts: int = 1,
-    ) -> Projection:  # fmt: skip
-        """Project a batch (b, *shape) as Projector does, to fields that are near in the model's units."""
-        if metric is not None:
-            raise SettingError(_OWN_METRIC.format("metric"))
-        if transformed(u_hat, params):
-            return self._transformed(
-                u_hat, params, warm, tolerance=tolerance, limit=limit, seconds=seconds, starts=starts
-            )
-        start, warm = self._normalize(u_hat), self._normalize_warm(warm)
-        found = super().__call__(
-            start, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds, starts=starts
-        )
-        u = self._restore(found.u)
-        judged = self._in_units(Judgement(found.violation, found.by_law), u.detach())
-        # The base class met bounds to the tolerance in the model's units; here they must hold in physical units.
-        broken = found.converged & ~(judged.violation <= found.tolerance)
-        status = torch.where(broken, torch.full_like(found.status, int(Status.STALLED)), found.status)
-        returned, rounding = u.to(u_hat.dtype), found.rounding
-        if returned.dtype != torch.float64:
-            z = self._normalize(returned.detach())
-            rounding = self.row_differences(found.u.detach(), z, params)
-            judged = self.check(returned, params)
-        return replace(
-            found, u=returned, status=status, violation=judged.violation, by_law=judged.by_law, rounding=rounding
-        )  # fmt: skip
-
-    @property
-    def linearized(self) -> Tangents:
-        """Refuse: the laws here are those of normalized fields."""
-        raise SettingError(_OWN_METRIC.format("linearized laws"))
-
-    def move(
-        self, u_hat: Tensor, params: Params | None = None, *, warm: Projection | Moved | None = None,
-        tolerance: float | None = None, limit: int | None = None, seconds: float | None = None,
-    ) -> Moved:  # fmt: skip
-        """Return the same fields without their certificate, as Projector does."""
-        start, warm = self._normalize(u_hat), self._normalize_warm(warm)
-        found = super().move(start, params, warm=warm, tolerance=tolerance, limit=limit, seconds=seconds)
-        return replace(found, u=self._restore(found.u).to(u_hat.dtype))
-
-    def check(self, u: Tensor, params: Params | None = None) -> Judgement:
-        """Judge fields as they are, in float64, without projecting them."""
-        return self._in_units(super().check(self._normalize(u), params), u.detach())
-
-    def excess(self, u: Tensor, params: Params | None = None) -> Tensor:
-        """Return the violations at u, (b, rows), as Projector does, in physical units."""
-        found, rows = super().excess(self._normalize(u), params), self.structure.rows
-        std = self.std.expand(self.shape).flatten()[torch.from_numpy(self.limits.bounded)]
-        return torch.cat([found[:, :rows], found[:, rows:] * std.to(found)], dim=1) if self.limits.names else found
-
-    def _of_normalized(self, law: Law) -> Law:
-        """Write a law of physical fields as one of normalized fields; its residual keeps its units."""
-        mean, std = self.mean, self.std
-        if isinstance(law, Bounds):
-            lower, upper = (
-                None if limit is None else (torch.as_tensor(limit).cpu().double() - mean) / std
-                for limit in (law.lower, law.upper)
-            )
-            return replace(law, lower=lower, upper=upper)
-        if not isinstance(law, (Equality, Inequality)):
-            raise UnsupportedLaw(
-                f"a projector in a model's units expects laws that can be written for other units; got Oracle '{law.name}'. Give "
-                "its functions normalized fields, and use Projector itself."
-            )
-        function = law.function
-        return replace(law, function=lambda z, params: function(mean + std * z, params))
-
-    def _normalize(self, u: Tensor) -> Tensor:
-        check_field(u, self.shape)
-        return (u.double() - self.mean.to(u.device)) / self.std.to(u.device)
-
-    def _normalize_warm(self, warm: Projection | Moved | None) -> Projection | Moved | None:
-        return replace(warm, u=self._normalize(warm.u)) if isinstance(warm, Projection) else warm
-
-    def _restore(self, z: Tensor) -> Tensor:
-        return self.mean.to(z.device) + self.std.to(z.device) * z
-
-    def _in_units(self, judged: Judgement, u: Tensor) -> Judgement:
-        """Measure bounds in physical units; laws already are."""
-        if not self.limits.names:
-            return judged
-        broken = self._physical_limits.excess(u.double().cpu().flatten(1)).amax(dim=1).to(u.device)
-        by_law = judged.by_law | dict.fromkeys(self.limits.names, broken)
-        return Judgement(torch.stack(list(by_law.values())).amax(dim=0), by_law)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -34,6 +34,7 @@ from snapfm.compile.sparsity.reads import CellReads, RowKind, cell_reads, row_ki
 from snapfm.compile.stack import LawStack
 from snapfm.compile.trace.trace import TracedLaw, example_of, no_dependence_message, trace_law
 from snapfm.compile.trace.verify import check_law, verify_law
+from snapfm.compile.units import Units
 from snapfm.display import Sheet
 from snapfm.errors import LawError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
@@ -55,6 +56,14 @@ class CompiledLaws(LawStack):
     opaque: dict[int, Opaque | OracleLaw]
     bounds: tuple[Bounds, ...] = ()  # which have no rows
     remarks: list[str] = field(default_factory=list, compare=False)  # of a projector, for the description; written once
+    lowered: tuple[Tape, csr_array] | None = field(
+        default=None, repr=False, compare=False
+    )  # before transform and units
+
+    def in_units(self, units: Units) -> CompiledLaws:
+        """Return the same laws with the tape of `scalar` in these units; all else is by the field."""
+        assert self.lowered is not None
+        return replace(self, scalar=_scalar(*self.lowered, self.example[0], not (self.bounds or self.opaque), units))
 
     @property
     def nnz(self) -> int:
@@ -101,16 +110,22 @@ class CompiledLaws(LawStack):
             reading = np.flatnonzero(affine & (self.pattern.counts > 0))
             slopes = csr_array(rows[reading][:, self.scalar.tape.unknown_cells])
             values[np.repeat(affine, self.pattern.counts)] = self.scalar.transform.of_fields(slopes)
-            return values
-        mine = np.repeat(affine, np.diff(rows.indptr)) & self.scalar.tape.is_unknown(rows.indices)
-        values[np.repeat(affine, self.pattern.counts)] = rows.data[mine]
-        return values
+        else:
+            mine = np.repeat(affine, np.diff(rows.indptr)) & self.scalar.tape.is_unknown(rows.indices)
+            values[np.repeat(affine, self.pattern.counts)] = rows.data[mine]
+        return values if self.scalar.units is None else values / self.scalar.units.slopes(self.pattern)
 
     @cached_property
     def presolve(self) -> Presolve:
         """Fixed unknowns and redundant rows, found at first use."""
         constant = (self.kinds == RowKind.AFFINE) & self.equality_rows
-        return presolve(self.pattern, self.constants, constant)
+        return presolve(self.pattern, self.constants * self.scale[self.pattern.indices], constant)
+
+    @property
+    def scale(self) -> Values:
+        """The units (n,) of the unknowns, in which rows are compared: where sizes are mixed, ranks are not seen without."""
+        units = self.scalar.units
+        return np.ones(self.unknowns) if units is None else units.unknowns
 
     @cached_property
     def hessian_pattern(self) -> Pattern | None:
@@ -267,13 +282,20 @@ def compile_laws(
     rows = moved_columns(rows, place, tape.cells)
     rows.sort_indices()
     bounds = tuple(law for law in laws if isinstance(law, Bounds))
-    transform = None
-    if not bounds and not opaque:
-        tape, rows, transform = transformed(tape, rows)
-    scalar = Scalar(tape, rows, u, transform)
-    compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), scalar, opaque, bounds)
+    scalar = _scalar(tape, rows, u, not (bounds or opaque))
+    compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), scalar, opaque, bounds, lowered=(tape, rows))
     _check_slopes(compiled, given)
     return compiled
+
+
+def _scalar(tape: Tape, rows: csr_array, example: Tensor, free: bool, units: Units | None = None) -> Scalar:
+    """Write lowered laws in units, and where they are `free` to be, over the coefficients of a transform."""
+    if units is not None:
+        tape, rows = units.applied(tape, rows)
+    transform = None
+    if free:
+        tape, rows, transform = transformed(tape, rows)
+    return Scalar(tape, rows, example, transform, units)
 
 
 def _refuse_terms(slopes: CellReads, blocks: Sequence[Block], form: Form) -> None:

@@ -22,6 +22,7 @@ from snapfm.compile.program import Program, build_program
 from snapfm.compile.sparsity.pattern import Pattern
 from snapfm.compile.sparsity.reads import row_slopes
 from snapfm.compile.trace.batched import Batched, each
+from snapfm.compile.units import Units
 from snapfm.kernels import batches
 from snapfm.laws import Params
 
@@ -97,10 +98,16 @@ class Rows:
 
 
 class Scalar:
-    """The rows of all lowered laws over all unknowns. Programs are built at first use."""
+    """The rows of all lowered laws over all unknowns. Programs are built at first use.
 
-    def __init__(self, tape: Tape, rows: csr_array, example: Tensor, transform: Transform | None = None) -> None:
-        self.tape, self.rows, self.example, self.transform = tape, rows, example, transform
+    `tape` and `rows` are over the coefficients of a `transform` of x, and x is u in `units`; slopes and curvature are those of
+    the laws by u.
+    """
+
+    def __init__(
+        self, tape: Tape, rows: csr_array, example: Tensor, transform: Transform | None = None, units: Units | None = None
+    ) -> None:  # fmt: skip
+        self.tape, self.rows, self.example, self.transform, self.units = tape, rows, example, transform, units
 
     @cached_property
     def pattern(self) -> Pattern:
@@ -118,29 +125,34 @@ class Scalar:
         With a program for a few rows at a time, which is not kept: for checks, not for iterations.
         """
         out = np.zeros((len(u), self.tape.unknowns))
+        weighted = multipliers if self.units is None else multipliers / self.units.rows[rows]
         ends = self.rows.indptr[rows.start : rows.stop + 1]
         pieces = max(1, int(ends[-1] - ends[0]) // _ENTRIES_A_PIECE)
         for index in np.array_split(np.arange(rows.start, rows.stop), pieces):
             program = build_program(self.tape, csr_array(self.rows[index]), np.zeros(0, np.int64))
-            Rows.of(program).pull((index - rows.start)[None], *self._inputs(u, params), multipliers, out)
-        return out if self.transform is None else self.transform.back(out)
+            Rows.of(program).pull((index - rows.start)[None], *self._inputs(u, params), weighted, out)
+        out = out if self.transform is None else self.transform.back(out)
+        return out if self.units is None else out / self.units.unknowns
 
     def jacobian(self, u: Tensor, params: Params) -> Values:
         """Evaluate the Jacobian's values on a batch: (b, nnz), in the order of `pattern`."""
         entries = Rows.of(self.program).slopes(*self._inputs(u, params))
-        if self.transform is None:
-            return entries
-        own = self.program.pattern
-        some = np.flatnonzero(own.counts)
-        return np.stack([self.transform.of_fields(csr_array(own.csr(one)[some])) for one in entries])
+        if self.transform is not None:
+            own = self.program.pattern
+            some = np.flatnonzero(own.counts)
+            entries = np.stack([self.transform.of_fields(csr_array(own.csr(one)[some])) for one in entries])
+        return entries if self.units is None else entries / self.units.slopes(self.pattern)
 
     def hessian(self, u: Tensor, params: Params, multipliers: Values) -> Values:
         """Evaluate Σλ∇²h on a batch with multipliers (b, m): (b, entries of hessian_pattern, which there has to be)."""
-        lower = Rows.of(self.program).derivatives(*self._inputs(u, params), multipliers)[1]
+        weighted = multipliers if self.units is None else multipliers / self.units.rows
+        lower = Rows.of(self.program).derivatives(*self._inputs(u, params), weighted)[1]
         pattern, entry = self._hessian
-        if self.transform is None or not pattern.nnz:
-            return lower[:, entry]
-        return np.stack([self.transform.curvature(pattern.csr(one[entry])) for one in lower])
+        values: Values = lower[:, entry]
+        if self.transform is not None and pattern.nnz:
+            values = np.stack([self.transform.curvature(pattern.csr(one)) for one in values])
+        whole = self.hessian_pattern
+        return values if self.units is None or whole is None else values / self.units.curvature(whole)
 
     @property
     def hessian_pattern(self) -> Pattern | None:
@@ -175,6 +187,7 @@ class Scalar:
     def _inputs(self, u: Tensor, params: Params) -> tuple[Values, Values]:
         """Return the unknowns of the tape (b, n) and the cells of params, as kernels read them."""
         field = np.ascontiguousarray(u.detach().reshape(len(u), self.example.numel()).cpu().numpy(), np.float64)
+        field = field if self.units is None else field / self.units.unknowns
         if self.transform is not None:
             field = self.transform.forward(field)
         return field, evaluate_params(self.tape, self.example, params, len(u))

@@ -8,7 +8,7 @@ substitutions, no proof that laws contradict each other. Consumes laws as they a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from snapfm.arrays import Values
 from snapfm.compile.stack import LawStack, limits_text
 from snapfm.compile.trace.trace import TracedLaw, example_of, trace_law
+from snapfm.compile.units import Units
 from snapfm.display import Sheet
 from snapfm.laws import Bounds, Equality, Inequality, Law, Params
 from snapfm.progress import Report, silent
@@ -36,6 +37,18 @@ class MatrixFreeLaws(LawStack):
     reason: str  # why no matrix is written out: a clause of the description
     bounds: tuple[Bounds, ...] = ()  # which have no rows
     remarks: list[str] = field(default_factory=list, compare=False)  # of a projector, for the description; written once
+    units: Units | None = None
+
+    def in_units(self, units: Units) -> MatrixFreeLaws:
+        """Return the laws of x = u/s, with weighted rows: residuals and derivatives take x."""
+        return replace(self, units=units)
+
+    def residual(self, u: Tensor, params: Params) -> Tensor:
+        """Evaluate all rows on a batch: (b, *shape) to (b, m)."""
+        if self.units is None:
+            return super().residual(u, params)
+        rows = super().residual(u * torch.from_numpy(self.units.unknowns).reshape(self.shape), params)
+        return rows * torch.from_numpy(self.units.rows)
 
     @property
     def nnz(self) -> int:
@@ -50,7 +63,7 @@ class MatrixFreeLaws(LawStack):
 
     def linearize(self, u: Tensor, params: Params) -> Linearization:
         """Return residuals and products with their derivatives at one field and its params, float64."""
-        return Linearization(self.laws, u, params)
+        return Linearization(self.laws, u, params, self.units)
 
     def transpose_abs_product(self, u: Tensor, params: Params, sizes: Values) -> Values:
         """Estimate √((J∘J)ᵀ sizes²) by one product with random signs: how far Jᵀλ is off by rounding, for a unit of it."""
@@ -75,10 +88,12 @@ class MatrixFreeLaws(LawStack):
 class Linearization:
     """Laws at one field: residual (m,), and products with J, Jᵀ and Σλ∇²h. For one thread."""
 
-    def __init__(self, laws: Sequence[TracedLaw], u: Tensor, params: Params) -> None:
+    def __init__(self, laws: Sequence[TracedLaw], u: Tensor, params: Params, units: Units | None = None) -> None:
         with torch.enable_grad():
             self._at = u.detach().clone().requires_grad_()
-            self._rows = torch.cat([law.graph(self._at, dict(params)).reshape(-1) for law in laws])
+            field = self._at if units is None else self._at * torch.from_numpy(units.unknowns).reshape(u.shape)
+            rows = torch.cat([law.graph(field, dict(params)).reshape(-1) for law in laws])
+            self._rows = rows if units is None else rows * torch.from_numpy(units.rows)
             # Jᵀy as a function of y, which is linear: its own derivative along d is Jd. No forward derivatives are needed.
             self._weight = torch.zeros_like(self._rows, requires_grad=True)
             (self._slope,) = torch.autograd.grad(self._rows, self._at, self._weight, create_graph=True)

@@ -17,6 +17,7 @@ from snapfm.kernels.operations import LANES
 from snapfm.kernels.program import tile_hessian, tile_partials, tile_slopes, tile_values
 
 _NUDGE = 1e-2  # size of the push away from a point where a broken row has no slope
+_SLOPELESS = 1e-5  # a row with a smaller slope, for a residual of one, is flat: a step would be as many fields long
 _TINY = 1e-30  # stands in for a slope of zero in a quotient
 _GOLDEN = 0.6180339887498949
 
@@ -108,8 +109,7 @@ def nudge(frame, tile, tolerance):  # read: tolerance, by lane; written: x, wher
         for lane in range(LANES):
             h = residual[r * LANES + lane]
             broken = abs(h) > tolerance[lane] if equality[r] == 1 else h > tolerance[lane]
-            # the slope that a push of this size would create: a row with less is flat
-            pushes = broken and norm[r * LANES + lane] < (1e-3 * _NUDGE) ** 2
+            pushes = broken and norm[r * LANES + lane] < (_SLOPELESS * min(abs(h), 1.0)) ** 2
             flat[r * LANES + lane] = 1.0 if pushes else 0.0
             found |= pushes
     if found == 0:

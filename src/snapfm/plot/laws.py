@@ -74,6 +74,8 @@ def _limits(last: object) -> dict[str, tuple[float, Any, float]]:
     """Return where a projection has its tolerance and, if that is visibly more, what rounding adds to it; dashes and width."""
     if not isinstance(last, Projection):
         return {}
+    if isinstance(last.tolerance, dict):
+        return {f"tolerance of {name}": (one, (0, (4, 3)), 1.0) for name, one in last.tolerance.items()}
     limits: dict[str, tuple[float, Any, float]] = {"tolerance": (last.tolerance, (0, (4, 3)), 1.0)}
     rounding = float(last.rounding.nan_to_num(0.0).max()) if len(last.rounding) else 0.0
     if rounding > last.tolerance:

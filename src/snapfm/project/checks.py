@@ -15,12 +15,13 @@ from torch import Tensor
 from snapfm.errors import DtypeError, LawError, ParamsError, SettingError, ShapeError
 from snapfm.laws import Bounds, Equality, Inequality, Law, Oracle, Params
 from snapfm.laws.checks import Check, is_count, is_positive, is_real, is_whole, or_none, shown
+from snapfm.project.tolerance import Tolerance
 from snapfm.solve.budget import LIMIT, SECONDS
 from snapfm.solve.projection import Moved, Projection
 from snapfm.text import plural
 
 _LAWS = (Equality, Inequality, Bounds, Oracle)
-
+TOLERANCE = 1e-8  # of laws for which none is given
 
 _LIMIT = Check(
     is_count, "a whole number of iterations, at least 1", f"The default is {LIMIT} a sample, over all attempts.", SettingError
@@ -79,13 +80,26 @@ def check_shape(shape: Any, call: str = "Projector") -> tuple[int, ...]:
     raise ShapeError(f"{call}(shape=…) expects the whole-number extents of ONE field, such as (100, 100); got {wrong}")
 
 
-def check_tolerance(tolerance: Any) -> float:
+def check_tolerance(tolerance: Any, names: Sequence[str], default: Tolerance = TOLERANCE) -> Tolerance:
+    """Accept a positive number, or one for each of some laws by name; return that of every law then."""
+    if isinstance(tolerance, Mapping):
+        if unknown := [name for name in tolerance if name not in names]:
+            raise LawError(
+                f"Projector(tolerance=…) expects names of its laws, {list(names)}; got {unknown}. Correct the names; laws that "
+                "are not named keep the default."
+            )
+        others = default if isinstance(default, dict) else dict.fromkeys(names, default)
+        return others | {name: _one_tolerance(value) for name, value in tolerance.items()}
+    return _one_tolerance(tolerance)
+
+
+def _one_tolerance(tolerance: Any) -> float:
     """Accept a positive number."""
     if not is_positive(tolerance):
         cure = "Take one number out of it: tolerance.item(). " if isinstance(tolerance, Tensor) else ""
         raise LawError(
             f"Projector(tolerance=…) expects a positive number, and a finite one; got {shown(tolerance)}. {cure}The default is "
-            "1e-8; rounding of a sum of 100 values of order one is near 1e-14."
+            "1e-8; rounding of a sum of 100 values of order one is near 1e-14. Laws may have their own: {'energy': 10.0}."
         )
     return float(tolerance)
 

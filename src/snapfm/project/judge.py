@@ -16,6 +16,7 @@ from snapfm.compile import CompiledLaws, LawStack
 from snapfm.display import Sheet
 from snapfm.errors import Status
 from snapfm.laws import Params
+from snapfm.project.tolerance import Tolerance, of_rows
 from snapfm.solve.base import Limits, Solution
 from snapfm.solve.budget import stationary
 from snapfm.solve.infeasible import contradicts
@@ -62,6 +63,16 @@ def judge(laws: LawStack, residual: Tensor, limits: Limits, u: Tensor) -> Judgem
     return Judgement(_largest(by_law, residual), by_law)
 
 
+def within(judged: Judgement, tolerance: Tolerance) -> Tensor:
+    """Mark the samples (b,) whose laws hold, each to its own tolerance; NaN does not."""
+    if isinstance(tolerance, float):
+        return judged.violation <= tolerance
+    held = torch.ones_like(judged.violation, dtype=torch.bool)
+    for name, size in judged.by_law.items():
+        held &= size <= tolerance[name]
+    return held
+
+
 def is_stationary(stationarity: Values, u_hat: Tensor) -> Mask:
     """Mark the samples (b,) that are stationary enough for the size of their field û (b, *shape)."""
     flat = u_hat.reshape(len(u_hat), u_hat.shape[1:].numel()).numpy()
@@ -75,30 +86,36 @@ def _allowed(flat: Values) -> Values:
 
 
 def verdict(
-    laws: LawStack, implied: Index, solved: Solution, judged: Judgement, tolerance: float, u_hat: Tensor, params: Params
+    laws: LawStack, implied: Index, solved: Solution, judged: Judgement, tolerance: Tolerance, u_hat: Tensor, params: Params,
+    scale: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the status of each sample: (b,) int8. If only implied rows are broken, by more than rounding, the laws contradict.
 
-    A known saddle has not converged, nor has a sample whose large multipliers hide its stationarity.
+    A known saddle has not converged, nor has a sample whose large multipliers hide its stationarity, which is in units of
+    `scale`.
     """
     residual, stationarity = solved.residual, solved.stationarity
-    met = (judged.violation.numpy() <= tolerance) & is_stationary(stationarity.numpy(), u_hat)
+    held = within(judged, tolerance)
+    start = u_hat if scale is None else u_hat / scale
+    met = held.numpy() & is_stationary(stationarity.numpy(), start)
     if solved.second_order is not None:
         met &= solved.second_order.numpy() != 0
     met &= np.isfinite(solved.distance.numpy())  # an infinite input may have been clipped to a bound
-    met[_unresolved(laws, solved, params, u_hat)] = False
+    met[_unresolved(laws, solved, params, start, scale)] = False
     if met.all():
         return torch.full((len(residual),), int(Status.CONVERGED), dtype=torch.int8)
     status = torch.full((len(residual),), int(Status.STALLED), dtype=torch.int8)
     if solved.status is not None:  # the method knows why it stopped; whether it converged is decided here
         failed = solved.status != Status.CONVERGED
         status[failed] = solved.status[failed]
-    if len(implied) and isinstance(laws, CompiledLaws) and bool((judged.violation > tolerance).any()):
+    broken = ~held & ~judged.violation.isnan()
+    if len(implied) and isinstance(laws, CompiledLaws) and bool(broken.any()):
         others = residual.clone()
         others[:, torch.from_numpy(implied)] = 0.0
-        consistent = _largest(_by_law(laws, others), others) <= tolerance
-        for i in torch.nonzero(consistent & (judged.violation > tolerance)).flatten().tolist():
-            if contradicts(laws, implied, residual[i].numpy(), solved.u[i], _one(params, i), tolerance):
+        by_law, rows = _by_law(laws, others), of_rows(tolerance, laws.slices())
+        consistent = within(Judgement(_largest(by_law, others), by_law), tolerance)
+        for i in torch.nonzero(consistent & broken).flatten().tolist():
+            if contradicts(laws, implied, residual[i].numpy(), solved.u[i], _one(params, i), rows):
                 status[i] = int(Status.INFEASIBLE)
     status[torch.from_numpy(met)] = int(Status.CONVERGED)
     finite = torch.isfinite(judged.violation) & torch.isfinite(stationarity) & torch.isfinite(solved.distance)
@@ -106,7 +123,7 @@ def verdict(
     return status
 
 
-def _unresolved(laws: LawStack, solved: Solution, params: Params, u_hat: Tensor) -> list[int]:
+def _unresolved(laws: LawStack, solved: Solution, params: Params, start: Tensor, scale: Tensor | None) -> list[int]:
     """List the samples whose multipliers are so large that rounding of Jᵀλ hides their stationarity."""
     sizes = np.abs(solved.multipliers.numpy())
     if not sizes.max(initial=0.0) > STEEP:
@@ -114,8 +131,8 @@ def _unresolved(laws: LawStack, solved: Solution, params: Params, u_hat: Tensor)
     hidden = []
     for i in np.flatnonzero(sizes.max(axis=1) > STEEP).tolist():
         pulls = laws.transpose_abs_product(solved.u[i : i + 1].reshape(1, *laws.shape), _one(params, i), sizes[i])
-        pulls = np.finfo(float).eps * pulls
-        if not is_stationary(pulls.max(initial=0.0, keepdims=True), u_hat[i : i + 1])[0]:
+        pulls = np.finfo(float).eps * (pulls if scale is None else pulls * scale.numpy().ravel())
+        if not is_stationary(pulls.max(initial=0.0, keepdims=True), start[i : i + 1])[0]:
             hidden.append(i)
     return hidden
 

@@ -6,8 +6,11 @@ prepared for them is in project.linearized and project.metric_projection.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,7 +18,12 @@ from torch import Tensor
 
 from snapfm.arrays import Values
 from snapfm.display import brief
-from snapfm.errors import ParamsError, ShapeError
+from snapfm.errors import ParamsError, SettingError, ShapeError
+from snapfm.laws.checks import is_whole
+
+_FLOOR = (
+    1e-6  # of the mean variance: a point that never varies is a thousand times stiffer than others, and can still move
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +39,28 @@ class Metric:
     diagonal: float | Tensor
     directions: Tensor | None = None
     variances: Tensor | None = None
+
+    @classmethod
+    def of_fields(cls, fields: Tensor, per: Literal["variable", "point"] | int | Sequence[int] = "variable") -> Metric:
+        """Return the metric of the variances of fields (b, *shape), such as training data.
+
+        `per` says what has a variance of its own: every entry of the first axis of a field ("variable"; a field with one axis has
+        one variance), every "point", or every entry of an axis or some axes of ONE field: 1, or (0, 2) for variables and levels.
+        It is the variance over the batch and all other axes. No variance is below a millionth of the mean one of its variable;
+        of a variable that never changes, of its mean square.
+        """
+        shape = _check_fields(fields)
+        own = _check_axes(per, len(shape))
+        size = float(fields.abs().max())
+        flat = fields.detach().to("cpu", torch.float64) / size  # so that no square is too large or too small
+        others = [0, *(1 + axis for axis in range(len(shape)) if axis not in own)]
+        several = math.prod(flat.shape[axis] for axis in others) > 1
+        found = flat.var(others, correction=int(several), keepdim=True)
+        inside = [axis for axis in range(1 + len(shape)) if axis != 1 or 0 not in own]  # the axes of one variable
+        mean, square = found.mean(inside, keepdim=True), flat.square().mean(inside, keepdim=True)
+        usual = torch.where(mean > 0.0, mean, square)
+        usual = torch.where(usual > 0.0, usual, usual.mean())
+        return cls((torch.maximum(found, _FLOOR * usual)[0] * size**2).expand(shape))
 
     def __repr__(self) -> str:
         return brief(self)
@@ -98,10 +128,17 @@ class Metric:
         own = torch.as_tensor(self.diagonal, dtype=torch.float64).detach().cpu().flatten() / self.level
         return np.broadcast_to(own.numpy(), size).copy()
 
+    def scale(self, size: int) -> Values | None:
+        """Return the units (n,) in which a projection is plain: √D, beside directions relative to its mean; None if all are 1."""
+        if self.directions is not None and self.uniform:
+            return None
+        level = 1.0 if self.directions is not None else self.level
+        found: Values = np.sqrt(level * self.relative(size))
+        return found
+
     def in_units(self, scale: Tensor) -> Metric:
         """Return the metric of x = u/scale, with `scale` the root of the diagonal relative to its mean: a uniform one."""
-        if self.directions is None:
-            return Metric(self.level)
+        assert self.directions is not None
         return Metric(self.level, self.directions.to(scale) / scale, self.variances)
 
     @cached_property
@@ -136,3 +173,33 @@ class Metric:
         found = object.__new__(Metric)
         found.__dict__.update(diagonal=diagonal, directions=self.directions, variances=variances)
         return found
+
+
+def _check_fields(fields: Any) -> tuple[int, ...]:
+    """Accept a batch of finite fields that are not all zero; return the shape of one."""
+    call = "Metric.of_fields(fields)"
+    if not isinstance(fields, Tensor) or not fields.is_floating_point() or fields.ndim < 2 or not fields.numel():
+        came = f"{tuple(fields.shape)}, {fields.dtype}" if isinstance(fields, Tensor) else type(fields).__name__
+        raise ShapeError(
+            f"{call} expects a batch of fields (b, *shape), real numbers; got {came}. One field is field[None]."
+        )
+    if not bool(torch.isfinite(fields).all()) or not bool(fields.any()):
+        raise ParamsError(
+            f"{call} expects finite numbers that are not all zero; got others. Leave out the samples that are not."
+        )
+    return tuple(fields.shape[1:])
+
+
+def _check_axes(per: Any, count: int) -> set[int]:
+    """Return the axes of one field whose entries have variances of their own."""
+    if per == "point":
+        return set(range(count))
+    if per == "variable":
+        return {0} if count > 1 else set()
+    axes = list(per) if isinstance(per, (tuple, list)) else [per]
+    if not all(is_whole(axis) and -count <= axis < count for axis in axes):
+        raise SettingError(
+            f"Metric.of_fields(per) expects 'variable', 'point', or axes of one field, below {count}; got {per!r}. Axis 0 is the "
+            "first after the batch axis."
+        )
+    return {axis % count for axis in axes}

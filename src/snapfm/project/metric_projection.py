@@ -1,17 +1,16 @@
 """Projection in a metric: min ½(u − û)ᵀΣ⁻¹(u − û) subject to the laws, with Σ = δD + VVᵀ (math.md, eq. metric-projection).
 
-Move û by Vc, then project in the plain sense: the answer is the one whose c minimizes F(c) = ½δ|c|² + ½dist²(û + Vc, laws),
+Move û by Vc, then project in units of √D: the answer is the one whose c minimizes F(c) = ½δ|c|² + ½dist²(û + Vc, laws),
 with slope Φ(c) = δc − Vᵀ(u − û − Vc). Every evaluation is a certified projection, so inequalities, bounds, kinks and statuses are
 those of the plain one. F has one unknown per direction and is minimized by BFGS from the Hessian of the linearized laws, which
-is exact for affine ones: they take one step. A diagonal D that is not uniform is a change of units, u = √D·x, and its projector
-takes √D as a parameter of the laws, so that a new metric needs no symbolic work.
+is exact for affine ones: they take one step. Fields here are x = u/√D.
 
 Must not import project.projector: it is handed one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,8 @@ import torch
 from torch import Tensor
 
 from snapfm.arrays import Index, Mask, Values
-from snapfm.errors import ShapeError, Status, UnsupportedLaw
-from snapfm.laws import Bounds, Equality, Inequality, Law, Params
+from snapfm.errors import ShapeError, Status
+from snapfm.laws import Params
 from snapfm.project.judge import is_stationary
 from snapfm.project.linearized import LinearizedProjection, products
 from snapfm.project.metric import Metric
@@ -31,42 +30,11 @@ from snapfm.solve.projection import Projection
 if TYPE_CHECKING:
     from snapfm.project.projector import Projector
 
-SCALE = "√D of the metric"  # a parameter of the laws in changed units; no user's name has a space in it
 _LIMIT = 40  # steps of BFGS; a few suffice where laws bend little
 _ENOUGH = 1e-10  # remaining step relative to the size of the field
 _DECREASE = 1e-4  # share of the predicted decrease that a step has to reach
 _HALVINGS = 12
 _MOMENT = 0.01  # seconds: a plain projection always gets some time
-
-
-def scaled_laws(laws: Sequence[Law]) -> list[Law]:
-    """Return the laws of x = u/√D, with √D among the params; bounds become inequalities, as their limits move with it."""
-    found: list[Law] = []
-    for law in laws:
-        if isinstance(law, Bounds):
-            for name, limit, sign in ((f"{law.name} lower", law.lower, -1.0), (f"{law.name} upper", law.upper, 1.0)):
-                if limit is not None:
-                    found.append(Inequality(name, _limit_in_units(torch.as_tensor(limit, dtype=torch.float64), sign)))
-        elif isinstance(law, (Equality, Inequality)):
-            found.append(type(law)(law.name, _in_units(law)))
-        else:
-            raise UnsupportedLaw(
-                f"a metric with a diagonal that is not uniform expects laws in torch; got the Oracle '{law.name}'. Give the "
-                "metric one number as its diagonal."
-            )
-    return found
-
-
-def _in_units(law: Equality | Inequality) -> Callable[[Tensor, Params], Tensor]:
-    def residual(x: Tensor, params: Params) -> Tensor:
-        others = {name: value for name, value in params.items() if name != SCALE}
-        return law.residual(params[SCALE] * x, others)
-
-    return residual
-
-
-def _limit_in_units(limit: Tensor, sign: float) -> Callable[[Tensor, Params], Tensor]:
-    return lambda x, params: sign * (params[SCALE] * x - limit)
 
 
 def check_metric(metric: Any, shape: tuple[int, ...]) -> None:
@@ -86,9 +54,11 @@ def check_metric(metric: Any, shape: tuple[int, ...]) -> None:
 
 @dataclass(frozen=True)
 class MetricProblem:
-    """What one call projects: û (b, n), the metric, the plain projection of samples by number, and their linearized laws."""
+    """What one call projects: û (b, n) in units of `scale`, the metric in these, the plain projection of samples by number, and
+    their linearized laws."""
 
     start: Values
+    scale: Values
     metric: Metric
     plain: Callable[[Values, Mask], Projection]
     linearized: LinearizedProjection
@@ -99,7 +69,7 @@ class MetricProblem:
 def solve(problem: MetricProblem) -> tuple[Projection, Values, Index]:
     """Return the plain projection of û + Vc at the best c, the length (b,) of the step that remains, and the steps taken (b,)."""
     metric, start = problem.metric, problem.start
-    directions = metric.scaled(problem.linearized.directions)  # Vᵀ (r, n)
+    directions = metric.scaled(metric.rows)  # Vᵀ (r, n)
     count, rank = len(start), len(directions)
     c, every = np.zeros((count, rank)), np.ones(count, bool)
     found = problem.plain(start, every)
@@ -138,7 +108,7 @@ def _inverse_hessians(problem: MetricProblem, found: Projection) -> Values:
     if not rows.equality.all():
         whole = torch.cat(list(found.multipliers.values()), dim=1).numpy()
         active = rows.equality | (whole[:, rows.rows] > 0.0)
-    frames = problem.linearized.frames(flat, problem.params, active)
+    frames = problem.linearized.frames(flat * problem.scale.ravel(), problem.params, active)
     return np.stack([np.linalg.inv(frame.middle(problem.metric)) for frame in frames])
 
 
@@ -196,31 +166,32 @@ def _length(step: Values, directions: Values) -> Values:
 
 
 def project_in_metric(
-    plain: Projector, own: Projector, u_hat: Tensor, given: dict[str, Tensor], metric: Metric, scale: Tensor,
-    tolerance: float | None, limit: int | None, budget: Budget,
+    laws: Projector, inner: Callable[[Tensor, Params, float], Projection], u_hat: Tensor, given: dict[str, Tensor],
+    metric: Metric, scale: Tensor, budget: Budget,
 ) -> Projection:  # fmt: skip
-    """Project û (b, *shape) on the CPU in a metric with a uniform diagonal, in units of `scale`; `own` judges without them."""
+    """Project û (b, *shape) on the CPU in a metric; `inner(fields, params, seconds)` does so in units of `scale`, √D."""
     count = len(u_hat)
     start = (u_hat.detach().double() / scale).flatten(1).contiguous().numpy()
 
     def project(fields: Values, which: Mask) -> Projection:
         mask = torch.from_numpy(which)
         params = {name: value if len(value) == 1 else value[mask] for name, value in given.items()}
-        some = torch.from_numpy(fields[which]).reshape(-1, *plain.shape)
-        found = plain.plain(some, params, tolerance=tolerance, limit=limit, seconds=max(budget.clock.left, _MOMENT))
+        some = torch.from_numpy(fields[which]).reshape(-1, *laws.shape) * scale
+        found = inner(some, params, max(budget.clock.left, _MOMENT))
+        found = replace(found, u=found.u / scale, stationarity=found.stationarity / float(scale.max()))
         return found if which.all() else found.scatter(mask, count)
 
     with torch.no_grad():
-        nearest = LinearizedProjection(plain.linearized, metric)
+        nearest = LinearizedProjection(laws.linearized, metric)
         problem = MetricProblem(
-            start, metric, project, nearest, plain.params_float64(given, count), lambda: budget.over
-        )
+            start, scale.numpy(), metric.in_units(scale), project, nearest, laws.params_float64(given, count),
+            lambda: budget.over,
+        )  # fmt: skip
         found, left, steps = solve(problem)
-        found = certified(found, left, steps, problem, plain.linearized.constant)
+        found = certified(found, left, steps, problem, laws.linearized.constant)
         answer = (found.u * scale).to(u_hat.dtype)
-        mine = {name: value for name, value in given.items() if name != SCALE}
-        judged = own.check(answer, mine)
-        rounding = own.row_differences((found.u * scale).double(), answer, mine)
+        judged = laws.check(answer, given)
+        rounding = laws.row_differences((found.u * scale).double(), answer, given)
     return replace(
         found, u=answer, violation=judged.violation, rounding=rounding, by_law=judged.by_law,
         stationarity=found.stationarity * float(scale.max()),
@@ -238,7 +209,7 @@ def certified(found: Projection, left: Values, steps: Index, problem: MetricProb
     status = found.status.clone()
     unsettled = torch.from_numpy(~is_stationary(stationarity, torch.from_numpy(problem.start)))
     status[unsettled & found.converged] = int(Status.ITERATION_LIMIT if problem.late() else Status.STALLED)
-    scaled = metric.scaled(problem.linearized.directions)
+    scaled = metric.scaled(metric.rows)
     middle = metric.level * np.eye(len(scaled)) + scaled @ scaled.T
     amounts = products(products(away, scaled.T), np.asarray(np.linalg.inv(middle), np.float64))
     rest = away - products(amounts, scaled)

@@ -2,8 +2,9 @@
 
 Tensors inside a transform have no memory that kernels could read. `ProjectionFunction` is called with them, and torch hands its
 forward pass plain tensors: these are projected as always, with the graph of the ordinary backward pass. Every derivative is one
-of that graph. The map from û to u is the same in both directions, du = P dû with a symmetric P (math.md, eq. adjoint), so the
-forward derivative in û is a backward pass too; in params it is not, and is refused.
+of that graph. The map from û to u is the same in both directions, du = P dû with a symmetric P (math.md, eq. adjoint); in a
+metric D with gradients Bg it is du = DBD⁻¹dû. So the forward derivative in û is a backward pass too; in params it is not, and
+is refused.
 
 A vmapped batch is one larger batch: `rows` remembers which row of it a sample is, and tells a derivative of a vmapped projection
 from a vmapped derivative of one. Must not import project.projector.
@@ -47,13 +48,18 @@ def refuse_transformed(call: str, u: Any, params: Any) -> None:
         )
 
 
-def project_transformed(call: Call, u_hat: Tensor, params: Params, differentiable: bool) -> Projection:
-    """Project inside transforms; `call(u_hat, params)` projects plain tensors. The result has no warm start."""
+def project_transformed(
+    call: Call, u_hat: Tensor, params: Params, differentiable: bool, variances: Callable[[], Tensor | None]
+) -> Projection:
+    """Project inside transforms; `call(u_hat, params)` projects plain tensors, in a metric of `variances` (*shape), if any.
+
+    The result has no warm start.
+    """
     names = tuple(params)
     # Own params for every sample: the gradient in shared ones is then a sum that torch makes.
     rows = [value.expand(len(u_hat), *value.shape[1:]) for value in params.values()]
     tracked = [wrapped(value) or _dual(value) or value.requires_grad for value in params.values()]
-    ask = _Asked(call, names, tuple(name for name, one in zip(names, tracked) if one), differentiable)
+    ask = _Asked(call, names, tuple(name for name, one in zip(names, tracked) if one), differentiable, variances)
     out = ProjectionFunction.apply(u_hat, ask, *rows)  # type: ignore[no-untyped-call]
     assert ask.made is not None
     return with_tensors(ask.made, dict(zip(tensors(ask.made), out[1:])))
@@ -62,8 +68,13 @@ def project_transformed(call: Call, u_hat: Tensor, params: Params, differentiabl
 class _Asked:
     """One call: how to project, and afterwards its result with the graph that derivatives are taken of."""
 
-    def __init__(self, call: Call, names: tuple[str, ...], tracked: tuple[str, ...], differentiable: bool) -> None:
+    def __init__(
+        self, call: Call, names: tuple[str, ...], tracked: tuple[str, ...], differentiable: bool,
+        variances: Callable[[], Tensor | None],
+    ) -> None:  # fmt: skip
         self.call, self.names, self.tracked, self.differentiable = call, names, tracked, differentiable
+        self._variances_of = variances
+        self.variances: Tensor | None = None
         self.made: Projection | None = None
         self._inputs: dict[str, Tensor] = {}
 
@@ -72,6 +83,8 @@ class _Asked:
         # Copies: a tensor that carries a forward derivative would be seen as transformed again.
         params = {name: value.detach().clone() for name, value in zip(self.names, values)}
         start = u_hat.detach().clone()
+        variances = self._variances_of()
+        self.variances = None if variances is None else variances.to(start)
         if self.differentiable:
             for one in (start, *(params[name] for name in self.tracked if params[name].is_floating_point())):
                 one.requires_grad_()
@@ -86,7 +99,8 @@ class _Asked:
         u = self.made.u
         if not self.differentiable:
             raise UnsupportedLaw(
-                "a projection in a metric expects not to be differentiated; got a derivative of one. Project without a metric."
+                "a projection in a metric with directions expects not to be differentiated; got a derivative of one. Give the "
+                "metric variances alone."
             )
         inputs = [self._inputs[name] for name in wanted]
         found = [value.new_zeros(len(rows), *value.shape[1:]) for value in inputs]
@@ -150,7 +164,10 @@ class ProjectionFunction(torch.autograd.Function):
                 "a forward derivative of a projection expects tangents in u_hat alone; got one in params. Use reverse mode for "
                 "these: torch.func.vjp or grad, or tensor.requires_grad_() and backward()."
             )
-        along = None if moved is None else Pull.apply(moved, rows, ctx.ask, ("",))[0]  # type: ignore[no-untyped-call]
+        along = None
+        if moved is not None:
+            own = 1.0 if ctx.ask.variances is None else ctx.ask.variances  # of du = D·P·D⁻¹·dû
+            along = own * Pull.apply(moved / own, rows, ctx.ask, ("",))[0]  # type: ignore[no-untyped-call]
         return None, along, *[None] * (ctx.results - 2)
 
     @staticmethod

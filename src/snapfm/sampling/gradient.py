@@ -131,7 +131,7 @@ class DFlow:
                 adjoint = task.gradient(moved, at, adjoint)
             return value.detach(), adjoint.double()
 
-        tolerance = laws.tolerance if self.tolerance is None else self.tolerance
+        tolerance = laws.strictest if self.tolerance is None else self.tolerance
         enough = min(1.0, self.physics) * tolerance**2  # then no single row is above the tolerance
         noise = descend(
             objective, slope, task.noise, self.iterations, memory=self.iterations, enough=enough, progress=task.reach

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -47,14 +48,16 @@ class Solution:
 
 @dataclass(frozen=True)
 class Adjoints:
-    """The solution (w, ν) of the linearized problem, and what gradients in params need.
+    """The solution (w, ν) of the linearized problem, and what gradients need.
 
-    `by_params` (b, …) are the derivatives of wᵀJᵀλ + νᵀh by the cells of params; None where only torch knows them.
+    `by_params` (b, …) are the derivatives of wᵀJᵀλ + νᵀh by the cells of params; None where only torch knows them. `by_input` is
+    the gradient in û: w, and in a metric D⁻¹w.
     """
 
     w: Tensor
     nu: Tensor
     by_params: Tensor | None
+    by_input: Tensor
 
 
 class Method(Protocol):
@@ -119,6 +122,12 @@ class Limits:
     def bounded(self) -> Mask:
         """Which unknowns have any limit."""
         return np.isfinite(self.lower) | np.isfinite(self.upper)
+
+    def restore(self, x: Values, lower: Values, upper: Values, u: npt.NDArray[Any]) -> None:
+        """Put unknowns at their limits where x is at its own, which were rounded in other units. Written: u (b, n)."""
+        width = x.shape[1]
+        u[:] = np.where(x >= upper[:width], self.upper, np.where(x <= lower[:width], self.lower, u))
+        np.clip(u, self.lower, self.upper, out=u)
 
     def excess(self, u: Tensor) -> Tensor:
         """Return by how much fields (b, n) exceed them: (b, n), differentiable."""

@@ -1,4 +1,4 @@
-"""Between a field and the unknowns of its reduction: rotated pairs, and aggregates (math.md, "Reduction").
+"""Between a field and the unknowns of its reduction: units, rotated pairs, and aggregates (math.md, "Reduction").
 
 The frame around the stages of a plan: entered before the first, left after the last. Lengths are preserved, so that "nearest"
 means the same. Must not import other stages.
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from snapfm.arrays import Index, Values
-from snapfm.kernels.coordinates import condense, condense_linear, expand, expand_linear, rotate
+from snapfm.kernels.coordinates import condense, condense_linear, distances, expand, expand_linear, rotate
 from snapfm.kernels.run_length import join
 from snapfm.reduce.reduce import Reduction
 
@@ -20,12 +20,13 @@ from snapfm.reduce.reduce import Reduction
 class Coordinates:
     """Between a field and the unknowns of its reduction. `same`: they are the same; `wider`: the reduction has more."""
 
-    def __init__(self, reduction: Reduction, unknowns: int) -> None:
+    def __init__(self, reduction: Reduction, unknowns: int, scale: Values | None) -> None:
         self.rotations, self.groups = reduction.rotations, reduction.aggregates
-        self.unknowns = unknowns
+        self.unknowns, self.scale = unknowns, scale  # of every unknown of the field, in units of which it is reduced
         self.transform = reduction.transform
-        self.same = not (len(self.rotations) or len(self.groups) or self.transform is not None)
-        self.wider = reduction.tape.unknowns > unknowns or self.transform is not None
+        plain = self.transform is None and scale is None
+        self.same = plain and not (len(self.rotations) or len(self.groups))
+        self.wider = reduction.tape.unknowns > unknowns or not plain
         sizes = np.diff(self.groups.ptr)
         self.runs = join(
             self.groups.members, np.repeat(np.arange(len(sizes)), sizes), np.ones(len(self.groups.members))
@@ -33,7 +34,7 @@ class Coordinates:
 
     def enter(self, given: npt.NDArray[np.float32] | npt.NDArray[np.float64], u: Values) -> None:
         """Convert fields (b, n) to the reduction's unknowns. Written: u."""
-        self._start(given, u)
+        self._start(given if self.scale is None else given / self.scale, u)
         self._rotate(u)
         if len(self.groups):
             condense(self.runs, self.groups.ptr, self.groups.first, u)
@@ -55,7 +56,7 @@ class Coordinates:
 
     def enter_linear(self, u: Values, gradient: Values, g: Values) -> None:
         """Convert gradients (b, n) at the answers u, which are converted already. Written: g; members keep theirs."""
-        self._start(gradient, g)
+        self._start(gradient if self.scale is None else gradient * self.scale, g)
         self._rotate(g)
         groups = self.groups
         if len(groups):
@@ -71,12 +72,34 @@ class Coordinates:
 
     def field(self, given: npt.NDArray[Any], u_hat: Values, u: Values, out: npt.NDArray[Any]) -> None:
         """Return what was left as fields: `u_hat` is what `given` became. Written: out, u_hat."""
+        if self.scale is not None:  # what did not move keeps its bits
+            start = given / self.scale
+            found = np.empty_like(start)
+            self._moved(start, u_hat, u, found)
+            out[:] = np.where(found == start, given, found * self.scale)
+        else:
+            self._moved(given, u_hat, u, out)
+
+    def step(self, gradient: Values, g: Values, w: Values, out: Values) -> None:
+        """Return w of the linearized problem as a step of the field: `g` is what `gradient` became. Written: out, g."""
+        scale = 1.0 if self.scale is None else self.scale
+        self._moved(gradient * scale, g, w, out)
+        out *= scale
+
+    def _moved(self, given: npt.NDArray[Any], before: Values, after: Values, out: npt.NDArray[Any]) -> None:
         if self.transform is None:
-            out[:] = u[:, : given.shape[1]]
+            out[:] = after[:, : given.shape[1]]
             return
-        self._rotate_back(u_hat)
+        self._rotate_back(before)
         count = len(self.transform.matrix)
-        out[:] = given + self.transform.back(u[:, :count] - u_hat[:, :count])
+        out[:] = given + self.transform.back(after[:, :count] - before[:, :count])
+
+    def distances(self, u: npt.NDArray[Any], u_hat: npt.NDArray[Any], out: Values) -> None:
+        """Compute the distances (b,) of fields (b, n), in their units. Written: out."""
+        if self.scale is None:
+            distances(u, u_hat, out)
+        else:
+            distances(u / self.scale, u_hat / self.scale, out)
 
     def remainder(self, checked: Index, rest: Values) -> Values:
         """Return a remainder, known at `checked` and zero elsewhere, as one of fields."""

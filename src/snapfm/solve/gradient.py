@@ -51,7 +51,7 @@ class _Implicit(torch.autograd.Function):
             wanted = any(value.requires_grad for value in origin.values())
             found = adjoint(gradient.detach().to("cpu", torch.float64).contiguous(), wanted)
             in_params = _params_gradient(laws, names, params, u, multipliers, found, origin)
-        return (found.w.reshape(u.shape).to(device, dtype), None, None, *in_params)
+        return (found.by_input.reshape(u.shape).to(device, dtype), None, None, *in_params)
 
 
 def attach_gradient(

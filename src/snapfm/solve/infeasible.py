@@ -187,23 +187,27 @@ _ROOM = 4.0  # safety factor of the bound on rounding
 
 
 def contradicts(
-    laws: CompiledLaws, implied: Index, residual: Values, u: Tensor, params: Params, tolerance: float
+    laws: CompiledLaws, implied: Index, residual: Values, u: Tensor, params: Params, tolerance: Values
 ) -> bool:
-    """Whether an implied row of one sample contradicts the equalities, which hold to the tolerance (math.md, eq. implied)."""
-    slopes = laws.pattern.csr(laws.jacobian(u.reshape(1, *laws.shape), params)[0].numpy())
+    """Whether an implied row of one sample contradicts the equalities, which hold to the tolerance (math.md, eq. implied).
+
+    Every row has a tolerance (m,).
+    """
+    jacobian = laws.jacobian(u.reshape(1, *laws.shape), params)[0].numpy()
+    slopes = laws.pattern.csr(jacobian * laws.scale[laws.pattern.indices])
     others = np.setdiff1d(np.flatnonzero(laws.equality_rows), implied)
-    size = np.abs(u.numpy().ravel())
+    size = np.abs(u.numpy().ravel() / laws.scale)
     broken = np.abs(residual) if laws.equality_rows.all() else np.where(laws.equality_rows, np.abs(residual), residual)
     terms = abs(slopes) @ size
     roundings = _ROOM * laws.unknowns * np.finfo(float).eps
-    rows = implied[broken[implied] > tolerance + roundings * terms[implied]]
+    rows = implied[broken[implied] > tolerance[implied] + roundings * terms[implied]]
     if not len(rows) or not np.isfinite(slopes.data).all():
         return False
     basis, wanted = csr_array(slopes[others]), csr_array(slopes[rows])
     weights, left = _rebuilt(basis, wanted)
     follows = left <= _REBUILT * np.sqrt(np.asarray(wanted.multiply(wanted).sum(axis=1)).ravel())
     bound = roundings * (np.abs(weights) @ terms[others] + terms[rows]) + np.abs(weights) @ np.abs(residual[others])
-    return bool((follows & (broken[rows] > tolerance + bound)).any())
+    return bool((follows & (broken[rows] > tolerance[rows] + bound)).any())
 
 
 def _rebuilt(basis: csr_array, wanted: csr_array) -> tuple[Values, Values]:

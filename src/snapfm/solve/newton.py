@@ -15,6 +15,7 @@ from snapfm.arrays import Index, Values
 from snapfm.compile import CompiledLaws, RowKind
 from snapfm.compile.derivatives import evaluate_params
 from snapfm.compile.lower import Unlowerable
+from snapfm.compile.units import Units
 from snapfm.errors import Status
 from snapfm.laws import Params
 from snapfm.linear import Solver
@@ -31,7 +32,7 @@ from snapfm.solve.tangent import Tangents
 
 
 class Newton:
-    """Prepared for compiled laws and limits.
+    """Prepared for compiled laws and limits, in units: with lengths in x = u/s and rows that are weighted.
 
     `linear` factorizes the KKT matrices and everything else that is solved with. The default, Automatic(), takes Lanes() inside
     the compiled loop or, for large matrices, Fronts() through a callback. Without `retry` a sample on which Newton's iteration
@@ -41,11 +42,13 @@ class Newton:
 
     def __init__(
         self, laws: CompiledLaws, limits: Limits, linear: Solver | None = None, retry: bool = True,
-        most: float = math.inf,
+        most: float = math.inf, units: Units | None = None,
     ) -> None:  # fmt: skip
-        self.laws, self.limits, self._linear = laws, limits, linear
+        self.laws, self.limits, self._linear, self._units = laws, limits, linear, units
+        if units is not None:
+            self.laws = laws = laws.in_units(units)
         reduction, self.opaque = _reduced(laws, limits)
-        self.plan = Plan(reduction, limits, linear, most, self.opaque)
+        self.plan = Plan(reduction, limits, linear, most, self.opaque, None if units is None else units.unknowns)
         self.executor: Executor = Compiled(self.plan, laws.rows, laws.threads, retry)
         self.inequality_rows = np.flatnonzero(~laws.equality_rows)
         self.implied: Index = reduction.implied  # rows that hold if the others do
@@ -63,10 +66,11 @@ class Newton:
         answers, ended = self._project(flat, np.empty(flat.shape), params, warm, call)
         u = torch.from_numpy(answers.u)
         residual = self.laws.residual(u.reshape(u_hat.shape), params)
-        off = self._complementarity(residual.numpy(), answers.multipliers)
+        multipliers = answers.multipliers if self._units is None else answers.multipliers * self._units.rows
+        off = self._complementarity(residual.numpy(), multipliers, flat)
         generalized = (answers.weights != NO_WEIGHT).any(axis=1)
         return Solution(
-            u, torch.from_numpy(answers.multipliers), torch.from_numpy(ended.iterations), residual,
+            u, torch.from_numpy(multipliers), torch.from_numpy(ended.iterations), residual,
             torch.from_numpy(np.maximum(answers.stationarity, off)), torch.from_numpy(answers.distance),
             torch.from_numpy(ended.status), self._warm(answers, ended),
             torch.from_numpy(ended.second), torch.from_numpy(generalized), answers.weights if generalized.any() else None,
@@ -89,7 +93,8 @@ class Newton:
         plan = self.plan
         own = np.empty((len(u), plan.unknowns))
         plan.coordinates.enter(self._flat(u), own)
-        return Warm(own[:, plan.moving], multipliers.numpy(), usable.numpy(), self)
+        known = multipliers.numpy() if self._units is None else multipliers.numpy() / self._units.rows
+        return Warm(own[:, plan.moving], known, usable.numpy(), self)
 
     def tangents(self) -> Tangents:
         """Prepare the laws to be linearized at any field."""
@@ -100,7 +105,8 @@ class Newton:
         if self.opaque:  # all others have the Hessians of their systems
             refuse_without_hessian(self.laws)
         flat: Values = gradient.reshape(len(gradient), self.laws.unknowns).numpy()
-        multipliers, weights = solved.multipliers.numpy(), solved.weights
+        multipliers, weights, units = solved.multipliers.numpy(), solved.weights, self._units
+        multipliers = multipliers if units is None else multipliers / units.rows
         cells = self._from_params(params, len(flat)).params
         if weights is not None:
             cells, multipliers = with_weights(cells, multipliers, weights)
@@ -114,7 +120,10 @@ class Newton:
         idle = broken[~flat[broken].any(axis=1)]
         for one in (w, nu, by_params):
             one[lost], one[idle] = np.nan, 0.0
-        return Adjoints(torch.from_numpy(w), torch.from_numpy(nu), None if self.opaque else torch.from_numpy(by_params))
+        start = w if units is None else w / units.unknowns**2
+        nu = nu if units is None else nu * units.rows
+        by_cells = None if self.opaque else torch.from_numpy(by_params)
+        return Adjoints(torch.from_numpy(w), torch.from_numpy(nu), by_cells, torch.from_numpy(start))
 
     def _project(
         self, u_hat: Field, u: Field, params: Params, warm: Warm | None, call: Call
@@ -133,7 +142,7 @@ class Newton:
         if not self.opaque:
             return None
         (part,) = self.plan.systems
-        return LawEvaluator(self.laws, part.system.rows[0], params, part.at)
+        return LawEvaluator(self.laws, part.system.rows[0], params, part.at, self._units)
 
     def _from_params(self, params: Params, count: int) -> Known:
         """Evaluate what depends on params only; kept while params stay the same, as they do in every flow step."""
@@ -148,13 +157,17 @@ class Newton:
         self._known = (params, known)
         return known
 
-    def _complementarity(self, residual: Values, multipliers: Values) -> Values:
-        """Return per sample how far multipliers of inequalities have the wrong sign, or are not complementary."""
+    def _complementarity(self, residual: Values, multipliers: Values, u_hat: Field) -> Values:
+        """Return per sample how far multipliers of inequalities have the wrong sign, or are not complementary.
+
+        Their product is a square of lengths: over the size of the field, it is a length as stationarity is.
+        """
         inequality = self.inequality_rows
         if not len(inequality):
             return np.zeros(len(residual))
+        size = np.abs(u_hat if self._units is None else u_hat / self._units.unknowns).max(axis=1, initial=0.0)[:, None]
         sign, room = multipliers[:, inequality], np.maximum(-residual[:, inequality], 0.0)
-        off: Values = np.maximum(-sign, np.abs(sign) * room).max(axis=1, initial=0.0)
+        off: Values = np.maximum(-sign, np.abs(sign) * room / np.where(size > 0.0, size, 1.0)).max(axis=1, initial=0.0)
         return off
 
 

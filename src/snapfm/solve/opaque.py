@@ -22,6 +22,7 @@ from snapfm.compile import CompiledLaws, Pattern
 from snapfm.compile.lower.tape import Tape
 from snapfm.compile.program import build_program
 from snapfm.compile.trace.batched import RAISED, chosen
+from snapfm.compile.units import Units
 from snapfm.kernels.callback import Callback
 from snapfm.kernels.layout import CELLS, HESSIAN, JACOBIAN, MULTIPLIER, ROWS, TO_EVALUATE
 from snapfm.kernels.operations import LANES
@@ -55,8 +56,10 @@ class LawEvaluator:
     `without_hessian` holds the samples with a law that has no second derivative: their curvature is unknown.
     """
 
-    def __init__(self, laws: CompiledLaws, rows: Index, params: Params, at: Index) -> None:
+    def __init__(self, laws: CompiledLaws, rows: Index, params: Params, at: Index, units: Units | None = None) -> None:
         self._laws, self._rows, self._params, self._at = laws, rows, params, at
+        units = Units(np.ones(laws.unknowns), np.ones(laws.rows)) if units is None else units
+        self._units, self._slope_units = units, units.slopes(laws.pattern)
         self._entries = laws.pattern.entries(rows)
         lower = laws.hessian_pattern
         self._below = None if lower is None else np.flatnonzero(lower.indices <= lower.row_of())
@@ -133,27 +136,30 @@ class LawEvaluator:
         return values
 
     def _residual(self, fields: Values, samples: Index, _: Values) -> Values:
-        rows: Values = self._laws.residual(*self._of(fields, samples)).numpy()[:, self._rows]
+        rows: Values = (self._laws.residual(*self._of(fields, samples)).numpy() * self._units.rows)[:, self._rows]
         return rows
 
     def _jacobian(self, fields: Values, samples: Index, _: Values) -> Values:
-        slopes: Values = self._laws.jacobian(*self._of(fields, samples)).numpy()
+        slopes: Values = self._laws.jacobian(*self._of(fields, samples)).numpy() * self._slope_units
         return slopes
 
     def _hessian(self, fields: Values, samples: Index, multipliers: Values) -> Values:
         """Return the lower triangle of Σλ∇²h; zeros if torch has no second derivative."""
         assert self._below is not None
         weight = torch.zeros(len(fields), self._laws.rows, dtype=torch.float64)
-        weight[:, self._rows] = torch.from_numpy(np.ascontiguousarray(multipliers))
+        weight[:, self._rows] = torch.from_numpy(multipliers * self._units.rows[self._rows])
+        whole = self._laws.hessian_pattern
+        assert whole is not None
         try:
-            return self._laws.hessian(*self._of(fields, samples), weight)[:, self._below]
+            found = self._laws.hessian(*self._of(fields, samples), weight) * self._units.curvature(whole)
+            return found[:, self._below]
         except RAISED:  # for all of them; then W = I, and steps are shorter
             self.without_hessian.update(samples.tolist())
             return np.zeros((len(fields), len(self._below)))
 
     def _of(self, fields: Values, samples: Index) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         # In memory that torch aligns: libraries round by the place of numbers in memory, which has to be the same at every call.
-        u = torch.tensor(fields).reshape(-1, *self._laws.shape)
+        u = torch.tensor(fields * self._units.unknowns).reshape(-1, *self._laws.shape)
         return u, chosen(self._params, torch.from_numpy(samples))
 
 

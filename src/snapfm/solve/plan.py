@@ -18,7 +18,7 @@ import numpy.typing as npt
 from snapfm.arrays import Index, Values
 from snapfm.compile.derivatives import Rows
 from snapfm.compile.kinks import find_kinks
-from snapfm.kernels.coordinates import differences, distances, largest
+from snapfm.kernels.coordinates import differences, largest
 from snapfm.linear import Automatic, Solver
 from snapfm.reduce.kinked_system import KinkedRows, kinked_rows
 from snapfm.reduce.reduce import Reduction
@@ -72,20 +72,23 @@ class PieceResult(NamedTuple):
 class Plan:
     """The stages of a reduction. `linear` factorizes KKT matrices; `opaque`: a callback evaluates the rows.
 
+    `limits` are those of the field, the reduction is over the field in units of `scale` (n,), if given.
     Raises TooLarge for factors of more than `most` bytes, unless laws have kinks: there is no other method for those.
     """
 
     def __init__(
-        self, reduction: Reduction, limits: Limits, linear: Solver | None, most: float, opaque: bool = False
-    ) -> None:
+        self, reduction: Reduction, limits: Limits, linear: Solver | None, most: float, opaque: bool = False,
+        scale: Values | None = None,
+    ) -> None:  # fmt: skip
         self.reduction, self.limits, self.opaque = reduction, limits, opaque
         self.unknowns, self.width = reduction.tape.unknowns, len(limits.lower)
-        self.coordinates = Coordinates(reduction, self.width)
+        self.coordinates = Coordinates(reduction, self.width, scale)
         first = len(limits.lower) if reduction.transform is None else 0  # with a transform nothing is bounded
         more = np.full(self.unknowns - first, np.inf)
+        divisor = np.ones(first) if scale is None else scale[:first]
         self.lower, self.upper = (
-            np.concatenate([limits.lower[:first], -more]),
-            np.concatenate([limits.upper[:first], more]),
+            np.concatenate([limits.lower[:first] / divisor, -more]),
+            np.concatenate([limits.upper[:first] / divisor, more]),
         )
         kinks = None if opaque else find_kinks(reduction.tape)
         kinked, self.kinks = list[KinkedRows | None](), 0
@@ -201,8 +204,10 @@ class Plan:
             coordinates.leave(own, u)
             if not stays:
                 coordinates.field(u_hat, own, u, answers.u)
+            if coordinates.scale is not None and self.limits.bounded.any():
+                self.limits.restore(u[:, : self.width], self.lower, self.upper, answers.u)
             if certify:
-                distances(answers.u, u_hat, answers.distance)
+                coordinates.distances(answers.u, u_hat, answers.distance)
 
     def _certify(self, state: State, rest: Values, stationarity: Values) -> None:
         """Find all multipliers, last stage first; the remainder of u − û + Jᵀλ is the stationarity.
@@ -247,7 +252,7 @@ class Plan:
                     stage.pull_linear(at)
             coordinates.leave_linear(at.u, at.multipliers, at.g, at.w)
             if coordinates.wider:
-                coordinates.field(gradient, at.g, at.w, w)
+                coordinates.step(gradient, at.g, at.w, w)
 
     def _batches(self, count: int) -> tuple[Values, Values, Values]:
         """Make three batches over the reduction's unknowns: û, u, and the remainder of u − û + Jᵀλ."""

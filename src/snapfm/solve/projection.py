@@ -35,7 +35,7 @@ def tensors(result: Any) -> dict[Path, Tensor]:
         if isinstance(value, Tensor):
             found[one.name,] = value
         elif isinstance(value, dict):
-            found |= {(one.name, law): rows for law, rows in value.items()}
+            found |= {(one.name, law): rows for law, rows in value.items() if isinstance(rows, Tensor)}
     return found
 
 
@@ -119,7 +119,7 @@ def _check_alike(call: str, results: Sequence[Any], axis: int) -> None:
     """Refuse results of other laws, at another tolerance, or whose shapes differ from this axis on."""
     first, *others = (
         {
-            ("tolerance", getattr(one, "tolerance", None)),
+            ("tolerance", str(getattr(one, "tolerance", None))),
             *((" of ".join(reversed(path)), tuple(value.shape[axis:])) for path, value in tensors(one).items()),
         }
         for one in results
@@ -172,8 +172,8 @@ class Projection(PerSample):
     """The multipliers λ of each law by its name: (b, rows)."""
     by_law: dict[str, Tensor]
     """The violation of each law by its name: (b,)."""
-    tolerance: float
-    """The largest violation that counts as obeyed."""
+    tolerance: float | dict[str, float]
+    """The largest violation that counts as obeyed, in the law's own units; that of every law by its name if they differ."""
     rounding: Tensor
     """Largest change of a row by rounding, of u and inside float32 laws, in the law's own units: (b,)."""
     second_order: Tensor
@@ -222,7 +222,7 @@ class Projection(PerSample):
     def sheet(self) -> Sheet:
         """Show the violation of each law over all samples, and the rest of the certificates."""
         spent, way = self.iterations, self.distance
-        lines = [f"tolerance {self.tolerance:g}; stationarity at most {largest_text(self.stationarity)}"]
+        lines = [f"tolerance {tolerance_text(self.tolerance)}; stationarity at most {largest_text(self.stationarity)}"]
         if len(spent):
             lines.append(
                 f"iterations {int(spent.min())} to {int(spent.max())}; distance ‖u − û‖ {float(way.min()):.3g} to "
@@ -257,12 +257,20 @@ class Projection(PerSample):
         return lines + [f"{status.name}: {status.advice}." for status in sorted(set(statuses))]
 
     def _worst(self, sample: int) -> str:
-        """Name the law that is broken most; NaN counts as the largest."""
+        """Name the law that is broken most, measured by its tolerance; NaN counts as the largest."""
         sizes = {name: float(value[sample]) for name, value in self.by_law.items()}
         if not sizes:
             return "no law"
-        name = max(sizes, key=lambda key: sizes[key] if sizes[key] == sizes[key] else float("inf"))
-        return f"law '{name}' is off by {sizes[name]:.1e} (tolerance {self.tolerance:.0e})"
+        own = self.tolerance if isinstance(self.tolerance, dict) else dict.fromkeys(sizes, self.tolerance)
+        name = max(sizes, key=lambda key: sizes[key] / own[key] if sizes[key] == sizes[key] else float("inf"))
+        return f"law '{name}' is off by {sizes[name]:.1e} (tolerance {own[name]:.0e})"
+
+
+def tolerance_text(tolerance: float | Mapping[str, float]) -> str:
+    """Write a tolerance, or those of laws."""
+    if isinstance(tolerance, Mapping):
+        return ", ".join(f"{name} {value:g}" for name, value in tolerance.items())
+    return f"{tolerance:g}"
 
 
 def violations_sheet(title: str, by_law: Mapping[str, Tensor], lines: Sequence[str] = ()) -> Sheet:

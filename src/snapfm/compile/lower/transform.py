@@ -123,7 +123,7 @@ def _directions(forms: csr_array) -> tuple[Transform, csr_array] | None:
     place = csr_array((np.ones(len(others)), (others, np.arange(len(others)))), shape=(forms.shape[0], len(others)))
     found = csr_array(amounts + place @ rest)
     found.sort_indices()
-    found.data[:] = _equalized(found.data)
+    found.data[:] = equalized(found.data)
     return Transform(np.ascontiguousarray(whole)), found
 
 
@@ -191,7 +191,7 @@ def _cleared(amounts: Values, size: Values) -> csr_array:
     return csr_array(np.where(np.abs(amounts) > _ROUNDING * size[:, None], amounts, 0.0))
 
 
-def _equalized(values: Values) -> Values:
+def equalized(values: Values) -> Values:
     """Make values that differ by rounding alone bitwise equal: parts with the same structure are recognized by their bits."""
     size = np.abs(values)
     order = np.argsort(size, kind="stable")

@@ -162,7 +162,7 @@ class Conditioning:
             held &= ((flat >= torch.from_numpy(limits.lower)) & (flat <= torch.from_numpy(limits.upper))).all(dim=1)
         if len(self.unequal):
             rows = self._rows(flat.numpy(), params, self.laws.linearized)[:, self.unequal]
-            held &= torch.from_numpy((rows <= self.laws.tolerance).all(axis=1))
+            held &= torch.from_numpy((rows <= self.laws.strictest).all(axis=1))
         return held
 
 

@@ -71,7 +71,7 @@ class Chain:
 
     def _land(self, normals: _Normals, x: Values) -> tuple[Values, Mask]:
         """Return to the surface along the normals; mark the samples that arrive."""
-        at, tolerance = x.copy(), self.near.laws.tolerance
+        at, tolerance = x.copy(), self.near.laws.strictest
         last = np.full(len(x), np.inf)
         for _ in range(_RETURNS):
             rest = self.near.residuals(at)

@@ -19,6 +19,7 @@ from torch import Tensor
 from snapfm.arrays import Index
 from snapfm.compile import Linearization, MatrixFreeLaws
 from snapfm.compile.trace.batched import RAISED
+from snapfm.compile.units import Units
 from snapfm.errors import Status
 from snapfm.kernels.layout import FAILS, HOLDS, UNKNOWN
 from snapfm.kernels.threads import Deadline, cut, run, workers
@@ -46,12 +47,14 @@ _ACTIVE = 1e-9  # a row that pushes with more than this share of the largest pus
 
 
 class MatrixFree:
-    """Prepared for laws and limits."""
+    """Prepared for laws and limits, in units: iterates are x = u/s, rows are weighted."""
 
-    def __init__(self, laws: MatrixFreeLaws, limits: Limits) -> None:
-        self.laws, self.limits = laws, limits
+    def __init__(self, laws: MatrixFreeLaws, limits: Limits, units: Units | None = None) -> None:
+        self.laws, self.limits = laws if units is None else laws.in_units(units), limits
+        units = Units(np.ones(laws.unknowns), np.ones(laws.rows)) if units is None else units
+        self.scale, self.weight = torch.from_numpy(units.unknowns), torch.from_numpy(units.rows)
         self.equality = torch.from_numpy(laws.equality_rows)
-        self.lower, self.upper = torch.from_numpy(limits.lower), torch.from_numpy(limits.upper)
+        self.lower, self.upper = (torch.from_numpy(one / units.unknowns) for one in (limits.lower, limits.upper))
         self.convex = laws.affine
 
     @property
@@ -61,32 +64,43 @@ class MatrixFree:
 
     def solve(self, u_hat: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget) -> Solution:
         """Project a float64 batch (b, *shape); iterations begin at û, or where `warm` says."""
-        u, found, warm = self._run(u_hat, params, certified(tolerance), warm, budget)
+        x, found, warm = self._run(u_hat, params, certified(tolerance), warm, budget)
         status, steps, second = (
             torch.tensor([getattr(one, name) for one in found], dtype=dtype)
             for name, dtype in (("status", torch.int8), ("steps", torch.int64), ("second", torch.int8))
         )
         stationarity = torch.tensor([one.stationarity for one in found], dtype=torch.float64)
+        u, start = self._field_of(x, u_hat), u_hat.reshape(x.shape)
+        rows = self.laws.residual((u / self.scale).reshape(u_hat.shape), params) / self.weight
         return Solution(
-            u, torch.from_numpy(warm.multipliers), steps, self.laws.residual(u.reshape(u_hat.shape), params), stationarity,
-            (u - u_hat.reshape(u.shape)).norm(dim=1), status, warm, second,
+            u, torch.from_numpy(warm.multipliers) * self.weight, steps, rows, stationarity,
+            ((u - start) / self.scale).norm(dim=1), status, warm, second,
         )  # fmt: skip
+
+    def _field_of(self, x: Tensor, u_hat: Tensor) -> Tensor:
+        """Return x (b, n) as fields inside their limits; what did not move keeps its bits."""
+        start = u_hat.reshape(x.shape)
+        moved = x * self.scale
+        self.limits.restore(x.numpy(), self.lower.numpy(), self.upper.numpy(), moved.numpy())
+        return torch.where(x == start / self.scale, start, moved)
 
     def move(
         self, u_hat: Tensor, params: Params, tolerance: float, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, Warm]:
         """Project without a certificate, in the dtype of û."""
-        u, _, warm = self._run(u_hat.double(), params, flow_step_stopping(tolerance), warm, budget)
-        return u.reshape(u_hat.shape).to(u_hat.dtype), warm
+        x, _, warm = self._run(u_hat.double(), params, flow_step_stopping(tolerance), warm, budget)
+        return self._field_of(x, u_hat.double()).reshape(u_hat.shape).to(u_hat.dtype), warm
 
     def recall(self, u: Tensor, multipliers: Tensor, usable: Tensor) -> Warm:
         """Return the warm start at another projector's result: fields (b, *shape), multipliers (b, m)."""
-        return Warm(u.reshape(len(u), self.laws.unknowns).numpy(), multipliers.numpy(), usable.numpy(), self)
+        x = u.reshape(len(u), self.laws.unknowns) / self.scale
+        return Warm(x.numpy(), (multipliers / self.weight).numpy(), usable.numpy(), self)
 
     def adjoint(self, solved: Solution, params: Params, gradient: Tensor, in_params: bool) -> Adjoints:
         """Solve [[W, Jᵀ], [J, 0]] (w, ν) = (g, 0) at an answer, over what is active; NaN where MINRES does not get there."""
         w, nu = torch.zeros_like(solved.u), torch.zeros_like(solved.multipliers)
-        for i, (u, lam, right) in enumerate(zip(solved.u, solved.multipliers, gradient.reshape(solved.u.shape))):
+        given = solved.u / self.scale, solved.multipliers / self.weight, gradient.reshape(w.shape) * self.scale
+        for i, (u, lam, right) in enumerate(zip(*given)):
             if not bool(right.any()):
                 continue
             own = {name: value[i] for name, value in params.items()}
@@ -109,13 +123,13 @@ class MatrixFree:
             if not off <= _ACCURATE:
                 answer = torch.full_like(answer, torch.nan)
             w[i], nu[i] = answer[: len(u)], answer[len(u) :]
-        return Adjoints(w, nu, None)
+        return Adjoints(w * self.scale, nu * self.weight, None, w / self.scale)
 
     def _run(
         self, u_hat: Tensor, params: Params, stopping: Stopping, warm: Warm | None, budget: Budget
     ) -> tuple[Tensor, list[_Ended], Warm]:
         """Project sample by sample, on as many threads as may work at once; return the fields (b, n) and how samples ended."""
-        target = u_hat.reshape(len(u_hat), self.laws.unknowns)
+        target = u_hat.reshape(len(u_hat), self.laws.unknowns) / self.scale
         # Where there is no time for a sample: u = û and λ = 0 are stationary.
         nothing = target.new_zeros(self.laws.rows)
         found = [_Ended(one, nothing, Status.ITERATION_LIMIT, 0, 0.0) for one in target]
@@ -263,7 +277,7 @@ class _Newton:
 
     def _complementarity(self, residual: Tensor, multipliers: Tensor) -> float:
         sign, room = multipliers[~self.equality], (-residual[~self.equality]).clamp(min=0.0)
-        return _largest(torch.maximum(-sign, sign.abs() * room))
+        return _largest(torch.maximum(-sign, sign.abs() * room / self.size))  # a length, as stationarity is
 
     def _acceptable(self, at: _Point) -> bool:
         return at.violation <= self.stopping.tolerance and at.stationarity <= STATIONARITY * min(self.size, 1.0)
