@@ -21,6 +21,7 @@ from torch import Tensor
 from snapfm.arrays import Index, Values
 from snapfm.compile.derivatives import Scalar
 from snapfm.compile.lower import Block, Form, Lowering, Tape, Unlowerable, refuse_dense_maps
+from snapfm.compile.lower.lifts import Lift
 from snapfm.compile.lower.regions import ENTRY_LIMIT
 from snapfm.compile.lower.tape import moved_columns, of_params, ordered
 from snapfm.compile.lower.transform import transformed
@@ -58,8 +59,13 @@ class CompiledLaws(LawStack):
 
     @property
     def nnz(self) -> int:
-        """Number of entries of the stacked Jacobian that may be non-zero."""
-        return self.pattern.nnz
+        """Number of entries of the stacked Jacobian that may be non-zero; over coefficients, if there is a transform."""
+        return self.own.nnz
+
+    @property
+    def own(self) -> Pattern:
+        """The pattern of the unknowns that are solved for: those of the field, or coefficients of a transform."""
+        return self.pattern if self.scalar.transform is None else self.scalar.own
 
     @property
     def affine(self) -> bool:
@@ -92,25 +98,20 @@ class CompiledLaws(LawStack):
 
     @property
     def constants(self) -> Values:
-        """Jacobian values of the rows whose slopes never change; zero for all others."""
-        rows, values = self.scalar.rows, np.zeros(self.pattern.nnz)
+        """Slopes of the rows whose slopes never change, as in `own`; zero for all others."""
+        rows, values = self.scalar.rows, np.zeros(self.own.nnz)
         # Such a row reads unknowns directly, or not at all: its entries are those of the pattern, in the same order.
         affine = self.kinds == RowKind.AFFINE
         affine[[row for i in self.opaque for row in range(self.stack[i].start, self.stack[i].stop)]] = False
-        if self.scalar.transform is not None:
-            reading = np.flatnonzero(affine & (self.pattern.counts > 0))
-            slopes = csr_array(rows[reading][:, self.scalar.tape.unknown_cells])
-            values[np.repeat(affine, self.pattern.counts)] = self.scalar.transform.of_fields(slopes)
-            return values
         mine = np.repeat(affine, np.diff(rows.indptr)) & self.scalar.tape.is_unknown(rows.indices)
-        values[np.repeat(affine, self.pattern.counts)] = rows.data[mine]
+        values[np.repeat(affine, self.own.counts)] = rows.data[mine]
         return values
 
     @cached_property
     def presolve(self) -> Presolve:
         """Fixed unknowns and redundant rows, found at first use."""
         constant = (self.kinds == RowKind.AFFINE) & self.equality_rows
-        return presolve(self.pattern, self.constants, constant)
+        return presolve(self.own, self.constants, constant)
 
     @cached_property
     def hessian_pattern(self) -> Pattern | None:
@@ -225,16 +226,14 @@ def compile_laws(
     used as written, and TooDense for one whose pattern is too much to write out (compile.matrix_free takes those).
     """
     u, sample = example_of(tuple(shape), params)
-    tape, forms, opaque = Tape(u.numel()), [], dict[int, Opaque | OracleLaw]()
-    slopes = CellReads(tape, slopes=True)
-    traced: list[TracedLaw | OracleLaw] = []
     given: list[Equality | Inequality | Oracle] = []
+    traced: list[TracedLaw | OracleLaw] = []
+    opaque = dict[int, Opaque | OracleLaw]()
     for law in laws:
         if isinstance(law, Bounds):
             continue
         if isinstance(law, Oracle):
             own = opaque[len(traced)] = OracleLaw(law, u, sample)
-            forms.append(Form(csr_array((own.rows, tape.cells)), (own.rows,)))
             traced.append(own)
             given.append(law)
             continue
@@ -244,36 +243,54 @@ def compile_laws(
                 "snapfm.Equality('name', function)."
             )
         report(f"tracing law '{law.name}'")
-        one = trace_law(law, u, sample)
-        report(f"lowering law '{law.name}'")
-        before = tape.mark()
-        try:
-            refuse_dense_maps(one.graph, u, sample)
-            form = Lowering(tape, one.graph, u, sample).run()
-            _refuse_terms(slopes, tape.blocks[before[1] :], form)
-            forms.append(form)
-        except Unlowerable as cause:
-            tape.forget(before)
-            slopes.forget()
-            opaque[len(traced)] = _opaque(law, one, str(cause), u, sample)
-            forms.append(Form(csr_array((one.rows, tape.cells)), (one.rows,)))
-        traced.append(one)
+        traced.append(trace_law(law, u, sample))
         given.append(law)
-    report("finding patterns")
-    parts = [form.widened(tape.cells).matrix for form in forms]
-    rows = csr_array(vstack([csr_array((0, tape.cells)), *parts], format="csr"))
-    rows.eliminate_zeros()  # what cancelled while forms were added
-    tape, place = ordered(tape, of_params(tape))
-    rows = moved_columns(rows, place, tape.cells)
-    rows.sort_indices()
     bounds = tuple(law for law in laws if isinstance(law, Bounds))
+    lifting = not bounds and not opaque
+    tape, rows, lifts = _lowered(given, traced, opaque, u, sample, report, lifting)
     transform = None
-    if not bounds and not opaque:
-        tape, rows, transform = transformed(tape, rows)
+    if lifting and not opaque:
+        tape, rows, transform = transformed(tape, rows, lifts)
+    if lifts and transform is None:  # coefficients of no use: some laws read the field itself, or are opaque
+        tape, rows, _ = _lowered(given, traced, opaque, u, sample, report, lifting=False)
     scalar = Scalar(tape, rows, u, transform)
     compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), scalar, opaque, bounds)
     _check_slopes(compiled, given)
     return compiled
+
+
+def _lowered(
+    given: Sequence[Equality | Inequality | Oracle], traced: Sequence[TracedLaw | OracleLaw],
+    opaque: dict[int, Opaque | OracleLaw], u: Tensor, sample: dict[str, Tensor], report: Report, lifting: bool,
+) -> tuple[Tape, csr_array, tuple[Lift, ...]]:  # fmt: skip
+    """Lower all laws that are not opaque to one tape and its rows, with the lifts it reads. Written: opaque, what cannot be."""
+    tape, forms = Tape(u.numel(), lifting=lifting), []
+    slopes = CellReads(tape, slopes=True)
+    for i, (law, one) in enumerate(zip(given, traced, strict=True)):
+        before, form = tape.mark(), Form(csr_array((one.rows, tape.cells)), (one.rows,))
+        if i not in opaque:
+            assert not isinstance(law, Oracle)
+            assert isinstance(one, TracedLaw)
+            report(f"lowering law '{law.name}'")
+            try:
+                refuse_dense_maps(one.graph, u, sample, lifting)
+                form = Lowering(tape, one.graph, u, sample).run()
+                _refuse_terms(slopes, tape.blocks[before[1] :], form)
+            except Unlowerable as cause:
+                tape.forget(before)
+                slopes.forget()
+                opaque[i] = _opaque(law, one, str(cause), u, sample)
+                form = Form(csr_array((one.rows, tape.cells)), (one.rows,))
+        forms.append(form)
+    report("finding patterns")
+    parts = [form.widened(tape.cells).matrix for form in forms]
+    rows = csr_array(vstack([csr_array((0, tape.cells)), *parts], format="csr"))
+    rows.eliminate_zeros()  # what cancelled while forms were added
+    lifts = tuple(tape.lifts)
+    tape, place = ordered(tape, of_params(tape))
+    rows = moved_columns(rows, place, tape.cells)
+    rows.sort_indices()
+    return tape, rows, lifts
 
 
 def _refuse_terms(slopes: CellReads, blocks: Sequence[Block], form: Form) -> None:
@@ -305,9 +322,9 @@ def _check_slopes(compiled: CompiledLaws, given: Sequence[Equality | Inequality 
     """Refuse a law without slopes, and a pattern given by hand that lacks entries: what was found is exact."""
     unknowns = compiled.unknowns
     for i, (law, rows) in enumerate(zip(given, compiled.stack)):
-        found = compiled.pattern.take(np.arange(rows.start, rows.stop))
         if isinstance(law, Oracle):  # its pattern is its own; OracleLaw.check compares it with differences
             continue
+        found = (compiled.own if law.pattern is None else compiled.pattern).take(np.arange(rows.start, rows.stop))
         pattern = None if law.pattern is None else Pattern.from_coordinates(*law.pattern, (found.rows, unknowns))
         if found.rows and unknowns and not (found.nnz and (pattern is None or pattern.nnz)):
             raise LawError(no_dependence_message(law.name))

@@ -103,9 +103,14 @@ class Scalar:
         self.tape, self.rows, self.example, self.transform = tape, rows, example, transform
 
     @cached_property
+    def own(self) -> Pattern:
+        """Where the Jacobian by the unknowns of the tape may be non-zero: those of the field, or coefficients."""
+        return Pattern.from_sets(row_slopes(self.tape, self.rows), self.tape.unknowns)
+
+    @cached_property
     def pattern(self) -> Pattern:
         """Where the Jacobian by the unknowns of the field may be non-zero."""
-        own = Pattern.from_sets(row_slopes(self.tape, self.rows), self.tape.unknowns)
+        own = self.own
         if self.transform is None:
             return own
         width, reading = self.example.numel(), own.counts > 0
@@ -132,7 +137,7 @@ class Scalar:
             return entries
         own = self.program.pattern
         some = np.flatnonzero(own.counts)
-        return np.stack([self.transform.of_fields(csr_array(own.csr(one)[some])) for one in entries])
+        return np.stack([self.transform.back(csr_array(own.csr(one)[some]).toarray()).ravel() for one in entries])
 
     def hessian(self, u: Tensor, params: Params, multipliers: Values) -> Values:
         """Evaluate Σλ∇²h on a batch with multipliers (b, m): (b, entries of hessian_pattern, which there has to be)."""
@@ -140,7 +145,8 @@ class Scalar:
         pattern, entry = self._hessian
         if self.transform is None or not pattern.nnz:
             return lower[:, entry]
-        return np.stack([self.transform.curvature(pattern.csr(one[entry])) for one in lower])
+        half = (self.transform.back(pattern.csr(one[entry]).toarray()) for one in lower)
+        return np.stack([self.transform.back(np.ascontiguousarray(one.T)).ravel() for one in half])
 
     @property
     def hessian_pattern(self) -> Pattern | None:

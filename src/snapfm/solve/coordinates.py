@@ -75,7 +75,7 @@ class Coordinates:
             out[:] = u[:, : given.shape[1]]
             return
         self._rotate_back(u_hat)
-        count = len(self.transform.matrix)
+        count = self.transform.matrix.shape[0]
         out[:] = given + self.transform.back(u[:, :count] - u_hat[:, :count])
 
     def remainder(self, checked: Index, rest: Values) -> Values:
@@ -83,13 +83,13 @@ class Coordinates:
         assert self.transform is not None
         known = np.zeros_like(rest)
         known[:, checked] = rest[:, checked]
-        return self.transform.back(known[:, : len(self.transform.matrix)])
+        return self.transform.back(known[:, : self.transform.matrix.shape[0]])
 
     def _start(self, given: npt.NDArray[Any], u: Values) -> None:
         if self.transform is None:
             u[:, : self.unknowns] = given
         else:
-            u[:, : len(self.transform.matrix)] = self.transform.forward(given.astype(np.float64, copy=False))
+            u[:, : self.transform.matrix.shape[0]] = self.transform.forward(given.astype(np.float64, copy=False))
 
     def _rotate(self, u: Values) -> None:
         rotations = self.rotations
