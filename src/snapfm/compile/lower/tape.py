@@ -247,7 +247,8 @@ def ordered(tape: Tape, given: Index) -> tuple[Tape, Index]:
     order = np.concatenate([[ONE], given, unknowns, *made])
     place = np.empty(tape.cells, np.int64)
     place[order] = np.arange(tape.cells)
-    if few and tape.params == len(given) and np.array_equal(order, np.arange(tape.cells)):
+    counts = tape.params == len(given) and tape.unknowns == len(unknowns)
+    if few and counts and np.array_equal(order, np.arange(tape.cells)):
         return tape, place
     blocks = [_joined(group, place) for group in groups]
     graphs = [(int(place[first]), graph, size) for first, graph, size in tape.graphs]

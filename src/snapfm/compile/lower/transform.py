@@ -179,7 +179,7 @@ def _askew(matrix: csr_array) -> Index | None:
 
 def _product(one: csr_array, other: csr_array) -> csr_array:
     """Multiply two matrices, as dense ones if they are."""
-    sparse = one.nnz < _SPARSE * one.shape[0] * one.shape[1]
+    sparse = one.nnz <= _SPARSE * one.shape[0] * one.shape[1]
     return csr_array(one @ other if sparse else one.toarray() @ other.toarray())
 
 
