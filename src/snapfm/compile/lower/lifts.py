@@ -23,6 +23,7 @@ DENSE = 8  # unknowns of a form, on average, from which coefficients pay
 _MOST = 40_000_000  # numbers that a map gives for all unit vectors of one axis
 _SAME = 1e-9  # directions that differ by less are one; shares of a vector that are less are zero
 _ORTHOGONAL = 1e-12  # of the product of two directions: rounding of a long transform
+_STEADY = 1e-3  # relative change of a number, beyond linearity, from which it is rounding alone
 _TILE = 8  # fields that are multiplied together: rounding must not depend on the size of a batch
 
 Map = Callable[[Values], Values]
@@ -136,7 +137,11 @@ def _bases(act: Map, shape: tuple[int, ...]) -> tuple[Values | None, ...] | None
 def _pattern(act: Map, shape: tuple[int, ...], bases: tuple[Values | None, ...], rows: int) -> Pattern | None:
     """Find the coefficients that every result reads: on each axis those seen through random numbers along the others."""
     rng = np.random.default_rng(0)
-    row, column = np.arange(rows), np.zeros(rows, np.int64)
+    some = rng.standard_normal(math.prod(shape))
+    once, thrice = act(some), act(3.0 * some)
+    # What is zero but for rounding (the imaginary part of a mean) is not three times as large.
+    row = np.flatnonzero(np.abs(thrice - 3.0 * once) <= _STEADY * np.abs(thrice))
+    column = np.zeros(len(row), np.int64)
     for axis, (extent, basis) in enumerate(zip(shape, bases)):
         read = _lines(act, shape, axis, [rng.uniform(1.0, 2.0, one) for one in shape])
         along = np.abs(read if basis is None else read @ basis.T)

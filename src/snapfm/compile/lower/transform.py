@@ -68,7 +68,7 @@ def transformed(tape: Tape, rows: csr_array, lifts: tuple[Lift, ...] = ()) -> tu
     matrices = [operand for block in tape.blocks for operand in block.operands] + [rows]
     own = [csr_array(matrix[:, tape.unknown_cells]) for matrix in matrices]
     read, entries = sum(int((np.diff(one.indptr) > 0).sum()) for one in own), sum(one.nnz for one in own)
-    if not lifts and (not read or entries < DENSE * read or tape.unknowns**2 > _MOST):
+    if not lifts and (not read or entries < DENSE * read or entries > _MOST):
         return tape, rows, None
     forms = _over_lifted(csr_array(vstack(own, format="csr")), lifts)
     found = None if forms is None else _split(forms, lifts)
@@ -116,7 +116,8 @@ def _split(forms: csr_array, lifts: tuple[Lift, ...]) -> tuple[Transform, csr_ar
     """Find directions among the unknowns that are lifted, or all; the others stay as they are."""
     n = forms.shape[1]
     mixed = np.unique(np.concatenate([lift.unknowns for lift in lifts])) if lifts else np.arange(n)
-    found = _directions(csr_array(forms[:, mixed]), 1 if lifts else DENSE)
+    part = csr_array(forms[:, mixed])
+    found = _directions(part, 1) or (None if lifts else _directions(part, DENSE))
     if found is None:
         return None
     matrix, amounts = found
