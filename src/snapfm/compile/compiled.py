@@ -20,16 +20,17 @@ from torch import Tensor
 
 from snapfm.arrays import Index, Values
 from snapfm.compile.derivatives import Scalar
+from snapfm.compile.kinks import find_kinks
 from snapfm.compile.lower import Block, Form, Lowering, Tape, Unlowerable, refuse_dense_maps
 from snapfm.compile.lower.lifts import Lift
 from snapfm.compile.lower.regions import ENTRY_LIMIT
-from snapfm.compile.lower.tape import moved_columns, of_params, ordered
+from snapfm.compile.lower.tape import moved_columns, of_params, ordered, reads
 from snapfm.compile.lower.transform import transformed
 from snapfm.compile.opaque import Opaque
 from snapfm.compile.oracle import OracleLaw
 from snapfm.compile.presolve import Presolve, presolve
-from snapfm.compile.program import count_terms, refuse_terms
-from snapfm.compile.sparsity.pattern import Pattern, TooDense
+from snapfm.compile.program import PAIR_LIMIT, count_terms, refuse_terms
+from snapfm.compile.sparsity.pattern import Pattern, TooDense, TooLarge
 from snapfm.compile.sparsity.propagate import propagate
 from snapfm.compile.sparsity.reads import CellReads, RowKind, cell_reads, row_kinds
 from snapfm.compile.stack import LawStack
@@ -223,7 +224,7 @@ def compile_laws(
 ) -> CompiledLaws:
     """Compile laws on fields of one `shape`; `params` are an example with a leading batch axis, (1, …) by name.
     `report` is called with what is being done. Bounds have no rows and are left out. Raises LawError for laws that cannot be
-    used as written, and TooDense for one whose pattern is too much to write out (compile.matrix_free takes those).
+    used as written, and TooDense for one that is too much to write out, with its derivatives (compile.matrix_free takes those).
     """
     u, sample = example_of(tuple(shape), params)
     given: list[Equality | Inequality | Oracle] = []
@@ -246,12 +247,13 @@ def compile_laws(
         traced.append(trace_law(law, u, sample))
         given.append(law)
     bounds = tuple(law for law in laws if isinstance(law, Bounds))
-    lifting = not bounds and not opaque
-    tape, rows, lifts = _lowered(given, traced, opaque, u, sample, report, lifting)
+    tape, rows, lifts = _lowered(given, traced, opaque, u, sample, report, lifting=not opaque)
     transform = None
-    if lifting and not opaque:
+    if not bounds and not opaque:
         tape, rows, transform = transformed(tape, rows, lifts)
-    if lifts and transform is None:  # coefficients of no use: some laws read the field itself, or are opaque
+    if lifts and transform is None:  # coefficients of no use: bounds or laws read the field itself, or are opaque
+        if not opaque and find_kinks(tape) is None:
+            _refuse_curvature(tape, lifts)
         tape, rows, _ = _lowered(given, traced, opaque, u, sample, report, lifting=False)
     scalar = Scalar(tape, rows, u, transform)
     compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), scalar, opaque, bounds)
@@ -291,6 +293,20 @@ def _lowered(
     rows = moved_columns(rows, place, tape.cells)
     rows.sort_indices()
     return tape, rows, lifts
+
+
+def _refuse_curvature(tape: Tape, lifts: tuple[Lift, ...]) -> None:
+    """Raise TooLarge if operations on transforms of the field would couple too many unknowns: before these are written out."""
+    first = tape.first_operation - sum(len(lift.unknowns) for lift in lifts)
+    pairs = 0
+    for lift in lifts:
+        lifted = np.zeros(tape.cells, bool)
+        lifted[first : first + len(lift.unknowns)] = True
+        first += len(lift.unknowns)
+        reading = sum(int(reads(block.a, lifted).sum()) for block in tape.blocks if block.op.curved)
+        pairs += reading * len(lift.unknowns) ** 2
+    if pairs > PAIR_LIMIT:
+        raise TooLarge("second derivatives of transforms of the field, which bounds or laws read too, are not written out", pairs)
 
 
 def _refuse_terms(slopes: CellReads, blocks: Sequence[Block], form: Form) -> None:

@@ -19,6 +19,7 @@ from snapfm.compile.lower.lifts import DENSE, Lift, distinct
 from snapfm.compile.lower.tape import Block, Tape, moved_columns
 
 _FEW = 64  # directions that may lie askew to the others: totals, moments
+_LOW = 512  # forms that are spanned whatever they are: their singular values are found
 _MOST = 16_000_000  # entries of D, and of rows that are dense for a while
 _SAME = 1e-9  # share of a form that rounding may leave outside of the span
 _ORTHOGONAL = 1e-10  # of the product of two different directions
@@ -117,7 +118,7 @@ def _split(forms: csr_array, lifts: tuple[Lift, ...]) -> tuple[Transform, csr_ar
     n = forms.shape[1]
     mixed = np.unique(np.concatenate([lift.unknowns for lift in lifts])) if lifts else np.arange(n)
     part = csr_array(forms[:, mixed])
-    found = _directions(part, 1) or (None if lifts else _directions(part, DENSE))
+    found = _directions(part, 1) or (None if lifts else _directions(part, DENSE) or _span(part))
     if found is None:
         return None
     matrix, amounts = found
@@ -160,6 +161,19 @@ def _directions(forms: csr_array, least: int) -> tuple[csr_array, csr_array] | N
     found.sort_indices()
     found.data[:] = _equalized(found.data)
     return whole, found
+
+
+def _span(forms: csr_array) -> tuple[csr_array, csr_array] | None:
+    """Find an orthonormal basis of few forms, however they lie to each other: what is curved is low in rank then."""
+    reading = np.flatnonzero(np.diff(forms.indptr))
+    if len(reading) > _LOW:
+        return None
+    dense = forms[reading].toarray()
+    size = np.linalg.norm(dense, axis=1)
+    _, share, basis = np.linalg.svd(dense / size[:, None], full_matrices=False)
+    matrix = csr_array(basis[share > _SAME * share[0]])
+    spread = csr_array((np.ones(len(reading)), (reading, np.arange(len(reading)))), shape=(forms.shape[0], len(reading)))
+    return matrix, csr_array(spread @ _cleared(_product(csr_array(dense), csr_array(matrix.T)), size))
 
 
 def _askew(matrix: csr_array) -> Index | None:
