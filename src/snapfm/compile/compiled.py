@@ -252,7 +252,7 @@ def compile_laws(
     if not bounds and not opaque:
         tape, rows, transform = transformed(tape, rows, lifts)
     if lifts and transform is None:  # coefficients of no use: bounds or laws read the field itself, or are opaque
-        if not opaque and find_kinks(tape) is None:
+        if find_kinks(tape) is None:
             _refuse_curvature(tape, lifts)
         tape, rows, _ = _lowered(given, traced, opaque, u, sample, report, lifting=False)
     scalar = Scalar(tape, rows, u, transform)
@@ -306,7 +306,9 @@ def _refuse_curvature(tape: Tape, lifts: tuple[Lift, ...]) -> None:
         reading = sum(int(reads(block.a, lifted).sum()) for block in tape.blocks if block.op.curved)
         pairs += reading * len(lift.unknowns) ** 2
     if pairs > PAIR_LIMIT:
-        raise TooLarge("second derivatives of transforms of the field, which bounds or laws read too, are not written out", pairs)
+        raise TooLarge(
+            "second derivatives of transforms of the field, which bounds or laws read too, are not written out", pairs
+        )
 
 
 def _refuse_terms(slopes: CellReads, blocks: Sequence[Block], form: Form) -> None:

@@ -22,7 +22,7 @@ from snapfm.compile.sparsity.pattern import Pattern
 DENSE = 8  # unknowns of a form, on average, from which coefficients pay
 _MOST = 40_000_000  # numbers that a map gives for all unit vectors of one axis
 _SAME = 1e-9  # directions that differ by less are one; shares of a vector that are less are zero
-_ORTHOGONAL = 1e-12  # of the product of two directions: rounding of a long transform
+_ORTHOGONAL = 1e-11  # change of random numbers by orthonormal rows and back: rounding of a long transform
 _STEADY = 1e-3  # relative change of a number, beyond linearity, from which it is rounding alone
 _TILE = 8  # fields that are multiplied together: rounding must not depend on the size of a batch
 
@@ -124,13 +124,15 @@ def _bases(act: Map, shape: tuple[int, ...]) -> tuple[Values | None, ...] | None
         first = distinct(read, np.ones(len(read)))[2]
         basis = read[first]
         basis[np.abs(basis) < np.finfo(float).eps] = 0.0
-        if len(basis) > extent or (np.abs(basis @ basis.T - np.eye(len(basis))) > _ORTHOGONAL).any():
+        some = np.random.default_rng(0).standard_normal((len(basis), 2))  # orthonormal rows leave it as it is
+        if len(basis) > extent or (np.abs(basis @ (basis.T @ some) - some) > _ORTHOGONAL).any():
             return None
         if np.count_nonzero(basis) == len(basis):
             found.append(None)
             continue
-        rest = np.linalg.qr(basis.T, mode="complete")[0].T[len(basis) :]
-        found.append(np.concatenate([basis, rest]))
+        if len(basis) < extent:
+            basis = np.concatenate([basis, np.linalg.qr(basis.T, mode="complete")[0].T[len(basis) :]])
+        found.append(basis)
     return None if all(basis is None for basis in found) else tuple(found)
 
 

@@ -143,7 +143,9 @@ class Regions:
                 whole = stacked(forms, walk.tape.cells).matrix
             else:
                 lift, pattern = over
-                matrix, offset = probe(lambda y: function(torch.from_numpy(lift.back(y.numpy()[None])[0])), pattern, False)
+                matrix, offset = probe(
+                    lambda y: function(torch.from_numpy(lift.back(y.numpy()[None])[0])), pattern, False
+                )
                 whole = walk.tape.unit(lift.first, len(lift.unknowns), lift.shape).matrix
         except NotLinear as cause:
             raise Unlowerable(f"{_names(inside)} ({cause})") from cause

@@ -109,7 +109,9 @@ def _over_lifted(forms: csr_array, lifts: tuple[Lift, ...]) -> csr_array | None:
     dense[line, forms.indices[direct]] = forms.data[direct]
     over = _cleared(csr_array(_over(lifts, dense)), np.linalg.norm(dense, axis=1))
     kept = csr_array((np.where(direct, 0.0, forms.data), forms.indices, forms.indptr), shape=forms.shape)
-    spread = csr_array((np.ones(len(reading)), (reading, np.arange(len(reading)))), shape=(forms.shape[0], len(reading)))
+    spread = csr_array(
+        (np.ones(len(reading)), (reading, np.arange(len(reading)))), shape=(forms.shape[0], len(reading))
+    )
     return csr_array(moved_columns(kept, place, n) + spread @ over)
 
 
@@ -172,7 +174,9 @@ def _span(forms: csr_array) -> tuple[csr_array, csr_array] | None:
     size = np.linalg.norm(dense, axis=1)
     _, share, basis = np.linalg.svd(dense / size[:, None], full_matrices=False)
     matrix = csr_array(basis[share > _SAME * share[0]])
-    spread = csr_array((np.ones(len(reading)), (reading, np.arange(len(reading)))), shape=(forms.shape[0], len(reading)))
+    spread = csr_array(
+        (np.ones(len(reading)), (reading, np.arange(len(reading)))), shape=(forms.shape[0], len(reading))
+    )
     return matrix, csr_array(spread @ _cleared(_product(csr_array(dense), csr_array(matrix.T)), size))
 
 
