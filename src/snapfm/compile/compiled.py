@@ -168,6 +168,8 @@ class CompiledLaws(LawStack):
 
     def transpose_abs_product(self, u: Tensor, params: Params, sizes: Values) -> Values:
         """Return |J|ᵀ sizes (n,) at a batch of one, sizes (m,): rounding of Jᵀλ is at most an ε of that for |λ|."""
+        if self.scalar.transform is not None:
+            return self.scalar.transpose_abs_product(u, params, sizes)
         slopes = self.jacobian(u, params)[0].abs().numpy()
         found: Values = self.pattern.csr(slopes).T @ sizes
         return found

@@ -19,7 +19,7 @@ from snapfm.compile import program as planning
 from snapfm.compile.lower.tape import Tape, Unlowerable
 from snapfm.compile.lower.transform import Transform
 from snapfm.compile.program import Program, build_program
-from snapfm.compile.sparsity.pattern import Pattern
+from snapfm.compile.sparsity.pattern import Pattern, refuse_entries
 from snapfm.compile.sparsity.reads import row_slopes
 from snapfm.compile.trace.batched import Batched, each
 from snapfm.kernels import batches
@@ -114,6 +114,7 @@ class Scalar:
         if self.transform is None:
             return own
         width, reading = self.example.numel(), own.counts > 0
+        refuse_entries(width * int(reading.sum()))
         whole = Pattern.full(int(reading.sum()), width)
         return Pattern(own.rows, width, np.concatenate([[0], width * np.cumsum(reading)]), whole.indices)
 
@@ -138,6 +139,17 @@ class Scalar:
         own = self.program.pattern
         some = np.flatnonzero(own.counts)
         return np.stack([self.transform.back(csr_array(own.csr(one)[some]).toarray()).ravel() for one in entries])
+
+    def transpose_abs_product(self, u: Tensor, params: Params, sizes: Values) -> Values:
+        """Return |J|ᵀ sizes (n,) by the unknowns of the field at a batch of one, where there is a transform: some rows at a time."""
+        assert self.transform is not None
+        slopes = self.program.pattern.csr(Rows.of(self.program).slopes(*self._inputs(u, params))[0])
+        pieces = 1 + slopes.shape[0] * self.example.numel() // _ENTRIES_A_PIECE
+        parts = np.array_split(np.arange(slopes.shape[0]), pieces)
+        found: Values = np.sum(
+            [sizes[rows] @ abs(self.transform.back(slopes[rows].toarray())) for rows in parts], axis=0
+        )
+        return found
 
     def hessian(self, u: Tensor, params: Params, multipliers: Values) -> Values:
         """Evaluate Σλ∇²h on a batch with multipliers (b, m): (b, entries of hessian_pattern, which there has to be)."""

@@ -26,6 +26,7 @@ _ORTHOGONAL = 1e-11  # change of random numbers by orthonormal rows and back: ro
 _STEADY = 1e-3  # relative change of a number, beyond linearity, from which it is rounding alone
 _TILE = 8  # fields that are multiplied together: rounding must not depend on the size of a batch
 
+Linear = Callable[[Tensor], Tensor]
 Map = Callable[[Values], Values]
 
 
@@ -73,28 +74,21 @@ def _tiled(batch: Values, matrix: Values) -> Values:
     return out
 
 
-def lifted(tape: Tape, begin: Form, function: Callable[[Tensor], Tensor], entries: int) -> tuple[Lift, Pattern] | None:
+def lifted(tape: Tape, begin: Form, whole: Linear, function: Linear, entries: int) -> tuple[Lift, Pattern] | None:
     """Find coefficients over which a linear map of unknowns is sparse, and its pattern there; None if there are none.
 
-    `begin` is the tensor it begins at and `entries` the size of its matrix. New coefficients become cells of the tape.
+    `begin` is the tensor it begins at and `entries` the size of its matrix. `whole` is the transform that it begins with, before
+    some of the results are chosen. New coefficients become cells of the tape.
     """
     shape = begin.shape
     if not tape.lifting or not begin.size or entries < DENSE * begin.size or not _picks(begin, tape):
         return None
     unknowns = begin.matrix.indices - tape.first_unknown
-    offset = function(torch.zeros(begin.size, dtype=torch.float64)).numpy()
-    if len(offset) * max(shape) > _MOST:
-        return None
-
-    def act(vector: Values) -> Values:
-        image: Values = function(torch.from_numpy(vector)).numpy() - offset
-        return image
-
     same = [lift for lift in tape.lifts if np.isin(unknowns, lift.unknowns).any()]
     if same and not (len(same) == 1 and same[0].shape == shape and np.array_equal(same[0].unknowns, unknowns)):
         return None
-    bases = same[0].bases if same else _bases(act, shape)
-    pattern = None if bases is None else _pattern(act, shape, bases, len(offset))
+    bases = same[0].bases if same else _bases(_acting(whole, begin.size), shape)
+    pattern = None if bases is None else _pattern(_acting(function, begin.size), shape, bases)
     if bases is None or pattern is None or pattern.nnz * 4 > entries:
         return None
     if same:
@@ -102,6 +96,17 @@ def lifted(tape: Tape, begin: Form, function: Callable[[Tensor], Tensor], entrie
     tape.lifts.append(Lift(unknowns, shape, bases, tape.cells))
     tape.cells += begin.size
     return tape.lifts[-1], pattern
+
+
+def _acting(function: Linear, size: int) -> Map:
+    """Return a map without its offset."""
+    offset = function(torch.zeros(size, dtype=torch.float64)).numpy()
+
+    def act(vector: Values) -> Values:
+        image: Values = function(torch.from_numpy(vector)).numpy() - offset
+        return image
+
+    return act
 
 
 def _picks(form: Form, tape: Tape) -> bool:
@@ -115,6 +120,8 @@ def _picks(form: Form, tape: Tape) -> bool:
 def _bases(act: Map, shape: tuple[int, ...]) -> tuple[Values | None, ...] | None:
     """Find a basis for every axis: what the map reads along it, at the beginning of all other axes."""
     found: list[Values | None] = []
+    if len(act(np.zeros(math.prod(shape)))) * max(shape) > _MOST:
+        return None
     for axis, extent in enumerate(shape):
         at = [np.eye(1, one)[0] for one in shape]
         read = _lines(act, shape, axis, at)
@@ -136,11 +143,12 @@ def _bases(act: Map, shape: tuple[int, ...]) -> tuple[Values | None, ...] | None
     return None if all(basis is None for basis in found) else tuple(found)
 
 
-def _pattern(act: Map, shape: tuple[int, ...], bases: tuple[Values | None, ...], rows: int) -> Pattern | None:
+def _pattern(act: Map, shape: tuple[int, ...], bases: tuple[Values | None, ...]) -> Pattern | None:
     """Find the coefficients that every result reads: on each axis those seen through random numbers along the others."""
     rng = np.random.default_rng(0)
     some = rng.standard_normal(math.prod(shape))
     once, thrice = act(some), act(3.0 * some)
+    rows = len(once)
     # What is zero but for rounding (the imaginary part of a mean) is not three times as large.
     row = np.flatnonzero(np.abs(thrice - 3.0 * once) <= _STEADY * np.abs(thrice))
     column = np.zeros(len(row), np.int64)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from snapfm.compile.lower.lifts import lifted
 from snapfm.compile.lower.tape import Form, Unlowerable, added, stacked, units
 from snapfm.compile.sparsity.pattern import Pattern, Sets
 from snapfm.compile.sparsity.rules import Operand, OperatorCall, rule_for
-from snapfm.compile.sparsity.rules.mixing import resample, transform
+from snapfm.compile.sparsity.rules.mixing import matrix_product, resample, transform
 from snapfm.compile.sparsity.rules.movement import accumulate, move, move_by_index
 from snapfm.compile.trace.batched import pullback
 from snapfm.errors import LawError
@@ -115,7 +116,7 @@ class Regions:
         entries = self._tracked[node].reads.nnz * (2 if walk.value[node].is_complex() else 1)
         splits = [walk.value[one].is_complex() for one in begins]
 
-        def function(flat: Tensor) -> Tensor:
+        def function(flat: Tensor, end: Node = node) -> Tensor:
             known = dict(walk.value)
             start = 0
             for one, form, split in zip(begins, forms, splits):
@@ -127,10 +128,12 @@ class Regions:
                 target: Any = member.target
                 args, kwargs = torch.fx.node.map_arg((member.args, member.kwargs), known.__getitem__)
                 known[member] = target(*args, **kwargs)
-            result: Tensor = known[node]
+            result: Tensor = known[end]
             return (torch.view_as_real(result) if result.is_complex() else result).reshape(-1)
 
-        over = lifted(walk.tape, forms[0], function, entries) if len(begins) == 1 else None
+        mixing = [member for member in inside if rule_for(member.target) in (transform, matrix_product)]
+        whole_map = partial(function, end=mixing[-1] if mixing else node)
+        over = lifted(walk.tape, forms[0], whole_map, function, entries) if len(begins) == 1 else None
         if entries > ENTRY_LIMIT and over is None:
             raise TooDenseMap(
                 f"{_names(inside)}, whose matrix of {entries:,} entries is too dense to write out (limit {ENTRY_LIMIT:,})"
