@@ -141,7 +141,7 @@ class Scalar:
         return np.stack([self.transform.back(csr_array(own.csr(one)[some]).toarray()).ravel() for one in entries])
 
     def transpose_abs_product(self, u: Tensor, params: Params, sizes: Values) -> Values:
-        """Return |J|ᵀ sizes (n,) by the unknowns of the field at a batch of one, where there is a transform: some rows at a time."""
+        """Return |J|ᵀ sizes (n,) by the unknowns of a field at a batch of one, with a transform: some rows at a time."""
         assert self.transform is not None
         slopes = self.program.pattern.csr(Rows.of(self.program).slopes(*self._inputs(u, params))[0])
         pieces = 1 + slopes.shape[0] * self.example.numel() // _ENTRIES_A_PIECE

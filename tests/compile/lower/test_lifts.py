@@ -102,7 +102,7 @@ def test_a_matrix_of_the_whole_field_is_never_written_out(name: str, monkeypatch
 
 
 def test_one_channel_is_transformed_beside_others_that_are_not() -> None:
-    law, energies, shape = _energies("plane")
+    _, energies, shape = _energies("plane")
     rises = lambda u: ((u[1, 1:] - u[1, :-1]) ** 2).sum(0)  # noqa: E731
     laws = [
         snapfm.Equality("energies", lambda u, p: energies(u[0]) - p["e"]),

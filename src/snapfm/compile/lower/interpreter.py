@@ -138,7 +138,9 @@ class Lowering:
         if not self.tape.lifting or name not in ("mm", "bmm", "mv") or len(known) != 1:
             return False
         matrix = self.number(known[0])
-        return matrix.shape[-1] >= DENSE and int(torch.count_nonzero(matrix)) * 2 > matrix.numel()
+        mixes = matrix.shape[-1] >= DENSE and int(torch.count_nonzero(matrix)) * 2 > matrix.numel()
+        self.tape.tried |= mixes
+        return mixes
 
     def operand(self, argument: Any) -> Form:
         """Return an argument as a form: a tensor of the field, of params, a known one, or a number."""

@@ -132,6 +132,7 @@ class Tape:
     blocks: list[Block] = field(default_factory=list)
     graphs: list[tuple[int, GraphModule, int]] = field(default_factory=list)  # of params: first cell, graph, count
     lifting: bool = False  # while laws are lowered: whether coefficients of unknowns may become cells
+    tried: bool = False  # whether products with known matrices were taken for transforms
     lifts: list[Lift] = field(default_factory=list)
     cells: int = field(init=False)
 
