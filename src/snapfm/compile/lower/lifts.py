@@ -20,6 +20,7 @@ from snapfm.compile.lower.tape import Form, Tape
 from snapfm.compile.sparsity.pattern import Pattern
 
 DENSE = 8  # unknowns of a form, on average, from which coefficients pay
+_FEW = 1_000_000  # entries of a map that are written out quickly
 _MOST = 40_000_000  # numbers that a map gives for all unit vectors of one axis
 _SAME = 1e-9  # directions that differ by less are one; shares of a vector that are less are zero
 _ORTHOGONAL = 1e-11  # change of random numbers by orthonormal rows and back: rounding of a long transform
@@ -81,7 +82,8 @@ def lifted(tape: Tape, begin: Form, whole: Linear, function: Linear, entries: in
     some of the results are chosen. New coefficients become cells of the tape.
     """
     shape = begin.shape
-    if not tape.lifting or not begin.size or entries < DENSE * begin.size or not _picks(begin, tape):
+    few = entries < min(_FEW, begin.size**2 // DENSE)  # some modes of a plane: as well written out
+    if not tape.lifting or not begin.size or entries < DENSE * begin.size or few or not _picks(begin, tape):
         return None
     unknowns = begin.matrix.indices - tape.first_unknown
     same = [lift for lift in tape.lifts if np.isin(unknowns, lift.unknowns).any()]
