@@ -209,8 +209,8 @@ def test_starts_are_checked():
         SettingError, match=r"starts=… expects a whole number of starts, at least 1; got 0\. The default is 1"
     ):
         project(u_hat, starts=0)
-    with pytest.raises(SettingError, match=r"starts=… expects 1 beside a metric; got 2\. Leave starts out"):
-        project(u_hat, starts=2, metric=snapfm.Metric(torch.ones(3, dtype=torch.float64)))
+    with pytest.raises(SettingError, match=r"starts=… expects 1 beside a metric with directions; got 2\. Leave starts"):
+        project(u_hat, starts=2, metric=snapfm.Metric(1.0, torch.ones(1, 3), torch.ones(1)))
 
 
 def test_starts_need_a_pattern(monkeypatch):

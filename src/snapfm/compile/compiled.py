@@ -20,15 +20,17 @@ from torch import Tensor
 
 from snapfm.arrays import Index, Values
 from snapfm.compile.derivatives import Scalar
+from snapfm.compile.kinks import find_kinks
 from snapfm.compile.lower import Block, Form, Lowering, Tape, Unlowerable, refuse_dense_maps
+from snapfm.compile.lower.lifts import Lift
 from snapfm.compile.lower.regions import ENTRY_LIMIT
-from snapfm.compile.lower.tape import moved_columns, of_params, ordered
+from snapfm.compile.lower.tape import moved_columns, of_params, ordered, reads
 from snapfm.compile.lower.transform import transformed
 from snapfm.compile.opaque import Opaque
 from snapfm.compile.oracle import OracleLaw
 from snapfm.compile.presolve import Presolve, presolve
-from snapfm.compile.program import count_terms, refuse_terms
-from snapfm.compile.sparsity.pattern import Pattern, TooDense
+from snapfm.compile.program import PAIR_LIMIT, count_terms, refuse_terms
+from snapfm.compile.sparsity.pattern import Pattern, TooDense, TooLarge
 from snapfm.compile.sparsity.propagate import propagate
 from snapfm.compile.sparsity.reads import CellReads, RowKind, cell_reads, row_kinds
 from snapfm.compile.stack import LawStack
@@ -56,19 +58,23 @@ class CompiledLaws(LawStack):
     opaque: dict[int, Opaque | OracleLaw]
     bounds: tuple[Bounds, ...] = ()  # which have no rows
     remarks: list[str] = field(default_factory=list, compare=False)  # of a projector, for the description; written once
-    lowered: tuple[Tape, csr_array] | None = field(
-        default=None, repr=False, compare=False
-    )  # before transform and units
+    lower: _Lower | None = field(default=None, repr=False, compare=False)
 
     def in_units(self, units: Units) -> CompiledLaws:
         """Return the same laws with the tape of `scalar` in these units; all else is by the field."""
-        assert self.lowered is not None
-        return replace(self, scalar=_scalar(*self.lowered, self.example[0], not (self.bounds or self.opaque), units))
+        assert self.lower is not None
+        scalar, opaque = self.lower.scalar(units, not self.bounds)
+        return replace(self, scalar=scalar, opaque=opaque)
 
     @property
     def nnz(self) -> int:
-        """Number of entries of the stacked Jacobian that may be non-zero."""
-        return self.pattern.nnz
+        """Number of entries of the stacked Jacobian that may be non-zero; over coefficients, if there is a transform."""
+        return self.own.nnz
+
+    @property
+    def own(self) -> Pattern:
+        """The pattern of the unknowns that are solved for: those of the field, or coefficients of a transform."""
+        return self.pattern if self.scalar.transform is None else self.scalar.own
 
     @property
     def affine(self) -> bool:
@@ -101,25 +107,20 @@ class CompiledLaws(LawStack):
 
     @property
     def constants(self) -> Values:
-        """Jacobian values of the rows whose slopes never change; zero for all others."""
-        rows, values = self.scalar.rows, np.zeros(self.pattern.nnz)
+        """Slopes of the rows whose slopes never change, as in `own`; zero for all others."""
+        rows, values = self.scalar.rows, np.zeros(self.own.nnz)
         # Such a row reads unknowns directly, or not at all: its entries are those of the pattern, in the same order.
         affine = self.kinds == RowKind.AFFINE
         affine[[row for i in self.opaque for row in range(self.stack[i].start, self.stack[i].stop)]] = False
-        if self.scalar.transform is not None:
-            reading = np.flatnonzero(affine & (self.pattern.counts > 0))
-            slopes = csr_array(rows[reading][:, self.scalar.tape.unknown_cells])
-            values[np.repeat(affine, self.pattern.counts)] = self.scalar.transform.of_fields(slopes)
-        else:
-            mine = np.repeat(affine, np.diff(rows.indptr)) & self.scalar.tape.is_unknown(rows.indices)
-            values[np.repeat(affine, self.pattern.counts)] = rows.data[mine]
-        return values if self.scalar.units is None else values / self.scalar.units.slopes(self.pattern)
+        mine = np.repeat(affine, np.diff(rows.indptr)) & self.scalar.tape.is_unknown(rows.indices)
+        values[np.repeat(affine, self.own.counts)] = rows.data[mine]
+        return values
 
     @cached_property
     def presolve(self) -> Presolve:
         """Fixed unknowns and redundant rows, found at first use."""
         constant = (self.kinds == RowKind.AFFINE) & self.equality_rows
-        return presolve(self.pattern, self.constants * self.scale[self.pattern.indices], constant)
+        return presolve(self.own, self.constants, constant)
 
     @property
     def scale(self) -> Values:
@@ -181,6 +182,8 @@ class CompiledLaws(LawStack):
 
     def transpose_abs_product(self, u: Tensor, params: Params, sizes: Values) -> Values:
         """Return |J|ᵀ sizes (n,) at a batch of one, sizes (m,): rounding of Jᵀλ is at most an ε of that for |λ|."""
+        if self.scalar.transform is not None:
+            return self.scalar.transpose_abs_product(u, params, sizes)
         slopes = self.jacobian(u, params)[0].abs().numpy()
         found: Values = self.pattern.csr(slopes).T @ sizes
         return found
@@ -237,19 +240,17 @@ def compile_laws(
 ) -> CompiledLaws:
     """Compile laws on fields of one `shape`; `params` are an example with a leading batch axis, (1, …) by name.
     `report` is called with what is being done. Bounds have no rows and are left out. Raises LawError for laws that cannot be
-    used as written, and TooDense for one whose pattern is too much to write out (compile.matrix_free takes those).
+    used as written, and TooDense for one that is too much to write out, with its derivatives (compile.matrix_free takes those).
     """
     u, sample = example_of(tuple(shape), params)
-    tape, forms, opaque = Tape(u.numel()), [], dict[int, Opaque | OracleLaw]()
-    slopes = CellReads(tape, slopes=True)
-    traced: list[TracedLaw | OracleLaw] = []
     given: list[Equality | Inequality | Oracle] = []
+    traced: list[TracedLaw | OracleLaw] = []
+    opaque = dict[int, Opaque | OracleLaw]()
     for law in laws:
         if isinstance(law, Bounds):
             continue
         if isinstance(law, Oracle):
             own = opaque[len(traced)] = OracleLaw(law, u, sample)
-            forms.append(Form(csr_array((own.rows, tape.cells)), (own.rows,)))
             traced.append(own)
             given.append(law)
             continue
@@ -259,43 +260,120 @@ def compile_laws(
                 "snapfm.Equality('name', function)."
             )
         report(f"tracing law '{law.name}'")
-        one = trace_law(law, u, sample)
-        report(f"lowering law '{law.name}'")
-        before = tape.mark()
-        try:
-            refuse_dense_maps(one.graph, u, sample)
-            form = Lowering(tape, one.graph, u, sample).run()
-            _refuse_terms(slopes, tape.blocks[before[1] :], form)
-            forms.append(form)
-        except Unlowerable as cause:
-            tape.forget(before)
-            slopes.forget()
-            opaque[len(traced)] = _opaque(law, one, str(cause), u, sample)
-            forms.append(Form(csr_array((one.rows, tape.cells)), (one.rows,)))
-        traced.append(one)
+        traced.append(trace_law(law, u, sample))
         given.append(law)
-    report("finding patterns")
-    parts = [form.widened(tape.cells).matrix for form in forms]
-    rows = csr_array(vstack([csr_array((0, tape.cells)), *parts], format="csr"))
-    rows.eliminate_zeros()  # what cancelled while forms were added
-    tape, place = ordered(tape, of_params(tape))
-    rows = moved_columns(rows, place, tape.cells)
-    rows.sort_indices()
     bounds = tuple(law for law in laws if isinstance(law, Bounds))
-    scalar = _scalar(tape, rows, u, not (bounds or opaque))
-    compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), scalar, opaque, bounds, lowered=(tape, rows))
+    lower = _Lower(tuple(given), tuple(traced), opaque, u, sample)
+    scalar, opaque = lower.scalar(None, not bounds, report)
+    compiled = CompiledLaws(tuple(shape), tuple(traced), (u, sample), scalar, opaque, bounds, lower=lower)
     _check_slopes(compiled, given)
     return compiled
 
 
-def _scalar(tape: Tape, rows: csr_array, example: Tensor, free: bool, units: Units | None = None) -> Scalar:
-    """Write lowered laws in units, and where they are `free` to be, over the coefficients of a transform."""
-    if units is not None:
-        tape, rows = units.applied(tape, rows)
-    transform = None
-    if free:
-        tape, rows, transform = transformed(tape, rows)
-    return Scalar(tape, rows, example, transform, units)
+@dataclass(frozen=True)
+class _Lowered:
+    """Laws on one tape: the rows and lifts over it, and the laws that have no scalar form."""
+
+    tape: Tape
+    rows: csr_array
+    lifts: tuple[Lift, ...]
+    opaque: dict[int, Opaque | OracleLaw]
+
+
+class _Lower:
+    """Lowers traced laws, once with lifts and once without, as far as that is asked for."""
+
+    def __init__(
+        self, given: tuple[Equality | Inequality | Oracle, ...], traced: tuple[TracedLaw | OracleLaw, ...],
+        oracles: dict[int, Opaque | OracleLaw], u: Tensor, sample: dict[str, Tensor],
+    ) -> None:  # fmt: skip
+        self._read = given, traced, oracles, u, sample
+        self._known: dict[bool, _Lowered] = {}
+
+    def scalar(
+        self, units: Units | None, unbounded: bool, report: Report = silent
+    ) -> tuple[Scalar, dict[int, Opaque | OracleLaw]]:
+        """Write all laws in units and, where that applies, over the coefficients of a transform; return also those without."""
+        found = self._lowered(not self._read[2], report)
+        scalar = self._written(found, units, unbounded)
+        if found.lifts and scalar.transform is None:
+            # Coefficients of no use: bounds, laws or units read the field itself, or laws are opaque.
+            if find_kinks(found.tape) is None:
+                _refuse_curvature(found.tape, found.lifts)
+            found = self._lowered(False, report)
+            scalar = self._written(found, units, unbounded)
+        return scalar, found.opaque
+
+    def _written(self, found: _Lowered, units: Units | None, unbounded: bool) -> Scalar:
+        tape, rows, transform = found.tape, found.rows, None
+        applies = True
+        if units is not None:
+            applies = units.keep(found.lifts)
+            tape, rows = units.applied(tape, rows, found.lifts)
+        if applies and unbounded and not found.opaque:
+            tape, rows, transform = transformed(tape, rows, found.lifts)
+        return Scalar(tape, rows, self._read[3], transform, units)
+
+    def _lowered(self, lifting: bool, report: Report) -> _Lowered:
+        if lifting not in self._known:
+            given, traced, opaque, u, sample = self._read
+            if self._known:  # what has no scalar form with lifts has none without
+                opaque = self._known[not lifting].opaque
+            self._known[lifting] = _lowered(given, traced, opaque, u, sample, report, lifting)
+        return self._known[lifting]
+
+
+def _lowered(
+    given: Sequence[Equality | Inequality | Oracle], traced: Sequence[TracedLaw | OracleLaw],
+    oracles: dict[int, Opaque | OracleLaw], u: Tensor, sample: dict[str, Tensor], report: Report, lifting: bool,
+) -> _Lowered:  # fmt: skip
+    """Lower all laws that have a scalar form to one tape and its rows, with the lifts it reads."""
+    opaque = dict(oracles)
+    tape, forms = Tape(u.numel(), lifting=lifting), []
+    slopes = CellReads(tape, slopes=True)
+    for i, (law, one) in enumerate(zip(given, traced, strict=True)):
+        before, form = tape.mark(), Form(csr_array((one.rows, tape.cells)), (one.rows,))
+        if i not in opaque:
+            assert not isinstance(law, Oracle)
+            assert isinstance(one, TracedLaw)
+            report(f"lowering law '{law.name}'")
+            try:
+                refuse_dense_maps(one.graph, u, sample, lifting)
+                form = Lowering(tape, one.graph, u, sample).run()
+                _refuse_terms(slopes, tape.blocks[before[1] :], form)
+            except Unlowerable as cause:
+                tape.forget(before)
+                slopes.forget()
+                opaque[i] = _opaque(law, one, str(cause), u, sample)
+                form = Form(csr_array((one.rows, tape.cells)), (one.rows,))
+        forms.append(form)
+    if tape.tried and not tape.lifts:  # products are exact where probing a map rounds
+        return _lowered(given, traced, opaque, u, sample, report, lifting=False)
+    report("finding patterns")
+    parts = [form.widened(tape.cells).matrix for form in forms]
+    rows = csr_array(vstack([csr_array((0, tape.cells)), *parts], format="csr"))
+    rows.eliminate_zeros()  # what cancelled while forms were added
+    lifts = tuple(tape.lifts)
+    tape, place = ordered(tape, of_params(tape))
+    rows = moved_columns(rows, place, tape.cells)
+    rows.sort_indices()
+    return _Lowered(tape, rows, lifts, opaque)
+
+
+def _refuse_curvature(tape: Tape, lifts: tuple[Lift, ...]) -> None:
+    """Raise TooLarge if operations on transforms of the field would couple too many unknowns: before these are written out."""
+    first = tape.first_operation - sum(len(lift.unknowns) for lift in lifts)
+    pairs = 0
+    for lift in lifts:
+        lifted = np.zeros(tape.cells, bool)
+        lifted[first : first + len(lift.unknowns)] = True
+        first += len(lift.unknowns)
+        reading = sum(int(reads(block.a, lifted).sum()) for block in tape.blocks if block.op.curved)
+        pairs += reading * len(lift.unknowns) ** 2
+    if pairs > PAIR_LIMIT:
+        raise TooLarge(
+            "second derivatives of transforms of the field, which bounds or laws read too, are not written out", pairs
+        )
 
 
 def _refuse_terms(slopes: CellReads, blocks: Sequence[Block], form: Form) -> None:
@@ -327,9 +405,9 @@ def _check_slopes(compiled: CompiledLaws, given: Sequence[Equality | Inequality 
     """Refuse a law without slopes, and a pattern given by hand that lacks entries: what was found is exact."""
     unknowns = compiled.unknowns
     for i, (law, rows) in enumerate(zip(given, compiled.stack)):
-        found = compiled.pattern.take(np.arange(rows.start, rows.stop))
         if isinstance(law, Oracle):  # its pattern is its own; OracleLaw.check compares it with differences
             continue
+        found = (compiled.own if law.pattern is None else compiled.pattern).take(np.arange(rows.start, rows.stop))
         pattern = None if law.pattern is None else Pattern.from_coordinates(*law.pattern, (found.rows, unknowns))
         if found.rows and unknowns and not (found.nnz and (pattern is None or pattern.nnz)):
             raise LawError(no_dependence_message(law.name))

@@ -19,7 +19,7 @@ from snapfm.compile import program as planning
 from snapfm.compile.lower.tape import Tape, Unlowerable
 from snapfm.compile.lower.transform import Transform
 from snapfm.compile.program import Program, build_program
-from snapfm.compile.sparsity.pattern import Pattern
+from snapfm.compile.sparsity.pattern import Pattern, refuse_entries
 from snapfm.compile.sparsity.reads import row_slopes
 from snapfm.compile.trace.batched import Batched, each
 from snapfm.compile.units import Units
@@ -110,12 +110,18 @@ class Scalar:
         self.tape, self.rows, self.example, self.transform, self.units = tape, rows, example, transform, units
 
     @cached_property
+    def own(self) -> Pattern:
+        """Where the Jacobian by the unknowns of the tape may be non-zero: those of the field, or coefficients."""
+        return Pattern.from_sets(row_slopes(self.tape, self.rows), self.tape.unknowns)
+
+    @cached_property
     def pattern(self) -> Pattern:
         """Where the Jacobian by the unknowns of the field may be non-zero."""
-        own = Pattern.from_sets(row_slopes(self.tape, self.rows), self.tape.unknowns)
+        own = self.own
         if self.transform is None:
             return own
         width, reading = self.example.numel(), own.counts > 0
+        refuse_entries(width * int(reading.sum()))
         whole = Pattern.full(int(reading.sum()), width)
         return Pattern(own.rows, width, np.concatenate([[0], width * np.cumsum(reading)]), whole.indices)
 
@@ -140,8 +146,21 @@ class Scalar:
         if self.transform is not None:
             own = self.program.pattern
             some = np.flatnonzero(own.counts)
-            entries = np.stack([self.transform.of_fields(csr_array(own.csr(one)[some])) for one in entries])
+            back = (self.transform.back(csr_array(own.csr(one)[some]).toarray()).ravel() for one in entries)
+            entries = np.stack(list(back))
         return entries if self.units is None else entries / self.units.slopes(self.pattern)
+
+    def transpose_abs_product(self, u: Tensor, params: Params, sizes: Values) -> Values:
+        """Return |J|ᵀ sizes (n,) by the unknowns of a field at a batch of one, with a transform: some rows at a time."""
+        assert self.transform is not None
+        slopes = self.program.pattern.csr(Rows.of(self.program).slopes(*self._inputs(u, params))[0])
+        pieces = 1 + slopes.shape[0] * self.example.numel() // _ENTRIES_A_PIECE
+        parts = np.array_split(np.arange(slopes.shape[0]), pieces)
+        weighted = sizes if self.units is None else sizes / self.units.rows
+        found: Values = np.sum(
+            [weighted[rows] @ abs(self.transform.back(slopes[rows].toarray())) for rows in parts], axis=0
+        )
+        return found if self.units is None else found / self.units.unknowns
 
     def hessian(self, u: Tensor, params: Params, multipliers: Values) -> Values:
         """Evaluate Σλ∇²h on a batch with multipliers (b, m): (b, entries of hessian_pattern, which there has to be)."""
@@ -150,7 +169,8 @@ class Scalar:
         pattern, entry = self._hessian
         values: Values = lower[:, entry]
         if self.transform is not None and pattern.nnz:
-            values = np.stack([self.transform.curvature(pattern.csr(one)) for one in values])
+            half = (self.transform.back(pattern.csr(one).toarray()) for one in values)
+            values = np.stack([self.transform.back(np.ascontiguousarray(one.T)).ravel() for one in half])
         whole = self.hessian_pattern
         return values if self.units is None or whole is None else values / self.units.curvature(whole)
 

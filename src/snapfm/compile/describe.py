@@ -70,7 +70,7 @@ def fill(laws: CompiledLaws) -> int | None:
     found = laws.presolve
     if not 0 < len(found.kept) <= SEARCH_LIMIT:
         return 0 if len(found.kept) == 0 else None
-    rows = laws.pattern.take(found.kept)
+    rows = laws.own.take(found.kept)
     free = ~np.isin(rows.indices, found.fixed)
     matrix = csr_array((free.astype(float), rows.indices, rows.indptr), shape=(rows.rows, rows.columns))
     matrix.eliminate_zeros()
@@ -85,7 +85,7 @@ def fill(laws: CompiledLaws) -> int | None:
 def _line(laws: CompiledLaws, place: int) -> tuple[str, ...]:
     law, rows = laws.laws[place], laws.stack[place]
     kinds = laws.kinds[rows]
-    nnz = int(laws.pattern.indptr[rows.stop] - laws.pattern.indptr[rows.start])
+    nnz = int(laws.own.indptr[rows.stop] - laws.own.indptr[rows.start])
     curved = kinds.max(initial=RowKind.AFFINE)
     opaque = laws.opaque.get(place)
     if isinstance(opaque, OracleLaw):

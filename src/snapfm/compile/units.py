@@ -12,9 +12,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Values
+from snapfm.compile.lower.lifts import Lift
 from snapfm.compile.lower.tape import Block, Tape
 from snapfm.compile.lower.transform import equalized
 from snapfm.compile.sparsity.pattern import Pattern
+
+_ROUNDING = 1e-11  # of coefficients, relative to the largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +27,20 @@ class Units:
     unknowns: Values
     rows: Values
 
-    def applied(self, tape: Tape, rows: csr_array) -> tuple[Tape, csr_array]:
-        """Write a tape and its rows over x = u/s, and weigh the rows."""
+    def keep(self, lifts: tuple[Lift, ...]) -> bool:
+        """Whether transforms of x are those of u in the same units, as they are where sizes do not change along an axis."""
+        for lift in lifts:
+            size, fields = self.unknowns[lift.unknowns], np.random.default_rng(0).random((1, len(lift.unknowns)))
+            own = lift.forward(fields)
+            if (np.abs(lift.forward(size * fields) - size * own) > _ROUNDING * size * np.abs(own).max()).any():
+                return False
+        return True
+
+    def applied(self, tape: Tape, rows: csr_array, lifts: tuple[Lift, ...]) -> tuple[Tape, csr_array]:
+        """Write a tape, whose coefficients of lifts follow the unknowns, and its rows over x = u/s, and weigh the rows."""
         factor = np.ones(tape.cells)
-        factor[tape.unknown_cells] = self.unknowns
+        sizes = [self.unknowns, *(self.unknowns[lift.unknowns] for lift in lifts)]
+        factor[tape.unknown_cells] = np.concatenate(sizes)
         matrices = [*(operand for block in tape.blocks for operand in block.operands), rows]
         values = np.concatenate([matrix.data * factor[matrix.indices] for matrix in matrices])
         # Laws in other units may round the same coefficients in other ways; what has the same structure is found by bits.

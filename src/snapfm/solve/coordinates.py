@@ -91,7 +91,7 @@ class Coordinates:
             out[:] = after[:, : given.shape[1]]
             return
         self._rotate_back(before)
-        count = len(self.transform.matrix)
+        count = self.transform.matrix.shape[0]
         out[:] = given + self.transform.back(after[:, :count] - before[:, :count])
 
     def distances(self, u: npt.NDArray[Any], u_hat: npt.NDArray[Any], out: Values) -> None:
@@ -106,13 +106,13 @@ class Coordinates:
         assert self.transform is not None
         known = np.zeros_like(rest)
         known[:, checked] = rest[:, checked]
-        return self.transform.back(known[:, : len(self.transform.matrix)])
+        return self.transform.back(known[:, : self.transform.matrix.shape[0]])
 
     def _start(self, given: npt.NDArray[Any], u: Values) -> None:
         if self.transform is None:
             u[:, : self.unknowns] = given
         else:
-            u[:, : len(self.transform.matrix)] = self.transform.forward(given.astype(np.float64, copy=False))
+            u[:, : self.transform.matrix.shape[0]] = self.transform.forward(given.astype(np.float64, copy=False))
 
     def _rotate(self, u: Values) -> None:
         rotations = self.rotations

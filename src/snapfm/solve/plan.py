@@ -148,7 +148,7 @@ class Plan:
         reduction, levels = self.reduction, self.reduction.cascade.levels
         lines = []
         if reduction.transform is not None:
-            lines.append(f"transform into {plural(len(reduction.transform.matrix), 'orthogonal coefficient')}")
+            lines.append(f"transform into {plural(reduction.transform.matrix.shape[0], 'orthogonal coefficient')}")
         if len(reduction.rotations):
             lines.append(f"rotate {plural(len(reduction.rotations), 'pair')}")
         if len(reduction.aggregates):

@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 import snapfm
+from snapfm.compile import CompiledLaws
 from snapfm.compile.lower.tape import Block, Tape
 from snapfm.compile.lower.transform import transformed
 from snapfm.kernels.operators import Op
@@ -89,7 +90,13 @@ def test_slopes_by_the_unknowns_are_those_of_torch() -> None:
     true, u_hat = _fields(2)
     energy = _energies(true)
     project = snapfm.Projector([SHELLS], (N, N), {"energy": energy[:1]})
-    project.structure.verify(u_hat, {"energy": energy})
+    laws = project.structure
+    assert isinstance(laws, CompiledLaws)
+    laws.verify(u_hat, {"energy": energy})
+    slopes = torch.func.jacrev(_spectrum)(u_hat[0]).reshape(4, -1)
+    sizes = np.array([1.0, 0.0, 3.0, 0.5])
+    pulled = laws.transpose_abs_product(u_hat[:1], {"energy": energy[:1]}, sizes)
+    np.testing.assert_allclose(pulled, sizes @ slopes.abs().numpy(), rtol=1e-12)
 
 
 def test_bits_do_not_depend_on_the_batch_nor_on_a_neighbor() -> None:

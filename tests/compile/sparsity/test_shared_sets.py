@@ -72,8 +72,8 @@ def test_a_few_modes_of_a_large_plane_are_probed_row_by_row(monkeypatch):
     calls = []
     probe = regions.probe
 
-    def counted(function, found):
-        return probe(lambda x: (calls.append(1), function(x))[1], found)
+    def counted(function, found, *settings):
+        return probe(lambda x: (calls.append(1), function(x))[1], found, *settings)
 
     monkeypatch.setattr(regions, "probe", counted)
 

@@ -31,9 +31,10 @@ class Presolved:
         self.kept: Index = np.arange(structure.rows)
         if presolve:
             found = structure.presolve
-            self.pins, self.fixed = found.pins, found.fixed
-            matrix = structure.pattern.csr(structure.constants)
-            self.weights = np.asarray(matrix[self.pins, self.fixed]).ravel() if len(self.pins) else np.zeros(0)
+            if structure.scalar.transform is None:  # else coefficients are pinned, which are no unknowns of the field
+                self.pins, self.fixed = found.pins, found.fixed
+                matrix = structure.pattern.csr(structure.constants)
+                self.weights = np.asarray(matrix[self.pins, self.fixed]).ravel() if len(self.pins) else np.zeros(0)
             self.kept = np.setdiff1d(np.arange(structure.rows), np.concatenate([self.pins, found.dropped]))
 
     @cached_property

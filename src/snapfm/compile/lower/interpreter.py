@@ -18,6 +18,7 @@ from torch.fx import GraphModule, Node
 
 from snapfm.compile.lower.formulas import COMPLEX, REAL, Term, arguments
 from snapfm.compile.lower.indexing import CHOOSES, chosen
+from snapfm.compile.lower.lifts import DENSE
 from snapfm.compile.lower.regions import Regions, TooDenseMap
 from snapfm.compile.lower.tape import Form, Tape, Unlowerable, stacked
 from snapfm.compile.sparsity.pattern import TooDense
@@ -91,7 +92,7 @@ class Lowering:
         if isinstance(value, Tensor) and value.dtype in _COARSE:
             raise Unlowerable(f"{name} in {value.dtype}")
         pending = [used for used in node.all_input_nodes if used in self.regions and used not in self.form]
-        if (pending or self._is_complex(node)) and self.regions.take(node):
+        if (pending or self._is_complex(node) or self._mixes(node, name)) and self.regions.take(node):
             return
         try:
             self._lowered(node, name)
@@ -130,6 +131,16 @@ class Lowering:
         """Whether complex numbers go in or come out."""
         values = tree_leaves([self.value[one] for one in (node, *node.all_input_nodes)])
         return any(isinstance(value, Tensor) and value.is_complex() for value in values)
+
+    def _mixes(self, node: Node, name: str) -> bool:
+        """Whether a dense known matrix multiplies a tensor of the field: it may be a transform."""
+        known = [one for one in node.all_input_nodes if self.is_known(one)]
+        if not self.tape.lifting or name not in ("mm", "bmm", "mv") or len(known) != 1:
+            return False
+        matrix = self.number(known[0])
+        mixes = matrix.shape[-1] >= DENSE and int(torch.count_nonzero(matrix)) * 2 > matrix.numel()
+        self.tape.tried |= mixes
+        return mixes
 
     def operand(self, argument: Any) -> Form:
         """Return an argument as a form: a tensor of the field, of params, a known one, or a number."""
@@ -241,13 +252,13 @@ class Lowering:
         return [leaf for leaf in leaves if isinstance(leaf, Node)]
 
 
-def refuse_dense_maps(graph: GraphModule, u: Tensor, params: Params) -> None:
+def refuse_dense_maps(graph: GraphModule, u: Tensor, params: Params, lifting: bool) -> None:
     """Raise Unlowerable if one map of a law with several transforms would be too dense, before any is probed."""
     called = [node for node in graph.graph.nodes if node.op == "call_function"]
     if sum(rule_for(node.target) is transform for node in called) < 2:
         return
     try:
-        Lowering(Tape(u.numel()), graph, u, params, dry=True).run()
+        Lowering(Tape(u.numel(), lifting=lifting), graph, u, params, dry=True).run()
     except TooDenseMap:
         raise
     except Unlowerable:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +21,11 @@ from torch import Tensor
 from torch.fx import Node
 
 from snapfm.arrays import Index, Values
+from snapfm.compile.lower.lifts import lifted
 from snapfm.compile.lower.tape import Form, Unlowerable, added, stacked, units
 from snapfm.compile.sparsity.pattern import Pattern, Sets
 from snapfm.compile.sparsity.rules import Operand, OperatorCall, rule_for
-from snapfm.compile.sparsity.rules.mixing import resample, transform
+from snapfm.compile.sparsity.rules.mixing import matrix_product, resample, transform
 from snapfm.compile.sparsity.rules.movement import accumulate, move, move_by_index
 from snapfm.compile.trace.batched import pullback
 from snapfm.errors import LawError
@@ -112,16 +114,9 @@ class Regions:
         begins = [one for one in self._begins if any(one in member.all_input_nodes for member in inside)]
         forms = [walk.operand(one) for one in begins]
         entries = self._tracked[node].reads.nnz * (2 if walk.value[node].is_complex() else 1)
-        if entries > ENTRY_LIMIT:
-            raise TooDenseMap(
-                f"{_names(inside)}, whose matrix of {entries:,} entries is too dense to write out (limit {ENTRY_LIMIT:,})"
-            )
-        if walk.dry:
-            return self._stand_in(node)
-        pattern = self._pattern(node, begins, [form.size for form in forms])
         splits = [walk.value[one].is_complex() for one in begins]
 
-        def function(flat: Tensor) -> Tensor:
+        def function(flat: Tensor, end: Node = node) -> Tensor:
             known = dict(walk.value)
             start = 0
             for one, form, split in zip(begins, forms, splits):
@@ -133,17 +128,33 @@ class Regions:
                 target: Any = member.target
                 args, kwargs = torch.fx.node.map_arg((member.args, member.kwargs), known.__getitem__)
                 known[member] = target(*args, **kwargs)
-            result: Tensor = known[node]
+            result: Tensor = known[end]
             return (torch.view_as_real(result) if result.is_complex() else result).reshape(-1)
 
+        mixing = [member for member in inside if rule_for(member.target) in (transform, matrix_product)]
+        whole_map = partial(function, end=mixing[-1] if mixing else node)
+        over = lifted(walk.tape, forms[0], whole_map, function, entries) if len(begins) == 1 else None
+        if entries > ENTRY_LIMIT and over is None:
+            raise TooDenseMap(
+                f"{_names(inside)}, whose matrix of {entries:,} entries is too dense to write out (limit {ENTRY_LIMIT:,})"
+            )
+        if walk.dry:
+            return self._stand_in(node)
         try:
-            matrix, offset = probe(function, pattern)
+            if over is None:
+                matrix, offset = probe(function, self._pattern(node, begins, [form.size for form in forms]))
+                whole = stacked(forms, walk.tape.cells).matrix
+            else:
+                lift, pattern = over
+                matrix, offset = probe(
+                    lambda y: function(torch.from_numpy(lift.back(y.numpy()[None])[0])), pattern, False
+                )
+                whole = walk.tape.unit(lift.first, len(lift.unknowns), lift.shape).matrix
         except NotLinear as cause:
             raise Unlowerable(f"{_names(inside)} ({cause})") from cause
-        whole = stacked(forms, walk.tape.cells)
         shape = tuple(walk.value[node].shape)
         shape = (*shape, 2) if walk.value[node].is_complex() else shape
-        linear = Form(csr_array(matrix @ whole.matrix), shape)
+        linear = Form(csr_array(matrix @ whole), shape)
         return added(linear, walk.tape.constant(torch.from_numpy(offset).reshape(shape)), walk.tape.cells)
 
     def _stand_in(self, node: Node) -> Form:
@@ -232,13 +243,12 @@ class NotLinear(Exception):
     """A random evaluation differs from the matrix; never leaves `structure`."""
 
 
-def probe(function: Function, pattern: Pattern) -> tuple[csr_array, Values]:
+def probe(function: Function, pattern: Pattern, differentiable: bool = True) -> tuple[csr_array, Values]:
     """Return the matrix and the offset of an affine function from (columns,) to (rows,), float64."""
     offset = function(torch.zeros(pattern.columns, dtype=torch.float64)).numpy()
     turned = _transposed(pattern)
-    if _ROWS_PAY * turned[0].counts.max(initial=0) < pattern.counts.max(
-        initial=0
-    ):  # few long rows: a few totals or modes
+    longest = pattern.counts.max(initial=0)
+    if differentiable and _ROWS_PAY * turned[0].counts.max(initial=0) < longest:  # few long rows: a few totals or modes
         flipped, entry = turned
         start = torch.zeros(pattern.columns, dtype=torch.float64)
         values = np.empty(pattern.nnz)

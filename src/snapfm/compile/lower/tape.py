@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,6 +20,9 @@ from torch.fx import GraphModule
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.sparsity.pattern import NONE
 from snapfm.kernels.operators import Op
+
+if TYPE_CHECKING:
+    from snapfm.compile.lower.lifts import Lift
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,9 @@ class Tape:
     params: int = 0  # cells before the unknowns, beside the constant
     blocks: list[Block] = field(default_factory=list)
     graphs: list[tuple[int, GraphModule, int]] = field(default_factory=list)  # of params: first cell, graph, count
+    lifting: bool = False  # while laws are lowered: whether coefficients of unknowns may become cells
+    tried: bool = False  # whether products with known matrices were taken for transforms
+    lifts: list[Lift] = field(default_factory=list)
     cells: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -151,14 +158,14 @@ class Tape:
         """Mark the cells that are unknowns."""
         return (cells >= self.first_unknown) & (cells < self.first_operation)
 
-    def mark(self) -> tuple[int, int, int]:
+    def mark(self) -> tuple[int, int, int, int]:
         """Return how far the tape goes now."""
-        return self.cells, len(self.blocks), len(self.graphs)
+        return self.cells, len(self.blocks), len(self.graphs), len(self.lifts)
 
-    def forget(self, mark: tuple[int, int, int]) -> None:
+    def forget(self, mark: tuple[int, int, int, int]) -> None:
         """Drop everything after a mark: the part of a law before the operator that could not be lowered."""
         self.cells = mark[0]
-        del self.blocks[mark[1] :], self.graphs[mark[2] :]
+        del self.blocks[mark[1] :], self.graphs[mark[2] :], self.lifts[mark[3] :]
 
     def over(self, change: Callable[[csr_array], csr_array]) -> Tape:
         """Change every operand, in the same cells."""
@@ -241,7 +248,8 @@ def ordered(tape: Tape, given: Index) -> tuple[Tape, Index]:
     order = np.concatenate([[ONE], given, unknowns, *made])
     place = np.empty(tape.cells, np.int64)
     place[order] = np.arange(tape.cells)
-    if few and tape.params == len(given) and np.array_equal(order, np.arange(tape.cells)):
+    counts = tape.params == len(given) and tape.unknowns == len(unknowns)
+    if few and counts and np.array_equal(order, np.arange(tape.cells)):
         return tape, place
     blocks = [_joined(group, place) for group in groups]
     graphs = [(int(place[first]), graph, size) for first, graph, size in tape.graphs]

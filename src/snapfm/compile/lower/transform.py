@@ -2,83 +2,82 @@
 
 Energies of Fourier or cosine modes are dense in the unknowns of a field, and separable in its coefficients. If all that
 operations and rows read of the unknowns lies along orthogonal directions D, the coefficients y = Du become the unknowns, and
-u = û + Dᵀ(y − ŷ): distances are the same (math.md, "Reduction"). Found from the tape, whatever operators made its forms.
-Structure only.
+u = û + Dᵀ(y − ŷ): distances are the same (math.md, "Reduction"). Found from the tape, whatever operators made its forms; those
+that are over lifted coefficients already are sparse, and so is what remains of D. Structure only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_array, hstack, vstack
+from scipy.sparse import csr_array, diags_array, hstack, vstack
 
 from snapfm.arrays import Index, Values
-from snapfm.compile.lower.tape import Block, Tape
+from snapfm.compile.lower.lifts import DENSE, Lift, distinct
+from snapfm.compile.lower.tape import Block, Tape, moved_columns
 
-_DENSE = 8  # unknowns of a form, on average, from which coefficients pay
 _FEW = 64  # directions that may lie askew to the others: totals, moments
-_MOST = 40_000_000  # entries of D, which is dense
-_SAME = 1e-9  # directions that differ by less are one
+_LOW = 512  # forms that are spanned whatever they are: their singular values are found
+_MOST = 16_000_000  # entries of D, and of rows that are dense for a while
+_SAME = 1e-9  # share of a form that rounding may leave outside of the span
 _ORTHOGONAL = 1e-10  # of the product of two different directions
 _ROUNDING = 1e-14  # share of a coefficient that is what sums leave of zero
 _EQUAL = 1e-14  # amounts that differ by less, relative to their size, are equal
-_TILE = 8  # fields that are multiplied together: rounding must not depend on the size of a batch
+_SPARSE = 0.1  # share of entries below which products of sparse matrices are faster
 
 
 @dataclass(frozen=True)
 class Transform:
-    """Orthonormal directions D (r, n)."""
+    """Orthonormal directions (r, n): the rows of `matrix`, over the fields whose `lifts` are taken first."""
 
-    matrix: Values
+    lifts: tuple[Lift, ...]
+    matrix: csr_array
+
+    @cached_property
+    def _turned(self) -> csr_array:
+        return csr_array(self.matrix.T)
 
     def forward(self, u: Values) -> Values:
         """Return the coefficients Du (b, r) of fields (b, n)."""
-        return _tiled(u, self.matrix.T)
+        return np.ascontiguousarray((self.matrix @ _over(self.lifts, u).T).T)
 
     def back(self, y: Values) -> Values:
         """Return Dᵀy (b, n)."""
-        return _tiled(y, self.matrix)
-
-    def curvature(self, hessian: csr_array) -> Values:
-        """Return second derivatives (r, r) by coefficients as those by the unknowns of fields, all of them, row by row."""
-        found: Values = (self.matrix.T @ (hessian @ self.matrix)).ravel()
-        return found
-
-    def of_fields(self, slopes: csr_array) -> Values:
-        """Return slopes (m, r) by coefficients as slopes by the unknowns of fields, all of them, row by row."""
-        found: Values = np.asarray(slopes @ self.matrix).ravel()
-        return found
+        u = np.ascontiguousarray((self._turned @ np.ascontiguousarray(y.T)).T)
+        for lift in self.lifts:
+            u[:, lift.unknowns] = lift.back(u[:, lift.unknowns])
+        return u
 
 
-def _tiled(batch: Values, matrix: Values) -> Values:
-    out = np.empty((len(batch), matrix.shape[1]))
-    some = np.zeros((_TILE, batch.shape[1]))
-    for start in range(0, len(batch), _TILE):
-        part = batch[start : start + _TILE]
-        some[: len(part)], some[len(part) :] = part, 0.0
-        out[start : start + len(part)] = (some @ matrix)[: len(part)]
-    return out
+def _over(lifts: tuple[Lift, ...], u: Values) -> Values:
+    """Return fields, or slopes by their unknowns, over lifted coefficients."""
+    over = u.copy()
+    for lift in lifts:
+        over[:, lift.unknowns] = lift.forward(u[:, lift.unknowns])
+    return over
 
 
-def transformed(tape: Tape, rows: csr_array) -> tuple[Tape, csr_array, Transform | None]:
-    """Write a tape and its rows over coefficients; as they are, with None, where that does not pay or does not apply."""
+def transformed(tape: Tape, rows: csr_array, lifts: tuple[Lift, ...] = ()) -> tuple[Tape, csr_array, Transform | None]:
+    """Write a tape and its rows over coefficients; as they are, with None, where that does not pay or does not apply.
+
+    Behind the unknowns of the field the tape has the coefficients of `lifts`, of which only a transform makes sense.
+    """
     if not tape.blocks:  # affine laws have a closed form
         return tape, rows, None
     matrices = [operand for block in tape.blocks for operand in block.operands] + [rows]
     own = [csr_array(matrix[:, tape.unknown_cells]) for matrix in matrices]
     read, entries = sum(int((np.diff(one.indptr) > 0).sum()) for one in own), sum(one.nnz for one in own)
-    if not read or entries < _DENSE * read or tape.unknowns**2 > _MOST:
+    if not lifts and (not read or entries < DENSE * read or entries > _MOST):
         return tape, rows, None
-    forms = csr_array(vstack(own, format="csr"))
-    found = _directions(forms)
-    if found is None:
+    forms = _over_lifted(csr_array(vstack(own, format="csr")), lifts)
+    found = None if forms is None else _split(forms, lifts)
+    if found is None or (not lifts and found[1].nnz * 4 > entries):
         return tape, rows, None
     transform, amounts = found
-    if amounts.nnz * 4 > forms.nnz:
-        return tape, rows, None
     lines = np.cumsum([0, *(matrix.shape[0] for matrix in matrices)])
-    count, place = len(transform.matrix), np.arange(tape.cells)
+    count, place = transform.matrix.shape[0], np.arange(tape.cells)
     place[tape.first_operation :] += count - tape.unknowns
 
     def over(number: int) -> csr_array:
@@ -95,100 +94,150 @@ def transformed(tape: Tape, rows: csr_array) -> tuple[Tape, csr_array, Transform
     return Tape(count, tape.params, blocks, tape.graphs), over(number), transform
 
 
-def _directions(forms: csr_array) -> tuple[Transform, csr_array] | None:
-    """Find orthonormal directions that span all forms (k, n), and every form as amounts along them."""
+def _over_lifted(forms: csr_array, lifts: tuple[Lift, ...]) -> csr_array | None:
+    """Write forms over a field and coefficients of it over the latter alone; None if too many read the field itself."""
+    if not lifts:
+        return forms
+    n = forms.shape[1] - sum(len(lift.unknowns) for lift in lifts)
+    place = np.concatenate([np.arange(n), *(lift.unknowns for lift in lifts)])
+    row = np.repeat(np.arange(forms.shape[0]), np.diff(forms.indptr))
+    direct = (forms.indices < n) & np.isin(place, place[n:])[forms.indices]
+    reading, line = np.unique(row[direct], return_inverse=True)
+    if len(reading) * n > _MOST:
+        return None
+    dense = np.zeros((len(reading), n))
+    dense[line, forms.indices[direct]] = forms.data[direct]
+    over = _cleared(csr_array(_over(lifts, dense)), np.linalg.norm(dense, axis=1))
+    kept = csr_array((np.where(direct, 0.0, forms.data), forms.indices, forms.indptr), shape=forms.shape)
+    spread = csr_array(
+        (np.ones(len(reading)), (reading, np.arange(len(reading)))), shape=(forms.shape[0], len(reading))
+    )
+    return csr_array(moved_columns(kept, place, n) + spread @ over)
+
+
+def _split(forms: csr_array, lifts: tuple[Lift, ...]) -> tuple[Transform, csr_array] | None:
+    """Find directions among the unknowns that are lifted, or all; the others stay as they are."""
+    n = forms.shape[1]
+    mixed = np.unique(np.concatenate([lift.unknowns for lift in lifts])) if lifts else np.arange(n)
+    part = csr_array(forms[:, mixed])
+    found = _directions(part, 1) or (None if lifts else _directions(part, DENSE) or _span(part))
+    if found is None:
+        return None
+    matrix, amounts = found
+    others = np.setdiff1d(np.arange(n), mixed)
+    unit = csr_array((np.ones(len(others)), (np.arange(len(others)), others)), shape=(len(others), n))
+    whole = csr_array(vstack([moved_columns(matrix, mixed, n), unit], format="csr"))
+    return Transform(lifts, whole), csr_array(hstack([amounts, forms[:, others]], format="csr"))
+
+
+def _directions(forms: csr_array, least: int) -> tuple[csr_array, csr_array] | None:
+    """Find orthonormal directions that span all forms (k, n), and every form as amounts along them.
+
+    Directions are those of forms with at least so many entries, or they are added for the few forms that lie askew.
+    """
     size = np.sqrt(np.asarray(forms.multiply(forms).sum(axis=1)).ravel())
-    dense = np.flatnonzero(np.diff(forms.indptr) >= _DENSE)
-    label, sign, first = _distinct(csr_array(forms[dense]), size[dense])
+    dense = np.flatnonzero(np.diff(forms.indptr) >= least)
+    label, sign, first = distinct(csr_array(forms[dense]), size[dense])
     if not len(first) or len(first) > forms.shape[1] + _FEW:
         return None
     sign *= sign[first][label]  # of the first of each group: one
-    matrix = csr_array(forms[dense[first]]).toarray() / size[dense[first], None]
+    matrix = csr_array(diags_array(1.0 / size[dense[first]]) @ forms[dense[first]])
     askew = _askew(matrix)
     if askew is None:
         return None
     straight = np.ones(len(first), bool)
     straight[askew] = False
     number = np.cumsum(straight) - 1
-    matrix = matrix[straight]
+    matrix = csr_array(matrix[straight])
     easy = straight[label]
     others = np.setdiff1d(np.flatnonzero(size > 0.0), dense[easy])
     extra, rest = _extended(matrix, csr_array(forms[others]), size[others])
     if extra is None:
         return None
-    whole = np.concatenate([matrix, extra])
+    whole = csr_array(vstack([matrix, extra], format="csr"))
     amounts = csr_array(
-        (sign[easy] * size[dense[easy]], (dense[easy], number[label[easy]])), shape=(forms.shape[0], len(whole))
+        (sign[easy] * size[dense[easy]], (dense[easy], number[label[easy]])), shape=(forms.shape[0], whole.shape[0])
     )
     place = csr_array((np.ones(len(others)), (others, np.arange(len(others)))), shape=(forms.shape[0], len(others)))
     found = csr_array(amounts + place @ rest)
     found.sort_indices()
     found.data[:] = equalized(found.data)
-    return Transform(np.ascontiguousarray(whole)), found
+    return whole, found
 
 
-def _distinct(forms: csr_array, size: Values) -> tuple[Index, Values, Index]:
-    """Group forms that are multiples of each other, by two random products: label and sign of each, the first of each group."""
-    probes = forms @ np.random.default_rng(0).standard_normal((forms.shape[1], 2)) / size[:, None]
-    sign = np.where(probes[:, 0] < 0.0, -1.0, 1.0)
-    probes *= sign[:, None]
-    order = np.argsort(probes[:, 0], kind="stable")
-    label = np.empty(len(order), np.int64)
-    label[order] = np.cumsum(np.diff(probes[order, 0], prepend=-np.inf) > _SAME) - 1
-    order = np.lexsort((probes[:, 1], label))
-    steps = (np.diff(label[order], prepend=-1) > 0) | (np.abs(np.diff(probes[order, 1], prepend=np.inf)) > _SAME)
-    label[order] = np.cumsum(steps) - 1
-    _, first = np.unique(label, return_index=True)
-    return label, sign, first
+def _span(forms: csr_array) -> tuple[csr_array, csr_array] | None:
+    """Find an orthonormal basis of few forms, however they lie to each other: what is curved is low in rank then."""
+    reading = np.flatnonzero(np.diff(forms.indptr))
+    if len(reading) > _LOW:
+        return None
+    dense = forms[reading].toarray()
+    size = np.linalg.norm(dense, axis=1)
+    _, share, basis = np.linalg.svd(dense / size[:, None], full_matrices=False)
+    matrix = csr_array(basis[share > _SAME * share[0]])
+    spread = csr_array(
+        (np.ones(len(reading)), (reading, np.arange(len(reading)))), shape=(forms.shape[0], len(reading))
+    )
+    return matrix, csr_array(spread @ _cleared(_product(csr_array(dense), csr_array(matrix.T)), size))
 
 
-def _askew(matrix: Values) -> Index | None:
+def _askew(matrix: csr_array) -> Index | None:
     """List few unit rows without which all others are orthogonal; None if there are not few."""
-    off = np.abs(matrix @ matrix.T) > _ORTHOGONAL
-    np.fill_diagonal(off, False)
+    off = _product(matrix, csr_array(matrix.T))
+    off.setdiag(0.0)
+    off = csr_array(abs(off) > _ORTHOGONAL)
     found: list[int] = []
-    counts = off.sum(axis=1)
+    counts = np.asarray(off.sum(axis=1)).ravel()
     while counts.max(initial=0) > 0:
         if len(found) == _FEW:
             return None
-        worst = int(counts.argmax())
-        found.append(worst)
-        counts -= off[worst]
-        off[worst], off[:, worst] = False, False
-        counts[worst] = 0
+        found.append(int(counts.argmax()))
+        counts[off.indices[off.indptr[found[-1]] : off.indptr[found[-1] + 1]]] -= 1
+        counts[found] = 0
     return np.array(found, np.int64)
 
 
-def _extended(matrix: Values, forms: csr_array, size: Values) -> tuple[Values | None, csr_array]:
+def _product(one: csr_array, other: csr_array) -> csr_array:
+    """Multiply two matrices, as dense ones if they are."""
+    sparse = one.nnz <= _SPARSE * one.shape[0] * one.shape[1]
+    return csr_array(one @ other if sparse else one.toarray() @ other.toarray())
+
+
+def _extended(matrix: csr_array, forms: csr_array, size: Values) -> tuple[csr_array | None, csr_array]:
     """Return directions to add until all forms are in the span, None if these are not few; and the forms' amounts."""
-    amounts = np.asarray(forms @ matrix.T)
-    if len(matrix) == matrix.shape[1]:
-        return np.zeros((0, matrix.shape[1])), _cleared(amounts, size)
+    width, none = matrix.shape[1], csr_array((0, matrix.shape[1]))
+    amounts = _cleared(_product(forms, csr_array(matrix.T)), size)
+    if matrix.shape[0] == width or not forms.shape[0]:
+        return none, amounts
+    if forms.shape[0] * width > _MOST:
+        return None, none
+    rest = forms.toarray() - (amounts @ matrix).toarray()
     more: list[Values] = []
-    rest = forms.toarray() - amounts @ matrix if forms.shape[0] <= _MOST // matrix.shape[1] else None
-    if rest is None:
-        return None, csr_array((0, 0))
     along: list[Values] = []
     for k in range(len(rest)):
         left = float(np.linalg.norm(rest[k]))
         if left <= _SAME * size[k]:
             continue
         if len(more) == _FEW:
-            return None, csr_array((0, 0))
+            return None, none
         direction = rest[k] / left
-        for earlier in (matrix, *more):  # twice is enough
-            direction -= earlier.T @ (earlier @ direction) if earlier.ndim == 2 else (earlier @ direction) * earlier
+        direction -= matrix.T @ (matrix @ direction)  # twice is enough
+        for earlier in more:
+            direction -= (earlier @ direction) * earlier
         direction /= np.linalg.norm(direction)
         more.append(direction)
         along.append(rest @ direction)
         rest -= np.outer(along[-1], direction)
-    extra = np.array(more).reshape(len(more), matrix.shape[1])
-    both = np.concatenate([amounts, np.array(along).reshape(len(more), len(rest)).T], axis=1)
-    return extra, _cleared(both, size)
+    extra = np.array(more).reshape(len(more), width)
+    added = _cleared(csr_array(np.array(along).reshape(len(more), len(rest)).T), size)
+    return csr_array(extra), csr_array(hstack([amounts, added], format="csr"))
 
 
-def _cleared(amounts: Values, size: Values) -> csr_array:
-    return csr_array(np.where(np.abs(amounts) > _ROUNDING * size[:, None], amounts, 0.0))
+def _cleared(amounts: csr_array, size: Values) -> csr_array:
+    """Drop what rounding leaves of zeros in rows of a given size."""
+    small = np.abs(amounts.data) <= _ROUNDING * np.repeat(size, np.diff(amounts.indptr))
+    kept = csr_array((np.where(small, 0.0, amounts.data), amounts.indices, amounts.indptr), shape=amounts.shape)
+    kept.eliminate_zeros()
+    return kept
 
 
 def equalized(values: Values) -> Values:

@@ -163,7 +163,7 @@ def multiplications(left: Tensor, right: Tensor) -> tuple[Index, Index, Index]:
     """
     left = left if left.dim() > 1 else left[None]
     right = right if right.dim() > 1 else right[:, None]
-    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])  # type: ignore[no-untyped-call]
+    batch = torch.Size(np.broadcast_shapes(left.shape[:-2], right.shape[:-2]))  # that of torch imports sympy: seconds
     rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
     refuse_entries(batch.numel() * rows * inner * columns)
 
