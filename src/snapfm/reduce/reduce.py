@@ -35,9 +35,11 @@ from snapfm.reduce.blocks import quadratic_rows
 from snapfm.reduce.cascade import Cascade, cascade
 from snapfm.reduce.march import March, find_march
 from snapfm.reduce.rotate import Rotations, find_rotations, rotated
+from snapfm.reduce.totals import Totals, find_totals
 
 # Above this many separate parts they are solved as one: looking at each alone would cost more than it saves.
 _PART_LIMIT = 512
+_TOTALS = 16  # parts that are looked at for totals of a large field
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ class Reduction:
     dropped: Index  # rows that others repeat, once the cascade's unknowns are known
     affine: Index  # rows solved in closed form
     systems: tuple[System, ...]
+    totals: tuple[Totals, ...] = ()
 
     @property
     def implied(self) -> Index:
@@ -169,10 +172,23 @@ def reduce(
     curved[unknown_label[touched]] = True
     curved[row_label[open_rows & ~equality]] = True
     affine = np.flatnonzero(open_rows & ~curved[np.maximum(row_label, 0)])
-    systems = _systems(tape, rows, direct, row_label, unknown_label, curved, iterated & fixed.free, open_rows, equality)
+
+
+    def solved(parts: Mask) -> tuple[System, ...]:
+        moving = iterated & fixed.free
+        return _systems(tape, rows, direct, row_label, unknown_label, parts, moving, open_rows, equality)
+
+    totals = list[Totals]()
+    for part in np.flatnonzero(curved)[:_TOTALS]:
+        own, alone = np.flatnonzero((row_label == part) & open_rows), np.arange(len(curved)) == part
+        one = find_totals(tape, rows, own, fixed.free, equality, lambda alone=alone: solved(alone)[0])
+        if one is not None:
+            curved &= ~alone
+            totals.append(one)
     return Reduction(
-        tape, transform, rotations, aggregates, rows, fixed, substitutions, march, dropped, affine, systems
-    )
+        tape, transform, rotations, aggregates, rows, fixed, substitutions, march, dropped, affine, solved(curved),
+        tuple(totals),
+    )  # fmt: skip
 
 
 def _fixed(

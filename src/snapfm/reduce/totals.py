@@ -1,0 +1,313 @@
+"""Totals: a few rows that add up the same small functions at every point of a large field.
+
+Mass, water and energy of a climate state, the sum and the entropy of a density: rows are Σ f(u of a point), and operations couple
+only the unknowns of one point. So points, not samples, can fill the lanes of a tile: one program serves all points of one structure,
+and the constants in which they differ (area weights) are read like params. Boundary points and the like are classes of their own.
+
+Found from the tape, whatever operators made it. Consumes a tape and returns frozen values. Knows nothing of solvers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from snapfm.arrays import Index, Mask, Values
+from snapfm.compile.derivatives import Rows
+from snapfm.compile.kinks import KINKED
+from snapfm.compile.lower.subtape import Chain, Subtape, cut, hashed
+from snapfm.compile.lower.tape import ONE, Block, Tape, Unlowerable, without
+from snapfm.compile.program import Program, build_program, program_of
+from snapfm.kernels.operators import Op
+
+if TYPE_CHECKING:
+    from snapfm.reduce.reduce import System
+
+_ROWS = 16  # more have a Schur matrix that costs more than the points
+_UNKNOWNS = 16  # of a point: its Hessian is dense
+_CLASSES = 16  # structures of points
+_LEAST = 16_384  # unknowns: with fewer, samples fill the lanes as well as points do
+_SWEEPS = 12  # over the blocks while points are found: those of a stencil would take as many as a line has points
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplication by it scatters numbers
+_LARGEST = 1 << 20  # place of the constant, in hashes: beyond the cells of any point
+
+
+@dataclass(frozen=True)
+class PointClass:
+    """Points of one structure: `rows` reads the unknowns and the extended params of each; `live` if any is a param of the laws."""
+
+    rows: Rows
+    live: bool
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Rows of the stack that are totals. Extended params are those of the tape, then `constants`."""
+
+    rows: Index  # (m,)
+    unknowns: Index  # that are free
+    equality: Mask  # (m,)
+    known: Rows  # their share of params alone
+    classes: tuple[PointClass, ...]
+    constants: Values
+    system: Callable[[], System]  # the same rows as a System, which takes a hundred times the memory of the field
+
+    def extended(self, params: Values) -> Values:
+        """Return cells of params (b, …) followed by the constants of the points."""
+        return np.concatenate([params, np.broadcast_to(self.constants, (len(params), len(self.constants)))], axis=1)
+
+
+def find_totals(
+    tape: Tape, rows: csr_array, own: Index, free: Mask, equality: Mask, system: Callable[[], System]
+) -> Totals | None:  # fmt: skip
+    """Write the `own` rows over a tape's cells as totals of the `free` unknowns they read, or of more; None if they are none."""
+    if not 0 < len(own) <= _ROWS or int(free.sum()) < _LEAST:
+        return None
+    if any(block.op in KINKED or block.op.zero_gradient for block in tape.blocks):
+        return None
+    mine = csr_array(rows[own])
+    part = cut(tape, mine, [len(own)])[0]
+    if len(part.unknowns) < _LEAST:
+        return None
+    blocks = part.blocks()
+    point = _points(part, blocks)
+    if point is None:
+        return None
+    cells = _Cells(part, blocks, point)
+    number = cells.classes()
+    if number.max() >= _CLASSES:
+        return None
+    classes, constants, extended = list[PointClass](), [np.zeros(0)], tape.params
+    try:
+        for k in range(int(number.max()) + 1):
+            one = _Template(cells, number == k, extended)
+            outside = np.stack([np.zeros(len(one.inputs), np.int64), *one.columns], axis=1)[:, 1:].copy()
+            program = one.program()
+            classes.append(PointClass(Rows(program, one.inputs, outside), bool((outside < tape.params).any())))
+            constants += one.constants
+            extended += sum(len(constant) for constant in one.constants)
+    except (_Uneven, Unlowerable):
+        return None
+    gone = np.zeros(tape.cells, bool)
+    gone[tape.first_unknown :] = True
+    known = Rows.of(build_program(tape, without(mine, gone), np.zeros(0, np.int64)))
+    unknowns = part.unknowns[free[part.unknowns]]
+    return Totals(own, unknowns, equality[own], known, tuple(classes), np.concatenate(constants), system)
+
+
+def _points(part: Subtape, blocks: list[Block]) -> Index | None:
+    """Number the point of every cell, −1 for the constant and params; None if operations tie too many unknowns together."""
+    cells, first = part.first + len(part.operations), 1 + len(part.params)
+    point = np.arange(cells, dtype=np.int32)
+    point[:first] = cells  # larger than all
+    for _ in range(_SWEEPS):
+        settled = True
+        for block in blocks:
+            made = slice(block.first, block.first + block.size)
+            least = point[made].copy()
+            for operand in block.operands:
+                filled = np.flatnonzero(np.diff(operand.indptr))
+                if len(filled):
+                    found = np.minimum.reduceat(point[operand.indices], operand.indptr[filled])
+                    least[filled] = np.minimum(least[filled], found)
+            for operand in block.operands:
+                np.minimum.at(point, operand.indices, np.repeat(least, np.diff(operand.indptr)))
+            point[:first] = cells
+            settled &= np.array_equal(point[made], least)
+            point[made] = least
+        if settled:
+            break
+    else:
+        return None
+    point[:first] = -1
+    leader = np.zeros(cells, bool)
+    leader[point[first:]] = True
+    number = np.cumsum(leader, dtype=np.int32) - np.int32(1)
+    point[first:] = number[point[first:]]
+    return None if np.bincount(point[first : part.first]).max() > _UNKNOWNS else point
+
+
+class _Uneven(Exception):
+    """Points of one class differ; never leaves this module."""
+
+
+_Symbol = tuple[str, int]  # a cell of a template: "one", "param", "unknown" or "made", and its number
+_Line = list[tuple[_Symbol, float]]  # an operand or a row: weighted cells
+
+
+class _Entries(NamedTuple):
+    """The entries of an operand of a block, or of the rows, each with its point and the line it belongs to."""
+
+    point: Index
+    line: Index  # the place of an operation among the cells of its point, or the number of a row
+    cell: Index
+    weight: Values
+
+
+class _Cells:
+    """The cells of all points, and what points have in common."""
+
+    def __init__(self, part: Subtape, blocks: list[Block], point: Index) -> None:
+        self.part, self.blocks, self.point = part, blocks, point
+        self.first = 1 + len(part.params)
+        mine = point[self.first :]
+        self.order = np.argsort(mine, kind="stable").astype(np.int32)
+        counts = np.bincount(mine)
+        self.starts = np.cumsum(counts) - counts
+        self.rank = np.zeros(len(point), np.int32)  # of every cell in its point
+        self.rank[self.first + self.order] = np.arange(len(mine)) - np.repeat(self.starts, counts)
+
+    def operand(self, block: Block, operand: csr_array) -> _Entries:
+        """Return the entries of an operand."""
+        made, counts = slice(block.first, block.first + block.size), np.diff(operand.indptr)
+        owner = (np.repeat(part[made], counts) for part in (self.point, self.rank))
+        return _Entries(*owner, operand.indices, operand.data)
+
+    def rows(self) -> _Entries:
+        """Return the entries of the rows."""
+        pointers, cells, weights = self.part.rows
+        line = np.repeat(np.arange(len(pointers) - 1, dtype=np.int32), np.diff(pointers))
+        return _Entries(self.point[cells], line, cells, weights)
+
+    def classes(self) -> Index:
+        """Number the class of every point, by a hash of what it consists of."""
+        key = np.bincount(self.point[self.first : self.part.first], minlength=len(self.starts)).astype(np.uint64)
+        parts = [self.operand(block, operand) for block in self.blocks for operand in block.operands]
+        for number, entries in enumerate([self.rows(), *parts]):
+            own = np.flatnonzero(entries.point >= 0)
+            cell = entries.cell[own]
+            # The constant and params stand apart from the cells of the point.
+            place = np.where(cell < self.first, _LARGEST + (cell > ONE), self.rank[cell]).astype(np.uint64)
+            place = (place << np.uint64(32)) + entries.line[own].astype(np.uint64)
+            place = (place + np.uint64(number << 44)) * _MIX
+            np.add.at(key, entries.point[own], (place ^ (place >> np.uint64(29))) * _MIX)
+        number: Index = np.unique(key, return_inverse=True)[1]
+        return number
+
+
+class _Template:
+    """The program of one class while it is written."""
+
+    def __init__(self, cells: _Cells, points: Mask, params: int) -> None:
+        self._cells, self._points, self._params = cells, points, params
+        which = np.flatnonzero(points)
+        self._count = len(which)
+        unknown = np.bincount(cells.point[cells.first : cells.part.first], minlength=len(points))[which]
+        self.width = int(unknown[0])
+        places = cells.order[cells.starts[which][:, None] + np.arange(self.width)]
+        self.inputs = cells.part.unknowns[places]
+        self.columns: list[Index] = []  # params of every point, in extended params
+        self.constants: list[Values] = []
+        self._ops: list[tuple[Op, list[_Line]]] = []
+        self._names: dict[bytes, _Symbol] = {}  # of columns
+        self._products: dict[tuple[_Symbol, _Symbol], _Symbol] = {}
+        self._made: dict[int, _Symbol] = {}  # by the place of an operation in its point
+        for block in cells.blocks:
+            self._block(block)
+        lines = self._lines(cells.rows())
+        self.rows = [lines.get(number, []) for number in range(len(cells.part.rows[0]) - 1)]
+
+    def _block(self, block: Block) -> None:
+        """Write the operations of a block that these points have."""
+        cells = self._cells
+        made = slice(block.first, block.first + block.size)
+        own = self._in_order(cells.point[made], cells.rank[made])
+        if own is None:
+            return
+        operands = [self._lines(cells.operand(block, operand)) for operand in block.operands]
+        for place in _same(own[1]):
+            self._ops.append((block.op, [operand.get(int(place), []) for operand in operands]))
+            self._made[int(place)] = "made", len(self._ops) - 1
+
+    def _in_order(self, point: Index, *arrays: Any) -> list[Any] | None:
+        """Choose what belongs to these points, one line (points, …) each; None if nothing does."""
+        own = np.flatnonzero(self._points[point] & (point >= 0))
+        if not len(own):
+            return None
+        if len(own) % self._count:
+            raise _Uneven
+        mine = point[own]
+        if (np.diff(mine) < 0).any():
+            own = own[np.argsort(mine, kind="stable")]
+        chosen = [one[own].reshape(self._count, -1) for one in (point, *arrays)]
+        if (chosen[0] != chosen[0][:, :1]).any():
+            raise _Uneven
+        return chosen
+
+    def _lines(self, entries: _Entries) -> dict[int, _Line]:
+        """Write operands or rows, by the line of their entries."""
+        own, found = self._in_order(*entries), dict[int, _Line]()
+        if own is None:
+            return found
+        _, line, cell, weight = own
+        for number, k in zip(_same(line).tolist(), range(line.shape[1])):
+            found.setdefault(number, []).append(self._term(cell[:, k], weight[:, k]))
+        return found
+
+    def _term(self, cell: Index, weight: Values) -> tuple[_Symbol, float]:
+        """Write a weighted cell; a weight that differs between points is a param, multiplied by the cell."""
+        if cell[0] >= self._cells.first:
+            place = int(_same(self._cells.rank[cell][:, None])[0])
+            symbol = ("unknown", place) if place < self.width else self._made[place]
+        elif cell[0] == ONE:
+            symbol = "one", 0
+        else:
+            symbol = self._column(self._cells.part.params[cell - 1])
+        if (weight == weight[0]).all():
+            return symbol, float(weight[0])
+        factor = self._constant(np.ascontiguousarray(weight))
+        if symbol[0] == "one":
+            return factor, 1.0
+        if (factor, symbol) not in self._products:
+            self._ops.append((Op.MUL, [[(factor, 1.0)], [(symbol, 1.0)]]))
+            self._products[factor, symbol] = "made", len(self._ops) - 1
+        return self._products[factor, symbol], 1.0
+
+    def _column(self, index: Index) -> _Symbol:
+        """Name the params that points read in one place."""
+        name = hashed([index])
+        if name not in self._names:
+            self._names[name] = "param", len(self.columns)
+            self.columns.append(index)
+        return self._names[name]
+
+    def _constant(self, weight: Values) -> _Symbol:
+        """Name the constants in which points differ."""
+        name = hashed([weight])
+        if name not in self._names:
+            first = self._params + self._count * len(self.constants)
+            self.constants.append(weight)
+            self._names[name] = self._column(np.arange(first, first + self._count))
+        return self._names[name]
+
+    def program(self) -> Program:
+        """Make the program, by all unknowns of a point."""
+        count, first = len(self.columns), 1 + len(self.columns) + self.width
+        begin = {"one": ONE, "param": 1, "unknown": 1 + count, "made": first}
+        width = first + len(self._ops)
+
+        def chain(lines: list[_Line]) -> Chain:
+            row = np.repeat(np.arange(len(lines)), [len(line) for line in lines])
+            cell = [begin[kind] + number for line in lines for (kind, number), _ in line]
+            weight = [factor for line in lines for _, factor in line]
+            matrix = csr_array((np.array(weight, float), (row, np.array(cell, np.int64))), shape=(len(lines), width))
+            return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
+
+        slots = [[operands[k] if k < len(operands) else [] for _, operands in self._ops] for k in range(3)]
+        part = Subtape(
+            np.arange(count), np.arange(self.width), np.arange(len(self._ops)), tuple(op for op, _ in self._ops),
+            np.arange(len(self._ops) + 1), tuple(chain(lines) for lines in slots), chain(self.rows),
+        )  # fmt: skip
+        return program_of(part, np.arange(self.width))
+
+
+def _same(lines: Index) -> Index:
+    """Return the one line that all lines (points, …) equal."""
+    if (lines != lines[0]).any():
+        raise _Uneven
+    one: Index = lines[0]
+    return one
