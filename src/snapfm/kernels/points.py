@@ -138,7 +138,9 @@ def linearize(points, params, multipliers, g, lower, upper, nu, u, w, sums):
 @compiled(nogil=True, error_model="numpy")
 def _begin(points, multipliers):
     """Allocate the memory of a tile, and write what all tiles share."""
-    work = _Work(np.zeros(points.starts[-1]), points.starts)
+    memory = np.zeros(points.starts[-1] + LANES)
+    memory = memory[-(memory.ctypes.data // memory.itemsize) % LANES :]  # packs begin where lines of the cache do
+    work = _Work(memory, points.starts)
     for r in range(multipliers.shape[1]):
         store(work.multiplier, r, full(multipliers[0, r]))
     for p in range(len(points.constants)):
@@ -147,7 +149,7 @@ def _begin(points, multipliers):
     return work
 
 
-@compiled(nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy", inline="always")
 def _enter(points, params, first, start, target, lower, upper, work):  # written: cells, target, lower, upper
     """Read a tile of points; return how many there are. The last of them fills the lanes beyond."""
     inputs, outside, cells = points.inputs, points.outside, work.cells
@@ -164,7 +166,7 @@ def _enter(points, params, first, start, target, lower, upper, work):  # written
     return count
 
 
-@compiled(nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy", inline="always")
 def _leave(points, first, count, found, place, field):  # written: field
     """Write a tile's unknowns, which begin at a pack."""
     inputs = points.inputs
@@ -173,7 +175,7 @@ def _leave(points, first, count, found, place, field):  # written: field
             field[0, inputs[first + lane, i]] = found[(place + i) * LANES + lane]
 
 
-@compiled(nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy", inline="always")
 def _clip(points, work):  # written: cells
     """Bring unknowns within their limits; those whose limits cross are known."""
     k = points.inputs.shape[1]
@@ -184,11 +186,12 @@ def _clip(points, work):  # written: cells
         store(work.cells, place, pick(low, high, inside, x))
 
 
-@compiled(nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy", inline="always")
 def _derivatives(points, work):  # written: all of the program, lines, hessian
     """Evaluate the rows of a tile, J, and the lower triangle of W = I + Σλ∇²row."""
     code, k = points.code, points.inputs.shape[1]
     lines, hessian, entry, bend = work.lines, work.hessian, points.entry, points.bend
+    entries, curvature = work.entries, work.curvature
     tile_values(code, work.cells, work.rows)
     tile_partials(code, work.cells, True, work.partial)
     tile_slopes(code, work.partial, work.slots, work.left, work.right, work.entries)
@@ -196,59 +199,61 @@ def _derivatives(points, work):  # written: all of the program, lines, hessian
     for p in range(len(lines) // LANES):
         store(lines, p, full(0.0))
     for p in range(len(entry)):
-        store(lines, entry[p], load(work.entries, p))
+        store(lines, entry[p], load(entries, p))
     for i in range(k):
         for j in range(i):
             store(hessian, i * k + j, full(0.0))
         store(hessian, i * k + i, full(1.0))
     for p in range(len(bend)):
-        store(hessian, bend[p], add(load(hessian, bend[p]), load(work.curvature, p)))
+        store(hessian, bend[p], add(load(hessian, bend[p]), load(curvature, p)))
 
 
-@compiled(nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy", inline="always")
 def _gradient(points, work):  # written: right_side
     """Compute u − û + Jᵀλ."""
-    k, multiplier = points.inputs.shape[1], work.multiplier
+    k, multiplier, lines, right = points.inputs.shape[1], work.multiplier, work.lines, work.right_side
+    cells, target, first, height = work.cells, work.target, points.code.first - k, len(multiplier) // LANES
     for i in range(k):
-        total = fnma(full(1.0), load(work.target, i), load(work.cells, points.code.first - k + i))
-        for r in range(len(multiplier) // LANES):
-            total = fma(load(multiplier, r), load(work.lines, r * k + i), total)
-        store(work.right_side, i, total)
+        total = fnma(full(1.0), load(target, i), load(cells, first + i))
+        for r in range(height):
+            total = fma(load(multiplier, r), load(lines, r * k + i), total)
+        store(right, i, total)
 
 
-@compiled(nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy", inline="always")
 def _hold(points, pushed, work):  # written: free, right_side, lines, hessian
     """Take what limits hold out of the equations; return the largest number of the right side that is left.
 
     With `pushed`, a limit holds what the right side, a gradient, pushes against it; without, all that is there.
     """
     k, height, free, hessian = points.inputs.shape[1], len(work.multiplier) // LANES, work.free, work.hessian
+    cells, first, lower, upper, right = work.cells, points.code.first - k, work.lower, work.upper, work.right_side
+    pivot, lines = work.pivot, work.lines
     zero, one = full(0.0), full(1.0)
     largest, all_free = zero, one
     for i in range(k):
-        x, low, high = load(work.cells, points.code.first - k + i), load(work.lower, i), load(work.upper, i)
-        g = load(work.right_side, i)
+        x, low, high, g = load(cells, first + i), load(lower, i), load(upper, i), load(right, i)
         at_low = pick(g, zero, one, zero) if pushed else zero
         at_high = pick(zero, g, one, zero) if pushed else zero
         moves = pick(high, low, zero, mul(pick(x, low, at_low, one), pick(high, x, at_high, one)))
         store(free, i, moves)
         all_free = mul(all_free, moves)
         g = pick(moves, zero, zero, g)
-        store(work.right_side, i, g)
+        store(right, i, g)
         size = absolute(g)
         largest = pick(size, largest, largest, size)
-    store(work.pivot, 0, largest)
-    store(work.pivot, 1, all_free)
+    store(pivot, 0, largest)
+    store(pivot, 1, all_free)
     worst, held = 0.0, False
     for lane in range(LANES):
-        if not work.pivot[lane] <= worst:
-            worst = work.pivot[lane]
-        held |= work.pivot[LANES + lane] == 0.0
+        if not pivot[lane] <= worst:
+            worst = pivot[lane]
+        held |= pivot[LANES + lane] == 0.0
     if held:
         for i in range(k):
             moves = load(free, i)
             for r in range(height):
-                store(work.lines, r * k + i, pick(moves, zero, zero, load(work.lines, r * k + i)))
+                store(lines, r * k + i, pick(moves, zero, zero, load(lines, r * k + i)))
             for j in range(i):
                 both = mul(moves, load(free, j))
                 store(hessian, i * k + j, pick(both, zero, zero, load(hessian, i * k + j)))
@@ -256,7 +261,7 @@ def _hold(points, pushed, work):  # written: free, right_side, lines, hessian
     return worst
 
 
-@compiled(nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy", inline="always")
 def _factorize(points, convexify, work):  # written: hessian, pivot
     """W = LDLᵀ in place, with D⁻¹ on the diagonal and LD above it. With `convexify`, pivots that are not positive are replaced."""
     k, h = points.inputs.shape[1], work.hessian
@@ -296,70 +301,68 @@ def _solve(k, work):  # written: right_side
         store(x, i, total)
 
 
-@compiled(nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy", inline="always")
 def _step(points, work):  # written: right_side, cells
     """Make Newton's step, within the limits."""
-    k = points.inputs.shape[1]
+    k, cells, free, right = points.inputs.shape[1], work.cells, work.free, work.right_side
+    first = points.code.first - k
     _solve(k, work)
     for i in range(k):
-        place = points.code.first - k + i
-        moved = fnma(load(work.free, i), load(work.right_side, i), load(work.cells, place))
-        store(work.cells, place, moved)
+        store(cells, first + i, fnma(load(free, i), load(right, i), load(cells, first + i)))
     _clip(points, work)
 
 
-@compiled(nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy", inline="always")
 def _add(points, count, worst, work, sums):  # written: lines, turned, total, the last two of sums
     """Add what a tile's first `count` lanes have."""
     k, height, h = points.inputs.shape[1], len(work.multiplier) // LANES, work.hessian
-    lines, turned = work.lines, work.turned
+    lines, turned, right, rows, total = work.lines, work.turned, work.right_side, work.rows, work.total
+    target, cells, pivot, first = work.target, work.cells, work.pivot, points.code.first - k
+    for lane in range(LANES):
+        pivot[LANES + lane] = 1.0 if lane < count else 0.0
+        sums[PIVOT] = min(sums[PIVOT], pivot[lane])
+    if not worst <= sums[REMAINDER]:
+        sums[REMAINDER] = worst
+    there = load(pivot, 1)
     for i in range(k):
-        store(lines, height * k + i, load(work.right_side, i))
+        store(lines, height * k + i, load(right, i))
     for r in range(height + 1):  # z = L⁻¹ line, and D⁻¹z in place of the line
         for i in range(k):
-            total = load(lines, r * k + i)
+            z = load(lines, r * k + i)
             for q in range(i):
-                total = fnma(load(h, i * k + q), load(turned, r * k + q), total)
-            store(turned, r * k + i, total)
+                z = fnma(load(h, i * k + q), load(turned, r * k + q), z)
+            store(turned, r * k + i, z)
         for i in range(k):
             store(lines, r * k + i, mul(load(turned, r * k + i), load(h, i * k + i)))
     place = 2 * height
     for r in range(height):
-        _sum(r, load(work.rows, r), count, work)
-        _sum(height + r, _product(k, work, r, height), count, work)
+        _sum(r, load(rows, r), there, total)
+        _sum(height + r, _product(k, lines, r, turned, height), there, total)
         for s in range(r + 1):
-            _sum(place, _product(k, work, r, s), count, work)
+            _sum(place, _product(k, lines, r, turned, s), there, total)
             place += 1
     # ½|u − û|² − ½ gᵀW⁻¹g: what the Lagrangian without its rows has at its minimum, to third order.
-    value = mul(full(-1.0), _product(k, work, height, height))
+    value = mul(full(-1.0), _product(k, lines, height, turned, height))
     for i in range(k):
-        off = fnma(full(1.0), load(work.target, i), load(work.cells, points.code.first - k + i))
+        off = fnma(full(1.0), load(target, i), load(cells, first + i))
         value = fma(off, off, value)
-    _sum(place, mul(full(0.5), value), count, work)
-    if not worst <= sums[place + 1]:
-        sums[place + 1] = worst
-    for lane in range(LANES):
-        sums[place + 2] = min(sums[place + 2], work.pivot[lane])
+    _sum(place, mul(full(0.5), value), there, total)
 
 
 @compiled(nogil=True, error_model="numpy")
-def _product(k, work, r, s):
-    """Multiply two lines with W⁻¹ between them."""
+def _product(k, lines, r, turned, s):
+    """Multiply line r of one array with line s of another."""
     found = full(0.0)
     for i in range(k):
-        found = fma(load(work.lines, r * k + i), load(work.turned, s * k + i), found)
+        found = fma(load(lines, r * k + i), load(turned, s * k + i), found)
     return found
 
 
 @compiled(nogil=True, error_model="numpy")
-def _sum(place, value, count, work):  # written: total
-    """Add the first `count` lanes of a pack."""
-    if count < LANES:
-        store(work.pivot, 1, value)
-        for lane in range(count, LANES):
-            work.pivot[LANES + lane] = 0.0
-        value = load(work.pivot, 1)
-    store(work.total, place, add(load(work.total, place), value))
+def _sum(place, value, there, total):  # written: total
+    """Add the lanes of a pack that hold points."""
+    zero = full(0.0)
+    store(total, place, add(load(total, place), pick(there, zero, zero, value)))
 
 
 @compiled(nogil=True, error_model="numpy")

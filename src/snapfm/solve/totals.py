@@ -21,6 +21,7 @@ from snapfm.kernels.points import PIVOT, REMAINDER, VALUE, Points, linearize, mi
 from snapfm.linear import Automatic
 from snapfm.reduce.totals import PointClass
 from snapfm.reduce.totals import Totals as Found
+from snapfm.solve.budget import certified
 from snapfm.solve.iterate import Iterate
 from snapfm.solve.memory import Workspaces
 from snapfm.solve.stage import Ended, LinearState, Stage, State
@@ -208,7 +209,10 @@ class _Sample:
         self._start = np.zeros(len(base)) if state.warm is None else state.warm[one][0, stage.found.rows]
         size = float(max(self._u_hat.max(), -self._u_hat.min()))
         self._finite = np.isfinite(size)
-        self._allowed = self._stopping.stationarity * (size if size > 0.0 else 1.0)
+        unit = size if size > 0.0 else 1.0
+        self._allowed = self._stopping.stationarity * unit
+        # Points are as exact as a certificate needs, also where none is asked for: what they are off shows in the rows.
+        self._goal = 0.5 * certified(self._stopping.tolerance).stationarity * unit
 
     def solve(self, state: State) -> tuple[int, int]:
         """Maximize the dual function; return status and iterations. Written: the state's u and multipliers."""
@@ -262,10 +266,8 @@ class _Sample:
         return None
 
     def _minimum(self, multipliers: Values) -> _Pass:
-        goal = 0.5 * self._allowed
-        return self._stage.minimum(
-            multipliers, self._params, self._base, self._u_hat, goal, self._here, self._there
-        )
+        given = self._params, self._base, self._u_hat, self._goal, self._here, self._there
+        return self._stage.minimum(multipliers, *given)
 
 
 def _points(one: PointClass) -> Points:
