@@ -259,6 +259,7 @@ def compile_laws(
             forms.append(Form(csr_array((one.rows, tape.cells)), (one.rows,)))
         traced.append(one)
         given.append(law)
+    del slopes  # hundreds of megabytes where fields are large
     report("finding patterns")
     parts = [form.widened(tape.cells).matrix for form in forms]
     rows = csr_array(vstack([csr_array((0, tape.cells)), *parts], format="csr"))

@@ -25,7 +25,7 @@ from snapfm.compile.trace.batched import Batched, each
 from snapfm.kernels import batches
 from snapfm.laws import Params
 
-_ENTRIES_A_PIECE = 2_000_000  # of the rows of one program that is not kept: some hundred megabytes while it is built
+_ENTRIES_A_PIECE = 250_000  # of the rows of one program that is not kept: some hundred megabytes while it is built
 
 
 def evaluate_params(tape: Tape, example: Tensor, params: Params, count: int) -> Values:
@@ -118,11 +118,15 @@ class Scalar:
         With a program for a few rows at a time, which is not kept: for checks, not for iterations.
         """
         out = np.zeros((len(u), self.tape.unknowns))
-        ends = self.rows.indptr[rows.start : rows.stop + 1]
-        pieces = max(1, int(ends[-1] - ends[0]) // _ENTRIES_A_PIECE)
-        for index in np.array_split(np.arange(rows.start, rows.stop), pieces):
-            program = build_program(self.tape, csr_array(self.rows[index]), np.zeros(0, np.int64))
-            Rows.of(program).pull((index - rows.start)[None], *self._inputs(u, params), multipliers, out)
+        ends = self.rows.indptr[rows.start : rows.stop + 1].astype(np.int64)
+        # Cut within rows, too: a row adds up its entries.
+        for first in range(ends[0], ends[-1], _ENTRIES_A_PIECE):
+            inside = np.clip(ends, first, first + _ENTRIES_A_PIECE)
+            index = np.flatnonzero(np.diff(inside))
+            own, lines = slice(inside[0], inside[-1]), np.append(inside[index], inside[-1]) - inside[0]
+            piece = csr_array((self.rows.data[own], self.rows.indices[own], lines), shape=(len(index), self.tape.cells))
+            program = build_program(self.tape, piece, np.zeros(0, np.int64))
+            Rows.of(program).pull(index[None], *self._inputs(u, params), multipliers, out)
         return out if self.transform is None else self.transform.back(out)
 
     def jacobian(self, u: Tensor, params: Params) -> Values:

@@ -160,6 +160,7 @@ def reduce(
         free[aggregates.members] = False  # carried by their coordinates
         fixed = Cascade(fixed.levels, fixed.implied, free)
         bounded = np.concatenate([bounded, np.zeros(2 * len(aggregates), bool)])
+    del quadratic
     direct = _direct(tape, rows, fixed.free)
     parts = cut(tape, csr_array(rows[fixed.pinned_rows()]), [len(level.rows) for level in fixed.levels])
     substitutions = tuple(program_of(part, np.zeros(0, np.int64)) for part in parts)

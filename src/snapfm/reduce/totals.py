@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from scipy.sparse import csr_array
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile.derivatives import Rows
 from snapfm.compile.kinks import KINKED
-from snapfm.compile.lower.subtape import Chain, Subtape, cut, hashed
+from snapfm.compile.lower.subtape import Chain, Subtape, hashed
 from snapfm.compile.lower.tape import ONE, Block, Tape, Unlowerable, without
 from snapfm.compile.program import Program, build_program, program_of
 from snapfm.kernels.operators import Op
@@ -70,14 +71,10 @@ def find_totals(
     if any(block.op in KINKED or block.op.zero_gradient for block in tape.blocks):
         return None
     mine = csr_array(rows[own])
-    part = cut(tape, mine, [len(own)])[0]
-    if len(part.unknowns) < _LEAST:
+    point = _points(tape, mine)
+    if point is None or np.count_nonzero(point[tape.unknown_cells] >= 0) < _LEAST:
         return None
-    blocks = part.blocks()
-    point = _points(part, blocks)
-    if point is None:
-        return None
-    cells = _Cells(part, blocks, point)
+    cells = _Cells(tape, mine, point)
     number = cells.classes()
     if number.max() >= _CLASSES:
         return None
@@ -95,40 +92,44 @@ def find_totals(
     gone = np.zeros(tape.cells, bool)
     gone[tape.first_unknown :] = True
     known = Rows.of(build_program(tape, without(mine, gone), np.zeros(0, np.int64)))
-    unknowns = part.unknowns[free[part.unknowns]]
+    unknowns = np.flatnonzero(free & (point[tape.unknown_cells] >= 0))
     return Totals(own, unknowns, equality[own], known, tuple(classes), np.concatenate(constants), system)
 
 
-def _points(part: Subtape, blocks: list[Block]) -> Index | None:
-    """Number the point of every cell, −1 for the constant and params; None if operations tie too many unknowns together."""
-    cells, first = part.first + len(part.operations), 1 + len(part.params)
-    point = np.arange(cells, dtype=np.int32)
-    point[:first] = cells  # larger than all
+def _points(tape: Tape, rows: csr_array) -> Index | None:
+    """Number the point of every cell that the rows need, −1 for others and params; None if operations tie too many together."""
+    needed = np.zeros(tape.cells, bool)
+    needed[rows.indices] = True
+    for block in reversed(tape.blocks):
+        for operand in block.operands:
+            needed[operand.indices[np.repeat(needed[block.cells], np.diff(operand.indptr))]] = True
+    first, none = tape.first_unknown, tape.cells  # the latter is larger than all
+    point = np.where(needed, np.arange(tape.cells, dtype=np.int32), np.int32(none))
+    point[:first] = none
     for _ in range(_SWEEPS):
-        settled = True
-        for block in blocks:
-            made = slice(block.first, block.first + block.size)
-            least = point[made].copy()
+        before = point.copy()
+        for block in tape.blocks:
+            least = point[block.cells]
             for operand in block.operands:
                 filled = np.flatnonzero(np.diff(operand.indptr))
                 if len(filled):
-                    found = np.minimum.reduceat(point[operand.indices], operand.indptr[filled])
-                    least[filled] = np.minimum(least[filled], found)
+                    found = np.minimum.reduceat(point[operand.indices], operand.indptr[:-1][filled])
+                    least[filled] = np.where(least[filled] < none, np.minimum(least[filled], found), none)
             for operand in block.operands:
                 np.minimum.at(point, operand.indices, np.repeat(least, np.diff(operand.indptr)))
-            point[:first] = cells
-            settled &= np.array_equal(point[made], least)
-            point[made] = least
-        if settled:
+            point[:first] = none
+            point[block.cells] = least
+        if np.array_equal(point, before):
             break
     else:
         return None
-    point[:first] = -1
-    leader = np.zeros(cells, bool)
-    leader[point[first:]] = True
+    leader = np.zeros(none + 1, bool)
+    leader[point] = True
     number = np.cumsum(leader, dtype=np.int32) - np.int32(1)
-    point[first:] = number[point[first:]]
-    return None if np.bincount(point[first : part.first]).max() > _UNKNOWNS else point
+    number[none] = -1
+    point = number[point]
+    unknown = point[tape.unknown_cells]
+    return None if np.bincount(unknown[unknown >= 0]).max() > _UNKNOWNS else point
 
 
 class _Uneven(Exception):
@@ -151,37 +152,37 @@ class _Entries(NamedTuple):
 class _Cells:
     """The cells of all points, and what points have in common."""
 
-    def __init__(self, part: Subtape, blocks: list[Block], point: Index) -> None:
-        self.part, self.blocks, self.point = part, blocks, point
-        self.first = 1 + len(part.params)
-        mine = point[self.first :]
-        self.order = np.argsort(mine, kind="stable").astype(np.int32)
-        counts = np.bincount(mine)
+    def __init__(self, tape: Tape, rows: csr_array, point: Index) -> None:
+        self.tape, self.matrix, self.point = tape, rows, point
+        self.cells = np.flatnonzero(point >= 0)  # of points, one point after the other
+        self.cells = self.cells[np.argsort(point[self.cells], kind="stable")]
+        counts = np.bincount(point[self.cells])
         self.starts = np.cumsum(counts) - counts
         self.rank = np.zeros(len(point), np.int32)  # of every cell in its point
-        self.rank[self.first + self.order] = np.arange(len(mine)) - np.repeat(self.starts, counts)
+        self.rank[self.cells] = np.arange(len(self.cells)) - np.repeat(self.starts, counts)
+        unknown = self.cells[self.cells < tape.first_operation]
+        self.widths = np.bincount(point[unknown], minlength=len(counts))
 
     def operand(self, block: Block, operand: csr_array) -> _Entries:
         """Return the entries of an operand."""
-        made, counts = slice(block.first, block.first + block.size), np.diff(operand.indptr)
-        owner = (np.repeat(part[made], counts) for part in (self.point, self.rank))
+        counts = np.diff(operand.indptr)
+        owner = (np.repeat(part[block.cells], counts) for part in (self.point, self.rank))
         return _Entries(*owner, operand.indices, operand.data)
 
     def rows(self) -> _Entries:
         """Return the entries of the rows."""
-        pointers, cells, weights = self.part.rows
-        line = np.repeat(np.arange(len(pointers) - 1, dtype=np.int32), np.diff(pointers))
-        return _Entries(self.point[cells], line, cells, weights)
+        line = np.repeat(np.arange(self.matrix.shape[0], dtype=np.int32), np.diff(self.matrix.indptr))
+        return _Entries(self.point[self.matrix.indices], line, self.matrix.indices, self.matrix.data)
 
     def classes(self) -> Index:
         """Number the class of every point, by a hash of what it consists of."""
-        key = np.bincount(self.point[self.first : self.part.first], minlength=len(self.starts)).astype(np.uint64)
-        parts = [self.operand(block, operand) for block in self.blocks for operand in block.operands]
-        for number, entries in enumerate([self.rows(), *parts]):
+        key = self.widths.astype(np.uint64)
+        parts = (self.operand(block, operand) for block in self.tape.blocks for operand in block.operands)
+        for number, entries in enumerate(chain([self.rows()], parts)):
             own = np.flatnonzero(entries.point >= 0)
             cell = entries.cell[own]
             # The constant and params stand apart from the cells of the point.
-            place = np.where(cell < self.first, _LARGEST + (cell > ONE), self.rank[cell]).astype(np.uint64)
+            place = np.where(cell < self.tape.first_unknown, _LARGEST + (cell > ONE), self.rank[cell]).astype(np.uint64)
             place = (place << np.uint64(32)) + entries.line[own].astype(np.uint64)
             place = (place + np.uint64(number << 44)) * _MIX
             np.add.at(key, entries.point[own], (place ^ (place >> np.uint64(29))) * _MIX)
@@ -192,30 +193,28 @@ class _Cells:
 class _Template:
     """The program of one class while it is written."""
 
-    def __init__(self, cells: _Cells, points: Mask, params: int) -> None:
-        self._cells, self._points, self._params = cells, points, params
+    def __init__(self, cells: _Cells, points: Mask, first: int) -> None:
+        self._cells, self._points, self._first = cells, points, first
         which = np.flatnonzero(points)
         self._count = len(which)
-        unknown = np.bincount(cells.point[cells.first : cells.part.first], minlength=len(points))[which]
-        self.width = int(unknown[0])
-        places = cells.order[cells.starts[which][:, None] + np.arange(self.width)]
-        self.inputs = cells.part.unknowns[places]
+        self.width = int(cells.widths[which[0]])
+        places = cells.starts[which][:, None] + np.arange(self.width)
+        self.inputs = cells.cells[places] - cells.tape.first_unknown
         self.columns: list[Index] = []  # params of every point, in extended params
         self.constants: list[Values] = []
         self._ops: list[tuple[Op, list[_Line]]] = []
         self._names: dict[bytes, _Symbol] = {}  # of columns
         self._products: dict[tuple[_Symbol, _Symbol], _Symbol] = {}
         self._made: dict[int, _Symbol] = {}  # by the place of an operation in its point
-        for block in cells.blocks:
+        for block in cells.tape.blocks:
             self._block(block)
         lines = self._lines(cells.rows())
-        self.rows = [lines.get(number, []) for number in range(len(cells.part.rows[0]) - 1)]
+        self.rows = [lines.get(number, []) for number in range(cells.matrix.shape[0])]
 
     def _block(self, block: Block) -> None:
         """Write the operations of a block that these points have."""
         cells = self._cells
-        made = slice(block.first, block.first + block.size)
-        own = self._in_order(cells.point[made], cells.rank[made])
+        own = self._in_order(cells.point[block.cells], cells.rank[block.cells])
         if own is None:
             return
         operands = [self._lines(cells.operand(block, operand)) for operand in block.operands]
@@ -250,13 +249,13 @@ class _Template:
 
     def _term(self, cell: Index, weight: Values) -> tuple[_Symbol, float]:
         """Write a weighted cell; a weight that differs between points is a param, multiplied by the cell."""
-        if cell[0] >= self._cells.first:
+        if cell[0] >= self._cells.tape.first_unknown:
             place = int(_same(self._cells.rank[cell][:, None])[0])
             symbol = ("unknown", place) if place < self.width else self._made[place]
         elif cell[0] == ONE:
             symbol = "one", 0
         else:
-            symbol = self._column(self._cells.part.params[cell - 1])
+            symbol = self._column(cell.astype(np.int64) - 1)
         if (weight == weight[0]).all():
             return symbol, float(weight[0])
         factor = self._constant(np.ascontiguousarray(weight))
@@ -279,7 +278,7 @@ class _Template:
         """Name the constants in which points differ."""
         name = hashed([weight])
         if name not in self._names:
-            first = self._params + self._count * len(self.constants)
+            first = self._first + self._count * len(self.constants)
             self.constants.append(weight)
             self._names[name] = self._column(np.arange(first, first + self._count))
         return self._names[name]
@@ -290,7 +289,7 @@ class _Template:
         begin = {"one": ONE, "param": 1, "unknown": 1 + count, "made": first}
         width = first + len(self._ops)
 
-        def chain(lines: list[_Line]) -> Chain:
+        def chained(lines: list[_Line]) -> Chain:
             row = np.repeat(np.arange(len(lines)), [len(line) for line in lines])
             cell = [begin[kind] + number for line in lines for (kind, number), _ in line]
             weight = [factor for line in lines for _, factor in line]
@@ -300,7 +299,7 @@ class _Template:
         slots = [[operands[k] if k < len(operands) else [] for _, operands in self._ops] for k in range(3)]
         part = Subtape(
             np.arange(count), np.arange(self.width), np.arange(len(self._ops)), tuple(op for op, _ in self._ops),
-            np.arange(len(self._ops) + 1), tuple(chain(lines) for lines in slots), chain(self.rows),
+            np.arange(len(self._ops) + 1), tuple(chained(lines) for lines in slots), chained(self.rows),
         )  # fmt: skip
         return program_of(part, np.arange(self.width))
 
