@@ -1,8 +1,9 @@
 """Totals over many points (math.md, eq. totals): minimize the Lagrangian point by point, eight points at a time, and add up.
 
-One pass reads a field of one sample and a few multipliers. Every tile of points makes Newton steps of its own until it is stationary,
-while its numbers are in the nearest cache. What a pass returns is as long as the rows: their values, slopes by multipliers, and the
-value of the Lagrangian. Points are added up in chunks, always in the same order. Imports kernels only.
+One pass reads a field of one sample and a few multipliers. Every tile of points makes Newton steps of its own until it is
+stationary, while its numbers are in the nearest cache. What a pass returns is as long as the rows: their values, the slopes of
+these by multipliers, and the value of the Lagrangian. Points are added up in chunks, always in the same order. Functions of a
+tile are inlined: passing their arrays took as long as their arithmetic. Imports kernels only.
 """
 
 from __future__ import annotations
@@ -263,7 +264,7 @@ def _hold(points, pushed, work):  # written: free, right_side, lines, hessian
 
 @compiled(nogil=True, error_model="numpy", inline="always")
 def _factorize(points, convexify, work):  # written: hessian, pivot
-    """W = LDLᵀ in place, with D⁻¹ on the diagonal and LD above it. With `convexify`, pivots that are not positive are replaced."""
+    """W = LDLᵀ in place, D⁻¹ on the diagonal and LD above it. With `convexify`, pivots that are not positive are replaced."""
     k, h = points.inputs.shape[1], work.hessian
     least = full(1.0)
     for j in range(k):

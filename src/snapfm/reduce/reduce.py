@@ -15,7 +15,7 @@ Consumes a tape and returns frozen values. Knows nothing of solvers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -174,7 +174,6 @@ def reduce(
     curved[row_label[open_rows & ~equality]] = True
     affine = np.flatnonzero(open_rows & ~curved[np.maximum(row_label, 0)])
 
-
     def solved(parts: Mask) -> tuple[System, ...]:
         moving = iterated & fixed.free
         return _systems(tape, rows, direct, row_label, unknown_label, parts, moving, open_rows, equality)
@@ -182,7 +181,7 @@ def reduce(
     totals = list[Totals]()
     for part in np.flatnonzero(curved)[:_TOTALS]:
         own, alone = np.flatnonzero((row_label == part) & open_rows), np.arange(len(curved)) == part
-        one = find_totals(tape, rows, own, fixed.free, equality, lambda alone=alone: solved(alone)[0])
+        one = find_totals(tape, rows, own, fixed.free, equality, partial(solved, alone))
         if one is not None:
             curved &= ~alone
             totals.append(one)

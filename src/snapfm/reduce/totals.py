@@ -1,8 +1,8 @@
 """Totals: a few rows that add up the same small functions at every point of a large field.
 
-Mass, water and energy of a climate state, the sum and the entropy of a density: rows are Σ f(u of a point), and operations couple
-only the unknowns of one point. So points, not samples, can fill the lanes of a tile: one program serves all points of one structure,
-and the constants in which they differ (area weights) are read like params. Boundary points and the like are classes of their own.
+Mass, water and energy of a climate state, the sum and the entropy of a density: rows are Σ f(u of a point), and operations
+couple only the unknowns of one point. So points, not samples, can fill the lanes of a tile: one program serves all points of one
+structure, and the constants in which they differ (area weights) are read like params. Boundary points are a class of their own.
 
 Found from the tape, whatever operators made it. Consumes a tape and returns frozen values. Knows nothing of solvers.
 """
@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from snapfm.arrays import Index, Mask, Values
@@ -39,7 +40,7 @@ _LARGEST = 1 << 20  # place of the constant, in hashes: beyond the cells of any 
 
 @dataclass(frozen=True)
 class PointClass:
-    """Points of one structure: `rows` reads the unknowns and the extended params of each; `live` if any is a param of the laws."""
+    """Points of one structure: `rows` reads the unknowns and extended params of each; `live`: some are params of the laws."""
 
     rows: Rows
     live: bool
@@ -55,7 +56,7 @@ class Totals:
     known: Rows  # their share of params alone
     classes: tuple[PointClass, ...]
     constants: Values
-    system: Callable[[], System]  # the same rows as a System, which takes a hundred times the memory of the field
+    systems: Callable[[], tuple[System, ...]]  # the same rows as one System, which takes far more memory
 
     def extended(self, params: Values) -> Values:
         """Return cells of params (b, …) followed by the constants of the points."""
@@ -63,7 +64,7 @@ class Totals:
 
 
 def find_totals(
-    tape: Tape, rows: csr_array, own: Index, free: Mask, equality: Mask, system: Callable[[], System]
+    tape: Tape, rows: csr_array, own: Index, free: Mask, equality: Mask, systems: Callable[[], tuple[System, ...]]
 ) -> Totals | None:  # fmt: skip
     """Write the `own` rows over a tape's cells as totals of the `free` unknowns they read, or of more; None if they are none."""
     if not 0 < len(own) <= _ROWS or int(free.sum()) < _LEAST:
@@ -93,7 +94,7 @@ def find_totals(
     gone[tape.first_unknown :] = True
     known = Rows.of(build_program(tape, without(mine, gone), np.zeros(0, np.int64)))
     unknowns = np.flatnonzero(free & (point[tape.unknown_cells] >= 0))
-    return Totals(own, unknowns, equality[own], known, tuple(classes), np.concatenate(constants), system)
+    return Totals(own, unknowns, equality[own], known, tuple(classes), np.concatenate(constants), systems)
 
 
 def _points(tape: Tape, rows: csr_array) -> Index | None:
@@ -143,8 +144,8 @@ _Line = list[tuple[_Symbol, float]]  # an operand or a row: weighted cells
 class _Entries(NamedTuple):
     """The entries of an operand of a block, or of the rows, each with its point and the line it belongs to."""
 
-    point: Index
-    line: Index  # the place of an operation among the cells of its point, or the number of a row
+    point: npt.NDArray[Any]
+    line: npt.NDArray[Any]  # the place of an operation among the cells of its point, or the number of a row
     cell: Index
     weight: Values
 
@@ -166,8 +167,8 @@ class _Cells:
     def operand(self, block: Block, operand: csr_array) -> _Entries:
         """Return the entries of an operand."""
         counts = np.diff(operand.indptr)
-        owner = (np.repeat(part[block.cells], counts) for part in (self.point, self.rank))
-        return _Entries(*owner, operand.indices, operand.data)
+        point, line = np.repeat(self.point[block.cells], counts), np.repeat(self.rank[block.cells], counts)
+        return _Entries(point, line, operand.indices, operand.data)
 
     def rows(self) -> _Entries:
         """Return the entries of the rows."""
@@ -184,10 +185,10 @@ class _Cells:
             # The constant and params stand apart from the cells of the point.
             place = np.where(cell < self.tape.first_unknown, _LARGEST + (cell > ONE), self.rank[cell]).astype(np.uint64)
             place = (place << np.uint64(32)) + entries.line[own].astype(np.uint64)
-            place = (place + np.uint64(number << 44)) * _MIX
+            place = (place + np.uint64((number + 1) * int(_MIX) % 2**64)) * _MIX
             np.add.at(key, entries.point[own], (place ^ (place >> np.uint64(29))) * _MIX)
-        number: Index = np.unique(key, return_inverse=True)[1]
-        return number
+        found: Index = np.unique(key, return_inverse=True)[1]
+        return found
 
 
 class _Template:
@@ -304,7 +305,7 @@ class _Template:
         return program_of(part, np.arange(self.width))
 
 
-def _same(lines: Index) -> Index:
+def _same(lines: npt.NDArray[Any]) -> Index:
     """Return the one line that all lines (points, …) equal."""
     if (lines != lines[0]).any():
         raise _Uneven

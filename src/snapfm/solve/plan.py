@@ -104,8 +104,10 @@ class Plan:
             for system, rows in zip(reduction.systems, kinked, strict=True)
         ]
         free, touched = reduction.cascade.free, np.zeros(self.unknowns, bool)
-        for part in (*reduction.systems, *reduction.totals):
-            touched[part.unknowns.ravel()] = True
+        for unknowns in [part.unknowns.ravel() for part in reduction.systems] + [
+            one.unknowns for one in reduction.totals
+        ]:
+            touched[unknowns] = True
         bounded = np.isfinite(self.lower) | np.isfinite(self.upper)
         self.bounded = np.flatnonzero(bounded & free)
         # Unknowns at which u − û + Jᵀλ has to be checked: for all others u = û − Aᵀλ makes it zero.

@@ -30,14 +30,14 @@ from snapfm.solve.tiles import AttemptOutcome, worst_status
 from snapfm.text import plural
 
 _ROUNDS = 8  # Newton steps of a point in one pass, and one; two suffice near an answer
-_HALVINGS = 30  # of a step, before the method gives up
+_LENGTHS = 20  # of a step, each half of the one before, until the method gives up
 _RISE = 1e-4  # share of the predicted rise of the dual function that a step has to bring
 _ROUNDING = 1e-13  # of a value, relative to its size: sums of many points
 _SINGULAR = 1e-13  # eigenvalues of the Schur matrix, scaled to a unit diagonal, that are taken for zero
 _LEAST_PIVOT = 1e-8  # of W at a minimum
 _PATIENCE = 12  # iterations in a row that do not halve how far the rows are off
 _LARGEST = 500_000  # unknowns of a field that a System is made for: two gigabytes
-_SOLVES, _LINEAR = 2, 4  # of the linearized problem, the second for what rounding leaves; what `linearize` is given
+_SOLVES = 2  # of the linearized problem: the second for what rounding leaves
 _ACTIVE = 1e-9  # a row that pushes with more than this share of the largest push belongs to an active inequality
 
 
@@ -69,7 +69,7 @@ class _Pass(NamedTuple):
 
 
 class Totals(Stage):
-    """Prepared for some totals among the unknowns of a plan, whose limits are given; `lengths` are those that are never negative."""
+    """Prepared for some totals among the unknowns of a plan, with their limits; `lengths` are unknowns that are not negative."""
 
     def __init__(self, number: int, found: Found, free: Mask, lower: Values, upper: Values, lengths: Index) -> None:
         self.number, self.found = number, found
@@ -77,7 +77,10 @@ class Totals(Stage):
         self._reads_known = any(not free[one.rows.inputs].all() for one in found.classes)
         self._lower, self._upper = lower, upper
         if len(lengths) or self._reads_known:
-            self._lower = np.where(free, lower, np.inf)  # limits that cross: the unknown is known
+            self._lower, self._upper = (
+                np.where(free, lower, np.inf),
+                np.where(free, upper, -np.inf),
+            )  # crossed: it is known
             self._lower[lengths] = 0.0
         self._limits = lower, upper, lengths
         self._fallback: Iterate | None = None
@@ -89,7 +92,10 @@ class Totals(Stage):
         outcome = AttemptOutcome.unfinished(count)
         base = self.found.known.evaluate(state.u, state.params)
         if not minimize.overloads:
-            self._compile(state, params)
+            with state.deadline.clock.paused():  # compilation is not counted
+                field, line = np.zeros((1, len(self._lower))), np.zeros((1, params.shape[1]))
+                empty = [one._replace(inputs=one.inputs[:0], outside=one.outside[:0]) for one in self._points]
+                self._sums(minimize, empty, line, np.zeros((1, len(self.found.rows))), field, 0.0, 1, field, field)
         for i in range(count):
             one = slice(i, i + 1)
             with self._spaces.lend() as space:
@@ -105,31 +111,27 @@ class Totals(Stage):
 
     def _attempt(self, state: State, lost: Index, outcome: AttemptOutcome) -> None:
         """Leave some samples to a System. Written: their u and multipliers, outcome."""
-        if self._fallback is None:  # threads that meet here each make one
+        fallback = self._fallback
+        if fallback is None:  # threads that meet here each make one
             lower, upper, lengths = self._limits
-            self._fallback = Iterate(self.number, Part(self.found.system(), lower, upper, lengths, Automatic()), 0)
+            self._fallback = fallback = Iterate(
+                self.number, Part(self.found.systems()[0], lower, upper, lengths, Automatic()), 0
+            )
         some, own = state.select(lost, state.limit), Ended.blank(len(lost))
         some.u[:, self.found.unknowns], some.warm = some.u_hat[:, self.found.unknowns], None
         own.begin()
-        self._fallback.solve(some, own)
+        fallback.solve(some, own)
         state.u[lost], state.multipliers[lost] = some.u, some.multipliers
         outcome.status[lost], outcome.second[lost] = own.status, own.second
         outcome.iterations[lost] += own.iterations
 
-    def _compile(self, state: State, params: Values) -> None:
-        """Compile the kernel without counting the time."""
-        field, line = np.zeros((1, len(self._lower))), np.zeros((1, params.shape[1]))
-        with state.deadline.clock.paused():
-            nothing = [points._replace(inputs=points.inputs[:0], outside=points.outside[:0]) for points in self._points]
-            self.sums(nothing, line, np.zeros((1, len(self.found.rows))), (field, 0.0, 1, field, field))
-
-    def sums(self, points: list[Points], params: Values, multipliers: Values, given: tuple[Any, ...]) -> Values:
-        """Run a pass over all points: `minimize`, or `linearize` if less is given. Written: the last field given."""
+    def _sums(
+        self, kernel: Any, points: list[Points], params: Values, multipliers: Values, target: Values, *more: Any
+    ) -> Values:  # fmt: skip
+        """Run a pass of `minimize` or `linearize` over points. Written: the last of `more`."""
         out = np.zeros(sums_of(multipliers.shape[1]))
         out[PIVOT] = 1.0
-        target, *more = given
         for one in points:
-            kernel = minimize if len(given) > _LINEAR else linearize
             kernel(one, params, multipliers, target, self._lower, self._upper, *more, out)
         return out
 
@@ -138,7 +140,7 @@ class Totals(Stage):
     ) -> _Pass:  # fmt: skip
         """Minimize the Lagrangian for multipliers (m,). Written: u."""
         m = len(multipliers)
-        sums = self.sums(self._points, params, multipliers[None], (u_hat, goal, _ROUNDS, start, u))
+        sums = self._sums(minimize, self._points, params, multipliers[None], u_hat, goal, _ROUNDS, start, u)
         rows = sums[:m] + base
         value = float(sums[VALUE] + multipliers @ rows)
         minimal = bool(np.isfinite(sums).all() and np.isfinite(value) and sums[PIVOT] > _LEAST_PIVOT)
@@ -159,14 +161,15 @@ class Totals(Stage):
             one, nu = slice(i, i + 1), np.zeros((1, len(rows)))
             multipliers = at.multipliers[one][:, rows]
             for solves in range(_SOLVES + 1):
-                sums = self.sums(self._points, params[one], multipliers, (at.g[one], nu, at.u[one], at.w[one]))
+                read = params[one], multipliers, at.g[one], nu, at.u[one]
+                sums = self._sums(linearize, self._points, *read, at.w[one])
                 matrix, left = _symmetric(sums, len(rows)), sums[len(rows) : 2 * len(rows)]
                 push = multipliers[0] * np.sqrt(np.maximum(np.diag(matrix), 0.0))
                 active = equality | (push > _ACTIVE * np.abs(push).max(initial=1.0))
                 if solves == _SOLVES or not np.isfinite(sums).all():
                     break
                 nu[0, active] += _solved(matrix[np.ix_(active, active)], left[active])
-            if not np.isfinite(sums).all() or at.deadline.over:
+            if not np.isfinite(sums).all():
                 at.w[one][:, self.found.unknowns] = np.nan
             at.nu[i, rows] = nu[0]
 
@@ -220,21 +223,20 @@ class _Sample:
         if not self._finite:
             self._own[:, unknowns] = self._u_hat[:, unknowns]
             return int(Status.NONFINITE), 1
-        at = self._begin()
+        at: _Pass | None = self._begin()
         status, iterations = Status.STALLED, 1
         best, patience = np.inf, _PATIENCE
         while at is not None and at.minimal:
-            violation = at.violation(self._equality)
-            certain = max(at.remainder, at.complementarity(self._equality)) <= self._allowed
-            lawful = certain and violation <= self._stopping.tolerance
-            useful = at.off(self._equality) <= 0.5 * best
-            best, patience = min(best, at.off(self._equality)), _PATIENCE if useful else patience - 1
+            off, violation = at.off(self._equality), at.violation(self._equality)
+            useful, best = off <= 0.5 * best, min(best, off)
+            patience = _PATIENCE if useful else patience - 1
+            lawful = max(at.remainder, at.complementarity(self._equality)) <= self._allowed
+            lawful &= violation <= self._stopping.tolerance
             if lawful and (violation <= self._stopping.polish * self._stopping.tolerance or not useful):
                 status = Status.CONVERGED
-            if status == Status.CONVERGED or not patience:
-                break
-            if iterations >= state.limit or state.deadline.over:
+            elif patience and (iterations >= state.limit or state.deadline.over):
                 status = Status.ITERATION_LIMIT
+            if status != Status.STALLED or not patience:
                 break
             at, iterations = self._rise(at), iterations + 1
         if at is not None:
@@ -256,7 +258,7 @@ class _Sample:
         step = _ascent(at, self._equality)
         rise, length = float(at.slope @ step), 1.0
         slack = _ROUNDING * abs(at.value)
-        for _ in range(_HALVINGS):
+        for _ in range(_LENGTHS):
             then = self._minimum(at.multipliers + length * step)
             enough = then.value >= at.value + _RISE * length * rise - slack
             if then.minimal and (enough or then.off(self._equality) <= 0.5 * at.off(self._equality)):
@@ -277,7 +279,9 @@ def _points(one: PointClass) -> Points:
     entry, bend = (
         (k * pattern.row_of() + pattern.indices).astype(np.int32, copy=False) for pattern in (jacobian, hessian)
     )
-    found = Points(program.code, program.constants, entry, bend, one.rows.inputs, one.rows.outside, np.zeros(0, np.int64))
+    found = Points(
+        program.code, program.constants, entry, bend, one.rows.inputs, one.rows.outside, np.zeros(0, np.int64)
+    )
     return found._replace(starts=starts(sections(program.cells, program.slots, found, jacobian.rows)))
 
 
