@@ -4,7 +4,8 @@
    Unknowns that blocks of rows determine together are solved for block by block (march).
 2. Rows that others imply are dropped, to be judged with the answer.
 3. Unknowns that enter all rows in the same way are aggregated: two stand for each such group.
-4. The rest splits into parts that share no unknown. Parts that are affine equalities are solved in closed form.
+4. The rest splits into parts that share no unknown. Parts that are affine equalities are solved in closed form, those of a few
+   sums over the points of a large field by their multipliers (totals).
 5. In the others, unknowns that enter no operation are eliminated through their multipliers: u = û − Aᵀλ holds for them
    exactly, so they appear only as the constant matrix `gram` = AAᵀ. Parts with the same structure (the slices of a field)
    share one System and are solved side by side.
