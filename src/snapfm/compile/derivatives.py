@@ -25,7 +25,7 @@ from snapfm.compile.trace.batched import Batched, each
 from snapfm.kernels import batches
 from snapfm.laws import Params
 
-_ENTRIES_A_PIECE = 250_000  # of the rows of one program that is not kept: some hundred megabytes while it is built
+_ENTRIES_A_PIECE = 60_000  # of the rows of one program that is not kept: tens of megabytes while it is built and run
 
 
 def evaluate_params(tape: Tape, example: Tensor, params: Params, count: int) -> Values:
