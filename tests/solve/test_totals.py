@@ -81,7 +81,7 @@ def projector(laws: list[snapfm.Law], as_totals: bool, monkeypatch: pytest.Monke
     """Prepare laws on a small field with the stage, or with Systems."""
     monkeypatch.setattr(reduction, "_LEAST", 1 if as_totals else 10**9)
     made = snapfm.Projector(laws, SHAPE, params(1))
-    assert any(isinstance(stage, totals.Totals) for stage in stages(made)) == as_totals
+    assert any(isinstance(stage, totals.DualTotals) for stage in stages(made)) == as_totals
     return made
 
 
@@ -190,7 +190,7 @@ def test_others_stay_systems(law: Callable[[Tensor], Tensor], monkeypatch: pytes
     projector([Equality("law", lambda u, p: law(u)), Bounds(lower=0.0)], False, monkeypatch)
     monkeypatch.setattr(reduction, "_LEAST", 1)
     made = snapfm.Projector([Equality("law", lambda u, p: law(u)), Bounds(lower=0.0)], SHAPE, params(1))
-    assert not any(isinstance(stage, totals.Totals) for stage in stages(made))
+    assert not any(isinstance(stage, totals.DualTotals) for stage in stages(made))
 
 
 def test_large_fields_are_totals() -> None:

@@ -32,7 +32,7 @@ from snapfm.solve.memory import Workspaces
 from snapfm.solve.stage import Ended, LinearState, Stage, State
 from snapfm.solve.substitute import Clip, Substitute
 from snapfm.solve.system import Part
-from snapfm.solve.totals import Totals
+from snapfm.solve.totals import DualTotals
 from snapfm.text import plural
 
 Field = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -137,7 +137,7 @@ class Plan:
         lengths = reduction.aggregates.first + 1 + 2 * np.arange(len(reduction.aggregates))
         for found in reduction.totals:
             own = np.intersect1d(found.unknowns, lengths)
-            stages.append(Totals(len(stages), found, reduction.cascade.free, self.lower, self.upper, own))
+            stages.append(DualTotals(len(stages), found, reduction.cascade.free, self.lower, self.upper, own))
         for k, part in enumerate(self.systems, 1):
             stages.append(Iterate(len(stages), part, len(self.systems) - k))
         return tuple(stages)

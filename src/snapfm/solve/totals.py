@@ -1,4 +1,4 @@
-"""Totals: the stage of a few rows that add up over the points of a large field, solved by their multipliers alone.
+"""DualTotals: the stage of a few rows that add up over the points of a large field, solved by their multipliers alone.
 
 Given multipliers λ, the Lagrangian is minimized at every point by itself, within its bounds: u(λ). The rows at u(λ) are the
 slopes of a concave function of λ, its value, which Newton's method maximizes: as many unknowns as there are rows, and every
@@ -19,8 +19,7 @@ from snapfm.kernels.layout import HOLDS
 from snapfm.kernels.numba.sections import starts
 from snapfm.kernels.points import PIVOT, REMAINDER, VALUE, Points, linearize, minimize, sections, sums_of
 from snapfm.linear import Automatic
-from snapfm.reduce.totals import PointClass
-from snapfm.reduce.totals import Totals as Found
+from snapfm.reduce.totals import PointClass, Totals
 from snapfm.solve.budget import certified
 from snapfm.solve.iterate import Iterate
 from snapfm.solve.memory import Workspaces
@@ -68,10 +67,10 @@ class _Pass(NamedTuple):
         return float(np.where(equality, 0.0, self.multipliers * np.maximum(-self.rows, 0.0)).max())
 
 
-class Totals(Stage):
+class DualTotals(Stage):
     """Prepared for some totals among the unknowns of a plan, with their limits; `lengths` are unknowns that are not negative."""
 
-    def __init__(self, number: int, found: Found, free: Mask, lower: Values, upper: Values, lengths: Index) -> None:
+    def __init__(self, number: int, found: Totals, free: Mask, lower: Values, upper: Values, lengths: Index) -> None:
         self.number, self.found = number, found
         self._points = [_points(one) for one in found.classes]
         self._reads_known = any(not free[one.rows.inputs].all() for one in found.classes)
@@ -204,7 +203,9 @@ class Totals(Stage):
 class _Sample:
     """One sample on its way: multipliers that rise, and the field that belongs to them."""
 
-    def __init__(self, stage: Totals, state: State, one: slice, params: Values, base: Values, space: Values) -> None:
+    def __init__(
+        self, stage: DualTotals, state: State, one: slice, params: Values, base: Values, space: Values
+    ) -> None:
         self._stage, self._params, self._base = stage, params, base
         self._equality, self._stopping = stage.found.equality, state.stopping
         self._u_hat, self._own, self._here, self._there = state.u_hat[one], state.u[one], state.u[one], space
