@@ -10,7 +10,7 @@ import torch
 from tests.compile import dense
 from torch import Tensor
 
-from snapfm.compile import CompiledLaws, compile_laws
+from snapfm.compile import CompiledLaws, compile_laws, derivatives
 from snapfm.compile.derivatives import evaluate_params
 from snapfm.laws import Equality
 
@@ -134,3 +134,12 @@ def test_a_hessian_too_dense_leaves_the_slopes(monkeypatch: pytest.MonkeyPatch):
     assert torch.allclose(torch.from_numpy(laws.scalar.jacobian(U, {})), truth, rtol=1e-14)
     weight = np.ones((COUNT, 1))
     np.testing.assert_allclose(laws.scalar.pull(U, {}, slice(0, 1), weight), truth, rtol=1e-14)
+
+
+def test_long_rows_are_pulled_back_in_pieces(monkeypatch: pytest.MonkeyPatch):
+    laws = compiled("square", "total", "affine")
+    weight = weights(laws.rows).numpy()
+    whole = laws.scalar.pull(U, PARAMS, slice(1, laws.rows), weight[:, 1:])
+    monkeypatch.setattr(derivatives, "_ENTRIES_A_PIECE", 3)
+    pieces = laws.scalar.pull(U, PARAMS, slice(1, laws.rows), weight[:, 1:])
+    assert np.allclose(pieces, whole, rtol=0.0, atol=8 * EPS * np.abs(whole).max())

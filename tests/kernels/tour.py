@@ -92,6 +92,11 @@ def _fronts() -> None:
     _project([Equality("curved", _curved)], (4,), linear=Fronts())
 
 
+def _totals() -> None:
+    laws: list[Law] = [Equality("total", lambda u, p: (u[0] * u[1]).mean() - p["total"]), Bounds(lower=-2.0)]
+    _project(laws, (2, 96, 96), {"total": torch.zeros(SAMPLES, dtype=torch.float64)})
+
+
 STOPS: dict[str, Callable[[], None]] = {
     "newton": _newton,
     "barrier": _barrier,
@@ -107,6 +112,7 @@ STOPS: dict[str, Callable[[], None]] = {
     "kinks": _kinks,
     "opaque": _opaque,
     "fronts": _fronts,
+    "totals": _totals,
 }
 
 

@@ -349,6 +349,7 @@ def _lowered(
         forms.append(form)
     if tape.tried and not tape.lifts:  # products are exact where probing a map rounds
         return _lowered(given, traced, opaque, u, sample, report, lifting=False)
+    del slopes  # hundreds of megabytes where fields are large
     report("finding patterns")
     parts = [form.widened(tape.cells).matrix for form in forms]
     rows = csr_array(vstack([csr_array((0, tape.cells)), *parts], format="csr"))

@@ -26,7 +26,8 @@ from snapfm.compile.units import Units
 from snapfm.kernels import batches
 from snapfm.laws import Params
 
-_ENTRIES_A_PIECE = 2_000_000  # of the rows of one program that is not kept: some hundred megabytes while it is built
+_ENTRIES_A_PIECE = 60_000  # of the rows of one program that is not kept: tens of megabytes while it is built and run
+_NUMBERS_AT_ONCE = 2_000_000  # of dense slopes
 
 
 def evaluate_params(tape: Tape, example: Tensor, params: Params, count: int) -> Values:
@@ -132,11 +133,15 @@ class Scalar:
         """
         out = np.zeros((len(u), self.tape.unknowns))
         weighted = multipliers if self.units is None else multipliers / self.units.rows[rows]
-        ends = self.rows.indptr[rows.start : rows.stop + 1]
-        pieces = max(1, int(ends[-1] - ends[0]) // _ENTRIES_A_PIECE)
-        for index in np.array_split(np.arange(rows.start, rows.stop), pieces):
-            program = build_program(self.tape, csr_array(self.rows[index]), np.zeros(0, np.int64))
-            Rows.of(program).pull((index - rows.start)[None], *self._inputs(u, params), weighted, out)
+        ends = self.rows.indptr[rows.start : rows.stop + 1].astype(np.int64)
+        # Cut within rows, too: a row adds up its entries.
+        for first in range(ends[0], ends[-1], _ENTRIES_A_PIECE):
+            inside = np.clip(ends, first, first + _ENTRIES_A_PIECE)
+            index = np.flatnonzero(np.diff(inside))
+            own, lines = slice(inside[0], inside[-1]), np.append(inside[index], inside[-1]) - inside[0]
+            piece = csr_array((self.rows.data[own], self.rows.indices[own], lines), shape=(len(index), self.tape.cells))
+            program = build_program(self.tape, piece, np.zeros(0, np.int64))
+            Rows.of(program).pull(index[None], *self._inputs(u, params), weighted, out)
         out = out if self.transform is None else self.transform.back(out)
         return out if self.units is None else out / self.units.unknowns
 
@@ -154,7 +159,7 @@ class Scalar:
         """Return |J|ᵀ sizes (n,) by the unknowns of a field at a batch of one, with a transform: some rows at a time."""
         assert self.transform is not None
         slopes = self.program.pattern.csr(Rows.of(self.program).slopes(*self._inputs(u, params))[0])
-        pieces = 1 + slopes.shape[0] * self.example.numel() // _ENTRIES_A_PIECE
+        pieces = 1 + slopes.shape[0] * self.example.numel() // _NUMBERS_AT_ONCE
         parts = np.array_split(np.arange(slopes.shape[0]), pieces)
         weighted = sizes if self.units is None else sizes / self.units.rows
         found: Values = np.sum(

@@ -21,6 +21,7 @@ from snapfm.compile.lower.tape import ONE, Block, Tape, moved_columns, ordered, 
 from snapfm.kernels.operators import Op
 
 _KINKED = (Op.RELU, Op.ABS, Op.MAX, Op.MIN)
+KINKED = (*_KINKED, Op.SELECT)
 _COMPARED = (Op.GT, Op.GE)
 _NEW = 5  # cells at most for each kink
 
@@ -46,7 +47,7 @@ class Kinks:
 
 def find_kinks(tape: Tape) -> Kinks | None:
     """Write a tape's kinks as smooth pieces; None if it has none."""
-    if not any(block.op in (*_KINKED, Op.SELECT) for block in tape.blocks):
+    if not any(block.op in KINKED for block in tape.blocks):
         return None
     rewriting = _Rewriting(tape)
     for block in tape.blocks:
@@ -70,7 +71,7 @@ class _Rewriting:
             if block.op in _COMPARED:
                 pick = csr_array((np.ones(block.size), (cells, cells - block.first)), shape=(tape.cells, block.size))
                 self._compared = csr_array(self._compared + pick @ widened(csr_array(block.a - block.b), tape.cells))
-        most = sum(block.size for block in tape.blocks if block.op in (*_KINKED, Op.SELECT))
+        most = sum(block.size for block in tape.blocks if block.op in KINKED)
         most += sum(
             int(chosen[part.indices].sum()) for block in tape.blocks if block.op == Op.MUL for part in block.operands
         )

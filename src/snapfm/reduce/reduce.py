@@ -4,7 +4,8 @@
    Unknowns that blocks of rows determine together are solved for block by block (march).
 2. Rows that others imply are dropped, to be judged with the answer.
 3. Unknowns that enter all rows in the same way are aggregated: two stand for each such group.
-4. The rest splits into parts that share no unknown. Parts that are affine equalities are solved in closed form.
+4. The rest splits into parts that share no unknown. Parts that are affine equalities are solved in closed form, those of a few
+   sums over the points of a large field by their multipliers (totals).
 5. In the others, unknowns that enter no operation are eliminated through their multipliers: u = û − Aᵀλ holds for them
    exactly, so they appear only as the constant matrix `gram` = AAᵀ. Parts with the same structure (the slices of a field)
    share one System and are solved side by side.
@@ -15,7 +16,7 @@ Consumes a tape and returns frozen values. Knows nothing of solvers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,11 @@ from snapfm.reduce.blocks import quadratic_rows
 from snapfm.reduce.cascade import Cascade, cascade
 from snapfm.reduce.march import March, find_march
 from snapfm.reduce.rotate import Rotations, find_rotations, rotated
+from snapfm.reduce.totals import Totals, find_totals
 
 # Above this many separate parts they are solved as one: looking at each alone would cost more than it saves.
 _PART_LIMIT = 512
+_TOTALS = 16  # parts that are looked at for totals of a large field
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ class Reduction:
     dropped: Index  # rows that others repeat, once the cascade's unknowns are known
     affine: Index  # rows solved in closed form
     systems: tuple[System, ...]
+    totals: tuple[Totals, ...] = ()
 
     @property
     def implied(self) -> Index:
@@ -157,6 +161,7 @@ def reduce(
         free[aggregates.members] = False  # carried by their coordinates
         fixed = Cascade(fixed.levels, fixed.implied, free)
         bounded = np.concatenate([bounded, np.zeros(2 * len(aggregates), bool)])
+    del quadratic
     direct = _direct(tape, rows, fixed.free)
     parts = cut(tape, csr_array(rows[fixed.pinned_rows()]), [len(level.rows) for level in fixed.levels])
     substitutions = tuple(program_of(part, np.zeros(0, np.int64)) for part in parts)
@@ -169,10 +174,22 @@ def reduce(
     curved[unknown_label[touched]] = True
     curved[row_label[open_rows & ~equality]] = True
     affine = np.flatnonzero(open_rows & ~curved[np.maximum(row_label, 0)])
-    systems = _systems(tape, rows, direct, row_label, unknown_label, curved, iterated & fixed.free, open_rows, equality)
+
+    def solved(parts: Mask) -> tuple[System, ...]:
+        moving = iterated & fixed.free
+        return _systems(tape, rows, direct, row_label, unknown_label, parts, moving, open_rows, equality)
+
+    totals = list[Totals]()
+    for part in np.flatnonzero(curved)[:_TOTALS]:
+        own, alone = np.flatnonzero((row_label == part) & open_rows), np.arange(len(curved)) == part
+        one = find_totals(tape, rows, own, fixed.free, equality, partial(solved, alone))
+        if one is not None:
+            curved &= ~alone
+            totals.append(one)
     return Reduction(
-        tape, transform, rotations, aggregates, rows, fixed, substitutions, march, dropped, affine, systems
-    )
+        tape, transform, rotations, aggregates, rows, fixed, substitutions, march, dropped, affine, solved(curved),
+        tuple(totals),
+    )  # fmt: skip
 
 
 def _fixed(

@@ -32,6 +32,7 @@ from snapfm.solve.memory import Workspaces
 from snapfm.solve.stage import Ended, LinearState, Stage, State
 from snapfm.solve.substitute import Clip, Substitute
 from snapfm.solve.system import Part
+from snapfm.solve.totals import DualTotals
 from snapfm.text import plural
 
 Field = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -106,8 +107,10 @@ class Plan:
             for system, rows in zip(reduction.systems, kinked, strict=True)
         ]
         free, touched = reduction.cascade.free, np.zeros(self.unknowns, bool)
-        for system in reduction.systems:
-            touched[system.unknowns.ravel()] = True
+        for unknowns in [part.unknowns.ravel() for part in reduction.systems] + [
+            one.unknowns for one in reduction.totals
+        ]:
+            touched[unknowns] = True
         bounded = np.isfinite(self.lower) | np.isfinite(self.upper)
         self.bounded = np.flatnonzero(bounded & free)
         # Unknowns at which u − û + Jᵀλ has to be checked: for all others u = û − Aᵀλ makes it zero.
@@ -134,6 +137,10 @@ class Plan:
             stages.append(Clip(len(stages), clipped, self.lower[clipped], self.upper[clipped]))
         if len(reduction.affine):
             stages.append(Affine(len(stages), reduction, pinned, linear, most))
+        lengths = reduction.aggregates.first + 1 + 2 * np.arange(len(reduction.aggregates))
+        for found in reduction.totals:
+            own = np.intersect1d(found.unknowns, lengths)
+            stages.append(DualTotals(len(stages), found, reduction.cascade.free, self.lower, self.upper, own))
         for k, part in enumerate(self.systems, 1):
             stages.append(Iterate(len(stages), part, len(self.systems) - k))
         return tuple(stages)

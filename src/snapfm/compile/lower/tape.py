@@ -107,6 +107,11 @@ class Block:
         return int(self.a.shape[0])
 
     @property
+    def cells(self) -> slice:
+        """The cells of the results."""
+        return slice(self.first, self.first + self.size)
+
+    @property
     def operands(self) -> list[csr_array]:
         """The operands that the operation has."""
         return [operand for operand in (self.a, self.b, self.c) if operand is not None]
