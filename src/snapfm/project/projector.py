@@ -193,7 +193,13 @@ class Projector:
         for one in (self._own, *kept):
             if one.serves(scale, weights):
                 return one
-        made = self._prepared(self.structure, scale, weights)
+        try:
+            made = self._prepared(self.structure, scale, weights)
+        except TooDense as refusal:
+            raise UnsupportedLaw(
+                "project(metric=…) expects variances in which these laws can be written out, as they are in the projector's own; "
+                f"got others, where {refusal.reason}. Give them to Projector(…, metric=…), which multiplies by Jacobians then."
+            ) from refusal
         self._others = (made, *kept[: _KEPT - 1])
         return made
 

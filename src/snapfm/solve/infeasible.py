@@ -15,7 +15,7 @@ from torch import Tensor
 from snapfm.arrays import Index, Mask, Values
 from snapfm.compile import CompiledLaws
 from snapfm.compile.presolve import factored
-from snapfm.compile.sparsity.pattern import TooLarge
+from snapfm.compile.sparsity.pattern import TooDense, TooLarge
 from snapfm.kernels.operators import Op
 from snapfm.kernels.program import Code
 from snapfm.laws import Params
@@ -193,8 +193,12 @@ def contradicts(
 
     Every row has a tolerance (m,).
     """
+    try:
+        pattern = laws.pattern
+    except TooDense:  # as by the field, where laws are solved over coefficients of it: nothing is known
+        return False
     jacobian = laws.jacobian(u.reshape(1, *laws.shape), params)[0].numpy()
-    slopes = laws.pattern.csr(jacobian * laws.scale[laws.pattern.indices])
+    slopes = pattern.csr(jacobian * laws.scale[pattern.indices])
     others = np.setdiff1d(np.flatnonzero(laws.equality_rows), implied)
     size = np.abs(u.numpy().ravel() / laws.scale)
     broken = np.abs(residual) if laws.equality_rows.all() else np.where(laws.equality_rows, np.abs(residual), residual)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import snapfm
 from snapfm.compile import CompiledLaws, compile_laws
+from snapfm.errors import UnsupportedLaw
 
 Map = Callable[[Tensor], Tensor]
 
@@ -170,3 +171,51 @@ def test_quadratic_forms_of_low_rank_are_spanned() -> None:
     assert "transform into 80 orthogonal coefficients" in str(project.structure)
     result = project(true + _draw(3, 600, seed=2), params).raise_for_status()
     torch.testing.assert_close(torch.stack([energies(one) for one in result.u]), params["e"], rtol=0.0, atol=1e-8)
+
+
+def _shells(n: int) -> tuple[snapfm.Equality, torch.Tensor, dict[str, torch.Tensor]]:
+    """Energies of the shells of the first of two channels, true fields, and their energies."""
+    wave = torch.fft.fftfreq(n) * n
+    shell = (wave[:, None].square() + wave.square()).sqrt().round().long()
+    inside = torch.nn.functional.one_hot(shell).double()
+
+    def energies(u: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("...ij,ijs->...s", torch.fft.fft2(u[..., 0, :, :]).abs().square(), inside)
+
+    u = torch.randn(4, 2, n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return snapfm.Equality("shells", lambda u, p: energies(u) - p["energy"]), u, {"energy": energies(u)}
+
+
+def test_units_that_do_not_change_along_an_axis_keep_a_transform():
+    law, u, params = _shells(8)
+    channels = torch.tensor([4.0, 1e6], dtype=torch.float64)[:, None, None].expand(2, 8, 8)
+    plain = snapfm.Projector([law], (2, 8, 8), params, 1e-7)
+    scaled = snapfm.Projector([law], (2, 8, 8), params, 1e-7, metric=snapfm.Metric(channels.clone()))
+    one, other = plain(1.3 * u, params), scaled(1.3 * u, params)
+    assert one.converged.all()
+    assert torch.equal(one.iterations, other.iterations)
+    torch.testing.assert_close(one.u, other.u)
+    torch.testing.assert_close(one.distance, 2.0 * other.distance)
+
+
+def test_units_that_change_along_an_axis_do_without_it():
+    law, u, params = _shells(8)
+    variances = 0.5 + torch.rand(2, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    found = snapfm.Projector([law], (2, 8, 8), params, 1e-7, metric=snapfm.Metric(variances))(1.3 * u, params)
+    assert found.converged.all()
+    step = (found.u - 1.3 * u) / variances  # Σ⁻¹(u − û) = −Jᵀλ reads the first channel alone
+    assert step[:, 1].abs().max() == 0.0
+    transformed = torch.fft.fft2(step[:, 0]) / torch.fft.fft2(found.u[:, 0])  # one real factor for each shell
+    wave = torch.fft.fftfreq(8) * 8
+    shell = (wave[:, None].square() + wave.square()).sqrt().round().long()
+    for number in range(int(shell.max()) + 1):
+        mine = transformed[:, shell == number]
+        assert float((mine - mine[:, :1].real).abs().max()) < 1e-6
+
+
+def test_variances_of_a_call_for_which_laws_are_not_written_out_are_refused():
+    law, u, params = _shells(24)
+    project = snapfm.Projector([law], (2, 24, 24), params, 1e-6)
+    variances = 0.5 + torch.rand(2, 24, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    with pytest.raises(UnsupportedLaw, match=r"project\(metric=…\) expects variances .* Give them to Projector"):
+        project(u, params, metric=snapfm.Metric(variances))
