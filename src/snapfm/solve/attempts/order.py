@@ -14,10 +14,9 @@ from snapfm.arrays import Index, Mask
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.threads import Deadline
-from snapfm.solve.attempts.attempt import AFTERWARDS, FEW, NEWTON, NONE, PATIENCE, SOME, Attempt, Search, newton
-from snapfm.solve.attempts.barrier import BARRIER, FINE_BARRIER, SHORT_BARRIER, SOFT_BARRIER
-from snapfm.solve.attempts.interior_start import guarded
-from snapfm.solve.attempts.penalty import PENALTY, REGULARIZED, SLOW_PENALTY
+from snapfm.solve.attempts.attempt import FEW, NONE, PATIENCE, SOME, Attempt, Search, newton
+from snapfm.solve.attempts.barrier import BARRIER
+from snapfm.solve.attempts.penalty import PENALTY
 from snapfm.solve.attempts.restoration import RESTORATION
 from snapfm.solve.attempts.sequential import OPAQUE_PROGRAMS, PROGRAMS, violation
 from snapfm.solve.budget import Stopping
@@ -41,36 +40,11 @@ def _first(search: Search) -> AttemptOutcome:
     return search.newton(np.minimum(FIRST, search.allowed), trials=SOME, patience=PATIENCE)
 
 
-def _filtered(search: Search) -> AttemptOutcome:
-    """Begin again at û with a filter in place of the merit function, whose penalty makes steps short far from an answer."""
-    search.begin()
-    return search.newton(search.allowed, filtered=True)
-
-
-def _nearby(search: Search) -> AttemptOutcome:
-    """Go on from a point beside the one where Newton's method stopped."""
-    search.tiles.scatter(core.X)
-    return search.newton(search.allowed)
-
-
-def _from_zero(search: Search) -> AttemptOutcome:
-    """Start from zero: for transport laws noise is the worst start, and zero often the best."""
-    search.begin_at_zero()
-    return search.newton(search.allowed)
-
-
 FIRST_ATTEMPT = Attempt("Newton's method", 1.0, _first)
-FILTER = Attempt("filter", NEWTON, _filtered)
-NEARBY_START = Attempt("nearby start", AFTERWARDS, _nearby)
-ZERO_START = Attempt("zero start", NEWTON, _from_zero)
 
 
 def _inequalities(part: Part) -> bool:
     return part.inequalities
-
-
-def _equalities(part: Part) -> bool:
-    return not part.inequalities
 
 
 def _square(part: Part) -> bool:
@@ -93,20 +67,9 @@ ATTEMPTS: tuple[Attempt, ...] = (
     OPAQUE_PROGRAMS,
     RESTORATION.when(_square),
     PROGRAMS.when(_square),
-    SOFT_BARRIER.when(guarded),  # others begin at û, perhaps behind a pole
-    SHORT_BARRIER.when(_inequalities),
-    PENALTY,
-    SOFT_BARRIER,
-    SLOW_PENALTY.when(_equalities),
-    FILTER.when(_equalities),
-    RESTORATION.when(_inequalities),
-    PROGRAMS.when(_inequalities),
     BARRIER.when(_inequalities),
-    NEARBY_START,
-    ZERO_START.when(_inequalities),
-    REGULARIZED,
-    ZERO_START,
-    FINE_BARRIER.when(_inequalities),
+    PENALTY,
+    BARRIER,
     RESTORATION,
     PROGRAMS,
 )
