@@ -32,12 +32,14 @@ ARRIVED, LIMIT, BROKEN = 0, 3, 4  # errors.Status
 _FAR = 1e-2, 1.0  # least and largest distance to the laws that counts, in the lane's unit
 _FIRST = 0.1  # first μ, relative to the distance squared
 _ROOM, _SLACK = 0.03, 2.0  # distance from bounds, and that of a row's plane, to begin with; relative to the distance
-_SOFTNESS = 1e-3  # first δ, relative to the mean of ‖J_r‖²
+_SOFTNESS = 1e-3, 1.0  # first δ, relative to the mean of ‖J_r‖²: firm and soft rows
 _SOLVED = 30.0  # a barrier problem is solved well enough at this multiple of μ
 _FALL, _POWER = 0.2, 1.5  # the next μ is the smaller of these multiples and powers of it
+_SLOWLY, _LOOSE = 0.3, 1e-4  # with soft rows a μ above the second number falls by the first: their path may bend
 # Newton's method takes over where every multiplier or its slack is small beside the other, or at the last μ: rows that are almost
 # parallel, such as limits of both ends of a line, part only there.
-_CLEAR, _READY, _LAST = 100.0, 1e-3, 1e-14
+_CLEAR, _LAST = 100.0, 1e-14
+_HARD = 1e-6  # and where δ is below this share of the mean of ‖J_r‖²
 _ROUNDED = 1e-10  # what is left of rows and gradient below this may be rounding
 _KEEP = 0.99  # least share of the way to the boundary that a step may go
 _STRAY = 1e8  # times that the product of a slack and its multiplier may differ from μ
@@ -45,7 +47,7 @@ _HALVINGS = 25
 _TINY, _LEAST_SLOPE = (
     1e-30,
     1e-6,
-)  # least ‖J_r‖² of a row whose distance is known, and least ‖J_r‖ that a slack is made for
+)  # least ‖J_r‖² of a row whose distance is known, and least size of a row
 
 
 class BarrierPath(NamedTuple):
@@ -54,6 +56,7 @@ class BarrierPath(NamedTuple):
     parameter: Values  # μ of the barrier
     softness: Values  # δ of soft equalities
     distance: Values  # to the laws at the start; then δ/μ
+    ready: Values  # μ below which Newton's method may take over
     fresh: Mask  # the filter belongs to another barrier problem, and is to be emptied
 
 
@@ -61,19 +64,22 @@ _new_path = allocator(BarrierPath, LANES)
 
 
 @compiled(nogil=True, error_model="numpy")
-def interior_tiles(code, frame, plan, ordinary, limits, stop, live, space, at, work, status, iterations):
-    """Follow the barrier in all tiles; see newton.solve_tiles. Written: space, status, iterations (tiles, …)."""
+def interior_tiles(code, frame, plan, ordinary, soft, limits, stop, live, space, at, work, status, iterations):
+    """Follow the barrier in all tiles, slowly along softer rows if `soft` is 1; see newton.solve_tiles.
+
+    Written: space, status, iterations (tiles, …).
+    """
     lanes, path = new_lanes(), _new_path()
     for k in range(len(space)):
         tile = load_tile(code, frame, space[k], at, work)
         interior_tile(
-            code, frame, plan, ordinary, limits[k], stop, live[k], tile, lanes, path, status[k], iterations[k]
+            code, frame, plan, ordinary, soft, limits[k], stop, live[k], tile, lanes, path, status[k], iterations[k]
         )  # fmt: skip
         store_tile(code, frame, tile, space[k])
 
 
 @compiled(nogil=True, error_model="numpy")
-def interior_tile(code, frame, plan, ordinary, limits, stop, live, tile, lanes, path, status, iterations):
+def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, lanes, path, status, iterations):
     """Follow the barrier in one tile; see interior_tiles. Written: tile, lanes, path, status, iterations."""
     mu, delta, fresh = path.parameter, path.softness, path.fresh
     damping, accepted = lanes.damping, lanes.accepted
@@ -85,7 +91,7 @@ def interior_tile(code, frame, plan, ordinary, limits, stop, live, tile, lanes, 
     residual_at(code, frame, tile)
     derivatives_at(code, frame, tile)
     size_rows(tile, ordinary)
-    _begin_path(frame, tile, path)
+    _begin_path(frame, tile, path, _SOFTNESS[soft])
     _enter(frame, tile, path)
     _rows_at(code, frame, tile, delta)
     for iteration in range(most + 1):
@@ -99,8 +105,10 @@ def interior_tile(code, frame, plan, ordinary, limits, stop, live, tile, lanes, 
                 status[lane] = BROKEN
                 continue
             solved = off <= _SOLVED * mu[lane]
-            while solved and mu[lane] > _LAST and not (mu[lane] <= _READY and _clear(frame, tile, lane)):
-                mu[lane] = max(_LAST, min(_FALL * mu[lane], mu[lane] ** _POWER))
+            while solved and mu[lane] > _LAST and not (mu[lane] <= path.ready[lane] and _clear(frame, tile, lane)):
+                slowly = soft == 1 and mu[lane] > _LOOSE
+                fall = _SLOWLY * mu[lane] if slowly else min(_FALL * mu[lane], mu[lane] ** _POWER)
+                mu[lane] = max(_LAST, fall)
                 fresh[lane] = True  # another barrier problem has another filter
                 _harden(frame, tile, lane, delta, path.distance[lane] * mu[lane])
                 solved = _complementarity_error(frame, tile, lane, mu[lane]) <= _SOLVED * mu[lane]
@@ -132,9 +140,7 @@ def interior_tile(code, frame, plan, ordinary, limits, stop, live, tile, lanes, 
 
 
 @compiled(nogil=True, error_model="numpy")
-def _begin_path(
-    frame, tile, path
-):  # written: path's parameter, softness and distance, slack, multiplier of inequalities
+def _begin_path(frame, tile, path, softness):  # written: path but fresh; slack, multiplier of inequalities
     """Begin where slacks and multipliers leave room for the way to the laws: the farthest row or bound says how far that is."""
     mu, delta, distance = path.parameter, path.softness, path.distance
     residual, norm, equality, slack, lam = tile.residual, tile.row_norm, frame.equality, tile.slack, tile.multiplier
@@ -142,7 +148,7 @@ def _begin_path(
     for r in range(len(equality)):
         for lane in range(LANES):
             i = r * LANES + lane
-            delta[lane] += norm[i] / len(equality)
+            delta[lane] += max(norm[i], residual[i] ** 2) / len(equality)  # û may be where slopes vanish
             if norm[i] > _TINY and (equality[r] == 1 or residual[i] > 0.0):
                 distance[lane] = max(distance[lane], min(_FAR[1], abs(residual[i]) / math.sqrt(norm[i])))
     if frame.bounded == 1:
@@ -151,11 +157,14 @@ def _begin_path(
             distance[i % LANES] = max(distance[i % LANES], min(_FAR[1], abs(x[i] - target[i])))
     for lane in range(LANES):
         mu[lane] = _FIRST * distance[lane] ** 2
-        delta[lane] = max(_SOFTNESS * delta[lane], _TINY)
+        path.ready[lane] = _HARD / softness * mu[lane]
+        delta[lane] = max(softness * delta[lane], _TINY)
     if frame.mixed == 1:
         for i in range(len(slack)):
             lane = i % LANES
-            slack[i] = max(-residual[i], _SLACK * distance[lane] * max(math.sqrt(norm[i]), _LEAST_SLOPE))
+            slack[i] = max(
+                -residual[i], _SLACK * distance[lane] * max(math.sqrt(norm[i]), abs(residual[i]), _LEAST_SLOPE)
+            )
             if equality[i // LANES] == 0:
                 lam[i] = mu[lane] / slack[i]
 

@@ -15,7 +15,8 @@ from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.threads import Deadline
 from snapfm.solve.attempts.attempt import FEW, NONE, PATIENCE, SOME, Attempt, Search, newton
-from snapfm.solve.attempts.barrier import BARRIER
+from snapfm.solve.attempts.barrier import BARRIER, SOFT_BARRIER
+from snapfm.solve.attempts.interior_start import guarded
 from snapfm.solve.attempts.penalty import PENALTY
 from snapfm.solve.attempts.restoration import RESTORATION
 from snapfm.solve.attempts.sequential import OPAQUE_PROGRAMS, PROGRAMS, violation
@@ -67,9 +68,10 @@ ATTEMPTS: tuple[Attempt, ...] = (
     OPAQUE_PROGRAMS,
     RESTORATION.when(_square),
     PROGRAMS.when(_square),
+    SOFT_BARRIER.when(guarded),  # others begin at û, perhaps behind a pole
     BARRIER.when(_inequalities),
     PENALTY,
-    BARRIER,
+    SOFT_BARRIER,
     RESTORATION,
     PROGRAMS,
 )
