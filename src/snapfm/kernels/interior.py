@@ -149,8 +149,8 @@ def _begin_path(frame, tile, path, softness):  # written: path but fresh; slack,
         for lane in range(LANES):
             i = r * LANES + lane
             delta[lane] += max(norm[i], residual[i] ** 2) / len(equality)  # û may be where slopes vanish
-            if norm[i] > _TINY and (equality[r] == 1 or residual[i] > 0.0):
-                distance[lane] = max(distance[lane], min(_FAR[1], abs(residual[i]) / math.sqrt(norm[i])))
+            if equality[r] == 1 or residual[i] > 0.0:
+                distance[lane] = max(distance[lane], min(_FAR[1], abs(residual[i]) / math.sqrt(max(norm[i], _TINY))))
     if frame.bounded == 1:
         x, target = tile.x, tile.target
         for i in range(len(x)):
