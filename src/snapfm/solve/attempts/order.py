@@ -14,7 +14,7 @@ from snapfm.arrays import Index, Mask
 from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.threads import Deadline
-from snapfm.solve.attempts.attempt import FEW, NONE, PATIENCE, SOME, Attempt, Search, newton
+from snapfm.solve.attempts.attempt import AFTERWARDS, FEW, NEWTON, NONE, PATIENCE, SOME, Attempt, Search, newton
 from snapfm.solve.attempts.barrier import BARRIER, SOFT_BARRIER
 from snapfm.solve.attempts.interior_start import guarded
 from snapfm.solve.attempts.penalty import PENALTY
@@ -41,7 +41,23 @@ def _first(search: Search) -> AttemptOutcome:
     return search.newton(np.minimum(FIRST, search.allowed), trials=SOME, patience=PATIENCE)
 
 
+def _nearby(search: Search) -> AttemptOutcome:
+    """Go on from a point beside the one where Newton's method stopped."""
+    search.tiles.scatter(core.X)
+    return search.newton(search.allowed)
+
+
+def _from_zero(search: Search) -> AttemptOutcome:
+    """Start from zero: for transport laws noise is the worst start, and zero often the best."""
+    search.begin_at_zero()
+    return search.newton(search.allowed)
+
+
 FIRST_ATTEMPT = Attempt("Newton's method", 1.0, _first)
+
+
+NEARBY_START = Attempt("nearby start", AFTERWARDS, _nearby)
+ZERO_START = Attempt("zero start", NEWTON, _from_zero)
 
 
 def _inequalities(part: Part) -> bool:
@@ -74,6 +90,8 @@ ATTEMPTS: tuple[Attempt, ...] = (
     SOFT_BARRIER,
     RESTORATION,
     PROGRAMS,
+    NEARBY_START,
+    ZERO_START,
 )
 """All attempts after Newton's. A part gets those that apply, each where it is first listed for it."""
 
