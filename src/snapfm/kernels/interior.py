@@ -81,7 +81,7 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
     """Follow the barrier in one tile; see interior_tiles. Written: tile, lanes, path, status, iterations."""
     mu, delta, fresh = path.parameter, path.softness, path.fresh
     damping, accepted = lanes.damping, lanes.accepted
-    delta[:], fresh[:], damping[:] = 0.0, True, 0.0
+    delta[:], fresh[:], damping[:], lanes.convex[:] = 0.0, True, 0.0, 0.0
     most = begin(live, limits, status, iterations)
     tile.active[:], tile.idle[:], tile.to_bound[:] = 1.0, 0.0, np.nan
     if frame.bounded == 1:
@@ -102,7 +102,8 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
             if not math.isfinite(off):
                 status[lane] = BROKEN
                 continue
-            solved = off <= _SOLVED * mu[lane]
+            # A point where the curvature was wrong may be a maximum along the laws: steps lead away from it.
+            solved = off <= _SOLVED * mu[lane] and lanes.convex[lane] == 0.0
             while solved and mu[lane] > _LAST and not (mu[lane] <= path.ready[lane] and _clear(frame, tile, lane)):
                 slowly = soft == 1 and mu[lane] > _LOOSE
                 fall = _SLOWLY * mu[lane] if slowly else min(_FALL * mu[lane], mu[lane] ** _POWER)

@@ -234,8 +234,16 @@ def order_of(*laws, shape, example=None) -> list[str]:
     return [one.name for one in order.order(part)]
 
 
-EQUALITIES = ["falling penalty", "soft barrier", "restoration", "quadratic programs"]
-INEQUALITIES = ["barrier", "falling penalty", "soft barrier", "restoration", "quadratic programs"]
+EQUALITIES = ["falling penalty", "soft barrier", "restoration", "quadratic programs", "nearby start", "zero start"]
+INEQUALITIES = [
+    "barrier",
+    "falling penalty",
+    "soft barrier",
+    "restoration",
+    "quadratic programs",
+    "nearby start",
+    "zero start",
+]
 SPHERE = snapfm.Equality("sphere", lambda u, p: (u**2 + u**3).sum(1) - 1.0)
 
 

@@ -1,7 +1,7 @@
 """Attempts: stop 6 of the walk. Newton's method first; lanes on which it fails are tried again in other ways.
 
-`ATTEMPTS` lists them all, in order. With inequalities or bounds, a barrier or a feasible start helps most often. Without them,
-other starts are cheaper and do as well. Must not import solve.system or solve.newton.
+`ATTEMPTS` lists them all, in order. With inequalities or bounds, a barrier helps most often; without them, a falling penalty is
+cheaper and does as well. Must not import solve.system or solve.newton.
 """
 
 from __future__ import annotations
