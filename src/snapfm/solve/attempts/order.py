@@ -54,8 +54,6 @@ def _from_zero(search: Search) -> AttemptOutcome:
 
 
 FIRST_ATTEMPT = Attempt("Newton's method", 1.0, _first)
-
-
 NEARBY_START = Attempt("nearby start", AFTERWARDS, _nearby)
 ZERO_START = Attempt("zero start", NEWTON, _from_zero)
 
