@@ -25,7 +25,7 @@ from snapfm.kernels.newton import CONVERGED
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import choose_sets, derivatives_at, residual_at
 
-# Slack times multiplier is at most a hundredth of this where Newton's method takes over; an answer is off by that over the larger.
+# Slack times multiplier is at most a hundredth of this where Newton takes over; an answer is off by that over the larger.
 NEAR = 100 * _FIRST * _HARD / _SOFTNESS[0]
 CLOSE = 100 * TOLERANCE
 forms = pytest.mark.parametrize("augmented", [False, True], ids=["schur", "augmented"])
